@@ -1,0 +1,42 @@
+"""What an eviction policy is told about its pool: `eviction.json`, which it re-reads when it changes.
+
+Field names on the wire are camelCase. Unknown fields are refused.
+"""
+
+from typing import Final, Literal
+
+from .message import Message
+
+VERSION: Final = 1
+
+
+class ManagedModel(Message):
+    """One model of the pool; what is None follows the pool, or is measured."""
+
+    name: str
+    idle_seconds: int | None = None
+    pinned: bool = False
+    footprint_bytes: int | None = None
+
+
+class WarmWindow(Message):
+    """Models that are resident from `opens` (cron, in `time_zone`) for `duration_seconds`."""
+
+    name: str
+    opens: str
+    duration_seconds: int
+    time_zone: str
+    models: tuple[str, ...]
+
+
+class EvictionSettings(Message):
+    """The whole file. Sizes are bytes, times are seconds."""
+
+    version: Literal[1] = VERSION
+    policy: str
+    capacity_bytes: int
+    idle_seconds: int
+    lease_seconds: int
+    wait_seconds: int
+    models: tuple[ManagedModel, ...] = ()
+    warm_windows: tuple[WarmWindow, ...] = ()

@@ -1,0 +1,25 @@
+"""How the eviction-policy container is started, reached, probed and configured beside an on-demand Triton."""
+
+from typing import Final
+
+MODULE: Final = "tidegate_eviction"
+"""The container runs `python -m tidegate_eviction serve`; its settings are in `SETTINGS_FILE`."""
+
+LEASE_PORT: Final = 8090
+ADMIN_PORT: Final = 8091
+"""Probes, metrics and the read-only page."""
+
+STARTED_PATH: Final = "/startedz"
+"""Answers 200 once the control secret lies in its folder: Triton, which needs it, is started after that."""
+LIVE_PATH: Final = "/healthz"
+METRICS_PATH: Final = "/metrics"
+
+CONTROL_ROOT: Final = "/run/tidegate/control"
+"""A volume in memory that only the policy and its Triton mount."""
+CONTROL_SECRET_FILE: Final = f"{CONTROL_ROOT}/secret"
+STATE_ROOT: Final = "/var/lib/tidegate"
+"""Learned footprints: a volume that lives as long as the pod."""
+
+SETTINGS_ROOT: Final = "/etc/tidegate/eviction"
+"""Its settings ConfigMap is mounted here as a folder; the policy re-reads the file when it changes."""
+SETTINGS_FILE: Final = "eviction.json"

@@ -1,0 +1,32 @@
+"""How the inference proxy's container is started, reached, probed and configured."""
+
+from typing import Final
+
+MODULE: Final = "tidegate_proxy"
+"""The container runs `python -m tidegate_proxy`, without arguments: settings come from files and the environment."""
+
+HTTP_PORT: Final = 8080
+GRPC_PORT: Final = 8081
+ADMIN_PORT: Final = 8082
+"""Probes and metrics have a port of their own, so that load on the API cannot delay them."""
+
+HTTP_SERVICE_PORT: Final = 80
+HTTPS_SERVICE_PORT: Final = 443
+GRPC_SERVICE_PORT: Final = 8001
+"""The Service's ports are those that clients expect; gRPC has Triton's."""
+
+LIVE_PATH: Final = "/healthz"
+READY_PATH: Final = "/readyz"
+METRICS_PATH: Final = "/metrics"
+
+ROUTING_ROOT: Final = "/etc/tidegate/routing"
+"""The routing ConfigMap is mounted here as a folder (never by sub path, which would not follow changes)."""
+ROUTING_FILE: Final = "routing.json"
+ACCESS_FILE: Final = "access.json"
+TLS_ROOT: Final = "/etc/tidegate/tls"
+API_KEYS_ROOT: Final = "/etc/tidegate/api-keys"
+"""The API-key secret is mounted here: one file a principal, each holding hashes, never keys."""
+UPSTREAM_CA_ROOT: Final = "/etc/tidegate/upstream-ca"
+
+ENVIRONMENT_PREFIX: Final = "TIDEGATE_PROXY_"
+"""Every setting that is not in a mounted file is an environment variable with this prefix."""

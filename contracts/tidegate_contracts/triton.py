@@ -1,0 +1,26 @@
+"""What the parts agree on about a Triton process: its ports, probes and restricted protocols.
+
+Ports and paths are Triton's own defaults. The restricted protocols follow Triton's `--http-restricted-api` and
+`--grpc-restricted-protocol` options: a request to one of them must carry the secret, or is refused (HTTP 403).
+"""
+
+from typing import Final
+
+HTTP_PORT: Final = 8000
+GRPC_PORT: Final = 8001
+METRICS_PORT: Final = 8002
+
+LIVE_PATH: Final = "/v2/health/live"
+READY_PATH: Final = "/v2/health/ready"
+METRICS_PATH: Final = "/metrics"
+
+# `model-config` and `statistics` stay open: the proxy answers them for models that a caller may inspect.
+RESTRICTED_PROTOCOLS: Final = ("model-repository", "shared-memory", "trace", "logging")
+RESTRICTED_KEY: Final = "tidegate-control"
+"""HTTP header that carries the secret; over gRPC the metadata key is `triton-grpc-protocol-` followed by it."""
+
+RESTRICTED_GRPC_METADATA: Final = f"triton-grpc-protocol-{RESTRICTED_KEY}"
+
+REPOSITORY_ROOT: Final = "/models"
+TLS_ROOT: Final = "/etc/tidegate/tls"
+"""Where a `kubernetes.io/tls` secret is mounted: `tls.crt` and `tls.key` lie below it."""

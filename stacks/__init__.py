@@ -1,0 +1,1 @@
+"""The stack definition: *load* → *validate* → *resolve*; what comes out, `components` declares."""

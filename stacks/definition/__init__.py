@@ -1,0 +1,96 @@
+"""The typed model of the stack definition: what `stacks/inference.yaml` can say.
+
+`Platform` reads as the table of contents. It is the common part of a definition; each environment and each data plane
+may lay its own values over it (`stacks.overlays` has the rules). The defaults of the whole project stand here and
+nowhere else; the JSON schema and `docs/definition.md` are generated from these classes.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from .base import Annotations, DnsLabel, Labels, Named, Section, Text
+from .datasets import Dataset
+from .environment import Domino, Monitoring, Network, PullSecret
+from .images import Image
+from .models import Model
+from .placement import GpuNodes
+from .proxy import Proxy
+from .servers import Server
+
+
+class Platform(Section):
+    """What an environment consists of."""
+
+    images: tuple[Image, ...]
+    """Container images, by name and tag."""
+    pull_secrets: tuple[PullSecret, ...] = ()
+    """Secrets to pull images with."""
+    datasets: tuple[Dataset, ...] = ()
+    """Volumes that hold model repositories."""
+    servers: Annotated[tuple[Server, ...], Field(min_length=1)]
+    """Inference servers and their pools."""
+    proxy: Proxy = Proxy()
+    """The inference proxy."""
+    models: tuple[Model, ...] = ()
+    """Models that clients may call."""
+    network: Network = Network()
+    """Who may talk to whom."""
+    domino: Domino | None = None
+    """Integration with a Domino platform."""
+    monitoring: Monitoring = Monitoring()
+    """Metrics and alerts."""
+
+
+class Environment(Named):
+    """One environment, such as dev or prod; keys of the common part may stand here too and are laid over it."""
+
+    namespace: DnsLabel | None = None
+    """Its namespace; by default `tidegate-` and its name."""
+    production: bool = False
+    """Whether the rules for production hold."""
+    local: bool = False
+    """Whether it is a trial on one machine: host paths and images without a digest are allowed."""
+    labels: Labels = Field(default_factory=dict)
+    """Further labels of its namespace."""
+    annotations: Annotations = Field(default_factory=dict)
+    """Annotations of its namespace."""
+
+
+class StorageClasses(Section):
+    """Storage class of each kind of dataset in a data plane."""
+
+    efs: DnsLabel | None = None
+    """For efs datasets."""
+    nfs: DnsLabel | None = None
+    """For nfs datasets."""
+    csi: DnsLabel | None = None
+    """For csi datasets."""
+    host_path: DnsLabel | None = None
+    """For hostPath datasets."""
+
+
+class DataPlane(Named):
+    """One cluster; keys of the common part may stand here too and are laid over the environment's."""
+
+    context: Text | None = None
+    """Its kubeconfig context; by default its name."""
+    environments: Annotated[tuple[DnsLabel, ...], Field(min_length=1)]
+    """Environments that live there."""
+    wave: Annotated[int, Field(ge=1, le=100)] = 1
+    """When a rollout comes to it: lower waves first."""
+    registries: dict[Text, Text] = Field(default_factory=dict)
+    """Mirrors: registry host of an image → what stands there instead, such as nvcr.io: mirror.example.com/nvcr."""
+    storage_classes: StorageClasses = StorageClasses()
+    """Storage class for each kind of dataset."""
+    gpus: tuple[GpuNodes, ...] = ()
+    """The GPUs it has."""
+
+
+class Header(Section):
+    """The part of a definition that is not laid over: its environments and data planes."""
+
+    environments: Annotated[tuple[Environment, ...], Field(min_length=1)]
+    """Environments, each a small overlay."""
+    data_planes: Annotated[tuple[DataPlane, ...], Field(min_length=1)]
+    """Clusters, and which environments live in each."""

@@ -1,0 +1,227 @@
+"""What every part of the definition is made of: the strict base model and the field types that several parts share."""
+
+import ipaddress
+import re
+from decimal import Decimal
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+
+class Section(BaseModel):
+    """A part of the definition: camelCase keys, no unknown ones, no silent conversion of types."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_name=False,
+        validate_by_alias=True,
+        use_attribute_docstrings=True,
+    )
+
+
+DnsLabel = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
+        json_schema_extra={"hint": "lower-case letters, digits and dashes, at most 63, no dash at either end"},
+    ),
+]
+
+
+class Named(Section):
+    """A list item that overlays find by its name."""
+
+    name: DnsLabel
+    """Its name: lower-case letters, digits and dashes (a DNS label, RFC 1123)."""
+
+
+ServiceLabel = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$",
+        json_schema_extra={"hint": "lower-case letters, digits and dashes, with a letter first, as Services want it"},
+    ),
+]
+ObjectName = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$",
+        json_schema_extra={"hint": "a Kubernetes object name: lower-case letters, digits, dashes and dots"},
+    ),
+]
+LabelKey = Annotated[
+    str,
+    Field(
+        pattern=r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
+        json_schema_extra={"hint": "a Kubernetes label key, such as app or example.com/team"},
+    ),
+]
+LabelValue = Annotated[
+    str,
+    Field(
+        pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$",
+        json_schema_extra={
+            "hint": "a Kubernetes label value: at most 63 letters, digits, dashes, dots and underscores"
+        },
+    ),
+]
+Labels = dict[LabelKey, LabelValue]
+Annotations = dict[LabelKey, str]
+EnvironmentName = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        json_schema_extra={"hint": "a name of an environment variable: letters, digits and underscores"},
+    ),
+]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[int, Field(ge=1, le=86_400)]
+Text = Annotated[str, Field(min_length=1)]
+HttpPath = Annotated[
+    str,
+    Field(
+        pattern=r"^/([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?$",
+        json_schema_extra={"hint": "a path such as / or /inference, without a slash at its end"},
+    ),
+]
+
+
+def _below_root(path: str) -> str:
+    if {"", ".", ".."} & set(path.split("/")):
+        raise ValueError(
+            f"{path!r} must be a path below the volume's root, without . or .. and without a slash at its start"
+        )
+    return path
+
+
+RelativePath = Annotated[
+    str,
+    AfterValidator(_below_root),
+    Field(
+        pattern=r"^[A-Za-z0-9._/-]+$",
+        json_schema_extra={
+            "hint": "a path below the volume's root: letters, digits, dots, dashes, underscores, slashes"
+        },
+    ),
+]
+Host = Annotated[
+    str,
+    Field(
+        max_length=253,
+        pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$",
+        json_schema_extra={"hint": "a host name such as inference.example.com"},
+    ),
+]
+
+
+def _network(cidr: str) -> str:
+    """Refuse what is no network address, with the reason that the standard library gives."""
+    ipaddress.ip_network(cidr)
+    return cidr
+
+
+Cidr = Annotated[str, AfterValidator(_network), Field(json_schema_extra={"examples": ["10.0.0.0/8"]})]
+
+_QUANTITY = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$")
+_FACTORS: dict[str | None, int | Decimal] = {
+    None: 1,
+    "m": Decimal("0.001"),
+    **{suffix: 1000**power for power, suffix in enumerate("kMGTP", 1)},
+    **{f"{suffix}i": 1024**power for power, suffix in enumerate("KMGTP", 1)},
+}
+
+
+def quantity_value(quantity: str) -> Decimal:
+    """Return a Kubernetes quantity as a number in its base unit (cores or bytes): `500m` is 0.5, `1Ki` is 1024.
+
+    Raises ValueError when it is none.
+    """
+    match = _QUANTITY.match(quantity)
+    if match is None:
+        raise ValueError(f"{quantity!r} is no Kubernetes quantity, such as 500m, 2 or 16Gi")
+    return Decimal(match[1]) * _FACTORS[match[2]]
+
+
+def byte_count(quantity: str) -> int:
+    """Return a Kubernetes quantity of memory or storage in whole bytes."""
+    return int(quantity_value(quantity))
+
+
+def _positive_quantity(quantity: str) -> str:
+    if quantity_value(quantity) <= 0:
+        raise ValueError(f"{quantity!r} must be more than nothing")
+    return quantity
+
+
+def _whole_bytes(quantity: str) -> str:
+    value = quantity_value(_positive_quantity(quantity))
+    if value != int(value):
+        raise ValueError(f"{quantity!r} is not a whole number of bytes")
+    return quantity
+
+
+_QUANTITY_SCHEMA: dict[str, Any] = {"pattern": _QUANTITY.pattern, "examples": ["500m", "2", "16Gi"]}
+CpuQuantity = Annotated[str, AfterValidator(_positive_quantity), Field(json_schema_extra=_QUANTITY_SCHEMA)]
+ByteQuantity = Annotated[str, AfterValidator(_whole_bytes), Field(json_schema_extra=_QUANTITY_SCHEMA)]
+
+
+BOTH_REPLICAS_AND_AUTOSCALING = (
+    "replicas and autoscaling cannot stand together: the autoscaler owns the number of replicas; "
+    "in an overlay, `replicas: null` takes the inherited number away"
+)
+
+
+class Resources(Section):
+    """What a container asks of its node. The memory limit equals the request, so that nobody is evicted for it."""
+
+    cpu: CpuQuantity = "1"
+    """CPU cores asked for."""
+    memory: ByteQuantity = "1Gi"
+    """Memory asked for, and its limit."""
+    cpu_limit: CpuQuantity | None = None
+    """CPU cores at the most; none by default, so that spare cores are used."""
+
+    @model_validator(mode="after")
+    def _limit_is_at_least_the_request(self) -> Self:
+        if self.cpu_limit is not None and quantity_value(self.cpu_limit) < quantity_value(self.cpu):
+            raise ValueError(f"cpuLimit {self.cpu_limit} is less than cpu {self.cpu}, which is asked for")
+        return self
+
+
+class Toleration(Section):
+    """A taint that pods may be scheduled on."""
+
+    key: LabelKey
+    """Key of the taint."""
+    value: LabelValue | None = None
+    """Its value; without one every value is tolerated."""
+    effect: Annotated[str, Field(pattern="^(NoSchedule|PreferNoSchedule|NoExecute)$")] | None = None
+    """NoSchedule, PreferNoSchedule or NoExecute; all of them by default."""
+
+
+class ReplicaBounds(Section):
+    """Between how many replicas an autoscaler may choose."""
+
+    min: Annotated[int, Field(ge=1, le=1000)]
+    """Replicas at the least."""
+    max: Annotated[int, Field(ge=1, le=1000)]
+    """Replicas at the most."""
+
+    @model_validator(mode="after")
+    def _bounds_are_in_order(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"min {self.min} is more than max {self.max}")
+        return self
+
+
+class CpuScaling(ReplicaBounds):
+    """Replicas follow CPU use."""
+
+    kind: Literal["cpu"] = "cpu"
+    """Kind of the autoscaler."""
+    cpu_percent: Annotated[int, Field(ge=1, le=100)] = 70
+    """CPU use, in per cent of what is asked for, that the autoscaler aims at."""

@@ -1,0 +1,113 @@
+"""Datasets: the volumes that hold model repositories. Every server mounts them read-only."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from .base import ByteQuantity, Host, Named, ObjectName, RelativePath, Section, Text
+
+
+class DominoDataset(Section):
+    """Places everything below `filecache/<dataset id>`, where Domino keeps a dataset on its shared volume."""
+
+    dataset_id: Annotated[
+        str, Field(pattern=r"^[A-Za-z0-9-]+$", json_schema_extra={"hint": "the id in the dataset's URL"})
+    ]
+    """Id of the Domino dataset."""
+
+
+class _Dataset(Named):
+    domino: DominoDataset | None = None
+    """Set where the volume is Domino's shared one and the models lie in a Domino dataset."""
+    writers: tuple[Text, ...] = ()
+    """Who may write models into it outside of the servers: groups, as your identity provider names them."""
+
+
+class _Volume(_Dataset):
+    capacity: ByteQuantity = "100Gi"
+    """Size that is told to Kubernetes; shared file systems do not enforce it."""
+    mount_options: tuple[Text, ...] = ()
+    """Options of the mount, such as tls or nconnect=8."""
+    access_mode: Literal["ReadOnlyMany", "ReadWriteMany"] = "ReadOnlyMany"
+    """Access mode of the volume and its claim; servers mount it read-only either way."""
+    storage_class: ObjectName | None = None
+    """Class that volume and claim name; else the data plane's for this kind, else none."""
+
+
+class EfsDataset(_Volume):
+    """An Amazon EFS file system, by the EFS CSI driver."""
+
+    kind: Literal["efs"]
+    file_system_id: Annotated[str, Field(pattern=r"^fs-[0-9a-f]+$", json_schema_extra={"hint": "fs-0123456789abcdef0"})]
+    """Id of the file system."""
+    access_point_id: (
+        Annotated[str, Field(pattern=r"^fsap-[0-9a-f]+$", json_schema_extra={"hint": "fsap-0123456789abcdef0"})] | None
+    ) = None
+    """Access point, which fixes the root folder and the user; the file system's root without one."""
+
+
+class NfsDataset(_Volume):
+    """An NFS export."""
+
+    kind: Literal["nfs"]
+    server: Host
+    """Host that exports it."""
+    path: Annotated[str, Field(pattern=r"^/", json_schema_extra={"hint": "an absolute path on the NFS server"})]
+    """Exported path."""
+
+
+class CsiDataset(_Volume):
+    """A volume of any CSI driver: S3 Mountpoint, GCS FUSE, Azure Blob, Ceph, …"""
+
+    kind: Literal["csi"]
+    driver: ObjectName
+    """Name of the driver, such as s3.csi.aws.com, gcsfuse.csi.storage.gke.io or blob.csi.azure.com."""
+    volume_handle: Text
+    """The driver's own name of the volume."""
+    volume_attributes: dict[Text, str] = Field(default_factory=dict)
+    """Attributes that the driver wants, such as bucketName. Never a secret."""
+    fs_type: Text | None = None
+    """File system, for drivers of block volumes."""
+    node_publish_secret: ObjectName | None = None
+    """Secret, in the environment's namespace, that the driver reads when it mounts."""
+
+
+class HostPathDataset(_Volume):
+    """A folder of the node, for local environments only."""
+
+    kind: Literal["hostPath"]
+    path: Annotated[str, Field(pattern=r"^/", json_schema_extra={"hint": "an absolute path on the node"})]
+    """Absolute path on every node."""
+
+
+class ClaimDataset(_Dataset):
+    """A PersistentVolumeClaim that exists already in the environment's namespace; it is used and never changed."""
+
+    kind: Literal["claim"]
+    claim_name: ObjectName
+    """Name of the claim."""
+
+
+Dataset = Annotated[EfsDataset | NfsDataset | CsiDataset | HostPathDataset | ClaimDataset, Field(discriminator="kind")]
+
+
+class DatasetRepository(Section):
+    """A model repository in a dataset."""
+
+    dataset: Text
+    """Name of the dataset."""
+    path: RelativePath | None = None
+    """Folder of the repository below the dataset's root; the root itself without one."""
+
+
+class ObjectStoreRepository(Section):
+    """A model repository straight in object storage; Triton reads it itself."""
+
+    url: Annotated[
+        str,
+        Field(
+            pattern=r"^(s3|gs|as)://[A-Za-z0-9.:/_-]+$",
+            json_schema_extra={"hint": "s3://bucket/prefix, gs://bucket/prefix or as://account/container/prefix"},
+        ),
+    ]
+    """`s3://bucket/prefix`, `gs://bucket/prefix` or `as://account/container/prefix`."""

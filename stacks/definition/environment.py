@@ -1,0 +1,100 @@
+"""What surrounds the servers in a namespace: network, Domino, monitoring."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from .base import Cidr, DnsLabel, Labels, Named, ObjectName, Port, Section
+
+
+class _Peer(Named):
+    namespace_labels: Labels = Field(default_factory=dict)
+    """Labels of their namespaces, such as kubernetes.io/metadata.name: ingress-nginx."""
+    pod_labels: Labels = Field(default_factory=dict)
+    """Labels of their pods; every pod of those namespaces without."""
+    cidr: Cidr | None = None
+    """Or an address range instead of labels."""
+
+    @model_validator(mode="after")
+    def _labels_or_addresses(self) -> Self:
+        if self.cidr is not None and (self.namespace_labels or self.pod_labels):
+            raise ValueError("cidr stands alone: labels cannot be joined to an address range")
+        if self.cidr is None and not self.namespace_labels:
+            raise ValueError("say who: namespaceLabels (and podLabels), or a cidr")
+        return self
+
+
+class Caller(_Peer):
+    """Pods or addresses that may call the proxy."""
+
+
+class Reach(_Peer):
+    """Pods or addresses outside the environment that its own pods may reach."""
+
+    by: Annotated[tuple[Literal["proxy", "servers"], ...], Field(min_length=1)]
+    """Which pods may: proxy, servers."""
+    ports: tuple[Port, ...] = ()
+    """TCP ports; every port without."""
+
+
+class Network(Section):
+    """Who may talk to whom; everything else is refused in both directions."""
+
+    callers: tuple[Caller, ...] = ()
+    """Who may call the proxy."""
+    reach: tuple[Reach, ...] = ()
+    """What the environment's pods may reach, such as the identity provider or object storage."""
+    dns_namespace: DnsLabel = "kube-system"
+    """Namespace of the cluster's DNS."""
+
+
+class Mesh(Section):
+    """Istio: the proxy gets a sidecar, the servers get none."""
+
+    mode: Literal["istio"]
+    mtls: Literal["PERMISSIVE", "STRICT"] = "PERMISSIVE"
+    """Whether callers must come through the mesh."""
+    namespace: DnsLabel = "istio-system"
+    """Namespace of the mesh's control plane."""
+
+
+class Domino(Section):
+    """Integration with a Domino platform in the same cluster."""
+
+    platform_namespace: DnsLabel = "domino-platform"
+    """Namespace of the platform's services."""
+    compute_namespace: DnsLabel = "domino-compute"
+    """Namespace of workspaces, jobs and model endpoints; its pods may call the proxy."""
+    mesh: Mesh | None = None
+    """Set where the platform runs with Istio."""
+
+
+class PrometheusPeer(Section):
+    """The Prometheus that may read metrics."""
+
+    namespace: DnsLabel = "monitoring"
+    """Its namespace."""
+    pod_labels: Labels = Field(default_factory=dict)
+    """Labels of its pods; every pod of that namespace without."""
+
+
+class Monitoring(Section):
+    """Metrics and alerts by the Prometheus operator, which must be in the cluster."""
+
+    operator: bool = False
+    """Whether to make ServiceMonitor, PodMonitor and PrometheusRule objects."""
+    prometheus: PrometheusPeer = PrometheusPeer()
+    """Who may read metrics."""
+    interval_seconds: Annotated[int, Field(ge=5, le=600)] = 30
+    """Seconds between two readings."""
+    labels: Labels = Field(default_factory=dict)
+    """Labels by which the operator finds the objects, such as release: prometheus."""
+    rules: bool = True
+    """Whether to make alert rules."""
+
+
+class PullSecret(Named):
+    """A secret of type kubernetes.io/dockerconfigjson in the environment's namespace."""
+
+    name: ObjectName
+    """Its name."""

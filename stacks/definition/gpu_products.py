@@ -1,0 +1,79 @@
+"""What NVIDIA's MIG allows: profiles of each GPU product, and what fits on one GPU together.
+
+Sources: NVIDIA's mig-parted `config-default.yaml` (profiles), NVIDIA MIG User Guide (memory slices and placements).
+"""
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+_COMPUTE = re.compile(r"^(?P<compute>[1-7])g\.(?P<memory>[0-9]+)gb$")
+# Where an instance that takes this many of the eight memory slices may start; 1g may not start at the last one.
+_STARTS: Final[Mapping[int, tuple[int, ...]]] = {1: (0, 1, 2, 3, 4, 5, 6), 2: (0, 2, 4, 6), 4: (0, 4), 8: (0,)}
+_MEMORY_SLICES: Final = 8
+
+
+@dataclass(frozen=True)
+class GpuProduct:
+    """A GPU that MIG can cut; `memory_gb` is the whole GPU's memory in decimal gigabytes."""
+
+    name: str
+    labels: re.Pattern[str]
+    memory_gb: int
+    profiles: Mapping[str, int]
+    """Profile → memory slices it takes."""
+
+
+def _product(name: str, labels: str, memory_gb: int, sizes: tuple[int, ...]) -> GpuProduct:
+    one, double, half, whole = sizes
+    profiles = {
+        f"1g.{one}gb": 1,
+        f"1g.{double}gb": 2,
+        f"2g.{double}gb": 2,
+        f"3g.{half}gb": 4,
+        f"4g.{half}gb": 4,
+        f"7g.{whole}gb": 8,
+    }
+    return GpuProduct(name, re.compile(labels), memory_gb, profiles)
+
+
+PRODUCTS: Final = (
+    _product("A100-40GB", r"A100.*40GB", 40, (5, 10, 20, 40)),
+    _product("A100-80GB", r"A100.*80GB", 80, (10, 20, 40, 80)),
+    _product("H100-80GB", r"H100(?!.*(94GB|96GB|NVL))", 80, (10, 20, 40, 80)),
+    _product("H200-141GB", r"H200", 141, (18, 35, 71, 141)),
+    _product("B200", r"B200(?!.*GB200)", 180, (23, 45, 90, 180)),
+)
+
+
+def gpu_product(label: str) -> GpuProduct | None:
+    """Return the product that a node label `nvidia.com/gpu.product` stands for; None when it is not in the table."""
+    return next((product for product in PRODUCTS if product.labels.search(label)), None)
+
+
+def profile_bytes(profile: str) -> int:
+    """Return the memory of a slice in bytes, by the number in its profile's name (decimal gigabytes)."""
+    match = _COMPUTE.match(profile)
+    assert match is not None, profile
+    return int(match["memory"]) * 10**9
+
+
+def fits_on_one_gpu(product: GpuProduct, slices: Mapping[str, int]) -> bool:
+    """Say whether these slices can stand on one GPU together, by trying the placements that the driver allows."""
+    wanted = [(product.profiles[profile], profile) for profile, count in slices.items() for _ in range(count)]
+    if sum(size for size, _ in wanted) > _MEMORY_SLICES:
+        return False
+    return _place(tuple(sorted(wanted, reverse=True)), 0)
+
+
+@functools.cache
+def _place(wanted: tuple[tuple[int, str], ...], taken: int) -> bool:
+    if not wanted:
+        return True
+    size, profile = wanted[0]
+    compute = int(profile[0])
+    starts = (0,) if compute in (4, 7) else (0, 2, 4) if compute == 2 else _STARTS[size]
+    masks = (((1 << size) - 1) << start for start in starts)
+    return any(not taken & mask and _place(wanted[1:], taken | mask) for mask in masks)

@@ -1,0 +1,58 @@
+"""Models: where each is served, and how its traffic is split."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from .base import ByteQuantity, DnsLabel, Section
+
+ModelName = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}$",
+        json_schema_extra={"hint": "letters, digits, dots, dashes and underscores, as its folder in the repository"},
+    ),
+]
+Weight = Annotated[int, Field(ge=0, le=100)]
+
+
+class VersionTraffic(Section):
+    """A share of the traffic for one version."""
+
+    version: Annotated[int, Field(ge=1)]
+    """Version, as its folder in the repository."""
+    weight: Weight
+    """Share of the requests, in per cent; the shares of a model sum to 100."""
+
+
+class Model(Section):
+    """One model that clients may call."""
+
+    name: ModelName
+    """Its name, which is its folder in the repository."""
+    server: DnsLabel
+    """Server that serves it."""
+    pool: DnsLabel | None = None
+    """Pool of that server; needed where the server has several."""
+    versions: tuple[VersionTraffic, ...] = ()
+    """Versions and their shares of the traffic; without versions and alias, the newest."""
+    alias: ModelName | None = None
+    """Alias in the registry that says which version is served; not together with versions."""
+    idle_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None
+    """Seconds of idleness after which it may be evicted; by default its pool's."""
+    pinned: bool = False
+    """Loaded at start and never evicted (on-demand pools)."""
+    footprint: ByteQuantity | None = None
+    """GPU memory it takes when loaded; measured when not declared."""
+
+    @model_validator(mode="after")
+    def _traffic_is_said_once_and_whole(self) -> Self:
+        if self.versions and self.alias is not None:
+            raise ValueError("versions and alias cannot stand together: say either the versions or the alias")
+        numbers = [share.version for share in self.versions]
+        if twice := sorted({number for number in numbers if numbers.count(number) > 1}):
+            raise ValueError(f"version {twice[0]} stands twice in versions")
+        if self.versions and (total := sum(share.weight for share in self.versions)) != 100:
+            weights = " + ".join(str(share.weight) for share in self.versions)
+            raise ValueError(f"the weights of versions must sum to 100, and {weights} is {total}")
+        return self

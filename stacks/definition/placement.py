@@ -1,0 +1,118 @@
+"""GPU placement: one typed value from which node selector, resource key and tolerations all come."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from .base import ObjectName, Section, Text
+from .gpu_products import fits_on_one_gpu, gpu_product
+
+_PROFILE = r"^[1-7]g\.[0-9]+gb$"
+MigProfile = Annotated[
+    str, Field(pattern=_PROFILE, json_schema_extra={"hint": "a MIG profile, such as 1g.10gb or 3g.40gb"})
+]
+
+
+class _OnGpu(Section):
+    product: Text | None = None
+    """GPU product as its node label `nvidia.com/gpu.product` says it, such as NVIDIA-A100-SXM4-80GB; any without."""
+
+
+class MigPlacement(_OnGpu):
+    """One MIG slice for each replica."""
+
+    kind: Literal["mig"]
+    profile: MigProfile
+    """Profile of the slice."""
+    strategy: Literal["mixed", "single"] = "mixed"
+    """The device plugin's MIG strategy on those nodes: mixed names a resource for each profile, single does not."""
+
+
+class GpuPlacement(_OnGpu):
+    """Whole GPUs for each replica."""
+
+    kind: Literal["gpu"]
+    count: Annotated[int, Field(ge=1, le=16)] = 1
+    """GPUs for each replica."""
+
+
+class SharedGpuPlacement(_OnGpu):
+    """A share of a GPU by time-slicing or MPS; time-slicing does not isolate memory."""
+
+    kind: Literal["time-slicing", "mps"]
+    renamed: bool = True
+    """Whether the device plugin renames the shared resource to nvidia.com/gpu.shared (renameByDefault)."""
+
+
+class DraPlacement(_OnGpu):
+    """A device by Dynamic Resource Allocation (Kubernetes 1.34 and later)."""
+
+    kind: Literal["dra"]
+    device_class: ObjectName = "mig.nvidia.com"
+    """DeviceClass, such as gpu.nvidia.com or mig.nvidia.com."""
+    profile: MigProfile | None = None
+    """MIG profile to ask for; the whole device without one."""
+
+
+class CpuPlacement(Section):
+    """No GPU."""
+
+    kind: Literal["cpu"]
+
+
+Placement = Annotated[
+    MigPlacement | GpuPlacement | SharedGpuPlacement | DraPlacement | CpuPlacement, Field(discriminator="kind")
+]
+
+
+class MigLayout(Section):
+    """How every GPU of a node group is cut."""
+
+    strategy: Literal["mixed", "single", "dra"] = "mixed"
+    """How slices are handed out: by the device plugin (mixed, single), or by Dynamic Resource Allocation."""
+    slices: Annotated[dict[MigProfile, Annotated[int, Field(ge=1, le=7)]], Field(min_length=1)]
+    """Slices of each profile on one GPU."""
+
+
+class GpuSharing(Section):
+    """How every GPU of a node group is shared without MIG."""
+
+    kind: Literal["time-slicing", "mps"]
+    replicas: Annotated[int, Field(ge=2, le=48)]
+    """Shares of one GPU."""
+
+
+class GpuNodes(Section):
+    """Nodes of one kind in a data plane."""
+
+    nodes: Annotated[int, Field(ge=1, le=10_000)]
+    """How many nodes."""
+    product: Text
+    """GPU product as its node label `nvidia.com/gpu.product` says it, without the -MIG-… or -SHARED ending."""
+    per_node: Annotated[int, Field(ge=1, le=16)]
+    """GPUs in each node."""
+    mig: MigLayout | None = None
+    """How each GPU is cut; whole without it."""
+    sharing: GpuSharing | None = None
+    """How each GPU is shared without MIG."""
+
+    @model_validator(mode="after")
+    def _cut_or_shared(self) -> Self:
+        if self.mig is not None and self.sharing is not None:
+            raise ValueError("mig and sharing cannot stand together: a GPU is cut into slices, or shared")
+        return self
+
+    @model_validator(mode="after")
+    def _slices_fit_on_one_gpu(self) -> Self:
+        product = gpu_product(self.product)
+        if self.mig is None or product is None:
+            return self
+        for profile in self.mig.slices:
+            if profile not in product.profiles:
+                raise ValueError(f"{self.product} has no MIG profile {profile}; it has {', '.join(product.profiles)}")
+        if not fits_on_one_gpu(product, self.mig.slices):
+            layout = ", ".join(f"{count} × {profile}" for profile, count in self.mig.slices.items())
+            raise ValueError(f"these slices do not fit on one {self.product} together: {layout}")
+        if self.mig.strategy == "single" and len(self.mig.slices) > 1:
+            raise ValueError("MIG strategy single needs slices of one profile; use mixed for several")
+        return self

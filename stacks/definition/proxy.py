@@ -1,0 +1,221 @@
+"""The inference proxy: replicas, exposure, authentication, access rules and limits."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from .base import (
+    BOTH_REPLICAS_AND_AUTOSCALING,
+    Annotations,
+    ByteQuantity,
+    Cidr,
+    CpuScaling,
+    Host,
+    HttpPath,
+    Labels,
+    Named,
+    ObjectName,
+    Resources,
+    Seconds,
+    Section,
+    Text,
+    Toleration,
+)
+
+HttpUrl = Annotated[
+    str, Field(pattern=r"^https?://[^\s/?#@]+[^\s?#]*$", json_schema_extra={"hint": "https://idp.example.com/realms/x"})
+]
+
+
+class ClusterIpExposure(Section):
+    """Reachable inside the cluster only."""
+
+    kind: Literal["cluster-ip"]
+
+
+class IngressExposure(Section):
+    """Reachable through an Ingress."""
+
+    kind: Literal["ingress"]
+    host: Host
+    """Host name."""
+    path: HttpPath = "/"
+    """Path prefix."""
+    class_name: ObjectName | None = None
+    """IngressClass; the cluster's default without one."""
+    annotations: Annotations = Field(default_factory=dict)
+    """Annotations for the ingress controller."""
+
+
+class HttpRouteExposure(Section):
+    """Reachable through a Gateway (Gateway API)."""
+
+    kind: Literal["http-route"]
+    host: Host
+    """Host name."""
+    path: HttpPath = "/"
+    """Path prefix."""
+    gateway: ObjectName
+    """Gateway to attach to."""
+    gateway_namespace: ObjectName
+    """Namespace of that Gateway."""
+    listener: ObjectName | None = None
+    """Listener (section name) of the Gateway; all that fit without one."""
+
+
+class LoadBalancerExposure(Section):
+    """Reachable through a load balancer of the cloud."""
+
+    kind: Literal["load-balancer"]
+    annotations: Annotations = Field(default_factory=dict)
+    """Annotations for the cloud's load balancer controller."""
+    source_ranges: tuple[Cidr, ...] = ()
+    """Address ranges that may connect."""
+
+
+Exposure = Annotated[
+    ClusterIpExposure | IngressExposure | HttpRouteExposure | LoadBalancerExposure, Field(discriminator="kind")
+]
+
+
+class CertManagerTls(Section):
+    """A certificate that cert-manager issues."""
+
+    kind: Literal["cert-manager"]
+    issuer: ObjectName
+    """Name of the issuer."""
+    issuer_kind: Literal["ClusterIssuer", "Issuer"] = "ClusterIssuer"
+    """Kind of the issuer."""
+
+
+class SecretTls(Section):
+    """A certificate from an existing secret."""
+
+    kind: Literal["secret"]
+    secret: ObjectName
+    """Secret of type kubernetes.io/tls in the environment's namespace."""
+
+
+ProxyTls = Annotated[CertManagerTls | SecretTls, Field(discriminator="kind")]
+
+
+class OidcIssuer(Section):
+    """An identity provider whose tokens are accepted."""
+
+    issuer: HttpUrl
+    """The `iss` of its tokens."""
+    audiences: tuple[Text, ...] = ()
+    """Accepted `aud` values; at least one is needed."""
+    jwks_url: HttpUrl | None = None
+    """Where its keys are; found by OpenID discovery without it."""
+    groups_claim: Text = "groups"
+    """Claim that lists a caller's groups (Keycloak in Domino: user_groups)."""
+
+    @model_validator(mode="after")
+    def _an_audience_is_named(self) -> Self:
+        if not self.audiences:
+            raise ValueError(
+                f"issuer {self.issuer} has no audiences: tokens that it made for any other application would be "
+                "accepted here; name the audience of this proxy"
+            )
+        return self
+
+
+class ApiKeys(Section):
+    """API keys: the secret holds one entry a principal, each a hash, never a key."""
+
+    secret: ObjectName
+    """Secret in the environment's namespace."""
+
+
+class Auth(Section):
+    """Whom the proxy believes."""
+
+    oidc: tuple[OidcIssuer, ...] = ()
+    """OpenID Connect issuers."""
+    api_keys: ApiKeys | None = None
+    """API keys."""
+    domino_principal: bool = False
+    """Whether Domino's own principal endpoint may identify callers; needs the Domino integration."""
+
+
+class AccessRule(Named):
+    """Grants actions on servers and models; what no rule grants is refused."""
+
+    principals: tuple[Text, ...] = ()
+    """Callers by name (`sub`, or the API key's principal); globs are allowed."""
+    groups: tuple[Text, ...] = ()
+    """Callers by group; globs are allowed."""
+    actions: Annotated[tuple[Literal["infer", "inspect"], ...], Field(min_length=1)] = ("infer", "inspect")
+    """infer (call models), inspect (metadata, configuration, statistics)."""
+    servers: Annotated[tuple[Text, ...], Field(min_length=1)] = ("*",)
+    """Servers, as globs."""
+    models: Annotated[tuple[Text, ...], Field(min_length=1)] = ("*",)
+    """Models, as globs."""
+
+    @model_validator(mode="after")
+    def _somebody_is_named(self) -> Self:
+        if not self.principals and not self.groups:
+            raise ValueError("the rule names neither principals nor groups, so it grants nothing")
+        return self
+
+
+class RateLimit(Section):
+    """How much one principal may ask of one model, over all replicas of the proxy."""
+
+    requests_per_minute: Annotated[int, Field(ge=1, le=10_000_000)] = 1000
+    """Requests a minute."""
+    burst: Annotated[int, Field(ge=1, le=10_000_000)] = 100
+    """Requests at once."""
+
+
+class Timeouts(Section):
+    """How long the proxy waits."""
+
+    connect_seconds: Seconds = 2
+    """For a connection to a server."""
+    request_seconds: Seconds = 60
+    """For an answer, when the client names no deadline."""
+    drain_seconds: Seconds = 60
+    """For requests in flight when a replica stops."""
+
+
+class Proxy(Section):
+    """The inference proxy: the one door to every model."""
+
+    replicas: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Replicas; 2 without it. Not together with autoscaling."""
+    autoscaling: CpuScaling | None = None
+    """Bounds for an autoscaler."""
+    resources: Resources = Resources(cpu="1", memory="512Mi")
+    """CPU and memory of each replica."""
+    exposure: Exposure = ClusterIpExposure(kind="cluster-ip")
+    """How it is reached from outside its namespace."""
+    tls: ProxyTls | None = None
+    """Certificate it serves HTTPS with; plain HTTP without one."""
+    auth: Auth = Auth()
+    """Whom it believes."""
+    access: tuple[AccessRule, ...] = ()
+    """Who may do what."""
+    rate_limit: RateLimit = RateLimit()
+    """How much one principal may ask."""
+    body_limit: ByteQuantity = "64Mi"
+    """Largest request body."""
+    concurrency: Annotated[int, Field(ge=1, le=100_000)] = 1024
+    """Requests that one replica works on at once; more wait in a bounded queue."""
+    timeouts: Timeouts = Timeouts()
+    """How long it waits."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Level of its log."""
+    node_selector: Labels = Field(default_factory=dict)
+    """Labels that its nodes must carry."""
+    tolerations: tuple[Toleration, ...] = ()
+    """Taints to tolerate."""
+    priority_class: ObjectName | None = None
+    """PriorityClass of its pods."""
+
+    @model_validator(mode="after")
+    def _replicas_or_autoscaling(self) -> Self:
+        if self.replicas is not None and self.autoscaling is not None:
+            raise ValueError(BOTH_REPLICAS_AND_AUTOSCALING)
+        return self

@@ -1,0 +1,62 @@
+"""`images.lock`: which digest stands for which image. `make pin` writes it, by asking the registries."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+
+from .definition.base import Section
+from .load import Document, load
+from .problems import DefinitionError
+from .schema_errors import problems_from
+from .trees import frozen
+
+FILE_NAME = "images.lock"
+HEADING = """\
+# Which digest stands for which image. Written by `make pin`, which asks the registries; never written by hand.
+"""
+
+
+class PinnedImage(Section):
+    """One image and the digest that its registry gave for it."""
+
+    image: Annotated[str, Field(min_length=1)]
+    """`repository:tag`."""
+    digest: Annotated[
+        str,
+        Field(
+            pattern=r"^sha256:[0-9a-f]{64}$",
+            json_schema_extra={"hint": "sha256: and 64 hexadecimal digits; `make pin` writes it"},
+        ),
+    ]
+    """Digest of the manifest (of the index, for an image of several architectures)."""
+
+
+class ImagesLock(Section):
+    """The whole file."""
+
+    images: tuple[PinnedImage, ...] = ()
+    """Pinned images, sorted by name."""
+
+    def digest(self, reference: str) -> str | None:
+        """Return the digest of `repository:tag`, or None when nobody pinned it."""
+        return next((pin.digest for pin in self.images if pin.image == reference), None)
+
+
+def read_images_lock(folder: Path) -> tuple[ImagesLock, Document | None]:
+    """Read the lock file beside a definition; without a file nothing is pinned. Raises DefinitionError."""
+    path = folder / FILE_NAME
+    if not path.exists():
+        return ImagesLock(), None
+    document = load(path)
+    try:
+        return ImagesLock.model_validate(frozen(document.tree)), document
+    except ValidationError as error:
+        raise DefinitionError(problems_from(error, document, ImagesLock)) from None
+
+
+def lock_text(pins: Sequence[PinnedImage]) -> str:
+    """Return the text of a lock file that holds these pins."""
+    lines = [f"  - image: {pin.image}\n    digest: {pin.digest}\n" for pin in sorted(pins, key=lambda pin: pin.image)]
+    return HEADING + ("images:\n" + "".join(lines) if lines else "images: []\n")

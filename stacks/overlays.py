@@ -1,0 +1,153 @@
+"""Lays a small part of a definition over another, by rules that a reader can hold in mind.
+
+1. A mapping is merged key by key.
+2. A list whose items have a `name` is merged by name: items of the same name are merged, new ones are added at the end.
+3. Anything else – a number, a text, a list without names – is replaced.
+4. `null` takes an inherited key away, so that its default holds again.
+5. An item with `remove: true` takes the inherited item of that name away.
+6. A mapping that changes its `kind` (or `mode`, or `cloud`) is replaced as a whole.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .load import Document
+from .problems import Position, Problem, readable_path
+
+Path = tuple[str | int, ...]
+Tree = Any
+
+REMOVE = "remove"
+_TAGS = ("kind", "mode", "cloud")
+
+
+def merged(under: Tree, over: Tree) -> Tree:
+    """Return `over` laid over `under`, by the rules above. Neither is changed."""
+    if isinstance(under, Mapping) and isinstance(over, Mapping):
+        if any(tag in under and tag in over and under[tag] != over[tag] for tag in _TAGS):
+            return without_nulls(over)
+        result = dict(under)
+        for key, value in over.items():
+            if value is None:
+                result.pop(key, None)
+            else:
+                result[key] = merged(under[key], value) if key in under else without_nulls(value)
+        return result
+    if _is_named(under) and _is_named(over):
+        items = {item["name"]: item for item in under}
+        for item in over:
+            name = item["name"]
+            if item.get(REMOVE) is True and name in items:
+                del items[name]
+            else:
+                items[name] = merged(items[name], item) if name in items else without_nulls(item)
+        return list(items.values())
+    return without_nulls(over)
+
+
+def without_nulls(tree: Tree) -> Tree:
+    """Return the tree without the keys whose value is null: they ask for the default."""
+    if isinstance(tree, Mapping):
+        return {key: without_nulls(value) for key, value in tree.items() if value is not None}
+    if isinstance(tree, list):
+        return [without_nulls(value) for value in tree]
+    return tree
+
+
+def _is_named(tree: Tree) -> bool:
+    """Say whether this is a list that merges by name; rules report a name that stands twice."""
+    if not isinstance(tree, list) or not tree:
+        return isinstance(tree, list)
+    names = [item.get("name") if isinstance(item, Mapping) else None for item in tree]
+    return all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A part of a document that takes part in a merge: the mapping at `root`."""
+
+    document: Document
+    root: Path = ()
+
+    @property
+    def tree(self) -> Tree:
+        """The mapping itself."""
+        tree: Tree = self.document.tree
+        for key in self.root:
+            tree = tree[key]
+        return tree
+
+
+class Layered:
+    """A merged tree that knows from which layer, and so from which line, each of its values came."""
+
+    def __init__(self, layers: Sequence[tuple[Layer, Tree]]) -> None:
+        """Merge layers, the lowest first; each comes with the part of its mapping that takes part."""
+        self._layers = list(layers)
+        tree: Tree = {}
+        for _, part in layers:
+            tree = merged(tree, part)
+        self.tree: dict[str, Tree] = tree
+        self.file: str = layers[0][0].document.file
+
+    def position(self, path: Path) -> Position:
+        """Position of a key or list item, in the uppermost layer that says it; else of its nearest known ancestor."""
+        document, found = self._origin(path)
+        return document.position(found)
+
+    def value_position(self, path: Path) -> Position:
+        """Position of a value, likewise."""
+        document, found = self._origin(path)
+        return document.value_position(found)
+
+    def get(self, path: Path) -> Tree:
+        """The merged value at `path`, or None."""
+        tree: Tree = self.tree
+        for key in path:
+            try:
+                tree = tree[key]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return tree
+
+    def text(self, path: Path) -> str | None:
+        """The scalar at `path` as it is written in its file; None for anything else."""
+        document, found = self._origin(path)
+        return document.text(found)
+
+    def problem(
+        self, path: Path, what: str, why: str = "", do: str = "", *, severity: Literal["error", "advisory"] = "error"
+    ) -> Problem:
+        """A problem with the value at `path`."""
+        return Problem(self.value_position(path), readable_path(self.tree, path), what, why, do, severity)
+
+    def _origin(self, path: Path) -> tuple[Document, Path]:
+        best: tuple[int, Document, Path] | None = None
+        for layer, part in reversed(self._layers):
+            depth, found = _found(self.tree, part, path)
+            if best is None or depth > best[0]:
+                best = (depth, layer.document, layer.root + found)
+        assert best is not None
+        return best[1], best[2]
+
+
+def _found(tree: Tree, part: Tree, path: Path) -> tuple[int, Path]:
+    """Walk `path` through the merged tree and one layer together; return how far the layer goes, and its own path."""
+    found: list[str | int] = []
+    for key in path:
+        index: str | int = key
+        if isinstance(key, int) and isinstance(tree, list) and isinstance(part, list) and key < len(tree):
+            name = tree[key].get("name") if isinstance(tree[key], Mapping) else None
+            names = [item.get("name") if isinstance(item, Mapping) else None for item in part]
+            if isinstance(name, str):
+                index = names.index(name) if name in names else -1
+        try:
+            if index == -1:
+                break
+            part = part[index]
+            tree = tree[key]
+        except (KeyError, IndexError, TypeError):
+            break
+        found.append(index)
+    return len(found), tuple(found)

@@ -1,0 +1,110 @@
+"""What a placement means in numbers: which device, how many, with how much memory."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .definition.base import byte_count
+from .definition.gpu_products import gpu_product, profile_bytes
+from .definition.placement import (
+    CpuPlacement,
+    DraPlacement,
+    GpuNodes,
+    GpuPlacement,
+    MigPlacement,
+    Placement,
+    SharedGpuPlacement,
+)
+from .definition.servers import OnDemand, Pool
+
+_DEFAULT_CAPACITY_SHARE = 9, 10
+"""Share of a slice that models may take by default; the rest is CUDA's context and Triton's own buffers."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A kind of device that a node gives and a pod asks for."""
+
+    kind: str
+    """`mig`, `gpu`, `time-slicing`, `mps` or `dra`."""
+    profile: str | None = None
+    strategy: str | None = None
+
+    def __str__(self) -> str:
+        """Words for people."""
+        if self.kind == "mig":
+            return f"MIG {self.profile} ({self.strategy})"
+        names = {"gpu": "whole GPU", "time-slicing": "time-sliced GPU", "mps": "MPS share of a GPU"}
+        return names.get(self.kind, f"device by DRA ({self.profile or 'whole'})")
+
+
+def device(placement: Placement) -> Device | None:
+    """Return the kind of device that a replica needs; None on CPU."""
+    match placement:
+        case CpuPlacement():
+            return None
+        case MigPlacement(profile=profile, strategy=strategy):
+            return Device("mig", profile, strategy)
+        case DraPlacement(profile=profile):
+            return Device("dra", profile)
+        case GpuPlacement() | SharedGpuPlacement():
+            return Device(placement.kind)
+
+
+def devices_per_replica(placement: Placement) -> int:
+    """Return how many devices one replica takes."""
+    return placement.count if isinstance(placement, GpuPlacement) else 0 if isinstance(placement, CpuPlacement) else 1
+
+
+def most_replicas(pool: Pool) -> int:
+    """Return the number of replicas, or the most that an autoscaler may choose."""
+    if pool.autoscaling is not None:
+        return pool.autoscaling.max
+    return 1 if pool.replicas is None else pool.replicas
+
+
+def inventory(groups: Iterable[GpuNodes]) -> Counter[tuple[Device, str]]:
+    """Count the devices of a data plane by kind and product."""
+    found: Counter[tuple[Device, str]] = Counter()
+    for group in groups:
+        gpus = group.nodes * group.per_node
+        if group.mig is not None:
+            for profile, count in group.mig.slices.items():
+                dra = group.mig.strategy == "dra"
+                kind = Device("dra", profile) if dra else Device("mig", profile, group.mig.strategy)
+                found[kind, group.product] += gpus * count
+        elif group.sharing is not None:
+            found[Device(group.sharing.kind), group.product] += gpus * group.sharing.replicas
+        else:
+            found[Device("gpu"), group.product] += gpus
+            found[Device("dra"), group.product] += gpus
+    return found
+
+
+def memory_bytes(pool: Pool) -> int | None:
+    """Return the memory that models of one replica can have, in bytes; None where it does not follow.
+
+    A slice's is the number in its profile; a whole GPU's its product's; without a GPU it is the container's memory
+    without what /dev/shm may take. A share of a GPU has no size of its own.
+    """
+    match pool.placement:
+        case MigPlacement(profile=profile) | DraPlacement(profile=str() as profile):
+            return profile_bytes(profile)
+        case GpuPlacement(product=str() as label, count=count):
+            product = gpu_product(label)
+            return product.memory_gb * 10**9 * count if product else None
+        case CpuPlacement():
+            return byte_count(pool.resources.memory) - byte_count(pool.shared_memory)
+        case _:
+            return None
+
+
+def capacity_bytes(pool: Pool) -> int | None:
+    """Return the bytes that an on-demand pool's models may take on one replica; None where it is not known."""
+    if not isinstance(pool.loading, OnDemand):
+        return None
+    if pool.loading.capacity is not None:
+        return byte_count(pool.loading.capacity)
+    memory = memory_bytes(pool)
+    part, whole = _DEFAULT_CAPACITY_SHARE
+    return None if memory is None else memory * part // whole

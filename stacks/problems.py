@@ -1,0 +1,152 @@
+"""What is said to people about a definition that cannot be used: where, what, why and what to do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+_LONGEST_VALUE = 60
+_LONGEST_LINE = 2_000
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_$-]+(?:\.[A-Za-z0-9_$-]+)*")
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+")
+
+
+@dataclass(frozen=True, order=True)
+class Position:
+    """A place in a file; line and column count from 1, as editors do."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        """`file:line:column`, which terminals and editors make clickable."""
+        return f"{escaped(self.file)}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong (or, as an advisory, worth knowing), in words for the person who wrote the file.
+
+    `where` is a position, a file's name alone where no line can be given, or None. `path` names the place inside the
+    definition (`servers[ondemand].pools[small].gpu.mig`) and is empty for the whole file.
+    """
+
+    where: Position | str | None
+    path: str
+    what: str
+    why: str = ""
+    do: str = ""
+    severity: Literal["error", "advisory"] = "error"
+
+    @property
+    def file(self) -> str:
+        """The file this is about, or an empty text."""
+        return self.where.file if isinstance(self.where, Position) else self.where or ""
+
+    def __str__(self) -> str:
+        """The first line says where and what; indented lines say why and what to do."""
+        where = escaped(self.where) if isinstance(self.where, str) else str(self.where or "")
+        what = f"advisory: {self.what}" if self.severity == "advisory" else self.what
+        first = ": ".join(part for part in (where, escaped(self.path), escaped(what)) if part)
+        rest = [line for text in (self.why, self.do) for line in text.splitlines() if line.strip()]
+        return "\n".join([_cut(first), *(f"    {_cut(escaped(line))}" for line in rest)])
+
+
+class DefinitionError(Exception):
+    """A definition cannot be used; `problems` has every reason, in the order of the file."""
+
+    def __init__(self, problems: Iterable[Problem], outcome: str = "nothing was written") -> None:
+        """Sort the problems; `outcome` ends the count line, and says what happened to the files."""
+        self.problems = in_order(problems)
+        self.outcome = outcome
+        super().__init__(self.problems, outcome)
+
+    def __str__(self) -> str:
+        """All problems, then a line that counts them."""
+        return "\n".join([*map(str, self.problems), f"{self.summary()}; {self.outcome}."])
+
+    def summary(self) -> str:
+        """`3 problems and 1 advisory in stacks/inference.yaml`."""
+        errors = sum(problem.severity == "error" for problem in self.problems)
+        advisories = len(self.problems) - errors
+        counts = []
+        if errors or not advisories:
+            counts.append(f"{errors} problem{'' if errors == 1 else 's'}")
+        if advisories:
+            counts.append(f"{advisories} advisor{'y' if advisories == 1 else 'ies'}")
+        files = {problem.file for problem in self.problems if problem.file}
+        place = f" in {escaped(next(iter(files)))}" if len(files) == 1 else f" in {len(files)} files" if files else ""
+        return " and ".join(counts) + place
+
+
+def in_order(problems: Iterable[Problem]) -> list[Problem]:
+    """The problems by position; those about a whole file come before those about its lines."""
+
+    def key(problem: Problem) -> tuple[str, int, int]:
+        at = problem.where
+        return (at.file, at.line, at.column) if isinstance(at, Position) else (at or "", 0, 0)
+
+    return sorted(problems, key=key)
+
+
+def escaped(text: str) -> str:
+    """The text on one line, with everything that a terminal could act on or would not show written as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] if ord(c) != 0x7F else "\\u007f" for c in text)
+
+
+def shortened(text: str, longest: int = _LONGEST_VALUE) -> str:
+    """The text, or its beginning and an ellipsis when it is longer than a message should be."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def shown(value: Any) -> str:
+    """A value as it would stand in YAML, short enough for a message: text in quotes, `true`, `null`, numbers."""
+    if isinstance(value, str):
+        return f'"{escaped(shortened(value))}"'
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 1_000:
+        return "a very long number"  # Python refuses to write such numbers out in decimal
+    try:
+        return escaped(shortened(json.dumps(value, ensure_ascii=False)))
+    except (TypeError, ValueError, RecursionError):
+        return escaped(shortened(str(value)))
+
+
+def listed(choices: Iterable[Any], most: int = 30) -> str:
+    """Choices in a row, for "one of: …" and "Keys here: …"."""
+    words = [escaped(shortened(choice)) if isinstance(choice, str) else shown(choice) for choice in choices]
+    return ", ".join(words[:most] + (["…"] if len(words) > most else []))
+
+
+def readable_path(tree: Any, path: Sequence[str | int]) -> str:
+    """A path in words: `servers[ondemand].pools[0].gpu`; list items that have a name are shown by it."""
+    out = ""
+    for step in path:
+        below = _member(tree, step)
+        if isinstance(step, int):
+            name = below.get("name") if isinstance(below, dict) else None
+            known = isinstance(name, str) and len(name) <= _LONGEST_VALUE and _PLAIN_NAME.fullmatch(name)
+            out += f"[{name if known else step}]"
+        elif _PLAIN_KEY.fullmatch(step):
+            out += ("." if out else "") + shortened(step)
+        else:
+            out += f"[{shown(step)}]"
+        tree = below
+    return out
+
+
+def _member(tree: Any, step: str | int) -> Any:
+    if isinstance(tree, dict):
+        return tree.get(step)
+    if isinstance(tree, list) and isinstance(step, int) and 0 <= step < len(tree):
+        return tree[step]
+    return None
+
+
+def _cut(line: str) -> str:
+    return shortened(line, _LONGEST_LINE)

@@ -1,0 +1,164 @@
+"""The inference proxy: settings, exposure, certificate."""
+
+from collections.abc import Mapping
+
+from tidegate_contracts import proxy_process
+
+from components import (
+    CertificateArgs,
+    HttpRouteArgs,
+    IngressArgs,
+    ProxyArgs,
+    ServiceArgs,
+    TlsArgs,
+    UpstreamCaArgs,
+)
+
+from ..definition.base import byte_count
+from ..definition.proxy import (
+    CertManagerTls,
+    Exposure,
+    HttpRouteExposure,
+    IngressExposure,
+    LoadBalancerExposure,
+    SecretTls,
+)
+from ..images_lock import ImagesLock
+from ..rules.references import PROXY_IMAGE
+from ..validate import Stack
+from . import names
+from .containers import PRE_STOP_SECONDS, container_resources, grace_period, tolerations
+from .routing import access_table, routing_table
+from .triton import cpu_scaling
+
+DEFAULT_REPLICAS = 2
+CERTIFICATE_SECRET = f"{names.PROXY}-tls"
+
+
+def proxy(stack: Stack, lock: ImagesLock) -> ProxyArgs:
+    """Return the arguments of the environment's proxy."""
+    settings = stack.platform.proxy
+    labels = names.labels(stack, names.PROXY)
+    tls = _tls(stack)
+    exposure = settings.exposure
+    cas = [
+        UpstreamCaArgs(server=server.name, secret=server.triton.grpc_tls.secret, file=f"{server.name}.crt")
+        for server in stack.platform.servers
+        if server.triton.grpc_tls is not None
+    ]
+    return ProxyArgs(
+        name=names.PROXY,
+        namespace=stack.namespace,
+        labels=labels,
+        selector=names.proxy_selector(stack),
+        pod_labels={**labels, **_pod_labels(stack)},
+        service_account=names.PROXY,
+        image=names.image_reference(stack, lock, PROXY_IMAGE),
+        resources=container_resources(settings.resources),
+        node_selector=settings.node_selector or None,
+        tolerations=tolerations(settings.tolerations),
+        priority_class=settings.priority_class,
+        replicas=None if settings.autoscaling else settings.replicas or DEFAULT_REPLICAS,
+        cpu_scaling=cpu_scaling(settings.autoscaling) if settings.autoscaling else None,
+        settings_name=f"{names.PROXY}-settings",
+        settings=_environment(stack, tls),
+        routing_name=f"{names.PROXY}-routing",
+        routing=routing_table(stack).model_dump(mode="json", by_alias=True, exclude_none=True),
+        access=access_table(stack).model_dump(mode="json", by_alias=True, exclude_none=True),
+        service=_service(exposure, tls),
+        ingress=_ingress(exposure, tls) if isinstance(exposure, IngressExposure) else None,
+        http_route=_http_route(exposure) if isinstance(exposure, HttpRouteExposure) else None,
+        tls=tls,
+        certificate=_certificate(stack),
+        api_keys=TlsArgs(secret=settings.auth.api_keys.secret) if settings.auth.api_keys else None,
+        upstream_cas=cas or None,
+        pre_stop=PRE_STOP_SECONDS,
+        grace_period=grace_period(settings.timeouts.drain_seconds),
+    )
+
+
+def _pod_labels(stack: Stack) -> dict[str, str]:
+    labels = {names.ROLE: "proxy"}
+    domino = stack.platform.domino
+    if domino is None:
+        return labels
+    labels |= {"nucleus-client": "true"}
+    if stack.platform.proxy.auth.oidc:
+        labels |= {"keycloak-client": "true"}
+    if domino.mesh is not None:
+        labels |= {"sidecar.istio.io/inject": "true", "security.istio.io/tlsMode": "istio"}
+    return labels
+
+
+def _environment(stack: Stack, tls: TlsArgs | None) -> dict[str, str]:
+    """Return the settings that are no files; every name has the proxy's prefix."""
+    settings = stack.platform.proxy
+    domino = stack.platform.domino
+    values: Mapping[str, object] = {
+        "ENVIRONMENT": stack.environment.name,
+        "BODY_LIMIT_BYTES": byte_count(settings.body_limit),
+        "CONCURRENCY": settings.concurrency,
+        "CONNECT_TIMEOUT_SECONDS": settings.timeouts.connect_seconds,
+        "REQUEST_TIMEOUT_SECONDS": settings.timeouts.request_seconds,
+        "DRAIN_SECONDS": settings.timeouts.drain_seconds,
+        "LOG_LEVEL": settings.log_level,
+        "TLS": str(tls is not None).lower(),
+        "API_KEYS": str(settings.auth.api_keys is not None).lower(),
+    }
+    if settings.auth.domino_principal and domino is not None:
+        address = f"http://nucleus-frontend.{domino.platform_namespace}:80/v4/auth/principal"
+        values = {**values, "DOMINO_PRINCIPAL_URL": address}
+    return {f"{proxy_process.ENVIRONMENT_PREFIX}{key}": str(value) for key, value in values.items()}
+
+
+def _tls(stack: Stack) -> TlsArgs | None:
+    match stack.platform.proxy.tls:
+        case SecretTls(secret=secret):
+            return TlsArgs(secret=secret)
+        case CertManagerTls():
+            return TlsArgs(secret=CERTIFICATE_SECRET)
+        case None:
+            return None
+
+
+def _certificate(stack: Stack) -> CertificateArgs | None:
+    tls = stack.platform.proxy.tls
+    if not isinstance(tls, CertManagerTls):
+        return None
+    service = f"{names.PROXY}.{stack.namespace}"
+    exposure = stack.platform.proxy.exposure
+    hosts = [exposure.host] if isinstance(exposure, IngressExposure | HttpRouteExposure) else []
+    return CertificateArgs(
+        secret=CERTIFICATE_SECRET,
+        dns_names=[names.PROXY, service, f"{service}.svc", f"{service}.svc.cluster.local", *hosts],
+        issuer=tls.issuer,
+        issuer_kind=tls.issuer_kind,
+    )
+
+
+def _service(exposure: Exposure, tls: TlsArgs | None) -> ServiceArgs:
+    balanced = isinstance(exposure, LoadBalancerExposure)
+    return ServiceArgs(
+        type="LoadBalancer" if balanced else "ClusterIP",
+        annotations=(exposure.annotations or None) if isinstance(exposure, LoadBalancerExposure) else None,
+        source_ranges=list(exposure.source_ranges) or None if isinstance(exposure, LoadBalancerExposure) else None,
+        port_name="https" if tls else "http",
+        port=proxy_process.HTTPS_SERVICE_PORT if tls else proxy_process.HTTP_SERVICE_PORT,
+    )
+
+
+def _ingress(exposure: IngressExposure, tls: TlsArgs | None) -> IngressArgs:
+    return IngressArgs(
+        host=exposure.host,
+        path=exposure.path,
+        class_name=exposure.class_name,
+        annotations=exposure.annotations or None,
+        tls=tls,
+    )
+
+
+def _http_route(exposure: HttpRouteExposure) -> HttpRouteArgs:
+    parent = {"name": exposure.gateway, "namespace": exposure.gateway_namespace}
+    if exposure.listener is not None:
+        parent["sectionName"] = exposure.listener
+    return HttpRouteArgs(host=exposure.host, path=exposure.path, parent=parent)

@@ -1,0 +1,72 @@
+"""The rules that look at more than one key: each is a function whose name is the rule, and yields what breaks it.
+
+Rules that concern one item alone (weights that sum to 100, replicas or autoscaling) stand with that item's class in
+`stacks.definition`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from ..problems import Problem
+from . import capacity, images, names, references, safety
+
+if TYPE_CHECKING:
+    from ..definition import Header
+    from ..load import Document
+    from ..validate import Definition, Stack
+
+HEADER_RULES: tuple[Callable[[Header, Document], Iterator[Problem]], ...] = (
+    names.no_two_environments_or_data_planes_share_a_name,
+    names.no_two_stacks_share_a_name,
+    names.no_two_data_planes_share_a_cluster,
+    names.no_two_environments_of_a_cluster_share_a_namespace,
+    references.data_planes_name_environments_that_exist,
+)
+STACK_RULES: tuple[Callable[[Stack], Iterator[Problem]], ...] = (
+    names.no_two_items_of_a_list_share_a_name,
+    names.no_two_pools_become_one_object,
+    names.pool_names_leave_room_for_what_kubernetes_appends,
+    references.images_that_are_used_are_named,
+    references.repositories_name_datasets_that_exist,
+    references.models_name_servers_and_pools_that_exist,
+    references.warm_windows_name_models_of_their_pool,
+    references.cloud_identity_fits_the_object_store,
+    references.domino_principals_need_the_domino_integration,
+    capacity.mig_profiles_exist_on_their_product,
+    capacity.single_mig_strategy_names_a_product,
+    capacity.preloaded_models_fit_their_slice,
+    capacity.on_demand_models_fit_their_capacity,
+    capacity.models_stay_idle_longer_than_a_lease,
+    safety.host_paths_are_for_local_environments,
+    safety.nobody_is_granted_everything_in_production,
+    safety.secrets_are_never_written_inline,
+    safety.the_proxy_can_reach_its_identity_provider,
+    safety.somebody_may_call_the_proxy,
+    safety.somebody_can_authenticate,
+    safety.a_gateway_is_given_no_certificate_of_the_proxy,
+)
+DEFINITION_RULES: tuple[Callable[[Definition], Iterator[Problem]], ...] = (
+    references.every_environment_lives_somewhere,
+    names.no_two_stacks_of_a_cluster_share_a_host_and_path,
+    names.no_two_stacks_of_a_cluster_share_a_volume,
+    capacity.slices_asked_for_are_there,
+    safety.production_shares_no_dataset_that_others_may_write,
+    images.the_lock_holds_digests_of_these_images_only,
+    images.images_have_a_digest,
+)
+
+
+def check_header(header: Header, document: Document) -> list[Problem]:
+    """Return what is wrong with environments and data planes as such."""
+    return [problem for rule in HEADER_RULES for problem in rule(header, document)]
+
+
+def check(definition: Definition) -> Iterator[Problem]:
+    """Yield every broken rule of a definition whose every part is well formed."""
+    for stack in definition.stacks:
+        for rule in STACK_RULES:
+            yield from rule(stack)
+    for definition_rule in DEFINITION_RULES:
+        yield from definition_rule(definition)

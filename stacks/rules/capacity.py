@@ -1,0 +1,160 @@
+"""Capacity: slices that exist, models that fit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from .. import placement
+from ..definition.base import byte_count
+from ..definition.gpu_products import gpu_product
+from ..definition.placement import DraPlacement, MigPlacement
+from ..definition.servers import OnDemand
+from ..problems import Problem
+from .references import nearest
+
+if TYPE_CHECKING:
+    from ..definition.servers import Pool, Server
+    from ..validate import Definition, Stack
+
+Path = tuple[str | int, ...]
+
+
+def _pools(stack: Stack) -> Iterator[tuple[Path, Server, Pool]]:
+    for index, server in enumerate(stack.platform.servers):
+        for place, pool in enumerate(server.pools):
+            yield ("servers", index, "pools", place), server, pool
+
+
+def mig_profiles_exist_on_their_product(stack: Stack) -> Iterator[Problem]:
+    """Each GPU product has its own profiles."""
+    for path, _, pool in _pools(stack):
+        if not isinstance(pool.placement, MigPlacement | DraPlacement) or pool.placement.profile is None:
+            continue
+        product = gpu_product(pool.placement.product) if pool.placement.product else None
+        if product is not None and pool.placement.profile not in product.profiles:
+            yield stack.source.problem(
+                (*path, "placement", "profile"),
+                f"{pool.placement.product} has no MIG profile {pool.placement.profile}",
+                do=nearest(pool.placement.profile, product.profiles),
+            )
+
+
+def single_mig_strategy_names_a_product(stack: Stack) -> Iterator[Problem]:
+    """With strategy single every slice is a nvidia.com/gpu, and only the product's label tells which profile it has."""
+    for path, server, pool in _pools(stack):
+        placement_ = pool.placement
+        if isinstance(placement_, MigPlacement) and placement_.strategy == "single" and placement_.product is None:
+            yield stack.source.problem(
+                (*path, "placement"),
+                f"{server.name}/{pool.name} asks for MIG strategy single without a product",
+                why="With that strategy only the node label nvidia.com/gpu.product tells one profile from another.",
+                do="Add product, as the label says it without its -MIG-… ending.",
+            )
+
+
+def preloaded_models_fit_their_slice(stack: Stack) -> Iterator[Problem]:
+    """All models of a preload pool are in memory at once, in each replica."""
+    for path, server, pool in _pools(stack):
+        memory = placement.memory_bytes(pool)
+        if isinstance(pool.loading, OnDemand) or memory is None:
+            continue
+        total = sum(byte_count(model.footprint) for model in stack.models_of(server, pool) if model.footprint)
+        if total > memory:
+            yield stack.source.problem(
+                (*path, "placement"),
+                f"the declared footprints of the models preloaded on {server.name}/{pool.name} sum to {_gb(total)}, "
+                f"and its slice has {_gb(memory)}",
+                do="Use a larger slice, or move models to an on-demand pool.",
+            )
+
+
+def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
+    """A model larger than the capacity can never be loaded, and pinned ones must fit together."""
+    for path, server, pool in _pools(stack):
+        if not isinstance(pool.loading, OnDemand):
+            continue
+        memory = placement.memory_bytes(pool)
+        capacity = placement.capacity_bytes(pool)
+        if capacity is None:
+            yield stack.source.problem(
+                (*path, "loading"),
+                f"{server.name}/{pool.name} has no capacity, and none follows from its placement",
+                do="Add loading.capacity: the bytes that models may take on each replica.",
+            )
+            continue
+        if memory is not None and capacity > memory:
+            yield stack.source.problem(
+                (*path, "loading", "capacity"),
+                f"capacity {pool.loading.capacity} is more than the {_gb(memory)} that the slice has",
+                do="Leave some of the slice to CUDA itself; without capacity, nine tenths are used.",
+            )
+        models = stack.models_of(server, pool)
+        for model in models:
+            if model.footprint is not None and byte_count(model.footprint) > capacity:
+                yield stack.source.problem(
+                    ("models", stack.platform.models.index(model), "footprint"),
+                    f'model "{model.name}" takes {model.footprint}, and {server.name}/{pool.name} has {_gb(capacity)}: '
+                    "it could never be loaded",
+                    do="Put it on a pool with a larger slice.",
+                )
+        pinned = sum(byte_count(model.footprint) for model in models if model.pinned and model.footprint)
+        if pinned > capacity:
+            yield stack.source.problem(
+                (*path, "loading"),
+                f"the pinned models of {server.name}/{pool.name} sum to {_gb(pinned)}, "
+                f"and its capacity is {_gb(capacity)}",
+                do="Pin fewer models, or use a larger slice.",
+            )
+
+
+def models_stay_idle_longer_than_a_lease(stack: Stack) -> Iterator[Problem]:
+    """A model in use would count as idle before its lease ends."""
+    for _, server, pool in _pools(stack):
+        if not isinstance(pool.loading, OnDemand):
+            continue
+        for model in stack.models_of(server, pool):
+            if model.idle_seconds is not None and model.idle_seconds < pool.loading.lease_seconds:
+                yield stack.source.problem(
+                    ("models", stack.platform.models.index(model), "idleSeconds"),
+                    f"idleSeconds {model.idle_seconds} is less than leaseSeconds {pool.loading.lease_seconds} of "
+                    f"{server.name}/{pool.name}: a model in use would count as idle before its lease ends",
+                )
+
+
+def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
+    """All environments of a data plane together may ask for what its GPUs give, of any product and of each."""
+    for index, plane in enumerate(definition.header.data_planes):
+        there = placement.inventory(plane.gpus)
+        asked: Counter[tuple[placement.Device, str | None]] = Counter()
+        askers: dict[tuple[placement.Device, str | None], list[str]] = {}
+        for stack in definition.stacks:
+            if stack.data_plane.name != plane.name:
+                continue
+            for _, server, pool in _pools(stack):
+                device = placement.device(pool.placement)
+                if device is None:
+                    continue
+                count = placement.most_replicas(pool) * placement.devices_per_replica(pool.placement)
+                product = getattr(pool.placement, "product", None)
+                for key in dict.fromkeys([(device, None), (device, product)]):
+                    asked[key] += count
+                    askers.setdefault(key, []).append(f"{stack.name} {server.name}/{pool.name}: {count}")
+        for (device, product), count in asked.items():
+            available = sum(
+                number for (kind, made), number in there.items() if kind == device and product in (None, made)
+            )
+            if count > available and (product is not None or count > 0):
+                what = f"{device}" + (f" of {product}" if product else "")
+                yield definition.document.problem(
+                    ("dataPlanes", index, "gpus"),
+                    f'data plane "{plane.name}" has {available} × {what}, and its environments ask for {count}',
+                    why=f"Asked for by {'; '.join(askers[device, product])}.",
+                    do="Ask for fewer (an autoscaler's max counts), or tell of more GPUs under gpus.",
+                )
+                break
+
+
+def _gb(count: int) -> str:
+    return f"{count / 10**9:.1f} GB"

@@ -1,0 +1,176 @@
+"""Names: unique where Kubernetes wants them unique, and short enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..definition.proxy import HttpRouteExposure, IngressExposure
+from ..problems import Problem
+
+if TYPE_CHECKING:
+    from ..definition import Header
+    from ..load import Document
+    from ..validate import Definition, Stack
+
+# A StatefulSet's pods carry the label controller-revision-hash, `<name>-<hash of up to 10 digits>`, 63 at the most.
+LONGEST_POOL_OBJECT = 52
+RESERVED = {"inference-proxy": "the proxy"}
+
+
+def no_two_environments_or_data_planes_share_a_name(header: Header, document: Document) -> Iterator[Problem]:
+    """Names of environments, and names of data planes, are unique."""
+    for section, named in (("environments", header.environments), ("dataPlanes", header.data_planes)):
+        seen: set[str] = set()
+        for index, item in enumerate(named):
+            if item.name in seen:
+                yield document.problem(
+                    (section, index, "name"),
+                    f'"{item.name}" stands twice in {section}',
+                    do="Give each a name of its own.",
+                )
+            seen.add(item.name)
+
+
+def no_two_stacks_share_a_name(header: Header, document: Document) -> Iterator[Problem]:
+    """`a-b` on `c` and `a` on `b-c` would be one stack."""
+    seen: dict[str, tuple[str, str]] = {}
+    for index, plane in enumerate(header.data_planes):
+        for place, environment in enumerate(plane.environments):
+            where = ("dataPlanes", index, "environments", place)
+            stack = f"{environment}-{plane.name}"
+            other = seen.setdefault(stack, (environment, plane.name))
+            if other != (environment, plane.name):
+                yield document.problem(
+                    where,
+                    f'environment "{environment}" on data plane "{plane.name}" and environment "{other[0]}" on data '
+                    f'plane "{other[1]}" would both be the stack {stack}',
+                    do="Rename one of the four.",
+                )
+            elif environment in plane.environments[:place]:
+                yield document.problem(where, f'environment "{environment}" stands twice in data plane "{plane.name}"')
+
+
+def no_two_data_planes_share_a_cluster(header: Header, document: Document) -> Iterator[Problem]:
+    """Two data planes of one kubeconfig context would fight over the same objects."""
+    seen: dict[str, str] = {}
+    for index, plane in enumerate(header.data_planes):
+        context = plane.context or plane.name
+        if context in seen and seen[context] != plane.name:
+            yield document.problem(
+                ("dataPlanes", index, "context"),
+                f'data planes "{seen[context]}" and "{plane.name}" have one context, {context}',
+                why="Both would write the same objects into the same cluster.",
+                do="Make them one data plane, or give each its own context.",
+            )
+        seen.setdefault(context, plane.name)
+
+
+def no_two_environments_of_a_cluster_share_a_namespace(header: Header, document: Document) -> Iterator[Problem]:
+    """Every environment has its namespace to itself."""
+    environments = {environment.name: environment for environment in header.environments}
+    indexes = {environment.name: index for index, environment in enumerate(header.environments)}
+    for plane in header.data_planes:
+        seen: dict[str, str] = {}
+        for name in plane.environments:
+            if name not in environments:
+                continue
+            namespace = environments[name].namespace or f"tidegate-{name}"
+            other = seen.setdefault(namespace, name)
+            if other != name:
+                yield document.problem(
+                    ("environments", indexes[name], "namespace"),
+                    f'environments "{other}" and "{name}" would share the namespace {namespace} on data plane '
+                    f'"{plane.name}"',
+                    do="Give each environment a namespace of its own.",
+                )
+
+
+def no_two_items_of_a_list_share_a_name(stack: Stack) -> Iterator[Problem]:
+    """Names are unique within their list; overlays could not tell two items apart."""
+    platform = stack.platform
+    lists: list[tuple[tuple[str | int, ...], tuple[str, ...]]] = [
+        (("images",), tuple(item.name for item in platform.images)),
+        (("pullSecrets",), tuple(item.name for item in platform.pull_secrets)),
+        (("datasets",), tuple(item.name for item in platform.datasets)),
+        (("servers",), tuple(item.name for item in platform.servers)),
+        (("proxy", "access"), tuple(item.name for item in platform.proxy.access)),
+        (("network", "callers"), tuple(item.name for item in platform.network.callers)),
+        (("network", "reach"), tuple(item.name for item in platform.network.reach)),
+    ]
+    for index, server in enumerate(platform.servers):
+        lists.append((("servers", index, "pools"), tuple(pool.name for pool in server.pools)))
+    for path, found in lists:
+        for place, name in enumerate(found):
+            if name in found[:place]:
+                yield stack.source.problem(
+                    (*path, place, "name"), f'"{name}" stands twice in {path[-1]}', do="Give each a name of its own."
+                )
+    models = tuple(model.name for model in platform.models)
+    for place, name in enumerate(models):
+        if name in models[:place]:
+            yield stack.source.problem(
+                ("models", place, "name"),
+                f'model "{name}" stands twice, and both would be served at /v2/models/{name}',
+                do="Rename one, or serve it on one server only.",
+            )
+
+
+def no_two_pools_become_one_object(stack: Stack) -> Iterator[Problem]:
+    """Pool `c` of server `a-b` and pool `b-c` of server `a` would both be `a-b-c`."""
+    seen = dict(RESERVED)
+    for index, server in enumerate(stack.platform.servers):
+        for place, pool in enumerate(server.pools):
+            for name in (f"{server.name}-{pool.name}", f"{server.name}-{pool.name}-headless"):
+                owner = f'pool "{pool.name}" of server "{server.name}"'
+                other = seen.setdefault(name, owner)
+                if other != owner:
+                    yield stack.source.problem(
+                        ("servers", index, "pools", place, "name"),
+                        f"{other} and {owner} would share the Kubernetes name {name}",
+                        do="Rename one of them.",
+                    )
+
+
+def pool_names_leave_room_for_what_kubernetes_appends(stack: Stack) -> Iterator[Problem]:
+    """Kubernetes appends a hash to a StatefulSet's name, and labels hold 63 characters."""
+    for index, server in enumerate(stack.platform.servers):
+        for place, pool in enumerate(server.pools):
+            name = f"{server.name}-{pool.name}"
+            if len(name) > LONGEST_POOL_OBJECT:
+                yield stack.source.problem(
+                    ("servers", index, "pools", place, "name"),
+                    f"{name} has {len(name)} characters, and a StatefulSet's name may have {LONGEST_POOL_OBJECT}",
+                    do="Shorten the server's or the pool's name.",
+                )
+
+
+def no_two_stacks_of_a_cluster_share_a_host_and_path(definition: Definition) -> Iterator[Problem]:
+    """The same host and path would reach one environment or the other."""
+    seen: dict[tuple[str, str, str], str] = {}
+    for stack in definition.stacks:
+        exposure = stack.platform.proxy.exposure
+        if not isinstance(exposure, IngressExposure | HttpRouteExposure):
+            continue
+        other = seen.setdefault((stack.data_plane.name, exposure.host, exposure.path), stack.name)
+        if other != stack.name:
+            yield stack.source.problem(
+                ("proxy", "exposure", "host"),
+                f"stacks {other} and {stack.name} would both answer at {exposure.host}{exposure.path}",
+                do="Give each environment of a data plane its own host or path.",
+            )
+
+
+def no_two_stacks_of_a_cluster_share_a_volume(definition: Definition) -> Iterator[Problem]:
+    """PersistentVolumes belong to the whole cluster, so `a-b` + `c` and `a` + `b-c` would be one."""
+    seen: dict[tuple[str, str], str] = {}
+    for stack in definition.stacks:
+        for index, dataset in enumerate(stack.platform.datasets):
+            name = f"{stack.namespace}-{dataset.name}"
+            other = seen.setdefault((stack.data_plane.name, name), stack.name)
+            if other != stack.name:
+                yield stack.source.problem(
+                    ("datasets", index, "name"),
+                    f"stacks {other} and {stack.name} would share the PersistentVolume {name}",
+                    do="Rename a dataset or a namespace.",
+                )

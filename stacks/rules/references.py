@@ -1,0 +1,162 @@
+"""References: what is named somewhere must exist, and fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from ..definition.datasets import DatasetRepository, ObjectStoreRepository
+from ..definition.servers import OnDemand
+from ..problems import Problem
+
+if TYPE_CHECKING:
+    from ..definition import Header
+    from ..load import Document
+    from ..validate import Definition, Stack
+
+_CLOUD_OF_SCHEME = {"s3": "aws", "gs": "gcp", "as": "azure"}
+PROXY_IMAGE = "proxy"
+POLICY_IMAGE = "eviction-policy"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return what to do about an unknown name: the nearest known one, and all of them."""
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1)
+    guess = f'Did you mean "{near[0]}"? ' if near else ""
+    return guess + (f"There are: {', '.join(names)}." if names else "There are none.")
+
+
+def data_planes_name_environments_that_exist(header: Header, document: Document) -> Iterator[Problem]:
+    """A data plane hosts environments of this definition."""
+    known = {environment.name for environment in header.environments}
+    for index, plane in enumerate(header.data_planes):
+        for place, name in enumerate(plane.environments):
+            if name not in known:
+                yield document.problem(
+                    ("dataPlanes", index, "environments", place),
+                    f'data plane "{plane.name}" hosts an unknown environment, "{name}"',
+                    do=nearest(name, known),
+                )
+
+
+def every_environment_lives_somewhere(definition: Definition) -> Iterator[Problem]:
+    """An environment on no data plane makes no stack."""
+    hosted = {name for plane in definition.header.data_planes for name in plane.environments}
+    for index, environment in enumerate(definition.header.environments):
+        if environment.name not in hosted:
+            yield definition.document.problem(
+                ("environments", index),
+                f'environment "{environment.name}" lives on no data plane, so nothing comes of it',
+                do="Name it under a data plane's environments.",
+                severity="advisory",
+            )
+
+
+def images_that_are_used_are_named(stack: Stack) -> Iterator[Problem]:
+    """The proxy, the eviction policy and every server have an image."""
+    known = {image.name for image in stack.platform.images}
+    for index, server in enumerate(stack.platform.servers):
+        if server.image not in known:
+            yield stack.source.problem(
+                ("servers", index, "image"),
+                f'server "{server.name}" uses an image that is not in images, "{server.image}"',
+                do=nearest(server.image, known),
+            )
+    wanted = [PROXY_IMAGE]
+    if any(isinstance(pool.loading, OnDemand) for server in stack.platform.servers for pool in server.pools):
+        wanted.append(POLICY_IMAGE)
+    for name in wanted:
+        if name not in known:
+            yield stack.source.problem(("images",), f'images has no "{name}", which every environment runs')
+
+
+def repositories_name_datasets_that_exist(stack: Stack) -> Iterator[Problem]:
+    """A server's model repository lies in a dataset of the definition."""
+    known = {dataset.name for dataset in stack.platform.datasets}
+    for index, server in enumerate(stack.platform.servers):
+        repository = server.repository
+        if isinstance(repository, DatasetRepository) and repository.dataset not in known:
+            yield stack.source.problem(
+                ("servers", index, "repository", "dataset"),
+                f'server "{server.name}" reads an unknown dataset, "{repository.dataset}"',
+                do=nearest(repository.dataset, known),
+            )
+
+
+def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
+    """A model is served by one pool of one server."""
+    servers = {server.name: server for server in stack.platform.servers}
+    for index, model in enumerate(stack.platform.models):
+        server = servers.get(model.server)
+        if server is None:
+            yield stack.source.problem(
+                ("models", index, "server"),
+                f'model "{model.name}" is on an unknown server, "{model.server}"',
+                do=nearest(model.server, servers),
+            )
+            continue
+        pools = [pool.name for pool in server.pools]
+        if model.pool is None and len(pools) > 1:
+            yield stack.source.problem(
+                ("models", index),
+                f'model "{model.name}" does not say on which pool of server "{server.name}" it is',
+                do=f"Add pool: one of {', '.join(pools)}.",
+            )
+        elif model.pool is not None and model.pool not in pools:
+            yield stack.source.problem(
+                ("models", index, "pool"),
+                f'model "{model.name}" is on an unknown pool of server "{server.name}", "{model.pool}"',
+                do=nearest(model.pool, pools),
+            )
+
+
+def warm_windows_name_models_of_their_pool(stack: Stack) -> Iterator[Problem]:
+    """A warm window keeps models resident that its pool serves."""
+    for index, server in enumerate(stack.platform.servers):
+        for place, pool in enumerate(server.pools):
+            if not isinstance(pool.loading, OnDemand):
+                continue
+            served = {model.name for model in stack.models_of(server, pool)}
+            for number, window in enumerate(pool.loading.warm_windows):
+                for name in window.models:
+                    if name not in served:
+                        yield stack.source.problem(
+                            ("servers", index, "pools", place, "loading", "warmWindows", number, "models"),
+                            f'warm window "{window.name}" names a model that this pool does not serve, "{name}"',
+                            do=nearest(name, served),
+                        )
+
+
+def cloud_identity_fits_the_object_store(stack: Stack) -> Iterator[Problem]:
+    """An AWS role cannot read a Google bucket."""
+    for index, server in enumerate(stack.platform.servers):
+        if not isinstance(server.repository, ObjectStoreRepository):
+            continue
+        scheme = server.repository.url.partition(":")[0]
+        cloud = _CLOUD_OF_SCHEME[scheme]
+        if server.identity is None:
+            yield stack.source.problem(
+                ("servers", index, "repository", "url"),
+                f'server "{server.name}" reads {scheme}:// without an identity',
+                why="Only a public bucket, or credentials that the node gives to every pod, would let it in.",
+                do=f"Add identity with cloud: {cloud}.",
+                severity="advisory",
+            )
+        elif server.identity.cloud != cloud:
+            yield stack.source.problem(
+                ("servers", index, "identity", "cloud"),
+                f'server "{server.name}" reads {scheme}:// with an identity of {server.identity.cloud}',
+                do=f"Use an identity with cloud: {cloud}.",
+            )
+
+
+def domino_principals_need_the_domino_integration(stack: Stack) -> Iterator[Problem]:
+    """Domino's principal endpoint is asked in the platform's namespace."""
+    if stack.platform.proxy.auth.domino_principal and stack.platform.domino is None:
+        yield stack.source.problem(
+            ("proxy", "auth", "dominoPrincipal"),
+            "dominoPrincipal is on, and there is no domino section that says where the platform is",
+            do="Add domino: {}, with its defaults, or take dominoPrincipal away.",
+        )

@@ -1,0 +1,157 @@
+"""Safety: what may not happen by accident, above all in production."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..definition.datasets import (
+    ClaimDataset,
+    CsiDataset,
+    Dataset,
+    EfsDataset,
+    HostPathDataset,
+    NfsDataset,
+)
+from ..definition.proxy import HttpRouteExposure
+from ..problems import Problem
+
+if TYPE_CHECKING:
+    from ..validate import Definition, Stack
+
+_SECRET_NAME = re.compile(r"PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIAL", re.IGNORECASE)
+
+
+def host_paths_are_for_local_environments(stack: Stack) -> Iterator[Problem]:
+    """A folder of a node is not the same folder on the next one, and Pod Security refuses none of its content."""
+    if stack.environment.local:
+        return
+    for index, dataset in enumerate(stack.platform.datasets):
+        if isinstance(dataset, HostPathDataset):
+            yield stack.source.problem(
+                ("datasets", index, "kind"),
+                f'dataset "{dataset.name}" is a hostPath, and environment "{stack.environment.name}" is not local',
+                do="Use a shared volume, or mark the environment with local: true.",
+            )
+
+
+def nobody_is_granted_everything_in_production(stack: Stack) -> Iterator[Problem]:
+    """A rule for everybody, everything, is no rule."""
+    if not stack.environment.production:
+        return
+    for index, rule in enumerate(stack.platform.proxy.access):
+        everybody = any(not name.strip("*") for name in (*rule.principals, *rule.groups))
+        everything = all(any(not glob.strip("*") for glob in globs) for globs in (rule.servers, rule.models))
+        if everybody and everything and "infer" in rule.actions:
+            yield stack.source.problem(
+                ("proxy", "access", index),
+                f'access rule "{rule.name}" lets everybody call every model in production',
+                do="Name the principals or groups, or the models.",
+            )
+
+
+def secrets_are_never_written_inline(stack: Stack) -> Iterator[Problem]:
+    """The definition stands in version control and in manifests."""
+    for index, server in enumerate(stack.platform.servers):
+        for name in server.triton.environment:
+            if _SECRET_NAME.search(name):
+                yield stack.source.problem(
+                    ("servers", index, "triton", "environment", name),
+                    f"{name} looks like a secret, and the definition is no place for one",
+                    do="Use the server's identity for object storage; keep credentials in a Secret.",
+                )
+
+
+def the_proxy_can_reach_its_identity_provider(stack: Stack) -> Iterator[Problem]:
+    """Everything that is not named is refused, so an issuer's keys could not be fetched."""
+    platform = stack.platform
+    reaches = platform.domino is not None or any("proxy" in reach.by for reach in platform.network.reach)
+    if platform.proxy.auth.oidc and not reaches:
+        yield stack.source.problem(
+            ("proxy", "auth", "oidc"),
+            "the proxy may reach nothing outside, so it cannot fetch the keys of its OIDC issuers",
+            do="Add the identity provider to network.reach with by: [proxy].",
+        )
+
+
+def somebody_may_call_the_proxy(stack: Stack) -> Iterator[Problem]:
+    """Without callers the network lets nobody in."""
+    if not stack.platform.network.callers and stack.platform.domino is None:
+        yield stack.source.problem(
+            ("network", "callers"),
+            f'nobody may call the proxy of environment "{stack.environment.name}"',
+            do="Name callers under network.callers.",
+            severity="advisory",
+        )
+
+
+def somebody_can_authenticate(stack: Stack) -> Iterator[Problem]:
+    """Without an issuer, API keys or Domino, the proxy believes nobody."""
+    auth = stack.platform.proxy.auth
+    if not auth.oidc and auth.api_keys is None and not auth.domino_principal:
+        yield stack.source.problem(
+            ("proxy", "auth"),
+            f'the proxy of environment "{stack.environment.name}" has no way to know its callers, '
+            "so it refuses them all",
+            do="Add proxy.auth.oidc, apiKeys or dominoPrincipal.",
+            severity="advisory",
+        )
+
+
+def a_gateway_is_given_no_certificate_of_the_proxy(stack: Stack) -> Iterator[Problem]:
+    """A Gateway ends TLS itself, at its listener, and speaks plain HTTP to what is behind an HTTPRoute."""
+    proxy = stack.platform.proxy
+    if proxy.tls is not None and isinstance(proxy.exposure, HttpRouteExposure):
+        yield stack.source.problem(
+            ("proxy", "tls"),
+            "tls and an exposure of kind http-route cannot stand together: the Gateway would speak plain HTTP to a "
+            "proxy that serves HTTPS",
+            do="Take tls away (the Gateway's listener holds the certificate), or expose by ingress or load-balancer.",
+        )
+
+
+def production_shares_no_dataset_that_others_may_write(definition: Definition) -> Iterator[Problem]:
+    """What dev may write, prod must not serve."""
+    for stack in definition.stacks:
+        if not stack.environment.production:
+            continue
+        for other in definition.stacks:
+            if other.environment.production:
+                continue
+            for index, dataset in enumerate(stack.platform.datasets):
+                for theirs in other.platform.datasets:
+                    if theirs.writers and _overlap(stack, dataset, other, theirs):
+                        yield stack.source.problem(
+                            ("datasets", index),
+                            f'production environment "{stack.environment.name}" shares dataset "{dataset.name}" with '
+                            f'environment "{other.environment.name}", where {", ".join(theirs.writers)} may write it',
+                            do=f'Give "{stack.environment.name}" a dataset of its own.',
+                        )
+
+
+def _overlap(stack: Stack, one: Dataset, other_stack: Stack, other: Dataset) -> bool:
+    """Say whether two datasets hold the same files: one volume, and folders one of which holds the other."""
+    if _volume(stack, one) != _volume(other_stack, other):
+        return False
+    mine, theirs = _folder(one), _folder(other)
+    return mine.startswith(theirs) or theirs.startswith(mine)
+
+
+def _volume(stack: Stack, dataset: Dataset) -> tuple[str, ...]:
+    match dataset:
+        case EfsDataset():
+            return ("efs", dataset.file_system_id, dataset.access_point_id or "")
+        case NfsDataset():
+            return ("nfs", dataset.server, dataset.path)
+        case CsiDataset():
+            return ("csi", dataset.driver, dataset.volume_handle)
+        case HostPathDataset():
+            return ("hostPath", stack.data_plane.name, dataset.path)
+        case ClaimDataset():
+            return ("claim", stack.data_plane.name, stack.namespace, dataset.claim_name)
+
+
+def _folder(dataset: Dataset) -> str:
+    """Return where below the volume's root the files lie: in the Domino dataset, else anywhere."""
+    return f"filecache/{dataset.domino.dataset_id}/" if dataset.domino else ""

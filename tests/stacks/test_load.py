@@ -1,0 +1,468 @@
+"""Reading a definition file."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from stacks import load as loading
+from stacks.load import load, parse
+from stacks.problems import DefinitionError, Position, Problem
+
+
+@pytest.fixture(params=["C parser", "Python parser"])
+def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both parsers: wheels have libyaml, a build from source may not."""
+    if request.param == "Python parser":
+        monkeypatch.setattr(loading, "_LOADER", yaml.SafeLoader)
+
+
+def problems_of(text: str) -> list[Problem]:
+    with pytest.raises(DefinitionError) as caught:
+        parse(text, "f.yaml")
+    return caught.value.problems
+
+
+def only_problem_of(text: str) -> Problem:
+    (problem,) = problems_of(text)
+    return problem
+
+
+def place(problem: Problem) -> tuple[int, int]:
+    assert isinstance(problem.where, Position)
+    return problem.where.line, problem.where.column
+
+
+def refusal(path: Path | str) -> Problem:
+    with pytest.raises(DefinitionError) as caught:
+        load(path)
+    (problem,) = caught.value.problems
+    return problem
+
+
+def paths(tree: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    yield path
+    for key, below in tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ():
+        yield from paths(below, (*path, key))
+
+
+# ---- values and places ----
+
+
+@pytest.mark.usefixtures("parser")
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("", None), ("~", None), ("null", None), ("true", True), ("False", False), ("3", 3), ("-3", -3), ("+1", 1),
+        ("007", 7), ("0x1F", 31), ("0o17", 15), ("1e3", 1000.0), (".5", 0.5), ("1.", 1.0), ("-.inf", float("-inf")),
+        ("26.08", 26.08), ("on", "on"), ("yes", "yes"), ("No", "No"), ("1:30", "1:30"), ("2020-01-01", "2020-01-01"),
+        ("1_000", "1_000"), ("0b1", "0b1"), ("1.2.3", "1.2.3"), ("-", "-"), ("'3'", "3"), ('"true"', "true"),
+        ("! 3", "3"), ("!!str 3", "3"), ("!!int 3", 3), ("!!float 3", 3.0), ("!!bool true", True), ("!!null ''", None),
+        ("|\n  a\n  b", "a\nb\n"), ("[]", []), ("!!map {}", {}), ("=", "="),
+    ],
+)  # fmt: skip
+def test_scalars_follow_the_core_schema_of_yaml_1_2(written: str, value: object) -> None:
+    if written == "-":
+        written = "[-x]"
+        value = ["-x"]
+    got = parse(f"a: {written}\n", "f.yaml").tree["a"]
+    assert got == value and type(got) is type(value)
+
+
+def test_keys_such_as_on_and_no_are_text() -> None:
+    assert parse("on: 1\nno: 2\ny: 3\n", "f.yaml").tree == {"on": 1, "no": 2, "y": 3}
+
+
+@pytest.mark.usefixtures("parser")
+def test_every_part_knows_its_place() -> None:
+    document = parse("servers:\n  - name: a\n    pools: [x, {gpu: 1}]\n  -\n    name: b\n", "f.yaml")
+    where = {
+        ("servers",): (1, 1), ("servers", 0): (2, 5), ("servers", 0, "name"): (2, 5), ("servers", 0, "pools"): (3, 5),
+        ("servers", 0, "pools", 0): (3, 13), ("servers", 0, "pools", 1, "gpu"): (3, 17), ("servers", 1): (5, 5),
+        (): (1, 1),
+    }  # fmt: skip
+    for path, (line, column) in where.items():
+        assert document.position(path) == Position("f.yaml", line, column), path
+    assert document.value_position(("servers",)) == Position("f.yaml", 2, 3)
+    assert document.value_position(("servers", 0, "pools", 1, "gpu")) == Position("f.yaml", 3, 22)
+
+
+def test_an_absent_path_has_the_place_of_its_nearest_ancestor() -> None:
+    document = parse("a:\n  b: 1\n", "f.yaml")
+    assert document.position(("a", "c", "d")) == Position("f.yaml", 1, 1)
+    assert document.position(("a", "b", 0)) == Position("f.yaml", 2, 3)
+    assert document.position((7,)) == Position("f.yaml", 1, 1)
+    assert document.get(("a", "c")) is None and document.get(("a", "b")) == 1
+
+
+def test_a_number_is_remembered_as_it_was_written() -> None:
+    document = parse("a: 26.10\nb: *x\n".replace("*x", "[1]"), "f.yaml")
+    assert document.text(("a",)) == "26.10"
+    assert document.text(("b",)) is None and document.text(("c",)) is None
+
+
+def test_a_rule_can_make_a_problem_at_a_path() -> None:
+    document = parse("servers:\n  - name: a\n    gpu: 9\n", "f.yaml")
+    problem = document.problem(("servers", 0, "gpu"), "too many", at="value", severity="advisory")
+    assert str(problem) == "f.yaml:3:10: servers[a].gpu: advisory: too many"
+
+
+def test_a_byte_order_mark_of_utf_8_is_accepted(tmp_path: Path) -> None:
+    (tmp_path / "f.yaml").write_bytes(b"\xef\xbb\xbfa: \xc3\xa4\r\nb: 1\r\n")
+    document = load(tmp_path / "f.yaml")
+    assert document.tree == {"a": "ä", "b": 1}
+    assert document.position(("a",)).column == 1 and document.position(("b",)).line == 2
+
+
+def test_the_file_is_named_as_the_user_named_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "f.yaml").write_text("a: 1")
+    monkeypatch.chdir(tmp_path)
+    assert load("./f.yaml").file == "./f.yaml"
+
+
+# ---- anchors ----
+
+
+@pytest.mark.usefixtures("parser")
+def test_anchors_aliases_and_merge_keys_work() -> None:
+    text = "x: &x {a: 1, b: {c: 2}}\ny: &y {a: 5, d: 6}\none:\n  <<: *x\n  a: 3\ntwo: {<<: [*x, *y]}\nthree: *x\n"
+    document = parse(text, "f.yaml")
+    assert document.tree["one"] == {"a": 3, "b": {"c": 2}}
+    assert document.tree["two"] == {"a": 1, "b": {"c": 2}, "d": 6}
+    assert document.tree["three"] == document.tree["x"]
+    assert document.position(("two", "d")).line == 2
+    assert document.position(("one", "a")).line == 5
+    assert document.value_position(("three",)) == Position("f.yaml", 7, 8)
+
+
+def test_each_alias_is_a_copy_of_its_own() -> None:
+    tree = parse("x: &x {a: [1]}\ny: *x\nz: {<<: *x}\n", "f.yaml").tree
+    tree["y"]["a"].append(2)
+    assert tree["x"] == tree["z"] == {"a": [1]}
+
+
+def test_a_quoted_merge_key_is_an_ordinary_key() -> None:
+    assert parse("'<<': 1\n", "f.yaml").tree == {"<<": 1}
+
+
+@pytest.mark.usefixtures("parser")
+def test_a_bomb_of_anchors_is_refused_at_once() -> None:
+    text = "a: &a [x,x,x,x,x,x,x,x,x]\n"
+    for one, next_one in zip("abcdefghijk", "bcdefghijkl", strict=True):
+        text += f"{next_one}: &{next_one} [{','.join([f'*{one}'] * 9)}]\n"
+    begun = time.perf_counter()
+    problem = only_problem_of(text)
+    assert time.perf_counter() - begun < 2
+    assert "unfolds to more than 200,000 values" in problem.what and place(problem)[0] == 6
+
+
+def test_a_bomb_of_merge_keys_is_refused() -> None:
+    members = ", ".join(f"k{n}: 1" for n in range(1_000))
+    text = f"a: &a {{{members}}}\n" + "".join(f"b{n}: {{<<: *a}}\n" for n in range(300))
+    assert "200,000" in only_problem_of(text).what
+
+
+def test_more_values_than_any_definition_has_are_refused() -> None:
+    assert "comes to more than 200,000 values" in only_problem_of(f"a: [{'1,' * 200_001}]\n").what
+
+
+@pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {b: *a}", "a: &a {<<: *a}", "a: &a {b: [{c: *a}]}"])
+def test_an_alias_inside_its_own_value_is_refused(text: str) -> None:
+    assert "inside the value it stands for" in only_problem_of(text).what
+
+
+def test_an_alias_without_anchor_is_refused_and_a_pattern_recognised() -> None:
+    problem = only_problem_of("models: [*-small]\n")
+    assert problem.path == "models[0]" and place(problem) == (1, 10) and '"*-small"' in problem.do
+
+
+def test_an_anchor_used_twice_is_refused() -> None:
+    assert "f.yaml:1:4" in only_problem_of("a: &x 1\nb: &x 2\n").why
+
+
+@pytest.mark.usefixtures("parser")
+@pytest.mark.parametrize(
+    "text", ["a: " + "[" * 100_000, "a: " + "{a: " * 5_000, "- " * 5_000, "? " * 5_000, "{" * 5_000]
+)
+def test_deep_nesting_is_refused_without_recursion(text: str) -> None:
+    assert "more than 100 deep" in problems_of(text)[-1].what
+
+
+def test_deep_nesting_through_aliases_is_refused() -> None:
+    text = "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 200))
+    assert "more than 100 deep" in only_problem_of(text).what
+    merged = "a0: &a0 {m: 1}\n" + "".join(f"a{n}: &a{n} {{m: {{<<: *a{n - 1}}}}}\n" for n in range(1, 200))
+    assert "more than 100 deep" in only_problem_of(merged).what
+
+
+def test_a_depth_within_the_bound_is_read() -> None:
+    assert parse("a: " + "[" * 99 + "]" * 99, "f.yaml").tree
+
+
+# ---- what a file must not have ----
+
+
+def test_all_such_problems_are_reported_at_once_with_their_paths() -> None:
+    text = """\
+servers:
+  - name: one
+    gpu: 1
+    gpu: 2
+    image: !secret x
+  - 5: five
+    {a: b}: c
+    true: x
+servers: []
+? [x]
+: y
+when: !!timestamp 2020-01-01
+: empty
+"""
+    problems = problems_of(text)
+    assert [(place(problem), problem.path) for problem in problems] == [
+        ((4, 5), "servers[one]"), ((5, 12), "servers[one].image"), ((6, 5), "servers[1]"), ((7, 5), "servers[1]"),
+        ((8, 5), "servers[1]"), ((9, 1), ""), ((10, 3), ""), ((12, 7), "when"), ((13, 1), ""),
+    ]  # fmt: skip
+    assert '"gpu" stands here twice' in problems[0].what and "f.yaml:3:5" in problems[0].why
+    assert "!secret" in problems[1].what
+    assert "key 5 is a number" in problems[2].what and '"5"' in problems[2].do
+    assert "a mapping" in problems[3].what
+    assert "!!timestamp" in problems[7].what
+
+
+def test_the_placeholder_of_a_template_is_explained() -> None:
+    assert "placeholder" in only_problem_of("a: {{ .Values.x }}\n").do
+
+
+def test_a_value_that_is_not_what_its_tag_says_is_refused() -> None:
+    assert "!!int" in only_problem_of("a: !!int x\n").what
+    assert "!!binary" in only_problem_of("a: !!binary aGk=\n").what
+
+
+def test_a_number_of_absurd_length_is_refused() -> None:
+    assert "too long" in only_problem_of(f"a: {'9' * 5_000}\n").what
+
+
+def test_a_merge_key_takes_mappings_only() -> None:
+    assert [place(problem) for problem in problems_of("<<: 3\na: {<<: [1]}\n")] == [(1, 1), (2, 5)]
+
+
+def test_a_second_document_is_refused() -> None:
+    assert place(only_problem_of("---\na: 1\n---\nb: 2\n")) == (3, 1)
+    assert parse("---\na: 1\n...\n", "f.yaml").tree == {"a": 1}
+
+
+@pytest.mark.usefixtures("parser")
+@pytest.mark.parametrize(
+    ("text", "at", "words"),
+    [
+        ("a:\n\tb: 1\n", (2, 1), "tab"),
+        ("a: b\n\tc: d\n", (2, 1), "tab"),
+        ("a:\n  b: |\n\tx\n", (3, 1), "tab"),
+        ("a: 'x\nb: 1\n", (1, 4), "never closed"),
+        ('a: 1\nb: "x\n', (2, 4), "never closed"),
+        ("a: [1,\nb: 2\n", (1, 4), "never closed"),
+        ("a: {x: 1\nb: 2\n", (1, 4), "brace { that opens here"),
+        ("a: 1\nb: [\n\n", (2, 4), "never closed"),
+        ("a: [b, {c: d}, {e: \n", (1, 16), "opens here"),
+        ("a: b: c\n", (1, 5), "colon"),
+        ("a:\n  b: 1\n c: 2\n", (3, 2), "does not fit"),
+        ("a:\n  - b\n  c: d\n", (3, 3), "does not fit the list"),
+        ("a: 1\nb\n", (2, 1), "not complete"),
+        ("a: *\n", (1, 4), "alias"),
+        ("a: & b\n", (1, 4), "anchor"),
+        ("a: @x\n", (1, 4), "cannot begin"),
+        ("a: ]\n", (1, 4), "value is expected"),
+        ("a: |x\n b\n", (1, 5), "after | or >"),
+        ("a: - b\n", (1, 4), "cannot begin here"),
+        ("a: !foo!x 1\n", (1, 4), "tag"),
+        ("%YAML 3.0\n---\na: 1\n", (1, 1), "%"),
+        ("a: 1\n...\nb: 2\n", (3, 1), "outside"),
+    ],
+)
+def test_syntax_errors_are_said_in_plain_words_where_they_are(text: str, at: tuple[int, int], words: str) -> None:
+    problem = only_problem_of(text)
+    assert place(problem) == at
+    assert words in problem.what and problem.do
+
+
+def test_a_syntax_error_does_not_hide_what_was_found_before_it() -> None:
+    assert [place(problem)[0] for problem in problems_of("a: 1\na: 2\nb: [\n")] == [2, 3]
+
+
+# ---- files that are none ----
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n", "---\n", "~\n", "\ufeff"])
+def test_an_empty_definition_is_said_to_be_empty(text: str) -> None:
+    assert only_problem_of(text).what == "the file is empty"
+
+
+@pytest.mark.parametrize(("text", "kind"), [("- a", "a list"), ("just words", "text"), ("3", "a number")])
+def test_the_top_level_must_be_a_mapping(text: str, kind: str) -> None:
+    problem = only_problem_of(text)
+    assert problem.what.endswith(kind) and place(problem) == (1, 1)
+
+
+def test_a_missing_file_suggests_near_names(tmp_path: Path) -> None:
+    (tmp_path / "inference.yaml").touch()
+    problem = refusal(tmp_path / "inferense.yaml")
+    assert "no such file" in problem.what and "inference.yaml" in problem.do
+    assert "no folder" in refusal(tmp_path / "nowhere" / "f.yaml").why
+    assert "no such file" in refusal("").what
+
+
+def test_a_folder_says_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "inference.yaml").touch()
+    problem = refusal(tmp_path)
+    assert "folder" in problem.what and "inference.yaml" in problem.do
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_said_to_be_that(tmp_path: Path) -> None:
+    path = tmp_path / "f.yaml"
+    path.touch(mode=0o000)
+    assert "may not be read" in refusal(path).what
+
+
+def test_any_refusal_of_the_system_is_one_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    assert "may not be read" in refusal("f.yaml").what
+
+
+def test_names_that_no_file_can_have_are_refused() -> None:
+    assert "name of a file" in refusal("a\0b").what
+    assert "cannot be read" in refusal("x" * 5_000).what
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"a: 1\nb\xff: 1\n", "byte 0xff at offset 6 (line 2)"),
+        ("a: 1".encode("utf-16"), "UTF-16"),
+        ("a: 1".encode("utf-32"), "UTF-32"),
+        (b"a: 1\nb: \0\n", "U+0000"),
+        (b"\x7fELF\x02\x01\x01\0\0", "U+007F"),
+        (b"\x89PNG\r\n\x1a\n", "byte 0x89 at offset 0 (line 1)"),
+        (b"a: \x1b[0m\n", "U+001B"),
+    ],
+)
+def test_junk_is_named_for_what_it_is(tmp_path: Path, data: bytes, words: str) -> None:
+    (tmp_path / "f.yaml").write_bytes(data)
+    problem = refusal(tmp_path / "f.yaml")
+    assert words in problem.what and problem.do
+
+
+def test_a_huge_file_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "f.yaml").open("wb") as stream:
+        stream.truncate(50_000_000_000)
+    assert "larger than 10 MB" in refusal(tmp_path / "f.yaml").what
+
+
+# ---- properties ----
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.binary(max_size=200))
+def test_no_bytes_raise_anything_but_a_definition_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "junk.yaml"
+    path.write_bytes(data)
+    try:
+        load(path)
+    except DefinitionError as error:
+        assert str(error)
+
+
+yaml_like = st.lists(
+    st.sampled_from(
+        [*"ab:-?[]{}&*!|>'\"%@`#,~\n\t\\ ", "\n  ", "\n- ", ": ", "<<", "<<: ", "&a ", "*a", "*a ", "!!set ", "---\n",
+         "...\n", "0x", "1", ".5", "1e9", "\\U0011ffff", "\\ud800", "\u2028", "\x85", "\r", "\ufeff"]
+    ),
+    max_size=40,
+).map("".join)  # fmt: skip
+
+
+@pytest.mark.parametrize("loader", [loading._LOADER, yaml.SafeLoader])
+@settings(max_examples=600, deadline=None)
+@given(text=st.one_of(st.text(max_size=100), yaml_like))
+@example(text='a: "\\U0011ffff"')
+@example(text="*a : b")
+@example(text="&a a: *a\n*a : b")
+@example(text="? &a {b: *a}\n: *a")
+def test_no_text_raises_anything_but_a_definition_error(loader: Any, text: str) -> None:
+    before, loading._LOADER = loading._LOADER, loader
+    try:
+        document = parse(text, "f.yaml")
+        for path in paths(document.tree):
+            assert document.get(path) is not None or document.text(path) is not None
+    except DefinitionError as error:
+        assert str(error)
+    finally:
+        loading._LOADER = before
+
+
+words = st.text(
+    st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\u2028\u2029\ufeff\ufffe\uffff"), max_size=12
+)
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    words,
+    st.sampled_from(
+        ["yes", "on", "null", "1:30", "0x10", "1e3", "007", "0o7", "26.08", "<<", "=", "2020-01-01", "1e", "~"]
+    ),
+)
+trees = st.dictionaries(
+    words,
+    st.recursive(
+        scalars, lambda below: st.lists(below, max_size=4) | st.dictionaries(words, below, max_size=4), max_leaves=25
+    ),
+)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes every text, because PyYAML leaves plain what only YAML 1.1 takes for text (1e3, 0o7)."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write every value out."""
+        return True
+
+
+_Dumper.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"'))
+
+
+@settings(max_examples=200, deadline=None)
+@given(trees, st.booleans())
+def test_what_pyyaml_dumps_is_loaded_again_with_keys_at_their_lines(tree: dict[str, Any], flow: bool) -> None:
+    text = yaml.dump(tree, Dumper=_Dumper, allow_unicode=True, default_flow_style=flow, width=10**6, sort_keys=False)
+    document = parse(text, "f.yaml")
+    assert document.tree == tree
+    lines = text.split("\n")
+    for path in paths(tree):
+        if path and isinstance(path[-1], str):
+            where = document.position(path)
+            key = yaml.dump(path[-1], Dumper=_Dumper, allow_unicode=True, width=10**6).rstrip("\n")
+            assert lines[where.line - 1][where.column - 1 :].startswith(key)
+
+
+def test_a_definition_of_20_000_lines_loads_in_well_under_two_seconds() -> None:
+    pool = "      - name: small\n        gpu:\n          mig: 1g.10gb\n          strategy: mixed\n        replicas: 2\n"
+    text = "servers:\n" + "".join(f"  - name: server-{n}\n    pools:\n{pool * 3}" for n in range(1_200))
+    assert text.count("\n") > 20_000
+    begun = time.process_time()
+    parse(text, "f.yaml")
+    assert time.process_time() - begun < 1.5

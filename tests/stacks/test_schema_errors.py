@@ -1,0 +1,304 @@
+"""What people are told when a definition does not fit the model."""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, RootModel, Tag, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from stacks.load import parse
+from stacks.problems import DefinitionError, Position, Problem
+from stacks.schema_errors import problems_from
+
+Name = Annotated[str, Field(pattern="^[a-z]+$", description="A name has small letters only.")]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, alias_generator=to_camel, populate_by_name=False
+    )
+
+
+class Strategy(enum.Enum):
+    MIXED = "mixed"
+    SINGLE = "single"
+
+
+class Gpu(Part):
+    mig: str | None = None
+    whole: int | None = Field(default=None, ge=1)
+    strategy: Literal["mixed", "single"] = "mixed"
+    as_enum: Strategy = Strategy.MIXED
+
+    @model_validator(mode="after")
+    def one_of_them(self) -> Gpu:
+        if (self.mig is None) == (self.whole is None):
+            raise ValueError("say one of mig and whole")
+        return self
+
+
+class Pool(Part):
+    name: Name
+    gpu: Gpu | None = None
+    replicas: int = Field(default=1, ge=1, le=10, json_schema_extra={"hint": "Ask for more GPUs first."})
+    idle_seconds: float = 300.0
+    strict_readiness: bool = False
+    capacity: int | Literal["auto"] = "auto"
+    labels: dict[Name, str] = {}
+
+
+class Server(Part):
+    kind: Literal["triton"]
+    name: str
+    pools: list[Pool]
+
+
+class Efs(Part):
+    kind: Literal["efs"]
+    handle: str
+
+
+class Nfs(Part):
+    kind: Literal["nfs"]
+    server: str
+    path: str = Field(default="/", max_length=10)
+
+
+class Zone(RootModel[dict[str, Gpu]]):
+    pass
+
+
+class Whole(Part):
+    servers: list[Server] = []
+    tag: str = "x"
+    data: dict[str, Annotated[Efs | Nfs, Field(discriminator="kind")]] = {}
+    plain: list[Efs | Nfs | str] = []
+    gpus: list[Gpu | Pool] = []
+    args: Annotated[list[str], Field(max_length=2)] = []
+    zone: Zone | None = None
+    sub: Whole | None = None
+    called: Annotated[
+        Annotated[Gpu, Tag("dict")] | Annotated[str, Tag("str")], Discriminator(lambda value: type(value).__name__)
+    ] = "x"
+    net: ipaddress.IPv4Network | None = None
+    pair: Annotated[tuple[int, str] | None, Field(strict=False)] = None
+
+
+def problems_of(text: str, model: type[BaseModel] = Whole) -> list[Problem]:
+    document = parse(text, "f.yaml")
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate(document.tree)
+    return problems_from(caught.value, document, model)
+
+
+def said(text: str, model: type[BaseModel] = Whole) -> str:
+    (problem,) = problems_of(text, model)
+    return str(problem)
+
+
+def pool(line: str) -> str:
+    """A definition whose tenth line is the one to look at, in a pool."""
+    return f"servers:\n  - kind: triton\n    name: ondemand\n    pools:\n      - name: small\n        {line}\n"
+
+
+PLACE = "servers[ondemand].pools[small]"
+
+
+def test_an_unknown_key_names_its_line_and_the_nearest_key() -> None:
+    keys = "Keys here: name, gpu, replicas, idleSeconds, strictReadiness, capacity, labels."
+    assert said(pool("replicsa: 3")) == (
+        f'f.yaml:6:9: {PLACE}: unknown key "replicsa"\n    did you mean "replicas"? {keys}'
+    )
+    assert 'did you mean "idleSeconds"?' in said(pool("idle_seconds: 3"))
+    assert "did you mean" not in said(pool("zzz: 3")) and keys in said(pool("zzz: 3"))
+    assert said("server: []\n").startswith('f.yaml:1:1: unknown key "server"\n    did you mean "servers"?')
+
+
+def test_a_key_on_the_wrong_level_is_told_where_it_belongs() -> None:
+    assert 'belongs under "gpu"' in said(pool("whole: 1"))
+    assert f"belongs to {PLACE}" in said(pool("gpu: {mig: a, capacity: 1}"))
+    assert "belongs to the top level" in said("servers:\n  - {kind: triton, name: a, pools: [], args: []}\n")
+
+
+def test_a_missing_key_is_reported_at_its_parent() -> None:
+    assert said("servers:\n  - kind: triton\n    name: a\n") == 'f.yaml:2:5: servers[a]: "pools" is missing'
+    assert said("servers:\n  - {kind: triton, name: a, pools: [{}]}\n") == (
+        'f.yaml:2:37: servers[a].pools[0]: "name" is missing\n    "name": A name has small letters only.'
+    )
+    assert said("a: 1", type("Two", (Part,), {"__annotations__": {"a": int, "b": int}})) == (
+        'f.yaml:1:1: "b" is missing'
+    )
+
+
+def test_a_mistyped_required_key_is_one_problem_not_two() -> None:
+    assert 'did you mean "pools"?' in said("servers:\n  - {kind: triton, name: a, pool: []}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "what", "do"),
+    [
+        ("replicas: three", 'expected a whole number, got the text "three"', "Ask for more"),
+        ('replicas: "3"', 'expected a whole number, got the text "3"', "write it without quotes: 3"),
+        ("replicas: 1.5", "expected a whole number, got the number 1.5", ""),
+        ("replicas: true", "expected a whole number, got true", ""),
+        ("replicas:", "expected a whole number, got nothing", "Write a value, or remove the line."),
+        ("replicas: [1]", "expected a whole number, got a list of 1 entry", ""),
+        ("replicas: [1, 2]", "expected a whole number, got a list of 2 entries", ""),
+        ("replicas: {a: 1}", "expected a whole number, got a mapping", ""),
+        ("replicas: 0", "must be at least 1, got the number 0", "Ask for more GPUs first."),
+        ("replicas: 99", "must be at most 10, got the number 99", "Ask for more GPUs first."),
+        ("idleSeconds: '3.5'", 'expected a number, got the text "3.5"', "write it without quotes: 3.5"),
+        ("strictReadiness: yes", 'expected true or false, got the text "yes"', "write true"),
+        ("strictReadiness: 'false'", 'expected true or false, got the text "false"', "without quotes: false"),
+        ("capacity: aut", 'expected auto, or a whole number, got the text "aut"', 'did you mean "auto"?'),
+        ("labels: []", "expected a mapping (key: value), got an empty list", ""),
+        ("labels: {a: 26.10}", "expected text, got the number 26.10", 'quote it: "26.10"'),
+        ("labels: {a: 0x10}", "expected text, got the number 0x10", 'quote it: "0x10"'),
+        ("labels: {a: true}", "expected text, got true", 'quote it: "true"'),
+        ("labels: {A: x}", 'the key "A": it does not have the right form', ""),
+        ("gpu: {mig: a, strategy: mixd}", "expected one of: mixed, single, got the text", 'did you mean "mixed"?'),
+        ("gpu: {mig: a, asEnum: singel}", "expected one of: mixed, single, got the text", 'did you mean "single"?'),
+        ("gpu: {mig: a, whole: 1}", "gpu: say one of mig and whole", ""),
+        ("gpu: 1g.10gb", 'expected a mapping (key: value), got the text "1g.10gb"', ""),
+    ],
+)
+def test_a_wrong_value_is_said_in_plain_words(line: str, what: str, do: str) -> None:
+    text = said(pool(line))
+    assert what in text and do in text
+    assert "Value error" not in text and "Input" not in text
+    assert text.startswith("f.yaml:6:") and PLACE in text
+
+
+def test_the_position_is_that_of_the_value() -> None:
+    assert said(pool("replicas:   three")).startswith("f.yaml:6:21:")
+    assert said(pool("gpu: {mig: a, strategy: mixd}")).startswith(f"f.yaml:6:33: {PLACE}.gpu.strategy:")
+    assert said(pool("labels:\n          a: 1")).startswith(f"f.yaml:7:14: {PLACE}.labels.a:")
+
+
+def test_a_value_of_many_lines_is_reported_at_its_key() -> None:
+    assert said(pool("gpu:\n          mig: a\n          whole: 1")).startswith(f"f.yaml:6:9: {PLACE}.gpu:")
+
+
+def test_a_form_is_explained_by_the_description_of_its_field() -> None:
+    text = said("servers:\n  - {kind: triton, name: a, pools: [{name: Big}]}\n")
+    assert '"Big" does not have the right form\n    A name has small letters only.' in text
+
+
+def test_lengths_say_how_many_are_allowed() -> None:
+    assert "must have at most 2 entries, got a list of 3 entries" in said("args: [a, b, c]\n")
+    assert "must have at most 10 characters" in said("data: {d: {kind: nfs, server: s, path: /234567890a}}\n")
+
+
+def test_one_text_in_the_place_of_a_list_is_shown_as_a_list() -> None:
+    assert 'write it as a list: ["x"]' in said("args: x\n")
+
+
+def test_an_unknown_kind_lists_the_kinds() -> None:
+    assert said("data:\n  d: {kind: efss, handle: x}\n") == (
+        'f.yaml:2:13: data.d.kind: unknown kind "efss"\n    did you mean "efs"? kind is one of: efs, nfs.'
+    )
+    assert said("data:\n  d: {handle: x}\n") == ('f.yaml:2:3: data.d: "kind" is missing\n    kind is one of: efs, nfs.')
+    assert 'unknown key "knd"' in said("data: {d: {knd: efs}}\n")
+    assert "expected a mapping" in said("data: {d: 3}\n")
+    assert "unknown kind [1]" in said("data: {d: {kind: [1]}}\n")
+
+
+def test_the_tag_of_a_union_does_not_appear_in_the_path() -> None:
+    assert said("data: {d: {kind: efs, handle: 3}}\n").startswith("f.yaml:1:31: data.d.handle: expected text")
+    assert 'did you mean "server"?' in said("data: {d: {kind: nfs, sever: x}}\n")
+    assert said("called: {mig: 3}\n").startswith("f.yaml:1:15: called.mig: expected text")
+
+
+@pytest.mark.parametrize(
+    ("item", "what"),
+    [
+        ("{kind: nfs, sever: x}", 'plain[0]: unknown key "sever"\n    did you mean "server"?'),
+        ("{kind: nfs, server: 3}", "plain[0].server: expected text, got the number 3"),
+        ("{kind: efs}", 'plain[0]: "handle" is missing'),
+        ("{kind: xx}", 'plain[0].kind: expected one of: efs, nfs, got the text "xx"'),
+        ("3", 'plain[0]: expected a mapping (key: value) or text, got the number 3\n    quote it: "3"'),
+    ],
+)
+def test_one_mistake_in_a_plain_union_is_one_problem(item: str, what: str) -> None:
+    assert what in said(f"plain:\n  - {item}\n")
+
+
+def test_the_branch_that_fits_best_speaks_for_a_union_of_models() -> None:
+    assert 'did you mean "replicas"?' in said("gpus: [{name: a, replicsa: 3}]\n")
+    assert "gpus[0].whole: must be at least 1" in said("gpus: [{whole: 0, strategy: single}]\n")
+    assert "gpus[0].strategy: expected one of" in said("gpus: [{mig: a, strategy: x}]\n")
+    assert "gpus[0].asEnum: expected one of" in said("gpus: [{mig: a, asEnum: 3}]\n")
+
+
+def test_a_union_told_apart_by_a_function_shows_nothing_of_the_function() -> None:
+    assert said("called: [2]\n") == (
+        "f.yaml:1:1: called: a list of 1 entry does not fit here\n    Possible are: dict, str."
+    )
+
+
+def test_root_models_nested_models_and_models_inside_themselves_are_walked() -> None:
+    assert said("zone: {a: {mgi: x}}\n").startswith('f.yaml:1:12: zone.a: unknown key "mgi"\n    did you mean "mig"?')
+    assert said("sub: {sub: {sub: {tga: x}}}\n").startswith('f.yaml:1:19: sub.sub.sub: unknown key "tga"')
+    assert said("pair: [x, y]\n").startswith("f.yaml:1:8: pair[0]: ")
+
+
+def test_types_without_words_of_their_own_still_say_what_was_got() -> None:
+    assert said("net: nonsense\n").startswith("f.yaml:1:6: net: ")
+
+
+def test_the_mistakes_of_a_whole_file_come_at_once_and_in_its_order() -> None:
+    problems = problems_of("tag: 1\nargs: x\nservers: {}\nzzz: 1\ndata: {a: {kind: b}}\n")
+    lines = [problem.where.line for problem in problems if isinstance(problem.where, Position)]
+    assert lines == [1, 2, 3, 4, 5]
+    assert str(DefinitionError(problems)).endswith("5 problems in f.yaml; nothing was written.")
+
+
+def test_a_part_of_a_document_can_be_validated_by_itself() -> None:
+    document = parse("x:\n  - name: one\n    replicas: 0\n", "f.yaml")
+    with pytest.raises(ValidationError) as caught:
+        Pool.model_validate(document.tree["x"][0])
+    (problem,) = problems_from(caught.value, document, Pool, base=("x", 0))
+    assert str(problem).startswith("f.yaml:3:15: x[one].replicas: must be at least 1")
+
+
+def test_an_aliased_value_is_reported_where_it_is_used() -> None:
+    assert said("tag: &n 3\nargs: [*n]\n".replace("tag: &n 3", "sub: {tag: &n '3'}").replace("[*n]", "*n")).startswith(
+        "f.yaml:2:7: args: expected a list"
+    )
+
+
+def test_user_text_cannot_break_the_line() -> None:
+    text = said('args: "a\\nb\\e[31m"\n')
+    assert "\x1b" not in text and len(text.splitlines()) == 2
+
+
+keys = st.sampled_from(
+    [
+        *("servers", "tag", "data", "plain", "gpus", "args", "zone", "sub", "called", "net", "pair", "kind", "name"),
+        *("pools", "mig", "whole", "strategy", "replicas", "capacity", "labels", "handle", "server", "path"),
+        *("triton", "efs", "Gpu", "str", "[key]", "dict", "0"),
+    ]
+)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | keys | st.text(max_size=5),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(keys | st.text(max_size=5), below, max_size=4),
+    max_leaves=25,
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.dictionaries(keys, values, max_size=6))
+def test_any_error_of_any_tree_becomes_problems(tree: dict[str, Any]) -> None:
+    try:
+        Whole.model_validate(tree)
+    except ValidationError as error:
+        problems = problems_from(error, parse("tag: x\n", "f.yaml"), Whole)
+        assert 1 <= len(problems) <= error.error_count()
+        for problem in problems:
+            assert str(problem) and isinstance(problem.where, Position)

@@ -1,0 +1,97 @@
+"""Kubernetes' own kinds: the strict JSON schemas of the PyPI package `kubernetes-validate`, made usable offline."""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from referencing import Registry
+from referencing.jsonschema import DRAFT202012
+
+from tests.schemas.kinds import NoSchemaError, Object, complaints, gvk
+from tools.cache import cache_root, digest, once
+
+KUBERNETES = "1.36"
+DEFINITIONS = "_definitions.json"
+
+
+@cache
+def folder() -> Path:
+    """Return the folder with a schema file for every built-in kind, named as `file_name` says; made once."""
+    version = metadata.version("kubernetes-validate")
+    key = digest(version, KUBERNETES, Path(__file__).read_bytes())
+    made = cache_root() / "schemas" / f"kubernetes-{KUBERNETES}-{version}-{key}"
+    once(made, _make, f"the JSON schemas of Kubernetes {KUBERNETES}")
+    return made
+
+
+def _make(partial: Path) -> None:
+    package = resources.files("kubernetes_validate") / "kubernetes-json-schema"
+    partial.mkdir()
+    for file in (package / f"v{KUBERNETES}.0-local-strict").iterdir():
+        # As shipped, "$id" is an address on the web and the references are relative to it: kubeconform would go there.
+        schema = json.loads(file.read_text("utf-8").replace(f'"/api/{DEFINITIONS}#', f'"{DEFINITIONS}#'))
+        schema.pop("$id", None)
+        schema.pop("$schema", None)
+        (partial / file.name).write_text(json.dumps(schema), "utf-8")
+
+
+def file_name(api_version: str, kind: str) -> str:
+    """Return the schema file of a kind, 'ingress-networking-v1.json': only the first label of the group counts."""
+    group, _, version = api_version.rpartition("/")
+    return "-".join(part for part in (kind.lower(), group.split(".")[0].lower(), version.lower()) if part) + ".json"
+
+
+@cache
+def validator(api_version: str, kind: str) -> Draft202012Validator | None:
+    """Return the validator of a built-in kind; nothing when Kubernetes has no such kind."""
+    file = folder() / file_name(api_version, kind)
+    if not file.is_file():
+        return None
+    schema = json.loads(file.read_text("utf-8"))
+    # Two groups can share their first label; the schema itself knows its whole one.
+    if api_version not in schema.get("properties", {}).get("apiVersion", {}).get("enum", ()):
+        return None
+    return Draft202012Validator(schema, registry=_registry())
+
+
+@cache
+def _registry() -> Registry[Any]:
+    registry: Registry[Any] = Registry().with_resource(DEFINITIONS, DRAFT202012.create_resource(_definitions()))
+    return registry
+
+
+@cache
+def _definitions() -> Mapping[str, Any]:
+    definitions: Mapping[str, Any] = json.loads((folder() / DEFINITIONS).read_text("utf-8"))
+    return definitions
+
+
+def definition(name: str) -> dict[str, Any]:
+    """Return a named definition, 'io.k8s.….ObjectMeta', with every reference in it replaced by what it means."""
+
+    def whole(node: Any) -> Any:
+        if isinstance(node, list):
+            return [whole(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        if "$ref" in node:
+            return whole(_definitions()["$defs"][node["$ref"].rpartition("/")[2]])
+        return {key: whole(value) for key, value in node.items() if key != "description"}
+
+    found: dict[str, Any] = whole(_definitions()["$defs"][name])
+    return found
+
+
+def kubernetes_validate_strict(obj: Object) -> list[str]:
+    """Return what the strict schema of `kubernetes-validate` finds wrong with an object, all of it, not only the first.
+
+    Raises NoSchemaError for a kind that is not Kubernetes' own.
+    """
+    found = validator(*gvk(obj))
+    if found is None:
+        raise NoSchemaError(f"Kubernetes {KUBERNETES} has no schema for {' '.join(gvk(obj))}")
+    return complaints(obj, found)

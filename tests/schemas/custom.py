@@ -1,0 +1,145 @@
+"""Custom kinds: the CRDs of the pinned modules as strict JSON schemas.
+
+A CRD's own schema is open: the API server prunes what it does not name, or refuses it when asked to be strict. Here
+every object is closed as the API server's strict field validation closes it. Defaults are not filled in: where a CRD's
+condition leans on one, the object must write the value out.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator
+
+import tools
+from tests.schemas import builtin
+from tests.schemas.kinds import NoSchemaError, Object, complaints, gvk
+from tools.cache import cache_root, digest, once
+
+Schema = dict[str, Any]
+OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+# Words that mean nothing to a validator, or that `strict` translates.
+_LEFT_OUT = {"description", "title", "default", "example", "properties", "items", "additionalProperties", "nullable"}
+
+
+@cache
+def folder() -> Path:
+    """Return the folder with a schema file `<group>/<kind>_<version>.json` for every custom kind; made once."""
+    files = tools.crd_files()
+    key = digest(builtin.folder().name, Path(__file__).read_bytes(), *(file.read_bytes() for file in files))
+    made = cache_root() / "schemas" / f"crds-{key}"
+
+    def make(partial: Path) -> None:
+        for file in files:
+            for crd in _crds(file):
+                _write(crd, partial)
+
+    once(made, make, "the JSON schemas of the CRDs")
+    return made
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # ten times as fast with libyaml
+    """Reads '=' as the text it is: PyYAML knows YAML 1.1's tag for it, but nothing to make of it."""
+
+
+_Loader.add_constructor("tag:yaml.org,2002:value", yaml.SafeLoader.construct_yaml_str)
+
+
+def _crds(file: Path) -> Iterator[Mapping[str, Any]]:
+    with file.open("rb") as text:
+        for document in yaml.load_all(text, Loader=_Loader):
+            if document and document.get("kind") == "CustomResourceDefinition":
+                yield document
+
+
+def _write(crd: Mapping[str, Any], into: Path) -> None:
+    spec = crd["spec"]
+    for version in spec["versions"]:
+        if version["served"]:
+            file = into / file_name(f"{spec['group']}/{version['name']}", spec["names"]["kind"])
+            file.parent.mkdir(parents=True, exist_ok=True)
+            schema = root(
+                version["schema"]["openAPIV3Schema"], f"{spec['group']}/{version['name']}", spec["names"]["kind"]
+            )
+            file.write_text(json.dumps(schema), "utf-8")
+
+
+def root(schema: Schema, api_version: str, kind: str) -> Schema:
+    """Return the strict schema of a whole object of a custom kind, its metadata included."""
+    closed = strict(schema)
+    closed["properties"] |= {
+        "apiVersion": {"const": api_version},
+        "kind": {"const": kind},
+        "metadata": builtin.definition(OBJECT_META),
+    }
+    closed["required"] = sorted({*closed.get("required", ()), "apiVersion", "kind", "metadata"})
+    return closed
+
+
+def strict(node: Schema) -> Schema:
+    """Return a part of a CRD's schema as JSON schema, closed wherever the API server would prune an unknown field.
+
+    `allOf`, `anyOf`, `oneOf` and `not` stay as they are: in a CRD they only add conditions to fields named elsewhere.
+    """
+    out = {key: value for key, value in node.items() if key not in _LEFT_OUT and not key.startswith("x-kubernetes-")}
+    if "properties" in node:
+        out["properties"] = {name: strict(value) for name, value in node["properties"].items()}
+    if "items" in node:
+        out["items"] = strict(node["items"])
+    if isinstance(node.get("additionalProperties"), dict):
+        out["additionalProperties"] = strict(node["additionalProperties"])
+    elif _is_object(node) and not _is_open(node):
+        out["additionalProperties"] = False
+    if node.get("x-kubernetes-int-or-string"):
+        out["type"] = ["integer", "string"]
+    # OpenAPI 3.0 says "exclusive" by a flag beside the bound, JSON schema by a bound of its own.
+    for bound, flag in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if out.get(flag) is True:
+            out[flag] = out.pop(bound)
+        elif out.get(flag) is False:
+            del out[flag]
+    if node.get("nullable"):
+        out |= {"type": [*_types(out), "null"]} if "type" in out else {}
+        out |= {"enum": [*out["enum"], None]} if "enum" in out else {}
+    return out
+
+
+def _is_object(node: Schema) -> bool:
+    return node.get("type") == "object" or "properties" in node
+
+
+def _is_open(node: Schema) -> bool:
+    return bool(
+        node.get("x-kubernetes-preserve-unknown-fields")
+        # A whole object inside another: its apiVersion, kind and metadata are known without being named.
+        or node.get("x-kubernetes-embedded-resource")
+        or node.get("additionalProperties")
+    )
+
+
+def _types(schema: Schema) -> list[str]:
+    return schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+
+
+def file_name(api_version: str, kind: str) -> str:
+    """Return the schema file of a custom kind, 'keda.sh/scaledobject_v1alpha1.json'."""
+    group, _, version = api_version.rpartition("/")
+    return f"{group}/{kind.lower()}_{version}.json"
+
+
+@cache
+def validator(api_version: str, kind: str) -> Draft202012Validator | None:
+    """Return the validator of a custom kind; nothing when no pinned module has it."""
+    file = folder() / file_name(api_version, kind)
+    return Draft202012Validator(json.loads(file.read_text("utf-8"))) if file.is_file() else None
+
+
+def crd_violations(obj: Object) -> list[str]:
+    """Return what is wrong with an object of a custom kind; raises NoSchemaError when no pinned CRD defines it."""
+    found = validator(*gvk(obj))
+    if found is None:
+        raise NoSchemaError(f"no pinned CRD defines {' '.join(gvk(obj))}")
+    return complaints(obj, found)

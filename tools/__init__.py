@@ -1,0 +1,28 @@
+"""The pinned command-line tools, and pinned files out of Go modules, each made once into the user's cache folder.
+
+>>> import tools
+>>> tools.path("helm")                      # a pathlib.Path; built when it is not there yet
+>>> tools.crd_files("gateway-api", "keda")  # the CRD files of these modules, of all modules by default
+
+`python -m tools [NAME…]` does the same and prints `name version path`. Only the standard library is used: this runs
+before anything is installed. Everything lies under `${TIDEGATE_CACHE:-${XDG_CACHE_HOME:-~/.cache}/tidegate}`, which may
+be deleted at any time. With a warm cache no Go command is run and no network is needed. `TIDEGATE_TOOLS=built` ignores
+tools on the PATH.
+"""
+
+from tools.cache import cache_root
+from tools.errors import ToolError, UnknownNameError
+from tools.files import crd_files, module_files, module_folder
+from tools.programs import Found, find, path
+
+__all__ = [
+    "Found",
+    "ToolError",
+    "UnknownNameError",
+    "cache_root",
+    "crd_files",
+    "find",
+    "module_files",
+    "module_folder",
+    "path",
+]

@@ -3,6 +3,8 @@
 Pure: the same stack and lock give the same result, and nothing is read or written.
 """
 
+from dataclasses import replace
+
 from components import EnvironmentArgs
 
 from ..images_lock import ImagesLock
@@ -11,12 +13,14 @@ from .datasets import dataset_volumes
 from .monitoring import mesh, monitoring
 from .namespace import namespace, service_accounts
 from .network import network_boundary
+from .order import in_order
 from .proxy import proxy
 from .triton import triton_pool
 
 
 def resolve(stack: Stack, lock: ImagesLock) -> EnvironmentArgs:
     """Return the arguments of the stack's Environment component."""
+    stack = replace(stack, platform=in_order(stack.platform))
     return EnvironmentArgs(
         namespace=namespace(stack),
         service_accounts=service_accounts(stack),

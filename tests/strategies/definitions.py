@@ -321,7 +321,9 @@ def definition_trees(draw: st.DrawFn) -> Tree:
             "name": plane,
             "environments": draw(st.lists(st.sampled_from(environment_names), min_size=1, unique=True)),
             **draw(
-                sometimes({"wave": st.integers(1, 3), "registries": st.just({"registry.example.com": "mirror.example"})})
+                sometimes(
+                    {"wave": st.integers(1, 3), "registries": st.just({"registry.example.com": "mirror.example"})}
+                )
             ),
         }
         for plane in planes
@@ -376,19 +378,25 @@ def _pools_apart(tree: Tree) -> None:
 
 
 def _stock_gpus(tree: Tree) -> None:
-    """Give each data plane one group of nodes for each placement, large enough for everything."""
-    groups: list[Tree] = []
-    for product, profiles in PRODUCTS.items():
-        base = {"nodes": 500, "product": product, "perNode": 4}
-        groups.append(base)
-        groups += [{**base, "sharing": {"kind": kind, "replicas": 4}} for kind in ("time-slicing", "mps")]
-        groups += [
-            {**base, "mig": {"strategy": strategy, "slices": {profile: 1}}}
-            for strategy in ("mixed", "single", "dra")
-            for profile in profiles
-        ]
+    """Give each data plane nodes for each placement, enough for everything."""
+    placed = {json.dumps(pool["placement"]) for server in tree["servers"] for pool in server["pools"]}
+    groups = [group for placement in sorted(placed) if (group := _nodes_for(json.loads(placement))) is not None]
     for plane in tree["dataPlanes"]:
         plane["gpus"] = groups
+
+
+def _nodes_for(placement: Tree) -> Tree | None:
+    kind, profile = placement["kind"], placement.get("profile")
+    made_in = next((product for product, profiles in PRODUCTS.items() if profile in profiles), min(PRODUCTS))
+    group = {"nodes": 500, "product": placement.get("product", made_in), "perNode": 4}
+    if kind == "cpu":
+        return None
+    if kind in ("time-slicing", "mps"):
+        return {**group, "sharing": {"kind": kind, "replicas": 4}}
+    if profile is None:
+        return group
+    strategy = "dra" if kind == "dra" else placement.get("strategy", "mixed")
+    return {**group, "mig": {"strategy": strategy, "slices": {profile: 1}}}
 
 
 def read_tree(tree: Tree, *, pinned: bool = False, file: str = "definition.yaml") -> Definition:
@@ -398,8 +406,8 @@ def read_tree(tree: Tree, *, pinned: bool = False, file: str = "definition.yaml"
     if pinned:
         references = {f"{image['repository']}:{image['tag']}" for image in tree["images"]}
         lock = ImagesLock(
-            images=tuple(PinnedImage(image=name, digest=f"sha256:{n:064x}") for n, name in enumerate(sorted(references)))
+            images=tuple(
+                PinnedImage(image=name, digest=f"sha256:{n:064x}") for n, name in enumerate(sorted(references))
+            )
         )
     return validate(document, lock)
-
-

@@ -1,0 +1,350 @@
+"""What the objects of every environment must fulfil: one function for each promise, whose name is the promise."""
+
+import json
+from collections.abc import Callable
+
+from components.evaluate import APPLY_ORDER, KubernetesObject
+from stacks.definition.base import quantity_value
+from tests import schemas
+from tidegate_contracts import eviction, eviction_process, proxy_process, routing
+
+from .objects import WORKLOADS, containers, matches, name_of, named, of_kind, ports, selected, template
+
+Objects = list[KubernetesObject]
+
+
+def names_are_unique(objects: Objects) -> None:
+    identities = [(o["apiVersion"], o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in objects]
+    assert len(set(identities)) == len(identities)
+
+
+def every_kind_has_its_place_in_the_order_of_application(objects: Objects) -> None:
+    assert {item["kind"] for item in objects} <= set(APPLY_ORDER)
+
+
+def every_object_fulfils_its_schema(objects: Objects) -> None:
+    report = schemas.check(objects)
+    assert report.ok, report.violations
+    assert not report.skipped, report.skipped
+
+
+def every_pod_fulfils_pod_security_restricted(objects: Objects) -> None:
+    assert [violation for item in objects for violation in schemas.pod_security_violations(item)] == []
+
+
+def everything_stands_in_the_namespace_of_the_environment(objects: Objects) -> None:
+    (namespace,) = of_kind(objects, "Namespace")
+    outside = {"Namespace", "PersistentVolume"}
+    for item in objects:
+        if item["kind"] not in outside:
+            assert item["metadata"]["namespace"] == namespace["metadata"]["name"], name_of(item)
+
+
+def every_object_carries_the_standard_labels(objects: Objects) -> None:
+    for item in objects:
+        labels = item["metadata"]["labels"]
+        for key in ("name", "instance", "part-of", "managed-by"):
+            assert labels.get(f"app.kubernetes.io/{key}"), name_of(item)
+
+
+def selectors_match_their_own_pods_and_no_others(objects: Objects) -> None:
+    for workload in of_kind(objects, *WORKLOADS):
+        assert selected(objects, workload["spec"]["selector"]) == [workload]
+    for item in of_kind(objects, "PodDisruptionBudget"):
+        assert [name_of(one).split()[1] for one in selected(objects, item["spec"]["selector"])] == [
+            item["metadata"]["name"]
+        ]
+    for item in of_kind(objects, "Service"):
+        (workload,) = selected(objects, {"matchLabels": item["spec"]["selector"]})
+        assert item["metadata"]["name"] in (
+            workload["metadata"]["name"],
+            workload["spec"].get("serviceName"),
+        )
+
+
+def services_lead_to_ports_that_containers_have(objects: Objects) -> None:
+    for item in of_kind(objects, "Service"):
+        (workload,) = selected(objects, {"matchLabels": item["spec"]["selector"]})
+        for port in item["spec"]["ports"]:
+            assert port["targetPort"] in ports(workload), (name_of(item), port)
+
+
+def headless_services_offer_the_very_ports_that_containers_listen_on(objects: Objects) -> None:
+    """DNS of a headless Service gives addresses of pods: clients then use its port numbers on the pods."""
+    for item in of_kind(objects, "Service"):
+        if item["spec"].get("clusterIP") == "None":
+            (workload,) = selected(objects, {"matchLabels": item["spec"]["selector"]})
+            for port in item["spec"]["ports"]:
+                assert ports(workload)[port["targetPort"]] == port["port"], name_of(item)
+
+
+def exposures_lead_to_the_proxy_service(objects: Objects) -> None:
+    service = named(objects, "Service", "inference-proxy")
+    offered = {port["name"]: port["port"] for port in service["spec"]["ports"]}
+    for item in of_kind(objects, "Ingress"):
+        for rule in item["spec"]["rules"]:
+            for path in rule["http"]["paths"]:
+                backend = path["backend"]["service"]
+                assert backend["name"] == "inference-proxy"
+                assert backend["port"]["name"] in offered
+    for item in of_kind(objects, "HTTPRoute"):
+        for rule in item["spec"]["rules"]:
+            for backend in rule["backendRefs"]:
+                assert backend["name"] == "inference-proxy"
+                assert backend["port"] in offered.values()
+
+
+def only_the_proxy_is_exposed(objects: Objects) -> None:
+    for item in of_kind(objects, "Service"):
+        if item["metadata"]["name"] != "inference-proxy":
+            assert item["spec"].get("type", "ClusterIP") == "ClusterIP"
+
+
+def probes_ask_ports_of_their_own_container(objects: Objects) -> None:
+    for workload in of_kind(objects, *WORKLOADS):
+        for one in containers(workload):
+            own = {port["name"] for port in one["ports"]}
+            for kind in ("startupProbe", "livenessProbe"):
+                assert one[kind]["httpGet"]["port"] in own, (name_of(workload), one["name"], kind)
+            if one.get("restartPolicy") != "Always":
+                assert one["readinessProbe"]["httpGet"]["port"] in own
+
+
+def network_policies_open_ports_that_somebody_listens_on(objects: Objects) -> None:
+    for item in of_kind(objects, "NetworkPolicy"):
+        spec = item["spec"]
+        targets = selected(objects, spec["podSelector"])
+        for rule in spec.get("ingress", []):
+            for workload in targets:
+                for port in rule["ports"]:
+                    assert port["port"] in ports(workload).values(), name_of(item)
+
+
+def network_policies_deny_by_default(objects: Objects) -> None:
+    spec = named(objects, "NetworkPolicy", "default-deny")["spec"]
+    assert sorted(spec["policyTypes"]) == ["Egress", "Ingress"]
+    assert len(selected(objects, spec["podSelector"])) == len(of_kind(objects, *WORKLOADS))
+    assert "ingress" not in spec
+    assert "egress" not in spec
+
+
+def only_the_proxy_may_come_to_servers_and_policies(objects: Objects) -> None:
+    proxy = template(named(objects, "Deployment", "inference-proxy"))["metadata"]["labels"]
+    for item in of_kind(objects, "NetworkPolicy"):
+        targets = selected(objects, item["spec"]["podSelector"])
+        for rule in item["spec"].get("ingress", []):
+            opened = {port["port"] for port in rule["ports"]}
+            for workload in targets:
+                if workload["kind"] == "StatefulSet" and opened - {ports(workload)["metrics"], 8091}:
+                    assert all(matches(peer["podSelector"], proxy) for peer in rule["from"]), name_of(item)
+                    assert all("namespaceSelector" not in peer for peer in rule["from"])
+
+
+def mounted_volumes_exist_and_volumes_are_mounted(objects: Objects) -> None:
+    for workload in of_kind(objects, *WORKLOADS):
+        volumes = {volume["name"] for volume in template(workload)["spec"]["volumes"]}
+        mounted = {mount["name"] for one in containers(workload) for mount in one["volumeMounts"]}
+        assert volumes == mounted, name_of(workload)
+
+
+def volumes_name_config_maps_and_claims_that_exist(objects: Objects, given_claims: frozenset[str]) -> None:
+    config_maps = {item["metadata"]["name"] for item in of_kind(objects, "ConfigMap")}
+    claims = {item["metadata"]["name"] for item in of_kind(objects, "PersistentVolumeClaim")} | given_claims
+    for workload in of_kind(objects, *WORKLOADS):
+        for volume in template(workload)["spec"]["volumes"]:
+            if "configMap" in volume:
+                assert volume["configMap"]["name"] in config_maps
+            if "persistentVolumeClaim" in volume:
+                assert volume["persistentVolumeClaim"]["claimName"] in claims
+                assert volume["persistentVolumeClaim"]["readOnly"] is True
+        for one in containers(workload):
+            for source in one.get("envFrom", []):
+                assert source["configMapRef"]["name"] in config_maps
+
+
+def claims_and_volumes_belong_to_each_other(objects: Objects) -> None:
+    volumes = {item["metadata"]["name"]: item["spec"] for item in of_kind(objects, "PersistentVolume")}
+    for claim in of_kind(objects, "PersistentVolumeClaim"):
+        volume = volumes.pop(claim["spec"]["volumeName"])
+        reference = volume["claimRef"]
+        assert (reference["namespace"], reference["name"]) == (
+            claim["metadata"]["namespace"],
+            claim["metadata"]["name"],
+        )
+        assert volume["accessModes"] == claim["spec"]["accessModes"]
+        assert volume["storageClassName"] == claim["spec"]["storageClassName"]
+        assert volume["capacity"] == claim["spec"]["resources"]["requests"]
+        assert volume["persistentVolumeReclaimPolicy"] == "Retain"
+    assert not volumes
+
+
+def service_accounts_exist_and_mount_no_token(objects: Objects) -> None:
+    accounts = {item["metadata"]["name"] for item in of_kind(objects, "ServiceAccount")}
+    for item in of_kind(objects, "ServiceAccount"):
+        assert item["automountServiceAccountToken"] is False
+    for workload in of_kind(objects, *WORKLOADS):
+        spec = template(workload)["spec"]
+        assert spec["serviceAccountName"] in accounts
+        assert spec["automountServiceAccountToken"] is False
+
+
+def grace_periods_hold_pause_and_stop(objects: Objects) -> None:
+    for workload in of_kind(objects, *WORKLOADS):
+        spec = template(workload)["spec"]
+        (main,) = spec["containers"]
+        pause = main["lifecycle"]["preStop"]["sleep"]["seconds"]
+        if workload["kind"] == "StatefulSet":
+            (argument,) = (one for one in main["args"] if one.startswith("--exit-timeout-secs="))
+            stop = int(argument.partition("=")[2])
+        else:
+            settings = named(objects, "ConfigMap", "inference-proxy-settings")["data"]
+            stop = int(settings["TIDEGATE_PROXY_DRAIN_SECONDS"])
+        assert pause > 0
+        assert spec["terminationGracePeriodSeconds"] > pause + stop, name_of(workload)
+
+
+def limits_are_at_least_requests(objects: Objects) -> None:
+    for workload in of_kind(objects, *WORKLOADS):
+        for one in containers(workload):
+            resources = one["resources"]
+            assert "memory" in resources["limits"]
+            for key, request in resources["requests"].items():
+                if key in resources["limits"]:
+                    assert quantity_value(resources["limits"][key]) >= quantity_value(request), name_of(workload)
+
+
+def gpu_pods_tolerate_and_select_what_they_ask_for(objects: Objects) -> None:
+    for workload in of_kind(objects, "StatefulSet"):
+        spec = template(workload)["spec"]
+        resources = spec["containers"][0]["resources"]
+        devices = [key for key in resources["limits"] if key.startswith("nvidia.com/")]
+        claimed = "claims" in resources
+        assert len(devices) <= 1
+        assert not (devices and claimed)
+        tolerated = any(one["key"] == "nvidia.com/gpu" for one in spec.get("tolerations", []))
+        assert tolerated == bool(devices or claimed), name_of(workload)
+        assert bool(spec.get("resourceClaims")) == claimed
+        if claimed:
+            names = {item["metadata"]["name"] for item in of_kind(objects, "ResourceClaimTemplate")}
+            assert {one["resourceClaimTemplateName"] for one in spec["resourceClaims"]} <= names
+        if any(key.startswith("nvidia.com/mig-") for key in devices):
+            assert spec["nodeSelector"]["nvidia.com/mig.config.state"] == "success"
+
+
+def autoscalers_own_the_number_of_replicas(objects: Objects) -> None:
+    scaled = {
+        (item["spec"]["scaleTargetRef"]["kind"], item["spec"]["scaleTargetRef"]["name"])
+        for item in of_kind(objects, "HorizontalPodAutoscaler", "ScaledObject")
+    }
+    for workload in of_kind(objects, *WORKLOADS):
+        owned = (workload["kind"], workload["metadata"]["name"]) in scaled
+        assert ("replicas" in workload["spec"]) != owned, name_of(workload)
+
+
+def every_workload_has_a_budget(objects: Objects) -> None:
+    budgets = {item["metadata"]["name"] for item in of_kind(objects, "PodDisruptionBudget")}
+    assert budgets == {item["metadata"]["name"] for item in of_kind(objects, *WORKLOADS)}
+
+
+def on_demand_tritons_have_their_policy_and_its_secret_beside_them(objects: Objects) -> None:
+    for workload in of_kind(objects, "StatefulSet"):
+        spec = template(workload)["spec"]
+        (triton,) = spec["containers"]
+        on_demand = "--model-control-mode=explicit" in triton["args"]
+        sidecars = [one["name"] for one in spec.get("initContainers", []) if one["restartPolicy"] == "Always"]
+        assert sidecars == (["eviction-policy"] if on_demand else [])
+        assert all(one in triton["command"][2] for one in ("--http-restricted-api=", "--grpc-restricted-protocol="))
+        if on_demand:
+            (control,) = (volume for volume in spec["volumes"] if volume["name"] == "control")
+            assert control["emptyDir"]["medium"] == "Memory"
+            mounts = {one["name"]: one["mountPath"] for one in triton["volumeMounts"]}
+            assert mounts["control"] == eviction_process.CONTROL_ROOT
+            assert eviction_process.CONTROL_SECRET_FILE in triton["command"][2]
+
+
+def tritons_survive_a_model_that_fails_to_load(objects: Objects) -> None:
+    for workload in of_kind(objects, "StatefulSet"):
+        (triton,) = template(workload)["spec"]["containers"]
+        assert "--exit-on-error=false" in triton["args"]
+        assert triton["livenessProbe"]["httpGet"]["path"] == "/v2/health/live"
+        assert triton["startupProbe"]["httpGet"]["path"] == "/v2/health/live"
+
+
+def the_routing_table_is_one_and_names_services_that_exist(objects: Objects) -> None:
+    data = named(objects, "ConfigMap", "inference-proxy-routing")["data"]
+    table = routing.RoutingTable.model_validate_json(data[proxy_process.ROUTING_FILE])
+    routing.AccessTable.model_validate_json(data[proxy_process.ACCESS_FILE])
+    services = {item["metadata"]["name"]: item for item in of_kind(objects, "Service")}
+    for server in table.servers:
+        for pool in server.pools:
+            name, namespace, _ = pool.host.split(".")
+            service = services[name]
+            assert service["metadata"]["namespace"] == namespace
+            offered = {port["port"] for port in service["spec"]["ports"]}
+            assert {pool.http_port, pool.grpc_port} | ({pool.lease_port} - {None}) == offered
+    pools = {(server.name, pool.name) for server in table.servers for pool in server.pools}
+    assert {(model.server, model.pool) for model in table.models} <= pools
+
+
+def eviction_settings_are_such(objects: Objects) -> None:
+    found = [item for item in of_kind(objects, "ConfigMap") if eviction_process.SETTINGS_FILE in item["data"]]
+    explicit = [
+        item
+        for item in of_kind(objects, "StatefulSet")
+        if "--model-control-mode=explicit" in containers(item)[-1]["args"]
+    ]
+    assert len(found) == len(explicit)
+    for item in found:
+        eviction.EvictionSettings.model_validate_json(item["data"][eviction_process.SETTINGS_FILE])
+
+
+def monitors_read_ports_that_exist(objects: Objects) -> None:
+    for item in of_kind(objects, "PodMonitor"):
+        for workload in selected(objects, item["spec"]["selector"]):
+            for endpoint in item["spec"]["podMetricsEndpoints"]:
+                assert endpoint["port"] in ports(workload), name_of(item)
+
+
+def nothing_of_the_reference_implementation_s_defects_came_back(objects: Objects) -> None:
+    for workload in of_kind(objects, *WORKLOADS):
+        for one in containers(workload):
+            assert not one["image"].endswith(":latest")
+            assert ":" in one["image"].rpartition("/")[2]
+            assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+            assert one["resources"]["limits"]
+    text = json.dumps(objects)
+    assert "verify=False" not in text
+    assert '"Delete"' not in text
+
+
+ALL: tuple[Callable[[Objects], None], ...] = (
+    names_are_unique,
+    every_kind_has_its_place_in_the_order_of_application,
+    every_object_fulfils_its_schema,
+    every_pod_fulfils_pod_security_restricted,
+    everything_stands_in_the_namespace_of_the_environment,
+    every_object_carries_the_standard_labels,
+    selectors_match_their_own_pods_and_no_others,
+    services_lead_to_ports_that_containers_have,
+    headless_services_offer_the_very_ports_that_containers_listen_on,
+    exposures_lead_to_the_proxy_service,
+    only_the_proxy_is_exposed,
+    probes_ask_ports_of_their_own_container,
+    network_policies_open_ports_that_somebody_listens_on,
+    network_policies_deny_by_default,
+    only_the_proxy_may_come_to_servers_and_policies,
+    mounted_volumes_exist_and_volumes_are_mounted,
+    claims_and_volumes_belong_to_each_other,
+    service_accounts_exist_and_mount_no_token,
+    grace_periods_hold_pause_and_stop,
+    limits_are_at_least_requests,
+    gpu_pods_tolerate_and_select_what_they_ask_for,
+    autoscalers_own_the_number_of_replicas,
+    every_workload_has_a_budget,
+    on_demand_tritons_have_their_policy_and_its_secret_beside_them,
+    tritons_survive_a_model_that_fails_to_load,
+    the_routing_table_is_one_and_names_services_that_exist,
+    eviction_settings_are_such,
+    monitors_read_ports_that_exist,
+    nothing_of_the_reference_implementation_s_defects_came_back,
+)

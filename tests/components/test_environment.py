@@ -1,0 +1,77 @@
+"""Every environment of every definition keeps the promises; so does any valid definition that hypothesis finds."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from components import Environment, evaluate
+from components.evaluate import KubernetesObject
+from stacks.definition.datasets import ClaimDataset
+from stacks.resolve import resolve
+from stacks.validate import Definition, Stack, read_definition
+from tests.strategies import definition_trees, read_tree
+from tests.strategies.definitions import Tree
+
+from . import promises
+
+ROOT = Path(__file__).parents[2]
+DEFINITIONS = [ROOT / "stacks/inference.yaml", *sorted((ROOT / "tests/definitions").glob("*.yaml"))]
+
+
+def declared(definition: Definition, stack: Stack) -> list[KubernetesObject]:
+    return evaluate(lambda: Environment(stack.name, resolve(stack, definition.lock)))
+
+
+@pytest.fixture(scope="module")
+def environments() -> dict[str, list[tuple[Stack, list[KubernetesObject]]]]:
+    found = {}
+    for path in DEFINITIONS:
+        definition = read_definition(path)
+        found[path.stem] = [(stack, declared(definition, stack)) for stack in definition.stacks]
+    return found
+
+
+Environments = dict[str, list[tuple[Stack, list[KubernetesObject]]]]
+
+
+@pytest.mark.parametrize("promise", promises.ALL, ids=lambda promise: promise.__name__)
+@pytest.mark.parametrize("definition", [path.stem for path in DEFINITIONS])
+def test_environments_of_our_definitions_keep_the_promise(
+    environments: Environments, definition: str, promise: Callable[[list[KubernetesObject]], None]
+) -> None:
+    for _, objects in environments[definition]:
+        promise(objects)
+
+
+@pytest.mark.parametrize("definition", [path.stem for path in DEFINITIONS])
+def test_volumes_of_our_definitions_name_what_exists(environments: Environments, definition: str) -> None:
+    for stack, objects in environments[definition]:
+        promises.volumes_name_config_maps_and_claims_that_exist(objects, given_claims(stack))
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(definition_trees())
+def test_any_valid_definition_declares_environments_that_keep_every_promise(tree: Tree) -> None:
+    definition = read_tree(tree)
+    for stack in definition.stacks:
+        objects = declared(definition, stack)
+        for promise in promises.ALL:
+            promise(objects)
+        promises.volumes_name_config_maps_and_claims_that_exist(objects, given_claims(stack))
+
+
+def given_claims(stack: Stack) -> frozenset[str]:
+    return frozenset(item.claim_name for item in stack.platform.datasets if isinstance(item, ClaimDataset))
+
+
+def test_every_promise_is_asked_for() -> None:
+    written = {
+        name
+        for name, item in vars(promises).items()
+        if callable(item) and getattr(item, "__module__", "") == promises.__name__
+    }
+    assert written == {promise.__name__ for promise in promises.ALL} | {
+        "volumes_name_config_maps_and_claims_that_exist"
+    }

@@ -13,7 +13,7 @@ from .network_boundary import NetworkBoundary, NetworkBoundaryArgs
 from .pods import metadata
 from .proxy import Proxy, ProxyArgs
 from .triton_pool import TritonPool, TritonPoolArgs
-from .values import Labels, each, when
+from .values import Labels, each, joined, when
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class Environment(pulumi.ComponentResource):
             opts=child,
         )
         inside = pulumi.ResourceOptions(parent=self, depends_on=[namespace])
-        each(
+        accounts = each(
             args.service_accounts,
             lambda account: k8s.core.v1.ServiceAccount(
                 f"{name}-account-{account.name}",
@@ -94,13 +94,15 @@ class Environment(pulumi.ComponentResource):
                 opts=inside,
             ),
         )
-        NetworkBoundary(f"{name}-network", args.network, inside)
-        each(
+        boundary = NetworkBoundary(f"{name}-network", args.network, inside)
+        datasets = each(
             args.datasets,
             lambda dataset: DatasetVolume(f"{name}-dataset-{dataset.claim_name}", dataset, inside),
         )
-        each(args.pools, lambda pool: TritonPool(f"{name}-pool-{pool.name}", pool, inside))
-        Proxy(f"{name}-proxy", args.proxy, inside)
+        # Pods start where their account and their volumes exist, and what nobody may do is refused already.
+        ready = pulumi.ResourceOptions(parent=self, depends_on=joined([namespace, boundary], accounts, datasets))
+        each(args.pools, lambda pool: TritonPool(f"{name}-pool-{pool.name}", pool, ready))
+        Proxy(f"{name}-proxy", args.proxy, ready)
         when(args.monitoring, lambda monitoring: Monitoring(f"{name}-monitoring", monitoring, inside))
         when(
             args.mesh,

@@ -1,6 +1,10 @@
 """Runs a Pulumi program in process, by Pulumi's own SDK and without its engine, into a list of Kubernetes objects."""
 
-from collections.abc import Callable
+import asyncio
+import gc
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pulumi
@@ -54,8 +58,9 @@ def evaluate(program: Callable[[], object]) -> list[KubernetesObject]:
     engine's place is taken: nothing is read, written or contacted. What the program raises is raised.
     """
     recorder = _Recorder()
-    set_mocks(recorder, preview=False)
-    pulumi.runtime.test(program)()  # type: ignore[no-untyped-call]
+    with _event_loops(), _few_collections():
+        set_mocks(recorder, preview=False)
+        pulumi.runtime.test(program)()  # type: ignore[no-untyped-call]
     return sorted(recorder.objects, key=apply_key)
 
 
@@ -64,6 +69,39 @@ def apply_key(item: KubernetesObject) -> tuple[int, str, str, str]:
     kind = item["kind"]
     rank = APPLY_ORDER.index(kind) if kind in APPLY_ORDER else len(APPLY_ORDER)
     return rank, kind, item["metadata"].get("namespace", ""), item["metadata"]["name"]
+
+
+@contextmanager
+def _event_loops() -> Iterator[None]:
+    """Give Pulumi's SDK its event loops: it never closes those that it makes, one in every thread it works in."""
+    loops = [asyncio.new_event_loop()]
+
+    def begin_thread() -> None:
+        loops.append(asyncio.new_event_loop())
+        asyncio.set_event_loop(loops[-1])
+
+    try:
+        with ThreadPoolExecutor(1, initializer=begin_thread) as worker:
+            loops[0].set_default_executor(worker)
+            asyncio.set_event_loop(loops[0])
+            yield
+    finally:
+        asyncio.set_event_loop(None)
+        for loop in loops:
+            loop.close()
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """Collect garbage once, at the end: the SDK makes so much that full collections took a quarter of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.collect(1)
+        if enabled:
+            gc.enable()
 
 
 def _plain(value: Any) -> Any:

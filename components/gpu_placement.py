@@ -70,7 +70,7 @@ class GpuPlacement(pulumi.ComponentResource):
         return self._args.node_selector
 
     @property
-    def tolerations(self) -> Sequence[k8s.core.v1.TolerationArgs]:
+    def tolerations(self) -> list[k8s.core.v1.TolerationArgs] | None:
         """Taints that the pod tolerates."""
         return each(
             self._args.tolerations,

@@ -12,6 +12,7 @@ from tidegate_contracts import eviction_process, proxy_process, triton
 from .pods import metadata
 from .values import Labels, each, when
 
+_EVERY_POD = k8s.meta.v1.LabelSelectorArgs()
 _Port = k8s.networking.v1.NetworkPolicyPortArgs
 
 
@@ -66,10 +67,10 @@ class NetworkBoundary(pulumi.ComponentResource):
                 opts=pulumi.ResourceOptions(parent=self),
             )
 
-        policy("default-deny", pod_selector=_pods({}), policy_types=["Ingress", "Egress"])
+        policy("default-deny", pod_selector=_EVERY_POD, policy_types=["Ingress", "Egress"])
         policy(
             "dns",
-            pod_selector=_pods({}),
+            pod_selector=_EVERY_POD,
             policy_types=["Egress"],
             egress=[
                 _to(

@@ -115,13 +115,13 @@ class Proxy(pulumi.ComponentResource):
         """Declare the proxy."""
         super().__init__("tidegate:components:Proxy", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        k8s.core.v1.ConfigMap(
+        settings = k8s.core.v1.ConfigMap(
             f"{name}-settings",
             metadata=pods.metadata(args.settings_name, args.namespace, args.labels),
             data=args.settings,
             opts=child,
         )
-        k8s.core.v1.ConfigMap(
+        routing = k8s.core.v1.ConfigMap(
             f"{name}-routing",
             metadata=pods.metadata(args.routing_name, args.namespace, args.labels),
             data={
@@ -147,7 +147,8 @@ class Proxy(pulumi.ComponentResource):
                     spec=_pod(args),
                 ),
             ),
-            opts=child,
+            # New pods read the settings once, when they start.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[settings, routing]),
         )
         _expose(name, args, child)
         k8s.policy.v1.PodDisruptionBudget(
@@ -223,13 +224,15 @@ def _upstream_ca_volume(cas: Sequence[UpstreamCaArgs]) -> k8s.core.v1.VolumeArgs
     return k8s.core.v1.VolumeArgs(
         name="upstream-ca",
         projected=k8s.core.v1.ProjectedVolumeSourceArgs(
-            sources=each(
-                cas,
-                lambda ca: k8s.core.v1.VolumeProjectionArgs(
-                    secret=k8s.core.v1.SecretProjectionArgs(
-                        name=ca.secret, items=[k8s.core.v1.KeyToPathArgs(key="ca.crt", path=ca.file)]
-                    )
-                ),
+            sources=joined(
+                each(
+                    cas,
+                    lambda ca: k8s.core.v1.VolumeProjectionArgs(
+                        secret=k8s.core.v1.SecretProjectionArgs(
+                            name=ca.secret, items=[k8s.core.v1.KeyToPathArgs(key="ca.crt", path=ca.file)]
+                        )
+                    ),
+                )
             )
         ),
     )

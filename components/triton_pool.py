@@ -94,6 +94,8 @@ class TritonPoolArgs:
     grace_period: Input[int]
     ready_timeout: str
     """How long an engine waits until the pool is ready, such as `1200s`."""
+    update_timeout: str
+    """How long it waits until an update has gone through all replicas."""
 
 
 class TritonPool(pulumi.ComponentResource):
@@ -104,7 +106,7 @@ class TritonPool(pulumi.ComponentResource):
         super().__init__("tidegate:components:TritonPool", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         placement = GpuPlacement(f"{name}-placement", args.placement, args.namespace, args.labels, child)
-        when(
+        settings = when(
             args.eviction_policy,
             lambda policy: k8s.core.v1.ConfigMap(
                 f"{name}-eviction",
@@ -127,11 +129,10 @@ class TritonPool(pulumi.ComponentResource):
                     metadata=k8s.meta.v1.ObjectMetaArgs(labels=args.pod_labels), spec=_pod(args, placement)
                 ),
             ),
-            opts=pulumi.ResourceOptions.merge(
-                child,
-                pulumi.ResourceOptions(
-                    custom_timeouts=pulumi.CustomTimeouts(create=args.ready_timeout, update=args.ready_timeout)
-                ),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=joined(when(settings, lambda made: [made])),
+                custom_timeouts=_timeouts(args),
             ),
         )
         k8s.policy.v1.PodDisruptionBudget(
@@ -163,7 +164,8 @@ class TritonPool(pulumi.ComponentResource):
             f"{name}-service",
             metadata=pods.metadata(args.name, args.namespace, args.labels),
             spec=k8s.core.v1.ServiceSpecArgs(selector=args.selector, ports=ports),
-            opts=child,
+            # Pulumi takes a Service for ready when its pods are: as long as for them.
+            opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(custom_timeouts=_timeouts(args))),
         )
         lease = when(args.eviction_policy, lambda _: [pods.service_port("lease", eviction_process.LEASE_PORT, "lease")])
         k8s.core.v1.Service(
@@ -172,6 +174,10 @@ class TritonPool(pulumi.ComponentResource):
             spec=k8s.core.v1.ServiceSpecArgs(cluster_ip="None", selector=args.selector, ports=joined(ports, lease)),
             opts=child,
         )
+
+
+def _timeouts(args: TritonPoolArgs) -> pulumi.CustomTimeouts:
+    return pulumi.CustomTimeouts(create=args.ready_timeout, update=args.update_timeout)
 
 
 def _pod(args: TritonPoolArgs, placement: GpuPlacement) -> k8s.core.v1.PodSpecArgs:

@@ -18,9 +18,9 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
-def each(items: Iterable[Item], make: Callable[[Item], Made]) -> list[Made]:
-    """Return what `make` makes of each item."""
-    return [make(item) for item in items]
+def each(items: Iterable[Item], make: Callable[[Item], Made]) -> list[Made] | None:
+    """Return what `make` makes of each item; None for no items, which omits the field."""
+    return [make(item) for item in items] or None
 
 
 def when(value: Item | None, make: Callable[[Item], Made]) -> Made | None:

@@ -52,7 +52,7 @@ class Stack:
     @property
     def namespace(self) -> str:
         """Namespace of the environment."""
-        return self.environment.namespace or f"tidegate-{self.environment.name}"
+        return self.environment.namespace_name
 
     def models_of(self, server: Server, pool: Pool) -> tuple[Model, ...]:
         """Return the models that a pool serves."""

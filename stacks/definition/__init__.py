@@ -48,13 +48,18 @@ class Environment(Named):
     namespace: DnsLabel | None = None
     """Its namespace; by default `tidegate-` and its name."""
     production: bool = False
-    """Whether the rules for production hold."""
+    """Whether production's rules hold: nobody is granted everything, and nobody else may write its datasets."""
     local: bool = False
     """Whether it is a trial on one machine: host paths and images without a digest are allowed."""
     labels: Labels = Field(default_factory=dict)
     """Further labels of its namespace."""
     annotations: Annotations = Field(default_factory=dict)
     """Annotations of its namespace."""
+
+    @property
+    def namespace_name(self) -> str:
+        """Name of its namespace."""
+        return self.namespace or f"tidegate-{self.name}"
 
 
 class StorageClasses(Section):
@@ -78,7 +83,7 @@ class DataPlane(Named):
     environments: Annotated[tuple[DnsLabel, ...], Field(min_length=1)]
     """Environments that live there."""
     wave: Annotated[int, Field(ge=1, le=100)] = 1
-    """When a rollout comes to it: lower waves first."""
+    """Place in a rollout: planes of a lower wave come first, those of the same wave together."""
     registries: dict[Text, Text] = Field(default_factory=dict)
     """Mirrors: registry host of an image → what stands there instead, such as nvcr.io: mirror.example.com/nvcr."""
     storage_classes: StorageClasses = StorageClasses()

@@ -164,9 +164,12 @@ def _whole_bytes(quantity: str) -> str:
     return quantity
 
 
-_QUANTITY_SCHEMA: dict[str, Any] = {"pattern": _QUANTITY.pattern, "examples": ["500m", "2", "16Gi"]}
-CpuQuantity = Annotated[str, AfterValidator(_positive_quantity), Field(json_schema_extra=_QUANTITY_SCHEMA)]
-ByteQuantity = Annotated[str, AfterValidator(_whole_bytes), Field(json_schema_extra=_QUANTITY_SCHEMA)]
+def _quantity_schema(*examples: str) -> dict[str, Any]:
+    return {"pattern": _QUANTITY.pattern, "examples": list(examples)}
+
+
+CpuQuantity = Annotated[str, AfterValidator(_positive_quantity), Field(json_schema_extra=_quantity_schema("500m", "2"))]
+ByteQuantity = Annotated[str, AfterValidator(_whole_bytes), Field(json_schema_extra=_quantity_schema("512Mi", "16Gi"))]
 
 
 BOTH_REPLICAS_AND_AUTOSCALING = (
@@ -180,16 +183,35 @@ class Resources(Section):
 
     cpu: CpuQuantity = "1"
     """CPU cores asked for."""
-    memory: ByteQuantity = "1Gi"
+    memory: ByteQuantity = "512Mi"
     """Memory asked for, and its limit."""
     cpu_limit: CpuQuantity | None = None
     """CPU cores at the most; none by default, so that spare cores are used."""
 
     @model_validator(mode="after")
     def _limit_is_at_least_the_request(self) -> Self:
+        """A container may not be held below what it asks for."""
         if self.cpu_limit is not None and quantity_value(self.cpu_limit) < quantity_value(self.cpu):
             raise ValueError(f"cpuLimit {self.cpu_limit} is less than cpu {self.cpu}, which is asked for")
         return self
+
+
+class TritonResources(Resources):
+    """What each Triton asks of its node. The memory limit equals the request, so that nobody is evicted for it."""
+
+    cpu: CpuQuantity = "2"
+    """CPU cores asked for."""
+    memory: ByteQuantity = "8Gi"
+    """Memory asked for, and its limit; /dev/shm counts against it."""
+
+
+class PolicyResources(Resources):
+    """What an eviction policy asks of its node. The memory limit equals the request."""
+
+    cpu: CpuQuantity = "100m"
+    """CPU cores asked for."""
+    memory: ByteQuantity = "256Mi"
+    """Memory asked for, and its limit."""
 
 
 class Toleration(Section):
@@ -199,8 +221,8 @@ class Toleration(Section):
     """Key of the taint."""
     value: LabelValue | None = None
     """Its value; without one every value is tolerated."""
-    effect: Annotated[str, Field(pattern="^(NoSchedule|PreferNoSchedule|NoExecute)$")] | None = None
-    """NoSchedule, PreferNoSchedule or NoExecute; all of them by default."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Its effect; all of them without one."""
 
 
 class ReplicaBounds(Section):
@@ -213,6 +235,7 @@ class ReplicaBounds(Section):
 
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:
+        """An autoscaler's min is at most its max."""
         if self.min > self.max:
             raise ValueError(f"min {self.min} is more than max {self.max}")
         return self

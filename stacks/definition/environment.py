@@ -9,14 +9,15 @@ from .base import Cidr, DnsLabel, Labels, Named, ObjectName, Port, Section
 
 class _Peer(Named):
     namespace_labels: Labels = Field(default_factory=dict)
-    """Labels of their namespaces, such as kubernetes.io/metadata.name: ingress-nginx."""
+    """Labels of the pods' namespaces, such as kubernetes.io/metadata.name: ingress-nginx."""
     pod_labels: Labels = Field(default_factory=dict)
     """Labels of their pods; every pod of those namespaces without."""
     cidr: Cidr | None = None
-    """Or an address range instead of labels."""
+    """An address range, such as 10.0.0.0/8, instead of labels."""
 
     @model_validator(mode="after")
     def _labels_or_addresses(self) -> Self:
+        """A peer is pods by their labels, or an address range."""
         if self.cidr is not None and (self.namespace_labels or self.pod_labels):
             raise ValueError("cidr stands alone: labels cannot be joined to an address range")
         if self.cidr is None and not self.namespace_labels:
@@ -32,7 +33,7 @@ class Reach(_Peer):
     """Pods or addresses outside the environment that its own pods may reach."""
 
     by: Annotated[tuple[Literal["proxy", "servers"], ...], Field(min_length=1)]
-    """Which pods may: proxy, servers."""
+    """Which pods may reach it: the proxy's, the servers', or both."""
     ports: tuple[Port, ...] = ()
     """TCP ports; every port without."""
 
@@ -52,8 +53,9 @@ class Mesh(Section):
     """Istio: the proxy gets a sidecar, the servers get none."""
 
     mode: Literal["istio"]
+    """Kind of the mesh."""
     mtls: Literal["PERMISSIVE", "STRICT"] = "PERMISSIVE"
-    """Whether callers must come through the mesh."""
+    """PERMISSIVE also takes plain callers; STRICT only those in the mesh."""
     namespace: DnsLabel = "istio-system"
     """Namespace of the mesh's control plane."""
 
@@ -66,7 +68,7 @@ class Domino(Section):
     compute_namespace: DnsLabel = "domino-compute"
     """Namespace of workspaces, jobs and model endpoints; its pods may call the proxy."""
     mesh: Mesh | None = None
-    """Set where the platform runs with Istio."""
+    """Istio settings, where the platform runs with it."""
 
 
 class PrometheusPeer(Section):

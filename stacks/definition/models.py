@@ -47,6 +47,7 @@ class Model(Section):
 
     @model_validator(mode="after")
     def _traffic_is_said_once_and_whole(self) -> Self:
+        """Versions with shares that sum to 100, or an alias, or neither."""
         if self.versions and self.alias is not None:
             raise ValueError("versions and alias cannot stand together: say either the versions or the alias")
         numbers = [share.version for share in self.versions]

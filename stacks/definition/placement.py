@@ -78,6 +78,7 @@ class GpuSharing(Section):
     """How every GPU of a node group is shared without MIG."""
 
     kind: Literal["time-slicing", "mps"]
+    """How: in turns (time-slicing), or together (MPS)."""
     replicas: Annotated[int, Field(ge=2, le=48)]
     """Shares of one GPU."""
 
@@ -92,18 +93,20 @@ class GpuNodes(Section):
     per_node: Annotated[int, Field(ge=1, le=16)]
     """GPUs in each node."""
     mig: MigLayout | None = None
-    """How each GPU is cut; whole without it."""
+    """How each GPU is cut; whole without it and without sharing."""
     sharing: GpuSharing | None = None
     """How each GPU is shared without MIG."""
 
     @model_validator(mode="after")
     def _cut_or_shared(self) -> Self:
+        """A GPU is cut into slices, or shared."""
         if self.mig is not None and self.sharing is not None:
             raise ValueError("mig and sharing cannot stand together: a GPU is cut into slices, or shared")
         return self
 
     @model_validator(mode="after")
     def _slices_fit_on_one_gpu(self) -> Self:
+        """The product has these profiles, and its placements hold them together."""
         product = gpu_product(self.product)
         if self.mig is None or product is None:
             return self

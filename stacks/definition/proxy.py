@@ -70,7 +70,7 @@ class LoadBalancerExposure(Section):
     annotations: Annotations = Field(default_factory=dict)
     """Annotations for the cloud's load balancer controller."""
     source_ranges: tuple[Cidr, ...] = ()
-    """Address ranges that may connect."""
+    """Address ranges that may connect; everybody without."""
 
 
 Exposure = Annotated[
@@ -113,6 +113,7 @@ class OidcIssuer(Section):
 
     @model_validator(mode="after")
     def _an_audience_is_named(self) -> Self:
+        """Tokens that an issuer made for other applications are not for this one."""
         if not self.audiences:
             raise ValueError(
                 f"issuer {self.issuer} has no audiences: tokens that it made for any other application would be "
@@ -122,7 +123,7 @@ class OidcIssuer(Section):
 
 
 class ApiKeys(Section):
-    """API keys: the secret holds one entry a principal, each a hash, never a key."""
+    """API keys. The secret holds an entry for each principal: its name, and the hash of its key, never the key."""
 
     secret: ObjectName
     """Secret in the environment's namespace."""
@@ -155,6 +156,7 @@ class AccessRule(Named):
 
     @model_validator(mode="after")
     def _somebody_is_named(self) -> Self:
+        """A rule names principals, groups, or both."""
         if not self.principals and not self.groups:
             raise ValueError("the rule names neither principals nor groups, so it grants nothing")
         return self
@@ -166,37 +168,37 @@ class RateLimit(Section):
     requests_per_minute: Annotated[int, Field(ge=1, le=10_000_000)] = 1000
     """Requests a minute."""
     burst: Annotated[int, Field(ge=1, le=10_000_000)] = 100
-    """Requests at once."""
+    """Requests that may come at once before the rate counts."""
 
 
 class Timeouts(Section):
     """How long the proxy waits."""
 
     connect_seconds: Seconds = 2
-    """For a connection to a server."""
+    """Seconds to wait for a connection to a server."""
     request_seconds: Seconds = 60
-    """For an answer, when the client names no deadline."""
+    """Seconds to wait for an answer, when the client names no deadline."""
     drain_seconds: Seconds = 60
-    """For requests in flight when a replica stops."""
+    """Seconds that requests in flight may take to end when a replica stops."""
 
 
 class Proxy(Section):
     """The inference proxy: the one door to every model."""
 
     replicas: Annotated[int, Field(ge=1, le=1000)] | None = None
-    """Replicas; 2 without it. Not together with autoscaling."""
+    """How many; 2 when neither this nor autoscaling is said."""
     autoscaling: CpuScaling | None = None
     """Bounds for an autoscaler."""
-    resources: Resources = Resources(cpu="1", memory="512Mi")
+    resources: Resources = Resources()
     """CPU and memory of each replica."""
     exposure: Exposure = ClusterIpExposure(kind="cluster-ip")
     """How it is reached from outside its namespace."""
     tls: ProxyTls | None = None
     """Certificate it serves HTTPS with; plain HTTP without one."""
     auth: Auth = Auth()
-    """Whom it believes."""
+    """How callers prove who they are."""
     access: tuple[AccessRule, ...] = ()
-    """Who may do what."""
+    """Who may do what; what no rule grants is refused."""
     rate_limit: RateLimit = RateLimit()
     """How much one principal may ask."""
     body_limit: ByteQuantity = "64Mi"
@@ -214,8 +216,14 @@ class Proxy(Section):
     priority_class: ObjectName | None = None
     """PriorityClass of its pods."""
 
+    @property
+    def fixed_replicas(self) -> int | None:
+        """Number of replicas; None where an autoscaler owns it."""
+        return None if self.autoscaling else 2 if self.replicas is None else self.replicas
+
     @model_validator(mode="after")
     def _replicas_or_autoscaling(self) -> Self:
+        """An autoscaler owns the number of replicas."""
         if self.replicas is not None and self.autoscaling is not None:
             raise ValueError(BOTH_REPLICAS_AND_AUTOSCALING)
         return self

@@ -17,13 +17,14 @@ from .base import (
     Labels,
     Named,
     ObjectName,
+    PolicyResources,
     ReplicaBounds,
-    Resources,
     Seconds,
     Section,
     ServiceLabel,
     Text,
     Toleration,
+    TritonResources,
     byte_count,
 )
 from .datasets import DatasetRepository, ObjectStoreRepository
@@ -53,6 +54,7 @@ class WarmWindow(Named):
 
     @model_validator(mode="after")
     def _opens_is_a_cron_expression(self) -> Self:
+        """Five fields: minute, hour, day of month, month, day of week."""
         try:
             CronSim(self.opens, datetime(2026, 1, 1, tzinfo=UTC))
         except CronSimError as error:
@@ -61,6 +63,7 @@ class WarmWindow(Named):
 
     @model_validator(mode="after")
     def _time_zone_is_known(self) -> Self:
+        """A name of the IANA time zone database."""
         try:
             ZoneInfo(self.time_zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -73,11 +76,13 @@ class OnDemand(Section):
 
     mode: Literal["on-demand"]
     policy: Literal["lru-idle", "lru", "cost-aware"] = "lru-idle"
-    """Which models go first: lru-idle (least recently used, idle long enough), lru, or cost-aware."""
+    """Which models go first: lru-idle (least recently used of those idle for idleSeconds), lru (least recently used,
+    however short its idleness), or cost-aware (weighs bytes, load seconds and use against each other)."""
     idle_seconds: Annotated[int, Field(ge=0, le=86_400)] = 300
     """A model that was idle for at least this long may be evicted."""
     capacity: ByteQuantity | None = None
-    """Bytes that models may take; by default nine tenths of the slice's memory."""
+    """Bytes that models may take on each replica. By default nine tenths of the slice's memory; on CPU, of the memory
+    without sharedMemory. For shares of a GPU, whose size nothing tells, it must be said."""
     lease_seconds: Annotated[int, Field(ge=2, le=600)] = 15
     """How long a proxy's lease on a model lasts when it is not renewed."""
     wait_seconds: Annotated[int, Field(ge=0, le=600)] = 20
@@ -87,6 +92,7 @@ class OnDemand(Section):
 
     @model_validator(mode="after")
     def _idle_is_at_least_the_lease(self) -> Self:
+        """Otherwise a model in use would count as idle before its lease ends."""
         if self.idle_seconds < self.lease_seconds and self.policy == "lru-idle":
             raise ValueError(
                 f"idleSeconds {self.idle_seconds} is less than leaseSeconds {self.lease_seconds}: a model in use would "
@@ -121,12 +127,12 @@ class Pool(Named):
     placement: Placement = CpuPlacement(kind="cpu")
     """What each replica runs on."""
     replicas: Annotated[int, Field(ge=0, le=1000)] | None = None
-    """Replicas; 1 without it. Not together with autoscaling."""
+    """How many; 1 when neither this nor autoscaling is said."""
     autoscaling: PoolScaling | None = None
     """Bounds for an autoscaler, by CPU use or by queue time."""
-    resources: Resources = Resources(cpu="2", memory="8Gi")
+    resources: TritonResources = TritonResources()
     """CPU and memory of each Triton."""
-    policy_resources: Resources = Resources(cpu="100m", memory="256Mi")
+    policy_resources: PolicyResources = PolicyResources()
     """CPU and memory of the eviction policy beside it (on-demand pools only)."""
     shared_memory: ByteQuantity = "1Gi"
     """Size of /dev/shm, which the Python backend uses; it is part of the memory limit."""
@@ -141,16 +147,23 @@ class Pool(Named):
     startup_seconds: Annotated[int, Field(ge=30, le=86_400)] = 900
     """How long a Triton may take to start; preloading big models takes long."""
     max_unavailable: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Replicas that a node drain may take away at once."""
+    """Replicas that a node drain may take away at once (PodDisruptionBudget)."""
+
+    @property
+    def fixed_replicas(self) -> int | None:
+        """Number of replicas; None where an autoscaler owns it."""
+        return None if self.autoscaling else 1 if self.replicas is None else self.replicas
 
     @model_validator(mode="after")
     def _replicas_or_autoscaling(self) -> Self:
+        """An autoscaler owns the number of replicas."""
         if self.replicas is not None and self.autoscaling is not None:
             raise ValueError(BOTH_REPLICAS_AND_AUTOSCALING)
         return self
 
     @model_validator(mode="after")
     def _shared_memory_is_part_of_the_memory(self) -> Self:
+        """What lies in /dev/shm counts against the memory limit."""
         if byte_count(self.shared_memory) >= byte_count(self.resources.memory):
             raise ValueError(
                 f"sharedMemory {self.shared_memory} counts against the memory limit, {self.resources.memory}, "
@@ -273,6 +286,7 @@ class TritonSettings(Section):
 
     @model_validator(mode="after")
     def _extra_arguments_leave_ours_alone(self) -> Self:
+        """Ports, model control, probes and the restricted protocols are relied on elsewhere."""
         for argument in self.extra_arguments:
             option = argument.removeprefix("--").partition("=")[0]
             if option in OWNED_ARGUMENTS or option.startswith(OWNED_PREFIXES):
@@ -336,7 +350,7 @@ class TritonServer(Named):
     kind: Literal["triton"] = "triton"
     """Kind of the server."""
     image: DnsLabel = "triton"
-    """Name of its image."""
+    """Its image, by its name under images."""
     repository: DatasetRepository | ObjectStoreRepository
     """Where its models lie: in a dataset, or straight in object storage."""
     identity: Identity | None = None

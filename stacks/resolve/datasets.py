@@ -59,7 +59,7 @@ def _volume(stack: Stack, dataset: Volume) -> DatasetVolumeArgs:
         labels=names.labels(stack, "dataset"),
         capacity=dataset.capacity,
         access_modes=[dataset.access_mode],
-        storage_class=dataset.storage_class or default or "",
+        storage_class=dataset.storage_class or default,
         mount_options=list(dataset.mount_options) or None,
         csi=csi,
         nfs=nfs,

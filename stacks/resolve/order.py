@@ -1,7 +1,7 @@
 """One order for what has none: named items by name, so that moving lines in a definition changes nothing."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -23,4 +23,4 @@ def in_order(part: Part) -> Part:
         items = [in_order(item) for item in part]
         key = next((key for key in _KEYS if items and all(hasattr(item, key) for item in items)), None)
         ordered = tuple(sorted(items, key=lambda item: getattr(item, key)) if key else items)
-    return ordered
+    return cast(Part, ordered)

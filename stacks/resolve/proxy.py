@@ -31,7 +31,6 @@ from .containers import PRE_STOP_SECONDS, container_resources, grace_period, tol
 from .routing import access_table, routing_table
 from .triton import cpu_scaling
 
-DEFAULT_REPLICAS = 2
 CERTIFICATE_SECRET = f"{names.PROXY}-tls"
 
 
@@ -58,7 +57,7 @@ def proxy(stack: Stack, lock: ImagesLock) -> ProxyArgs:
         node_selector=settings.node_selector or None,
         tolerations=tolerations(settings.tolerations),
         priority_class=settings.priority_class,
-        replicas=None if settings.autoscaling else settings.replicas or DEFAULT_REPLICAS,
+        replicas=settings.fixed_replicas,
         cpu_scaling=cpu_scaling(settings.autoscaling) if settings.autoscaling else None,
         settings_name=f"{names.PROXY}-settings",
         settings=_environment(stack, tls),

@@ -18,7 +18,7 @@ from ..definition.base import CpuScaling, byte_count
 from ..definition.datasets import ObjectStoreRepository
 from ..definition.servers import OnDemand, Pool, Preload, QueueScaling, Server, TritonSettings
 from ..images_lock import ImagesLock
-from ..placement import capacity_bytes
+from ..placement import capacity_bytes, most_replicas
 from ..rules.references import POLICY_IMAGE
 from ..validate import Stack
 from . import names
@@ -36,8 +36,8 @@ def triton_pool(stack: Stack, lock: ImagesLock, server: Server, pool: Pool) -> T
     """Return the arguments of one pool."""
     name = names.pool_name(server, pool)
     selector = names.pool_selector(stack, server, pool)
-    replicas = 1 if pool.replicas is None and pool.autoscaling is None else pool.replicas
     settings = server.triton
+    grace = grace_period(settings.exit_timeout_seconds)
     return TritonPoolArgs(
         name=name,
         headless_name=names.headless_name(server, pool),
@@ -53,7 +53,7 @@ def triton_pool(stack: Stack, lock: ImagesLock, server: Server, pool: Pool) -> T
         ],
         placement=gpu_placement(pool, name),
         priority_class=pool.priority_class,
-        replicas=replicas,
+        replicas=pool.fixed_replicas,
         cpu_scaling=cpu_scaling(pool.autoscaling) if isinstance(pool.autoscaling, CpuScaling) else None,
         queue_scaling=_queue_scaling(stack, server, pool, pool.autoscaling),
         max_unavailable=pool.max_unavailable,
@@ -64,8 +64,10 @@ def triton_pool(stack: Stack, lock: ImagesLock, server: Server, pool: Pool) -> T
         eviction_policy=_eviction_policy(stack, lock, server, pool),
         startup_failures=math.ceil(pool.startup_seconds / STARTUP_PROBE_SECONDS),
         pre_stop=PRE_STOP_SECONDS,
-        grace_period=grace_period(settings.exit_timeout_seconds),
+        grace_period=grace,
         ready_timeout=f"{pool.startup_seconds + READY_MARGIN_SECONDS}s",
+        # An update goes from pod to pod.
+        update_timeout=f"{most_replicas(pool) * (grace + pool.startup_seconds) + READY_MARGIN_SECONDS}s",
     )
 
 

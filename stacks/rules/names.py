@@ -75,7 +75,7 @@ def no_two_environments_of_a_cluster_share_a_namespace(header: Header, document:
         for name in plane.environments:
             if name not in environments:
                 continue
-            namespace = environments[name].namespace or f"tidegate-{name}"
+            namespace = environments[name].namespace_name
             other = seen.setdefault(namespace, name)
             if other != name:
                 yield document.problem(

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Callable
 
+from tidegate_contracts import eviction, eviction_process, proxy_process, routing
+
 from components.evaluate import APPLY_ORDER, KubernetesObject
 from stacks.definition.base import quantity_value
 from tests import schemas
-from tidegate_contracts import eviction, eviction_process, proxy_process, routing
 
 from .objects import WORKLOADS, containers, matches, name_of, named, of_kind, ports, selected, template
 
@@ -172,7 +173,7 @@ def claims_and_volumes_belong_to_each_other(objects: Objects) -> None:
             claim["metadata"]["name"],
         )
         assert volume["accessModes"] == claim["spec"]["accessModes"]
-        assert volume["storageClassName"] == claim["spec"]["storageClassName"]
+        assert volume.get("storageClassName", "") == claim["spec"]["storageClassName"]
         assert volume["capacity"] == claim["spec"]["resources"]["requests"]
         assert volume["persistentVolumeReclaimPolicy"] == "Retain"
     assert not volumes

@@ -346,7 +346,7 @@ def environments(draw: st.DrawFn, name: str, common: Tree) -> Tree:
     if draw(st.booleans()):
         server = draw(st.sampled_from(common["servers"]))
         pool = draw(st.sampled_from(server["pools"]))
-        change = draw(st.sampled_from([{"autoscaling": None, "replicas": 2}, {"startupSeconds": 77}]))
+        change: Tree = draw(st.sampled_from([{"autoscaling": None, "replicas": 2}, {"startupSeconds": 77}]))
         overlay["servers"] = [{"name": server["name"], "pools": [{"name": pool["name"], **change}]}]
     head = draw(sometimes({"production": st.booleans(), "labels": labels}))
     return {"name": name, "namespace": f"ns-{name}", **head, **overlay}

@@ -1,0 +1,88 @@
+"""The Pulumi program: one stack of the definition, an environment on a data plane, becomes resources.
+
+Configuration of a stack (`stacks/Pulumi.<environment>-<data plane>.yaml`), every key with the prefix `tidegate:`
+
+    environment   which environment
+    dataPlane     which data plane
+    definition    file of the definition; stacks/inference.yaml by default
+    renderTo      folder that the objects are written to as YAML, instead of to a cluster
+"""
+
+import sys
+from pathlib import Path
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+# `pulumi` starts this file with nothing but its own folder on the path; the contracts are a package of their own.
+sys.path.insert(0, str(Path(__file__).resolve().parent / "contracts"))
+
+from components import Environment, EnvironmentArgs
+from rollout.advisories import advisory_text
+from rollout.cluster import refuse_tags
+from rollout.errors import RolloutError, unknown
+from stacks.problems import DefinitionError
+from stacks.resolve import resolve
+from stacks.validate import Definition, Stack, read_definition
+
+RENDERED = "-rendered"
+"""Ends the names of stacks that render. A stack either renders or has a cluster, for good: one that changed from the
+one to the other would delete every object of its cluster."""
+
+
+def program() -> None:
+    """Declare the stack that the configuration names."""
+    config = pulumi.Config()
+    definition = read_definition(config.get("definition") or "stacks/inference.yaml")
+    stack = _stack(definition, config.require("environment"), config.require("dataPlane"))
+    render_to = config.get("renderTo")
+    _check_name(stack, render_to)
+    if render_to is None and not pulumi.runtime.is_dry_run():
+        refuse_tags(definition, [stack])
+    if definition.advisories:
+        pulumi.log.warn(advisory_text(definition.advisories))
+    args = resolve(stack, definition.lock)
+    provider = k8s.Provider(
+        "cluster",
+        # Not the context: it may be named anew, and a provider that is replaced takes all its objects with it.
+        cluster_identifier=stack.data_plane.name,
+        context=None if render_to else stack.data_plane.context or stack.data_plane.name,
+        # Found as kubectl finds it; the SDK would write the path of somebody's own file into the state.
+        kubeconfig="",
+        render_yaml_to_directory=render_to,
+        # Otherwise another line in a ConfigMap deletes it and makes a new one, under the pods that have it mounted.
+        enable_config_map_mutable=True,
+    )
+    Environment(stack.name, args, pulumi.ResourceOptions(provider=provider))
+    pulumi.export("proxyAddress", _proxy_address(args))
+
+
+def _stack(definition: Definition, environment: str, data_plane: str) -> Stack:
+    homes = {stack.data_plane.name: stack for stack in definition.stacks if stack.environment.name == environment}
+    if not homes:
+        raise unknown("environment", environment, dict.fromkeys(stack.environment.name for stack in definition.stacks))
+    if data_plane not in homes:
+        raise unknown(f"data plane of environment {environment} called", data_plane, homes)
+    return homes[data_plane]
+
+
+def _check_name(stack: Stack, render_to: str | None) -> None:
+    """Refuse a stack that is named after another one: both would own the same objects."""
+    wanted = stack.name + (RENDERED if render_to else "")
+    if pulumi.get_stack() != wanted:
+        raise RolloutError(
+            f"this stack is named {pulumi.get_stack()}, but its configuration says {stack.environment.name} on"
+            f" {stack.data_plane.name}{', rendered' if render_to else ''}: it must be named {wanted}.\n"
+            f"Correct stacks/Pulumi.{pulumi.get_stack()}.yaml, or run `pulumi stack select --create {wanted}`."
+        )
+
+
+def _proxy_address(args: EnvironmentArgs) -> str:
+    proxy = args.proxy
+    return f"{proxy.service.port_name}://{proxy.name}.{proxy.namespace}.svc:{proxy.service.port}"
+
+
+try:
+    program()
+except (DefinitionError, RolloutError) as error:
+    raise pulumi.RunError(str(error)) from None

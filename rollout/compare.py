@@ -1,0 +1,144 @@
+"""What differs between two lists of Kubernetes objects, field by field."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from components.evaluate import apply_key
+
+from .immutable import immutable_changes
+
+KubernetesObject = dict[str, Any]
+Verb = Literal["created", "changed", "replaced", "deleted"]
+Step = str | int
+
+
+class _Missing:
+    """Stands for a field that is not there."""
+
+    def __repr__(self) -> str:
+        return "–"
+
+
+MISSING = _Missing()
+_LIST_KEYS = ("name", "mountPath", "containerPort", "port", "key")
+
+
+@dataclass(frozen=True)
+class FieldChange:
+    """One field: its path, and its value before and after."""
+
+    path: tuple[Step, ...]
+    old: Any
+    new: Any
+    secret: bool = False
+    """Whether its values must not be shown."""
+
+    @property
+    def place(self) -> str:
+        """The path in words: `spec.template.spec.containers[triton].image`."""
+        return path_text(self.path)
+
+
+@dataclass(frozen=True)
+class ObjectChange:
+    """One object that differs; `reasons` says which immutable fields make a replacement of it."""
+
+    verb: Verb
+    kind: str
+    name: str
+    namespace: str = ""
+    fields: tuple[FieldChange, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+def compare(old: Iterable[KubernetesObject], new: Iterable[KubernetesObject]) -> list[ObjectChange]:
+    """Return the objects that are created, changed, replaced or deleted on the way from old to new, in apply order."""
+    before = {_identity(item): item for item in old}
+    after = {_identity(item): item for item in new}
+    changes = []
+    for identity in sorted(before.keys() | after.keys(), key=lambda key: apply_key((before | after)[key])):
+        kind, namespace, name = identity
+        if identity not in before:
+            changes.append(ObjectChange("created", kind, name, namespace))
+        elif identity not in after:
+            changes.append(ObjectChange("deleted", kind, name, namespace))
+        elif fields := field_changes(before[identity], after[identity]):
+            reasons = immutable_changes(kind, before[identity], [change.path for change in fields])
+            verb: Verb = "replaced" if reasons else "changed"
+            changes.append(ObjectChange(verb, kind, name, namespace, tuple(fields), tuple(reasons)))
+    return changes
+
+
+def _identity(item: KubernetesObject) -> tuple[str, str, str]:
+    head = item["metadata"]
+    return item["kind"], head.get("namespace", ""), head["name"]
+
+
+def field_changes(old: KubernetesObject, new: KubernetesObject) -> list[FieldChange]:
+    """Return every field in which two versions of an object differ."""
+    hide = old.get("kind") == "Secret"
+    return [
+        FieldChange(path, before, after, hide and path[0] in ("data", "stringData"))
+        for path, before, after in _walk(old, new, ())
+    ]
+
+
+def _walk(old: Any, new: Any, path: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], Any, Any]]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in sorted(old.keys() | new.keys()):
+            yield from _walk(old.get(key, MISSING), new.get(key, MISSING), (*path, key))
+    elif isinstance(old, list) and isinstance(new, list) and old != new:
+        yield from _walk_lists(old, new, path)
+    elif type(old) is not type(new) or old != new:
+        trees = _embedded(old), _embedded(new)
+        if None not in trees and trees[0] != trees[1]:
+            yield from _walk(*trees, path)
+        else:
+            yield path, old, new
+
+
+def _walk_lists(old: list[Any], new: list[Any], path: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], Any, Any]]:
+    key = next((key for key in _LIST_KEYS if _names(old, key) and _names(new, key)), None)
+    if key is None:
+        if len(old) == len(new):
+            for index, (before, after) in enumerate(zip(old, new, strict=True)):
+                yield from _walk(before, after, (*path, index))
+        else:
+            gone, come = [item for item in old if item not in new], [item for item in new if item not in old]
+            yield path, gone if gone or come else old, come if gone or come else new
+        return
+    before, after = ({str(item[key]): item for item in items} for items in (old, new))
+    for name in {**before, **after}:
+        yield from _walk(before.get(name, MISSING), after.get(name, MISSING), (*path[:-1], f"{path[-1]}[{name}]"))
+    common = [name for name in before if name in after], [name for name in after if name in before]
+    if common[0] != common[1]:
+        yield (*path, "order"), common[0], common[1]
+
+
+def _names(items: Sequence[Any], key: str) -> bool:
+    names = [item.get(key) if isinstance(item, Mapping) else None for item in items]
+    return all(isinstance(name, (str, int)) for name in names) and len(set(names)) == len(names)
+
+
+def _embedded(value: Any) -> Any:
+    """Return the tree in a text that is JSON, such as a file in a ConfigMap; None for anything else."""
+    if not isinstance(value, str) or value[:1] not in ("{", "["):
+        return None
+    try:
+        tree = json.loads(value)
+    except ValueError:
+        return None
+    return tree if isinstance(tree, (dict, list)) else None
+
+
+def path_text(path: Sequence[Step]) -> str:
+    """Return a path in words."""
+    out = ""
+    for step in path:
+        if isinstance(step, int) or ("[" not in step and set(step) & set("./ ")):
+            out += f"[{step}]"
+        else:
+            out += ("." if out else "") + step
+    return out

@@ -1,0 +1,220 @@
+"""The user's own Pulumi: runs the program in the root with `pulumi up`, against the user's backend and cluster.
+
+Environment variables, which are the user's and are handed on as they are:
+
+    PULUMI_BACKEND_URL           where state is kept, when not where `pulumi login` said
+    PULUMI_ACCESS_TOKEN          logs in to Pulumi Cloud
+    PULUMI_CONFIG_PASSPHRASE     opens the secrets of stacks in other backends (or PULUMI_CONFIG_PASSPHRASE_FILE)
+    PULUMI_HOME                  Pulumi's own folder: credentials, plugins
+    KUBECONFIG                   where contexts are found
+
+Set for Pulumi here: PULUMI_SKIP_UPDATE_CHECK, because a roll-out is no moment to ask for a newer version.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stacks.problems import escaped, shortened
+from stacks.validate import Stack
+
+from ..errors import RolloutError
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFAULT_DEFINITION = "stacks/inference.yaml"
+"""What the program reads when a stack's configuration names no definition."""
+OLDEST = (3, 219, 0)
+"""The first version that reads `requiredPulumiVersion`, which stands in Pulumi.yaml and says the same."""
+GET_PULUMI = "How to install Pulumi: https://www.pulumi.com/docs/install"
+
+_VERSION_SECONDS = 20.0
+_SHORT_SECONDS = 120.0
+"""What commands may take that only look at the backend or at a stack's configuration."""
+
+
+@dataclass(frozen=True)
+class PulumiCli:
+    """A `pulumi` that is new enough."""
+
+    path: str
+    version: str
+
+    def __str__(self) -> str:
+        """As a user knows it."""
+        return f"Pulumi {self.version} ({self.path})"
+
+
+def find() -> PulumiCli | None:
+    """Return the `pulumi` on the PATH, or None; raise RolloutError for one that is too old or does not answer."""
+    path = shutil.which("pulumi")
+    if path is None:
+        return None
+    code, said = _run([path, "version"], _VERSION_SECONDS)
+    match = re.search(r"^v?(\d+)\.(\d+)\.(\d+)\S*$", said, re.MULTILINE)
+    if code != 0 or match is None:
+        raise RolloutError(f"{path} does not work: `pulumi version` says {_last_line(said)}. {GET_PULUMI}")
+    version = match[0].removeprefix("v")
+    if tuple(map(int, match.groups())) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise RolloutError(f"{path} is Pulumi {version}, and Tidegate needs {oldest} or later. {GET_PULUMI}")
+    return PulumiCli(path, version)
+
+
+def up(cli: PulumiCli, stack: Stack, definition: Path) -> int:
+    """Bring a stack up, showing what Pulumi says, and return Pulumi's exit code."""
+    return _operate(cli, stack, definition, ["up", "--yes"])
+
+
+def preview(cli: PulumiCli, stack: Stack, definition: Path) -> int:
+    """Show what `up` would do, and return Pulumi's exit code."""
+    return _operate(cli, stack, definition, ["preview"])
+
+
+def _operate(cli: PulumiCli, stack: Stack, definition: Path, command: list[str]) -> int:
+    _prepare(cli, stack, definition)
+    code, said = _show([cli.path, *command, "--stack", stack.name, "--non-interactive"])
+    explanation = _explanation(said, stack) if code != 0 else None
+    if explanation is not None:
+        raise RolloutError(explanation)
+    return code
+
+
+def _prepare(cli: PulumiCli, stack: Stack, definition: Path) -> None:
+    """Make the stack where there is none, and let its configuration say what it is brought up from.
+
+    It is written down, in stacks/Pulumi.<stack>.yaml, because a plain `pulumi up` must do the same later.
+    """
+    stacks = json.loads(_ask(cli, stack, ["stack", "ls", "--json"]))
+    resources = {item["name"].rpartition("/")[2]: item.get("resourceCount") or 0 for item in stacks}
+    if stack.name not in resources:
+        _ask(cli, stack, ["stack", "init", stack.name, "--no-select"])
+    configuration = json.loads(_ask(cli, stack, ["config", "--json", "--stack", stack.name]))
+    now = {key.removeprefix("tidegate:"): item.get("value") for key, item in configuration.items()}
+    path = definition.resolve()
+    wanted = {
+        "environment": stack.environment.name,
+        "dataPlane": stack.data_plane.name,
+        "definition": str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path),
+    }
+    now.setdefault("definition", DEFAULT_DEFINITION)
+    if resources.get(stack.name, 0) > 1 and now["definition"] != wanted["definition"]:
+        raise RolloutError(
+            f"stack {stack.name} was brought up from {now['definition']}: from {wanted['definition']} it would lose"
+            " every object that only the former describes.\n    If that is meant, say so first:"
+            f" pulumi config set definition {wanted['definition']} --stack {stack.name}"
+        )
+    changed = [f"{key}={value}" for key, value in wanted.items() if now.get(key) != value]
+    if changed:
+        values = [part for item in changed for part in ("--plaintext", item)]
+        _ask(cli, stack, ["config", "set-all", *values, "--stack", stack.name])
+
+
+def _ask(cli: PulumiCli, stack: Stack, arguments: Sequence[str]) -> str:
+    """Return what a short command says."""
+    code, said = _run([cli.path, *arguments, "--non-interactive"], _SHORT_SECONDS)
+    if code != 0:
+        command = " ".join(arguments[:2])
+        raise RolloutError(_explanation(said, stack) or f"`pulumi {command}` failed: {_last_line(said)}.")
+    return said
+
+
+def _run(command: Sequence[str], seconds: float) -> tuple[int, str]:
+    """Run a short command in the root; return its exit code and its output, or what it complained of."""
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise RolloutError(f"{command[0]} cannot be run: {error.strerror}. {GET_PULUMI}") from None
+    try:
+        output, complaints = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        asked = " ".join(["pulumi", *command[1:3]])
+        raise RolloutError(f"`{asked}` gave no answer within {seconds:g} seconds, and was stopped.") from None
+    return process.returncode, output if process.returncode == 0 else complaints or output
+
+
+def _show(command: Sequence[str]) -> tuple[int, str]:
+    """Run a long command in the root, and show what it says while it says it."""
+    said: list[str] = []
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+
+        def show() -> None:
+            for line in process.stdout or ():
+                said.append(line)
+                sys.stdout.write(line)
+                sys.stdout.flush()
+
+        try:
+            show()
+        except KeyboardInterrupt:
+            # The terminal told Pulumi too: it ends what it has begun, writes its state and gives up its lock.
+            show()
+            raise
+    return process.returncode, "".join(said)
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
+
+
+def _explanation(said: str, stack: Stack) -> str | None:
+    """Return what to do about a failure, where that is known."""
+    locked = (
+        f"stack {stack.name} is locked: somebody else is bringing it up, or was stopped while doing so. Wait;"
+        f" if you are sure that nobody is, `pulumi cancel {stack.name}` takes the lock away."
+    )
+    known = {
+        "PULUMI_ACCESS_TOKEN must be set": (
+            "Pulumi does not know where to keep its state. Run `pulumi login` once (`pulumi login --local` keeps it on"
+            " this machine), or set PULUMI_BACKEND_URL."
+        ),
+        "passphrase must be set": (
+            "Pulumi has no passphrase for the secrets of its state. Set PULUMI_CONFIG_PASSPHRASE, or"
+            " PULUMI_CONFIG_PASSPHRASE_FILE; the empty one is a choice too."
+        ),
+        "incorrect passphrase": (
+            f"stack {stack.name} was made with another passphrase. Correct PULUMI_CONFIG_PASSPHRASE."
+        ),
+        "the stack is currently locked": locked,
+        "Another update is currently in progress": locked,
+        "configured Kubernetes cluster is unreachable": (
+            f"the cluster of stack {stack.name} cannot be reached. Does"
+            f" `kubectl --context {stack.data_plane.context or stack.data_plane.name} get namespaces` work?"
+        ),
+        "no resource plugin 'pulumi-resource-kubernetes": (
+            "Pulumi has no Kubernetes provider and could not fetch it: `pulumi plugin install resource kubernetes`."
+        ),
+    }
+    return next((explanation for words, explanation in known.items() if words in said), None)
+
+
+def _last_line(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return f'"{escaped(shortened(lines[-1], 300))}"' if lines else "nothing"

@@ -1,0 +1,169 @@
+"""The folder of rendered files: whose it is, what is in it, and how a new rendering takes its place.
+
+A rendering is written beside the folder and takes its place as a whole, so whoever kills a run finds the last one as it
+was. `.tidegate.json` in the folder says that it is ours, and which bytes we wrote.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stacks.problems import escaped, listed
+
+from .errors import Outcome, RolloutError, reason
+from .swap import beside, swap
+
+if TYPE_CHECKING:
+    from .render import Rendered
+
+MARKER = ".tidegate.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Index:
+    """What a rendering holds: for each stack its files and the SHA-256 of each, as they were written."""
+
+    definition: str = ""
+    stacks: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """Return the index as it stands in the folder."""
+        stacks = {name: {"objects": files} for name, files in self.stacks.items()}
+        tree = {"madeBy": "tidegate", "format": FORMAT, "definition": self.definition, "stacks": stacks}
+        return json.dumps(tree, indent=2) + "\n"
+
+
+def read_index(out: Path) -> Index | None:
+    """Return what the last run wrote; None without a rendering. Raises RolloutError for a foreign folder."""
+    if not out.exists() and not out.is_symlink():
+        return None
+    if not out.is_dir():
+        raise RolloutError(f"{_name(out)} is not a folder; name another with OUT=<folder>.")
+    names = sorted(os.listdir(out))
+    if not names:
+        return None
+    if MARKER not in names:
+        raise RolloutError(
+            f"{_name(out)} is not empty and was not made by Tidegate (it has no {MARKER}), and a rendering\n"
+            f"replaces the whole folder. Nothing was changed. It holds: {listed(names, most=5)}.\n"
+            "Name another with OUT=<folder>."
+        )
+    try:
+        tree = json.loads((out / MARKER).read_text("utf-8"))
+        if tree["format"] != FORMAT:
+            raise RolloutError(
+                f"{_name(out / MARKER)} was written by another version of Tidegate: remove {_name(out)}."
+            )
+        stacks = {
+            str(name): {str(file): str(digest) for file, digest in stack["objects"].items()}
+            for name, stack in tree["stacks"].items()
+        }
+        return Index(str(tree["definition"]), stacks)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise RolloutError(
+            f"{_name(out / MARKER)} cannot be understood, so it is not sure that the folder is ours. Nothing was\n"
+            f"changed. Remove {_name(out)}, or name another folder with OUT=<folder>."
+        ) from None
+
+
+def same_definition(index: Index, definition_file: str) -> bool:
+    """Say whether a rendering was made from this definition file, however its path is written."""
+    return os.path.realpath(index.definition) == os.path.realpath(definition_file)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is really in the folder."""
+
+    texts: dict[str, dict[str, str]]
+    """For each stack its files, as they are now."""
+    edited: tuple[str, ...]
+    """Files that are no longer as we wrote them."""
+    missing: tuple[str, ...]
+    foreign: tuple[str, ...]
+    """Files and folders that we did not write."""
+
+
+def look(out: Path, index: Index) -> Found:
+    """Compare a rendering with its index."""
+    texts: dict[str, dict[str, str]] = {}
+    edited, missing = [], []
+    for stack, files in index.stacks.items():
+        texts[stack] = {}
+        for file, digest in files.items():
+            try:
+                data = (out / stack / file).read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                missing.append(f"{stack}/{file}")
+                continue
+            texts[stack][file] = data.decode("utf-8", "replace")
+            if hashlib.sha256(data).hexdigest() != digest:
+                edited.append(f"{stack}/{file}")
+    known = {MARKER, *index.stacks} | {f"{stack}/{file}" for stack, files in index.stacks.items() for file in files}
+    return Found(texts, tuple(edited), tuple(missing), tuple(sorted(set(_everything(out, index)) - known)))
+
+
+def _everything(out: Path, index: Index) -> Iterable[str]:
+    for name in os.listdir(out):
+        yield name
+        if name in index.stacks and (out / name).is_dir():
+            yield from (f"{name}/{file}" for file in os.listdir(out / name))
+
+
+def refuse_foreign(out: Path, found: Found) -> None:
+    """Raise RolloutError where somebody else's files would be lost."""
+    if found.foreign:
+        raise RolloutError(
+            f"{_name(out)} holds what Tidegate did not write: {listed(found.foreign, most=5)}.\n"
+            "A rendering replaces the whole folder. Nothing was changed. Move these away, or name another folder with\n"
+            "OUT=<folder>."
+        )
+
+
+def new_index(definition_file: str, rendered: Iterable[Rendered], kept: Mapping[str, dict[str, str]]) -> Index:
+    """Return the index of a rendering, of which some stacks may be kept as they were."""
+    stacks = dict(kept)
+    for stack in rendered:
+        stacks[stack.stack] = {file: hashlib.sha256(text.encode()).hexdigest() for file, text in stack.files.items()}
+    return Index(definition_file, dict(sorted(stacks.items())))
+
+
+def write(out: Path, index: Index, rendered: Iterable[Rendered], kept: Iterable[str], outcome: Outcome) -> None:
+    """Put a rendering in the folder's place, as a whole; `kept` stacks are taken over from the one before.
+
+    The caller holds the lock. Raises RolloutError when it cannot be written; then everything is as it was.
+    """
+    staging = beside(out, "new")
+    try:
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir()
+        if out.exists():
+            shutil.copymode(out, staging)
+        for name in kept:
+            if (out / name).is_dir():
+                shutil.copytree(out / name, staging / name)
+        for stack in rendered:
+            folder = staging / stack.stack
+            folder.mkdir()
+            for file, text in stack.files.items():
+                (folder / file).write_bytes(text.encode())
+        (staging / MARKER).write_text(index.text(), "utf-8")
+        swap(staging, out, outcome)
+    except (OSError, shutil.Error) as error:
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        hint = f"\n{_name(out)} is a mount point: name a folder below it." if out.is_mount() else ""
+        raise RolloutError(f"{_name(out)} could not be written, and is as it was: {why}{hint}") from None
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _name(path: Path) -> str:
+    return escaped(str(path))

@@ -1,0 +1,46 @@
+"""What people see: results on standard output, progress on standard error."""
+
+import shlex
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from stacks.problems import escaped
+
+Item = TypeVar("Item")
+_WIDTH = 120
+"""Of output that goes to a file or a pipe."""
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console that takes texts as they are: no markup, no emoji codes, no colours of its own making."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _WIDTH
+    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+
+
+def note(text: str) -> None:
+    """Say something about the run itself, on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def in_shell(word: object) -> str:
+    """Return a word as it must stand in a command that people copy."""
+    return shlex.quote(escaped(str(word)))
+
+
+def progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+    """Yield items and show how far it is: a bar on a terminal, else a line at the end of every tenth part."""
+    if sys.stderr.isatty():
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+            yield from bar.track(items, total=total, description=what)
+        return
+    step = max(1, total // 10)
+    for done, item in enumerate(items, 1):
+        yield item
+        if done % step == 0 or done == total:
+            note(f"{what}: {done} of {total}")

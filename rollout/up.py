@@ -1,0 +1,116 @@
+"""`up` without a cluster: every stack as YAML."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from stacks.problems import escaped, listed
+from stacks.validate import Definition, read_definition
+
+from . import output, summary, swap
+from .advisories import advisory_text
+from .change_report import report, total
+from .check import counted
+from .choose import chosen
+from .compare import ObjectChange, compare
+from .errors import Outcome, RolloutError
+from .output import Found, Index
+from .render import Rendered, render
+from .terminal import console, note, progress
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+MOST_OBJECTS = 12
+MOST_FIELDS = 8
+
+
+def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> None:
+    """Render a definition's stacks (or one of them) into a folder, and say what came out and what changed."""
+    definition = read_definition(path)
+    stacks = chosen(definition, only)
+    place = swap.real(out)
+    _refuse_other_definition(output.read_index(out), definition, out, only)
+    rendering = [
+        render(stack, definition.lock, definition.file) for stack in progress(stacks, len(stacks), "stacks rendered")
+    ]
+    with swap.locked(place, f"waiting: another run is writing {escaped(str(out))} …"):
+        before = output.read_index(out)
+        _refuse_other_definition(before, definition, out, only)
+        found = output.look(out, before) if before else None
+        if found:
+            output.refuse_foreign(out, found)
+        kept = {name: files for name, files in before.stacks.items() if name != only} if before and only else {}
+        index = output.new_index(definition.file, rendering, kept)
+        by_hand = bool(found and [file for file in (*found.edited, *found.missing) if file.split("/")[0] not in kept])
+        if index != before or by_hand:
+            output.write(place, index, rendering, kept, outcome)
+    screen = console()
+    screen.print(summary.table(stacks, {item.stack: summary.by_kind(item.objects) for item in rendering}))
+    for paragraph in (summary.how_they_differ(definition), advisory_text(definition.advisories)):
+        if paragraph:
+            screen.print(paragraph, soft_wrap=True)
+    screen.print(summary.how_to_go_on(stacks, out), soft_wrap=True)
+    if before is None or found is None:
+        files = sum(len(item.files) for item in rendering)
+        screen.print(f"{files} files written for {counted([item.stack for item in rendering], 'stack')}.")
+        return
+    if before.definition != index.definition:
+        note(f"{escaped(str(out))} held a rendering of {escaped(before.definition)} before.")
+    _say_by_hand(found, kept)
+    changes = changes_since(found.texts, rendering, () if only else before.stacks)
+    if text := report(changes, objects=MOST_OBJECTS, fields=MOST_FIELDS):
+        screen.print(text, soft_wrap=True)
+        screen.print(total(changes))
+    elif index != before:
+        screen.print("No object changed; comments or the names of files did.")
+    else:
+        screen.print("Nothing changed: the files were put back." if by_hand else "Nothing changed.")
+
+
+def changes_since(
+    texts: Mapping[str, Mapping[str, str]], rendering: Sequence[Rendered], stacks: Sequence[str] | Mapping[str, object]
+) -> dict[str, list[ObjectChange]]:
+    """Return what changed in each stack since these texts were written; `stacks` were there before, and may be gone."""
+    after = {item.stack: item for item in rendering}
+    changes = {}
+    for name in dict.fromkeys([*after, *stacks]):
+        old = texts.get(name, {})
+        new = after[name].files if name in after else {}
+        differing = {file for file in old.keys() | new.keys() if old.get(file) != new.get(file)}
+        objects = after[name].objects if name in after else ()
+        wanted = [item for item, file in zip(objects, new, strict=True) if file in differing]
+        changes[name] = compare(parsed({file: old[file] for file in old if file in differing}), wanted)
+    return changes
+
+
+def parsed(texts: Mapping[str, str]) -> list[dict[str, object]]:
+    """Return the objects in rendered files; what somebody's hand made unreadable is left out."""
+    objects = []
+    for text in texts.values():
+        try:
+            item = yaml.load(text, Loader=_LOADER)
+        except yaml.YAMLError:
+            continue
+        head = item.get("metadata") if isinstance(item, dict) else None
+        if isinstance(head, dict) and isinstance(item.get("kind"), str) and isinstance(head.get("name"), str):
+            objects.append(item)
+    return objects
+
+
+def _refuse_other_definition(index: Index | None, definition: Definition, out: Path, only: str | None) -> None:
+    if index and only and not output.same_definition(index, definition.file):
+        raise RolloutError(
+            f"{escaped(str(out))} holds a rendering of {escaped(index.definition)}, and one stack of "
+            f"{escaped(definition.file)} cannot stand among its stacks.\nRender without STACK, or name another folder "
+            "with OUT=<folder>."
+        )
+
+
+def _say_by_hand(found: Found, kept: Mapping[str, object]) -> None:
+    for files, what in ((found.edited, "edited"), (found.missing, "removed")):
+        ours = [file for file in files if file.split("/")[0] not in kept]
+        theirs = [file for file in files if file.split("/")[0] in kept]
+        if ours:
+            note(f"{what} by hand since the last run, and written anew: {listed(ours, most=5)}.")
+        if theirs:
+            note(f"{what} by hand since the last run, and left so: {listed(theirs, most=5)}.")

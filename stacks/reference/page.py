@@ -1,0 +1,266 @@
+"""The reference page: every part of a definition in the order of the file, its keys, its rules."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from .. import overlays, rules
+from ..definition import Header
+from ..validate import OVERLAID
+from .examples import Examples
+from .outline import (
+    NAMED_TYPES,
+    Key,
+    Model,
+    Part,
+    anchor_of,
+    common_keys,
+    hint_of,
+    keys,
+    outline,
+    pattern_of,
+    tag_values,
+    words,
+    words_of_class,
+)
+
+_INTRODUCTION = """\
+<!-- Generated from the typed model in stacks/definition by `make docs`. Edits here are lost. -->
+
+# The definition
+
+A definition is one YAML file, [`stacks/inference.yaml`](../stacks/inference.yaml) unless you name another, that says
+everything about the platform. It has three layers:
+
+- the **common part**: images, datasets, servers, the proxy, models and what surrounds them;
+- **[environments](#environments)**, such as dev and prod: each lays the few values in which it differs over the common
+  part;
+- **[data planes](#dataPlanes)**, the clusters: each says which environments live there, and may lay values of its own
+  over theirs.
+
+A **stack** is one environment on one data plane: the common part, with the environment's values laid over it, and the
+data plane's over those. It becomes one namespace, and has the name `<environment>-<data plane>`.
+
+Every key of the common part may also stand in an environment and in a data plane, and there needs to say only what
+differs. “Required” below means: required once everything is laid together.
+
+Editors that speak YAML check and complete the file by [`definition.schema.json`](definition.schema.json), which its
+first line names.
+"""
+
+_CHECKING = """\
+## Checking
+
+`make check` reads the definition and `images.lock`, and nothing else. Its exit code is 0 when the definition can be
+used; advisories may be printed. It is 2 when it cannot be used: every problem is printed, with file, line and column,
+what is wrong and what to do, and nothing is written.
+"""
+
+_WHOLE_DEFAULTS = """\
+A default in braces holds as a whole, for a key that is left out: where some of its keys are said, the others have the
+defaults in their own table.
+"""
+
+_WORDS = {"kubernetes": "Kubernetes", "domino": "Domino", "mig": "MIG", "gpu": "GPU", "cpu": "CPU"}
+_OVERLAID = {(section,) for section in OVERLAID}
+
+
+def page(example: FilePath) -> str:
+    """Return the page as Markdown; `example` is the definition that its examples are cut from."""
+    return _Page(Examples(example)).text()
+
+
+def sentence(name: str) -> str:
+    """Return the name of a rule as a sentence."""
+    found = [_WORDS.get(word, word) for word in name.strip("_").split("_")]
+    text = " ".join(found)
+    return text[0].upper() + text[1:] + "."
+
+
+def model_rules(model: Model) -> Iterator[tuple[str, str]]:
+    """Yield name and docstring of each rule about several keys of one part that this class brings in itself."""
+    for name, decorator in model.__pydantic_decorators__.model_validators.items():
+        if name in vars(model):
+            yield name, inspect.cleandoc(decorator.func.__doc__ or "")
+
+
+class _Page:
+    def __init__(self, examples: Examples) -> None:
+        self.examples = examples
+        self.parts = outline()
+        self.by_key = {id(part.key.field): part for part in self.parts if part.key is not None}
+        self.shared = {part.models[0]: part for part in self.parts if part.key is None}
+
+    def text(self) -> str:
+        """Return the whole page."""
+        sections = [self.section(part) for part in self.parts if part.key is not None]
+        sections.append("## Parts that stand in several places\n")
+        sections += [self.section(part) for part in self.shared.values()]
+        whole_defaults = [_WHOLE_DEFAULTS] if any("| `{" in section for section in sections) else []
+        blocks = [_INTRODUCTION, *whole_defaults, self.contents(), _merging(), _CHECKING, *sections]
+        blocks += [_kinds_of_text(), self.rules()]
+        return re.sub("\n{3,}", "\n\n", "\n".join(blocks)).rstrip() + "\n"
+
+    def contents(self) -> str:
+        """Return the list of the parts at the top of the file, with what each is."""
+        header = {str(field.alias) for field in Header.model_fields.values()}
+        rows = ["| part | what it says | in it |", "|---|---|---|"]
+        for part in self.parts:
+            if len(part.path) == 1 and part.key is not None:
+                inner = [other for other in self.parts if len(other.path) == 2 and other.path[0] == part.path[0]]
+                mark = f"**[{part.title}](#{part.anchor})**" if part.title in header else _link(part)
+                about = _cell(part.key.field.description or "")
+                rows.append(f"| {mark} | {about} | {', '.join(f'[{p.path[1]}](#{p.anchor})' for p in inner)} |")
+        more = "[How layers are laid over each other](#merging) · [Kinds of text](#kinds-of-text) · [Rules](#rules)"
+        return "\n".join([*rows, "", more, ""])
+
+    def section(self, part: Part) -> str:
+        """Return one part: what it is, an example, its keys, its kinds."""
+        top = len(part.path) == 1 and part.key is not None
+        kinds = len(part.models) > 1
+        said = part.key.field.description or "" if part.key is not None else ""
+        about = [said] if kinds or top else []
+        if not kinds:
+            doc = inspect.cleandoc(part.models[0].__doc__ or "")
+            about = [doc] if doc.startswith(said.rstrip(".")) else [*about, doc]
+        lines = [f'<a id="{part.anchor}"></a>', "", f"{'##' if top else '###'} {part.title}", "", *_paragraphs(about)]
+        if not kinds and part.key is not None:
+            lines += _yaml(self.examples.of(part.path))
+        if shared := common_keys(part):
+            lines += (["Keys of every kind:", ""] if kinds else []) + self.table(shared)
+        elif not kinds:
+            lines += ["No keys of its own.", ""]
+        if kinds:
+            lines += self.kinds(part, {key.name for key in shared}, "###" if top else "####")
+        if part.path in _OVERLAID:
+            lines += ["And every key of the common part, saying only what differs.", ""]
+        return "\n".join(lines)
+
+    def kinds(self, part: Part, known: set[str], level: str) -> Iterator[str]:
+        """Yield the kinds of a choice, with the keys that each has beside those of every kind."""
+        for model in part.models:
+            own = [key for key in keys(model) if key.name not in known and key.name != part.tag]
+            own.sort(key=lambda key: (not key.field.is_required(), key.owner is not model))
+            if part.tag is not None:
+                values = tag_values(model, part.tag)
+                title = f"`{part.tag}: {'` or `'.join(values)}`"
+                example = self.examples.of(part.path, part.tag, values)
+            else:
+                first = next(key.name for key in own if key.field.is_required())
+                title = f"with `{first}`"
+                example = self.examples.of(part.path, first)
+            yield from (f"{level} {part.title}, {title}", "", *_paragraphs([inspect.cleandoc(model.__doc__ or "")]))
+            yield from _yaml(example)
+            yield from self.table(own) if own else ("No further keys.", "")
+
+    def table(self, found: Iterable[Key]) -> list[str]:
+        """Return the table of some keys."""
+        rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
+        for key in found:
+            meaning = key.field.description or inspect.cleandoc(key.owner.__doc__ or "")
+            cells = (f"`{key.name}`", self.type_of(key), _default(key), meaning)
+            rows.append("| " + " | ".join(map(_cell, cells)) + " |")
+        return [*rows, ""]
+
+    def type_of(self, key: Key) -> str:
+        """Return the type of a key in plain words, with a link to the part that stands there."""
+        if not key.models:
+            return words(key.annotation)
+        part = self.shared.get(key.models[0]) if len(key.models) == 1 else None
+        part = part or self.by_key.get(id(key.field)) or self.part_at(key)
+        listed = "tuple" in str(key.annotation).split("[")[0] or "tuple[" in str(key.annotation)
+        what = "list" if listed else "mapping"
+        named = listed and all("name" in model.model_fields for model in key.models)
+        return f"[{what}](#{part.anchor})" + ("; items have names" if named else "")
+
+    def part_at(self, key: Key) -> Part:
+        """Return the part that another kind of the same choice has at this key."""
+        return next(
+            part
+            for part in self.parts
+            if part.key is not None and part.path[-1] == key.name and part.models == key.models
+        )
+
+    def rules(self) -> str:
+        """Return the list of all rules that look at more than one key."""
+        lines = ['<a id="rules"></a>', "", "## Rules that look at more than one key", ""]
+        groups: tuple[tuple[str, Iterable[Callable[..., Any]]], ...] = (
+            ("Environments and data planes", rules.HEADER_RULES),
+            ("Each stack", rules.STACK_RULES),
+            ("All stacks together", rules.DEFINITION_RULES),
+        )
+        lines += ["### One part", ""]
+        done: set[Model] = set()
+        for part in self.parts:
+            for model in part.models:
+                for each in model.__mro__:
+                    if issubclass(each, BaseModel) and each not in done:
+                        done.add(each)
+                        place = _link(part) + (f" ({words_of_class(model)})" if each is model and part.tag else "")
+                        lines += [_rule(name, about, place) for name, about in model_rules(each)]
+        for title, group in groups:
+            lines += ["", f"### {title}", "", *(_rule(rule.__name__, inspect.getdoc(rule) or "") for rule in group)]
+        return "\n".join([*lines, ""])
+
+
+def _merging() -> str:
+    about = inspect.cleandoc(overlays.__doc__ or "")
+    return f'<a id="merging"></a>\n\n## How layers are laid over each other\n\nTidegate {about[0].lower()}{about[1:]}\n'
+
+
+def _kinds_of_text() -> str:
+    rows = ["| text | form | regular expression |", "|---|---|---|"]
+    for name, annotation in NAMED_TYPES:
+        cells = (f'<a id="{anchor_of(name)}"></a>{name}', hint_of(annotation), f"`{pattern_of(annotation)}`")
+        rows.append("| " + " | ".join(map(_cell, cells)) + " |")
+    return "\n".join(['<a id="kinds-of-text"></a>', "", "## Kinds of text", "", *rows, ""])
+
+
+def _rule(name: str, about: str, place: str = "") -> str:
+    return f"- {place + ': ' if place else ''}**{sentence(name)}**{' ' + ' '.join(about.split()) if about else ''}"
+
+
+def _link(part: Part) -> str:
+    return f"[{part.title}](#{part.anchor})"
+
+
+def _default(key: Key) -> str:
+    field = key.field
+    if field.is_required():
+        return "required"
+    default = field.get_default(call_default_factory=True, validated_data={})
+    if default in (None, PydanticUndefined, (), {}):
+        return "none"
+    if isinstance(default, BaseModel):
+        if default == type(default).model_construct() or not default.model_fields_set:
+            return "its keys' defaults"
+        said = default.model_dump(by_alias=True, exclude_unset=True)
+        return "`{" + ", ".join(f"{name}: {_scalar(value)}" for name, value in said.items()) + "}`"
+    if isinstance(default, tuple):
+        return "`[" + ", ".join(map(_scalar, default)) + "]`"
+    return f"`{_scalar(default)}`"
+
+
+def _scalar(value: Any) -> str:
+    """Return a scalar as it would stand in YAML."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = str(value)
+    return f'"{text}"' if isinstance(value, str) and not re.match(r"[A-Za-z/]|[0-9]+[A-Za-z]", text) else text
+
+
+def _paragraphs(texts: Iterable[str]) -> list[str]:
+    return [line for text in texts if text for line in (text, "")]
+
+
+def _yaml(example: str | None) -> list[str]:
+    return ["```yaml", *example.splitlines(), "```", ""] if example else []
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

@@ -1,0 +1,234 @@
+"""The JSON schema of a definition file, for editors.
+
+Pydantic writes the schema of the typed model, which is what a *merged* stack must look like. A file is not merged yet,
+so each part of the model comes in up to three forms here. What `make check` accepts, no form may refuse.
+"""
+
+import json
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from ..definition import Header, Platform
+from ..overlays import REMOVE
+
+Schema = dict[str, Any]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_DEFS = "#/$defs/"
+_NULL: Schema = {"type": "null"}
+_WIDTH = 120
+
+
+class Form(Enum):
+    """How much of a part must stand in one place; the value ends the name of its definition in the schema."""
+
+    WHOLE = ""
+    """Everything that is required: nothing is laid over it, or it is replaced as a whole (items without a name)."""
+    COMMON = "Common"
+    """In the common part: the name and the kind; the rest may come from environments and data planes."""
+    OVERLAY = "Overlay"
+    """In an overlay: the name alone; `remove: true` takes an inherited item away."""
+
+
+def schema_text() -> str:
+    """Return the schema as the text of its file."""
+    return _laid_out(definition_schema()) + "\n"
+
+
+def _laid_out(value: Any, indent: str = "") -> str:
+    """Return JSON with each part on one line where it fits, so that a changed key is a changed line."""
+    line = json.dumps(value, ensure_ascii=False)
+    if len(indent) + len(line) <= _WIDTH or not isinstance(value, dict | list) or not value:
+        return line
+    inner = indent + "  "
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(inner + _laid_out(item, inner) for item in value) + f"\n{indent}]"
+    items = (f"{inner}{json.dumps(key)}: {_laid_out(item, inner)}" for key, item in value.items())
+    return "{\n" + ",\n".join(items) + f"\n{indent}}}"
+
+
+def definition_schema() -> Schema:
+    """Return the JSON schema of the whole definition file."""
+    _, source = models_json_schema([(Platform, "validation"), (Header, "validation")])
+    writer = _Writer(source["$defs"])
+    properties = writer.properties("Platform", Form.COMMON)
+    for key, part in writer.properties("Header", Form.WHOLE).items():
+        name = writer.name_of_items("Header", key)
+        item = writer.section(name, Form.WHOLE)
+        item["properties"] |= writer.properties("Platform", Form.OVERLAY)
+        writer.made[name] = item
+        properties[key] = part
+    return {
+        "$schema": DIALECT,
+        "title": "Tidegate definition",
+        "description": "One definition of the inference platform, for every environment on every data plane.",
+        "type": "object",
+        "additionalProperties": False,
+        "required": writer.source["Header"]["required"],
+        "properties": properties,
+        "$defs": dict(sorted(writer.made.items())),
+    }
+
+
+class _Writer:
+    """Turns pydantic's definitions into ours; `made` collects those that were referred to."""
+
+    def __init__(self, source: Schema) -> None:
+        self.source = source
+        self.made: dict[str, Schema] = {}
+        self.tags = frozenset(_tags(source))
+
+    def name_of_items(self, model: str, key: str) -> str:
+        """Return the name of the definition that describes the items of a list."""
+        return _name(self.source[model]["properties"][key]["items"])
+
+    def section(self, name: str, form: Form) -> Schema:
+        """Return the schema of a part in one form."""
+        part = self.source[name]
+        section = {"type": "object", "description": part["description"], "additionalProperties": False}
+        if required := self.required(name, form):
+            section["required"] = required
+        section["properties"] = self.properties(name, form)
+        return section
+
+    def required(self, name: str, form: Form, tag: str | None = None) -> list[str]:
+        """Return the keys that must stand in a part, and the tag of the union that it is a branch of."""
+        required = self.source[name].get("required", [])
+        if form is not Form.WHOLE:
+            required = [key for key in required if key == "name"]
+        return [*required, *([tag] if tag is not None and tag not in required else [])]
+
+    def properties(self, name: str, form: Form) -> dict[str, Schema]:
+        """Return the keys of a part; those that need not be there may be null as well."""
+        part = self.source[name]
+        required = self.required(name, form)
+        properties = {}
+        for key, source in part["properties"].items():
+            value = self.value(source, form)
+            value = value if key in required or key in self.tags else _or_null(value)
+            about = {"description": source.get("description") or part["description"]}
+            default = None if form is Form.OVERLAY else self.default(source)
+            properties[key] = about | value | ({} if default is None else {"default": default})
+        if form is Form.OVERLAY and "name" in required:
+            properties[REMOVE] = {"description": "Takes the inherited item of this name away.", "const": True}
+        return properties
+
+    def value(self, source: Schema, form: Form) -> Schema:
+        """Return the schema of a value."""
+        if "$ref" in source:
+            return self.reference(_name(source), form)
+        if "oneOf" in source or "anyOf" in source:
+            return self.union(source, form)
+        if source.get("type") == "array":
+            return self.array(source, form)
+        if source.get("type") == "object":
+            return self.mapping(source, form)
+        return _scalar(source)
+
+    def reference(self, name: str, form: Form) -> Schema:
+        """Return a reference to a part in one form, which is made when it is not there yet."""
+        made = name + form.value
+        if made not in self.made:
+            self.made[made] = {}  # taken, should the part refer to itself
+            self.made[made] = self.section(name, form)
+        return {"$ref": _DEFS + made}
+
+    def union(self, source: Schema, form: Form) -> Schema:
+        """Return the schema of a choice: by its tag where one must stand, else any of the branches."""
+        branches = [branch for branch in source.get("oneOf") or source["anyOf"] if branch != _NULL]
+        if len(branches) == 1:
+            return self.value(branches[0], form)
+        if "discriminator" not in source:
+            # Without a tag, an overlay that changes from one branch to another must say null for the keys of the first.
+            return self.joined(branches) if form is Form.OVERLAY else {"anyOf": [self.value(b, form) for b in branches]}
+        if form is Form.OVERLAY:
+            return {"anyOf": [self.value(branch, form) for branch in branches]}
+        tag = source["discriminator"]["propertyName"]
+        return {
+            "oneOf": [
+                self.value(branch, form) | {"required": self.required(_name(branch), form, tag)} for branch in branches
+            ]
+        }
+
+    def joined(self, branches: list[Schema]) -> Schema:
+        """Return one part with the keys of several."""
+        properties: dict[str, Schema] = {}
+        for branch in branches:
+            properties |= self.properties(_name(branch), Form.OVERLAY)
+        return {"type": "object", "additionalProperties": False, "properties": properties}
+
+    def array(self, source: Schema, form: Form) -> Schema:
+        """Return the schema of a list. Lists of named items are merged item by item, all others replaced as a whole."""
+        items = source["items"]
+        if not self.has_name(items):
+            return {"type": "array", "items": self.value(items, Form.WHOLE)} | _only(source, "minItems")
+        at_least = _only(source, "minItems") if form is Form.WHOLE else {}
+        return {"type": "array", "items": self.value(items, form)} | at_least
+
+    def has_name(self, source: Schema) -> bool:
+        """Say whether overlays find an item of this kind by its name."""
+        branches = source.get("oneOf") or source.get("anyOf") or [source]
+        return all("$ref" in each and "name" in self.source[_name(each)].get("required", []) for each in branches)
+
+    def mapping(self, source: Schema, form: Form) -> Schema:
+        """Return the schema of a mapping with keys of the admin's own choice."""
+        made: Schema = {"type": "object"}
+        if patterns := source.get("patternProperties"):
+            made["patternProperties"] = {key: _or_null(self.value(each, form)) for key, each in patterns.items()}
+            made["additionalProperties"] = False
+        else:
+            made["additionalProperties"] = _or_null(self.value(source["additionalProperties"], form))
+            made |= {"propertyNames": _scalar(source["propertyNames"])} if "propertyNames" in source else {}
+        return made | (_only(source, "minProperties") if form is Form.WHOLE else {})
+
+    def default(self, source: Schema) -> Any:
+        """Return the default where it says more than that the key may be left out; None otherwise."""
+        default = source.get("default")
+        if isinstance(default, dict) and "$ref" in source:
+            known = self.source[_name(source)]["properties"]
+            if all(value in (None, [], {}, known[key].get("default")) for key, value in default.items()):
+                return None
+        if isinstance(default, dict):
+            default = {key: value for key, value in default.items() if value not in (None, [], {})}
+        return None if default in ([], {}) else default
+
+
+def _tags(source: Any) -> Iterator[str]:
+    """Yield the keys that tell the branches of unions apart."""
+    if isinstance(source, dict):
+        if "discriminator" in source:
+            yield source["discriminator"]["propertyName"]
+        for value in source.values():
+            yield from _tags(value)
+
+
+def _name(source: Schema) -> str:
+    name: str = source["$ref"].removeprefix(_DEFS)
+    return name
+
+
+def _only(source: Schema, *keys: str) -> Schema:
+    return {key: source[key] for key in keys if key in source}
+
+
+def _scalar(source: Schema) -> Schema:
+    """Return a scalar's schema without what others add; editors show `patternErrorMessage` when the pattern fails."""
+    made = {key: value for key, value in source.items() if key not in ("title", "hint", "default", "description")}
+    if "hint" in source:
+        hint = source["hint"]
+        made["patternErrorMessage"] = f"Expected {hint if ' ' in hint else 'a text such as ' + hint}."
+    return made
+
+
+def _or_null(schema: Schema) -> Schema:
+    """Return the schema of the same value, or of null: the key is then taken as if it were not there."""
+    if isinstance(schema.get("type"), str):
+        enum = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+        return schema | {"type": [schema["type"], "null"]} | enum
+    for choice in ("oneOf", "anyOf"):
+        if choice in schema:
+            return schema | {choice: [*schema[choice], _NULL]}
+    return {"anyOf": [schema, _NULL]}

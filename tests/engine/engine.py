@@ -1,0 +1,213 @@
+"""Pulumi's real engine, on a copy of the checkout, with a backend of its own, without network or cluster."""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PROVIDER = "pulumi-resource-kubernetes"
+PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
+NOT_IN_A_COPY = shutil.ignore_patterns(
+    ".*", "__pycache__", "build", "tests", "bench", "docs", "tools", "encryptionsalt"
+)
+
+Object = dict[str, Any]
+Key = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A `pulumi` and its Kubernetes provider."""
+
+    pulumi: str
+    plugins: Path | None
+    """Folder of installed plugins; None where the provider is on the PATH."""
+
+
+def find_engine() -> Engine | str:
+    """Return the engine, or why there is none."""
+    pulumi = shutil.which("pulumi")
+    if pulumi is None:
+        return "there is no `pulumi` on the PATH"
+    if shutil.which(PROVIDER):
+        return Engine(pulumi, None)
+    plugins = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi") / "plugins"
+    wanted = version("pulumi-kubernetes")
+    installed = [
+        folder.name.rpartition("-v")[2] for folder in plugins.glob("resource-kubernetes-v*") if folder.is_dir()
+    ]
+    if any(_numbers(found) >= _numbers(wanted) for found in installed):
+        return Engine(pulumi, plugins)
+    return f"`pulumi` is there, but not its provider: run `pulumi plugin install resource kubernetes {wanted}`"
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", text)[:3]))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command answered."""
+
+    code: int
+    output: str
+    complaints: str
+
+    @property
+    def text(self) -> str:
+        return self.output + self.complaints
+
+
+def run(command: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float = 90) -> Result:
+    """Run a command; one that takes too long is killed with all that it started."""
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, complaints = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, complaints = process.communicate()
+        raise AssertionError(f"{command} took more than {seconds} s\n{output}\n{complaints}") from None
+    return Result(process.returncode, output, complaints)
+
+
+@dataclass(frozen=True)
+class Project:
+    """A copy of the checkout, with a backend and a PULUMI_HOME beside it; can be moved and copied."""
+
+    engine: Engine
+    root: Path
+
+    @property
+    def checkout(self) -> Path:
+        return self.root / "checkout"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
+            "PULUMI_HOME": str(self.root / "home"),
+            "PULUMI_BACKEND_URL": (self.root / "state").as_uri(),
+            "PULUMI_CONFIG_PASSPHRASE": "",
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            # No cluster: nobody's own kubeconfig may be found.
+            "KUBECONFIG": str(self.root / "no-kubeconfig"),
+        }
+
+    @classmethod
+    def create(cls, engine: Engine, root: Path) -> "Project":
+        project = cls(engine, root)
+        shutil.copytree(ROOT, project.checkout, ignore=NOT_IN_A_COPY)
+        for folder in ("home", "state"):
+            (root / folder).mkdir()
+        if engine.plugins is not None:
+            (root / "home" / "plugins").symlink_to(engine.plugins)
+        (project.checkout / ".venv").symlink_to(sys.prefix)
+        return project
+
+    def copy(self, root: Path) -> "Project":
+        shutil.copytree(self.root, root, symlinks=True)
+        return Project(self.engine, root)
+
+    def pulumi(self, *arguments: str, code: int | None = 0, **environment: str | None) -> Result:
+        """Run `pulumi` in the checkout; with `code` None it may end as it likes."""
+        changed = {**self.environment, **environment}
+        result = run(
+            [self.engine.pulumi, *arguments, "--non-interactive"],
+            self.checkout,
+            {name: value for name, value in changed.items() if value is not None},
+        )
+        assert code is None or result.code == code, result.text
+        return result
+
+    def end_processes(self) -> None:
+        """End what Pulumi left running; it forgets its language host when it stops early."""
+        home = f"PULUMI_HOME={self.root / 'home'}".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if int(process.name) != os.getpid() and home in (process / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(process.name), signal.SIGKILL)
+
+    def add_rendering_stack(self, stack: str, environment: str, data_plane: str, definition: str | None = None) -> str:
+        """Make the stack that renders another one, and return its name."""
+        config = {"environment": environment, "dataPlane": data_plane, "renderTo": f"build/rendered/{stack}"}
+        if definition is not None:
+            config["definition"] = definition
+        name = f"{stack}-rendered"
+        tree = {"config": {f"tidegate:{key}": value for key, value in config.items()}}
+        (self.checkout / "stacks" / f"Pulumi.{name}.yaml").write_text(yaml.safe_dump(tree))
+        self.pulumi("stack", "init", name, "--no-select")
+        return name
+
+    def up(self, stack: str, *arguments: str) -> Result:
+        return self.pulumi("up", "--yes", "--skip-preview", "--suppress-progress", "--stack", stack, *arguments)
+
+    def changes(self, stack: str) -> set[tuple[str, str]]:
+        """Return what a preview would do: operations and names of resources, without those that stay the same."""
+        result = self.pulumi("preview", "--json", "--stack", stack)
+        steps = json.loads(result.output)["steps"]
+        return {(step["op"], step["urn"].rpartition("::")[2]) for step in steps if step["op"] != "same"}
+
+    def rendered(self, stack: str) -> dict[Key, Object]:
+        """Return the objects that a stack rendered, by what identifies them."""
+        objects = [yaml.safe_load(path.read_text()) for path in self.rendered_files(stack)]
+        found = {key(item): item for item in objects}
+        assert len(found) == len(objects)
+        return found
+
+    def rendered_files(self, stack: str) -> list[Path]:
+        folder = self.checkout / "build" / "rendered" / stack.removesuffix("-rendered")
+        return sorted(path for path in folder.rglob("*") if path.is_file())
+
+    def state(self, stack: str) -> list[dict[str, Any]]:
+        """Return the resources of a stack's state."""
+        deployment = json.loads(self.pulumi("stack", "export", "--stack", stack).output)["deployment"]
+        resources: list[dict[str, Any]] = deployment.get("resources") or []
+        return resources
+
+    def edit(self, old: str, new: str, file: str = "stacks/inference.yaml") -> None:
+        """Replace the first place where a text stands in a file of the checkout."""
+        path = self.checkout / file
+        text = path.read_text()
+        assert old in text, f"{file} has changed: there is no {old!r} any more"
+        path.write_text(text.replace(old, new, 1))
+
+
+def key(item: Object) -> Key:
+    """Return what identifies an object in a cluster."""
+    return item["apiVersion"], item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]
+
+
+def made_once(folder: Path, make: Callable[[Path], object]) -> None:
+    """Make a folder that several test processes share: the first one does, the others wait."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        complete = folder.with_suffix(".complete")
+        if not complete.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            make(folder)
+            complete.touch()

@@ -1,0 +1,177 @@
+"""`rollout.engines.pulumi`: finding the user's Pulumi, running it, and what is said when it cannot run."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rollout.engines import pulumi
+from rollout.errors import RolloutError
+from stacks.validate import Stack, read_definition
+
+from .engine import ROOT, Project
+
+REFERENCE = ROOT / "stacks" / "inference.yaml"
+
+
+def stack_of(definition: Path) -> Stack:
+    return read_definition(definition).stacks[0]
+
+
+@pytest.fixture
+def checkout(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A copy of the checkout in which the module under test finds itself."""
+    monkeypatch.setattr(pulumi, "ROOT", project.checkout)
+    for name, value in project.environment.items():
+        monkeypatch.setenv(name, value)
+    return project
+
+
+def cli() -> pulumi.PulumiCli:
+    found = pulumi.find()
+    assert found is not None
+    return found
+
+
+def test_preview_makes_the_stack_and_shows_what_up_would_do(
+    checkout: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    definition = checkout.checkout / "stacks" / "inference.yaml"
+    assert pulumi.preview(cli(), stack_of(definition), definition) == 0
+    assert "dev-lab-proxy-deployment" in capsys.readouterr().out
+    configuration = yaml.safe_load((checkout.checkout / "stacks" / "Pulumi.dev-lab.yaml").read_text())["config"]
+    assert configuration == {"tidegate:environment": "dev", "tidegate:dataPlane": "lab"}
+
+
+def test_another_definition_is_remembered_for_a_plain_pulumi_up(checkout: Project) -> None:
+    definition = checkout.checkout / "stacks" / "object-store.yaml"
+    assert pulumi.preview(cli(), stack_of(definition), definition) == 0
+    assert "proxyAddress" in checkout.pulumi("preview", "--stack", "prod-multi").text
+
+
+def test_up_returns_pulumis_exit_code_and_shows_its_reason(
+    checkout: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    definition = checkout.checkout / "stacks" / "inference.yaml"
+    assert pulumi.up(cli(), stack_of(definition), definition) != 0
+    assert "no digest in images.lock" in capsys.readouterr().out
+
+
+def test_a_local_environment_needs_no_digests_but_a_cluster_that_can_be_reached(checkout: Project) -> None:
+    checkout.edit("  - name: dev\n", "  - name: dev\n    local: true\n")
+    definition = checkout.checkout / "stacks" / "inference.yaml"
+    with pytest.raises(RolloutError, match="kubectl --context eks-lab get namespaces"):
+        pulumi.up(cli(), stack_of(definition), definition)
+
+
+@pytest.mark.usefixtures("checkout")
+def test_who_is_not_logged_in_is_told_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PULUMI_BACKEND_URL")
+    with pytest.raises(RolloutError, match="pulumi login"):
+        pulumi.preview(cli(), stack_of(REFERENCE), REFERENCE)
+
+
+def test_a_missing_or_wrong_passphrase_is_said(checkout: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    definition = checkout.checkout / "stacks" / "inference.yaml"
+    monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE")
+    with pytest.raises(RolloutError, match="Set PULUMI_CONFIG_PASSPHRASE"):
+        pulumi.preview(cli(), stack_of(definition), definition)
+    checkout.pulumi("stack", "init", "dev-lab", "--no-select")
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "another")
+    with pytest.raises(RolloutError, match="made with another passphrase"):
+        pulumi.preview(cli(), stack_of(definition), definition)
+
+
+def test_a_locked_stack_is_said_with_the_way_out(checkout: Project) -> None:
+    definition = checkout.checkout / "stacks" / "inference.yaml"
+    checkout.pulumi("stack", "init", "dev-lab", "--no-select")
+    lock = checkout.root / "state" / ".pulumi" / "locks" / "organization" / "tidegate" / "dev-lab" / "somebody.json"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.write_text(json.dumps({"pid": 1, "username": "u", "hostname": "h", "timestamp": "2026-01-01T00:00:00Z"}))
+    with pytest.raises(RolloutError, match="pulumi cancel dev-lab"):
+        pulumi.up(cli(), stack_of(definition), definition)
+
+
+# What follows needs no engine: a script stands in for it.
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only `pulumi` on the PATH, for a test to write."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return tmp_path / "pulumi"
+
+
+def write(script: Path, body: str) -> None:
+    script.write_text(f"#!/bin/sh\n{body}\n")
+    script.chmod(0o755)
+
+
+def test_without_a_pulumi_nothing_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert pulumi.find() is None
+
+
+@pytest.mark.parametrize("version", ["v3.219.0", "3.260.1", "v4.0.0-alpha.1+abc"])
+def test_a_pulumi_that_is_new_enough_is_found(stand_in: Path, version: str) -> None:
+    write(stand_in, f"echo {version}; echo 'warning: something' >&2")
+    assert pulumi.find() == pulumi.PulumiCli(str(stand_in), version.removeprefix("v"))
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("echo v3.218.9", "is Pulumi 3.218.9, and Tidegate needs 3.219.0 or later"),
+        ("echo hello", 'does not work: `pulumi version` says "hello"'),
+        ("exit 7", "says nothing"),
+        ("echo broken >&2; exit 1", 'says "broken"'),
+    ],
+)
+def test_a_pulumi_that_will_not_do_is_refused(stand_in: Path, body: str, says: str) -> None:
+    write(stand_in, body)
+    with pytest.raises(RolloutError, match=re.escape(says)):
+        pulumi.find()
+
+
+def test_a_pulumi_that_hangs_is_stopped_with_all_it_started(stand_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulumi, "_VERSION_SECONDS", 0.5)
+    write(stand_in, "trap '' TERM; sleep 300 & wait; sleep 300")
+    with pytest.raises(RolloutError, match=r"`pulumi version` gave no answer within 0\.5 seconds"):
+        pulumi.find()
+
+
+def test_a_program_for_another_machine_is_refused(stand_in: Path) -> None:
+    stand_in.write_bytes(b"\x7fELF nonsense")
+    stand_in.chmod(0o755)
+    with pytest.raises(RolloutError, match="cannot be run"):
+        pulumi.find()
+
+
+def test_a_stack_is_not_given_another_definition_by_the_way(stand_in: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    write(
+        stand_in,
+        f"""echo "$*" >> {log}
+case "$1 $2" in
+"version "*) echo v3.260.0 ;;
+"stack ls") echo '[{{"name": "organization/dev-lab", "resourceCount": 53}}]' ;;
+"config --json") echo '{{"tidegate:environment": {{"value": "dev"}}, "tidegate:dataPlane": {{"value": "lab"}}}}' ;;
+*) exit 9 ;;
+esac""",
+    )
+    other = tmp_path / "other.yaml"
+    with pytest.raises(RolloutError, match=f"pulumi config set definition {other} --stack dev-lab"):
+        pulumi.up(cli(), stack_of(REFERENCE), other)
+    assert "up" not in [line.split()[0] for line in log.read_text().splitlines()]
+
+
+def test_the_oldest_version_is_the_one_that_the_project_requires() -> None:
+    project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
+    assert project["requiredPulumiVersion"] == ">=" + ".".join(map(str, pulumi.OLDEST))
+
+
+def test_the_definition_that_the_program_reads_by_default_is_there() -> None:
+    assert f'config.get("definition") or "{pulumi.DEFAULT_DEFINITION}"' in (ROOT / "__main__.py").read_text()
+    assert (ROOT / pulumi.DEFAULT_DEFINITION).is_file()

@@ -1,0 +1,108 @@
+"""Plain `pulumi preview` in the root, and what edits of the definition do."""
+
+import pytest
+
+from .conftest import REFERENCE
+from .engine import Project
+
+DEV = "dev-lab-rendered"
+NEW_POOL = """\
+      - {name: extra, loading: {mode: on-demand, capacity: 1Gi}}
+"""
+BEFORE_LARGE = "      - name: large #"
+
+
+@pytest.mark.parametrize("stack", REFERENCE)
+def test_plain_preview_passes_for_each_stack_of_the_reference_without_a_cluster(project: Project, stack: str) -> None:
+    project.pulumi("stack", "select", "--create", stack)
+    answer = project.pulumi("preview").text
+    assert "create" in answer
+    assert "has no digest" in answer
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        pytest.param(
+            "inference-proxy\n    tag: 0.1.0", "inference-proxy\n    tag: 0.2.0", {"proxy-deployment"}, id="image"
+        ),
+        pytest.param("        replicas: 1\n", "        replicas: 0\n", {"pool-preload-main-servers"}, id="replicas"),
+        pytest.param(
+            "{version: 3, weight: 80}\n      - {version: 4, weight: 20}",
+            "{version: 3, weight: 70}\n      - {version: 4, weight: 30}",
+            {"proxy-routing"},
+            id="weights",
+        ),
+        pytest.param(
+            "idleSeconds: 600", "idleSeconds: 660", {"pool-ondemand-large-eviction", "proxy-routing"}, id="idle"
+        ),
+        pytest.param(
+            'resources: {cpu: "1", memory: 512Mi}',
+            'resources: {cpu: "1", memory: 512Mi}\n  concurrency: 99',
+            {"proxy-settings", "proxy-deployment"},
+            id="settings",
+        ),
+    ],
+)
+def test_an_edit_updates_what_it_concerns_and_replaces_nothing(
+    project: Project, old: str, new: str, changed: set[str]
+) -> None:
+    project.edit(old, new)
+    assert project.changes(DEV) == {("update", f"dev-lab-{name}") for name in changed}
+
+
+def test_a_new_pool_brings_its_objects_only_and_a_removed_one_takes_them_away(project: Project) -> None:
+    before = {path: path.read_text() for path in project.rendered_files(DEV)}
+    project.edit(BEFORE_LARGE, NEW_POOL + BEFORE_LARGE)
+    changes = project.changes(DEV)
+    created = {name for operation, name in changes if operation == "create"}
+    assert changes - {("create", name) for name in created} == {("update", "dev-lab-proxy-routing")}
+    assert {f"dev-lab-pool-ondemand-extra-{part}" for part in ("servers", "service", "headless", "budget")} < created
+    assert all(name.startswith("dev-lab-pool-ondemand-extra") for name in created)
+
+    project.up(DEV)
+    assert len(project.rendered_files(DEV)) == len(before) + len(created) - len({"the pool", "its placement"})
+    project.edit(NEW_POOL, "")
+    changes = project.changes(DEV)
+    assert changes == {("update", "dev-lab-proxy-routing"), *(("delete", name) for name in created)}
+    project.up(DEV)
+    assert {path: path.read_text() for path in project.rendered_files(DEV)} == before
+
+
+PACK = """\
+from pulumi_policy import EnforcementLevel, PolicyPack, ResourceValidationPolicy
+
+
+def two_at_least(args, report):
+    if args.resource_type == "kubernetes:apps/v1:Deployment" and args.props["spec"]["replicas"] < 2:
+        report("one replica is none")
+
+
+def nothing_wrong(args, report):
+    if args.resource_type == "kubernetes:core/v1:Pod":
+        report("no bare pods")
+
+
+PolicyPack(
+    "tiny",
+    enforcement_level=EnforcementLevel.MANDATORY,
+    policies=[
+        ResourceValidationPolicy("two-at-least", "A Deployment has two replicas.", two_at_least),
+        ResourceValidationPolicy("no-pods", "Pods are never bare.", nothing_wrong),
+    ],
+)
+"""
+
+
+def test_a_policy_pack_reports_what_breaks_it_and_nothing_else(project: Project) -> None:
+    pack = project.root / "pack"
+    pack.mkdir()
+    environment = (project.checkout / ".venv").resolve()
+    runtime = f"runtime:\n  name: python\n  options:\n    virtualenv: {environment}\n"
+    (pack / "PulumiPolicy.yaml").write_text(f"name: tiny\n{runtime}")
+    (pack / "__main__.py").write_text(PACK)
+    answer = project.pulumi("preview", "--stack", DEV, "--policy-pack", str(pack), code=None)
+    assert answer.code != 0
+    assert "one replica is none" in answer.text
+    assert "dev-lab-proxy-deployment" in answer.text
+    assert "no bare pods" not in answer.text

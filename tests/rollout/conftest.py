@@ -1,0 +1,133 @@
+"""What the tests of the rollout share: a small definition, and the command line in process or as a process."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+ROOT = Path(__file__).resolve().parents[2]
+
+DEFINITION = """\
+images:
+  - {name: triton, repository: registry.test/triton, tag: "1"}
+  - {name: proxy, repository: registry.test/proxy, tag: "1"}
+  - {name: eviction-policy, repository: registry.test/eviction-policy, tag: "1"}
+datasets:
+  - {name: models, kind: nfs, server: nfs.test, path: /models}
+servers:
+  - name: small
+    repository: {dataset: models}
+    pools: [{name: main, loading: {mode: on-demand}, replicas: 1}]
+proxy:
+  replicas: 1
+  auth: {apiKeys: {secret: keys}}
+  access: [{name: all, principals: [ci]}]
+models:
+  - {name: one, server: small}
+network:
+  callers: [{name: ci, namespaceLabels: {kubernetes.io/metadata.name: ci}}]
+environments:
+  - {name: dev}
+  - name: prod
+    datasets: [{name: models, path: /prod}]
+    proxy: {replicas: null, autoscaling: {min: 3, max: 12}}
+dataPlanes:
+  - {name: lab, context: kind-lab, environments: [dev]}
+  - {name: east, environments: [prod]}
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def definition(tmp_path: Path) -> Path:
+    """A definition of two stacks, dev-lab and prod-east."""
+    path = tmp_path / "definition" / "two.yaml"
+    path.parent.mkdir()
+    path.write_text(DEFINITION, "utf-8")
+    return path
+
+
+@pytest.fixture
+def edit(definition: Path) -> Callable[[str, str], None]:
+    """Replace a text in the definition."""
+
+    def change(old: str, new: str) -> None:
+        text = definition.read_text("utf-8")
+        assert old in text
+        definition.write_text(text.replace(old, new), "utf-8")
+
+    return change
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """Where renderings go."""
+    return tmp_path / "build" / "rendered"
+
+
+@pytest.fixture
+def call() -> Callable[..., Ended]:
+    """Run the command line in process."""
+
+    def run(*arguments: object) -> Ended:
+        from rollout.cli import app
+
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Ended(result.exit_code, result.stdout, result.stderr)
+
+    return run
+
+
+@pytest.fixture
+def start() -> Callable[..., "subprocess.Popen[str]"]:
+    """Start the command line as a process."""
+
+    def begin(*arguments: object, **environment: str) -> "subprocess.Popen[str]":
+        path = os.pathsep.join([str(ROOT), str(ROOT / "contracts")])
+        return subprocess.Popen(
+            [sys.executable, "-m", "rollout", *map(str, arguments)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": path, **environment},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    return begin
+
+
+@pytest.fixture
+def run(start: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., Ended]:
+    """Run the command line as a process."""
+
+    def finished(*arguments: object, **environment: str) -> Ended:
+        process = start(*arguments, **environment)
+        out, err = process.communicate(timeout=120)
+        return Ended(process.returncode, out, err)
+
+    return finished
+
+
+@pytest.fixture
+def tree() -> Callable[[Path], dict[str, bytes]]:
+    """Read all files of a folder."""
+
+    def read(folder: Path) -> dict[str, bytes]:
+        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    return read

@@ -1,0 +1,139 @@
+"""What differs between objects, and how it is said."""
+
+from typing import Any
+
+import pytest
+
+from rollout.change_report import report
+from rollout.compare import compare, field_changes
+
+
+def made(kind: str, **parts: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": "it", "namespace": "ns"}, **parts}
+
+
+def said(old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
+    return report({"stack": compare([old] if old else [], [new] if new else [])}).plain
+
+
+def test_objects_that_come_and_go_are_named() -> None:
+    assert "created  ConfigMap it" in said(None, made("ConfigMap"))
+    assert "DELETED  ConfigMap it" in said(made("ConfigMap"), None)
+
+
+def test_an_object_in_another_namespace_is_another_object() -> None:
+    other = made("ConfigMap") | {"metadata": {"name": "it", "namespace": "elsewhere"}}
+    assert [change.verb for change in compare([made("ConfigMap")], [other])] == ["created", "deleted"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ({"a": 1}, {"a": 2}, "spec.a 1 → 2"),
+        ({"a": 80}, {"a": "80"}, 'spec.a 80 → "80"'),
+        ({"a": 1}, {"a": True}, "spec.a 1 → true"),
+        ({}, {"a": "x"}, "spec.a – → x"),
+        ({"a": "x"}, {}, "spec.a x → –"),
+        ({"c": [{"name": "x", "i": 1}]}, {"c": [{"name": "x", "i": 2}]}, "spec.c[x].i 1 → 2"),
+        ({"c": [{"name": "x"}]}, {"c": [{"name": "y"}, {"name": "x"}]}, 'spec.c[y] – → {"name": "y"}'),
+        ({"c": [{"name": "x"}, {"name": "y"}]}, {"c": [{"name": "y"}, {"name": "x"}]}, 'spec.c.order ["x", "y"]'),
+        ({"args": ["--a", "--b"]}, {"args": ["--a", "--c", "--b"]}, 'spec.args [] → ["--c"]'),
+        ({"args": ["--a", "--b=1"]}, {"args": ["--a", "--b=2"]}, "spec.args[1] --b=1 → --b=2"),
+        ({"labels": {"a.b/c": "1"}}, {"labels": {"a.b/c": "2"}}, "spec.labels[a.b/c] 1 → 2"),
+    ],
+)
+def test_a_changed_field_is_named_with_both_values(old: dict[str, Any], new: dict[str, Any], expected: str) -> None:
+    assert expected in said(made("Deployment", spec=old), made("Deployment", spec=new))
+
+
+def test_a_file_of_json_in_a_config_map_is_compared_value_by_value() -> None:
+    old, new = ({"routing.json": f'{{"models": [{{"name": "m", "idle": {idle}}}]}}'} for idle in (1, 2))
+    assert "data[routing.json].models[m].idle 1 → 2" in said(made("ConfigMap", data=old), made("ConfigMap", data=new))
+
+
+def test_other_text_of_several_lines_is_counted_not_printed() -> None:
+    old, new = made("ConfigMap", data={"f": "a\nb\n"}), made("ConfigMap", data={"f": "a\nc\nd\n"})
+    assert "data.f (text of 2 lines: 1 gone, 2 new)" in said(old, new)
+
+
+def test_of_two_long_image_names_the_end_is_shown_where_they_differ() -> None:
+    name = "registry.example.com/a/very/long/path/of/folders/in/a/registry/image"
+    text = said(made("Deployment", spec={"image": f"{name}:1.0"}), made("Deployment", spec={"image": f"{name}:2.0"}))
+    assert "spec.image …image:1.0 → …image:2.0" in text
+
+
+def test_values_of_secrets_are_never_printed() -> None:
+    old, new = ({"data": {"password": value}} for value in ("aHVudGVyMg==", "c2VzYW1l"))
+    text = said(made("Secret", **old), made("Secret", **new))
+    assert "data.password (values are not shown)" in text
+    assert "aHVudGVyMg" not in text
+    assert "c2VzYW1l" not in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new", "field"),
+    [
+        ("StatefulSet", {"serviceName": "a"}, {"serviceName": "b"}, "spec.serviceName"),
+        ("StatefulSet", {"selector": {"matchLabels": {"a": "1"}}}, {"selector": {"matchLabels": {}}}, "spec.selector"),
+        ("StatefulSet", {"volumeClaimTemplates": []}, {}, "spec.volumeClaimTemplates"),
+        ("Deployment", {"selector": {"matchLabels": {"a": "1"}}}, {"selector": {"matchLabels": {}}}, "spec.selector"),
+        ("PersistentVolumeClaim", {"storageClassName": "a"}, {"storageClassName": "b"}, "spec.storageClassName"),
+        ("PersistentVolumeClaim", {"resources": {"limits": {}}}, {"resources": {}}, "spec.resources.limits"),
+        ("PersistentVolume", {"nfs": {"path": "/a"}}, {"nfs": {"path": "/b"}}, "spec.nfs"),
+        ("PersistentVolume", {"csi": {}}, {"nfs": {}}, "spec.csi"),
+        ("Service", {"clusterIP": "None"}, {}, "spec.clusterIP"),
+        ("ResourceClaimTemplate", {"spec": {"a": 1}}, {"spec": {"a": 2}}, "spec.spec"),
+    ],
+)
+def test_a_changed_field_that_is_immutable_makes_a_replacement(
+    kind: str, old: dict[str, Any], new: dict[str, Any], field: str
+) -> None:
+    (change,) = compare([made(kind, spec=old)], [made(kind, spec=new)])
+    assert change.verb == "replaced"
+    assert field in change.reasons
+    assert f"REPLACED {kind} it" in said(made(kind, spec=old), made(kind, spec=new))
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [
+        ("StatefulSet", {"replicas": 1, "template": {"x": 1}}, {"replicas": 2, "template": {"x": 2}}),
+        ("StatefulSet", {"updateStrategy": {"type": "OnDelete"}}, {"minReadySeconds": 1, "ordinals": {"start": 1}}),
+        ("Deployment", {"strategy": {}, "template": {"x": [1]}}, {"template": {"x": [2]}}),
+        (
+            "PersistentVolumeClaim",
+            {"resources": {"requests": {"storage": "1Gi"}}},
+            {"resources": {"requests": {"storage": "2Gi"}}},
+        ),
+        ("PersistentVolume", {"capacity": {"storage": "1Gi"}}, {"capacity": {"storage": "2Gi"}, "mountOptions": ["x"]}),
+        ("Service", {"ports": [{"port": 1}]}, {"ports": [{"port": 2}]}),
+    ],
+)
+def test_other_fields_are_changed_in_place(kind: str, old: dict[str, Any], new: dict[str, Any]) -> None:
+    (change,) = compare([made(kind, spec=old)], [made(kind, spec=new)])
+    assert change.verb == "changed"
+
+
+def test_data_of_an_immutable_config_map_makes_a_replacement() -> None:
+    old, new = made("ConfigMap", immutable=True, data={"a": "1"}), made("ConfigMap", immutable=True, data={"a": "2"})
+    assert compare([old], [new])[0].reasons == ("data.a",)
+
+
+def test_equal_objects_have_no_changes_whatever_the_order_of_their_keys() -> None:
+    item = made("Deployment", spec={"a": 1, "b": [1, {"c": 2}]})
+    assert field_changes(item, dict(reversed(item.items()))) == []
+
+
+def test_what_is_dangerous_comes_first_and_is_never_cut() -> None:
+    gone = [made("Service") | {"metadata": {"name": f"s{n}"}} for n in range(5)]
+    come = [made("ConfigMap") | {"metadata": {"name": f"c{n}"}} for n in range(5)]
+    lines = report({"stack": compare(gone, come)}, objects=2).plain.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["DELETED"] * 5 + ["created"] * 2 + ["…"]
+
+
+def test_stacks_that_change_alike_are_shown_once() -> None:
+    changes = compare([made("Service", spec={"a": 1})], [made("Service", spec={"a": 2})])
+    text = report({"one": changes, "two": changes, "three": []}).plain
+    assert text.count("spec.a 1 → 2") == 1
+    assert "two: 1 changed – the same as one" in text
+    assert "three" not in text

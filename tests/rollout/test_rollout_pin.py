@@ -1,0 +1,198 @@
+"""`pin`, against a real registry on loopback."""
+
+import io
+import subprocess
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tools
+from stacks.images_lock import read_images_lock
+from stacks.validate import read_definition
+
+Call = Callable[..., Any]
+Edit = Callable[[str, str], None]
+
+
+@pytest.fixture(scope="session")
+def crane() -> Path:
+    """The program that speaks to registries."""
+    return tools.path("crane")
+
+
+@pytest.fixture(scope="module")
+def registry(crane: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A registry with nothing in it: its host and port."""
+    log = tmp_path_factory.mktemp("registry") / "log"
+    with log.open("w") as file:
+        process = subprocess.Popen([crane, "registry", "serve", "--address", "127.0.0.1:0"], stderr=file, stdout=file)
+    try:
+        deadline = time.monotonic() + 20
+        while "serving on port " not in (text := log.read_text("utf-8")):
+            assert process.poll() is None, text
+            assert time.monotonic() < deadline, text
+            time.sleep(0.02)
+        yield f"127.0.0.1:{text.rsplit('serving on port ', 1)[1].split()[0]}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def push(crane: Path, registry: str, tmp_path: Path) -> Callable[[str, str], str]:
+    """Push an image whose only file holds this text, and return its digest."""
+
+    def pushed(name: str, text: str) -> str:
+        layer = tmp_path / "layer.tar"
+        with tarfile.open(layer, "w") as tar:
+            info = tarfile.TarInfo("text")
+            info.size = len(text)
+            tar.addfile(info, io.BytesIO(text.encode()))
+        command: list[str | Path] = [crane, "append", "--new_layer", layer, "--new_tag", f"{registry}/{name}"]
+        done: subprocess.CompletedProcess[str] = subprocess.run(command, check=True, capture_output=True, text=True)
+        _, _, digest = done.stdout.strip().rpartition("@")
+        return digest
+
+    return pushed
+
+
+@pytest.fixture
+def digests(push: Callable[[str, str], str], registry: str, edit: Edit) -> dict[str, str]:
+    """The definition's images, all in the registry; the definition names them there."""
+    edit("registry.test/", f"{registry}/")
+    names = ("triton", "proxy", "eviction-policy")
+    return {f"{registry}/{name}:1": push(f"{name}:1", name) for name in names}
+
+
+def pins(definition: Path) -> dict[str, str]:
+    return {pin.image: pin.digest for pin in read_images_lock(definition.parent)[0].images}
+
+
+def test_every_image_gets_the_digest_that_its_registry_says(
+    call: Call, definition: Path, digests: dict[str, str]
+) -> None:
+    ended = call("pin", definition)
+    assert ended.code == 0, ended.err
+    assert pins(definition) == digests
+    assert f"new      {next(iter(digests))} sha256:" in ended.out
+    assert "images asked for: 3 of 3" in ended.err
+    assert not read_definition(definition).advisories
+    assert [path.name for path in sorted(definition.parent.iterdir())] == ["images.lock", "two.yaml"]
+
+
+def test_a_second_run_changes_nothing(call: Call, definition: Path, digests: dict[str, str]) -> None:
+    call("pin", definition)
+    before = (definition.parent / "images.lock").stat()
+    assert f"nothing changed, {len(digests)} images pinned" in call("pin", definition).out
+    assert (definition.parent / "images.lock").stat().st_ino == before.st_ino
+
+
+def test_a_tag_that_was_moved_is_told(
+    call: Call, definition: Path, digests: dict[str, str], push: Callable[[str, str], str]
+) -> None:
+    call("pin", definition)
+    moved = push("proxy:1", "another proxy")
+    image = next(image for image in digests if "/proxy:" in image)
+    said = call("pin", definition).out
+    assert f"moved    {image} {digests[image]} → {moved}" in said
+    assert pins(definition)[image] == moved
+    push("proxy:1", "proxy")
+
+
+def test_a_stale_entry_does_not_stop_it(call: Call, definition: Path, digests: dict[str, str]) -> None:
+    lock = definition.parent / "images.lock"
+    lock.write_text(f"images:\n  - image: registry.test/old:1\n    digest: sha256:{'1' * 64}\n", "utf-8")
+    assert call("check", definition).code == 2
+    ended = call("pin", definition)
+    assert ended.code == 0
+    assert "dropped  registry.test/old:1" in ended.out
+    assert pins(definition) == digests
+
+
+def test_a_lock_file_that_cannot_be_understood_does_not_stop_it(
+    call: Call, definition: Path, digests: dict[str, str]
+) -> None:
+    (definition.parent / "images.lock").write_text("images: [what", "utf-8")
+    ended = call("pin", definition)
+    assert "cannot be understood" in ended.err
+    assert pins(definition) == digests
+
+
+@pytest.mark.usefixtures("digests")
+def test_when_one_image_fails_nothing_is_written(call: Call, definition: Path, registry: str, edit: Edit) -> None:
+    edit('/proxy, tag: "1"', '/proxy, tag: "nope"')
+    ended = call("pin", definition)
+    assert ended.code == 1
+    assert f"not resolved: {registry}/proxy:nope: " in ended.err
+    assert "MANIFEST_UNKNOWN" in ended.err or "404" in ended.err
+    assert "1 of 3 images could not be resolved; nothing was written." in ended.err
+    assert not (definition.parent / "images.lock").exists()
+
+
+def test_with_keep_going_the_others_are_written_and_old_digests_of_the_same_image_stay(
+    call: Call, definition: Path, digests: dict[str, str], registry: str, edit: Edit
+) -> None:
+    gone = f"{registry}/gone:1"
+    edit("images:\n", f'images:\n  - {{name: gone, repository: {registry}/gone, tag: "1"}}\n')
+    ended = call("pin", definition, "--keep-going")
+    assert ended.code == 1
+    assert pins(definition) == digests
+    lock = definition.parent / "images.lock"
+    lock.write_text(f"images:\n  - image: {gone}\n    digest: sha256:{'2' * 64}\n", "utf-8")
+    assert call("pin", definition, "--keep-going").code == 1
+    assert pins(definition) == {**digests, gone: f"sha256:{'2' * 64}"}
+
+
+def test_a_registry_that_cannot_be_reached_is_a_reason(call: Call, definition: Path, edit: Edit) -> None:
+    edit("registry.test/", "127.0.0.1:1/")
+    ended = call("pin", definition)
+    assert ended.code == 1
+    assert ended.err.count("\nnot resolved: 127.0.0.1:1/") == 3
+    assert "connection refused" in ended.err
+
+
+def test_a_data_planes_mirror_can_be_asked_instead(
+    call: Call, definition: Path, registry: str, digests: dict[str, str], edit: Edit
+) -> None:
+    edit(f"{registry}/", "canonical.test/")
+    edit("{name: east,", f"{{name: east, registries: {{canonical.test: {registry}}},")
+    ended = call("pin", definition, "--registry-plane", "east")
+    assert ended.code == 0, ended.err
+    assert pins(definition) == {image.replace(registry, "canonical.test"): digest for image, digest in digests.items()}
+
+
+def test_an_unknown_data_plane_gives_the_nearest(call: Call, definition: Path) -> None:
+    ended = call("pin", definition, "--registry-plane", "eats")
+    assert ended.code == 2
+    assert "did you mean east?" in ended.err
+
+
+def test_a_wrong_definition_asks_nobody(call: Call, definition: Path, edit: Edit) -> None:
+    edit("kind: nfs", "kind: nsf")
+    assert call("pin", definition).code == 2
+
+
+def test_what_is_no_digest_is_never_written(
+    call: Call, definition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    liar = tmp_path / "crane"
+    liar.write_text("#!/bin/sh\necho sha256:short\n", "utf-8")
+    liar.chmod(0o755)
+    monkeypatch.setattr(tools, "path", lambda _: liar)
+    ended = call("pin", definition, "--keep-going")
+    assert ended.code == 1
+    assert "crane said nothing (sha256:short)" in ended.err
+    assert pins(definition) == {}
+
+
+def test_without_crane_it_says_how_to_get_it(call: Call, definition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_: str) -> Path:
+        raise tools.ToolError("crane cannot be built: install Go")
+
+    monkeypatch.setattr(tools, "path", none)
+    ended = call("pin", definition)
+    assert (ended.code, ended.err) == (1, "crane cannot be built: install Go\n")

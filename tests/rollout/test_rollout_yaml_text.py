@@ -1,0 +1,70 @@
+"""Objects as YAML."""
+
+from typing import Any
+
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollout.yaml_text import yaml_text
+from stacks.load import parse
+
+KEYS = st.text("abcXYZ.-/09", min_size=1, max_size=8).filter(lambda key: key != "<<")
+TEXTS = st.one_of(
+    st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=30),
+    st.text(" \n#:-'\"ab{}[]&*!|>%@`\\", max_size=20),
+    st.sampled_from(["y", "no", "1e3", "12e4567", "0o17", "0x1f", "1_000", "1.", ".5", "null", "~", "1:30", "=", "<<"]),
+)
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-(2**53), 2**53), TEXTS),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(KEYS, inner, max_size=4)),
+    max_leaves=15,
+)
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=5))
+def test_what_is_written_is_read_back_as_it_was_by_parsers_of_both_yaml_versions(item: dict[str, Any]) -> None:
+    text = yaml_text(item)
+    assert yaml.safe_load(text) == item
+    if item:
+        assert parse(text, "f.yaml").tree == item
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=5))
+def test_the_order_of_keys_does_not_change_the_text(item: dict[str, Any]) -> None:
+    assert yaml_text(dict(reversed(item.items()))) == yaml_text(item)
+
+
+def test_the_head_comes_first_and_names_come_first_in_lists() -> None:
+    item = {
+        "spec": {"containers": [{"image": "x", "name": "one"}], "a": 1},
+        "metadata": {"name": "it", "labels": {}},
+        "kind": "Pod",
+        "apiVersion": "v1",
+    }
+    assert yaml_text(item).splitlines() == [
+        "apiVersion: v1",
+        "kind: Pod",
+        "metadata:",
+        "  labels: {}",
+        "  name: it",
+        "spec:",
+        "  a: 1",
+        "  containers:",
+        "  - name: one",
+        "    image: x",
+    ]
+
+
+def test_text_of_several_lines_is_a_block() -> None:
+    assert yaml_text({"data": {"f": "one\ntwo\n"}}) == "data:\n  f: |\n    one\n    two\n"
+
+
+def test_what_other_parsers_take_for_numbers_or_truth_is_quoted() -> None:
+    for text in ("y", "N", "1e3", "12e4567", "0o17", "1.5e3"):
+        assert yaml_text({"a": text}) == f"a: '{text}'\n"
+
+
+def test_a_value_that_stands_twice_is_written_twice() -> None:
+    same = {"x": [1]}
+    assert "&" not in yaml_text({"a": same, "b": same})

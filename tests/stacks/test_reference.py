@@ -1,0 +1,344 @@
+"""The reference page and the editors' schema say what the model says."""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from stacks import reference, rules
+from stacks.definition import Header, Platform
+from stacks.images_lock import ImagesLock
+from stacks.load import load, parse
+from stacks.problems import DefinitionError
+from stacks.reference import __main__ as command
+from stacks.reference.outline import keys, outline, tag_values
+from stacks.reference.page import model_rules, sentence
+from stacks.validate import validate
+
+EXAMPLE = reference.ROOT / reference.EXAMPLE
+SCHEMA = reference.definition_schema()
+PAGE = reference.page(EXAMPLE)
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+TREE: dict[str, Any] = load(EXAMPLE).tree
+PATH = tuple[str | int, ...]
+GONE = object()
+
+
+def models(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    yield model
+    for key in keys(model):
+        for below in key.models:
+            yield from models(below)
+
+
+MODELS = list(dict.fromkeys([*models(Platform), *models(Header)]))
+
+
+def edited(path: PATH, value: Any) -> dict[str, Any]:
+    """The reference definition with another value at a path, whose last step may be new (a list's end, too)."""
+    tree = copy.deepcopy(TREE)
+    place: Any = tree
+    for step in path[:-1]:
+        place = place.setdefault(step, {}) if isinstance(place, dict) else place[step]
+    if value is GONE:
+        del place[path[-1]]
+    elif isinstance(place, list) and path[-1] == len(place):
+        place.append(value)
+    else:
+        place[path[-1]] = value
+    return tree
+
+
+def checks(tree: dict[str, Any]) -> bool:
+    """Whether `make check` would accept a definition."""
+    try:
+        validate(parse(yaml.safe_dump(tree, sort_keys=False), "test.yaml"), ImagesLock())
+    except DefinitionError:
+        return False
+    return True
+
+
+# ---- both files ----
+
+
+def test_the_generated_files_are_those_of_the_model() -> None:
+    assert reference.stale() == [], "run `make docs`"
+
+
+def test_writing_changes_what_is_stale_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / reference.EXAMPLE).parent.mkdir()
+    copyfile(EXAMPLE, tmp_path / reference.EXAMPLE)
+    assert reference.stale(tmp_path) == [reference.PAGE, reference.SCHEMA]
+    assert reference.write(tmp_path) == [reference.PAGE, reference.SCHEMA]
+    (tmp_path / reference.SCHEMA).write_text("{}")
+    assert reference.stale(tmp_path) == [reference.SCHEMA]
+    assert reference.write(tmp_path) == [reference.SCHEMA]
+    assert reference.write(tmp_path) == []
+
+
+def test_check_names_stale_files_and_exits_with_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["reference", "--check"])
+    monkeypatch.setattr(command, "stale", lambda: [reference.PAGE])
+    assert command.main() == 1
+    assert str(reference.PAGE) in capsys.readouterr().err
+
+
+def test_the_files_do_not_depend_on_the_process_that_writes_them() -> None:
+    environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join([".", "contracts"])}
+    call = [sys.executable, "-c", "from stacks.reference import files; print(*files().values(), sep='', end='')"]
+    found = subprocess.run(call, cwd=reference.ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout == "".join(reference.files().values())
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_every_part_and_every_key_is_described(model: type[BaseModel]) -> None:
+    assert model.__doc__
+    assert model.__doc__ != BaseModel.__doc__
+    # What a kind (or mode, or cloud) means is said by the docstring of the class that it stands for.
+    silent = [key.name for key in keys(model) if not key.field.description]
+    assert set(silent) <= {"kind", "mode", "cloud"}
+
+
+# ---- the schema ----
+
+
+def test_the_schema_is_a_schema() -> None:
+    VALIDATOR.check_schema(SCHEMA)
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+def test_the_reference_definition_is_valid_and_names_the_schema_in_its_first_line() -> None:
+    assert [f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(TREE)] == []
+    first = EXAMPLE.read_text(encoding="utf-8").splitlines()[0]
+    named = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", first)
+    assert named
+    assert (EXAMPLE.parent / named[1]).resolve() == reference.ROOT / reference.SCHEMA
+
+
+EFS = {"name": "more", "kind": "efs", "fileSystemId": "fs-0a1b2c3d4e5f60009"}
+DEV = ("environments", 0)
+EAST = ("dataPlanes", 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("server",), []),
+        (("images",), "triton"),
+        (("environments",), GONE),
+        (("environments",), []),
+        (("dataPlanes",), GONE),
+        (("images", 0, "name"), GONE),
+        (("images", 0, "tag"), 26.08),
+        (("images", 0, "digest"), "sha256:0"),
+        (("images", 0, "repository"), "Triton:latest"),
+        (("datasets", 1), {"kind": "efs", "fileSystemId": "fs-0a"}),
+        (("datasets", 1), {**EFS, "kind": "efz"}),
+        (("datasets", 1), {**EFS, "kind": "nfs"}),
+        (("datasets", 1), {**EFS, "fileSystemId": "0a1b"}),
+        (("datasets", 1), {**EFS, "remove": True}),
+        (("datasets", 0, "capacity"), "500GB"),
+        (("servers", 0, "pools", 0, "loading", "idleSeconds"), 3),
+        (("servers", 0, "pools", 0, "placement"), {"profile": "1g.10gb"}),
+        (("servers", 0, "pools", 0, "placement", "profile"), "10gb"),
+        (("servers", 0, "pools", 0, "replicas"), "2"),
+        (("servers", 0, "pools", 0, "replicas"), -1),
+        (("servers", 0, "triton", "extraArguments"), ["log-verbose"]),
+        (("servers", 0, "triton", "environment"), {"A-B": "x"}),
+        (("servers", 0, "repository", "url"), "https://example.com"),
+        (("proxy", "access", 0, "actions"), []),
+        (("proxy", "access", 0, "actions"), ["admin"]),
+        (("proxy", "auth", "oidc", 0, "issuer"), GONE),
+        (("proxy", "exposure"), {"kind": "ingres", "host": "a.example.com"}),
+        (("models", 0, "versions", 0, "weight"), GONE),
+        (("models", 0, "versions", 0, "weight"), 101),
+        (("network", "reach", 0, "ports"), [0]),
+        ((*DEV, "name"), "Dev"),
+        ((*DEV, "nmespace"), "x"),
+        ((*DEV, "proxy", "replica"), 1),
+        ((*DEV, "proxy", "replicas"), 1.5),
+        ((*DEV, "servers"), [{"pools": []}]),
+        ((*DEV, "servers"), [{"name": None}]),
+        ((*DEV, "servers"), [{"name": "ondemand", "pools": [{"replicas": 2}]}]),
+        ((*DEV, "servers"), [{"name": "ondemand", "remove": "yes"}]),
+        ((*DEV, "datasets"), [{"name": "models", "kind": "efs", "claimName": "x"}]),
+        ((*DEV, "models"), [{"name": "churn", "versions": [{"version": 1}]}]),
+        ((*DEV, "proxy", "exposure"), {"kind": "ingress", "gateway": "x"}),
+        ((*DEV, "environments"), []),
+        ((*EAST, "environments"), None),
+        ((*EAST, "environments"), []),
+        ((*EAST, "wave"), 0),
+        ((*EAST, "namespace"), "x"),
+        ((*EAST, "gpus", 0, "product"), GONE),
+        ((*EAST, "gpus", 0, "mig", "slices"), {"1g10gb": 1}),
+        ((*EAST, "gpus", 0, "mig", "slices"), {"1g.10gb": 8}),
+    ],
+    ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else "gone" if value is GONE else None,
+)
+def test_mistakes_are_refused_by_the_schema_and_by_make_check(path: PATH, value: Any) -> None:
+    tree = edited(path, value)
+    assert not VALIDATOR.is_valid(tree)
+    assert not checks(tree)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("pullSecrets",), None),
+        (("datasets", 1), {**EFS, "domino": None, "writers": []}),
+        (("servers", 0, "pools", 0, "autoscaling"), None),
+        (("servers", 0, "triton", "environment"), {"LOG": "1", "OLD": None}),
+        ((*DEV, "models"), [{"name": "churn", "remove": True}]),
+        ((*DEV, "models"), [{"name": "fraud-score", "versions": None, "alias": "champion"}]),
+        ((*DEV, "models"), []),
+        ((*DEV, "servers"), [{"name": "ondemand", "pools": []}]),
+        ((*DEV, "servers"), [{"name": "preload", "triton": {"logVerbose": 1, "environment": {"LOG": None}}}]),
+        (
+            (*DEV, "servers"),
+            [{"name": "preload", "repository": {"dataset": None, "path": None, "url": "s3://models/preload"}}],
+        ),
+        (
+            (*DEV, "servers"),
+            [{"name": "preload", "pools": [{"name": "main", "placement": {"product": None}}]}],
+        ),
+        ((*DEV, "datasets"), [{"name": "models", "capacity": "1Ti"}]),
+        ((*DEV, "datasets"), [{"name": "models", "kind": "claim", "claimName": "models"}]),
+        ((*DEV, "proxy", "exposure"), {"kind": "ingress", "host": "dev.example.com"}),
+        ((*DEV, "monitoring"), None),
+        ((*DEV, "labels"), None),
+        ((*EAST, "proxy"), {"exposure": {"path": "/inference"}, "autoscaling": {"max": 20}}),
+        ((*EAST, "storageClasses"), {"efs": None}),
+    ],
+    ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else None,
+)
+def test_what_make_check_accepts_the_schema_accepts(path: PATH, value: Any) -> None:
+    tree = edited(path, value)
+    assert checks(tree)
+    assert [f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(tree)] == []
+
+
+def test_a_required_key_may_be_left_to_the_environments() -> None:
+    tree = copy.deepcopy(TREE)
+    del tree["datasets"][0]["fileSystemId"]
+    tree["environments"][0]["datasets"] = [{"name": "models", "fileSystemId": "fs-0a1b2c3d4e5f60001"}]
+    assert checks(tree)
+    assert VALIDATOR.is_valid(tree)
+
+
+def test_any_part_may_be_said_by_the_environments_alone() -> None:
+    tree = copy.deepcopy(TREE)
+    images = tree.pop("images")
+    for environment in tree["environments"]:
+        environment["images"] = copy.deepcopy(images)
+    assert checks(tree)
+    assert VALIDATOR.is_valid(tree)
+
+
+def test_choices_in_the_common_part_are_told_apart_by_their_kind() -> None:
+    for part in outline():
+        if part.tag is None or part.key is None:
+            continue
+        for model in part.models:
+            branch = SCHEMA["$defs"][f"{model.__name__}Common"]["properties"][part.tag]
+            assert branch["description"]
+            assert set(branch.get("enum", [branch.get("const")])) == set(tag_values(model, part.tag))
+
+
+def test_every_value_in_the_schema_is_described() -> None:
+    silent = [
+        f"{name}.{key}"
+        for name, part in [("", SCHEMA), *SCHEMA["$defs"].items()]
+        for key, value in part["properties"].items()
+        if not value.get("description")
+    ]
+    assert silent == []
+
+
+def test_every_default_is_valid_where_it_stands() -> None:
+    found = 0
+    for part in SCHEMA["$defs"].values():
+        for key, value in part["properties"].items():
+            if "default" in value:
+                found += 1
+                schema = {**value, "$defs": SCHEMA["$defs"]}
+                assert jsonschema.Draft202012Validator(schema).is_valid(value["default"]), key
+    assert found > 20
+
+
+def test_everything_in_the_schema_is_used() -> None:
+    text = reference.files()[reference.SCHEMA]
+    used = set(re.findall(r'"#/\$defs/(\w+)"', text))
+    assert used == set(SCHEMA["$defs"])
+
+
+# ---- the page ----
+
+
+def test_every_link_leads_somewhere() -> None:
+    targets = re.findall(r'<a id="([^"]+)"></a>', PAGE)
+    assert len(targets) == len(set(targets))
+    assert set(re.findall(r"\]\(#([^)]+)\)", PAGE)) <= set(targets)
+    for file in re.findall(r"\]\(([\w./]+)\)", PAGE):
+        assert (reference.ROOT / reference.PAGE).parent.joinpath(file).resolve().exists()
+
+
+def test_every_key_of_every_part_is_in_a_table() -> None:
+    tags = {part.tag for part in outline()}
+    for model in MODELS:
+        if model is not Platform and model is not Header:
+            for key in keys(model):
+                assert key.name in tags or f"\n| `{key.name}` | " in PAGE, f"{model.__name__}.{key.name}"
+
+
+def test_every_kind_has_a_heading() -> None:
+    for part in outline():
+        for model in part.models if part.tag else ():
+            value = "` or `".join(tag_values(model, part.tag or ""))
+            assert re.search(rf"^####? {re.escape(f'{part.title}, `{part.tag}: {value}`')}$", PAGE, re.MULTILINE)
+
+
+def test_every_rule_is_listed() -> None:
+    for rule in (*rules.HEADER_RULES, *rules.STACK_RULES, *rules.DEFINITION_RULES):
+        assert f"**{sentence(rule.__name__)}**" in PAGE
+    bases = {base for model in MODELS for base in model.__mro__ if issubclass(base, BaseModel)}
+    own = [name for model in bases for name, _ in model_rules(model)]
+    assert len(own) > 10
+    for name in own:
+        assert f"**{sentence(name)}**" in PAGE
+
+
+def test_examples_are_yaml_that_stands_in_the_reference_definition() -> None:
+    examples = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    lines = {line.strip() for line in EXAMPLE.read_text(encoding="utf-8").splitlines()}
+    assert len(examples) > 20
+    for example in examples:
+        parsed = yaml.safe_load(example)
+        assert isinstance(parsed, dict)
+        assert len(parsed) == 1
+        for line in example.splitlines():
+            assert line.strip() in lines or any(line.strip() in known for known in lines)
+
+
+def test_every_part_of_the_common_part_has_an_example() -> None:
+    for key in keys(Platform):
+        section = PAGE.split(f'<a id="{key.name}"></a>')[1].split("\n## ", 2)[1]
+        assert f"```yaml\n{key.name}:" in section, key.name
+
+
+def test_tables_have_as_many_cells_in_each_row_as_in_their_heading() -> None:
+    for table in re.findall(r"(?:^\|.*\n)+", PAGE, re.MULTILINE):
+        assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1

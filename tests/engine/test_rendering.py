@@ -11,23 +11,6 @@ from stacks.validate import Stack, read_definition
 from .conftest import OTHERS, REFERENCE
 from .engine import Project, key
 
-# Pulumi's renderer passes objects of known kinds through Kubernetes' Go types, which leave out what is empty.
-LEFT_OUT_WHEN_EMPTY = {"tolerations", "env", "matchLabels", "imagePullSecrets", "selectors"}
-
-
-def written_by_go(value: Any, kind: str) -> Any:
-    """Return a value without the empty fields that Go's types leave out."""
-    if isinstance(value, dict):
-        left_out = LEFT_OUT_WHEN_EMPTY | ({"storageClassName"} if kind == "PersistentVolume" else set())
-        return {
-            name: written_by_go(item, kind)
-            for name, item in value.items()
-            if item not in ({}, [], "") or name not in left_out
-        }
-    if isinstance(value, list):
-        return [written_by_go(item, kind) for item in value]
-    return value
-
 
 def stacks_of(project: Project, definition: str) -> tuple[tuple[Stack, ...], Any]:
     found = read_definition(project.checkout / "stacks" / f"{definition}.yaml")
@@ -35,7 +18,7 @@ def stacks_of(project: Project, definition: str) -> tuple[tuple[Stack, ...], Any
 
 
 def assert_rendered_alike(project: Project, stack: Stack, lock: Any) -> None:
-    ours = {key(item): written_by_go(item, item["kind"]) for item in render(stack, lock, "").objects}
+    ours = {key(item): item for item in render(stack, lock, "").objects}
     theirs = project.rendered(stack.name)
     assert theirs.keys() == ours.keys()
     for name, item in theirs.items():

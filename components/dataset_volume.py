@@ -8,7 +8,7 @@ import pulumi_kubernetes as k8s
 from pulumi import Input
 
 from .pods import metadata
-from .values import Labels, either, when
+from .values import Labels, when
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,9 @@ class DatasetVolumeArgs:
     capacity: Input[str]
     access_modes: Sequence[Input[str]]
     storage_class: Input[str] | None = None
-    """Class of volume and claim; the cluster's default class is kept away without one."""
+    """Class of the volume."""
+    claim_storage_class: Input[str]
+    """Class of the claim: the volume's, or an empty text, which keeps the cluster's default class away."""
     mount_options: Sequence[Input[str]] | None = None
     csi: CsiSourceArgs | None = None
     nfs: NfsSourceArgs | None = None
@@ -104,17 +106,13 @@ class DatasetVolume(pulumi.ComponentResource):
             metadata=metadata(args.claim_name, args.namespace, args.labels),
             spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
                 access_modes=args.access_modes,
-                storage_class_name=either(args.storage_class, _as_it_is, lambda: ""),
+                storage_class_name=args.claim_storage_class,
                 volume_name=args.name,
                 resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": args.capacity}),
             ),
             opts=pulumi.ResourceOptions.merge(kept, pulumi.ResourceOptions(depends_on=[volume])),
         )
         self.register_outputs({})
-
-
-def _as_it_is(name: Input[str]) -> Input[str]:
-    return name
 
 
 def _csi(source: CsiSourceArgs) -> k8s.core.v1.CSIPersistentVolumeSourceArgs:

@@ -1,5 +1,6 @@
 """`images.lock`: which digest stands for which image. `make pin` writes it, by asking the registries."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -47,7 +48,7 @@ class ImagesLock(Section):
 def read_images_lock(folder: Path) -> tuple[ImagesLock, Document | None]:
     """Read the lock file beside a definition; without a file nothing is pinned. Raises DefinitionError."""
     path = folder / FILE_NAME
-    if not path.exists():
+    if not os.path.lexists(path):
         return ImagesLock(), None
     document = load(path)
     try:

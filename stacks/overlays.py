@@ -2,13 +2,13 @@
 
 1. A mapping is merged key by key.
 2. A list whose items have a `name` is merged by name: items of the same name are merged, new ones are added at the end.
-3. Anything else – a number, a text, a list without names – is replaced.
+3. Anything else – a number, a text, a list without names, any list by an empty one – is replaced.
 4. `null` takes an inherited key away, so that its default holds again.
 5. An item with `remove: true` takes the inherited item of that name away.
 6. A mapping that changes its `kind` (or `mode`, or `cloud`) is replaced as a whole.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -34,12 +34,12 @@ def merged(under: Tree, over: Tree) -> Tree:
             else:
                 result[key] = merged(under[key], value) if key in under else without_nulls(value)
         return result
-    if _is_named(under) and _is_named(over):
+    if over and _is_named(under) and _is_named(over):
         items = {item["name"]: item for item in under}
         for item in over:
             name = item["name"]
-            if item.get(REMOVE) is True and name in items:
-                del items[name]
+            if item.get(REMOVE) is True:
+                items.pop(name, None)
             else:
                 items[name] = merged(items[name], item) if name in items else without_nulls(item)
         return list(items.values())
@@ -47,20 +47,51 @@ def merged(under: Tree, over: Tree) -> Tree:
 
 
 def without_nulls(tree: Tree) -> Tree:
-    """Return the tree without the keys whose value is null: they ask for the default."""
+    """Return the tree without what only takes something away: keys whose value is null, items with `remove: true`."""
     if isinstance(tree, Mapping):
         return {key: without_nulls(value) for key, value in tree.items() if value is not None}
     if isinstance(tree, list):
-        return [without_nulls(value) for value in tree]
+        return [without_nulls(item) for item in tree if not (isinstance(item, Mapping) and item.get(REMOVE) is True)]
     return tree
 
 
 def _is_named(tree: Tree) -> bool:
     """Say whether this is a list that merges by name; rules report a name that stands twice."""
-    if not isinstance(tree, list) or not tree:
-        return isinstance(tree, list)
-    names = [item.get("name") if isinstance(item, Mapping) else None for item in tree]
-    return all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+    return isinstance(tree, list) and all(
+        isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in tree
+    )
+
+
+def names_twice(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, str, str]]:
+    """Yield place, name and list of every item of a list whose name an earlier item of that list has."""
+    if isinstance(tree, Mapping):
+        for key, value in tree.items():
+            yield from names_twice(value, (*path, key))
+    elif isinstance(tree, list):
+        seen: set[str] = set()
+        for index, item in enumerate(tree):
+            name = item.get("name") if isinstance(item, Mapping) else None
+            if isinstance(name, str):
+                if name in seen:
+                    yield (*path, index, "name"), name, str(path[-1]) if path else ""
+                seen.add(name)
+            yield from names_twice(item, (*path, index))
+
+
+def vain_removals(under: Tree, over: Tree, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yield place and name of every item that `over` takes away and `under` does not have."""
+    if isinstance(over, Mapping):
+        for key, value in over.items():
+            yield from vain_removals(under.get(key) if isinstance(under, Mapping) else None, value, (*path, key))
+    elif isinstance(over, list):
+        known = {item["name"]: item for item in under} if _is_named(under) else {}
+        for index, item in enumerate(over):
+            name = item.get("name") if isinstance(item, Mapping) else None
+            inherited = known.get(name) if isinstance(name, str) else None
+            if isinstance(item, Mapping) and item.get(REMOVE) is True and inherited is None:
+                yield (*path, index, REMOVE), str(name)
+            else:
+                yield from vain_removals(inherited, item, (*path, index))
 
 
 @dataclass(frozen=True)
@@ -142,12 +173,15 @@ def _found(tree: Tree, part: Tree, path: Path) -> tuple[int, Path]:
             names = [item.get("name") if isinstance(item, Mapping) else None for item in part]
             if isinstance(name, str):
                 index = names.index(name) if name in names else -1
+        if index == -1:
+            break
         try:
-            if index == -1:
-                break
             part = part[index]
+        except (KeyError, IndexError, TypeError):
+            break
+        found.append(index)  # also a key that is null here, and so is not in the merged tree
+        try:
             tree = tree[key]
         except (KeyError, IndexError, TypeError):
             break
-        found.append(index)
     return len(found), tuple(found)

@@ -35,7 +35,7 @@ class Device:
         if self.kind == "mig":
             return f"MIG {self.profile} ({self.strategy})"
         names = {"gpu": "whole GPU", "time-slicing": "time-sliced GPU", "mps": "MPS share of a GPU"}
-        return names.get(self.kind, f"device by DRA ({self.profile or 'whole'})")
+        return names.get(self.kind, f"device by DRA ({self.profile})")
 
 
 def device(placement: Placement) -> Device | None:
@@ -45,8 +45,10 @@ def device(placement: Placement) -> Device | None:
             return None
         case MigPlacement(profile=profile, strategy=strategy):
             return Device("mig", profile, strategy)
-        case DraPlacement(profile=profile):
+        case DraPlacement(profile=str() as profile):
             return Device("dra", profile)
+        case DraPlacement():
+            return Device("gpu")  # by another way of asking; it is the same GPU
         case GpuPlacement() | SharedGpuPlacement():
             return Device(placement.kind)
 
@@ -77,7 +79,6 @@ def inventory(groups: Iterable[GpuNodes]) -> Counter[tuple[Device, str]]:
             found[Device(group.sharing.kind), group.product] += gpus * group.sharing.replicas
         else:
             found[Device("gpu"), group.product] += gpus
-            found[Device("dra"), group.product] += gpus
     return found
 
 

@@ -1,7 +1,7 @@
 """Turns a loaded document into the typed definition, or into every reason why it is none."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from .definition.models import Model
 from .definition.servers import Pool, Server
 from .images_lock import ImagesLock, read_images_lock
 from .load import Document, load
-from .overlays import Layer, Layered, without_nulls
+from .overlays import Layer, Layered, merged, names_twice, vain_removals, without_nulls
 from .overlays import Path as TreePath
 from .problems import DefinitionError, Problem
 from .schema_errors import problems_from
@@ -82,47 +82,109 @@ class Definition:
 
 def read_definition(path: Path | str) -> Definition:
     """Load and validate a definition and the `images.lock` beside it. Raises DefinitionError with every problem."""
-    lock, lock_document = read_images_lock(Path(path).parent)
-    return validate(load(path), lock, lock_document)
+    document = load(path)
+    problems: list[Problem] = []
+    try:
+        lock, lock_document = read_images_lock(Path(path).parent)
+    except DefinitionError as error:
+        problems += error.problems
+        lock, lock_document = ImagesLock(), None
+    try:
+        definition = validate(document, lock, lock_document)
+    except DefinitionError as error:
+        raise DefinitionError([*problems, *error.problems]) from None
+    if problems:
+        raise DefinitionError(problems)
+    return definition
 
 
 def validate(document: Document, lock: ImagesLock, lock_document: Document | None = None) -> Definition:
     """Check a document and return the definition in it; raise DefinitionError with every problem found."""
-    problems = _unknown_keys(document)
+    unknown = _unknown_keys(document)
+    problems = [*unknown, *_names_twice(document)]
     header = _checked(Header, _header_tree(document.tree), document, problems)
-    stacks: list[Stack] = []
+    platforms = _platforms(document, problems)
     if header is not None:
         problems += rules.check_header(header, document)
-        stacks = _stacks(header, document, problems)
-    if header is None or problems:
+    stacks = _stacks(header, platforms) if header is not None else ()
+    if not unknown:  # a mistyped key has consequences everywhere
+        for stack in stacks:
+            problems += rules.check_stack(stack)
+    if header is None or any(problem.severity == "error" for problem in problems):
         raise DefinitionError(dict.fromkeys(problems))
-    definition = Definition(document, header, tuple(stacks), lock, lock_document)
-    found = list(dict.fromkeys(rules.check(definition)))
+    definition = Definition(document, header, stacks, lock, lock_document)
+    found = tuple(dict.fromkeys([*problems, *rules.check_definition(definition)]))
     if any(problem.severity == "error" for problem in found):
         raise DefinitionError(found)
-    return Definition(document, header, tuple(stacks), lock, lock_document, tuple(found))
+    return replace(definition, advisories=found)
 
 
-def _stacks(header: Header, document: Document, problems: list[Problem]) -> list[Stack]:
+Platforms = Mapping[tuple[str, str | None], tuple[Layered, Platform | None]]
+"""By the names of an environment and of a data plane that lays something over it, if one does."""
+
+
+def _platforms(document: Document, problems: list[Problem]) -> Platforms:
     """Lay the overlays of every environment and data plane; what is wrong in any of them is added to `problems`."""
-    indexes = {environment.name: index for index, environment in enumerate(header.environments)}
+    environments, planes = _indexes(document, "environments"), _indexes(document, "dataPlanes")
     common = (Layer(document), _only(document.tree, PLATFORM_KEYS))
+    wanted: dict[tuple[str, str | None], None] = {}
+    for plane, index in planes.items():
+        hosted = document.get(("dataPlanes", index, "environments"))
+        for name in hosted if isinstance(hosted, list) else ():
+            if isinstance(name, str) and name in environments:
+                wanted[name, plane if _overlay(document, "dataPlanes", index)[1] else None] = None
+    lonely = environments.keys() - {name for name, _ in wanted}
+    found: dict[tuple[str, str | None], tuple[Layered, Platform | None]] = {}
+    for name, host in [*wanted, *((name, None) for name in environments if name in lonely)]:
+        layers = [common, _overlay(document, "environments", environments[name])]
+        if host is not None:
+            layers.append(_overlay(document, "dataPlanes", planes[host]))
+        under: Any = {}
+        for layer, part in layers:
+            for path, removed in vain_removals(under, part):
+                problems.append(
+                    document.problem(
+                        (*layer.root, *path),
+                        f'"{removed}" is to be removed, and there is none to remove',
+                        do="Check the name, or take the item away.",
+                    )
+                )
+            under = merged(under, part)
+        source = Layered(layers)
+        found[name, host] = source, _checked(Platform, source.tree, source, problems)
+    return found
+
+
+def _indexes(document: Document, section: str) -> dict[str, int]:
+    """Return where the items of a section stand, by name; the first of a name counts."""
+    items = document.tree.get(section)
+    found: dict[str, int] = {}
+    for index, item in enumerate(items if isinstance(items, list) else ()):
+        if isinstance(item, Mapping) and isinstance(item.get("name"), str):
+            found.setdefault(item["name"], index)
+    return found
+
+
+def _stacks(header: Header, platforms: Platforms) -> tuple[Stack, ...]:
+    """Return the stacks whose platform is well formed, in the order of a rollout."""
+    environments = {environment.name: environment for environment in header.environments}
     stacks = []
-    known: dict[tuple[int, int | None], tuple[Layered, Platform | None]] = {}
-    for plane_index, plane in sorted(enumerate(header.data_planes), key=lambda item: (item[1].wave, item[0])):
-        plane_layer = _overlay(document, "dataPlanes", plane_index)
+    for plane in sorted(header.data_planes, key=lambda plane: plane.wave):
         for name in plane.environments:
-            if name not in indexes:
-                continue
-            key = (indexes[name], plane_index if plane_layer[1] else None)
-            if key not in known:
-                layers = [common, _overlay(document, "environments", indexes[name])]
-                source = Layered([*layers, plane_layer] if plane_layer[1] else layers)
-                known[key] = (source, _checked(Platform, source.tree, source, problems))
-            source, platform = known[key]
-            if platform is not None:
-                stacks.append(Stack(header.environments[indexes[name]], plane, platform, source))
-    return stacks
+            found = platforms.get((name, plane.name)) or platforms.get((name, None))
+            if found is not None and found[1] is not None:
+                stacks.append(Stack(environments[name], plane, found[1], found[0]))
+    return tuple(stacks)
+
+
+def _names_twice(document: Document) -> list[Problem]:
+    """Report names that stand twice in one list: overlays could not tell the items apart."""
+    problems = []
+    for path, name, section in names_twice(document.tree):
+        why = f"Both would be served at /v2/models/{name}." if section == "models" else ""
+        what = f'"{name}" stands twice in {section}'
+        problems.append(document.problem(path, what, why, "Give each a name of its own.", at="value"))
+    return problems
 
 
 def _overlay(document: Document, section: str, index: int) -> tuple[Layer, dict[str, Any]]:

@@ -5,14 +5,14 @@ may lay its own values over it (`stacks.overlays` has the rules). The defaults o
 nowhere else; the JSON schema and `docs/definition.md` are generated from these classes.
 """
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from .base import Annotations, DnsLabel, Labels, Named, Section, Text
 from .datasets import Dataset
 from .environment import Domino, Monitoring, Network, PullSecret
-from .images import Image
+from .images import Image, Mirror, RegistryHost
 from .models import Model
 from .placement import GpuNodes
 from .proxy import Proxy
@@ -42,6 +42,9 @@ class Platform(Section):
     """Metrics and alerts."""
 
 
+OWNED_LABELS = frozenset({"app.kubernetes.io", "pod-security.kubernetes.io", "kubernetes.io", "tidegate.dev"})
+
+
 class Environment(Named):
     """One environment, such as dev or prod; keys of the common part may stand here too and are laid over it."""
 
@@ -55,6 +58,28 @@ class Environment(Named):
     """Further labels of its namespace."""
     annotations: Annotations = Field(default_factory=dict)
     """Annotations of its namespace."""
+
+    @model_validator(mode="after")
+    def _production_is_no_trial(self) -> Self:
+        if self.production and self.local:
+            raise ValueError("production and local cannot stand together: a trial on one machine is no production")
+        return self
+
+    @model_validator(mode="after")
+    def _namespace_is_its_own(self) -> Self:
+        name = self.namespace or f"tidegate-{self.name}"
+        if len(name) > 63:
+            raise ValueError(f"the namespace {name} has {len(name)} characters, and it may have 63; say namespace")
+        if name == "default" or name.startswith("kube-"):
+            raise ValueError(f"the namespace {name} belongs to Kubernetes; an environment owns its namespace")
+        return self
+
+    @model_validator(mode="after")
+    def _labels_leave_ours_alone(self) -> Self:
+        for key in self.labels:
+            if key.partition("/")[0] in OWNED_LABELS or key == "domino-compute":
+                raise ValueError(f"labels may not set {key}: Tidegate or Kubernetes sets it itself")
+        return self
 
     @property
     def namespace_name(self) -> str:
@@ -84,7 +109,7 @@ class DataPlane(Named):
     """Environments that live there."""
     wave: Annotated[int, Field(ge=1, le=100)] = 1
     """Place in a rollout: planes of a lower wave come first, those of the same wave together."""
-    registries: dict[Text, Text] = Field(default_factory=dict)
+    registries: dict[RegistryHost, Mirror] = Field(default_factory=dict)
     """Mirrors: registry host of an image → what stands there instead, such as nvcr.io: mirror.example.com/nvcr."""
     storage_classes: StorageClasses = StorageClasses()
     """Storage class for each kind of dataset."""

@@ -46,17 +46,20 @@ ServiceLabel = Annotated[
         json_schema_extra={"hint": "lower-case letters, digits and dashes, with a letter first, as Services want it"},
     ),
 ]
+_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 ObjectName = Annotated[
     str,
     Field(
-        pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$",
+        max_length=253,
+        pattern=rf"^{_SUBDOMAIN}$",
         json_schema_extra={"hint": "a Kubernetes object name: lower-case letters, digits, dashes and dots"},
     ),
 ]
 LabelKey = Annotated[
     str,
     Field(
-        pattern=r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
+        max_length=253 + 1 + 63,
+        pattern=rf"^({_SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$",
         json_schema_extra={"hint": "a Kubernetes label key, such as app or example.com/team"},
     ),
 ]
@@ -80,7 +83,14 @@ EnvironmentName = Annotated[
 ]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[int, Field(ge=1, le=86_400)]
-Text = Annotated[str, Field(min_length=1)]
+Text = Annotated[
+    str,
+    Field(
+        min_length=1,
+        pattern=r"^\S(.*\S)?$",
+        json_schema_extra={"hint": "one line of text, without white space at its begin or end"},
+    ),
+]
 HttpPath = Annotated[
     str,
     Field(
@@ -119,8 +129,10 @@ Host = Annotated[
 
 
 def _network(cidr: str) -> str:
-    """Refuse what is no network address, with the reason that the standard library gives."""
-    ipaddress.ip_network(cidr)
+    """Refuse what is no network address as Kubernetes writes one."""
+    network = ipaddress.ip_network(cidr)
+    if getattr(network.network_address, "scope_id", None) or str(network) != cidr:
+        raise ValueError(f"{cidr!r} is not how Kubernetes writes an address range; write {str(network)!r}")
     return cidr
 
 
@@ -134,13 +146,16 @@ _FACTORS: dict[str | None, int | Decimal] = {
     **{f"{suffix}i": 1024**power for power, suffix in enumerate("KMGTP", 1)},
 }
 
+_MOST_BYTES = 2**63 - 1
+_SHORT = Field(max_length=24)
+
 
 def quantity_value(quantity: str) -> Decimal:
     """Return a Kubernetes quantity as a number in its base unit (cores or bytes): `500m` is 0.5, `1Ki` is 1024.
 
     Raises ValueError when it is none.
     """
-    match = _QUANTITY.match(quantity)
+    match = _QUANTITY.fullmatch(quantity)
     if match is None:
         raise ValueError(f"{quantity!r} is no Kubernetes quantity, such as 500m, 2 or 16Gi")
     return Decimal(match[1]) * _FACTORS[match[2]]
@@ -157,8 +172,16 @@ def _positive_quantity(quantity: str) -> str:
     return quantity
 
 
+def _whole_millicores(quantity: str) -> str:
+    if quantity_value(_positive_quantity(quantity)) % Decimal("0.001"):
+        raise ValueError(f"{quantity!r} is finer than a thousandth of a core, which Kubernetes does not know")
+    return quantity
+
+
 def _whole_bytes(quantity: str) -> str:
     value = quantity_value(_positive_quantity(quantity))
+    if value > _MOST_BYTES:
+        raise ValueError(f"{quantity!r} is more bytes than Kubernetes can count, 2^63 - 1")
     if value != int(value):
         raise ValueError(f"{quantity!r} is not a whole number of bytes")
     return quantity
@@ -168,14 +191,26 @@ def _quantity_schema(*examples: str) -> dict[str, Any]:
     return {"pattern": _QUANTITY.pattern, "examples": list(examples)}
 
 
-CpuQuantity = Annotated[str, AfterValidator(_positive_quantity), Field(json_schema_extra=_quantity_schema("500m", "2"))]
-ByteQuantity = Annotated[str, AfterValidator(_whole_bytes), Field(json_schema_extra=_quantity_schema("512Mi", "16Gi"))]
+CpuQuantity = Annotated[
+    str,
+    _SHORT,
+    AfterValidator(_whole_millicores),
+    Field(json_schema_extra=_quantity_schema("500m", "2")),
+]
+ByteQuantity = Annotated[
+    str,
+    _SHORT,
+    AfterValidator(_whole_bytes),
+    Field(json_schema_extra=_quantity_schema("512Mi", "16Gi")),
+]
 
 
 BOTH_REPLICAS_AND_AUTOSCALING = (
     "replicas and autoscaling cannot stand together: the autoscaler owns the number of replicas; "
     "in an overlay, `replicas: null` takes the inherited number away"
 )
+
+_LEAST_MEMORY = 16 * 2**20
 
 
 class Resources(Section):
@@ -187,6 +222,12 @@ class Resources(Section):
     """Memory asked for, and its limit."""
     cpu_limit: CpuQuantity | None = None
     """CPU cores at the most; none by default, so that spare cores are used."""
+
+    @model_validator(mode="after")
+    def _memory_is_enough_for_a_process(self) -> Self:
+        if byte_count(self.memory) < _LEAST_MEMORY:
+            raise ValueError(f"memory {self.memory} is less than any process needs: is a unit missing, as in 16Gi?")
+        return self
 
     @model_validator(mode="after")
     def _limit_is_at_least_the_request(self) -> Self:

@@ -2,9 +2,22 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from .base import ByteQuantity, Host, Named, ObjectName, RelativePath, Section, Text
+
+
+def _plain_path(path: str) -> str:
+    if {".", ".."} & set(path.split("/")):
+        raise ValueError(f"{path!r} must be without . and ..")
+    return path
+
+
+AbsolutePath = Annotated[
+    str,
+    Field(pattern=r"^/(\S(.*\S)?)?$", json_schema_extra={"hint": "an absolute path, such as /exports/models"}),
+    AfterValidator(_plain_path),
+]
 
 
 class DominoDataset(Section):
@@ -52,7 +65,7 @@ class NfsDataset(_Volume):
     kind: Literal["nfs"]
     server: Host
     """Host that exports it."""
-    path: Annotated[str, Field(pattern=r"^/", json_schema_extra={"hint": "an absolute path on the NFS server"})]
+    path: AbsolutePath
     """Exported path."""
 
 
@@ -76,7 +89,7 @@ class HostPathDataset(_Volume):
     """A folder of the node, for local environments only."""
 
     kind: Literal["hostPath"]
-    path: Annotated[str, Field(pattern=r"^/", json_schema_extra={"hint": "an absolute path on the node"})]
+    path: AbsolutePath
     """Absolute path on every node."""
 
 

@@ -40,11 +40,11 @@ def _product(name: str, labels: str, memory_gb: int, sizes: tuple[int, ...]) -> 
 
 
 PRODUCTS: Final = (
-    _product("A100-40GB", r"A100.*40GB", 40, (5, 10, 20, 40)),
-    _product("A100-80GB", r"A100.*80GB", 80, (10, 20, 40, 80)),
-    _product("H100-80GB", r"H100(?!.*(94GB|96GB|NVL))", 80, (10, 20, 40, 80)),
-    _product("H200-141GB", r"H200", 141, (18, 35, 71, 141)),
-    _product("B200", r"B200(?!.*GB200)", 180, (23, 45, 90, 180)),
+    _product("A100-40GB", r"\bA100\b.*40GB", 40, (5, 10, 20, 40)),
+    _product("A100-80GB", r"\bA100\b.*80GB", 80, (10, 20, 40, 80)),
+    _product("H100-80GB", r"\bH100\b(?!.*(64GB|94GB|96GB|NVL))", 80, (10, 20, 40, 80)),
+    _product("H200-141GB", r"\bH200\b", 141, (18, 35, 71, 141)),
+    _product("B200", r"\bB200\b", 180, (23, 45, 90, 180)),
 )
 
 

@@ -2,30 +2,61 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from .base import Named
+
+_COMPONENT = r"[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*"
+Repository = Annotated[
+    str,
+    Field(
+        max_length=255,
+        pattern=rf"^({_COMPONENT}(:[0-9]+)?/)?{_COMPONENT}(/{_COMPONENT})*$",
+        json_schema_extra={"hint": "an image's name without tag or digest, such as nvcr.io/nvidia/tritonserver"},
+    ),
+]
+Mirror = Annotated[
+    str,
+    Field(
+        pattern=rf"^{_COMPONENT}(:[0-9]+)?(/{_COMPONENT})*$",
+        json_schema_extra={"hint": "a host and folders, such as mirror.example.com:5000/nvcr"},
+    ),
+]
+RegistryHost = Annotated[
+    str,
+    Field(
+        pattern=rf"^{_COMPONENT}(:[0-9]+)?$",
+        json_schema_extra={"hint": "the host of a registry, such as nvcr.io or localhost:5000"},
+    ),
+]
+
+
+def _not_moving(tag: str) -> str:
+    if tag == "latest":
+        raise ValueError("the tag latest moves with every push: name a version")
+    return tag
 
 
 class Image(Named):
     """One container image. Its digest is not written here: `make pin` asks the registry and writes `images.lock`."""
 
-    repository: Annotated[
-        str,
-        Field(
-            pattern=r"^[a-z0-9]+([._-]+[a-z0-9]+)*(\.[a-z0-9-]+)*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$",
-            json_schema_extra={"hint": "an image's name without tag or digest, such as nvcr.io/nvidia/tritonserver"},
-        ),
-    ]
+    repository: Repository
     """Registry and repository, as `docker pull` takes it."""
     tag: Annotated[
         str,
+        AfterValidator(_not_moving),
         Field(
             pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$",
             json_schema_extra={"hint": "an image tag: letters, digits, dots, dashes and underscores"},
         ),
     ]
     """Tag; quote it when it looks like a number."""
+
+    @property
+    def registry(self) -> str:
+        """Host of the registry, as `docker pull` reads it."""
+        host, slash, _ = self.repository.partition("/")
+        return host if slash and ({".", ":"} & set(host) or host == "localhost") else "docker.io"
 
     @property
     def reference(self) -> str:

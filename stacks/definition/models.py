@@ -1,8 +1,9 @@
 """Models: where each is served, and how its traffic is split."""
 
+import re
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from .base import ByteQuantity, DnsLabel, Section
 
@@ -13,13 +14,22 @@ ModelName = Annotated[
         json_schema_extra={"hint": "letters, digits, dots, dashes and underscores, as its folder in the repository"},
     ),
 ]
+
+
+def _free_alias(alias: str) -> str:
+    if alias.lower() == "latest" or re.fullmatch(r"[vV][0-9]+", alias):
+        raise ValueError(f"MLflow keeps the alias {alias} for itself; name another, such as champion")
+    return alias
+
+
+Alias = Annotated[ModelName, AfterValidator(_free_alias)]
 Weight = Annotated[int, Field(ge=0, le=100)]
 
 
 class VersionTraffic(Section):
     """A share of the traffic for one version."""
 
-    version: Annotated[int, Field(ge=1)]
+    version: Annotated[int, Field(ge=1, le=2**63 - 1)]
     """Version, as its folder in the repository."""
     weight: Weight
     """Share of the requests, in per cent; the shares of a model sum to 100."""
@@ -36,7 +46,7 @@ class Model(Section):
     """Pool of that server; needed where the server has several."""
     versions: tuple[VersionTraffic, ...] = ()
     """Versions and their shares of the traffic; without versions and alias, the newest."""
-    alias: ModelName | None = None
+    alias: Alias | None = None
     """Alias in the registry that says which version is served; not together with versions."""
     idle_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None
     """Seconds of idleness after which it may be evicted; by default its pool's."""

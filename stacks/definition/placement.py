@@ -1,20 +1,37 @@
 """GPU placement: one typed value from which node selector, resource key and tolerations all come."""
 
+import re
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from .base import ObjectName, Section, Text
+from .base import ObjectName, Section
 from .gpu_products import fits_on_one_gpu, gpu_product
 
-_PROFILE = r"^[1-7]g\.[0-9]+gb$"
+_PROFILE = r"^[1-7]g\.[1-9][0-9]{0,3}gb$"
 MigProfile = Annotated[
     str, Field(pattern=_PROFILE, json_schema_extra={"hint": "a MIG profile, such as 1g.10gb or 3g.40gb"})
 ]
 
 
+def _without_ending(product: str) -> str:
+    if re.search(r"-(MIG-.*|SHARED)$", product):
+        raise ValueError(f"{product!r} carries an ending that the device plugin adds; leave -MIG-… and -SHARED out")
+    return product
+
+
+Product = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
+        json_schema_extra={"hint": "the value of a node label, such as NVIDIA-A100-SXM4-80GB"},
+    ),
+    AfterValidator(_without_ending),
+]
+
+
 class _OnGpu(Section):
-    product: Text | None = None
+    product: Product | None = None
     """GPU product as its node label `nvidia.com/gpu.product` says it, such as NVIDIA-A100-SXM4-80GB; any without."""
 
 
@@ -53,6 +70,14 @@ class DraPlacement(_OnGpu):
     profile: MigProfile | None = None
     """MIG profile to ask for; the whole device without one."""
 
+    @model_validator(mode="after")
+    def _class_and_profile_fit(self) -> Self:
+        if self.device_class == "mig.nvidia.com" and self.profile is None:
+            raise ValueError("deviceClass mig.nvidia.com gives slices: say which profile, or use gpu.nvidia.com")
+        if self.device_class == "gpu.nvidia.com" and self.profile is not None:
+            raise ValueError("deviceClass gpu.nvidia.com gives whole GPUs: take profile away, or use mig.nvidia.com")
+        return self
+
 
 class CpuPlacement(Section):
     """No GPU."""
@@ -88,7 +113,7 @@ class GpuNodes(Section):
 
     nodes: Annotated[int, Field(ge=1, le=10_000)]
     """How many nodes."""
-    product: Text
+    product: Product
     """GPU product as its node label `nvidia.com/gpu.product` says it, without the -MIG-… or -SHARED ending."""
     per_node: Annotated[int, Field(ge=1, le=16)]
     """GPUs in each node."""
@@ -108,7 +133,11 @@ class GpuNodes(Section):
     def _slices_fit_on_one_gpu(self) -> Self:
         """The product has these profiles, and its placements hold them together."""
         product = gpu_product(self.product)
-        if self.mig is None or product is None:
+        if self.mig is None:
+            return self
+        if self.mig.strategy == "single" and len(self.mig.slices) > 1:
+            raise ValueError("MIG strategy single needs slices of one profile; use mixed for several")
+        if product is None:
             return self
         for profile in self.mig.slices:
             if profile not in product.profiles:
@@ -116,6 +145,4 @@ class GpuNodes(Section):
         if not fits_on_one_gpu(product, self.mig.slices):
             layout = ", ".join(f"{count} × {profile}" for profile, count in self.mig.slices.items())
             raise ValueError(f"these slices do not fit on one {self.product} together: {layout}")
-        if self.mig.strategy == "single" and len(self.mig.slices) > 1:
-            raise ValueError("MIG strategy single needs slices of one profile; use mixed for several")
         return self

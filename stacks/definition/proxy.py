@@ -23,7 +23,8 @@ from .base import (
 )
 
 HttpUrl = Annotated[
-    str, Field(pattern=r"^https?://[^\s/?#@]+[^\s?#]*$", json_schema_extra={"hint": "https://idp.example.com/realms/x"})
+    str,
+    Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", json_schema_extra={"hint": "https://idp.example.com/realms/x"}),
 ]
 
 

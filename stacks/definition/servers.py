@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Annotated, Literal, Self
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import available_timezones
 
 from cronsim import CronSim, CronSimError
 from pydantic import Field, model_validator
@@ -40,6 +41,12 @@ class Preload(Section):
     """Seconds between two looks at the repository."""
 
 
+@cache
+def _time_zones() -> frozenset[str]:
+    """Every zone of the IANA database; not those that mean something else on each machine."""
+    return frozenset(available_timezones() - {"localtime", "Factory", "posixrules"})
+
+
 class WarmWindow(Named):
     """Hours in which models are resident whether anybody calls them or not, such as for a nightly batch."""
 
@@ -56,18 +63,18 @@ class WarmWindow(Named):
     def _opens_is_a_cron_expression(self) -> Self:
         """Five fields: minute, hour, day of month, month, day of week."""
         try:
+            if len(self.opens.split()) != 5:
+                raise CronSimError("Wrong number of fields")
             CronSim(self.opens, datetime(2026, 1, 1, tzinfo=UTC))
-        except CronSimError as error:
+        except (CronSimError, ValueError, OverflowError) as error:
             raise ValueError(f"opens {self.opens!r} is no cron expression of five fields: {error}") from None
         return self
 
     @model_validator(mode="after")
     def _time_zone_is_known(self) -> Self:
         """A name of the IANA time zone database."""
-        try:
-            ZoneInfo(self.time_zone)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise ValueError(f"timeZone {self.time_zone!r} is no IANA time zone, such as Europe/Berlin") from None
+        if self.time_zone not in _time_zones():
+            raise ValueError(f"timeZone {self.time_zone!r} is no IANA time zone, such as Europe/Berlin")
         return self
 
 
@@ -93,7 +100,7 @@ class OnDemand(Section):
     @model_validator(mode="after")
     def _idle_is_at_least_the_lease(self) -> Self:
         """Otherwise a model in use would count as idle before its lease ends."""
-        if self.idle_seconds < self.lease_seconds and self.policy == "lru-idle":
+        if self.idle_seconds < self.lease_seconds and self.policy != "lru":
             raise ValueError(
                 f"idleSeconds {self.idle_seconds} is less than leaseSeconds {self.lease_seconds}: a model in use would "
                 "count as idle before its lease ends"
@@ -111,7 +118,11 @@ class QueueScaling(ReplicaBounds):
     queue_milliseconds: Annotated[int, Field(ge=1, le=600_000)] = 50
     """Mean time in the queue, in milliseconds a request, that the autoscaler aims at."""
     prometheus_address: Annotated[
-        str, Field(pattern=r"^https?://", json_schema_extra={"hint": "http://prometheus.monitoring:9090"})
+        str,
+        Field(
+            pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$",
+            json_schema_extra={"hint": "http://prometheus.monitoring:9090"},
+        ),
     ]
     """Address of the Prometheus server that KEDA asks."""
 
@@ -190,10 +201,15 @@ class TritonMetrics(Section):
     """Quantiles of request latency to report; none by default."""
 
 
+ResourceName = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9_.-]+$", json_schema_extra={"hint": "letters, digits, dots, dashes, underscores"})
+]
+
+
 class RateLimiter(Section):
     """Triton's own rate limiter, which schedules model instances by resources."""
 
-    resources: Annotated[dict[Text, Annotated[int, Field(ge=1)]], Field(min_length=1)]
+    resources: Annotated[dict[ResourceName, Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(min_length=1)]
     """Resources and how many of each a Triton has."""
 
 
@@ -289,7 +305,9 @@ class TritonSettings(Section):
         """Ports, model control, probes and the restricted protocols are relied on elsewhere."""
         for argument in self.extra_arguments:
             option = argument.removeprefix("--").partition("=")[0]
-            if option in OWNED_ARGUMENTS or option.startswith(OWNED_PREFIXES):
+            # Triton reads its arguments with getopt_long, which takes the beginning of a name for the name.
+            begun = any(owned.startswith(option) for owned in (*OWNED_ARGUMENTS, *OWNED_PREFIXES))
+            if begun or option in OWNED_ARGUMENTS or option.startswith(OWNED_PREFIXES):
                 raise ValueError(
                     f"extraArguments may not set --{option}: Tidegate sets it itself"
                     + (f", from {OWNED_ARGUMENTS[option]}" if OWNED_ARGUMENTS.get(option) else "")

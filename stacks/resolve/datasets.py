@@ -52,6 +52,7 @@ def _volume(stack: Stack, dataset: Volume) -> DatasetVolumeArgs:
         "csi": classes.csi,
         "hostPath": classes.host_path,
     }[dataset.kind]
+    storage_class = dataset.storage_class or default
     return DatasetVolumeArgs(
         name=f"{stack.namespace}-{dataset.name}",
         claim_name=dataset.name,
@@ -59,7 +60,8 @@ def _volume(stack: Stack, dataset: Volume) -> DatasetVolumeArgs:
         labels=names.labels(stack, "dataset"),
         capacity=dataset.capacity,
         access_modes=[dataset.access_mode],
-        storage_class=dataset.storage_class or default,
+        storage_class=storage_class,
+        claim_storage_class=storage_class or "",
         mount_options=list(dataset.mount_options) or None,
         csi=csi,
         nfs=nfs,

@@ -13,7 +13,7 @@ def monitoring(stack: Stack) -> MonitoringArgs | None:
         return None
     return MonitoringArgs(
         namespace=stack.namespace,
-        labels={**names.labels(stack, "monitoring"), **settings.labels},
+        labels={**settings.labels, **names.labels(stack, "monitoring")},
         interval=f"{settings.interval_seconds}s",
         proxy_selector=names.proxy_selector(stack),
         server_selector=names.server_selector(stack),

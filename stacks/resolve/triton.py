@@ -130,7 +130,7 @@ def _arguments(server: Server, pool: Pool) -> list[str]:
 def _optional_arguments(settings: TritonSettings) -> list[str]:
     arguments = []
     if settings.metrics.latency_summaries:
-        quantiles = ",".join(f"{one.quantile:g}:{one.error:g}" for one in settings.metrics.latency_summaries)
+        quantiles = ",".join(f"{one.quantile}:{one.error}" for one in settings.metrics.latency_summaries)
         arguments += ["--metrics-config=summary_latencies=true", f"--metrics-config=summary_quantiles={quantiles}"]
     if settings.rate_limiter is not None:
         arguments.append("--rate-limit=execution_count")

@@ -18,19 +18,20 @@ if TYPE_CHECKING:
     from ..validate import Definition, Stack
 
 HEADER_RULES: tuple[Callable[[Header, Document], Iterator[Problem]], ...] = (
-    names.no_two_environments_or_data_planes_share_a_name,
     names.no_two_stacks_share_a_name,
     names.no_two_data_planes_share_a_cluster,
     names.no_two_environments_of_a_cluster_share_a_namespace,
     references.data_planes_name_environments_that_exist,
 )
 STACK_RULES: tuple[Callable[[Stack], Iterator[Problem]], ...] = (
-    names.no_two_items_of_a_list_share_a_name,
     names.no_two_pools_become_one_object,
+    names.a_namespace_belongs_to_its_environment,
     names.pool_names_leave_room_for_what_kubernetes_appends,
     references.images_that_are_used_are_named,
     references.repositories_name_datasets_that_exist,
     references.models_name_servers_and_pools_that_exist,
+    references.access_rules_name_servers_and_models_that_exist,
+    references.mirrors_are_of_registries_that_are_used,
     references.warm_windows_name_models_of_their_pool,
     references.cloud_identity_fits_the_object_store,
     references.domino_principals_need_the_domino_integration,
@@ -38,11 +39,14 @@ STACK_RULES: tuple[Callable[[Stack], Iterator[Problem]], ...] = (
     capacity.single_mig_strategy_names_a_product,
     capacity.preloaded_models_fit_their_slice,
     capacity.on_demand_models_fit_their_capacity,
+    capacity.node_selectors_leave_the_placement_alone,
+    capacity.only_on_demand_models_are_pinned_or_idle,
     capacity.models_stay_idle_longer_than_a_lease,
     safety.host_paths_are_for_local_environments,
     safety.nobody_is_granted_everything_in_production,
     safety.secrets_are_never_written_inline,
     safety.the_proxy_can_reach_its_identity_provider,
+    safety.no_issuer_stands_twice,
     safety.somebody_may_call_the_proxy,
     safety.somebody_can_authenticate,
     safety.a_gateway_is_given_no_certificate_of_the_proxy,
@@ -52,6 +56,7 @@ DEFINITION_RULES: tuple[Callable[[Definition], Iterator[Problem]], ...] = (
     names.no_two_stacks_of_a_cluster_share_a_host_and_path,
     names.no_two_stacks_of_a_cluster_share_a_volume,
     capacity.slices_asked_for_are_there,
+    capacity.gpus_of_a_replica_are_in_one_node,
     safety.production_shares_no_dataset_that_others_may_write,
     images.the_lock_holds_digests_of_these_images_only,
     images.images_have_a_digest,
@@ -63,10 +68,11 @@ def check_header(header: Header, document: Document) -> list[Problem]:
     return [problem for rule in HEADER_RULES for problem in rule(header, document)]
 
 
-def check(definition: Definition) -> Iterator[Problem]:
-    """Yield every broken rule of a definition whose every part is well formed."""
-    for stack in definition.stacks:
-        for rule in STACK_RULES:
-            yield from rule(stack)
-    for definition_rule in DEFINITION_RULES:
-        yield from definition_rule(definition)
+def check_stack(stack: Stack) -> list[Problem]:
+    """Return what is wrong with a stack whose every part is well formed."""
+    return [problem for rule in STACK_RULES for problem in rule(stack)]
+
+
+def check_definition(definition: Definition) -> list[Problem]:
+    """Return what is wrong with all stacks together."""
+    return [problem for rule in DEFINITION_RULES for problem in rule(definition)]

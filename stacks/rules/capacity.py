@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .. import placement
 from ..definition.base import byte_count
 from ..definition.gpu_products import gpu_product
-from ..definition.placement import DraPlacement, MigPlacement
+from ..definition.placement import DraPlacement, GpuPlacement, MigPlacement
 from ..definition.servers import OnDemand
 from ..problems import Problem
 from .references import nearest
@@ -109,10 +109,38 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
             )
 
 
+def node_selectors_leave_the_placement_alone(stack: Stack) -> Iterator[Problem]:
+    """The labels of NVIDIA's device plugin follow from the placement."""
+    for path, server, pool in _pools(stack):
+        for key in pool.node_selector:
+            if key.startswith("nvidia.com/"):
+                yield stack.source.problem(
+                    (*path, "nodeSelector", key),
+                    f"nodeSelector of {server.name}/{pool.name} sets {key}, which follows from its placement",
+                    do="Say product, profile and strategy in placement.",
+                )
+
+
+def only_on_demand_models_are_pinned_or_idle(stack: Stack) -> Iterator[Problem]:
+    """A preload pool holds all its models all the time."""
+    for _, server, pool in _pools(stack):
+        if isinstance(pool.loading, OnDemand):
+            continue
+        for model in stack.models_of(server, pool):
+            for key, said in (("pinned", model.pinned), ("idleSeconds", model.idle_seconds is not None)):
+                if said:
+                    yield stack.source.problem(
+                        ("models", stack.platform.models.index(model), key),
+                        f'{key} of model "{model.name}" means nothing: {server.name}/{pool.name} evicts no model',
+                        do="Take it away, or put the model on an on-demand pool.",
+                        severity="advisory",
+                    )
+
+
 def models_stay_idle_longer_than_a_lease(stack: Stack) -> Iterator[Problem]:
     """A model in use would count as idle before its lease ends."""
     for _, server, pool in _pools(stack):
-        if not isinstance(pool.loading, OnDemand):
+        if not isinstance(pool.loading, OnDemand) or pool.loading.policy == "lru":
             continue
         for model in stack.models_of(server, pool):
             if model.idle_seconds is not None and model.idle_seconds < pool.loading.lease_seconds:
@@ -141,11 +169,13 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
                 for key in dict.fromkeys([(device, None), (device, product)]):
                     asked[key] += count
                     askers.setdefault(key, []).append(f"{stack.name} {server.name}/{pool.name}: {count}")
+        short: set[placement.Device] = set()
         for (device, product), count in asked.items():
             available = sum(
                 number for (kind, made), number in there.items() if kind == device and product in (None, made)
             )
-            if count > available and (product is not None or count > 0):
+            if count > available and device not in short:
+                short.add(device)
                 what = f"{device}" + (f" of {product}" if product else "")
                 yield definition.document.problem(
                     ("dataPlanes", index, "gpus"),
@@ -153,7 +183,24 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
                     why=f"Asked for by {'; '.join(askers[device, product])}.",
                     do="Ask for fewer (an autoscaler's max counts), or tell of more GPUs under gpus.",
                 )
-                break
+
+
+def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Problem]:
+    """A pod runs on one node, so its GPUs are there, all of them."""
+    for stack in definition.stacks:
+        for path, server, pool in _pools(stack):
+            if not isinstance(pool.placement, GpuPlacement) or pool.placement.count == 1:
+                continue
+            count, product = pool.placement.count, pool.placement.product
+            whole = [group for group in stack.data_plane.gpus if group.mig is None and group.sharing is None]
+            room = sum(group.nodes * (group.per_node // count) for group in whole if product in (None, group.product))
+            if placement.most_replicas(pool) > room:
+                yield stack.source.problem(
+                    (*path, "placement", "count"),
+                    f"{server.name}/{pool.name} asks for {placement.most_replicas(pool)} × {count} GPUs in one node, "
+                    f'and data plane "{stack.data_plane.name}" has room for {room}',
+                    do="Ask for fewer GPUs a replica, or tell of nodes with more.",
+                )
 
 
 def _gb(count: int) -> str:

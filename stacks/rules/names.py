@@ -18,20 +18,6 @@ LONGEST_POOL_OBJECT = 52
 RESERVED = {"inference-proxy": "the proxy"}
 
 
-def no_two_environments_or_data_planes_share_a_name(header: Header, document: Document) -> Iterator[Problem]:
-    """Names of environments, and names of data planes, are unique."""
-    for section, named in (("environments", header.environments), ("dataPlanes", header.data_planes)):
-        seen: set[str] = set()
-        for index, item in enumerate(named):
-            if item.name in seen:
-                yield document.problem(
-                    (section, index, "name"),
-                    f'"{item.name}" stands twice in {section}',
-                    do="Give each a name of its own.",
-                )
-            seen.add(item.name)
-
-
 def no_two_stacks_share_a_name(header: Header, document: Document) -> Iterator[Problem]:
     """`a-b` on `c` and `a` on `b-c` would be one stack."""
     seen: dict[str, tuple[str, str]] = {}
@@ -86,34 +72,25 @@ def no_two_environments_of_a_cluster_share_a_namespace(header: Header, document:
                 )
 
 
-def no_two_items_of_a_list_share_a_name(stack: Stack) -> Iterator[Problem]:
-    """Names are unique within their list; overlays could not tell two items apart."""
+def a_namespace_belongs_to_its_environment(stack: Stack) -> Iterator[Problem]:
+    """An environment owns its namespace: it labels it, and closes it to everybody."""
     platform = stack.platform
-    lists: list[tuple[tuple[str | int, ...], tuple[str, ...]]] = [
-        (("images",), tuple(item.name for item in platform.images)),
-        (("pullSecrets",), tuple(item.name for item in platform.pull_secrets)),
-        (("datasets",), tuple(item.name for item in platform.datasets)),
-        (("servers",), tuple(item.name for item in platform.servers)),
-        (("proxy", "access"), tuple(item.name for item in platform.proxy.access)),
-        (("network", "callers"), tuple(item.name for item in platform.network.callers)),
-        (("network", "reach"), tuple(item.name for item in platform.network.reach)),
-    ]
-    for index, server in enumerate(platform.servers):
-        lists.append((("servers", index, "pools"), tuple(pool.name for pool in server.pools)))
-    for path, found in lists:
-        for place, name in enumerate(found):
-            if name in found[:place]:
-                yield stack.source.problem(
-                    (*path, place, "name"), f'"{name}" stands twice in {path[-1]}', do="Give each a name of its own."
-                )
-    models = tuple(model.name for model in platform.models)
-    for place, name in enumerate(models):
-        if name in models[:place]:
-            yield stack.source.problem(
-                ("models", place, "name"),
-                f'model "{name}" stands twice, and both would be served at /v2/models/{name}',
-                do="Rename one, or serve it on one server only.",
-            )
+    others = {platform.network.dns_namespace: "the cluster's DNS"}
+    if platform.monitoring.operator:
+        others[platform.monitoring.prometheus.namespace] = "Prometheus"
+    if isinstance(platform.proxy.exposure, HttpRouteExposure):
+        others[platform.proxy.exposure.gateway_namespace] = "the Gateway"
+    if platform.domino is not None:
+        others |= {platform.domino.platform_namespace: "Domino", platform.domino.compute_namespace: "Domino"}
+        if platform.domino.mesh is not None:
+            others[platform.domino.mesh.namespace] = "the mesh"
+    if stack.namespace in others:
+        yield stack.source.problem(
+            (),
+            f'environment "{stack.environment.name}" would take over {stack.namespace}, the namespace of '
+            f"{others[stack.namespace]}",
+            do="Give the environment a namespace of its own.",
+        )
 
 
 def no_two_pools_become_one_object(stack: Stack) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -109,6 +110,37 @@ def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
                 ("models", index, "pool"),
                 f'model "{model.name}" is on an unknown pool of server "{server.name}", "{model.pool}"',
                 do=nearest(model.pool, pools),
+            )
+
+
+def access_rules_name_servers_and_models_that_exist(stack: Stack) -> Iterator[Problem]:
+    """A rule for what is not there grants nothing; its author meant something else."""
+    known = {
+        "servers": [server.name for server in stack.platform.servers],
+        "models": [model.name for model in stack.platform.models],
+    }
+    for index, rule in enumerate(stack.platform.proxy.access):
+        for key, globs in (("servers", rule.servers), ("models", rule.models)):
+            for place, glob in enumerate(globs):
+                if known[key] and not fnmatch.filter(known[key], glob):
+                    yield stack.source.problem(
+                        ("proxy", "access", index, key, place),
+                        f'access rule "{rule.name}" names {key} that are not there, "{glob}"',
+                        do=nearest(glob, known[key]),
+                        severity="advisory",
+                    )
+
+
+def mirrors_are_of_registries_that_are_used(stack: Stack) -> Iterator[Problem]:
+    """A mirror of another registry is never asked; a mistyped one is missed when the cluster cannot reach out."""
+    hosts = {image.registry for image in stack.platform.images}
+    for host in stack.data_plane.registries:
+        if host not in hosts:
+            yield stack.source.problem(
+                ("images",),
+                f'data plane "{stack.data_plane.name}" has a mirror of {host}, and no image comes from there',
+                do=nearest(host, hosts),
+                severity="advisory",
             )
 
 

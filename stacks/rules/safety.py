@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -41,8 +42,8 @@ def nobody_is_granted_everything_in_production(stack: Stack) -> Iterator[Problem
     if not stack.environment.production:
         return
     for index, rule in enumerate(stack.platform.proxy.access):
-        everybody = any(not name.strip("*") for name in (*rule.principals, *rule.groups))
-        everything = all(any(not glob.strip("*") for glob in globs) for globs in (rule.servers, rule.models))
+        everybody = any(not name.strip("*?") for name in (*rule.principals, *rule.groups))
+        everything = all(any(not glob.strip("*?") for glob in globs) for globs in (rule.servers, rule.models))
         if everybody and everything and "infer" in rule.actions:
             yield stack.source.problem(
                 ("proxy", "access", index),
@@ -73,6 +74,18 @@ def the_proxy_can_reach_its_identity_provider(stack: Stack) -> Iterator[Problem]
             "the proxy may reach nothing outside, so it cannot fetch the keys of its OIDC issuers",
             do="Add the identity provider to network.reach with by: [proxy].",
         )
+
+
+def no_issuer_stands_twice(stack: Stack) -> Iterator[Problem]:
+    """A token names its issuer, and the proxy has to know which audiences and claims count."""
+    issuers = [issuer.issuer for issuer in stack.platform.proxy.auth.oidc]
+    for index, issuer in enumerate(issuers):
+        if issuer in issuers[:index]:
+            yield stack.source.problem(
+                ("proxy", "auth", "oidc", index, "issuer"),
+                f"the issuer {issuer} stands twice",
+                do="Join their audiences in one.",
+            )
 
 
 def somebody_may_call_the_proxy(stack: Stack) -> Iterator[Problem]:
@@ -132,26 +145,37 @@ def production_shares_no_dataset_that_others_may_write(definition: Definition) -
 
 def _overlap(stack: Stack, one: Dataset, other_stack: Stack, other: Dataset) -> bool:
     """Say whether two datasets hold the same files: one volume, and folders one of which holds the other."""
-    if _volume(stack, one) != _volume(other_stack, other):
-        return False
+    if isinstance(one, CsiDataset) and isinstance(other, CsiDataset):
+        # The handle is often any unique name; what is mounted then stands in the attributes, as a bucket's name.
+        same = one.volume_handle == other.volume_handle or (
+            bool(one.volume_attributes) and one.volume_attributes == other.volume_attributes
+        )
+        same = same and one.driver == other.driver
+    else:
+        same = _volume(stack, one) == _volume(other_stack, other)
     mine, theirs = _folder(one), _folder(other)
-    return mine.startswith(theirs) or theirs.startswith(mine)
+    if isinstance(one, EfsDataset) and isinstance(other, EfsDataset) and one.access_point_id != other.access_point_id:
+        # An access point may lie anywhere below the root, and only another one surely lies elsewhere.
+        return same and None in (one.access_point_id, other.access_point_id)
+    return same and (mine.startswith(theirs) or theirs.startswith(mine))
 
 
 def _volume(stack: Stack, dataset: Dataset) -> tuple[str, ...]:
     match dataset:
         case EfsDataset():
-            return ("efs", dataset.file_system_id, dataset.access_point_id or "")
+            return ("efs", dataset.file_system_id)
         case NfsDataset():
-            return ("nfs", dataset.server, dataset.path)
+            return ("nfs", dataset.server)
         case CsiDataset():
             return ("csi", dataset.driver, dataset.volume_handle)
         case HostPathDataset():
-            return ("hostPath", stack.data_plane.name, dataset.path)
+            return ("hostPath", stack.data_plane.name)
         case ClaimDataset():
             return ("claim", stack.data_plane.name, stack.namespace, dataset.claim_name)
 
 
 def _folder(dataset: Dataset) -> str:
-    """Return where below the volume's root the files lie: in the Domino dataset, else anywhere."""
-    return f"filecache/{dataset.domino.dataset_id}/" if dataset.domino else ""
+    """Return the folder of the volume in which the files lie, with a slash at its end."""
+    root = posixpath.normpath(dataset.path).strip("/") if isinstance(dataset, NfsDataset | HostPathDataset) else ""
+    domino = f"filecache/{dataset.domino.dataset_id}" if dataset.domino else ""
+    return "".join(f"{part}/" for part in (root, domino) if part)

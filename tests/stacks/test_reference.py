@@ -204,8 +204,8 @@ def test_mistakes_are_refused_by_the_schema_and_by_make_check(path: PATH, value:
         (("servers", 0, "triton", "environment"), {"LOG": "1", "OLD": None}),
         ((*DEV, "models"), [{"name": "churn", "remove": True}]),
         ((*DEV, "models"), [{"name": "fraud-score", "versions": None, "alias": "champion"}]),
-        ((*DEV, "models"), []),
-        ((*DEV, "servers"), [{"name": "ondemand", "pools": []}]),
+        ((*DEV, "pullSecrets"), []),
+        ((*DEV, "network"), {"reach": []}),
         ((*DEV, "servers"), [{"name": "preload", "triton": {"logVerbose": 1, "environment": {"LOG": None}}}]),
         (
             (*DEV, "servers"),

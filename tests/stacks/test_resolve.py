@@ -93,7 +93,8 @@ def _by_identity(items: list[Any]) -> dict[str, Any] | None:
     if not all(isinstance(item, dict) for item in items):
         return None
     keys = [
-        f"{item['kind']} {item['metadata']['name']}" if {"kind", "metadata"} <= item.keys() else str(item.get("name")) for item in items
+        f"{item['kind']} {item['metadata']['name']}" if {"kind", "metadata"} <= item.keys() else str(item.get("name"))
+        for item in items
     ]
     return dict(zip(keys, items, strict=True)) if len(set(keys)) == len(keys) else None
 

@@ -1,0 +1,342 @@
+"""A small valid definition, ways to edit it, and ways to look at what is said about the result."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from stacks import rules
+from stacks.images_lock import ImagesLock
+from stacks.load import parse
+from stacks.problems import DefinitionError, Position, Problem
+from stacks.validate import Definition, validate
+
+Rule = Callable[..., Any]
+
+FILE: Final = "f.yaml"
+PRODUCT: Final = "NVIDIA-A100-SXM4-80GB"
+
+
+class _Gone:
+    def __repr__(self) -> str:
+        return "(gone)"
+
+
+GONE: Final = _Gone()
+"""As a value of an edit: the key or item is taken away."""
+
+BASE: Final = f"""
+images:
+- name: triton
+  repository: nvcr.io/nvidia/tritonserver
+  tag: 26.08-py3
+- name: proxy
+  repository: registry.example.com/proxy
+  tag: v1
+- name: eviction-policy
+  repository: registry.example.com/policy
+  tag: v2
+datasets:
+- name: models
+  kind: nfs
+  server: nfs.example.com
+  path: /models/dev
+  writers:
+  - data-scientists
+servers:
+- name: main
+  repository:
+    dataset: models
+  pools:
+  - name: warm
+    loading:
+      mode: preload
+    placement:
+      kind: mig
+      profile: 2g.20gb
+      product: {PRODUCT}
+  - name: cold
+    loading:
+      mode: on-demand
+      idleSeconds: 300
+    placement:
+      kind: mig
+      profile: 1g.10gb
+      product: {PRODUCT}
+proxy:
+  auth:
+    oidc:
+    - issuer: https://idp.example.com/realm
+      audiences:
+      - proxy
+  access:
+  - name: callers
+    groups:
+    - callers
+models:
+- name: churn
+  server: main
+  pool: warm
+  footprint: 2Gi
+- name: ocr
+  server: main
+  pool: cold
+  footprint: 3Gi
+network:
+  callers:
+  - name: ingress
+    cidr: 10.1.0.0/16
+  reach:
+  - name: identity
+    by:
+    - proxy
+    cidr: 10.2.0.0/16
+environments:
+- name: dev
+- name: prod
+  production: true
+  datasets:
+  - name: models
+    path: /models/prod
+    writers:
+    - deployers
+dataPlanes:
+- name: lab
+  environments:
+  - dev
+  gpus:
+  - nodes: 1
+    product: {PRODUCT}
+    perNode: 1
+    mig:
+      slices:
+        2g.20gb: 1
+        1g.10gb: 2
+- name: east
+  environments:
+  - prod
+  gpus:
+  - nodes: 2
+    product: {PRODUCT}
+    perNode: 1
+    mig:
+      slices:
+        2g.20gb: 1
+        1g.10gb: 2
+""".lstrip()
+IMAGES: Final = (
+    "nvcr.io/nvidia/tritonserver:26.08-py3",
+    "registry.example.com/proxy:v1",
+    "registry.example.com/policy:v2",
+)
+
+
+def digest(number: int) -> str:
+    """A digest that looks like one."""
+    return f"sha256:{number:064x}"
+
+
+def lock_tree() -> dict[str, Any]:
+    """A lock file's content that pins every image of the base definition."""
+    return {"images": [{"image": image, "digest": digest(number)} for number, image in enumerate(IMAGES)]}
+
+
+def edited(**edits: Any) -> str:
+    """The base definition with some values changed.
+
+    A path names keys and list items in a row, joined by `__`: `servers__main__pools__cold__replicas`. An item that is
+    not there is added at the end of its list, and a mapping that is not there is made.
+    """
+    return edited_at({key.replace("__", "/"): value for key, value in edits.items()})
+
+
+def edited_at(edits: Mapping[str, Any]) -> str:
+    """The same for paths joined by `/`, whose names are no Python identifiers."""
+    tree = yaml.safe_load(BASE)
+    for path, value in edits.items():
+        _edit(tree, path.split("/"), value)
+    return dumped(tree)
+
+
+def dumped(tree: Any) -> str:
+    """A tree as YAML with one value a line."""
+    return yaml.dump(tree, Dumper=_OneValueALine, sort_keys=False, allow_unicode=True, width=10_000)
+
+
+class _OneValueALine(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        """Write everything out: a position then has one line only."""
+        return True
+
+
+def _edit(tree: Any, path: list[str], value: Any) -> None:
+    for step in path[:-1]:
+        tree = _below(tree, step)
+    step = path[-1]
+    if isinstance(tree, dict):
+        if value is GONE:
+            del tree[step]
+        else:
+            tree[step] = copy.deepcopy(value)
+        return
+    index = _index(tree, step)
+    if value is GONE:
+        assert index is not None, path
+        del tree[index]
+    else:
+        if isinstance(value, dict) and not step.isdigit():
+            value = {"name": step, **value}
+        items = [copy.deepcopy(value)]
+        tree[len(tree) if index is None else index : len(tree) if index is None else index + 1] = items
+
+
+def _below(tree: Any, step: str) -> Any:
+    if isinstance(tree, dict):
+        return tree.setdefault(step, [] if step in _LISTS else {})
+    index = _index(tree, step)
+    if index is None:
+        tree.append({"name": step})
+        index = len(tree) - 1
+    return tree[index]
+
+
+_LISTS: Final = (
+    "models",
+    "servers",
+    "pools",
+    "datasets",
+    "images",
+    "access",
+    "callers",
+    "reach",
+    "pullSecrets",
+    "warmWindows",
+)
+
+
+def _index(items: list[Any], step: str) -> int | None:
+    if step.isdigit():
+        return int(step) if int(step) < len(items) else None
+    names = [item.get("name") if isinstance(item, dict) else None for item in items]
+    return names.index(step) if step in names else None
+
+
+def valid(text: str) -> Definition:
+    """The definition in a text, with every image of the base definition pinned."""
+    tree = lock_tree()
+    return validate(parse(text, FILE), ImagesLock.model_validate({"images": tuple(tree["images"])}))
+
+
+def problems(text: str) -> list[Problem]:
+    """Everything that is said about a text. Nothing but a DefinitionError may come out of it."""
+    try:
+        return list(valid(text).advisories)
+    except DefinitionError as error:
+        return error.problems
+
+
+def only_problem(text: str) -> Problem:
+    """The one thing that is said about a text."""
+    found = problems(text)
+    assert len(found) == 1, "\n".join(map(str, found)) or "nothing is wrong"
+    return found[0]
+
+
+def stands_at(problem: Problem, text: str, at: str) -> bool:
+    """Whether a problem points at the place that `at` shows: a piece of a line, with » before the place."""
+    assert isinstance(problem.where, Position), problem
+    assert problem.where.file == FILE
+    line = text.splitlines()[problem.where.line - 1]
+    before, _, after = at.partition("»")
+    return line[: problem.where.column - 1].endswith(before) and line[problem.where.column - 1 :].startswith(after)
+
+
+def assert_refused(text: str, at: str, what: str, *, among: bool = False, severity: str = "error") -> Problem:
+    """Check that `what` is said at the place that `at` shows, and unless it is `among` others nothing else."""
+    found = problems(text)
+    said = "\n".join(map(str, found)) or "nothing is wrong"
+    fitting = [problem for problem in found if what in "\n".join((problem.what, problem.why, problem.do))]
+    assert fitting, f"{what!r} is not said, but:\n{said}"
+    assert among or len(found) == 1, f"more is said than {what!r}:\n{said}"
+    assert any(stands_at(problem, text, at) for problem in fitting), f"it is not said at {at!r}:\n{said}"
+    assert fitting[0].severity == severity
+    return fitting[0]
+
+
+def assert_said_in_full(problem: Problem) -> None:
+    """Check what every message owes its reader: a line, a path, plain words, and no trace of the machinery."""
+    assert isinstance(problem.where, Position)
+    assert problem.what
+    assert "\n" not in problem.what
+    text = str(problem)
+    for inside in ("Traceback", "pydantic", "ValidationError", "type=", "input_value", "Value error"):
+        assert inside not in text
+    assert len(text) < 2_500
+
+
+@dataclass(frozen=True)
+class Broken:
+    """An edit that breaks one rule, and what is said about it."""
+
+    rule: Rule | str
+    edits: Mapping[str, Any]
+    at: str
+    what: str
+    severity: str = "error"
+    number: int = 1
+
+    def __str__(self) -> str:
+        """Name for the list of tests."""
+        return f"{name_of(self.rule)}-{self.what[:40]}"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An edit that comes near a rule and does not break it."""
+
+    rule: Rule | str
+    edits: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        """Name for the list of tests."""
+        return f"{name_of(self.rule)}-{' '.join(self.edits)[:40]}"
+
+
+def name_of(rule: Rule | str) -> str:
+    """The name of a rule."""
+    return rule if isinstance(rule, str) else rule.__name__
+
+
+def said_by(rule: Rule | str, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
+    """What one rule alone says about a definition."""
+    every = (*rules.HEADER_RULES, *rules.STACK_RULES, *rules.DEFINITION_RULES)
+    assert name_of(rule) in {each.__name__ for each in every}, f"there is no rule {name_of(rule)}"
+    with monkeypatch.context() as patch:
+        for kind in ("HEADER_RULES", "STACK_RULES", "DEFINITION_RULES"):
+            patch.setattr(rules, kind, tuple(each for each in getattr(rules, kind) if each.__name__ == name_of(rule)))
+        return problems(text)
+
+
+def check_broken(case: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that the rule says what it should, where it should, and that it says so among all the rules too."""
+    text = edited_at(case.edits)
+    found = said_by(case.rule, text, monkeypatch)
+    said = "\n".join(map(str, found)) or "nothing is wrong"
+    assert len(found) == case.number, said
+    fitting = [problem for problem in found if case.what in "\n".join((problem.what, problem.why, problem.do))]
+    assert fitting, f"{case.what!r} is not said, but:\n{said}"
+    assert any(stands_at(problem, text, case.at) for problem in fitting), f"it is not said at {case.at!r}:\n{said}"
+    assert {problem.severity for problem in found} == {case.severity}
+    for problem in found:
+        assert_said_in_full(problem)
+    assert set(found) <= set(problems(text))
+
+
+def check_kept(case: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that the rule says nothing."""
+    assert not said_by(case.rule, edited_at(case.edits), monkeypatch)

@@ -1,0 +1,269 @@
+"""What single values of a definition may be: forms, bounds, types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stacks.definition.base import byte_count, quantity_value
+from tests.stacks.definition.examples import (
+    GONE,
+    PRODUCT,
+    assert_said_in_full,
+    edited_at,
+    problems,
+    stands_at,
+)
+
+COLD = "servers/main/pools/cold"
+TRITON = "servers/main/triton"
+NODES: dict[str, Any] = {"nodes": 1, "product": PRODUCT, "perNode": 1}
+GROUP = "dataPlanes/lab/gpus/1"
+ROUTE = {"kind": "http-route", "host": "i.example.com", "gateway": "g", "gatewayNamespace": "n"}
+LONG = "a" * 64
+
+# What is wrong whatever else is said: the value, and the piece of the line that is pointed at.
+WRONG: tuple[tuple[str, Any, str], ...] = (
+    # names
+    ("environments/dev/namespace", "Dev", "namespace: »Dev"),
+    ("environments/dev/namespace", "-dev", "namespace: »-dev"),
+    ("environments/dev/namespace", LONG, f"namespace: »{LONG}"),
+    ("environments/dev/namespace", "a.b", "namespace: »a.b"),
+    ("environments/dev/namespace", "", "namespace: »''"),
+    ("environments/dev/namespace", "dév", "namespace: »dév"),
+    ("environments/dev/namespace", "dev\n", "namespace: »'dev"),
+    ("models/churn/name", "../x", "name: »../x"),
+    ("models/churn/name", "é", "name: »é"),
+    ("models/churn/name", "a b", "name: »a b"),
+    ("models/churn/name", ".hidden", "name: ».hidden"),
+    ("models/churn/alias", "latest", "alias: »latest"),  # MLflow keeps it for itself, and v1, v2, … too
+    ("models/churn/alias", "v12", "alias: »v12"),
+    ("proxy/priorityClass", "A", "priorityClass: »A"),
+    ("proxy/priorityClass", "a..b", "priorityClass: »a..b"),
+    ("proxy/priorityClass", "a.-b", "priorityClass: »a.-b"),
+    # labels
+    ("environments/dev/labels", {"a b": "x"}, "»a b: x"),
+    ("environments/dev/labels", {"Example.com/a": "x"}, "»Example.com/a: x"),
+    ("environments/dev/labels", {"a..b/c": "x"}, "»a..b/c: x"),
+    ("environments/dev/labels", {"a": LONG}, f"a: »{LONG}"),
+    ("environments/dev/labels", {"a": "-x"}, "a: »-x"),
+    ("environments/dev/labels", {"a": True}, "a: »true"),
+    ("environments/dev/labels", {"a": 1}, "a: »1"),
+    ("environments/dev/annotations", {"": "x"}, "? »''"),
+    (f"{COLD}/nodeSelector", {"pool": "a b"}, "pool: »a b"),
+    # images
+    ("images/proxy/tag", 26.08, "tag: »26.08"),
+    ("images/proxy/tag", "a:b", "tag: »a:b"),
+    ("images/proxy/tag", "", "tag: »''"),
+    ("images/proxy/tag", "latest", "tag: »latest"),  # it moves with every push
+    ("images/proxy/repository", "Proxy", "repository: »Proxy"),
+    ("images/proxy/repository", "proxy:v1", "repository: »proxy:v1"),
+    ("images/proxy/repository", "proxy:5000", "repository: »proxy:5000"),  # a tag, not a port
+    ("images/proxy/repository", "https://registry/proxy", "repository: »https"),
+    ("images/proxy/repository", "a@sha256:" + "0" * 64, "repository: »a@sha256"),
+    ("images/proxy/repository", "a//b", "repository: »a//b"),
+    ("images/proxy/repository", "a/", "repository: »a/"),
+    ("dataPlanes/lab/registries", {"nvcr.io": "https://mirror"}, "nvcr.io: »https"),
+    ("dataPlanes/lab/registries", {"nvcr.io": "mirror/"}, "nvcr.io: »mirror/"),
+    ("dataPlanes/lab/registries", {"nvcr.io": "Mirror"}, "nvcr.io: »Mirror"),
+    ("dataPlanes/lab/registries", {"https://nvcr.io": "mirror"}, "»https"),
+    # quantities
+    ("proxy/bodyLimit", "64 Mi", "bodyLimit: »64 Mi"),
+    ("proxy/bodyLimit", "64mi", "bodyLimit: »64mi"),
+    ("proxy/bodyLimit", "-1", "bodyLimit: »'-1'"),
+    ("proxy/bodyLimit", "0", "bodyLimit: »'0'"),
+    ("proxy/bodyLimit", "0.5", "bodyLimit: »'0.5'"),
+    ("proxy/bodyLimit", "1500m", "bodyLimit: »1500m"),
+    ("proxy/bodyLimit", "64Mi\n", "bodyLimit: »'64Mi"),
+    ("proxy/bodyLimit", "٣Gi", "bodyLimit: »٣Gi"),
+    ("proxy/bodyLimit", 64, "bodyLimit: »64"),
+    ("proxy/resources/cpu", 1, "cpu: »1"),
+    ("proxy/resources/cpu", "0m", "cpu: »0m"),
+    ("proxy/resources/cpu", "0.0001", "cpu: »'0.0001'"),  # Kubernetes knows thousandths of a core
+    ("models/churn/footprint", "1" + "0" * 400, "footprint: »'1000"),
+    ("models/churn/footprint", "1" + "0" * 5000, "footprint: »'1000"),
+    ("models/churn/footprint", "9223372036854775808", "footprint: »'9223372036854775808'"),  # one more than 64 bits
+    ("models/churn/footprint", "9300P", "footprint: »9300P"),
+    # numbers
+    ("proxy/replicas", 0, "replicas: »0"),
+    ("proxy/replicas", 1001, "replicas: »1001"),
+    ("proxy/replicas", True, "replicas: »true"),
+    ("proxy/replicas", 2.0, "replicas: »2.0"),
+    ("proxy/replicas", "2", "replicas: »'2'"),
+    ("proxy/replicas", 10**30, "replicas: »1000"),
+    ("proxy/replicas", [2], "»replicas:"),
+    (f"{COLD}/replicas", -1, "replicas: »-1"),
+    (f"{COLD}/loading/idleSeconds", 86_401, "idleSeconds: »86401"),
+    (f"{COLD}/loading/leaseSeconds", 1, "leaseSeconds: »1"),
+    (f"{COLD}/loading/policy", "lru_idle", "policy: »lru_idle"),
+    ("servers/main/pools/warm/loading/pollSeconds", 0, "pollSeconds: »0"),
+    ("models/churn/versions", [{"version": 0, "weight": 100}], "version: »0"),
+    ("models/churn/versions", [{"version": 1, "weight": 101}], "weight: »101"),
+    ("models/churn/versions", [{"version": 2**63, "weight": 100}], "version: »92233"),  # Triton's is int64
+    ("proxy/autoscaling", {"min": 0, "max": 1}, "min: »0"),
+    ("proxy/autoscaling", {"min": 1, "max": 2, "cpuPercent": 0}, "cpuPercent: »0"),
+    ("proxy/rateLimit", {"requestsPerMinute": 0}, "requestsPerMinute: »0"),
+    ("monitoring", {"intervalSeconds": 4}, "intervalSeconds: »4"),
+    ("dataPlanes/lab/wave", 0, "wave: »0"),
+    (f"{TRITON}/logVerbose", 5, "logVerbose: »5"),
+    (f"{TRITON}/metrics", {"latencySummaries": [{"quantile": 1.0, "error": 0.1}]}, "quantile: »1.0"),
+    (f"{TRITON}/metrics", {"latencySummaries": [{"quantile": float("nan"), "error": 0.1}]}, "quantile: ».nan"),
+    (f"{TRITON}/rateLimiter", {"resources": {}}, "»resources: {}"),
+    (f"{TRITON}/rateLimiter", {"resources": {"a": 0}}, "a: »0"),
+    (f"{TRITON}/rateLimiter", {"resources": {"a:b": 1}}, "»a:b: 1"),  # Triton reads name:count:device
+    (f"{TRITON}/environment", {"A-B": "x"}, "»A-B: x"),
+    (f"{TRITON}/environment", {"A": 1}, "A: »1"),
+    (f"{TRITON}/extraArguments", ["log-info"], "- »log-info"),
+    (f"{TRITON}/extraArguments", ["--a b"], "- »--a b"),
+    (f"{TRITON}/extraArguments", "--a=b", "extraArguments: »--a=b"),
+    # addresses
+    ("network/callers/ingress/cidr", "10.0.0.1/8", "cidr: »10.0.0.1/8"),
+    ("network/callers/ingress/cidr", "10.0.0.1", "cidr: »10.0.0.1"),
+    ("network/callers/ingress/cidr", "10.0.0.0/255.0.0.0", "cidr: »10.0.0.0/255"),
+    ("network/callers/ingress/cidr", "10.0.0.0/33", "cidr: »10.0.0.0/33"),
+    ("network/callers/ingress/cidr", "10.0.0.0/08", "cidr: »10.0.0.0/08"),
+    ("network/callers/ingress/cidr", "fe80::%eth0/64", "cidr: »fe80::%eth0/64"),
+    ("network/callers/ingress/cidr", "any", "cidr: »any"),
+    ("network/callers/ingress/cidr", 10, "cidr: »10"),
+    ("network/reach/identity/ports", [0], "- »0"),
+    ("network/reach/identity/ports", [65536], "- »65536"),
+    ("network/reach/identity/ports", ["443"], "- »'443'"),
+    ("network/reach/identity/by", [], "»by: []"),
+    ("network/reach/identity/by", ["server"], "- »server"),
+    ("proxy/auth/oidc/0/issuer", "idp.example.com", "issuer: »idp.example.com"),
+    ("proxy/auth/oidc/0/issuer", "https://", "issuer: »https://"),
+    ("proxy/auth/oidc/0/issuer", "https://user@idp.example.com", "issuer: »https"),
+    ("proxy/auth/oidc/0/issuer", "ftp://idp.example.com", "issuer: »ftp"),
+    ("proxy/auth/oidc/0/audiences", [""], "- »''"),
+    ("proxy/exposure", {"kind": "ingress", "host": "I.example.com"}, "host: »I.example.com"),
+    ("proxy/exposure", {"kind": "ingress", "host": "https://i"}, "host: »https"),
+    ("proxy/exposure", {"kind": "ingress", "host": "i", "path": "x"}, "path: »x"),
+    ("proxy/exposure", {"kind": "ingress", "host": "i", "path": "/x/"}, "path: »/x/"),
+    ("proxy/exposure", {"kind": "load-balancer", "sourceRanges": ["10.0.0.1/8"]}, "- »10.0.0.1/8"),
+    ("proxy/exposure", {"kind": "ingres", "host": "i"}, "kind: »ingres"),
+    ("proxy/exposure", {"host": "i"}, "»exposure:"),
+    ("proxy/exposure", "ingress", "exposure: »ingress"),
+    ("proxy/tls", {"kind": "cert-manager", "issuer": "x", "issuerKind": "Isuer"}, "issuerKind: »Isuer"),
+    (
+        f"{COLD}/autoscaling",
+        {"kind": "queue", "min": 1, "max": 1, "prometheusAddress": "http:// x"},
+        "prometheusAddress: »http:// x",
+    ),
+    (f"{COLD}/autoscaling", {"kind": "queue", "min": 1, "max": 1}, "»autoscaling:"),
+    # datasets and repositories
+    ("datasets", [{"name": "models", "kind": "efs", "fileSystemId": "0a1b"}], "fileSystemId: »0a1b"),
+    ("datasets", [{"name": "models", "kind": "nfs", "server": "n", "path": "x"}], "path: »x"),
+    ("datasets", [{"name": "models", "kind": "nfs", "server": "n", "path": "/a/../b"}], "path: »/a/../b"),
+    ("datasets", [{"name": "models", "kind": "hostPath", "path": "/a/.."}], "path: »/a/.."),
+    ("datasets", [{"name": "models", "kind": "hostPath", "path": "/a\n"}], "path: »'/a"),
+    ("datasets", [{"name": "models", "kind": "claim"}], "- »name: models"),
+    ("datasets", [{"name": "models", "kind": "claim", "claimName": "c", "capacity": "1Gi"}], "»capacity: 1Gi"),
+    ("datasets", [{"name": "models", "kind": "csi", "driver": "d", "volumeHandle": ""}], "volumeHandle: »''"),
+    ("servers/main/repository", {"dataset": "models", "path": "/x"}, "path: »/x"),
+    ("servers/main/repository", {"dataset": "models", "path": "../x"}, "path: »../x"),
+    ("servers/main/repository", {"dataset": "models", "path": "a//b"}, "path: »a//b"),
+    ("servers/main/repository", {"url": "https://bucket"}, "url: »https"),
+    ("servers/main/repository", {"url": "s3://"}, "url: »s3://"),
+    ("servers/main/repository", {"url": "s3://b", "dataset": "models"}, ""),
+    ("servers/main/identity", {"cloud": "aws", "roleArn": "role"}, "roleArn: »role"),
+    ("servers/main/identity", {"cloud": "gpc", "serviceAccount": "x"}, "cloud: »gpc"),
+    ("servers/main/identity", {"cloud": "azure", "clientId": "x"}, "clientId: »x"),
+    # GPUs
+    (f"{COLD}/placement", {"kind": "mig", "profile": "1g10gb"}, "profile: »1g10gb"),
+    (f"{COLD}/placement", {"kind": "mig", "profile": "8g.80gb"}, "profile: »8g.80gb"),
+    (f"{COLD}/placement", {"kind": "mig", "profile": "1g.0gb"}, "profile: »1g.0gb"),
+    (f"{COLD}/placement", {"kind": "mig", "profile": "1g." + "9" * 5_000 + "gb"}, "profile: »1g.999"),
+    (f"{COLD}/placement", {"kind": "mig", "profile": "1g.10gb", "product": "A 100"}, "product: »A 100"),
+    (f"{COLD}/placement", {"kind": "dra", "profile": "1g.10gb", "product": "A' || true"}, "product: »A' || true"),
+    (f"{COLD}/placement", {"kind": "mig"}, "»placement:"),
+    (f"{COLD}/placement", {"kind": "mgi", "profile": "1g.10gb"}, "kind: »mgi"),
+    (f"{COLD}/placement", {"kind": "gpu", "count": 0}, "count: »0"),
+    (f"{COLD}/placement", {"kind": "cpu", "count": 1}, "»count: 1"),
+    (f"{COLD}/placement", {"kind": "dra"}, "»placement:"),  # mig.nvidia.com gives slices: which?
+    (GROUP, {**NODES, "nodes": 0}, "nodes: »0"),
+    (GROUP, {**NODES, "perNode": 17}, "perNode: »17"),
+    (GROUP, {**NODES, "product": f"{PRODUCT}-MIG-1g.10gb"}, "product: »NVIDIA"),
+    (GROUP, {**NODES, "product": f"{PRODUCT}-SHARED"}, "product: »NVIDIA"),
+    (GROUP, {**NODES, "mig": {"slices": {}}}, "»slices: {}"),
+    (GROUP, {**NODES, "mig": {"slices": {"1g.10gb": 8}}}, "1g.10gb: »8"),
+    (GROUP, {**NODES, "mig": {"slices": {"big": 1}}}, "»big: 1"),
+    (GROUP, {**NODES, "sharing": {"kind": "mps", "replicas": 1}}, "replicas: »1"),
+    # what is needed
+    ("servers/main/pools", [], "»pools: []"),
+    ("servers", [], "»servers: []"),
+    ("environments", [], "»environments: []"),
+    ("dataPlanes/lab/environments", [], "»environments: []"),
+    ("servers/main/pools/cold/loading", GONE, "- »name: cold"),
+    ("servers/main/repository", GONE, "- »name: main"),
+    ("proxy/access/callers/actions", [], "»actions: []"),
+    ("proxy/access/callers/servers", [], "»servers: []"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value", "at"), WRONG, ids=[f"{path}={str(value)[:40]}" for path, value, _ in WRONG])
+def test_a_wrong_value_is_said_once_at_its_place(path: str, value: Any, at: str) -> None:
+    alone = {"environments/prod/datasets": GONE} if path == "datasets" else {}
+    text = edited_at({**alone, path: value})
+    found = problems(text)
+    said = "\n".join(map(str, found)) or "nothing is wrong"
+    assert len(found) == 1, said
+    assert found[0].severity == "error", said
+    assert stands_at(found[0], text, at), f"it is not said at {at!r}:\n{said}"
+    assert_said_in_full(found[0])
+
+
+RIGHT: tuple[tuple[str, Any], ...] = (
+    ("environments/dev/namespace", "a" * 63),
+    ("environments/dev/labels", {"example.com/team": "", "a": "A_b.c-9"}),
+    ("environments/dev/annotations", {"example.com/Team": "anything at all: ü"}),
+    ("models/churn/name", "Churn_2.onnx-a"),
+    ("models/churn/alias", "champion"),
+    ("models/churn/versions", [{"version": 2**63 - 1, "weight": 100}]),
+    ("dataPlanes/lab/registries", {"nvcr.io": "mirror.example.com:5000/nv/c"}),
+    ("dataPlanes/lab/registries", {"nvcr.io": "127.0.0.1:5000"}),
+    ("proxy/bodyLimit", "1.5Gi"),
+    ("proxy/resources", {"cpu": "0.25", "memory": "1G"}),
+    ("proxy/resources", {"cpu": "1m"}),
+    ("network/callers/ingress/cidr", "2001:db8::/32"),
+    ("network/callers/ingress/cidr", "0.0.0.0/0"),
+    ("network/reach/identity/ports", [1, 65535]),
+    ("proxy/exposure", {"kind": "load-balancer", "sourceRanges": ["10.0.0.0/8"], "annotations": {"a/b": ""}}),
+    ("proxy/exposure", {**ROUTE, "path": "/a/b", "listener": "https"}),
+    ("proxy/exposure", {"kind": "cluster-ip"}),
+    ("proxy/tls", {"kind": "cert-manager", "issuer": "ca"}),
+    ("proxy/auth/oidc/0/jwksUrl", "http://keycloak-http.domino-platform/certs"),
+    ("servers/main/repository", {"dataset": "models", "path": "filecache/a-b_c.d"}),
+    (f"{TRITON}/environment", {"_A1": ""}),
+    (
+        f"{TRITON}/extraArguments",
+        ["--backend-config=python,shm-default-byte-size=1048576", "--cache-config=local,size=1"],
+    ),
+    (f"{TRITON}/metrics", {"latencySummaries": [{"quantile": 0.99, "error": 0.001}]}),
+    (f"{TRITON}/rateLimiter", {"resources": {"R1": 4}}),
+    (GROUP, {**NODES, "product": "NVIDIA-A30", "sharing": {"kind": "time-slicing", "replicas": 48}}),
+    ("domino", {"mesh": {"mode": "istio", "mtls": "STRICT"}}),
+    ("monitoring", {"operator": True, "labels": {"release": "prometheus"}}),
+    ("proxy/tolerations", [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]),
+    ("datasets/models/mountOptions", ["nconnect=8"]),
+)
+
+
+@pytest.mark.parametrize(("path", "value"), RIGHT, ids=[f"{path}={str(value)[:40]}" for path, value in RIGHT])
+def test_a_right_value_is_let_through(path: str, value: Any) -> None:
+    assert problems(edited_at({path: value})) == []
+
+
+@pytest.mark.parametrize(
+    ("quantity", "count"),
+    [("1", 1), ("1k", 1000), ("1Ki", 1024), ("1.5Gi", 3 * 2**29), ("2M", 2 * 10**6), ("1Pi", 2**50), ("1000m", 1)],
+)
+def test_a_quantity_has_the_value_that_kubernetes_gives_it(quantity: str, count: int) -> None:
+    assert quantity_value(quantity) == count
+    assert byte_count(quantity) == count
+
+
+@pytest.mark.parametrize("quantity", ["", "1 Gi", "Gi", "1e3", "+1", "-1", "1GiB", "0x1", "1_000", "१", "1\n", "1Gi\n"])
+def test_what_is_no_quantity_has_no_value(quantity: str) -> None:
+    with pytest.raises(ValueError, match="is no Kubernetes quantity"):
+        quantity_value(quantity)

@@ -1,0 +1,112 @@
+"""What NVIDIA's MIG allows, against the table in the facts."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from stacks.definition.gpu_products import PRODUCTS, GpuProduct, fits_on_one_gpu, gpu_product, profile_bytes
+
+# GPU → profile → how many fit on one GPU (NVIDIA mig-parted, config-default.yaml).
+MOST = {
+    "A100-40GB": {"1g.5gb": 7, "1g.10gb": 4, "2g.10gb": 3, "3g.20gb": 2, "4g.20gb": 1, "7g.40gb": 1},
+    "A100-80GB": {"1g.10gb": 7, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1, "7g.80gb": 1},
+    "H100-80GB": {"1g.10gb": 7, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1, "7g.80gb": 1},
+    "H200-141GB": {"1g.18gb": 7, "1g.35gb": 4, "2g.35gb": 3, "3g.71gb": 2, "4g.71gb": 1, "7g.141gb": 1},
+    "B200": {"1g.23gb": 7, "1g.45gb": 4, "2g.45gb": 3, "3g.90gb": 2, "4g.90gb": 1, "7g.180gb": 1},
+}
+LABELS = {
+    "NVIDIA-A100-SXM4-40GB": "A100-40GB",
+    "NVIDIA-A100-PCIE-40GB": "A100-40GB",
+    "A100-SXM4-40GB": "A100-40GB",
+    "NVIDIA-A100-SXM4-80GB": "A100-80GB",
+    "NVIDIA-A100-80GB-PCIe": "A100-80GB",
+    "NVIDIA-H100-80GB-HBM3": "H100-80GB",
+    "NVIDIA-H100-PCIe": "H100-80GB",
+    "NVIDIA-H200": "H200-141GB",
+    "NVIDIA-H200-NVL": "H200-141GB",
+    "NVIDIA-B200": "B200",
+}
+# Other GPUs, or the same with other memory: nothing is known about them, so nothing is refused.
+UNKNOWN = (
+    "NVIDIA-H100-NVL", "NVIDIA-GH200-480GB", "NVIDIA-GB200", "NVIDIA-A30", "NVIDIA-L40S", "Tesla-T4", "x",
+)  # fmt: skip
+
+
+def product(name: str) -> GpuProduct:
+    (found,) = (each for each in PRODUCTS if each.name == name)
+    return found
+
+
+def test_the_table_has_the_products_and_profiles_of_the_facts() -> None:
+    assert {each.name: set(each.profiles) for each in PRODUCTS} == {name: set(most) for name, most in MOST.items()}
+
+
+@pytest.mark.parametrize(("name", "profile"), [(name, profile) for name in MOST for profile in MOST[name]])
+def test_as_many_slices_of_one_profile_fit_on_a_gpu_as_the_facts_say(name: str, profile: str) -> None:
+    most = MOST[name][profile]
+    assert [count for count in range(1, 12) if fits_on_one_gpu(product(name), {profile: count})] == [
+        *range(1, most + 1)
+    ]
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_a_node_label_tells_its_product(label: str) -> None:
+    found = gpu_product(label)
+    assert found is not None
+    assert found.name == LABELS[label]
+
+
+@pytest.mark.parametrize("label", UNKNOWN)
+def test_a_gpu_that_is_not_in_the_table_is_not_taken_for_one_that_is(label: str) -> None:
+    assert gpu_product(label) is None
+
+
+@pytest.mark.parametrize(
+    ("slices", "fit"),
+    [
+        # NVIDIA MIG User Guide, "MIG device configurations"; the balanced layout is mig-parted's `all-balanced`.
+        ({"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1}, True),
+        ({"4g.40gb": 1, "3g.40gb": 1}, True),
+        ({"4g.40gb": 1, "2g.20gb": 1, "1g.10gb": 1}, True),
+        ({"4g.40gb": 1, "1g.10gb": 3}, True),
+        ({"2g.20gb": 3, "1g.10gb": 1}, True),
+        ({"3g.40gb": 1, "1g.10gb": 4}, True),
+        ({"1g.20gb": 1, "1g.10gb": 5}, True),
+        ({"4g.40gb": 2}, False),
+        ({"7g.80gb": 1, "1g.10gb": 1}, False),
+        ({"4g.40gb": 1, "1g.10gb": 4}, False),  # the last memory slice has no compute slice
+        ({"3g.40gb": 2, "1g.10gb": 1}, False),
+        ({"2g.20gb": 4}, False),
+        ({"2g.20gb": 3, "1g.10gb": 2}, False),
+        ({"4g.40gb": 1, "2g.20gb": 2}, False),
+    ],
+)
+def test_slices_of_several_profiles_fit_when_the_driver_has_a_place_for_each(slices: dict[str, int], fit: bool) -> None:
+    assert fits_on_one_gpu(product("A100-80GB"), slices) is fit
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_what_fits_takes_no_more_than_seven_compute_and_eight_memory_slices(name: str) -> None:
+    gpu = product(name)
+    profiles = list(gpu.profiles)
+    fitting = 0
+    for counts in itertools.product(range(4), repeat=len(profiles)):
+        slices = dict(zip(profiles, counts, strict=True))
+        if fits_on_one_gpu(gpu, slices):
+            fitting += 1
+            assert sum(int(profile[0]) * count for profile, count in slices.items()) <= 7
+            assert sum(gpu.profiles[profile] * count for profile, count in slices.items()) <= 8
+            for profile in profiles:  # fewer fit where more do
+                fewer = {**slices, profile: max(0, slices[profile] - 1)}
+                assert fits_on_one_gpu(gpu, fewer)
+    assert fitting > 30
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_no_slice_has_more_memory_than_its_gpu(name: str) -> None:
+    gpu = product(name)
+    for profile, slices in gpu.profiles.items():
+        assert profile_bytes(profile) <= gpu.memory_gb * 10**9
+        assert profile_bytes(profile) <= gpu.memory_gb * 10**9 * slices / 8 * 1.05

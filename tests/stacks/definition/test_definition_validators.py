@@ -1,0 +1,351 @@
+"""What one item of a definition may not say: every validator of the model, broken and kept."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from stacks import definition
+from tests.stacks.definition.examples import (
+    GONE,
+    PRODUCT,
+    assert_refused,
+    assert_said_in_full,
+    edited_at,
+    problems,
+)
+
+COLD = "servers/main/pools/cold"
+WINDOWS = f"{COLD}/loading/warmWindows"
+WINDOW = {"name": "nightly", "opens": "0 1 * * *", "durationSeconds": 3600, "models": ["ocr"]}
+LAB = "dataPlanes/lab/gpus"
+NODES: dict[str, Any] = {"nodes": 1, "product": PRODUCT, "perNode": 1}
+UNKNOWN_NODES = {**NODES, "product": "NVIDIA-A30"}
+BOUNDS = {"min": 2, "max": 4}
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A validator, an edit that it refuses, and what is said."""
+
+    validator: str
+    edits: dict[str, Any]
+    at: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.validator}-{self.what[:40]}"
+
+
+REFUSED: tuple[Refused, ...] = (
+    Refused(
+        "Resources._limit_is_at_least_the_request",
+        {"proxy/resources": {"cpu": "500m", "cpuLimit": "0.4"}},
+        "»resources:",
+        "cpuLimit 0.4 is less than cpu 500m",
+    ),
+    Refused(
+        "Resources._limit_is_at_least_the_request",
+        {f"{COLD}/resources": {"cpuLimit": "999m"}},  # the default asks for 1
+        "»resources:",
+        "cpuLimit 999m is less than cpu",
+    ),
+    Refused(
+        "ReplicaBounds._bounds_are_in_order",
+        {"proxy/autoscaling": {"min": 3, "max": 2}},
+        "»autoscaling:",
+        "min 3 is more than max 2",
+    ),
+    Refused(
+        "Pool._replicas_or_autoscaling",
+        {f"{COLD}/replicas": 1, f"{COLD}/autoscaling": {"kind": "cpu", "min": 1, "max": 2}},
+        "- »name: cold",
+        "replicas and autoscaling cannot stand together",
+    ),
+    Refused(
+        "Proxy._replicas_or_autoscaling",
+        {"proxy/replicas": 2, "environments/prod/proxy": {"autoscaling": BOUNDS}},
+        "»proxy:",
+        "in an overlay, `replicas: null` takes the inherited number away",
+    ),
+    Refused(
+        "Pool._shared_memory_is_part_of_the_memory",
+        {f"{COLD}/sharedMemory": "8Gi"},
+        "- »name: cold",
+        "sharedMemory 8Gi counts against the memory limit, 8Gi, and must be less",
+    ),
+    Refused(
+        "OnDemand._idle_is_at_least_the_lease",
+        {f"{COLD}/loading/idleSeconds": 14},
+        "»loading:",
+        "idleSeconds 14 is less than leaseSeconds 15",
+    ),
+    Refused(
+        "OnDemand._idle_is_at_least_the_lease",
+        {f"{COLD}/loading/leaseSeconds": 301},
+        "»loading:",
+        "idleSeconds 300 is less than leaseSeconds 301",
+    ),
+    Refused(
+        "WarmWindow._opens_is_a_cron_expression",
+        {WINDOWS: [{**WINDOW, "opens": "nightly"}]},
+        "- »name: nightly",
+        "opens 'nightly' is no cron expression of five fields",
+    ),
+    Refused(
+        "WarmWindow._time_zone_is_known",
+        {WINDOWS: [{**WINDOW, "timeZone": "Europe/Berlim"}]},
+        "- »name: nightly",
+        "timeZone 'Europe/Berlim' is no IANA time zone",
+    ),
+    Refused(
+        "TritonSettings._extra_arguments_leave_ours_alone",
+        {"servers/main/triton": {"extraArguments": ["--log-info=true", "--exit-timeout-secs=1"]}},
+        "»triton:",
+        "Tidegate sets it itself, from triton.exitTimeoutSeconds",
+    ),
+    Refused(
+        "TritonSettings._extra_arguments_leave_ours_alone",
+        {"servers/main/triton": {"extraArguments": ["--http-restricted-api=inference:a=b"]}},
+        "»triton:",
+        "extraArguments may not set --http-restricted-api: Tidegate sets it itself",
+    ),
+    Refused(
+        "OidcIssuer._an_audience_is_named",
+        {"proxy/auth/oidc/0/audiences": GONE},
+        "- »issuer:",
+        "issuer https://idp.example.com/realm has no audiences",
+    ),
+    Refused(
+        "OidcIssuer._an_audience_is_named",
+        {"proxy/auth/oidc/0/audiences": []},
+        "- »issuer:",
+        "name the audience of this proxy",
+    ),
+    Refused(
+        "AccessRule._somebody_is_named",
+        {"proxy/access/callers/groups": GONE},
+        "- »name: callers",
+        "names neither principals nor groups",
+    ),
+    Refused(
+        "_Peer._labels_or_addresses",
+        {"network/callers/ingress/podLabels": {"app": "x"}},
+        "- »name: ingress",
+        "cidr stands alone",
+    ),
+    Refused(
+        "_Peer._labels_or_addresses",
+        {"network/reach/identity/cidr": GONE},
+        "- »name: identity",
+        "say who: namespaceLabels (and podLabels), or a cidr",
+    ),
+    Refused(
+        "Model._traffic_is_said_once_and_whole",
+        {"models/churn/versions": [{"version": 1, "weight": 20}, {"version": 2, "weight": 70}]},
+        "- »name: churn",
+        "the weights of versions must sum to 100, and 20 + 70 is 90",
+    ),
+    Refused(
+        "Model._traffic_is_said_once_and_whole",
+        {"models/churn/versions": [{"version": 1, "weight": 0}]},
+        "- »name: churn",
+        "and 0 is 0",
+    ),
+    Refused(
+        "Model._traffic_is_said_once_and_whole",
+        {"models/churn/versions": [{"version": 1, "weight": 50}, {"version": 1, "weight": 50}]},
+        "- »name: churn",
+        "version 1 stands twice",
+    ),
+    Refused(
+        "Model._traffic_is_said_once_and_whole",
+        {"models/churn/versions": [{"version": 1, "weight": 100}], "models/churn/alias": "champion"},
+        "- »name: churn",
+        "versions and alias cannot stand together",
+    ),
+    Refused(
+        "GpuNodes._cut_or_shared",
+        {LAB: [{**NODES, "mig": {"slices": {"1g.10gb": 1}}, "sharing": {"kind": "mps", "replicas": 2}}]},
+        "- »nodes: 1",
+        "mig and sharing cannot stand together",
+    ),
+    Refused(
+        "GpuNodes._slices_fit_on_one_gpu",
+        {LAB: [{**NODES, "mig": {"slices": {"1g.5gb": 1}}}]},
+        "- »nodes: 1",
+        f"{PRODUCT} has no MIG profile 1g.5gb; it has 1g.10gb, 1g.20gb",
+    ),
+    Refused(
+        "GpuNodes._slices_fit_on_one_gpu",
+        {LAB: [{**NODES, "mig": {"slices": {"3g.40gb": 2, "1g.10gb": 1}}}]},
+        "- »nodes: 1",
+        f"these slices do not fit on one {PRODUCT} together: 2 × 3g.40gb, 1 × 1g.10gb",
+    ),
+    Refused(
+        "GpuNodes._slices_fit_on_one_gpu",
+        {LAB: [{**NODES, "mig": {"strategy": "single", "slices": {"3g.40gb": 1, "1g.10gb": 1}}}]},
+        "- »nodes: 1",
+        "MIG strategy single needs slices of one profile",
+    ),
+    Refused(  # whatever the product
+        "GpuNodes._slices_fit_on_one_gpu",
+        {LAB: [{**UNKNOWN_NODES, "mig": {"strategy": "single", "slices": {"1g.6gb": 1, "2g.12gb": 1}}}]},
+        "- »nodes: 1",
+        "MIG strategy single needs slices of one profile",
+    ),
+)
+
+REFUSED += (
+    Refused(
+        "Resources._memory_is_enough_for_a_process",
+        {"proxy/resources": {"memory": "512"}},
+        "»resources:",
+        "is a unit missing",
+    ),
+    Refused(
+        "DraPlacement._class_and_profile_fit",
+        {f"{COLD}/placement": {"kind": "dra"}},
+        "»placement:",
+        "say which profile",
+    ),
+    Refused(
+        "DraPlacement._class_and_profile_fit",
+        {f"{COLD}/placement": {"kind": "dra", "deviceClass": "gpu.nvidia.com", "profile": "1g.10gb"}},
+        "»placement:",
+        "take profile away",
+    ),
+    Refused(
+        "Environment._production_is_no_trial",
+        {"environments/prod/local": True},
+        "- »name: prod",
+        "production and local cannot stand together",
+    ),
+    Refused(
+        "Environment._namespace_is_its_own",
+        {"environments/dev/namespace": "kube-system"},
+        "- »name: dev",
+        "the namespace kube-system belongs to Kubernetes",
+    ),
+    Refused(
+        "Environment._namespace_is_its_own",
+        {"environments/dev/namespace": "default"},
+        "- »name: dev",
+        "the namespace default belongs to Kubernetes",
+    ),
+    Refused(
+        "Environment._namespace_is_its_own",
+        {"environments/dev/name": "d" * 60, "dataPlanes/lab/environments": ["d" * 60]},
+        "- »name: ddd",
+        "has 69 characters, and it may have 63",
+    ),
+    Refused(
+        "Environment._labels_leave_ours_alone",
+        {"environments/dev/labels": {"pod-security.kubernetes.io/enforce": "privileged"}},
+        "- »name: dev",
+        "labels may not set pod-security.kubernetes.io/enforce",
+    ),
+    Refused(
+        "Environment._labels_leave_ours_alone",
+        {"environments/dev/labels": {"app.kubernetes.io/name": "x"}},
+        "- »name: dev",
+        "labels may not set app.kubernetes.io/name",
+    ),
+)
+
+ACCEPTED: dict[str, dict[str, Any]] = {
+    "Resources._memory_is_enough_for_a_process": {"proxy/resources": {"memory": "16Mi"}},
+    "DraPlacement._class_and_profile_fit": {
+        f"{COLD}/placement": {"kind": "dra", "profile": "1g.10gb"},
+        "dataPlanes/lab/gpus/1": {**UNKNOWN_NODES, "mig": {"strategy": "dra", "slices": {"1g.10gb": 1}}},
+        "dataPlanes/east/gpus/1": {**UNKNOWN_NODES, "mig": {"strategy": "dra", "slices": {"1g.10gb": 1}}},
+    },
+    "Environment._production_is_no_trial": {"environments/dev/local": True},
+    "Environment._namespace_is_its_own": {"environments/dev/namespace": "a" * 63},
+    "Environment._labels_leave_ours_alone": {"environments/dev/labels": {"example.com/name": "x"}},
+    "Resources._limit_is_at_least_the_request": {"proxy/resources": {"cpu": "500m", "cpuLimit": "0.5"}},
+    "ReplicaBounds._bounds_are_in_order": {"proxy/autoscaling": {"min": 2, "max": 2}},
+    "Pool._replicas_or_autoscaling": {f"{COLD}/autoscaling": {"kind": "cpu", "min": 1, "max": 2}},
+    "Proxy._replicas_or_autoscaling": {
+        "proxy/replicas": 2, "environments/prod/proxy": {"autoscaling": BOUNDS, "replicas": None},
+    },
+    "Pool._shared_memory_is_part_of_the_memory": {f"{COLD}/sharedMemory": "8191Mi"},
+    "OnDemand._idle_is_at_least_the_lease": {f"{COLD}/loading/idleSeconds": 15},
+    "WarmWindow._opens_is_a_cron_expression": {WINDOWS: [{**WINDOW, "opens": "*/5 8-18 * * MON-FRI"}]},
+    "WarmWindow._time_zone_is_known": {WINDOWS: [{**WINDOW, "timeZone": "Europe/Berlin"}]},
+    "TritonSettings._extra_arguments_leave_ours_alone": {
+        "servers/main/triton": {"extraArguments": ["--cuda-graph=x", "--model-load-retry-count=2"]},
+    },
+    "OidcIssuer._an_audience_is_named": {"proxy/auth/oidc/0/audiences": ["a", "b"]},
+    "AccessRule._somebody_is_named": {"proxy/access/callers": {"principals": ["x"]}},
+    "_Peer._labels_or_addresses": {
+        "network/callers/ingress": {"namespaceLabels": {"a": "b"}, "podLabels": {"app": "x"}},
+    },
+    "Model._traffic_is_said_once_and_whole": {
+        "models/churn/versions": [{"version": 1, "weight": 100}, {"version": 2, "weight": 0}],
+    },
+    "GpuNodes._cut_or_shared": {f"{LAB}/1": {**UNKNOWN_NODES, "sharing": {"kind": "time-slicing", "replicas": 2}}},
+    "GpuNodes._slices_fit_on_one_gpu": {f"{LAB}/1": {**UNKNOWN_NODES, "mig": {"slices": {"1g.6gb": 4}}}},
+}  # fmt: skip
+
+
+def validators() -> set[str]:
+    """Every model validator under stacks.definition, by the class that declares it."""
+    found = set()
+    for module in pkgutil.iter_modules(definition.__path__):
+        for part in vars(importlib.import_module(f"{definition.__name__}.{module.name}")).values():
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                own = part.__pydantic_decorators__.model_validators
+                found |= {f"{part.__name__}.{name}" for name in own if name in vars(part)}
+    for part in vars(definition).values():
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            own = part.__pydantic_decorators__.model_validators
+            found |= {f"{part.__name__}.{name}" for name in own if name in vars(part)}
+    return found
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=str)
+def test_what_a_validator_refuses_is_said_once_where_it_stands(case: Refused) -> None:
+    assert_said_in_full(assert_refused(edited_at(case.edits), case.at, case.what))
+
+
+@pytest.mark.parametrize("validator", ACCEPTED)
+def test_what_a_validator_accepts_is_let_through(validator: str) -> None:
+    assert problems(edited_at(ACCEPTED[validator])) == []
+
+
+def test_every_validator_of_the_model_is_broken_and_kept_here() -> None:
+    assert validators() - {case.validator for case in REFUSED} == set()
+    assert validators() - set(ACCEPTED) == set()
+
+
+@pytest.mark.parametrize(
+    "argument", ["--model-contr=none", "--http-restrict=x", "--allow-htt=false", "--exit-timeout=1", "--http-p=1"]
+)
+def test_an_abbreviation_of_an_argument_that_tidegate_sets_is_refused_too(argument: str) -> None:
+    """Triton reads its command line with getopt_long, which takes any beginning that fits one option only."""
+    text = edited_at({"servers/main/triton": {"extraArguments": [argument]}})
+    assert_refused(text, "»triton:", "Tidegate sets it itself")
+
+
+@pytest.mark.parametrize(
+    "opens",
+    ["", "* * * *", "* * * * * *", "@daily", "60 * * * *", "* 24 * * *", "* * 0 * *", "0 0 30 2 *", "a b c d e",
+     "² * * * *", "*/0 * * * *", "5-1 * * * *", "1,,2 * * * *", "* * * * MON#9", "9" * 5_000 + " * * * *"],
+)  # fmt: skip
+def test_what_is_no_cron_expression_of_five_fields_is_refused(opens: str) -> None:
+    found = problems(edited_at({WINDOWS: [{**WINDOW, "opens": opens}]}))
+    assert len(found) == 1, found
+    assert_said_in_full(found[0])
+
+
+@pytest.mark.parametrize("zone", ["", "Europe", "../UTC", "/etc/passwd", "a" * 5_000, "zone.tab", "localtime", "é"])
+def test_what_is_no_time_zone_everywhere_is_refused(zone: str) -> None:
+    found = problems(edited_at({WINDOWS: [{**WINDOW, "timeZone": zone}]}))
+    assert len(found) == 1, found
+    assert_said_in_full(found[0])

@@ -1,0 +1,111 @@
+"""`images.lock`: read strictly, written so that it can be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacks.images_lock import FILE_NAME, ImagesLock, PinnedImage, lock_text, read_images_lock
+from stacks.load import parse
+from stacks.problems import DefinitionError, Position, Problem
+from stacks.trees import frozen
+from stacks.validate import read_definition
+from tests.stacks.definition.examples import BASE, digest
+
+
+def refused(folder: Path, text: str | bytes) -> list[Problem]:
+    (folder / FILE_NAME).write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(DefinitionError) as caught:
+        read_images_lock(folder)
+    for problem in caught.value.problems:
+        assert problem.file == str(folder / FILE_NAME)
+    return caught.value.problems
+
+
+def test_without_a_file_nothing_is_pinned(tmp_path: Path) -> None:
+    assert read_images_lock(tmp_path) == (ImagesLock(), None)
+
+
+def test_a_digest_is_found_by_repository_and_tag(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_text(f"images:\n- image: a:1\n  digest: {digest(1)}\n")
+    lock, document = read_images_lock(tmp_path)
+    assert lock.digest("a:1") == digest(1)
+    assert lock.digest("a:2") is None
+    assert document is not None
+    assert document.file == str(tmp_path / FILE_NAME)
+
+
+@given(st.lists(st.tuples(st.from_regex(r"[a-z0-9./]{1,20}:[A-Za-z0-9_.-]{1,20}", fullmatch=True), st.integers(0, 99))))
+def test_what_is_written_can_be_read_and_is_sorted(pins: list[tuple[str, int]]) -> None:
+    images = [PinnedImage.model_validate({"image": image, "digest": digest(number)}) for image, number in pins]
+    text = lock_text(images)
+    assert text.startswith("# ")
+    read = ImagesLock.model_validate(frozen(parse(text, FILE_NAME).tree))
+    assert sorted(read.images, key=lambda pin: (pin.image, pin.digest)) == sorted(
+        images, key=lambda pin: (pin.image, pin.digest)
+    )
+    assert [pin.image for pin in read.images] == sorted(image for image, _ in pins)
+    assert lock_text(read.images) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what"),
+    [
+        ("images:\n- image: a:1\n  digest: sha256:abc\n", 3, "does not have the right form"),
+        (f"images:\n- image: a:1\n  digest: {digest(10).upper()}\n", 3, "does not have the right form"),
+        (f"images:\n- image: ''\n  digest: {digest(1)}\n", 2, "must have at least 1 character"),
+        ("images:\n- image: a:1\n", 2, '"digest" is missing'),
+        (f"images:\n- image: a:1\n  digset: {digest(1)}\n", 3, 'unknown key "digset"'),
+        ("images: 1\n", 1, "expected a list"),
+        ("image: []\n", 1, 'unknown key "image"'),
+        ("images: [\n", 1, "never closed"),
+        ("images: []\nimages: []\n", 2, "stands here twice"),
+        ("- a\n", 1, "a list"),
+    ],
+)
+def test_a_wrong_lock_is_said_at_its_line(tmp_path: Path, text: str, line: int, what: str) -> None:
+    (problem,) = refused(tmp_path, text)
+    assert what in problem.what
+    assert isinstance(problem.where, Position)
+    assert problem.where.line == line
+
+
+def test_every_mistake_of_a_lock_is_said_at_once(tmp_path: Path) -> None:
+    found = refused(tmp_path, "images:\n- image: a:1\n  digest: x\n- digest: y\n- image: c:1\n  digest: z\n")
+    assert [problem.where.line for problem in found if isinstance(problem.where, Position)] == [3, 4, 4, 6]
+
+
+@pytest.mark.parametrize("text", [b"\x00\x01\x02", b"\xff\xfe", b"\x89PNG\r\n\x1a\n"])
+def test_a_lock_that_is_no_text_is_one_problem(tmp_path: Path, text: bytes) -> None:
+    assert len(refused(tmp_path, text)) == 1
+
+
+def test_an_empty_lock_is_told_to_be_pinned_again_and_not_to_be_a_definition(tmp_path: Path) -> None:
+    (problem,) = refused(tmp_path, "# nothing\n")
+    assert "empty" in problem.what
+    assert "inference.yaml" not in problem.do
+
+
+def test_a_folder_of_that_name_is_one_problem(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).mkdir()
+    with pytest.raises(DefinitionError) as caught:
+        read_images_lock(tmp_path)
+    assert len(caught.value.problems) == 1
+
+
+def test_a_definition_and_its_lock_are_both_told_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "inference.yaml").write_text(BASE.replace("26.08-py3", "26.08"))
+    (tmp_path / FILE_NAME).write_text("images: 1\n")
+    with pytest.raises(DefinitionError) as caught:
+        read_definition(tmp_path / "inference.yaml")
+    assert {Path(problem.file).name for problem in caught.value.problems} == {"inference.yaml", FILE_NAME}
+
+
+@pytest.mark.parametrize("path", ["no/such/folder/f.yaml", "a" * 300 + "/f.yaml", "a" * 5_000, "a\0b/f.yaml", ""])
+def test_a_definition_that_cannot_be_there_is_one_problem(path: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        read_definition(path)
+    assert len(caught.value.problems) == 1

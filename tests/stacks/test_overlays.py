@@ -1,0 +1,317 @@
+"""Overlays: how one part of a definition is laid over another, and where each value then stands."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stacks.load import parse
+from stacks.overlays import Layer, Layered, merged, without_nulls
+from stacks.problems import Position
+from stacks.validate import PLATFORM_KEYS, Stack
+from tests.stacks.definition.examples import BASE, FILE, edited_at, problems, stands_at, valid
+
+Path = tuple[str | int, ...]
+
+# ---- the six rules ----
+
+MERGES: dict[str, tuple[Any, Any, Any]] = {
+    "1 mappings merge key by key": (
+        {"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 4, "e": 5}}, {"a": 1, "b": {"c": 2, "d": 4, "e": 5}},
+    ),
+    "2 items of the same name merge where they are": (
+        [{"name": "x", "a": 1}, {"name": "y", "a": 2}],
+        [{"name": "y", "b": 3}],
+        [{"name": "x", "a": 1}, {"name": "y", "a": 2, "b": 3}],
+    ),
+    "2 new items come last": (
+        [{"name": "x"}], [{"name": "z"}, {"name": "x", "a": 1}], [{"name": "x", "a": 1}, {"name": "z"}],
+    ),
+    "2 items merge at every depth": (
+        {"s": [{"name": "x", "p": [{"name": "q", "a": 1, "b": 1}]}]},
+        {"s": [{"name": "x", "p": [{"name": "q", "a": 2}]}]},
+        {"s": [{"name": "x", "p": [{"name": "q", "a": 2, "b": 1}]}]},
+    ),
+    "3 numbers are replaced": ({"a": 1}, {"a": 2}, {"a": 2}),
+    "3 lists without names are replaced": ({"a": [1, 2, 3]}, {"a": [4]}, {"a": [4]}),
+    "3 a list of which one item has no name is replaced": (
+        [{"name": "x"}, {"other": 1}], [{"name": "x", "a": 1}], [{"name": "x", "a": 1}],
+    ),
+    "3 an empty list replaces": ([{"name": "x"}], [], []),
+    "3 an empty list of texts replaces": (["a"], [], []),
+    "3 an empty list is filled": ([], [{"name": "x"}], [{"name": "x"}]),
+    "3 a text replaces a mapping": ({"a": {"b": 1}}, {"a": "c"}, {"a": "c"}),
+    "3 a mapping replaces a text": ({"a": "c"}, {"a": {"b": 1}}, {"a": {"b": 1}}),
+    "4 null takes a key away": ({"a": 1, "b": 2}, {"a": None}, {"b": 2}),
+    "4 null takes a whole list away": ({"a": [{"name": "x"}]}, {"a": None}, {}),
+    "4 null for what is not there is nothing": ({"b": 2}, {"a": None}, {"b": 2}),
+    "4 null inside something new is nothing": ({}, {"a": {"b": None, "c": 1}}, {"a": {"c": 1}}),
+    "5 an item is removed": ([{"name": "x"}, {"name": "y"}], [{"name": "x", "remove": True}], [{"name": "y"}]),
+    "5 one is removed and another added": (
+        [{"name": "x", "a": 1}], [{"name": "x", "remove": True}, {"name": "y"}], [{"name": "y"}],
+    ),
+    "6 another kind replaces": (
+        {"kind": "a", "x": 1, "y": 2}, {"kind": "b", "x": 3}, {"kind": "b", "x": 3},
+    ),
+    "6 another mode replaces": ({"mode": "a", "x": 1}, {"mode": "b"}, {"mode": "b"}),
+    "6 another cloud replaces": ({"cloud": "a", "x": 1}, {"cloud": "b"}, {"cloud": "b"}),
+    "6 the same kind merges": ({"kind": "a", "x": 1}, {"kind": "a", "y": 2}, {"kind": "a", "x": 1, "y": 2}),
+    "6 no kind merges": ({"kind": "a", "x": 1}, {"y": 2}, {"kind": "a", "x": 1, "y": 2}),
+    "6 another kind of a named item replaces it": (
+        [{"name": "x", "kind": "a", "a": 1}], [{"name": "x", "kind": "b"}], [{"name": "x", "kind": "b"}],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", MERGES)
+def test_a_rule_of_merging(rule: str) -> None:
+    under, over, result = MERGES[rule]
+    before = copy.deepcopy((under, over))
+    assert merged(under, over) == result
+    assert (under, over) == before
+
+
+# ---- properties ----
+
+NAMES = st.sampled_from(["x", "y", "z"])
+KEYS = st.sampled_from(["a", "b", "c"])
+SCALARS = st.integers(0, 9) | st.booleans() | st.sampled_from(["s", "t"])
+
+
+def named(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    items = st.tuples(NAMES, st.dictionaries(KEYS, values, max_size=3))
+    unique = st.lists(items, max_size=3, unique_by=lambda item: item[0])
+    return unique.map(lambda found: [{"name": name, **rest} for name, rest in found])
+
+
+def trees(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    values = st.recursive(
+        leaves,
+        lambda below: st.dictionaries(KEYS, below, max_size=3) | named(below) | st.lists(SCALARS, max_size=3),
+        max_leaves=8,
+    )
+    keys = st.dictionaries(st.sampled_from(["a", "b", "list"]), values, max_size=3)
+    kinds = st.sampled_from([{}, {"kind": "one"}, {"kind": "other"}])
+    return st.builds(lambda kind, rest: {**kind, **rest}, kinds, keys)
+
+
+PLAIN = trees(SCALARS)
+OVERLAYS = trees(SCALARS | st.none())
+
+
+@given(PLAIN)
+def test_laying_nothing_over_changes_nothing(tree: dict[str, Any]) -> None:
+    assert merged(tree, {}) == tree
+    assert merged({}, tree) == tree
+
+
+@given(PLAIN)
+def test_laying_a_tree_over_itself_changes_nothing(tree: dict[str, Any]) -> None:
+    assert merged(tree, tree) == tree
+
+
+@given(PLAIN, OVERLAYS)
+def test_laying_the_same_overlay_twice_is_laying_it_once(tree: dict[str, Any], overlay: dict[str, Any]) -> None:
+    once = merged(tree, overlay)
+    assert merged(once, overlay) == once
+
+
+@given(PLAIN, OVERLAYS)
+def test_merging_leaves_no_null_and_changes_neither_side(tree: dict[str, Any], overlay: dict[str, Any]) -> None:
+    before = copy.deepcopy((tree, overlay))
+    result = merged(tree, overlay)
+    assert without_nulls(result) == result
+    assert (tree, overlay) == before
+
+
+@given(PLAIN, OVERLAYS, OVERLAYS)
+@settings(deadline=None)
+def test_every_leaf_of_a_merged_tree_stands_at_the_line_that_holds_its_value(
+    common: dict[str, Any], environment: dict[str, Any], plane: dict[str, Any]
+) -> None:
+    layers = {"common": common, "environment": environment, "plane": plane}
+    # A scalar a line, and each layer's scalars told apart by the layer's name.
+    marked = {name: _marked(tree, name, iter(range(1_000))) for name, tree in layers.items()}
+    text = _dumped(marked)
+    document = parse(text, FILE)
+    layered = Layered([(Layer(document, (name,)), document.tree[name]) for name in layers])
+    assert layered.tree == merged(merged(without_nulls(document.tree["common"]), document.tree["environment"]),
+                                  document.tree["plane"])  # fmt: skip
+    lines = text.splitlines()
+    for path, leaf in leaves(layered.tree):
+        assert layered.get(path) == leaf
+        position = layered.value_position(path)
+        assert position.file == FILE
+        if path[-1] == "name":
+            assert leaf in lines[position.line - 1]
+        else:
+            assert lines[position.line - 1][position.column - 1 :] == leaf, (path, text)
+            assert layered.text(path) == leaf
+
+
+def _marked(tree: Any, layer: str, numbers: Iterator[int]) -> Any:
+    """The tree with a text of its own for each scalar, which says in which layer it stands."""
+    if isinstance(tree, dict):
+        kept = {"name": tree["name"]} if "name" in tree else {}
+        return kept | {key: _marked(value, layer, numbers) for key, value in tree.items() if key != "name"}
+    if isinstance(tree, list):
+        return [_marked(value, layer, numbers) for value in tree]
+    return None if tree is None else f"{layer}-{next(numbers)}"
+
+
+def _dumped(tree: Any, indent: int = 0) -> str:
+    """The tree as YAML with one scalar a line."""
+    pad = " " * indent
+    out = ""
+    for key, value in tree.items() if isinstance(tree, dict) else (("-", value) for value in tree):
+        sign = "-" if key == "-" else f"{key}:"
+        if isinstance(value, dict | list):
+            empty = "{}" if isinstance(value, dict) else "[]"
+            out += f"{pad}{sign}\n{_dumped(value, indent + 2)}" if value else f"{pad}{sign} {empty}\n"
+        else:
+            out += f"{pad}{sign} {'null' if value is None else value}\n"
+    return out
+
+
+def leaves(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else None
+    if items is None:
+        yield path, tree
+    else:
+        for key, below in items:
+            yield from leaves(below, (*path, key))
+
+
+# ---- in a definition ----
+
+THREE_LAYERS = {
+    "proxy/replicas": 2,
+    "environments/prod/proxy": {"replicas": 3, "concurrency": 7, "access": [{"name": "callers", "groups": ["prod"]}]},
+    "environments/prod/models": [{"name": "new", "server": "main", "pool": "cold"}],
+    "dataPlanes/east/proxy": {"concurrency": 9},
+    "dataPlanes/east/datasets": [{"name": "models", "server": "nfs-east.example.com"}],
+}
+
+
+def stack(text: str, name: str) -> Stack:
+    (found,) = (each for each in valid(text).stacks if each.name == name)
+    return found
+
+
+def place_of(position: Position, text: str) -> str:
+    line = text.splitlines()[position.line - 1]
+    return line[: position.column - 1].lstrip() + "»" + line[position.column - 1 :]
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "layer"),
+    [
+        (("proxy", "replicas"), "replicas: »3", "environments"),
+        (("proxy", "concurrency"), "concurrency: »9", "dataPlanes"),
+        (("proxy", "auth", "oidc", 0, "issuer"), "- issuer: »https://idp.example.com/realm", ""),
+        (("proxy", "access", 0, "groups", 0), "- »prod", "environments"),
+        (("datasets", 0, "kind"), "kind: »nfs", ""),
+        (("datasets", 0, "path"), "path: »/models/prod", "environments"),
+        (("datasets", 0, "server"), "server: »nfs-east.example.com", "dataPlanes"),
+        (("models", 0, "pool"), "pool: »warm", ""),
+        (("models", 2, "pool"), "pool: »cold", "environments"),
+        (("servers", 0, "pools", 1, "placement", "profile"), "profile: »1g.10gb", ""),
+        (("servers", 0, "nothing", "like", "it"), "- »name: main", ""),
+    ],
+)
+def test_a_value_stands_in_the_layer_that_says_it_last(path: Path, line: str, layer: str) -> None:
+    text = edited_at(THREE_LAYERS)
+    position = stack(text, "prod-east").source.value_position(path)
+    assert place_of(position, text) == line
+    lines = text.splitlines()
+    begin = [number for number, each in enumerate(lines, 1) if each in ("environments:", "dataPlanes:")]
+    section = "" if position.line < begin[0] else "environments" if position.line < begin[1] else "dataPlanes"
+    assert section == layer
+
+
+def test_an_environment_without_overlays_is_the_common_part() -> None:
+    text = edited_at(THREE_LAYERS)
+    found = stack(text, "dev-lab")
+    assert found.source.tree == {key: value for key, value in parse(text, FILE).tree.items() if key in PLATFORM_KEYS}
+    assert found.platform.proxy.replicas == 2
+
+
+def test_environments_and_data_planes_do_not_leak_into_one_another() -> None:
+    plain = stack(BASE, "dev-lab")
+    assert stack(edited_at({key: value for key, value in THREE_LAYERS.items() if "/prod/" in key}), "dev-lab") == plain
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
+    "in the common part": ({"proxy/replicas": 0}, "replicas: »0", "must be at least 1"),
+    "in an environment": ({"environments/dev/proxy": {"replicas": 0}}, "replicas: »0", "must be at least 1"),
+    "in a data plane": ({"dataPlanes/lab/proxy": {"replicas": 0}}, "replicas: »0", "must be at least 1"),
+    "unknown key deep in an environment": (
+        {"environments/dev/servers": [{"name": "main", "pools": [{"name": "cold", "replica": 2}]}]},
+        "»replica: 2", 'did you mean "replicas"?',
+    ),
+    "unknown key deep in a data plane": (
+        {"dataPlanes/lab/proxy": {"acess": []}}, "»acess: []", 'did you mean "access"?',
+    ),
+    "a new item that is not complete": (
+        {"environments/dev/models": [{"name": "new"}]}, "- »name: new", '"server" is missing',
+    ),
+    "a removal of what is not there": (
+        {"environments/dev/models": [{"name": "nope", "remove": True}]}, "»remove: true", "nope",
+    ),
+    "a removal in the common part": ({"models/churn/remove": True}, "»remove: true", "churn"),
+    "a removal that is none": (
+        {"environments/dev/models": [{"name": "churn", "remove": False}]}, "»remove: false", "remove",
+    ),
+    "null for what is needed": ({"environments/dev/images": None}, "»images: null", '"images" is missing'),
+    "null for what is needed in an item": (
+        {"environments/dev/models": [{"name": "churn", "server": None}]}, "»server: null", '"server" is missing',
+    ),
+    "another kind that is not complete": (
+        {"environments/dev/datasets": [{"name": "models", "kind": "efs"}]},
+        "- »name: models", '"fileSystemId" is missing',
+    ),
+    "the same mistake for several stacks": (
+        {"models/churn/footprint": "2", "proxy/concurrency": 0}, "concurrency: »0", "must be at least 1",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_said_once_in_the_layer_that_makes_it(mistake: str) -> None:
+    edits, at, what = MISTAKES[mistake]
+    text = edited_at(edits)
+    found = problems(text)
+    said = "\n".join(map(str, found)) or "nothing is wrong"
+    assert len(found) == 1, said
+    assert what in str(found[0]), said
+    assert stands_at(found[0], text, at), f"it is not said at {at!r}:\n{said}"
+
+
+def test_an_overlay_may_take_away_replace_and_add() -> None:
+    text = edited_at(
+        {
+            "models/third": {"server": "main", "pool": "cold"},
+            "environments/prod/models": [
+                {"name": "third", "remove": True},
+                {"name": "churn", "footprint": None},
+                {"name": "new", "server": "main", "pool": "warm"},
+            ],
+            "environments/prod/datasets": [{"name": "models", "kind": "claim", "claimName": "c"}],
+        }
+    )
+    prod = stack(text, "prod-east").platform
+    assert [model.name for model in prod.models] == ["churn", "ocr", "new"]
+    assert prod.models[0].footprint is None
+    assert [dataset.kind for dataset in prod.datasets] == ["claim"]
+    assert [model.name for model in stack(text, "dev-lab").platform.models] == ["churn", "ocr", "third"]
+
+
+def test_an_empty_list_in_an_overlay_grants_nothing_more() -> None:
+    text = edited_at({"environments/prod/proxy": {"access": []}})
+    assert stack(text, "prod-east").platform.proxy.access == ()
+    assert len(stack(text, "dev-lab").platform.proxy.access) == 1

@@ -1,0 +1,267 @@
+"""Slices that exist, models that fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stacks.rules import capacity
+from tests.stacks.definition.examples import GONE, PRODUCT, Broken, Kept, check_broken, check_kept, edited_at, said_by
+
+WARM, COLD = "servers/main/pools/warm", "servers/main/pools/cold"
+MIG: dict[str, Any] = {"kind": "mig", "product": PRODUCT}
+A_HUNDRED = {"min": 1, "max": 100}
+NODES: dict[str, Any] = {"nodes": 1, "product": PRODUCT, "perNode": 1}
+CPU = {"kind": "cpu"}
+ON_CPU = {f"{WARM}/placement": CPU, f"{COLD}/placement": CPU}
+ONE_PLANE = {"dataPlanes/east": GONE, "dataPlanes/lab/environments": ["dev", "prod"]}
+
+
+def gpus(*groups: dict[str, Any]) -> dict[str, Any]:
+    return {"dataPlanes/lab/gpus": list(groups), "dataPlanes/east": GONE, "environments/prod": GONE}
+
+
+BROKEN: tuple[Broken, ...] = (
+    Broken(
+        capacity.mig_profiles_exist_on_their_product,
+        {f"{COLD}/placement/profile": "1g.5gb"},
+        "profile: »1g.5gb",
+        f"{PRODUCT} has no MIG profile 1g.5gb",
+    ),
+    Broken(
+        capacity.mig_profiles_exist_on_their_product,
+        {f"{COLD}/placement": {"kind": "dra", "product": "NVIDIA-H200", "profile": "1g.10gb"}},
+        "profile: »1g.10gb",
+        'Did you mean "1g.18gb"?',
+    ),
+    Broken(
+        capacity.single_mig_strategy_names_a_product,
+        {f"{COLD}/placement": {"kind": "mig", "profile": "1g.10gb", "strategy": "single"}},
+        "»kind: mig",
+        "main/cold asks for MIG strategy single without a product",
+    ),
+    Broken(
+        capacity.preloaded_models_fit_their_slice,
+        {"models/churn/footprint": "19Gi"},
+        "»kind: mig",
+        "sum to 20.4 GB, and its slice has 20.0 GB",
+    ),
+    Broken(  # together, though each alone would fit
+        capacity.preloaded_models_fit_their_slice,
+        {"models/churn/footprint": "10Gi", "models/other": {"server": "main", "pool": "warm", "footprint": "10Gi"}},
+        "»kind: mig",
+        "sum to 21.5 GB",
+    ),
+    Broken(
+        capacity.preloaded_models_fit_their_slice,
+        {f"{WARM}/placement": CPU, f"{WARM}/resources": {"memory": "2Gi"}, f"{WARM}/sharedMemory": "512Mi"},
+        "»kind: cpu",
+        "the declared footprints",
+    ),
+    Broken(
+        capacity.on_demand_models_fit_their_capacity,
+        {f"{COLD}/placement": {"kind": "time-slicing"}},
+        "»mode: on-demand",
+        "main/cold has no capacity, and none follows from its placement",
+    ),
+    Broken(
+        capacity.on_demand_models_fit_their_capacity,
+        {f"{COLD}/loading/capacity": "10Gi"},
+        "capacity: »10Gi",
+        "capacity 10Gi is more than the 10.0 GB that the slice has",
+    ),
+    Broken(
+        capacity.on_demand_models_fit_their_capacity,
+        {"models/ocr/footprint": "9Gi"},  # more than nine tenths of the slice
+        "footprint: »9Gi",
+        "it could never be loaded",
+    ),
+    Broken(
+        capacity.on_demand_models_fit_their_capacity,
+        {
+            f"{COLD}/loading/capacity": "4Gi",
+            "models/ocr/pinned": True,
+            "models/other": {"server": "main", "pool": "cold", "pinned": True, "footprint": "2Gi"},
+        },
+        "»mode: on-demand",
+        "the pinned models of main/cold sum to 5.4 GB, and its capacity is 4.3 GB",
+    ),
+    Broken(
+        capacity.models_stay_idle_longer_than_a_lease,
+        {"models/ocr/idleSeconds": 14},
+        "idleSeconds: »14",
+        "idleSeconds 14 is less than leaseSeconds 15 of main/cold",
+    ),
+    Broken(
+        capacity.slices_asked_for_are_there,
+        {f"{COLD}/replicas": 3},
+        "»gpus:",
+        'data plane "lab" has 2 × MIG 1g.10gb (mixed)',
+    ),
+    Broken(  # every environment that shares the plane counts
+        capacity.slices_asked_for_are_there,
+        {**ONE_PLANE, f"{WARM}/placement": CPU, f"{COLD}/replicas": 2},
+        "»gpus:",
+        "Asked for by dev-lab main/cold: 2; prod-lab main/cold: 2.",
+    ),
+    Broken(  # and so does what an autoscaler may choose
+        capacity.slices_asked_for_are_there,
+        {f"{COLD}/autoscaling": {"kind": "cpu", **A_HUNDRED}},
+        "»gpus:",
+        "its environments ask for 100",
+        number=2,
+    ),
+    Broken(
+        capacity.slices_asked_for_are_there,
+        {"dataPlanes/lab/gpus": GONE},
+        "- »name: lab",
+        'data plane "lab" has 0 ×',
+        number=2,  # of each profile
+    ),
+    Broken(
+        capacity.slices_asked_for_are_there,
+        {f"{COLD}/placement/product": "NVIDIA-A100-PCIE-80GB"},
+        "»gpus:",
+        "0 × MIG 1g.10gb (mixed) of NVIDIA-A100-PCIE-80GB",
+        number=2,
+    ),
+    Broken(  # a slice of another strategy is another resource
+        capacity.slices_asked_for_are_there,
+        {f"{COLD}/placement/strategy": "single"},
+        "»gpus:",
+        "0 × MIG 1g.10gb (single)",
+        number=2,
+    ),
+    Broken(  # of any product, and of this one: together they are more than there is
+        capacity.slices_asked_for_are_there,
+        {f"{WARM}/placement": {"kind": "mig", "profile": "1g.10gb"}, f"{COLD}/replicas": 2},
+        "»gpus:",
+        "has 2 × MIG 1g.10gb (mixed), and its environments ask for 3",
+    ),
+    Broken(
+        capacity.slices_asked_for_are_there,
+        {**ON_CPU, f"{WARM}/placement": {"kind": "gpu", "count": 2}, **gpus(NODES)},
+        "»gpus:",
+        "has 1 × whole GPU, and its environments ask for 2",
+    ),
+    Broken(
+        capacity.slices_asked_for_are_there,
+        {
+            **ON_CPU,
+            f"{WARM}/placement": {"kind": "mps"},
+            f"{WARM}/replicas": 5,
+            **gpus({**NODES, "sharing": {"kind": "mps", "replicas": 4}}),
+        },
+        "»gpus:",
+        "has 4 × MPS share of a GPU",
+    ),
+)
+BROKEN += (
+    Broken(
+        "node_selectors_leave_the_placement_alone",
+        {f"{COLD}/nodeSelector": {"nvidia.com/gpu.product": "Tesla-T4"}},
+        "nvidia.com/gpu.product: »Tesla-T4",
+        "nodeSelector of main/cold sets nvidia.com/gpu.product, which follows from its placement",
+    ),
+    Broken(
+        "only_on_demand_models_are_pinned_or_idle",
+        {"models/churn/pinned": True},
+        "pinned: »true",
+        'pinned of model "churn" means nothing',
+        severity="advisory",
+    ),
+    Broken(
+        "only_on_demand_models_are_pinned_or_idle",
+        {"models/churn/idleSeconds": 60},
+        "idleSeconds: »60",
+        "main/warm evicts no model",
+        severity="advisory",
+    ),
+    Broken(  # three nodes of one GPU are no room for two
+        "gpus_of_a_replica_are_in_one_node",
+        {**ON_CPU, f"{WARM}/placement": {"kind": "gpu", "count": 2}, **gpus({**NODES, "nodes": 3})},
+        "count: »2",
+        "main/warm asks for 1 × 2 GPUs in one node",
+    ),
+    Broken(  # and two nodes of three are no room for three times two
+        "gpus_of_a_replica_are_in_one_node",
+        {
+            **ON_CPU,
+            f"{WARM}/placement": {"kind": "gpu", "count": 2},
+            f"{WARM}/replicas": 3,
+            **gpus({**NODES, "nodes": 2, "perNode": 3}),
+        },
+        "count: »2",
+        'data plane "lab" has room for 2',
+    ),
+)
+KEPT: tuple[Kept, ...] = (
+    Kept("node_selectors_leave_the_placement_alone", {f"{COLD}/nodeSelector": {"example.com/pool": "gpu"}}),
+    Kept("only_on_demand_models_are_pinned_or_idle", {"models/ocr/pinned": True, "models/ocr/idleSeconds": 60}),
+    Kept("only_on_demand_models_are_pinned_or_idle", {"models/churn/pinned": False}),
+    Kept(
+        "gpus_of_a_replica_are_in_one_node",
+        {
+            **ON_CPU,
+            f"{WARM}/placement": {"kind": "gpu", "count": 4},
+            f"{WARM}/replicas": 2,
+            **gpus({**NODES, "perNode": 8}),
+        },
+    ),
+    Kept(capacity.mig_profiles_exist_on_their_product, {f"{COLD}/placement/profile": "7g.80gb"}),
+    Kept(capacity.mig_profiles_exist_on_their_product, {f"{COLD}/placement": {**MIG, "profile": "2g.20gb"}}),
+    # A product that is not in the table is taken as it is.
+    Kept(
+        capacity.mig_profiles_exist_on_their_product,
+        {f"{COLD}/placement": {"kind": "mig", "product": "NVIDIA-A30", "profile": "1g.6gb"}},
+    ),
+    Kept(capacity.single_mig_strategy_names_a_product, {f"{COLD}/placement/strategy": "single"}),
+    Kept(capacity.preloaded_models_fit_their_slice, {"models/churn/footprint": "18Gi"}),
+    Kept(capacity.preloaded_models_fit_their_slice, {"models/churn/footprint": GONE}),
+    Kept(capacity.preloaded_models_fit_their_slice, {"models/ocr/footprint": "100Gi"}),
+    Kept(
+        capacity.on_demand_models_fit_their_capacity,
+        {f"{COLD}/placement": {"kind": "time-slicing"}, f"{COLD}/loading/capacity": "4Gi"},
+    ),
+    Kept(capacity.on_demand_models_fit_their_capacity, {"models/ocr/footprint": "8Gi", "models/ocr/pinned": True}),
+    Kept(capacity.models_stay_idle_longer_than_a_lease, {"models/ocr/idleSeconds": 15}),
+    Kept(capacity.slices_asked_for_are_there, {f"{COLD}/replicas": 2}),
+    Kept(capacity.slices_asked_for_are_there, {f"{COLD}/replicas": 0}),
+    Kept(capacity.slices_asked_for_are_there, {**ON_CPU, "dataPlanes/lab/gpus": GONE, "dataPlanes/east/gpus": GONE}),
+    Kept(
+        capacity.slices_asked_for_are_there,
+        {**ON_CPU, f"{WARM}/placement": {"kind": "gpu", "count": 2}, **gpus({**NODES, "perNode": 2})},
+    ),
+)
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=str)
+def test_what_does_not_fit_is_said_where_it_is_asked_for(case: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_broken(case, monkeypatch)
+
+
+@pytest.mark.parametrize("case", KEPT, ids=str)
+def test_what_fits_is_let_through(case: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_kept(case, monkeypatch)
+
+
+def test_every_shortage_of_a_data_plane_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = edited_at(
+        {f"{WARM}/replicas": 50, f"{COLD}/replicas": 60, "dataPlanes/east": GONE, "environments/prod": GONE}
+    )
+    said = " ".join(problem.what for problem in said_by(capacity.slices_asked_for_are_there, text, monkeypatch))
+    assert "ask for 50" in said
+    assert "ask for 60" in said
+
+
+def test_a_whole_gpu_is_given_by_the_device_plugin_or_by_dra_not_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = edited_at(
+        {
+            f"{WARM}/placement": {"kind": "gpu"},
+            f"{COLD}/placement": {"kind": "dra", "deviceClass": "gpu.nvidia.com"},
+            f"{COLD}/loading/capacity": "8Gi",
+            **gpus(NODES),
+        }
+    )
+    assert said_by(capacity.slices_asked_for_are_there, text, monkeypatch)

@@ -1,0 +1,42 @@
+"""No rule goes untested."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from stacks import rules
+from stacks.rules import images
+from tests.stacks import test_rules_capacity, test_rules_names, test_rules_references, test_rules_safety
+from tests.stacks.definition.examples import BASE, name_of, problems
+
+TABLES: tuple[Any, ...] = (test_rules_capacity, test_rules_names, test_rules_references, test_rules_safety)
+OF_THEIR_OWN = {images.the_lock_holds_digests_of_these_images_only, images.images_have_a_digest}
+EVERY_RULE = {*rules.HEADER_RULES, *rules.STACK_RULES, *rules.DEFINITION_RULES}
+
+
+def test_every_rule_has_a_definition_that_breaks_it_and_one_that_comes_near() -> None:
+    broken = {name_of(case.rule) for table in TABLES for case in table.BROKEN}
+    kept = {name_of(case.rule) for table in TABLES for case in table.KEPT}
+    assert {rule.__name__ for rule in EVERY_RULE - OF_THEIR_OWN} - broken == set()
+    assert {rule.__name__ for rule in EVERY_RULE - OF_THEIR_OWN} - kept == set()
+
+
+def test_every_rule_is_in_force_once() -> None:
+    counted = Counter([*rules.HEADER_RULES, *rules.STACK_RULES, *rules.DEFINITION_RULES])
+    assert set(counted.values()) == {1}
+    for module in (rules.capacity, rules.images, rules.names, rules.references, rules.safety):
+        for name, value in vars(module).items():
+            said_here = getattr(value, "__module__", None) == module.__name__ and callable(value)
+            if said_here and not name.startswith("_") and name != "nearest":
+                assert value in counted, f"{name} is never asked"
+
+
+def test_a_rule_says_in_a_sentence_what_it_is_for() -> None:
+    for rule in EVERY_RULE:
+        assert rule.__doc__, rule
+        assert rule.__doc__.strip().endswith("."), rule
+
+
+def test_nothing_is_said_about_the_base_definition() -> None:
+    assert problems(BASE) == []

@@ -1,0 +1,242 @@
+"""Names are unique where Kubernetes wants them unique, and short enough."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stacks.problems import Position
+from stacks.rules import names
+from tests.stacks.definition.examples import (
+    GONE,
+    Broken,
+    Kept,
+    assert_refused,
+    check_broken,
+    check_kept,
+    edited_at,
+    problems,
+)
+
+PRELOAD = {"mode": "preload"}
+INGRESS = {"kind": "ingress", "host": "i.example.com"}
+SHARED_PLANE = {"dataPlanes/east": GONE, "dataPlanes/lab/environments": ["dev", "prod"]}
+
+
+def server(*pools: str) -> dict[str, Any]:
+    return {
+        "repository": {"dataset": "models"},
+        "pools": [{"name": pool, "loading": PRELOAD} for pool in pools],
+    }
+
+
+BROKEN: tuple[Broken, ...] = (
+    Broken(
+        names.no_two_stacks_share_a_name,
+        {
+            "environments": [{"name": "a"}, {"name": "a-b"}],
+            "dataPlanes": [{"name": "b-c", "environments": ["a"]}, {"name": "c", "environments": ["a-b"]}],
+        },
+        "- »a-b",
+        "would both be the stack a-b-c",
+    ),
+    Broken(
+        names.no_two_stacks_share_a_name,
+        {"dataPlanes/lab/environments": ["dev", "dev"]},
+        "- »dev",
+        'environment "dev" stands twice in data plane "lab"',
+    ),
+    Broken(
+        names.no_two_data_planes_share_a_cluster,
+        {"dataPlanes/lab/context": "one", "dataPlanes/east/context": "one"},
+        "»context: one",
+        'data planes "lab" and "east" have one context, one',
+    ),
+    Broken(
+        names.no_two_data_planes_share_a_cluster,
+        {"dataPlanes/east/context": "lab"},
+        "»context: lab",
+        "one context, lab",
+    ),
+    Broken(
+        names.no_two_environments_of_a_cluster_share_a_namespace,
+        {**SHARED_PLANE, "environments/dev/namespace": "n", "environments/prod/namespace": "n"},
+        "»namespace: n",
+        'environments "dev" and "prod" would share the namespace n on data plane "lab"',
+    ),
+    Broken(
+        names.no_two_environments_of_a_cluster_share_a_namespace,
+        {**SHARED_PLANE, "environments/dev/namespace": "tidegate-prod"},
+        "- »name: prod",
+        "would share the namespace tidegate-prod",
+    ),
+    Broken(
+        names.no_two_pools_become_one_object,
+        {"servers/a": server("b-c"), "servers/a-b": server("c")},
+        "name: »c",
+        'pool "b-c" of server "a" and pool "c" of server "a-b" would share the Kubernetes name a-b-c',
+        number=2,  # its Services, normal and headless
+    ),
+    Broken(
+        names.no_two_pools_become_one_object,
+        {"servers/a": server("b", "b-headless")},
+        "name: »b-headless",
+        "would share the Kubernetes name a-b-headless",
+    ),
+    Broken(
+        names.no_two_pools_become_one_object,
+        {"servers/inference": server("proxy")},
+        "name: »proxy",
+        "the proxy and pool",
+    ),
+    Broken(
+        names.pool_names_leave_room_for_what_kubernetes_appends,
+        {"servers/" + "s" * 30: server("p" * 22)},
+        "name: »ppp",
+        "has 53 characters",
+    ),
+    Broken(
+        names.no_two_stacks_of_a_cluster_share_a_host_and_path,
+        {**SHARED_PLANE, "proxy/exposure": INGRESS},
+        "host: »i.example.com",
+        "stacks dev-lab and prod-lab would both answer at i.example.com/",
+    ),
+    Broken(
+        names.no_two_stacks_of_a_cluster_share_a_host_and_path,
+        {
+            **SHARED_PLANE,
+            "proxy/exposure": INGRESS,
+            "environments/prod/proxy": {
+                "exposure": {
+                    "kind": "http-route",
+                    "host": "i.example.com",
+                    "gateway": "g",
+                    "gatewayNamespace": "gateways",
+                }
+            },
+        },
+        "host: »i.example.com",
+        "would both answer at i.example.com/",
+    ),
+    Broken(
+        names.no_two_stacks_of_a_cluster_share_a_volume,
+        {
+            **SHARED_PLANE,
+            "environments/dev/namespace": "a-b",
+            "environments/prod/namespace": "a",
+            "environments/prod/datasets/b-models": {
+                "name": "b-models", "kind": "nfs", "server": "nfs.example.com", "path": "/x",
+            },
+        },
+        "name: »b-models",
+        "stacks dev-lab and prod-lab would share the PersistentVolume a-b-models",
+    ),
+)  # fmt: skip
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "monitoring": {"monitoring": {"operator": True}},
+    "gateways": {
+        "proxy/exposure": {"kind": "http-route", "host": "h", "gateway": "g", "gatewayNamespace": "gateways"},
+    },
+    "domino-platform": {"domino": {}},
+    "domino-compute": {"domino": {}},
+    "istio-system": {"domino": {"mesh": {"mode": "istio"}}},
+}  # fmt: skip
+BROKEN += tuple(
+    Broken(
+        "a_namespace_belongs_to_its_environment",
+        {**edits, "environments/dev/namespace": name},
+        "- »name: dev",
+        f'environment "dev" would take over {name}, the namespace of',
+    )
+    for name, edits in OTHERS.items()
+)
+
+KEPT: tuple[Kept, ...] = (
+    Kept("a_namespace_belongs_to_its_environment", {"environments/dev/namespace": "domino-platform"}),
+    Kept("a_namespace_belongs_to_its_environment", {"domino": {}, "environments/dev/namespace": "domino-inference"}),
+    Kept(names.no_two_stacks_share_a_name, {"dataPlanes/east/environments": ["prod", "dev"]}),
+    Kept(names.no_two_data_planes_share_a_cluster, {"dataPlanes/east/context": "Lab"}),
+    # The same namespace in two clusters is two namespaces.
+    Kept(
+        names.no_two_environments_of_a_cluster_share_a_namespace,
+        {"environments/dev/namespace": "n", "environments/prod/namespace": "n"},
+    ),
+    Kept(names.no_two_pools_become_one_object, {"servers/inference": server("proxy-2")}),
+    Kept(names.pool_names_leave_room_for_what_kubernetes_appends, {"servers/" + "s" * 30: server("p" * 21)}),
+    # Two clusters may answer at one host: a global load balancer stands before them.
+    Kept(names.no_two_stacks_of_a_cluster_share_a_host_and_path, {"proxy/exposure": INGRESS}),
+    Kept(
+        names.no_two_stacks_of_a_cluster_share_a_host_and_path,
+        {
+            **SHARED_PLANE,
+            "proxy/exposure": INGRESS,
+            "environments/prod/proxy": {"exposure": {"path": "/prod"}},
+        },
+    ),
+    Kept(names.no_two_stacks_of_a_cluster_share_a_volume, SHARED_PLANE),
+)
+
+WINDOW = {"name": "nightly", "opens": "0 1 * * *", "durationSeconds": 60, "models": ["ocr"]}
+TWICE: dict[str, list[dict[str, Any]]] = {
+    "images/-": [{"name": "twice", "repository": "r", "tag": "a"}, {"name": "twice", "repository": "r", "tag": "b"}],
+    "pullSecrets/-": [{"name": "twice"}, {"name": "twice"}],
+    "datasets/-": [{"name": "twice", "kind": "claim", "claimName": c} for c in "ab"],
+    "servers/-": [{"name": "twice", **server("a")}, {"name": "twice", **server("b")}],
+    "servers/main/pools/-": [{"name": "twice", "loading": PRELOAD}, {"name": "twice", "loading": PRELOAD}],
+    "servers/main/pools/cold/loading/warmWindows/-": [{**WINDOW, "name": "twice"}, {**WINDOW, "name": "twice"}],
+    "proxy/access/-": [{"name": "twice", "groups": ["a"]}, {"name": "twice", "groups": ["b"]}],
+    "models/-": [{"name": "twice", "server": "main", "pool": pool} for pool in ("warm", "cold")],
+    "network/callers/-": [{"name": "twice", "cidr": cidr} for cidr in ("10.3.0.0/16", "10.4.0.0/16")],
+    "network/reach/-": [{"name": "twice", "by": ["servers"], "cidr": cidr} for cidr in ("10.3.0.0/16", "10.4.0.0/16")],
+    "environments/-": [{"name": "twice"}, {"name": "twice"}],
+    "dataPlanes/-": [{"name": "twice", "environments": ["dev"]}, {"name": "twice", "environments": ["dev"]}],
+}
+
+
+def test_two_models_of_one_name_would_share_their_api_path() -> None:
+    text = edited_at({"models/90": {"name": "churn", "server": "main", "pool": "cold"}})
+    problem = assert_refused(text, "name: »churn", "stands twice")
+    assert "/v2/models/churn" in str(problem)
+
+
+def test_the_same_name_in_two_lists_is_no_clash() -> None:
+    assert problems(edited_at({"servers/other": server("warm", "cold"), "dataPlanes/lab/name": "dev"})) == []
+
+
+@pytest.mark.parametrize("section", TWICE)
+def test_a_name_that_stands_twice_in_a_list_is_said_at_the_second(section: str) -> None:
+    first, second = TWICE[section]
+    path = section.removesuffix("/-")
+    text = edited_at({f"{path}/90": first, f"{path}/91": second})
+    assert_twice_is_said_at_the_second(text)
+
+
+def test_a_name_that_stands_twice_is_said_even_where_an_overlay_touches_the_list() -> None:
+    one = {"name": "twice", "kind": "claim", "claimName": "c"}
+    text = edited_at({"datasets/90": one, "datasets/91": one})  # prod lays its own over `datasets`
+    assert_twice_is_said_at_the_second(text)
+
+
+def test_a_name_that_stands_twice_in_an_overlay_is_said_there() -> None:
+    text = edited_at({"environments/prod/models": [{"name": "twice", "footprint": "1Gi"}] * 2})
+    assert_twice_is_said_at_the_second(text)
+
+
+def assert_twice_is_said_at_the_second(text: str) -> None:
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if "name: twice" in line]
+    found = [problem for problem in problems(text) if "twice" in problem.what.partition("stands twice")[0]]
+    said = "\n".join(map(str, problems(text)))
+    assert found, said
+    assert [problem.where.line for problem in found if isinstance(problem.where, Position)] == lines[1:], said
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=str)
+def test_a_broken_rule_about_names_is_said_where_it_is_broken(case: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_broken(case, monkeypatch)
+
+
+@pytest.mark.parametrize("case", KEPT, ids=str)
+def test_what_keeps_a_rule_about_names_is_let_through(case: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_kept(case, monkeypatch)

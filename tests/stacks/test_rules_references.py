@@ -1,0 +1,176 @@
+"""What is named somewhere must exist, and fit."""
+
+from __future__ import annotations
+
+import pytest
+
+from stacks.rules import references
+from tests.stacks.definition.examples import GONE, Broken, Kept, check_broken, check_kept
+
+WINDOW = {"name": "nightly", "opens": "0 1 * * *", "durationSeconds": 3600}
+WINDOWS = "servers/main/pools/cold/loading/warmWindows"
+AWS = {"cloud": "aws", "roleArn": "arn:aws:iam::123456789012:role/models"}
+
+BROKEN: tuple[Broken, ...] = (
+    Broken(
+        references.data_planes_name_environments_that_exist,
+        {"dataPlanes/lab/environments": ["dev", "deb"]},
+        "- »deb",
+        'data plane "lab" hosts an unknown environment, "deb"',
+    ),
+    Broken(
+        references.data_planes_name_environments_that_exist,
+        {"dataPlanes/lab/environments": ["prd"]},
+        "- »prd",
+        'Did you mean "prod"? There are: dev, prod.',
+    ),
+    Broken(
+        references.every_environment_lives_somewhere,
+        {"environments/staging": {}},
+        "- »name: staging",
+        'environment "staging" lives on no data plane',
+        severity="advisory",
+    ),
+    Broken(
+        references.images_that_are_used_are_named,
+        {"servers/main/image": "tritn"},
+        "image: »tritn",
+        'server "main" uses an image that is not in images, "tritn"',
+    ),
+    Broken(
+        references.images_that_are_used_are_named,
+        {"images/proxy": GONE},
+        "»- name: triton",
+        'images has no "proxy"',
+    ),
+    Broken(
+        references.images_that_are_used_are_named,
+        {"images/eviction-policy": GONE},
+        "»- name: triton",
+        'images has no "eviction-policy"',
+    ),
+    Broken(
+        references.repositories_name_datasets_that_exist,
+        {"servers/main/repository/dataset": "modles"},
+        "dataset: »modles",
+        'Did you mean "models"?',
+    ),
+    Broken(
+        references.repositories_name_datasets_that_exist,
+        {"datasets": GONE, "environments/prod/datasets": GONE},
+        "dataset: »models",
+        "There are none.",
+    ),
+    Broken(
+        references.models_name_servers_and_pools_that_exist,
+        {"models/churn/server": "mian"},
+        "server: »mian",
+        'model "churn" is on an unknown server, "mian"',
+    ),
+    Broken(
+        references.models_name_servers_and_pools_that_exist,
+        {"models/churn/pool": "worm"},
+        "pool: »worm",
+        'model "churn" is on an unknown pool of server "main", "worm"',
+    ),
+    Broken(
+        references.models_name_servers_and_pools_that_exist,
+        {"models/churn/pool": GONE},
+        "- »name: churn",
+        "Add pool: one of warm, cold.",
+    ),
+    Broken(  # an overlay may take away what the common part relies on
+        references.models_name_servers_and_pools_that_exist,
+        {"environments/prod/servers": [{"name": "main", "pools": [{"name": "warm", "remove": True}]}]},
+        "pool: »warm",
+        "There are: cold.",
+    ),
+    Broken(
+        references.warm_windows_name_models_of_their_pool,
+        {WINDOWS: [{**WINDOW, "models": ["ocr", "churn"]}]},
+        "»- ocr",
+        'warm window "nightly" names a model that this pool does not serve, "churn"',
+    ),
+    Broken(
+        references.cloud_identity_fits_the_object_store,
+        {"servers/main/repository": {"url": "gs://bucket/models"}, "servers/main/identity": AWS},
+        "cloud: »aws",
+        'server "main" reads gs:// with an identity of aws',
+    ),
+    Broken(
+        references.cloud_identity_fits_the_object_store,
+        {"servers/main/repository": {"url": "s3://bucket/models"}},
+        "url: »s3://bucket/models",
+        "Add identity with cloud: aws.",
+        severity="advisory",
+    ),
+    Broken(
+        references.domino_principals_need_the_domino_integration,
+        {"proxy/auth/dominoPrincipal": True},
+        "dominoPrincipal: »true",
+        "there is no domino section",
+    ),
+)
+BROKEN += (
+    Broken(
+        "access_rules_name_servers_and_models_that_exist",
+        {"proxy/access/callers/servers": ["mian"]},
+        "- »mian",
+        'access rule "callers" names servers that are not there, "mian"',
+        severity="advisory",
+    ),
+    Broken(
+        "access_rules_name_servers_and_models_that_exist",
+        {"proxy/access/callers/models": ["churn", "orc*"]},
+        "- »orc*",
+        'names models that are not there, "orc*"',
+        severity="advisory",
+    ),
+    Broken(
+        "mirrors_are_of_registries_that_are_used",
+        {"dataPlanes/lab/registries": {"nvcr.oi": "mirror"}},
+        "»- name: triton",
+        'Did you mean "nvcr.io"?',
+        severity="advisory",
+    ),
+)
+KEPT: tuple[Kept, ...] = (
+    Kept("access_rules_name_servers_and_models_that_exist", {"proxy/access/callers/models": ["ch*", "ocr"]}),
+    Kept("mirrors_are_of_registries_that_are_used", {"dataPlanes/lab/registries": {"nvcr.io": "mirror"}}),
+    Kept(
+        "mirrors_are_of_registries_that_are_used",
+        {"images/proxy/repository": "library/proxy", "dataPlanes/lab/registries": {"docker.io": "mirror"}},
+    ),
+    Kept(references.data_planes_name_environments_that_exist, {"dataPlanes/lab/environments": ["dev", "prod"]}),
+    Kept(references.every_environment_lives_somewhere, {}),
+    Kept(
+        references.images_that_are_used_are_named,
+        {"images/eviction-policy": GONE, "servers/main/pools/cold/loading": {"mode": "preload"}},
+    ),
+    Kept(
+        references.repositories_name_datasets_that_exist,
+        {"servers/main/repository": {"url": "s3://bucket"}, "datasets": GONE, "environments/prod/datasets": GONE},
+    ),
+    Kept(
+        references.models_name_servers_and_pools_that_exist,
+        {"models/churn/pool": GONE, "servers/main/pools/cold": GONE, "models/ocr": GONE},
+    ),
+    Kept(references.warm_windows_name_models_of_their_pool, {WINDOWS: [{**WINDOW, "models": ["ocr"]}]}),
+    Kept(
+        references.cloud_identity_fits_the_object_store,
+        {"servers/main/repository": {"url": "s3://bucket/models"}, "servers/main/identity": AWS},
+    ),
+    # An identity serves other purposes too: a model may read from a bucket at run time.
+    Kept(references.cloud_identity_fits_the_object_store, {"servers/main/identity": AWS}),
+    Kept(references.domino_principals_need_the_domino_integration, {"proxy/auth/dominoPrincipal": True, "domino": {}}),
+)
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=str)
+def test_a_broken_reference_is_said_where_it_stands(case: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_broken(case, monkeypatch)
+
+
+@pytest.mark.parametrize("case", KEPT, ids=str)
+def test_a_reference_that_fits_is_let_through(case: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_kept(case, monkeypatch)

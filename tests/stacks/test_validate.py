@@ -1,0 +1,322 @@
+"""From a file to a definition, or to everything that is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stacks.problems import DefinitionError, Position, Problem
+from stacks.validate import HEADER_KEYS, PLATFORM_KEYS, read_definition
+from tests.stacks.definition.examples import (
+    BASE,
+    FILE,
+    GONE,
+    assert_refused,
+    assert_said_in_full,
+    dumped,
+    edited_at,
+    problems,
+    stands_at,
+    valid,
+)
+
+REFERENCE = Path(__file__).parents[2] / "stacks" / "inference.yaml"
+
+
+def refused_file(path: Path | str) -> list[Problem]:
+    with pytest.raises(DefinitionError) as caught:
+        read_definition(path)
+    for problem in caught.value.problems:
+        assert problem.file == str(path)
+        assert "Traceback" not in str(problem)
+    assert "nothing was written" in str(caught.value)
+    return caught.value.problems
+
+
+# ---- what is good ----
+
+
+def test_the_reference_definition_is_valid() -> None:
+    definition = read_definition(REFERENCE)
+    assert [stack.name for stack in definition.stacks] == ["dev-lab", "prod-east", "prod-west"]
+    assert {problem.severity for problem in definition.advisories} <= {"advisory"}
+
+
+def test_stacks_come_in_the_order_of_the_rollout() -> None:
+    planes = [
+        {"name": name, "environments": ["dev", "prod"], "wave": wave, "gpus": None, "servers": None}
+        for name, wave in (("last", 3), ("first", 1), ("second", 2), ("third", 2))
+    ]
+    for plane in planes:
+        plane["gpus"] = yaml.safe_load(BASE)["dataPlanes"][1]["gpus"]
+        del plane["servers"]
+    found = valid(edited_at({"dataPlanes": planes})).stacks
+    assert [stack.name for stack in found] == [
+        f"{environment}-{plane}" for plane in ("first", "second", "third", "last") for environment in ("dev", "prod")
+    ]
+
+
+def test_a_stack_knows_its_namespace_and_the_models_of_a_pool() -> None:
+    dev, prod = valid(edited_at({"environments/prod/namespace": "inference"})).stacks
+    assert (dev.namespace, prod.namespace) == ("tidegate-dev", "inference")
+    (server,) = dev.platform.servers
+    assert [[model.name for model in dev.models_of(server, pool)] for pool in server.pools] == [["churn"], ["ocr"]]
+
+
+def test_a_model_without_a_pool_is_on_the_only_one() -> None:
+    text = edited_at({"models/churn/pool": GONE, "models/ocr": GONE, "servers/main/pools/cold": GONE})
+    stack = valid(text).stacks[0]
+    assert [model.name for model in stack.models_of(stack.platform.servers[0], stack.platform.servers[0].pools[0])] == [
+        "churn"
+    ]
+
+
+def test_stacks_that_nothing_tells_apart_share_one_platform() -> None:
+    planes = [
+        {**yaml.safe_load(BASE)["dataPlanes"][1], "name": name, "environments": ["prod"]} for name in ("east", "west")
+    ]
+    one, other = valid(edited_at({"dataPlanes": planes, "environments/dev": GONE})).stacks
+    assert one.platform is other.platform
+
+
+# ---- what is no definition at all ----
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "empty"),
+        ("# only a comment\n", "empty"),
+        ("---\n...\n", "empty"),
+        ("null\n", "empty"),
+        ("- a\n", "this is a list"),
+        ("text\n", "this is text"),
+        ("{}\n", "is missing"),
+        ("images: [\n", "never closed"),
+        ("images:\n\t- a\n", "tab"),
+        ("a: b: c\n", "colon"),
+        ("images: []\nimages: []\n", "stands here twice"),
+        ("images: !!python/object/apply:os.system [x]\n", "tag"),
+        ("&a a: *b\n", "no anchor"),
+        ("a: &a [*a]\n", "stands inside the value it stands for"),
+        ("a: 1\n---\nb: 2\n", "second YAML document"),
+    ],
+)
+def test_text_that_is_no_definition_is_said_in_plain_words(tmp_path: Path, text: str, what: str) -> None:
+    path = tmp_path / FILE
+    path.write_text(text)
+    assert what in "\n".join(problem.what for problem in refused_file(path))
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+        + "".join(f"{b}: &{b} [{','.join([f'*{a}'] * 10)}]\n" for a, b in zip("abcdefghi", "bcdefghij", strict=True)),
+        "a: &a {x: 1}\n"
+        + "".join(f"{b}: &{b} {{k: *{a}, l: *{a}, m: *{a}, n: *{a}, o: *{a}}}\n"
+                  for a, b in zip("abcdefghijklm", "bcdefghijklmn", strict=True)),
+        "a: " + "[" * 100_000,
+        "a: " + "{a: " * 10_000,
+        "- " * 10_000 + "a\n",
+        "a: " + "9" * 100_000 + "\n",
+    ],
+    ids=["lists", "mappings", "brackets", "braces", "dashes", "digits"],
+)  # fmt: skip
+def test_a_bomb_is_refused_at_once(tmp_path: Path, bomb: str) -> None:
+    path = tmp_path / FILE
+    path.write_text(bomb)
+    begin = time.monotonic()
+    assert refused_file(path)
+    assert time.monotonic() - begin < 5
+
+
+@pytest.mark.parametrize("data", [b"\x7fELF\x02\x01\x01\x00", b"\x89PNG\r\n\x1a\n\x00", b"\xff\xfea\x00", bytes(256),
+                                  random.Random(7).randbytes(5_000)])  # fmt: skip
+def test_binary_junk_is_one_problem(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / FILE
+    path.write_bytes(data)
+    assert len(refused_file(path)) == 1
+
+
+def test_a_missing_file_a_folder_and_a_pipe_are_one_problem_each(tmp_path: Path) -> None:
+    (tmp_path / "inference.yaml").write_text(BASE)
+    (missing,) = refused_file(tmp_path / "inferense.yaml")
+    assert "there is no such file" in missing.what
+    assert "inference.yaml" in missing.do
+    (folder,) = refused_file(tmp_path)
+    assert "folder" in folder.what
+    with pytest.raises(DefinitionError):
+        read_definition("/dev/null")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=60), st.integers(0, len(BASE)), st.integers(0, 40))
+def test_whatever_is_written_into_a_definition_only_problems_come_of_it(insert: str, at: int, gone: int) -> None:
+    for problem in problems(BASE[:at] + insert + BASE[at + gone :]):
+        assert len(str(problem)) < 5_000
+
+
+JUNK: list[Any] = [None, True, 0, -1, 10**400, 1.5, float("nan"), "", "x", "*", "\n", [], [None], [[]], {}, {"": None},
+                   {"name": None}, [{"name": "x"}, {"name": "x"}], [{"name": 1}], {"kind": "x"}]  # fmt: skip
+
+
+def everywhere(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    below = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    return [found for key, value in below for found in [(*path, key), *everywhere(value, (*path, key))]]
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=[str(junk)[:20] for junk in JUNK])
+def test_junk_in_some_place_gives_problems_and_nothing_else(junk: Any) -> None:
+    for path in random.Random(str(junk)).sample(everywhere(yaml.safe_load(BASE)), 8):
+        tree = yaml.safe_load(BASE)
+        below = tree
+        for key in path[:-1]:
+            below = below[key]
+        below[path[-1]] = junk
+        text = f"x: {junk}" if junk == 10**400 else dumped(tree)
+        for problem in problems(text):
+            assert "pydantic" not in str(problem)
+
+
+# ---- all mistakes at once ----
+
+
+def test_every_mistake_of_a_file_is_said_in_one_run_in_the_order_of_the_file() -> None:
+    text = edited_at(
+        {
+            "images/proxy/tag": 26.08,
+            "servers/main/pools/cold/replicas": -1,
+            "proxy/replica": 2,
+            "models/churn/versions": [{"version": 1, "weight": 90}],
+            "network/callers/ingress/cidr": "10.0.0.1/8",
+            "environments/dev/proxy": {"concurency": 5},
+            "environments/dev/namespac": "x",
+            "environments/prod/datasets/models/path": "x",
+            "dataPlanes/lab/gpus/0/perNode": 99,
+            "dataPlanes/lab/proxy": {"logLevel": "loud"},
+            "wave": 1,
+        }
+    )
+    found = problems(text)
+    wanted = [
+        "tag: »26.08", "replicas: »-1", "»replica: 2", "- »name: churn", "cidr: »10.0.0.1/8", "»concurency: 5",
+        "»namespac: x", "path: »x", "perNode: »99", "logLevel: »loud", "»wave: 1",
+    ]  # fmt: skip
+    said = "\n".join(map(str, found))
+    for at in wanted:
+        assert any(stands_at(problem, text, at) for problem in found), f"nothing is said at {at!r}:\n{said}"
+    lines = [problem.where.line for problem in found if isinstance(problem.where, Position)]
+    assert lines == sorted(lines)
+    for problem in found:
+        assert_said_in_full(problem)
+
+
+@pytest.mark.parametrize(
+    ("edits", "at"),
+    [
+        ({"environments/dev/name": "Dev"}, "name: »Dev"),
+        ({"dataPlanes/lab/gpus/0/nodes": 0}, "nodes: »0"),
+        ({"dataPlanes/lab/environments/1": "nope"}, "- »nope"),
+        ({"unknown": 1}, "»unknown: 1"),
+    ],
+)
+def test_a_mistake_in_the_header_hides_none_in_the_rest(edits: dict[str, Any], at: str) -> None:
+    text = edited_at({**edits, "proxy/replicas": 0})
+    found = problems(text)
+    said = "\n".join(map(str, found))
+    assert any(stands_at(problem, text, at) for problem in found), said
+    assert any(stands_at(problem, text, "replicas: »0") for problem in found), said
+
+
+def test_a_mistake_in_one_environment_hides_no_broken_rule_of_another() -> None:
+    text = edited_at({"environments/dev/proxy": {"replicas": 0}, "environments/prod/models": [
+        {"name": "churn", "server": "nope"}]})  # fmt: skip
+    found = problems(text)
+    said = "\n".join(map(str, found))
+    assert any(stands_at(problem, text, "replicas: »0") for problem in found), said
+    assert any(stands_at(problem, text, "server: »nope") for problem in found), said
+
+
+def test_an_environment_that_lives_nowhere_is_checked_all_the_same() -> None:
+    text = edited_at({"environments/staging": {"proxy": {"replicas": 0}}})
+    assert_refused(text, "replicas: »0", "must be at least 1", among=True)
+
+
+# ---- unknown keys ----
+
+
+@pytest.mark.parametrize(
+    ("edits", "at", "near"),
+    [
+        ({"image": []}, "»image: []", "images"),
+        ({"pull_secrets": []}, "»pull_secrets: []", "pullSecrets"),
+        ({"dataplanes": []}, "»dataplanes: []", "dataPlanes"),
+        ({"environments/dev/monitorin": {}}, "»monitorin: {}", "monitoring"),
+        ({"environments/dev/productoin": True}, "»productoin: true", "production"),
+        ({"dataPlanes/lab/contxt": "x"}, "»contxt: x", "context"),
+        ({"dataPlanes/lab/data_sets": []}, "»data_sets: []", "datasets"),
+        ({"dataPlanes/lab/gpus/0/pernode": 1}, "»pernode: 1", "perNode"),
+        ({"dataPlanes/lab/storageClasses": {"esf": "x"}}, "»esf: x", "efs"),
+        ({"proxy/access/callers/group": []}, "»group: []", "groups"),
+        ({"servers/main/pools/cold/loading/idle_seconds": 3}, "»idle_seconds: 3", "idleSeconds"),
+        ({"servers/main/pools/cold/placement/strateg": "mixed"}, "»strateg: mixed", "strategy"),
+        ({"environments/dev/servers": [{"name": "main", "imag": "x"}]}, "»imag: x", "image"),
+    ],
+)
+def test_an_unknown_key_is_said_with_the_nearest_one(edits: dict[str, Any], at: str, near: str) -> None:
+    problem = assert_refused(edited_at(edits), at, f'did you mean "{near}"?')
+    assert "unknown key" in problem.what
+    assert near in problem.do.partition("Keys here:")[2]
+
+
+def test_the_keys_of_header_and_platform_are_told_apart() -> None:
+    assert {"environments", "dataPlanes"} == HEADER_KEYS
+    assert not PLATFORM_KEYS & HEADER_KEYS
+
+
+@pytest.mark.parametrize("key", ["environments", "dataPlanes"])
+def test_a_header_inside_an_overlay_is_refused(key: str) -> None:
+    assert_refused(edited_at({f"environments/dev/{key}": []}), f"»{key}: []", f'unknown key "{key}"')
+
+
+# ---- determinism and speed ----
+
+
+def test_the_same_text_gives_the_same_definition_and_the_same_words() -> None:
+    assert valid(BASE) == valid(BASE)
+    text = edited_at({"servers/main/pools/cold/replicas": 90, "servers/main/pools/warm/replicas": 90})
+    said = {"\n".join(map(str, problems(text))) for _ in range(3)}
+    assert len(said) == 1
+
+
+def test_words_do_not_depend_on_the_hash_seed() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "from tests.stacks.definition.examples import *\n"
+        "print(*problems(edited_at({'servers/main/pools/cold/replicas': 90,"
+        " 'servers/main/pools/warm/placement/profile': '1g.10gb', 'proxy/access/callers/actions': []})), sep='\\n')\n"
+        "print(*problems(edited_at({'servers/main/pools/cold/replicas': 90,"
+        " 'servers/main/pools/warm/placement/profile': '3g.40gb'})), sep='\\n')\n"
+    )
+    said = set()
+    for seed in ("0", "3"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        said.add(run.stdout)
+    assert len(said) == 1, json.dumps(sorted(said), indent=1)
+
+
+def test_json_is_a_definition_too() -> None:
+    assert valid(json.dumps(yaml.safe_load(BASE))) == valid(BASE)

@@ -9,18 +9,15 @@ STACK ?=
 CLUSTER ?=
 BASE ?=
 
-PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p && break; done)
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do command -v $$p && break; done)
 TIDEGATE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidegate
 export TIDEGATE_CACHE
 export PYTHONPATH := $(CURDIR):$(CURDIR)/contracts
 export PYTHONDONTWRITEBYTECODE ?= 1
 
-# One virtual environment for each set of locked requirements, shared by all clones.
-venv = $(TIDEGATE_CACHE)/venv/$(shell cat requirements/$(1).txt <($(PYTHON) -VV) 2>/dev/null | sha256sum | cut -c1-16)
-RUN_VENV = $(call venv,run)
-TEST_VENV = $(call venv,test)
-RUN = $(RUN_VENV)/bin/python
-TEST = $(TEST_VENV)/bin/python
+# Virtual environments, one for each set of locked requirements, in the cache folder.
+RUN = $(shell $(PYTHON) requirements/install.py --where run)/bin/python
+TEST = $(shell $(PYTHON) requirements/install.py --where test)/bin/python
 
 .PHONY: help
 help: ## List what there is
@@ -74,8 +71,6 @@ clean: ## Take away what was built here; the cache folder stays
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: .run .test
-.run:
-	@./requirements/install '$(PYTHON)' '$(RUN_VENV)' requirements/run.txt
-
-.test:
-	@./requirements/install '$(PYTHON)' '$(TEST_VENV)' requirements/test.txt
+.run .test:
+	@$(if $(PYTHON),,echo 'Tidegate needs Python 3.11 or later, and there is none: make PYTHON=<path> …' >&2; exit 1)
+	@$(PYTHON) requirements/install.py $(subst .,,$@)

@@ -28,7 +28,14 @@ def test_an_environment_is_made_and_marked_as_whole(nothing: Path, tmp_path: Pat
 
 def test_two_runs_at_once_make_one_environment(nothing: Path, tmp_path: Path) -> None:
     venv = tmp_path / "venv/a"
-    program = "import sys; from pathlib import Path; from requirements.install import install; install(*map(Path, sys.argv[1:]))"
+    program = "; ".join(
+        [
+            "import sys",
+            "from pathlib import Path",
+            "from requirements.install import install",
+            "install(*map(Path, sys.argv[1:]))",
+        ]
+    )
 
     def run(_: int) -> str:
         done = subprocess.run(

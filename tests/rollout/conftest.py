@@ -1,9 +1,10 @@
 """What the tests of the rollout share: a small definition, and the command line in process or as a process."""
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,21 +95,29 @@ def call() -> Callable[..., Ended]:
 
 
 @pytest.fixture
-def start() -> Callable[..., "subprocess.Popen[str]"]:
-    """Start the command line as a process."""
+def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Start the command line as a process, which ends with the test at the latest."""
+    started: list[subprocess.Popen[str]] = []
 
     def begin(*arguments: object, **environment: str) -> "subprocess.Popen[str]":
         path = os.pathsep.join([str(ROOT), str(ROOT / "contracts")])
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "rollout", *map(str, arguments)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": path, **environment},
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            # Started from a job in the background, the tests may have been told to ignore Ctrl-C, and would hand it on.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
+        started.append(process)
+        return process
 
-    return begin
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
 
 
 @pytest.fixture

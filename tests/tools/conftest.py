@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tools import gotoolchain
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # Stands in for Go: notes every build, takes $FAKE_SECONDS over it, and "builds" a script that prints a version.
@@ -24,13 +26,18 @@ echo 'echo v4.2.4' >> "$2"
 """
 
 
+@pytest.fixture(scope="session")
+def real_go() -> Path:
+    """The Go that the project builds with: the user's, or the one that it installs where there is none."""
+    return gotoolchain.go().path
+
+
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache folder, and a PATH of one folder, `bin`, with nothing in it but what the stand-ins need."""
     (tmp_path / "bin").mkdir()
     for needed in ("chmod", "sleep"):
         (tmp_path / "bin" / needed).symlink_to(shutil.which(needed) or needed)
-    monkeypatch.setenv("REAL_PATH", os.environ.get("PATH", ""))
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("FAKE_LOG", str(tmp_path / "builds"))

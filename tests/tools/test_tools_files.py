@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import tools
-from tools import files, gotoolchain, pins
+from tools import files, pins
 
 CRD_MODULES = sorted(name for name, source in files.SOURCES.items() if source.crds)
 
@@ -65,14 +65,13 @@ def test_files_that_a_new_version_has_moved_are_an_error_and_not_an_empty_list(
 
 
 def test_a_module_that_cannot_be_downloaded_is_named_with_the_way_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    real_go: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The real Go, with no module at hand and none to be had."""
+    monkeypatch.setenv("PATH", str(real_go.parent))
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
     monkeypatch.setenv("GOPROXY", "off")
-    if not gotoolchain.on_path("go"):
-        pytest.skip("there is no Go on the PATH")
     with pytest.raises(tools.ToolError) as caught:
         tools.crd_files("keda")
     assert "github.com/kedacore/keda/v2" in str(caught.value)

@@ -16,30 +16,39 @@ export PYTHONPATH := $(CURDIR):$(CURDIR)/contracts
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 # Virtual environments, one for each set of locked requirements, in the cache folder.
-RUN = $(shell $(PYTHON) requirements/install.py --where run)/bin/python
-TEST = $(shell $(PYTHON) requirements/install.py --where test)/bin/python
+RUN = "$(shell '$(PYTHON)' requirements/install.py --where run)/bin/python"
+TEST = "$(shell '$(PYTHON)' requirements/install.py --where test)/bin/python"
+
+# Settings go to recipes as environment variables, so that no name of a file or stack is read as shell or make.
+override export DEFINITION := $(value DEFINITION)
+override export OUT := $(value OUT)
+override export STACK := $(value STACK)
+override export CLUSTER := $(value CLUSTER)
+override export BASE := $(value BASE)
+override export REGISTRY_PLANE := $(value REGISTRY_PLANE)
 
 .PHONY: help
 help: ## List what there is
 	@printf 'Tidegate: many models, few GPUs, one definition.\n\n'
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
-	@printf '\nSettings: DEFINITION=%s OUT=%s STACK=<name> CLUSTER=<kubeconfig context> BASE=<git revision>\n' '$(DEFINITION)' '$(OUT)'
+	@printf '\nSettings: DEFINITION=%s OUT=%s STACK=<name> CLUSTER=<kubeconfig context> BASE=<git revision>\n' "$$DEFINITION" "$$OUT"
 
 .PHONY: up
 up: .run ## Render every stack of the definition to YAML; with CLUSTER=<context> bring stacks up there
-	@$(RUN) -m rollout up '$(DEFINITION)' --out '$(OUT)' $(if $(STACK),--stack '$(STACK)') $(if $(CLUSTER),--cluster '$(CLUSTER)')
+	@$(RUN) -m rollout up "$$DEFINITION" --out "$$OUT" $(if $(STACK),--stack "$$STACK") $(if $(CLUSTER),--cluster "$$CLUSTER")
 
 .PHONY: check
 check: .run ## Check the definition, and nothing else
-	@$(RUN) -m rollout check '$(DEFINITION)'
+	@$(RUN) -m rollout check "$$DEFINITION"
 
 .PHONY: preview
 preview: .run ## Show what would change, against the last rendering or BASE=<git revision>
-	@$(RUN) -m rollout preview '$(DEFINITION)' --out '$(OUT)' $(if $(STACK),--stack '$(STACK)') $(if $(BASE),--base '$(BASE)')
+	@$(RUN) -m rollout preview "$$DEFINITION" --out "$$OUT" $(if $(STACK),--stack "$$STACK") $(if $(BASE),--base "$$BASE")
 
 .PHONY: pin
 pin: .run ## Ask the registries for the digests of the definition's images, and write images.lock
-	@$(RUN) -m rollout pin '$(DEFINITION)'
+	@$(RUN) -m rollout pin "$$DEFINITION" $(if $(KEEP_GOING),--keep-going) $(if $(INSECURE),--insecure) \
+	  $(if $(REGISTRY_PLANE),--registry-plane "$$REGISTRY_PLANE")
 
 .PHONY: test
 test: .test ## Run every check and every test

@@ -10,6 +10,10 @@ from pulumi import Input
 from .pods import metadata
 from .values import Labels, when
 
+# What a claim asks for. Its volume is named, so the size does not matter; but Kubernetes lets nobody change it on a
+# volume that no driver provisioned, and another capacity of a dataset must stay an ordinary edit.
+_REQUEST = "1Mi"
+
 
 @dataclass(frozen=True, kw_only=True)
 class SecretReferenceArgs:
@@ -108,7 +112,7 @@ class DatasetVolume(pulumi.ComponentResource):
                 access_modes=args.access_modes,
                 storage_class_name=args.claim_storage_class,
                 volume_name=args.name,
-                resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": args.capacity}),
+                resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": _REQUEST}),
             ),
             opts=pulumi.ResourceOptions.merge(kept, pulumi.ResourceOptions(depends_on=[volume])),
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 from pulumi import Input
+from tidegate_contracts import proxy_process
 
 from .dataset_volume import DatasetVolume, DatasetVolumeArgs
 from .monitoring import Monitoring, MonitoringArgs
@@ -111,7 +112,11 @@ class Environment(pulumi.ComponentResource):
                 api_version="security.istio.io/v1",
                 kind="PeerAuthentication",
                 metadata=metadata(mesh.name, args.namespace.name, mesh.labels),
-                spec={"selector": {"matchLabels": mesh.selector}, "mtls": {"mode": mesh.mtls}},
+                spec={
+                    "selector": {"matchLabels": mesh.selector},
+                    "mtls": {"mode": mesh.mtls},
+                    "portLevelMtls": {str(proxy_process.ADMIN_PORT): {"mode": "PERMISSIVE"}},
+                },
                 opts=inside,
             ),
         )

@@ -39,7 +39,10 @@ class NetworkBoundaryArgs:
     """All Tritons."""
     on_demand_selector: Labels
     """Those with an eviction policy."""
-    dns_namespace: Input[str]
+    dns: Sequence[Input[Any]]
+    """The NetworkPolicyPeers that answer DNS."""
+    dns_ports: Input[Any]
+    """NetworkPolicyPorts that they listen on."""
     callers: Sequence[Input[Any]] | None = None
     """NetworkPolicyPeers that may call the proxy; None when nobody may."""
     prometheus: Input[Any]
@@ -72,14 +75,7 @@ class NetworkBoundary(pulumi.ComponentResource):
             "dns",
             pod_selector=_EVERY_POD,
             policy_types=["Egress"],
-            egress=[
-                _to(
-                    k8s.networking.v1.NetworkPolicyPeerArgs(
-                        namespace_selector=_pods({"kubernetes.io/metadata.name": args.dns_namespace})
-                    ),
-                    [_port(53, "UDP"), _port(53)],
-                )
-            ],
+            egress=[k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=args.dns, ports=args.dns_ports)],
         )
         when(
             args.callers,
@@ -155,8 +151,8 @@ def _peer(selector: k8s.meta.v1.LabelSelectorArgs) -> k8s.networking.v1.NetworkP
     return k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=selector)
 
 
-def _port(port: int, protocol: str = "TCP") -> _Port:
-    return _Port(port=port, protocol=protocol)
+def _port(port: int) -> _Port:
+    return _Port(port=port, protocol="TCP")
 
 
 def _to(peer: Input[Any], ports: list[_Port]) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:

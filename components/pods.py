@@ -50,8 +50,8 @@ def container_port(name: str, port: int) -> k8s.core.v1.ContainerPortArgs:
     return k8s.core.v1.ContainerPortArgs(name=name, container_port=port, protocol="TCP")
 
 
-def service_port(name: Input[str], port: Input[int], target: str) -> k8s.core.v1.ServicePortArgs:
-    """Return a Service's TCP port that leads to a container's named port."""
+def service_port(name: Input[str], port: Input[int], target: str | int) -> k8s.core.v1.ServicePortArgs:
+    """Return a Service's TCP port that leads to a container's port, by name or number."""
     return k8s.core.v1.ServicePortArgs(name=name, port=port, target_port=target, protocol="TCP")
 
 

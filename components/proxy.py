@@ -12,7 +12,7 @@ from tidegate_contracts import proxy_process
 from . import pods
 from .gpu_placement import TolerationArgs
 from .scaling import CpuScalingArgs, cpu_autoscaler
-from .triton_pool import TlsArgs
+from .triton_pool import SecretArgs
 from .values import Labels, checksum, each, joined, json_text, when
 
 CONFIG_CHECKSUM = "tidegate.dev/settings-checksum"
@@ -27,7 +27,7 @@ class IngressArgs:
     path: Input[str]
     class_name: Input[str] | None = None
     annotations: Labels | None = None
-    tls: TlsArgs | None = None
+    tls: SecretArgs | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +66,7 @@ class ServiceArgs:
     type: Input[str]
     annotations: Labels | None = None
     source_ranges: Sequence[Input[str]] | None = None
+    external_traffic_policy: Input[str] | None = None
     port_name: Input[str]
     """`http` or `https`."""
     port: Input[int]
@@ -76,6 +77,7 @@ class ProxyArgs:
     """The proxy; times are seconds."""
 
     name: Input[str]
+    headless_name: Input[str]
     namespace: Input[str]
     labels: Labels
     selector: Labels
@@ -100,9 +102,9 @@ class ProxyArgs:
     service: ServiceArgs
     ingress: IngressArgs | None = None
     http_route: HttpRouteArgs | None = None
-    tls: TlsArgs | None = None
+    tls: SecretArgs | None = None
     certificate: CertificateArgs | None = None
-    api_keys: TlsArgs | None = None
+    api_keys: SecretArgs | None = None
     upstream_cas: Sequence[UpstreamCaArgs] | None = None
     pre_stop: Input[int]
     grace_period: Input[int]
@@ -196,7 +198,7 @@ def _container(args: ProxyArgs) -> k8s.core.v1.ContainerArgs:
     return k8s.core.v1.ContainerArgs(
         name="proxy",
         image=args.image,
-        args=["python", "-m", proxy_process.MODULE],
+        command=["python", "-m", proxy_process.MODULE],
         env_from=[
             k8s.core.v1.EnvFromSourceArgs(config_map_ref=k8s.core.v1.ConfigMapEnvSourceArgs(name=args.settings_name))
         ],
@@ -247,10 +249,22 @@ def _expose(name: str, args: ProxyArgs, child: pulumi.ResourceOptions) -> None:
             type=service.type,
             selector=args.selector,
             load_balancer_source_ranges=service.source_ranges,
+            external_traffic_policy=service.external_traffic_policy,
             ports=[
                 pods.service_port(service.port_name, service.port, "http"),
                 pods.service_port("grpc", proxy_process.GRPC_SERVICE_PORT, "grpc"),
             ],
+        ),
+        opts=child,
+    )
+    # By its addresses a replica knows how many there are, and so its share of a rate limit.
+    k8s.core.v1.Service(
+        f"{name}-headless",
+        metadata=pods.metadata(args.headless_name, args.namespace, args.labels),
+        spec=k8s.core.v1.ServiceSpecArgs(
+            cluster_ip="None",
+            selector=args.selector,
+            ports=[pods.service_port("http", proxy_process.HTTP_PORT, "http")],
         ),
         opts=child,
     )

@@ -86,6 +86,8 @@ def queue_autoscaler(
             "triggers": [
                 {
                     "type": "prometheus",
+                    # The query gives a mean over all replicas, not a sum that would be divided among them.
+                    "metricType": "Value",
                     "metadata": {
                         "serverAddress": scaling.prometheus_address,
                         "query": scaling.query,

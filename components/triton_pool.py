@@ -20,7 +20,9 @@ _WITH_POLICY = f'secret=$(cat "{eviction_process.CONTROL_SECRET_FILE}")'
 _WITHOUT_POLICY = "secret=$(head -c 32 /dev/urandom | base64 | tr -d '\\n')"
 _PROTOCOLS = ",".join(triton.RESTRICTED_PROTOCOLS)
 _START = (
-    f' && exec tritonserver "$@" "--http-restricted-api={_PROTOCOLS}:{triton.RESTRICTED_KEY}=$secret"'
+    # Without a secret Triton would be open to whoever sends none: rather no Triton.
+    f' && [ -n "$secret" ] && exec tritonserver "$@"'
+    f' "--http-restricted-api={_PROTOCOLS}:{triton.RESTRICTED_KEY}=$secret"'
     f' "--grpc-restricted-protocol={_PROTOCOLS}:{triton.RESTRICTED_KEY}=$secret"'
 )
 
@@ -42,8 +44,8 @@ class RepositoryVolumeArgs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TlsArgs:
-    """A secret with a certificate."""
+class SecretArgs:
+    """An existing secret of the namespace."""
 
     secret: Input[str]
 
@@ -86,7 +88,7 @@ class TritonPoolArgs:
     scratch: Input[str]
     repository_volume: RepositoryVolumeArgs | None = None
     """None where Triton reads object storage itself."""
-    grpc_tls: TlsArgs | None = None
+    grpc_tls: SecretArgs | None = None
     eviction_policy: EvictionPolicyArgs | None = None
     startup_failures: Input[int]
     """Start-up probes, one every ten seconds, that may fail before a Triton counts as stuck."""
@@ -167,7 +169,10 @@ class TritonPool(pulumi.ComponentResource):
             # Pulumi takes a Service for ready when its pods are: as long as for them.
             opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(custom_timeouts=_timeouts(args))),
         )
-        lease = when(args.eviction_policy, lambda _: [pods.service_port("lease", eviction_process.LEASE_PORT, "lease")])
+        lease = when(
+            args.eviction_policy,
+            lambda _: [pods.service_port("lease", eviction_process.LEASE_PORT, eviction_process.LEASE_PORT)],
+        )
         k8s.core.v1.Service(
             f"{name}-headless",
             metadata=pods.metadata(args.headless_name, args.namespace, args.labels),
@@ -192,7 +197,7 @@ def _pod(args: TritonPoolArgs, placement: GpuPlacement) -> k8s.core.v1.PodSpecAr
         priority_class_name=args.priority_class,
         resource_claims=placement.resource_claims,
         termination_grace_period_seconds=args.grace_period,
-        init_containers=when(args.eviction_policy, lambda policy: [_policy_sidecar(policy)]),
+        init_containers=when(args.eviction_policy, lambda policy: [_policy_sidecar(args, policy)]),
         containers=[_triton(args, placement)],
         volumes=joined(
             [pods.memory_volume("shm", args.shared_memory), pods.scratch_volume("tmp", args.scratch)],
@@ -251,24 +256,25 @@ def _triton(args: TritonPoolArgs, placement: GpuPlacement) -> k8s.core.v1.Contai
         lifecycle=pods.pre_stop_sleep(args.pre_stop),
         volume_mounts=joined(
             [pods.mount("shm", "/dev/shm", read_only=False), pods.mount("tmp", "/tmp", read_only=False)],
-            when(
-                args.repository_volume,
-                lambda repository: [
-                    k8s.core.v1.VolumeMountArgs(
-                        name="models",
-                        mount_path=triton.REPOSITORY_ROOT,
-                        sub_path=repository.sub_path,
-                        read_only=True,
-                    )
-                ],
-            ),
+            _repository_mounts(args),
             when(args.grpc_tls, lambda _: [pods.mount("tls", triton.TLS_ROOT)]),
             when(args.eviction_policy, lambda _: [pods.mount("control", eviction_process.CONTROL_ROOT)]),
         ),
     )
 
 
-def _policy_sidecar(policy: EvictionPolicyArgs) -> k8s.core.v1.ContainerArgs:
+def _repository_mounts(args: TritonPoolArgs) -> list[k8s.core.v1.VolumeMountArgs] | None:
+    return when(
+        args.repository_volume,
+        lambda repository: [
+            k8s.core.v1.VolumeMountArgs(
+                name="models", mount_path=triton.REPOSITORY_ROOT, sub_path=repository.sub_path, read_only=True
+            )
+        ],
+    )
+
+
+def _policy_sidecar(args: TritonPoolArgs, policy: EvictionPolicyArgs) -> k8s.core.v1.ContainerArgs:
     """Return the policy as a native sidecar: it starts before Triton and stops after it.
 
     It has no readiness probe on purpose: without the policy nothing is loaded, but what is resident still answers.
@@ -277,7 +283,7 @@ def _policy_sidecar(policy: EvictionPolicyArgs) -> k8s.core.v1.ContainerArgs:
         name="eviction-policy",
         image=policy.image,
         restart_policy="Always",
-        args=["python", "-m", eviction_process.MODULE, "serve"],
+        command=["python", "-m", eviction_process.MODULE, "serve"],
         ports=[
             pods.container_port("lease", eviction_process.LEASE_PORT),
             pods.container_port("policy-admin", eviction_process.ADMIN_PORT),
@@ -290,9 +296,13 @@ def _policy_sidecar(policy: EvictionPolicyArgs) -> k8s.core.v1.ContainerArgs:
         liveness_probe=pods.http_probe(
             eviction_process.LIVE_PATH, "policy-admin", period_seconds=10, failure_threshold=3
         ),
-        volume_mounts=[
-            pods.mount("control", eviction_process.CONTROL_ROOT, read_only=False),
-            pods.mount("eviction-settings", eviction_process.SETTINGS_ROOT),
-            pods.mount("eviction-state", eviction_process.STATE_ROOT, read_only=False),
-        ],
+        volume_mounts=joined(
+            [
+                pods.mount("control", eviction_process.CONTROL_ROOT, read_only=False),
+                pods.mount("eviction-settings", eviction_process.SETTINGS_ROOT),
+                pods.mount("eviction-state", eviction_process.STATE_ROOT, read_only=False),
+            ],
+            _repository_mounts(args),
+            when(args.grpc_tls, lambda _: [pods.mount("tls", triton.TLS_ROOT)]),
+        ),
     )

@@ -7,6 +7,7 @@ One environment serves all clones whose requirements and Python are the same. Tw
 killed one leaves nothing that the next would take for whole. Standard library only: it runs before anything is there.
 """
 
+import argparse
 import fcntl
 import hashlib
 import os
@@ -68,9 +69,13 @@ def link(venv: Path, requirements: Path) -> None:
 
 def main() -> None:
     """Run the command line above."""
-    requirements = HERE / f"{sys.argv[-1]}.txt"
+    parser = argparse.ArgumentParser(description="Makes the virtual environment of a locked requirements file.")
+    parser.add_argument("--where", action="store_true", help="only say where it is")
+    parser.add_argument("requirements", choices=("run", "test"))
+    wanted = parser.parse_args()
+    requirements = HERE / f"{wanted.requirements}.txt"
     venv = folder(requirements)
-    if "--where" in sys.argv:
+    if wanted.where:
         print(venv)
         return
     if sys.version_info < (3, 11):  # noqa: UP036 – whatever `python3` is runs this
@@ -78,9 +83,18 @@ def main() -> None:
             f"Tidegate needs Python 3.11 or later, and {sys.executable} is {sys.version.split()[0]}.\n"
             "Name another: make PYTHON=python3.12 …"
         )
-    if not (venv / "complete").exists():
-        install(requirements, venv)
-    link(venv, requirements)
+    try:
+        if not (venv / "complete").exists():
+            install(requirements, venv)
+    except OSError as error:
+        way_out = "Name another cache folder with TIDEGATE_CACHE=<folder>."
+        raise SystemExit(f"{venv} cannot be made: {error}.\n{way_out}") from None
+    except KeyboardInterrupt:
+        raise SystemExit("stopped; the next run begins anew") from None
+    try:
+        link(venv, requirements)
+    except OSError as error:
+        print(f"note: .venv was not linked, which only plain `pulumi` needs: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

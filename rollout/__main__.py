@@ -1,10 +1,14 @@
 """`python -m rollout`: what the Makefile calls."""
 
+import os
 import sys
 
 
 def main() -> None:
     """Run the command line; Ctrl-C ends it without a traceback, even while it is still being loaded."""
+    # Whoever closed a stream (`>&-`) wants to see nothing there, and Python has None in its place.
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show an arrow is no reason to fail

@@ -1,15 +1,17 @@
 """Says what changes, object by object and field by field, so that what is dangerous is seen first."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
 
-from stacks.problems import escaped, shown
+from stacks.problems import escaped, listed, shortened, shown
 
 from .check import counted
 from .compare import MISSING, FieldChange, ObjectChange, Verb
+from .terminal import in_shell
 
 STYLES: Mapping[Verb, str] = {"created": "green", "changed": "yellow", "replaced": "bold red", "deleted": "bold red"}
 _WORDS: Mapping[Verb, str] = {
@@ -18,7 +20,12 @@ _WORDS: Mapping[Verb, str] = {
     "replaced": "REPLACED",
     "deleted": "DELETED ",
 }
+_DATASETS = ("PersistentVolume", "PersistentVolumeClaim")
+_OF_DATASETS = ", and datasets are protected: add a dataset of another name and move the servers to it"
+_OF_OTHERS = ": kubectl refuses it; Pulumi deletes the object and makes a new one"
 _LONGEST = 60
+_LONGEST_ELEMENT = 200
+_MOST_COMMANDS = 8
 _ALL = 10**9
 
 
@@ -56,6 +63,34 @@ def total(changes: Mapping[str, Sequence[ObjectChange]]) -> str:
     return f"In {len(differing)} of {counted(changes, 'stack')}: {tally(found)}." if found else ""
 
 
+def left_behind(changes: Mapping[str, Sequence[ObjectChange]], contexts: Mapping[str, str]) -> str:
+    """Return how deleted objects come off a cluster; `contexts` has those of the stacks that are still described."""
+    lines, commands, kept = [], [], []
+    for stack, found in changes.items():
+        if stack not in contexts:
+            # No commands: a stack of another name, on a plane that was named anew, may have these very objects now.
+            lines.append(f"{escaped(stack)} is no longer described: what it has in a cluster stays there.")
+            continue
+        for change in reversed(found):
+            if change.verb == "deleted" and change.kind in ("Namespace", *_DATASETS):
+                kept.append(f"{change.kind} {change.name} ({contexts[stack]})")
+            elif change.verb == "deleted":
+                commands.append(f"  {_deletion(change, contexts[stack])}")
+    if commands:
+        lines.append("`kubectl apply` deletes nothing: where that is used, delete by hand what is gone:")
+        lines += commands[:_MOST_COMMANDS]
+        if len(commands) > _MOST_COMMANDS:
+            lines.append(f"  … and {len(commands) - _MOST_COMMANDS} more")
+    if kept:
+        lines.append(f"Kept for the data in them: {listed(kept, _MOST_COMMANDS)}. Delete these by hand if you mean it.")
+    return "\n".join(lines)
+
+
+def _deletion(change: ObjectChange, context: str) -> str:
+    where = ["--context", context, *(["-n", change.namespace] if change.namespace else [])]
+    return " ".join(in_shell(word) for word in ["kubectl", *where, "delete", change.kind, change.name])
+
+
 def _objects(changes: Sequence[ObjectChange], most: int, fields: int) -> Text:
     out = Text()
     dangerous = [change for change in changes if change.verb in ("replaced", "deleted")]
@@ -63,8 +98,9 @@ def _objects(changes: Sequence[ObjectChange], most: int, fields: int) -> Text:
     for change in [*dangerous, *harmless[:most]]:
         out.append(f"  {_WORDS[change.verb]} ", STYLES[change.verb])
         out.append(f"{change.kind} {escaped(change.name)}\n")
-        for immutable in change.reasons:
-            out.append(f"      {immutable} cannot be changed: a new object takes this one's place\n", "bold red")
+        if change.reasons:
+            remedy = _OF_DATASETS if change.kind in _DATASETS else _OF_OTHERS
+            out.append(f"      {', '.join(change.reasons)} cannot be changed in place{remedy}\n", "bold red")
         for field in change.fields[:fields]:
             out.append(f"      {escaped(field.place)} {_values(field)}\n")
         if len(change.fields) > fields:
@@ -78,10 +114,20 @@ def _values(change: FieldChange) -> str:
     if change.secret:
         return "(values are not shown)"
     old, new = change.old, change.new
+    if change.element:
+        verb, value = ("added", new) if old is MISSING else ("removed", old)
+        return f"{verb}: {escaped(shortened(_element(value), _LONGEST_ELEMENT))}"
     if isinstance(old, str) and isinstance(new, str) and "\n" in old + new:
         return _lines(old, new)
     before, after = _brief(old, new), _brief(new, old)
     return f"{_apart(before, after)} → {_apart(after, before)}"
+
+
+def _element(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return str(value)
 
 
 def _brief(value: Any, other: Any) -> str:

@@ -1,9 +1,10 @@
 """Which stacks a command is about."""
 
 from stacks.definition import DataPlane
+from stacks.problems import escaped
 from stacks.validate import Definition, Stack
 
-from .errors import WRONG_INPUT, RolloutError, unknown
+from .errors import WRONG_INPUT, RolloutError, none_such, unknown
 
 
 def chosen(definition: Definition, name: str | None) -> tuple[Stack, ...]:
@@ -27,7 +28,8 @@ def on_cluster(definition: Definition, context: str, name: str | None) -> tuple[
     plane = next((plane for plane in planes if context_of(plane) == context), None)
     plane = plane or next((plane for plane in planes if plane.name == context), None)
     if plane is None:
-        raise unknown("cluster", context, (context_of(plane) for plane in planes))
+        no_plane = f"No data plane of {escaped(definition.file)} has the context {escaped(context)}"
+        raise none_such(no_plane, context, (context_of(plane) for plane in planes))
     stacks = tuple(stack for stack in chosen(definition, name) if stack.data_plane == plane)
     if not stacks:
         where = context_of(chosen(definition, name)[0].data_plane)

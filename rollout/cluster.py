@@ -9,7 +9,7 @@ from stacks.validate import Definition, Stack, read_definition
 from . import engines
 from .choose import context_of, on_cluster
 from .errors import NO_ENGINE, Outcome, RolloutError
-from .terminal import in_shell, note
+from .terminal import in_shell, make, note
 
 
 def bring_up(path: Path, context: str, only: str | None, out: Path, outcome: Outcome) -> None:
@@ -20,7 +20,7 @@ def bring_up(path: Path, context: str, only: str | None, out: Path, outcome: Out
     refuse_tags(definition, stacks)
     engine = engines.find_engine()
     if engine is None:
-        raise RolloutError(no_engine(stacks, context, path, out), NO_ENGINE)
+        raise RolloutError(no_engine(stacks, context, path, only, out), NO_ENGINE)
     names = ", ".join(stack.name for stack in stacks)
     note(f"Bringing up {names} in {escaped(context)} with {engine.title} …")
     for done, stack in enumerate(stacks):
@@ -49,11 +49,11 @@ def refuse_tags(definition: Definition, stacks: Sequence[Stack]) -> None:
             + "\n".join(lines)
             + "\nA tag can be moved, and then what runs is not what was tested; only an environment with\n"
             "`local: true` may run one. Nothing was changed. Where the registries can be reached, run\n"
-            f"  make pin DEFINITION={in_shell(definition.file)}\nand commit images.lock."
+            f"  {make('pin', DEFINITION=definition.file)}\nand commit images.lock."
         )
 
 
-def no_engine(stacks: Sequence[Stack], context: str, path: Path, out: Path) -> str:
+def no_engine(stacks: Sequence[Stack], context: str, path: Path, only: str | None, out: Path) -> str:
     """Return what to do where there is no engine."""
     applies = "\n".join(
         f"      kubectl --context {in_shell(context)} apply --server-side -f {in_shell(out / stack.name)}/"
@@ -63,6 +63,6 @@ def no_engine(stacks: Sequence[Stack], context: str, path: Path, out: Path) -> s
         "There is no engine here to bring a stack up with; nothing was changed. Either\n"
         "  - install Pulumi (https://www.pulumi.com/docs/install), and run this again; or\n"
         "  - apply the rendered files:\n"
-        f"      make up DEFINITION={in_shell(path)} OUT={in_shell(out)}\n{applies}\n"
+        f"      {make('up', DEFINITION=path, OUT=out, STACK=only)}\n{applies}\n"
         "Helm can do it too, as soon as there is a chart."
     )

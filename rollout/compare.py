@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from components.evaluate import apply_key
@@ -34,6 +34,8 @@ class FieldChange:
     new: Any
     secret: bool = False
     """Whether its values must not be shown."""
+    element: bool = False
+    """Whether this is an element that the list at this path has lost or got."""
 
     @property
     def place(self) -> str:
@@ -79,16 +81,13 @@ def _identity(item: KubernetesObject) -> tuple[str, str, str]:
 def field_changes(old: KubernetesObject, new: KubernetesObject) -> list[FieldChange]:
     """Return every field in which two versions of an object differ."""
     hide = old.get("kind") == "Secret"
-    return [
-        FieldChange(path, before, after, hide and path[0] in ("data", "stringData"))
-        for path, before, after in _walk(old, new, ())
-    ]
+    return [replace(change, secret=hide and change.path[0] in ("data", "stringData")) for change in _walk(old, new, ())]
 
 
-def _walk(old: Any, new: Any, path: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], Any, Any]]:
+def _walk(old: Any, new: Any, path: tuple[Step, ...]) -> Iterator[FieldChange]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for key in sorted(old.keys() | new.keys()):
-            yield from _walk(old.get(key, MISSING), new.get(key, MISSING), (*path, key))
+        for key in sorted(old.keys() | new.keys(), key=str):  # somebody's hand may have written keys that are no texts
+            yield from _walk(old.get(key, MISSING), new.get(key, MISSING), (*path, str(key)))
     elif isinstance(old, list) and isinstance(new, list) and old != new:
         yield from _walk_lists(old, new, path)
     elif type(old) is not type(new) or old != new:
@@ -96,25 +95,37 @@ def _walk(old: Any, new: Any, path: tuple[Step, ...]) -> Iterator[tuple[tuple[St
         if None not in trees and trees[0] != trees[1]:
             yield from _walk(*trees, path)
         else:
-            yield path, old, new
+            yield FieldChange(path, old, new)
 
 
-def _walk_lists(old: list[Any], new: list[Any], path: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], Any, Any]]:
+def _walk_lists(old: list[Any], new: list[Any], path: tuple[Step, ...]) -> Iterator[FieldChange]:
     key = next((key for key in _LIST_KEYS if _names(old, key) and _names(new, key)), None)
     if key is None:
-        if len(old) == len(new):
-            for index, (before, after) in enumerate(zip(old, new, strict=True)):
-                yield from _walk(before, after, (*path, index))
-        else:
-            gone, come = [item for item in old if item not in new], [item for item in new if item not in old]
-            yield path, gone if gone or come else old, come if gone or come else new
+        yield from _walk_elements(old, new, path)
         return
     before, after = ({str(item[key]): item for item in items} for items in (old, new))
     for name in {**before, **after}:
         yield from _walk(before.get(name, MISSING), after.get(name, MISSING), (*path[:-1], f"{path[-1]}[{name}]"))
     common = [name for name in before if name in after], [name for name in after if name in before]
     if common[0] != common[1]:
-        yield (*path, "order"), common[0], common[1]
+        yield FieldChange((*path, "order"), common[0], common[1])
+
+
+def _walk_elements(old: list[Any], new: list[Any], path: tuple[Step, ...]) -> Iterator[FieldChange]:
+    gone, come = list(old), []
+    for item in new:
+        if item in gone:
+            gone.remove(item)
+        else:
+            come.append(item)
+    if not old or not new:
+        yield FieldChange(path, old, new)  # that a list is empty can mean "all", and must be seen
+    elif len(old) == len(new) and len(gone) in (0, sum(a != b for a, b in zip(old, new, strict=True))):
+        for index, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from _walk(before, after, (*path, index))
+    else:
+        yield from (FieldChange(path, item, MISSING, element=True) for item in gone)
+        yield from (FieldChange(path, MISSING, item, element=True) for item in come)
 
 
 def _names(items: Sequence[Any], key: str) -> bool:
@@ -128,7 +139,7 @@ def _embedded(value: Any) -> Any:
         return None
     try:
         tree = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return tree if isinstance(tree, (dict, list)) else None
 

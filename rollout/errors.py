@@ -60,10 +60,15 @@ def reason(error: OSError) -> str:
 
 def unknown(what: str, name: str, known: Iterable[str]) -> RolloutError:
     """Return the error for a name that does not exist, with the nearest that does."""
-    names = list(known)
+    return none_such(f"There is no {what} {escaped(name)}", name, known)
+
+
+def none_such(what: str, name: str, known: Iterable[str]) -> RolloutError:
+    """Return the error that says this in words of its own, and what there is."""
+    names = list(dict.fromkeys(known))
     near = get_close_matches(name, names, n=1, cutoff=0.4)
     hint = f": did you mean {near[0]}?" if near else "."
-    return RolloutError(f"There is no {what} {escaped(name)}{hint} There are: {listed(names)}.", WRONG_INPUT)
+    return RolloutError(f"{what}{hint} There are: {listed(names)}.", WRONG_INPUT)
 
 
 def _fail(message: str, code: int) -> NoReturn:

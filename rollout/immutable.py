@@ -53,5 +53,6 @@ def _immutable(kind: str, old: Mapping[str, Any], path: Sequence[str]) -> Sequen
     ):
         return path[:2]
     if kind == "PersistentVolumeClaim" and inside != "volumeAttributesClassName":
-        return None if list(path[1:3]) == ["resources", "requests"] else path[:3]
+        # Not even more may be requested: only volumes that a driver provisioned can grow, and none of ours was.
+        return path[: 3 if inside == "resources" else 2]
     return None

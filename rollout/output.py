@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +19,11 @@ from typing import TYPE_CHECKING
 from stacks.problems import escaped, listed
 
 from .errors import Outcome, RolloutError, reason
-from .swap import beside, swap
+from .swap import MARKER, beside, remove, swap
 
 if TYPE_CHECKING:
     from .render import Rendered
 
-MARKER = ".tidegate.json"
 FORMAT = 1
 
 
@@ -57,21 +57,33 @@ def read_index(out: Path) -> Index | None:
             "Name another with OUT=<folder>."
         )
     try:
+        if not (out / MARKER).is_file():
+            raise ValueError
         tree = json.loads((out / MARKER).read_text("utf-8"))
         if tree["format"] != FORMAT:
             raise RolloutError(
                 f"{_name(out / MARKER)} was written by another version of Tidegate: remove {_name(out)}."
             )
         stacks = {
-            str(name): {str(file): str(digest) for file, digest in stack["objects"].items()}
+            _plain(name): {_plain(file): str(digest) for file, digest in stack["objects"].items()}
             for name, stack in tree["stacks"].items()
         }
-        return Index(str(tree["definition"]), stacks)
-    except (ValueError, TypeError, KeyError, AttributeError):
+        definition = str(tree["definition"])
+        if b"\0" in os.fsencode(definition):
+            raise ValueError
+        return Index(definition, stacks)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise RolloutError(
             f"{_name(out / MARKER)} cannot be understood, so it is not sure that the folder is ours. Nothing was\n"
             f"changed. Remove {_name(out)}, or name another folder with OUT=<folder>."
         ) from None
+
+
+def _plain(name: str) -> str:
+    """Return the name of a file or a folder; raise ValueError for one that leads elsewhere or that we never wrote."""
+    if name in ("", ".", "..", MARKER) or "/" in name or not name.isprintable():
+        raise ValueError
+    return name
 
 
 def same_definition(index: Index, definition_file: str) -> bool:
@@ -95,20 +107,25 @@ class Found:
 def look(out: Path, index: Index) -> Found:
     """Compare a rendering with its index."""
     texts: dict[str, dict[str, str]] = {}
-    edited, missing = [], []
+    edited, missing, foreign = [], [], []
     for stack, files in index.stacks.items():
         texts[stack] = {}
         for file, digest in files.items():
             try:
-                data = (out / stack / file).read_bytes()
+                regular = stat.S_ISREG((out / stack / file).stat().st_mode)
+                data = (out / stack / file).read_bytes() if regular else None
             except (FileNotFoundError, NotADirectoryError):
+                regular, data = True, None
+            if data is None:
                 missing.append(f"{stack}/{file}")
+                foreign += [] if regular else [f"{stack}/{file}"]  # such as a folder, or a pipe that would never end
                 continue
             texts[stack][file] = data.decode("utf-8", "replace")
             if hashlib.sha256(data).hexdigest() != digest:
                 edited.append(f"{stack}/{file}")
     known = {MARKER, *index.stacks} | {f"{stack}/{file}" for stack, files in index.stacks.items() for file in files}
-    return Found(texts, tuple(edited), tuple(missing), tuple(sorted(set(_everything(out, index)) - known)))
+    foreign += set(_everything(out, index)) - known
+    return Found(texts, tuple(edited), tuple(missing), tuple(sorted(foreign)))
 
 
 def _everything(out: Path, index: Index) -> Iterable[str]:
@@ -143,8 +160,9 @@ def write(out: Path, index: Index, rendered: Iterable[Rendered], kept: Iterable[
     """
     staging = beside(out, "new")
     try:
-        shutil.rmtree(staging, ignore_errors=True)
+        remove(staging)
         staging.mkdir()
+        (staging / MARKER).write_text(index.text(), "utf-8")  # first, so that what a killed run leaves is known as ours
         if out.exists():
             shutil.copymode(out, staging)
         for name in kept:
@@ -155,14 +173,13 @@ def write(out: Path, index: Index, rendered: Iterable[Rendered], kept: Iterable[
             folder.mkdir()
             for file, text in stack.files.items():
                 (folder / file).write_bytes(text.encode())
-        (staging / MARKER).write_text(index.text(), "utf-8")
         swap(staging, out, outcome)
     except (OSError, shutil.Error) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
         hint = f"\n{_name(out)} is a mount point: name a folder below it." if out.is_mount() else ""
         raise RolloutError(f"{_name(out)} could not be written, and is as it was: {why}{hint}") from None
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        remove(staging)
 
 
 def _name(path: Path) -> str:

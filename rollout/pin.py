@@ -8,11 +8,11 @@ from stacks.problems import DefinitionError, escaped
 from stacks.resolve.names import mirrored
 from stacks.validate import Definition, validate
 
-from .atomic import write_atomically
 from .check import counted
 from .errors import Outcome, RolloutError, unknown
 from .registries import Answer, ask_all
-from .terminal import in_shell, note
+from .swap import write_atomically
+from .terminal import make, note
 
 
 def pin_images(path: Path, keep_going: bool, insecure: bool, plane: str | None, outcome: Outcome) -> None:
@@ -28,10 +28,10 @@ def pin_images(path: Path, keep_going: bool, insecure: bool, plane: str | None, 
         via = f" (asked {asked})" if asked != image else ""
         note(f"not resolved: {image}{via}: {escaped(error)}")
     if failed and not keep_going:
+        again = make("pin", KEEP_GOING=1, INSECURE=int(insecure), REGISTRY_PLANE=plane, DEFINITION=path)
         raise RolloutError(
             f"{len(failed)} of {counted(list(answers), 'image')} could not be resolved; "
-            "nothing was written.\nTo write the others all the same: "
-            f"python -m rollout pin --keep-going {in_shell(path)}"
+            f"nothing was written.\nTo write the others all the same: {again}"
         )
     pins = new_pins(answers, before)
     _say_changes(pins, before)

@@ -15,7 +15,7 @@ from .choose import chosen
 from .errors import RolloutError
 from .render import render
 from .revision import rendering_of
-from .terminal import console, note, progress
+from .terminal import console, make, note, progress
 from .up import changes_since
 
 MOST_FIELDS = 40
@@ -46,8 +46,9 @@ def preview_changes(path: Path, out: Path, only: str | None, base: str | None) -
 def _last_rendering(definition: Definition, out: Path) -> Texts:
     place = swap.real(out)
     nothing = RolloutError(
-        f"There is no rendering in {escaped(str(out))} yet: run `make up` first, or compare with a git revision:\n"
-        "  make preview BASE=main"
+        f"There is no rendering in {escaped(str(out))} yet. Make one, or compare with a git revision:\n"
+        f"  {make('up', DEFINITION=definition.file, OUT=out)}\n"
+        f"  {make('preview', BASE='main', DEFINITION=definition.file)}"
     )
     if output.read_index(out) is None and not swap.beside(place, "old").exists():
         raise nothing
@@ -69,7 +70,7 @@ def _last_rendering(definition: Definition, out: Path) -> Texts:
 def _texts(folder: Path) -> Texts:
     """Read a rendering that another version of this code wrote: only folders of YAML files are relied on."""
     return {
-        stack.name: {file.name: file.read_text("utf-8") for file in sorted(stack.glob("*.yaml"))}
+        stack.name: {file.name: file.read_text("utf-8") for file in sorted(stack.glob("*.yaml")) if file.is_file()}
         for stack in sorted(folder.iterdir())
         if stack.is_dir()
     }

@@ -1,14 +1,20 @@
 """Asks registries for digests, through crane."""
 
+import os
 import re
+import selectors
+import signal
 import subprocess
 import threading
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import tools
+from stacks.problems import shortened
 
 from .errors import RolloutError
 from .terminal import progress
@@ -16,6 +22,8 @@ from .terminal import progress
 SECONDS = 120
 """For one image."""
 _AT_ONCE = 8
+_MOST_BYTES = 1 << 16
+_LONGEST_ERROR = 1_000
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -51,7 +59,7 @@ def ask_all(questions: Mapping[str, str], insecure: bool = False) -> dict[str, A
 class _Asking:
     def __init__(self, crane: Path, insecure: bool) -> None:
         self._command = [str(crane), "digest", *(["--insecure"] if insecure else [])]
-        self._running: set[subprocess.Popen[str]] = set()
+        self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._stopped = False
 
@@ -61,31 +69,64 @@ class _Asking:
                 return Answer(None, "stopped")
             process = subprocess.Popen(
                 [*self._command, reference],
-                text=True,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                start_new_session=True,
             )
             self._running.add(process)
         try:
-            out, said = process.communicate(timeout=SECONDS)
+            out, said = _said(process)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
             return Answer(None, f"no answer within {SECONDS} s")
         finally:
             with self._lock:
                 self._running.discard(process)
+            _end(process)
         digest = out.strip()
         if process.returncode == 0 and _DIGEST.fullmatch(digest):
             return Answer(digest)
         lines = [line for line in said.splitlines() if line.strip()]
-        return Answer(
-            None, lines[-1].removeprefix("Error: ") if lines else f"crane said nothing ({digest or 'no digest'})"
-        )
+        error = lines[-1].removeprefix("Error: ") if lines else f"crane said nothing ({digest or 'no digest'})"
+        return Answer(None, shortened(error, _LONGEST_ERROR))
 
     def stop(self) -> None:
         with self._lock:
             self._stopped = True
             for process in self._running:
-                process.kill()
+                _kill(process)
+
+
+def _said(process: subprocess.Popen[bytes]) -> tuple[str, str]:
+    """Return the ends of what a program says on its two streams; raise TimeoutExpired when it does not end."""
+    deadline = time.monotonic() + SECONDS
+    said = {stream: bytearray() for stream in (process.stdout, process.stderr) if stream}
+    with selectors.DefaultSelector() as selector:
+        for stream in said:
+            selector.register(stream, selectors.EVENT_READ, said[stream])
+        while selector.get_map():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise subprocess.TimeoutExpired(process.args, SECONDS)
+            for key, _ in selector.select(left):
+                data = os.read(key.fd, _MOST_BYTES)
+                key.data.extend(data)
+                del key.data[:-_MOST_BYTES]
+                if not data:
+                    selector.unregister(key.fileobj)
+    process.wait(max(0.0, deadline - time.monotonic()))
+    out, error = (text.decode("utf-8", "replace") for text in said.values())
+    return out, error
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    _kill(process)
+    with process:  # closes the pipes and waits
+        pass
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a program with all that it has started, such as a helper that knows passwords."""
+    with suppress(ProcessLookupError, PermissionError):
+        if process.returncode is None:  # else its id may be another's by now
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,7 +1,14 @@
 """Renders a stack: resolved, evaluated in process, and written as one YAML text an object. Nothing is stored here."""
 
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+import yaml
 
 from components import Environment, evaluate
 from components.evaluate import apply_key
@@ -11,7 +18,6 @@ from stacks.resolve import resolve
 from stacks.validate import Stack
 
 from .errors import RolloutError
-from .yaml_text import yaml_text
 
 
 @dataclass(frozen=True)
@@ -25,8 +31,26 @@ class Rendered:
 
 def render(stack: Stack, lock: ImagesLock, definition_file: str) -> Rendered:
     """Return the objects of a stack, and the files that hold them."""
-    objects = evaluate(lambda: Environment(stack.name, resolve(stack, lock)))
+    with _interrupted_afterwards():
+        objects = evaluate(lambda: Environment(stack.name, resolve(stack, lock)))
     return rendered(stack.name, objects, definition_file)
+
+
+@contextmanager
+def _interrupted_afterwards() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of a stack: within Pulumi's SDK it could be swallowed."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    asked: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if asked:
+        raise KeyboardInterrupt
 
 
 def rendered(stack: str, objects: list[dict[str, Any]], definition_file: str) -> Rendered:
@@ -48,3 +72,38 @@ def rendered(stack: str, objects: list[dict[str, Any]], definition_file: str) ->
 def file_name(item: dict[str, Any]) -> str:
     """Return the name of an object's file, which sorts as objects are applied and depends on no other object."""
     return f"{apply_key(item)[0]:02d}-{item['kind'].lower()}-{item['metadata']['name']}.yaml"
+
+
+_FIRST = {"": ("apiVersion", "kind", "metadata"), "item": ("name",)}
+# What YAML parsers other than PyYAML (Go's among them) may read as a number or a truth value when it is not quoted.
+_AMBIGUOUS = re.compile(r"[yYnN]|[-+]?(\.[0-9]|[0-9])[0-9_,.]*([eE][-+]?[0-9]+)?|[-+]?0[oxb][0-9a-fA-F_]+")
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+def _text(dumper: Any, value: str) -> Any:
+    style = "|" if "\n" in value else "'" if _AMBIGUOUS.fullmatch(value) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def yaml_text(item: dict[str, Any]) -> str:
+    """Return a Kubernetes object as YAML: its head first, the rest by name, text of several lines as a block."""
+    text: str = yaml.dump(
+        _ordered(item, ""), Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=2**20
+    )
+    return text
+
+
+def _ordered(value: Any, place: str) -> Any:
+    if isinstance(value, dict):
+        first = [key for key in _FIRST.get(place, ()) if key in value]
+        return {key: _ordered(value[key], "inside") for key in [*first, *sorted(value.keys() - set(first))]}
+    if isinstance(value, (list, tuple)):
+        return [_ordered(item, "item") for item in value]
+    return value

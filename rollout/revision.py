@@ -46,11 +46,22 @@ def rendering_of(revision: str, definition: Path) -> Iterator[Path]:
 def _extract(top: Path, commit: str, archive: Path, tree: Path) -> None:
     _git(top, "archive", "--format=tar", f"--output={archive}", commit, error="git could not archive the revision")
     tree.mkdir()
-    with tarfile.open(archive) as tar:
-        if hasattr(tarfile, "data_filter"):
-            tar.extractall(tree, filter="data")
-        else:  # the first releases of 3.11; the archive is git's own, so its paths stay inside
-            tar.extractall(tree)
+    try:
+        with tarfile.open(archive) as tar:
+            if hasattr(tarfile, "data_filter"):
+                tar.extractall(tree, filter=_inside)
+            else:  # the first releases of 3.11; the archive is git's own, so its paths stay inside
+                tar.extractall(tree)
+    except tarfile.TarError as error:
+        raise RolloutError(f"what git archived cannot be unpacked: {escaped(str(error))}") from None
+
+
+def _inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+    """Leave out links that lead out of the revision: what they lead to is no part of it."""
+    try:
+        return tarfile.data_filter(member, folder)
+    except tarfile.FilterError:
+        return None
 
 
 def _render(revision: str, root: Path, definition: Path, out: Path) -> None:
@@ -82,7 +93,12 @@ def _git(folder: Path, *arguments: str, error: str) -> str:
     environment = {key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_WORK_TREE")}
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], env=environment, capture_output=True, text=True, check=False
+            ["git", "-C", str(folder), *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",  # as Python has it in paths
+            check=False,
         )
     except FileNotFoundError:
         raise RolloutError("comparing with a revision needs git, and there is none on the PATH.") from None

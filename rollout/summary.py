@@ -14,7 +14,7 @@ from stacks.validate import Definition, Stack
 
 from .choose import context_of
 from .differences import differences, pairs
-from .terminal import in_shell
+from .terminal import in_shell, make
 
 MOST_STACKS = 24
 MOST_DIFFERENCES = 24
@@ -62,16 +62,16 @@ def how_they_differ(definition: Definition) -> str:
     return "\n".join(lines)
 
 
-def how_to_go_on(stacks: Sequence[Stack], out: Path) -> str:
-    """Return where the files are, and how they come to a cluster."""
+def how_to_go_on(definition: Definition, stacks: Sequence[Stack], only: str | None, out: Path) -> str:
+    """Return where the files are, and how they come to a cluster; `only` is the one stack that was asked for."""
     first = stacks[0]
-    context = in_shell(context_of(first.data_plane))
+    context = context_of(first.data_plane)
     contexts = listed(dict.fromkeys(context_of(stack.data_plane) for stack in stacks), most=8)
     return (
         f"Files: {escaped(str(out))}/<stack>/, one object a file; they sort in the order to apply them in.\n"
         f"On to a cluster ({contexts}):\n"
-        f"  make up CLUSTER={context}\n"
-        f"  kubectl --context {context} apply --server-side -f {in_shell(out / first.name)}/"
+        f"  {make('up', CLUSTER=context, DEFINITION=definition.file, OUT=out, STACK=only)}\n"
+        f"  kubectl --context {in_shell(context)} apply --server-side -f {in_shell(out / first.name)}/"
     )
 
 

@@ -1,4 +1,4 @@
-"""Puts one folder in another's place, for one run at a time."""
+"""Puts a file or a folder in another's place as a whole: one folder for one run at a time."""
 
 import ctypes
 import fcntl
@@ -6,20 +6,25 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from stacks.problems import escaped
+
 from .errors import Outcome, RolloutError, reason
 
+MARKER = ".tidegate.json"
+"""Its presence in a folder says that the folder is ours."""
 _AT_FDCWD = -100
 _EXCHANGE = 2
 
 
 def beside(out: Path, what: str) -> Path:
     """Return the path of a helper file or folder in the same folder as `out`, and so in the same file system."""
-    return out.parent / f".{out.name}.{what}"
+    return out.parent / f".{out.name}.tidegate-{what}"
 
 
 def real(out: Path) -> Path:
@@ -67,13 +72,40 @@ def _lock(path: Path, waiting: str) -> int:
 
 def _recover(out: Path) -> None:
     """Undo a replacement in two steps that was killed between them."""
+    for path in (beside(out, "old"), beside(out, "new")):
+        if os.path.lexists(path) and not is_ours(path):
+            raise RolloutError(
+                f"{escaped(str(path))} was not made by Tidegate, and stands where a helper folder must. Nothing was\n"
+                "changed. Move it away, or name another folder with OUT=<folder>."
+            )
     old = beside(out, "old")
     if not old.exists():
         return
     if out.exists():
-        shutil.rmtree(old, ignore_errors=True)
+        remove(old)
     else:
         old.rename(out)
+
+
+def is_ours(folder: Path) -> bool:
+    """Say whether this is a helper folder of ours: one with our marker, or one that is still or again empty."""
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    names = os.listdir(folder)
+    return not names or MARKER in names
+
+
+def remove(folder: Path) -> None:
+    """Remove a helper folder, as far as that can be done; the marker goes last, so that the rest is still ours."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != MARKER:
+                path.unlink()
+        if os.listdir(folder) == [MARKER]:
+            (folder / MARKER).unlink()
+        folder.rmdir()
 
 
 def swap(staging: Path, out: Path, outcome: Outcome) -> None:
@@ -91,7 +123,7 @@ def swap(staging: Path, out: Path, outcome: Outcome) -> None:
                 raise
         outcome.text = f"{out} has the new rendering"
     for left in (staging, beside(out, "old")):
-        shutil.rmtree(left, ignore_errors=True)
+        remove(left)
 
 
 def exchange(one: Path, other: Path) -> bool:
@@ -117,3 +149,26 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file; whoever reads it meanwhile, or after a crash, finds the old text or the new one."""
+    path = Path(os.path.realpath(path))
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with open(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

@@ -13,6 +13,8 @@ from stacks.problems import escaped
 Item = TypeVar("Item")
 _WIDTH = 120
 """Of output that goes to a file or a pipe."""
+MAKEFILE = {"DEFINITION": "stacks/inference.yaml", "OUT": "build/rendered"}
+"""What the Makefile says for people who say nothing."""
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -30,6 +32,12 @@ def note(text: str) -> None:
 def in_shell(word: object) -> str:
     """Return a word as it must stand in a command that people copy."""
     return shlex.quote(escaped(str(word)))
+
+
+def make(goal: str, **settings: object) -> str:
+    """Return a command that people copy: `make <goal>` with the settings that are not empty, nor the Makefile's own."""
+    given = {name: str(value) for name, value in settings.items() if value and str(value) != MAKEFILE.get(name)}
+    return " ".join(["make", goal, *(f"{name}={in_shell(value)}" for name, value in given.items())])
 
 
 def progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:

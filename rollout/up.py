@@ -10,9 +10,9 @@ from stacks.validate import Definition, read_definition
 
 from . import output, summary, swap
 from .advisories import advisory_text
-from .change_report import report, total
+from .change_report import left_behind, report, total
 from .check import counted
-from .choose import chosen
+from .choose import chosen, context_of
 from .compare import ObjectChange, compare
 from .errors import Outcome, RolloutError
 from .output import Found, Index
@@ -20,6 +20,7 @@ from .render import Rendered, render
 from .terminal import console, note, progress
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DEEPEST = 100
 MOST_OBJECTS = 12
 MOST_FIELDS = 8
 
@@ -46,10 +47,11 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
             output.write(place, index, rendering, kept, outcome)
     screen = console()
     screen.print(summary.table(stacks, {item.stack: summary.by_kind(item.objects) for item in rendering}))
-    for paragraph in (summary.how_they_differ(definition), advisory_text(definition.advisories)):
+    differing = "" if only else summary.how_they_differ(definition)
+    for paragraph in (differing, advisory_text(definition.advisories)):
         if paragraph:
             screen.print(paragraph, soft_wrap=True)
-    screen.print(summary.how_to_go_on(stacks, out), soft_wrap=True)
+    screen.print(summary.how_to_go_on(definition, stacks, only, out), soft_wrap=True)
     if before is None or found is None:
         files = sum(len(item.files) for item in rendering)
         screen.print(f"{files} files written for {counted([item.stack for item in rendering], 'stack')}.")
@@ -61,6 +63,9 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
     if text := report(changes, objects=MOST_OBJECTS, fields=MOST_FIELDS):
         screen.print(text, soft_wrap=True)
         screen.print(total(changes))
+        contexts = {stack.name: context_of(stack.data_plane) for stack in stacks}
+        if rest := left_behind(changes, contexts):
+            screen.print(rest, soft_wrap=True)
     elif index != before:
         screen.print("No object changed; comments or the names of files did.")
     else:
@@ -88,13 +93,25 @@ def parsed(texts: Mapping[str, str]) -> list[dict[str, object]]:
     objects = []
     for text in texts.values():
         try:
+            _refuse_depth(text)
             item = yaml.load(text, Loader=_LOADER)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: a date that there is not
             continue
         head = item.get("metadata") if isinstance(item, dict) else None
-        if isinstance(head, dict) and isinstance(item.get("kind"), str) and isinstance(head.get("name"), str):
+        if isinstance(head, dict) and all(
+            isinstance(text, str) for text in (item.get("kind"), head.get("name"), head.get("namespace", ""))
+        ):
             objects.append(item)
     return objects
+
+
+def _refuse_depth(text: str) -> None:
+    """Raise RecursionError for what is nested so deeply that the loader, which is written in C, would crash."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise RecursionError
 
 
 def _refuse_other_definition(index: Index | None, definition: Definition, out: Path, only: str | None) -> None:

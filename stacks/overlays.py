@@ -10,6 +10,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from .load import Document
@@ -94,6 +95,22 @@ def vain_removals(under: Tree, over: Tree, path: Path = ()) -> Iterator[tuple[Pa
                 yield from vain_removals(inherited, item, (*path, index))
 
 
+def new_items(under: Tree, over: Tree, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yield place and advice for every item of `over` that is new in its list: its name may be mistyped."""
+    if isinstance(over, Mapping):
+        for key, value in over.items():
+            yield from new_items(under.get(key) if isinstance(under, Mapping) else None, value, (*path, key))
+    elif isinstance(over, list) and under and _is_named(under) and _is_named(over):
+        known = {item["name"]: item for item in under}
+        for index, item in enumerate(over):
+            if item["name"] in known:
+                yield from new_items(known[item["name"]], item, (*path, index))
+            else:
+                near = get_close_matches(item["name"], known, n=1)
+                guess = f'did you mean "{near[0]}"? ' if near else ""
+                yield (*path, index), f'"{item["name"]}" is new here: {guess}Inherited are: {", ".join(known)}.'
+
+
 @dataclass(frozen=True)
 class Layer:
     """A part of a document that takes part in a merge: the mapping at `root`."""
@@ -116,6 +133,7 @@ class Layered:
     def __init__(self, layers: Sequence[tuple[Layer, Tree]]) -> None:
         """Merge layers, the lowest first; each comes with the part of its mapping that takes part."""
         self._layers = list(layers)
+        self._known_places: dict[int, dict[str, int]] = {}
         tree: Tree = {}
         for _, part in layers:
             tree = merged(tree, part)
@@ -156,32 +174,42 @@ class Layered:
     def _origin(self, path: Path) -> tuple[Document, Path]:
         best: tuple[int, Document, Path] | None = None
         for layer, part in reversed(self._layers):
-            depth, found = _found(self.tree, part, path)
+            depth, found = self._found(part, path)
             if best is None or depth > best[0]:
                 best = (depth, layer.document, layer.root + found)
         assert best is not None
         return best[1], best[2]
 
+    def _found(self, part: Tree, path: Path) -> tuple[int, Path]:
+        """Walk `path` through the merged tree and a layer together; return how far the layer goes, and its own path."""
+        tree: Tree = self.tree
+        found: list[str | int] = []
+        for key in path:
+            index: str | int = key
+            if isinstance(key, int) and isinstance(tree, list) and isinstance(part, list) and key < len(tree):
+                name = tree[key].get("name") if isinstance(tree[key], Mapping) else None
+                if isinstance(name, str):
+                    index = self._places(part).get(name, -1)
+            if index == -1:
+                break
+            try:
+                part = part[index]
+            except (KeyError, IndexError, TypeError):
+                break
+            found.append(index)  # also a key that is null here, and so is not in the merged tree
+            try:
+                tree = tree[key]
+            except (KeyError, IndexError, TypeError):
+                break
+        return len(found), tuple(found)
 
-def _found(tree: Tree, part: Tree, path: Path) -> tuple[int, Path]:
-    """Walk `path` through the merged tree and one layer together; return how far the layer goes, and its own path."""
-    found: list[str | int] = []
-    for key in path:
-        index: str | int = key
-        if isinstance(key, int) and isinstance(tree, list) and isinstance(part, list) and key < len(tree):
-            name = tree[key].get("name") if isinstance(tree[key], Mapping) else None
-            names = [item.get("name") if isinstance(item, Mapping) else None for item in part]
-            if isinstance(name, str):
-                index = names.index(name) if name in names else -1
-        if index == -1:
-            break
-        try:
-            part = part[index]
-        except (KeyError, IndexError, TypeError):
-            break
-        found.append(index)  # also a key that is null here, and so is not in the merged tree
-        try:
-            tree = tree[key]
-        except (KeyError, IndexError, TypeError):
-            break
-    return len(found), tuple(found)
+    def _places(self, items: list[Tree]) -> dict[str, int]:
+        """Where each name stands first in a list of a layer, looked up once for each list."""
+        places = self._known_places.get(id(items))
+        if places is None:
+            places = self._known_places[id(items)] = {}
+            for index, item in enumerate(items):
+                name = item.get("name") if isinstance(item, Mapping) else None
+                if isinstance(name, str):
+                    places.setdefault(name, index)
+        return places

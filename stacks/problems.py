@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 _LONGEST_VALUE = 60
+_MOST_SHOWN = 200
 _LONGEST_LINE = 2_000
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_$-]+(?:\.[A-Za-z0-9_$-]+)*")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+")
@@ -67,7 +68,10 @@ class DefinitionError(Exception):
 
     def __str__(self) -> str:
         """All problems, then a line that counts them."""
-        return "\n".join([*map(str, self.problems), f"{self.summary()}; {self.outcome}."])
+        shown_ones = self.problems[:_MOST_SHOWN]
+        more = len(self.problems) - len(shown_ones)
+        rest = [f"… and {more} more"] if more else []
+        return "\n".join([*map(str, shown_ones), *rest, f"{self.summary()}; {self.outcome}."])
 
     def summary(self) -> str:
         """`3 problems and 1 advisory in stacks/inference.yaml`."""

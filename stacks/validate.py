@@ -13,10 +13,11 @@ from .definition import DataPlane, Environment, Header, Platform
 from .definition.models import Model
 from .definition.servers import Pool, Server
 from .images_lock import ImagesLock, read_images_lock
+from .lenient import Disregarded, what_is_left
 from .load import Document, load
-from .overlays import Layer, Layered, merged, names_twice, vain_removals, without_nulls
+from .overlays import Layer, Layered, merged, names_twice, new_items, vain_removals, without_nulls
 from .overlays import Path as TreePath
-from .problems import DefinitionError, Problem
+from .problems import DefinitionError, Position, Problem
 from .schema_errors import problems_from
 from .trees import frozen
 
@@ -103,23 +104,37 @@ def validate(document: Document, lock: ImagesLock, lock_document: Document | Non
     unknown = _unknown_keys(document)
     problems = [*unknown, *_names_twice(document)]
     header = _checked(Header, _header_tree(document.tree), document, problems)
+    header_problems = list(problems) + (rules.check_header(header, document) if header is not None else [])
+    problems = list(header_problems)
     platforms = _platforms(document, problems)
-    if header is not None:
-        problems += rules.check_header(header, document)
-    stacks = _stacks(header, platforms) if header is not None else ()
+    if header is None:
+        raise DefinitionError(_errors(problems))
+    definition = Definition(document, header, _stacks(header, platforms), lock, lock_document)
     if not unknown:  # a mistyped key has consequences everywhere
-        for stack in stacks:
-            problems += rules.check_stack(stack)
-    if header is None or any(problem.severity == "error" for problem in problems):
-        raise DefinitionError(dict.fromkeys(problems))
-    definition = Definition(document, header, stacks, lock, lock_document)
-    found = tuple(dict.fromkeys([*problems, *rules.check_definition(definition)]))
-    if any(problem.severity == "error" for problem in found):
-        raise DefinitionError(found)
-    return replace(definition, advisories=found)
+        found = [problem for stack in definition.stacks for problem in rules.check_stack(stack)]
+        if not header_problems:
+            found += rules.check_definition(definition)
+        looked_past = [layered.disregarded for layered in platforms.values()]
+        problems += [problem for problem in found if not any(past.hides(problem) for past in looked_past)]
+    if errors := _errors(problems):
+        raise DefinitionError(errors)
+    return replace(definition, advisories=tuple(dict.fromkeys(problems)))
 
 
-Platforms = Mapping[tuple[str, str | None], tuple[Layered, Platform | None]]
+def _errors(problems: Iterable[Problem]) -> list[Problem]:
+    return [problem for problem in dict.fromkeys(problems) if problem.severity == "error"]
+
+
+@dataclass(frozen=True)
+class Overlaid:
+    """A platform with all overlays laid; None when too little of it could be understood."""
+
+    source: Layered
+    platform: Platform | None
+    disregarded: Disregarded
+
+
+Platforms = Mapping[tuple[str, str | None], Overlaid]
 """By the names of an environment and of a data plane that lays something over it, if one does."""
 
 
@@ -134,13 +149,16 @@ def _platforms(document: Document, problems: list[Problem]) -> Platforms:
             if isinstance(name, str) and name in environments:
                 wanted[name, plane if _overlay(document, "dataPlanes", index)[1] else None] = None
     lonely = environments.keys() - {name for name, _ in wanted}
-    found: dict[tuple[str, str | None], tuple[Layered, Platform | None]] = {}
+    found: dict[tuple[str, str | None], Overlaid] = {}
     for name, host in [*wanted, *((name, None) for name in environments if name in lonely)]:
         layers = [common, _overlay(document, "environments", environments[name])]
         if host is not None:
             layers.append(_overlay(document, "dataPlanes", planes[host]))
         under: Any = {}
+        newcomers: dict[Position, str] = {}
         for layer, part in layers:
+            for path, do in new_items(under, part):
+                newcomers[document.position((*layer.root, *path))] = do
             for path, removed in vain_removals(under, part):
                 problems.append(
                     document.problem(
@@ -150,9 +168,18 @@ def _platforms(document: Document, problems: list[Problem]) -> Platforms:
                     )
                 )
             under = merged(under, part)
-        source = Layered(layers)
-        found[name, host] = source, _checked(Platform, source.tree, source, problems)
+        found[name, host] = _overlaid(Layered(layers), newcomers, problems)
     return found
+
+
+def _overlaid(source: Layered, newcomers: Mapping[Position, str], problems: list[Problem]) -> Overlaid:
+    try:
+        return Overlaid(source, Platform.model_validate(frozen(source.tree)), Disregarded())
+    except ValidationError as error:
+        for problem in problems_from(error, source, Platform):
+            new = newcomers.get(problem.where) if isinstance(problem.where, Position) else None
+            problems.append(replace(problem, do=new) if new and "missing" in problem.what else problem)
+        return Overlaid(source, *what_is_left(Platform, source.tree, error))
 
 
 def _indexes(document: Document, section: str) -> dict[str, int]:
@@ -172,8 +199,8 @@ def _stacks(header: Header, platforms: Platforms) -> tuple[Stack, ...]:
     for plane in sorted(header.data_planes, key=lambda plane: plane.wave):
         for name in plane.environments:
             found = platforms.get((name, plane.name)) or platforms.get((name, None))
-            if found is not None and found[1] is not None:
-                stacks.append(Stack(environments[name], plane, found[1], found[0]))
+            if found is not None and found.platform is not None and name in environments:
+                stacks.append(Stack(environments[name], plane, found.platform, found.source))
     return tuple(stacks)
 
 

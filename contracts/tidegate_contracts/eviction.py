@@ -17,6 +17,9 @@ class ManagedModel(Message):
     idle_seconds: int | None = None
     pinned: bool = False
     footprint_bytes: int | None = None
+    versions: tuple[int, ...] = ()
+    """Versions that get traffic; the newest alone when neither they nor an alias are said."""
+    alias: str | None = None
 
 
 class WarmWindow(Message):
@@ -34,6 +37,10 @@ class EvictionSettings(Message):
 
     version: Literal[1] = VERSION
     policy: str
+    repository: str
+    """Where the models lie: the folder that is mounted, or the URL of object storage."""
+    grpc_tls: bool = False
+    """Whether Triton's gRPC is encrypted; `ca.crt` below `triton.TLS_ROOT` vouches for it then."""
     capacity_bytes: int
     idle_seconds: int
     lease_seconds: int

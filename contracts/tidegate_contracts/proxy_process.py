@@ -27,6 +27,12 @@ TLS_ROOT: Final = "/etc/tidegate/tls"
 API_KEYS_ROOT: Final = "/etc/tidegate/api-keys"
 """The API-key secret is mounted here: one file a principal, each holding hashes, never keys."""
 UPSTREAM_CA_ROOT: Final = "/etc/tidegate/upstream-ca"
+"""For each server with gRPC over TLS, the authority that vouches for it; see `upstream_ca_file`."""
 
 ENVIRONMENT_PREFIX: Final = "TIDEGATE_PROXY_"
 """Every setting that is not in a mounted file is an environment variable with this prefix."""
+
+
+def upstream_ca_file(server: str) -> str:
+    """Return the name of the file, below `UPSTREAM_CA_ROOT`, that vouches for a server."""
+    return f"{server}.crt"

@@ -18,7 +18,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,12 +92,14 @@ def _prepare(cli: PulumiCli, stack: Stack, definition: Path) -> None:
 
     It is written down, in stacks/Pulumi.<stack>.yaml, because a plain `pulumi up` must do the same later.
     """
-    stacks = json.loads(_ask(cli, stack, ["stack", "ls", "--json"]))
-    resources = {item["name"].rpartition("/")[2]: item.get("resourceCount") or 0 for item in stacks}
+    with _understanding("stack ls"):
+        stacks = json.loads(_ask(cli, stack, ["stack", "ls", "--json"]))
+        resources = {item["name"].rpartition("/")[2]: int(item.get("resourceCount") or 0) for item in stacks}
     if stack.name not in resources:
         _ask(cli, stack, ["stack", "init", stack.name, "--no-select"])
-    configuration = json.loads(_ask(cli, stack, ["config", "--json", "--stack", stack.name]))
-    now = {key.removeprefix("tidegate:"): item.get("value") for key, item in configuration.items()}
+    with _understanding("config"):
+        configuration = json.loads(_ask(cli, stack, ["config", "--json", "--stack", stack.name]))
+        now = {key.removeprefix("tidegate:"): item.get("value") for key, item in configuration.items()}
     path = definition.resolve()
     wanted = {
         "environment": stack.environment.name,
@@ -106,14 +109,22 @@ def _prepare(cli: PulumiCli, stack: Stack, definition: Path) -> None:
     now.setdefault("definition", DEFAULT_DEFINITION)
     if resources.get(stack.name, 0) > 1 and now["definition"] != wanted["definition"]:
         raise RolloutError(
-            f"stack {stack.name} was brought up from {now['definition']}: from {wanted['definition']} it would lose"
-            " every object that only the former describes.\n    If that is meant, say so first:"
+            f"stack {stack.name} was brought up from {escaped(str(now['definition']))}: from {wanted['definition']}"
+            " it would lose every object that only the former describes.\n    If that is meant, say so first:"
             f" pulumi config set definition {wanted['definition']} --stack {stack.name}"
         )
     changed = [f"{key}={value}" for key, value in wanted.items() if now.get(key) != value]
     if changed:
         values = [part for item in changed for part in ("--plaintext", item)]
         _ask(cli, stack, ["config", "set-all", *values, "--stack", stack.name])
+
+
+@contextmanager
+def _understanding(command: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        raise RolloutError(f"what `pulumi {command} --json` answers cannot be understood. {GET_PULUMI}") from None
 
 
 def _ask(cli: PulumiCli, stack: Stack, arguments: Sequence[str]) -> str:
@@ -190,6 +201,11 @@ def _explanation(said: str, stack: Stack) -> str | None:
         f"stack {stack.name} is locked: somebody else is bringing it up, or was stopped while doing so. Wait;"
         f" if you are sure that nobody is, `pulumi cancel {stack.name}` takes the lock away."
     )
+    protected = (
+        f"a dataset of stack {stack.name} would be replaced or deleted, and datasets are protected. Instead of changing"
+        " one, add a dataset of another name and move the servers to it. To give one up, run `pulumi state unprotect`"
+        " for it, as Pulumi says above; its volume and its claim stay in the cluster."
+    )
     known = {
         "PULUMI_ACCESS_TOKEN must be set": (
             "Pulumi does not know where to keep its state. Run `pulumi login` once (`pulumi login --local` keeps it on"
@@ -204,6 +220,8 @@ def _explanation(said: str, stack: Stack) -> str | None:
         ),
         "the stack is currently locked": locked,
         "Another update is currently in progress": locked,
+        "as it is currently marked for protection": protected,
+        "because it is protected": protected,
         "configured Kubernetes cluster is unreachable": (
             f"the cluster of stack {stack.name} cannot be reached. Does"
             f" `kubectl --context {stack.data_plane.context or stack.data_plane.name} get namespaces` work?"

@@ -118,8 +118,17 @@ RelativePath = Annotated[
         },
     ),
 ]
+
+
+def _no_address(host: str) -> str:
+    if re.fullmatch(r"[0-9.]+", host):
+        raise ValueError(f"{host!r} is an address, and a host name is wanted")
+    return host
+
+
 Host = Annotated[
     str,
+    AfterValidator(_no_address),
     Field(
         max_length=253,
         pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$",
@@ -147,6 +156,7 @@ _FACTORS: dict[str | None, int | Decimal] = {
 }
 
 _MOST_BYTES = 2**63 - 1
+_LEAST_BYTES = 2**20
 _SHORT = Field(max_length=24)
 
 
@@ -157,7 +167,9 @@ def quantity_value(quantity: str) -> Decimal:
     """
     match = _QUANTITY.fullmatch(quantity)
     if match is None:
-        raise ValueError(f"{quantity!r} is no Kubernetes quantity, such as 500m, 2 or 16Gi")
+        near = _QUANTITY.fullmatch(re.sub(r"\s|B(ytes?)?$", "", quantity))
+        guess = f": did you mean {near[0]}?" if near else ""
+        raise ValueError(f"{quantity!r} is no Kubernetes quantity, such as 500m, 2 or 16Gi{guess}")
     return Decimal(match[1]) * _FACTORS[match[2]]
 
 
@@ -182,6 +194,8 @@ def _whole_bytes(quantity: str) -> str:
     value = quantity_value(_positive_quantity(quantity))
     if value > _MOST_BYTES:
         raise ValueError(f"{quantity!r} is more bytes than Kubernetes can count, 2^63 - 1")
+    if value < _LEAST_BYTES:
+        raise ValueError(f"{quantity!r} is {int(value)} bytes: is a unit missing, as in 2Gi or 512Mi?")
     if value != int(value):
         raise ValueError(f"{quantity!r} is not a whole number of bytes")
     return quantity

@@ -57,6 +57,8 @@ class EfsDataset(_Volume):
         Annotated[str, Field(pattern=r"^fsap-[0-9a-f]+$", json_schema_extra={"hint": "fsap-0123456789abcdef0"})] | None
     ) = None
     """Access point, which fixes the root folder and the user; the file system's root without one."""
+    access_mode: Literal["ReadWriteMany"] = "ReadWriteMany"
+    """Access mode of the volume and its claim; the EFS driver knows no other. Servers mount it read-only."""
 
 
 class NfsDataset(_Volume):
@@ -124,3 +126,5 @@ class ObjectStoreRepository(Section):
         ),
     ]
     """`s3://bucket/prefix`, `gs://bucket/prefix` or `as://account/container/prefix`."""
+    writers: tuple[Text, ...] = ()
+    """Who may write models into it: groups, as your identity provider names them."""

@@ -38,6 +38,17 @@ class Reach(_Peer):
     """TCP ports; every port without."""
 
 
+class Dns(Section):
+    """The cluster's DNS, which every pod may ask."""
+
+    namespace: DnsLabel = "kube-system"
+    """Namespace of its pods."""
+    ports: Annotated[tuple[Port, ...], Field(min_length=1)] = (53,)
+    """Ports that they listen on, UDP and TCP (OpenShift: 5353)."""
+    addresses: tuple[Cidr, ...] = ()
+    """Addresses of caches on the nodes, such as 169.254.20.10/32 of NodeLocal DNSCache."""
+
+
 class Network(Section):
     """Who may talk to whom; everything else is refused in both directions."""
 
@@ -45,12 +56,12 @@ class Network(Section):
     """Who may call the proxy."""
     reach: tuple[Reach, ...] = ()
     """What the environment's pods may reach, such as the identity provider or object storage."""
-    dns_namespace: DnsLabel = "kube-system"
-    """Namespace of the cluster's DNS."""
+    dns: Dns = Dns()
+    """The cluster's DNS."""
 
 
 class Mesh(Section):
-    """Istio: the proxy gets a sidecar, the servers get none."""
+    """Istio: the proxy gets a sidecar, the servers get none. Pod Security "restricted" wants Istio's CNI plugin."""
 
     mode: Literal["istio"]
     """Kind of the mesh."""
@@ -84,7 +95,7 @@ class Monitoring(Section):
     """Metrics and alerts by the Prometheus operator, which must be in the cluster."""
 
     operator: bool = False
-    """Whether to make ServiceMonitor, PodMonitor and PrometheusRule objects."""
+    """Whether to make PodMonitor and PrometheusRule objects."""
     prometheus: PrometheusPeer = PrometheusPeer()
     """Who may read metrics."""
     interval_seconds: Annotated[int, Field(ge=5, le=600)] = 30

@@ -37,6 +37,11 @@ def _not_moving(tag: str) -> str:
     return tag
 
 
+PROXY_IMAGE = "proxy"
+POLICY_IMAGE = "eviction-policy"
+"""Names of the images that every environment runs; servers name theirs themselves."""
+
+
 class Image(Named):
     """One container image. Its digest is not written here: `make pin` asks the registry and writes `images.lock`."""
 

@@ -10,6 +10,7 @@ from .base import (
     ByteQuantity,
     Cidr,
     CpuScaling,
+    DnsLabel,
     Host,
     HttpPath,
     Labels,
@@ -58,7 +59,7 @@ class HttpRouteExposure(Section):
     """Path prefix."""
     gateway: ObjectName
     """Gateway to attach to."""
-    gateway_namespace: ObjectName
+    gateway_namespace: DnsLabel
     """Namespace of that Gateway."""
     listener: ObjectName | None = None
     """Listener (section name) of the Gateway; all that fit without one."""

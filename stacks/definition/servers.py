@@ -378,6 +378,16 @@ class TritonServer(Named):
     pools: Annotated[tuple[Pool, ...], Field(min_length=1)]
     """Its pools."""
 
+    @model_validator(mode="after")
+    def _strict_readiness_is_for_preloaded_models(self) -> Self:
+        """Every load would take a replica out of service, since Triton is not ready while a model is loading."""
+        if self.triton.strict_readiness and any(isinstance(pool.loading, OnDemand) for pool in self.pools):
+            raise ValueError(
+                "triton.strictReadiness and an on-demand pool cannot stand together: Triton is not ready while any "
+                "model is loading, so every load would take its replica out of service"
+            )
+        return self
+
 
 Server = TritonServer
 """A server of any kind: a union over `kind` as soon as there is a second one."""

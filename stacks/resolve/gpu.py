@@ -89,5 +89,7 @@ def _claim(placement: Placement, name: str) -> DeviceClaimArgs | None:
     if placement.profile is not None:
         selectors.append(f"device.attributes['gpu.nvidia.com'].profile == '{placement.profile}'")
     if placement.product is not None:
-        selectors.append(f"device.attributes['gpu.nvidia.com'].productName == '{placement.product}'")
+        # The label has dashes where the device's own name has spaces.
+        product = "device.attributes['gpu.nvidia.com'].productName.replace(' ', '-')"
+        selectors.append(f"{product} == '{placement.product}'")
     return DeviceClaimArgs(template_name=f"{name}-gpu", device_class=placement.device_class, selectors=selectors)

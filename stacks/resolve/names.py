@@ -6,6 +6,7 @@ from ..images_lock import ImagesLock
 from ..validate import Stack
 
 PROXY = "inference-proxy"
+PROXY_HEADLESS = f"{PROXY}-headless"
 ROLE = "tidegate.dev/role"
 LOADING = "tidegate.dev/loading"
 ON_DEMAND = "on-demand"

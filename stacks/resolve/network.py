@@ -5,17 +5,22 @@ from typing import Any
 from components import NetworkBoundaryArgs, ReachArgs
 
 from ..definition.environment import Caller, Domino, Reach
+from ..definition.proxy import Exposure, HttpRouteExposure, LoadBalancerExposure
 from ..validate import Stack
 from . import names
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 ISTIOD_PORTS = [15012, 15010]
+EVERYBODY = ("0.0.0.0/0", "::/0")
+# GKE's documentation of network policies with Workload Identity: with kube-proxy, and with Dataplane V2.
+GKE_METADATA = (("169.254.169.252/32", 988), ("169.254.169.254/32", 80))
 
 
 def network_boundary(stack: Stack) -> NetworkBoundaryArgs:
     """Return who may call the proxy, what may be reached, and who reads metrics."""
     platform = stack.platform
-    callers = [_peer(caller) for caller in platform.network.callers]
+    dns = platform.network.dns
+    callers = [*(_peer(caller) for caller in platform.network.callers), *_exposed_to(platform.proxy.exposure)]
     if platform.domino is not None:
         callers.append(_namespace(platform.domino.compute_namespace))
     prometheus = platform.monitoring.prometheus
@@ -25,12 +30,14 @@ def network_boundary(stack: Stack) -> NetworkBoundaryArgs:
         proxy_selector=names.proxy_selector(stack),
         server_selector=names.server_selector(stack),
         on_demand_selector=names.on_demand_selector(stack),
-        dns_namespace=platform.network.dns_namespace,
+        dns=[_namespace(dns.namespace), *(_addresses(cidr) for cidr in dns.addresses)],
+        dns_ports=[{"port": port, "protocol": protocol} for port in dns.ports for protocol in ("UDP", "TCP")],
         callers=callers or None,
         prometheus={**_namespace(prometheus.namespace), **_pods(prometheus.pod_labels)},
         reach=[
             *(_reach(stack, reach) for reach in platform.network.reach),
             *(_domino_reach(stack, platform.domino) if platform.domino is not None else []),
+            *_gcp_reach(stack),
         ],
     )
 
@@ -44,6 +51,28 @@ def _reach(stack: Stack, reach: Reach) -> ReachArgs:
         ],
     }
     return ReachArgs(name=f"reach-{reach.name}", pod_selector=selector, to=_peer(reach), ports=_ports(reach.ports))
+
+
+def _exposed_to(exposure: Exposure) -> list[dict[str, Any]]:
+    """Return callers that an exposure names by itself; an Ingress does not say where its controller runs."""
+    match exposure:
+        case HttpRouteExposure():
+            return [_namespace(exposure.gateway_namespace)]
+        case LoadBalancerExposure():
+            return [_addresses(cidr) for cidr in exposure.source_ranges or EVERYBODY]
+        case _:
+            return []
+
+
+def _gcp_reach(stack: Stack) -> list[ReachArgs]:
+    """Return GKE's metadata server, from which pods get the tokens of their Google service account."""
+    if not any(server.identity is not None and server.identity.cloud == "gcp" for server in stack.platform.servers):
+        return []
+    selector = {"matchLabels": names.server_selector(stack)}
+    return [
+        ReachArgs(name=f"gke-metadata-{port}", pod_selector=selector, to=_addresses(address), ports=_ports([port]))
+        for address, port in GKE_METADATA
+    ]
 
 
 def _domino_reach(stack: Stack, domino: Domino) -> list[ReachArgs]:
@@ -64,8 +93,12 @@ def _domino_reach(stack: Stack, domino: Domino) -> list[ReachArgs]:
 
 def _peer(peer: Caller | Reach) -> dict[str, Any]:
     if peer.cidr is not None:
-        return {"ipBlock": {"cidr": peer.cidr}}
+        return _addresses(peer.cidr)
     return {"namespaceSelector": {"matchLabels": dict(peer.namespace_labels)}, **_pods(peer.pod_labels)}
+
+
+def _addresses(cidr: str) -> dict[str, Any]:
+    return {"ipBlock": {"cidr": cidr}}
 
 
 def _namespace(name: str) -> dict[str, Any]:

@@ -1,20 +1,20 @@
 """The inference proxy: settings, exposure, certificate."""
 
-from collections.abc import Mapping
-
 from tidegate_contracts import proxy_process
+from tidegate_contracts.proxy_settings import ProxySettings
 
 from components import (
     CertificateArgs,
     HttpRouteArgs,
     IngressArgs,
     ProxyArgs,
+    SecretArgs,
     ServiceArgs,
-    TlsArgs,
     UpstreamCaArgs,
 )
 
 from ..definition.base import byte_count
+from ..definition.images import PROXY_IMAGE
 from ..definition.proxy import (
     CertManagerTls,
     Exposure,
@@ -24,7 +24,6 @@ from ..definition.proxy import (
     SecretTls,
 )
 from ..images_lock import ImagesLock
-from ..rules.references import PROXY_IMAGE
 from ..validate import Stack
 from . import names
 from .containers import PRE_STOP_SECONDS, container_resources, grace_period, tolerations
@@ -41,12 +40,15 @@ def proxy(stack: Stack, lock: ImagesLock) -> ProxyArgs:
     tls = _tls(stack)
     exposure = settings.exposure
     cas = [
-        UpstreamCaArgs(server=server.name, secret=server.triton.grpc_tls.secret, file=f"{server.name}.crt")
+        UpstreamCaArgs(
+            server=server.name, secret=server.triton.grpc_tls.secret, file=proxy_process.upstream_ca_file(server.name)
+        )
         for server in stack.platform.servers
         if server.triton.grpc_tls is not None
     ]
     return ProxyArgs(
         name=names.PROXY,
+        headless_name=names.PROXY_HEADLESS,
         namespace=stack.namespace,
         labels=labels,
         selector=names.proxy_selector(stack),
@@ -69,7 +71,7 @@ def proxy(stack: Stack, lock: ImagesLock) -> ProxyArgs:
         http_route=_http_route(exposure) if isinstance(exposure, HttpRouteExposure) else None,
         tls=tls,
         certificate=_certificate(stack),
-        api_keys=TlsArgs(secret=settings.auth.api_keys.secret) if settings.auth.api_keys else None,
+        api_keys=SecretArgs(secret=settings.auth.api_keys.secret) if settings.auth.api_keys else None,
         upstream_cas=cas or None,
         pre_stop=PRE_STOP_SECONDS,
         grace_period=grace_period(settings.timeouts.drain_seconds),
@@ -89,33 +91,34 @@ def _pod_labels(stack: Stack) -> dict[str, str]:
     return labels
 
 
-def _environment(stack: Stack, tls: TlsArgs | None) -> dict[str, str]:
-    """Return the settings that are no files; every name has the proxy's prefix."""
+def _environment(stack: Stack, tls: SecretArgs | None) -> dict[str, str]:
+    """Return the settings that are no files."""
     settings = stack.platform.proxy
     domino = stack.platform.domino
-    values: Mapping[str, object] = {
-        "ENVIRONMENT": stack.environment.name,
-        "BODY_LIMIT_BYTES": byte_count(settings.body_limit),
-        "CONCURRENCY": settings.concurrency,
-        "CONNECT_TIMEOUT_SECONDS": settings.timeouts.connect_seconds,
-        "REQUEST_TIMEOUT_SECONDS": settings.timeouts.request_seconds,
-        "DRAIN_SECONDS": settings.timeouts.drain_seconds,
-        "LOG_LEVEL": settings.log_level,
-        "TLS": str(tls is not None).lower(),
-        "API_KEYS": str(settings.auth.api_keys is not None).lower(),
-    }
+    principal_url = None
     if settings.auth.domino_principal and domino is not None:
-        address = f"http://nucleus-frontend.{domino.platform_namespace}:80/v4/auth/principal"
-        values = {**values, "DOMINO_PRINCIPAL_URL": address}
-    return {f"{proxy_process.ENVIRONMENT_PREFIX}{key}": str(value) for key, value in values.items()}
+        principal_url = f"http://nucleus-frontend.{domino.platform_namespace}:80/v4/auth/principal"
+    return ProxySettings(
+        environment=stack.environment.name,
+        replicas_host=f"{names.PROXY_HEADLESS}.{stack.namespace}.svc",
+        body_limit_bytes=byte_count(settings.body_limit),
+        concurrency=settings.concurrency,
+        connect_timeout_seconds=settings.timeouts.connect_seconds,
+        request_timeout_seconds=settings.timeouts.request_seconds,
+        drain_seconds=settings.timeouts.drain_seconds,
+        log_level=settings.log_level,
+        tls=tls is not None,
+        api_keys=settings.auth.api_keys is not None,
+        domino_principal_url=principal_url,
+    ).environment_variables()
 
 
-def _tls(stack: Stack) -> TlsArgs | None:
+def _tls(stack: Stack) -> SecretArgs | None:
     match stack.platform.proxy.tls:
         case SecretTls(secret=secret):
-            return TlsArgs(secret=secret)
+            return SecretArgs(secret=secret)
         case CertManagerTls():
-            return TlsArgs(secret=CERTIFICATE_SECRET)
+            return SecretArgs(secret=CERTIFICATE_SECRET)
         case None:
             return None
 
@@ -135,18 +138,20 @@ def _certificate(stack: Stack) -> CertificateArgs | None:
     )
 
 
-def _service(exposure: Exposure, tls: TlsArgs | None) -> ServiceArgs:
+def _service(exposure: Exposure, tls: SecretArgs | None) -> ServiceArgs:
     balanced = isinstance(exposure, LoadBalancerExposure)
     return ServiceArgs(
         type="LoadBalancer" if balanced else "ClusterIP",
         annotations=(exposure.annotations or None) if isinstance(exposure, LoadBalancerExposure) else None,
         source_ranges=list(exposure.source_ranges) or None if isinstance(exposure, LoadBalancerExposure) else None,
+        # Keeps the callers' addresses, which the network policy looks at.
+        external_traffic_policy="Local" if balanced else None,
         port_name="https" if tls else "http",
         port=proxy_process.HTTPS_SERVICE_PORT if tls else proxy_process.HTTP_SERVICE_PORT,
     )
 
 
-def _ingress(exposure: IngressExposure, tls: TlsArgs | None) -> IngressArgs:
+def _ingress(exposure: IngressExposure, tls: SecretArgs | None) -> IngressArgs:
     return IngressArgs(
         host=exposure.host,
         path=exposure.path,

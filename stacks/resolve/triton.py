@@ -10,16 +10,16 @@ from components import (
     EnvironmentVariableArgs,
     EvictionPolicyArgs,
     QueueScalingArgs,
-    TlsArgs,
+    SecretArgs,
     TritonPoolArgs,
 )
 
 from ..definition.base import CpuScaling, byte_count
 from ..definition.datasets import ObjectStoreRepository
+from ..definition.images import POLICY_IMAGE
 from ..definition.servers import OnDemand, Pool, Preload, QueueScaling, Server, TritonSettings
 from ..images_lock import ImagesLock
 from ..placement import capacity_bytes, most_replicas
-from ..rules.references import POLICY_IMAGE
 from ..validate import Stack
 from . import names
 from .containers import PRE_STOP_SECONDS, container_resources, grace_period
@@ -49,7 +49,7 @@ def triton_pool(stack: Stack, lock: ImagesLock, server: Server, pool: Pool) -> T
         image=names.image_reference(stack, lock, server.image),
         arguments=_arguments(server, pool),
         environment=[
-            EnvironmentVariableArgs(name=key, value=value) for key, value in sorted(settings.environment.items())
+            EnvironmentVariableArgs(name=key, value=value) for key, value in sorted(_environment(server).items())
         ],
         placement=gpu_placement(pool, name),
         priority_class=pool.priority_class,
@@ -60,7 +60,7 @@ def triton_pool(stack: Stack, lock: ImagesLock, server: Server, pool: Pool) -> T
         shared_memory=pool.shared_memory,
         scratch=pool.scratch,
         repository_volume=repository_volume(stack, server),
-        grpc_tls=TlsArgs(secret=settings.grpc_tls.secret) if settings.grpc_tls else None,
+        grpc_tls=SecretArgs(secret=settings.grpc_tls.secret) if settings.grpc_tls else None,
         eviction_policy=_eviction_policy(stack, lock, server, pool),
         startup_failures=math.ceil(pool.startup_seconds / STARTUP_PROBE_SECONDS),
         pre_stop=PRE_STOP_SECONDS,
@@ -100,12 +100,23 @@ def _pod_labels(stack: Stack, server: Server, pool: Pool) -> dict[str, str]:
     return labels
 
 
+def _environment(server: Server) -> dict[str, str]:
+    """Return the environment of the Triton container; the root file system is read-only, so home is elsewhere."""
+    azure = server.identity is not None and server.identity.cloud == "azure"
+    # Triton reads Azure with an account key unless it is told to use the pod's identity.
+    identity = {"AZURE_STORAGE_AUTH_TYPE": "default"} if azure else {}
+    return {"HOME": "/tmp", **identity, **server.triton.environment}
+
+
+def _repository_root(server: Server) -> str:
+    repository = server.repository
+    return repository.url if isinstance(repository, ObjectStoreRepository) else triton.REPOSITORY_ROOT
+
+
 def _arguments(server: Server, pool: Pool) -> list[str]:
     """Return tritonserver's arguments; its documentation is `tritonserver --help`."""
     settings = server.triton
-    repository = server.repository
-    root = repository.url if isinstance(repository, ObjectStoreRepository) else triton.REPOSITORY_ROOT
-    arguments = [f"--model-repository={root}"]
+    arguments = [f"--model-repository={_repository_root(server)}"]
     match pool.loading:
         case Preload():
             arguments += ["--model-control-mode=poll", f"--repository-poll-secs={pool.loading.poll_seconds}"]
@@ -151,6 +162,8 @@ def _eviction_policy(stack: Stack, lock: ImagesLock, server: Server, pool: Pool)
         return None
     settings = eviction.EvictionSettings(
         policy=loading.policy,
+        repository=_repository_root(server),
+        grpc_tls=server.triton.grpc_tls is not None,
         capacity_bytes=capacity,
         idle_seconds=loading.idle_seconds,
         lease_seconds=loading.lease_seconds,
@@ -161,6 +174,8 @@ def _eviction_policy(stack: Stack, lock: ImagesLock, server: Server, pool: Pool)
                 idle_seconds=model.idle_seconds,
                 pinned=model.pinned,
                 footprint_bytes=byte_count(model.footprint) if model.footprint else None,
+                versions=tuple(share.version for share in model.versions if share.weight),
+                alias=model.alias,
             )
             for model in stack.models_of(server, pool)
         ),

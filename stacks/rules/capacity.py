@@ -99,14 +99,20 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
                     "it could never be loaded",
                     do="Put it on a pool with a larger slice.",
                 )
-        pinned = sum(byte_count(model.footprint) for model in models if model.pinned and model.footprint)
-        if pinned > capacity:
-            yield stack.source.problem(
-                (*path, "loading"),
-                f"the pinned models of {server.name}/{pool.name} sum to {_gb(pinned)}, "
-                f"and its capacity is {_gb(capacity)}",
-                do="Pin fewer models, or use a larger slice.",
-            )
+        pinned = {model.name for model in models if model.pinned}
+        kept = {"the pinned models": pinned} | {
+            f'the pinned models and those of warm window "{window.name}"': pinned | set(window.models)
+            for window in pool.loading.warm_windows
+        }
+        for what, together in kept.items():
+            total = sum(byte_count(model.footprint) for model in models if model.name in together and model.footprint)
+            if total > capacity:
+                yield stack.source.problem(
+                    (*path, "loading"),
+                    f"{what} of {server.name}/{pool.name} sum to {_gb(total)}, and its capacity is {_gb(capacity)}",
+                    do="Keep fewer models resident, or use a larger slice.",
+                )
+                break
 
 
 def node_selectors_leave_the_placement_alone(stack: Stack) -> Iterator[Problem]:
@@ -151,6 +157,36 @@ def models_stay_idle_longer_than_a_lease(stack: Stack) -> Iterator[Problem]:
                 )
 
 
+def products_that_are_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
+    """A product that no node has is mistyped, more often than missing."""
+    for stack in definition.stacks:
+        known = {group.product for group in stack.data_plane.gpus}
+        for path, _, pool in _pools(stack):
+            product = getattr(pool.placement, "product", None)
+            if product is not None and known and product not in known:
+                yield stack.source.problem(
+                    (*path, "placement", "product"),
+                    f'data plane "{stack.data_plane.name}" has no GPU of product {product}',
+                    do=nearest(product, known),
+                )
+
+
+def whole_gpus_are_told_from_slices(definition: Definition) -> Iterator[Problem]:
+    """Slices of strategy single, and shares that are not renamed, are nvidia.com/gpu too: only the product differs."""
+    for stack in definition.stacks:
+        alike = [
+            group for group in stack.data_plane.gpus if group.sharing or (group.mig and group.mig.strategy == "single")
+        ]
+        for path, server, pool in _pools(stack):
+            if alike and isinstance(pool.placement, GpuPlacement) and pool.placement.product is None:
+                yield stack.source.problem(
+                    (*path, "placement"),
+                    f"{server.name}/{pool.name} asks for whole GPUs of any product, and may get slices of "
+                    f'{alike[0].product} in data plane "{stack.data_plane.name}"',
+                    do="Add product.",
+                )
+
+
 def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
     """All environments of a data plane together may ask for what its GPUs give, of any product and of each."""
     for index, plane in enumerate(definition.header.data_planes):
@@ -160,15 +196,19 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
         for stack in definition.stacks:
             if stack.data_plane.name != plane.name:
                 continue
-            for _, server, pool in _pools(stack):
+            for path, server, pool in _pools(stack):
                 device = placement.device(pool.placement)
                 if device is None:
                     continue
                 count = placement.most_replicas(pool) * placement.devices_per_replica(pool.placement)
                 product = getattr(pool.placement, "product", None)
+                if product is not None and all(product != group.product for group in plane.gpus) and plane.gpus:
+                    continue  # said already, where it is asked for
                 for key in dict.fromkeys([(device, None), (device, product)]):
                     asked[key] += count
-                    askers.setdefault(key, []).append(f"{stack.name} {server.name}/{pool.name}: {count}")
+                    line = stack.source.position((*path, "placement")).line
+                    asker = f"{stack.name} {server.name}/{pool.name}: {count} (placement in line {line})"
+                    askers.setdefault(key, []).append(asker)
         short: set[placement.Device] = set()
         for (device, product), count in asked.items():
             available = sum(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # A StatefulSet's pods carry the label controller-revision-hash, `<name>-<hash of up to 10 digits>`, 63 at the most.
 LONGEST_POOL_OBJECT = 52
-RESERVED = {"inference-proxy": "the proxy"}
+RESERVED = {"inference-proxy": "the proxy", "inference-proxy-headless": "the proxy"}
 
 
 def no_two_stacks_share_a_name(header: Header, document: Document) -> Iterator[Problem]:
@@ -75,7 +75,7 @@ def no_two_environments_of_a_cluster_share_a_namespace(header: Header, document:
 def a_namespace_belongs_to_its_environment(stack: Stack) -> Iterator[Problem]:
     """An environment owns its namespace: it labels it, and closes it to everybody."""
     platform = stack.platform
-    others = {platform.network.dns_namespace: "the cluster's DNS"}
+    others = {platform.network.dns.namespace: "the cluster's DNS"}
     if platform.monitoring.operator:
         others[platform.monitoring.prometheus.namespace] = "Prometheus"
     if isinstance(platform.proxy.exposure, HttpRouteExposure):
@@ -107,6 +107,7 @@ def no_two_pools_become_one_object(stack: Stack) -> Iterator[Problem]:
                         f"{other} and {owner} would share the Kubernetes name {name}",
                         do="Rename one of them.",
                     )
+                    break
 
 
 def pool_names_leave_room_for_what_kubernetes_appends(stack: Stack) -> Iterator[Problem]:

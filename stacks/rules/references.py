@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from ..definition.datasets import DatasetRepository, ObjectStoreRepository
+from ..definition.datasets import ClaimDataset, DatasetRepository, ObjectStoreRepository
+from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
 from ..definition.servers import OnDemand
 from ..problems import Problem
 
@@ -17,13 +19,15 @@ if TYPE_CHECKING:
     from ..validate import Definition, Stack
 
 _CLOUD_OF_SCHEME = {"s3": "aws", "gs": "gcp", "as": "azure"}
-PROXY_IMAGE = "proxy"
-POLICY_IMAGE = "eviction-policy"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return what to do about an unknown name: the nearest known one, and all of them."""
-    names = sorted(known)
+    return _nearest(name, tuple(sorted(known)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _nearest(name: str, names: tuple[str, ...]) -> str:
     near = get_close_matches(name, names, n=1)
     guess = f'Did you mean "{near[0]}"? ' if near else ""
     return guess + (f"There are: {', '.join(names)}." if names else "There are none.")
@@ -141,6 +145,19 @@ def mirrors_are_of_registries_that_are_used(stack: Stack) -> Iterator[Problem]:
                 f'data plane "{stack.data_plane.name}" has a mirror of {host}, and no image comes from there',
                 do=nearest(host, hosts),
                 severity="advisory",
+            )
+
+
+def claims_that_exist_are_none_of_ours(stack: Stack) -> Iterator[Problem]:
+    """A dataset of kind claim uses a claim that somebody else made."""
+    made = {item.name for item in stack.platform.datasets if not isinstance(item, ClaimDataset)}
+    for index, dataset in enumerate(stack.platform.datasets):
+        if isinstance(dataset, ClaimDataset) and dataset.claim_name in made:
+            yield stack.source.problem(
+                ("datasets", index, "claimName"),
+                f'dataset "{dataset.name}" uses the claim {dataset.claim_name}, which is made for dataset '
+                f'"{dataset.claim_name}"',
+                do=f'Let servers read dataset "{dataset.claim_name}" itself.',
             )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from ..definition.datasets import (
     ClaimDataset,
@@ -14,8 +16,9 @@ from ..definition.datasets import (
     EfsDataset,
     HostPathDataset,
     NfsDataset,
+    ObjectStoreRepository,
 )
-from ..definition.proxy import HttpRouteExposure
+from ..definition.proxy import HttpRouteExposure, IngressExposure, LoadBalancerExposure
 from ..problems import Problem
 
 if TYPE_CHECKING:
@@ -43,13 +46,22 @@ def nobody_is_granted_everything_in_production(stack: Stack) -> Iterator[Problem
         return
     for index, rule in enumerate(stack.platform.proxy.access):
         everybody = any(not name.strip("*?") for name in (*rule.principals, *rule.groups))
-        everything = all(any(not glob.strip("*?") for glob in globs) for globs in (rule.servers, rule.models))
+        everything = _all_match([server.name for server in stack.platform.servers], rule.servers) and _all_match(
+            [model.name for model in stack.platform.models], rule.models
+        )
         if everybody and everything and "infer" in rule.actions:
             yield stack.source.problem(
                 ("proxy", "access", index),
                 f'access rule "{rule.name}" lets everybody call every model in production',
                 do="Name the principals or groups, or the models.",
             )
+
+
+def _all_match(names: list[str], globs: Iterable[str]) -> bool:
+    """Say whether the globs, together, match all these names; without names, whether one of them matches any name."""
+    if any(not glob.strip("*?") for glob in globs):
+        return True
+    return bool(names) and all(any(fnmatchcase(name, glob) for glob in globs) for name in names)
 
 
 def secrets_are_never_written_inline(stack: Stack) -> Iterator[Problem]:
@@ -67,13 +79,31 @@ def secrets_are_never_written_inline(stack: Stack) -> Iterator[Problem]:
 def the_proxy_can_reach_its_identity_provider(stack: Stack) -> Iterator[Problem]:
     """Everything that is not named is refused, so an issuer's keys could not be fetched."""
     platform = stack.platform
-    reaches = platform.domino is not None or any("proxy" in reach.by for reach in platform.network.reach)
-    if platform.proxy.auth.oidc and not reaches:
-        yield stack.source.problem(
-            ("proxy", "auth", "oidc"),
-            "the proxy may reach nothing outside, so it cannot fetch the keys of its OIDC issuers",
-            do="Add the identity provider to network.reach with by: [proxy].",
-        )
+    if any("proxy" in reach.by for reach in platform.network.reach):
+        return
+    for index, issuer in enumerate(platform.proxy.auth.oidc):
+        host = urlsplit(issuer.jwks_url or issuer.issuer).hostname or ""
+        in_platform = platform.domino is not None and platform.domino.platform_namespace in host.split(".")[1:2]
+        if not in_platform:
+            yield stack.source.problem(
+                ("proxy", "auth", "oidc", index, "jwksUrl" if issuer.jwks_url else "issuer"),
+                f"the proxy may not reach {host}, so it cannot fetch the keys of this issuer",
+                do="Add the identity provider to network.reach with by: [proxy]; or, where it runs in Domino's "
+                "platform namespace, name its service there in jwksUrl.",
+            )
+
+
+def servers_can_reach_their_object_store(stack: Stack) -> Iterator[Problem]:
+    """Everything that is not named is refused, so a repository in object storage could not be read."""
+    if any("servers" in reach.by for reach in stack.platform.network.reach):
+        return
+    for index, server in enumerate(stack.platform.servers):
+        if isinstance(server.repository, ObjectStoreRepository):
+            yield stack.source.problem(
+                ("servers", index, "repository", "url"),
+                f'server "{server.name}" may reach nothing outside, so it cannot read {server.repository.url}',
+                do="Add the object store and the cloud's token service to network.reach with by: [servers].",
+            )
 
 
 def no_issuer_stands_twice(stack: Stack) -> Iterator[Problem]:
@@ -89,8 +119,19 @@ def no_issuer_stands_twice(stack: Stack) -> Iterator[Problem]:
 
 
 def somebody_may_call_the_proxy(stack: Stack) -> Iterator[Problem]:
-    """Without callers the network lets nobody in."""
-    if not stack.platform.network.callers and stack.platform.domino is None:
+    """Without callers the network lets nobody in; where an Ingress' controller runs, only its caller can say."""
+    platform = stack.platform
+    exposure = platform.proxy.exposure
+    if isinstance(exposure, HttpRouteExposure | LoadBalancerExposure) or platform.network.callers:
+        return
+    if isinstance(exposure, IngressExposure):
+        yield stack.source.problem(
+            ("proxy", "exposure", "kind"),
+            "the Ingress' controller may not call the proxy",
+            do="Name the controller's namespace under network.callers.",
+            severity="advisory",
+        )
+    elif platform.domino is None:
         yield stack.source.problem(
             ("network", "callers"),
             f'nobody may call the proxy of environment "{stack.environment.name}"',
@@ -126,20 +167,49 @@ def a_gateway_is_given_no_certificate_of_the_proxy(stack: Stack) -> Iterator[Pro
 
 def production_shares_no_dataset_that_others_may_write(definition: Definition) -> Iterator[Problem]:
     """What dev may write, prod must not serve."""
+    ours = _distinct(definition, production=True)
+    written = [(other, theirs) for other, _, theirs in _distinct(definition, production=False) if theirs.writers]
+    for stack, index, dataset in ours:
+        for other, theirs in written:
+            if _overlap(stack, dataset, other, theirs):
+                yield stack.source.problem(
+                    ("datasets", index),
+                    f'production environment "{stack.environment.name}" shares dataset "{dataset.name}" with '
+                    f'environment "{other.environment.name}", where {", ".join(theirs.writers)} may write it',
+                    do=f'Give "{stack.environment.name}" a dataset of its own.',
+                )
+
+
+def _distinct(definition: Definition, *, production: bool) -> list[tuple[Stack, int, Dataset]]:
+    """Return the datasets of production, or of the rest; one that many data planes share is there once."""
+    found: dict[tuple[str, ...], tuple[Stack, int, Dataset]] = {}
     for stack in definition.stacks:
-        if not stack.environment.production:
-            continue
-        for other in definition.stacks:
-            if other.environment.production:
-                continue
+        if stack.environment.production == production:
             for index, dataset in enumerate(stack.platform.datasets):
-                for theirs in other.platform.datasets:
-                    if theirs.writers and _overlap(stack, dataset, other, theirs):
+                local = isinstance(dataset, HostPathDataset | ClaimDataset)
+                plane = stack.data_plane.name if local else ""
+                found.setdefault((stack.environment.name, plane, dataset.model_dump_json()), (stack, index, dataset))
+    return list(found.values())
+
+
+def production_shares_no_bucket_that_others_may_write(definition: Definition) -> Iterator[Problem]:
+    """The same for model repositories in object storage: one prefix may not lie in the other."""
+    for stack in definition.stacks:
+        for other in definition.stacks:
+            if not stack.environment.production or other.environment.production:
+                continue
+            for index, server in enumerate(stack.platform.servers):
+                for theirs in (theirs.repository for theirs in other.platform.servers):
+                    ours = server.repository
+                    if not isinstance(ours, ObjectStoreRepository) or not isinstance(theirs, ObjectStoreRepository):
+                        continue
+                    one, two = f"{ours.url.rstrip('/')}/", f"{theirs.url.rstrip('/')}/"
+                    if theirs.writers and (one.startswith(two) or two.startswith(one)):
                         yield stack.source.problem(
-                            ("datasets", index),
-                            f'production environment "{stack.environment.name}" shares dataset "{dataset.name}" with '
-                            f'environment "{other.environment.name}", where {", ".join(theirs.writers)} may write it',
-                            do=f'Give "{stack.environment.name}" a dataset of its own.',
+                            ("servers", index, "repository", "url"),
+                            f'production environment "{stack.environment.name}" reads {ours.url}, and in environment '
+                            f'"{other.environment.name}" {", ".join(theirs.writers)} may write {theirs.url}',
+                            do=f'Give "{stack.environment.name}" a bucket or prefix of its own.',
                         )
 
 

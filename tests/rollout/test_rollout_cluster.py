@@ -62,7 +62,10 @@ def test_the_stacks_of_that_context_or_data_plane_are_brought_up(
 def test_an_unknown_cluster_lists_those_that_there_are(call: Call, pinned: Path, engine: Engine) -> None:
     ended = call("up", pinned, "--cluster", "kind-lob")
     assert ended.code == 2
-    assert ended.err == "There is no cluster kind-lob: did you mean kind-lab? There are: kind-lab, east.\n"
+    assert ended.err == (
+        f"No data plane of {pinned} has the context kind-lob: did you mean kind-lab? There are: kind-lab, east.\n"
+    )
+    assert "context nope. There are: kind-lab, east.\n" in call("up", pinned, "--cluster", "nope").err
     assert engine.asked == []
 
 
@@ -114,7 +117,9 @@ def test_without_an_engine_it_says_how_to_get_one_and_the_exit_code_is_three(
     call: Call, pinned: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    ended = call("up", pinned, "--cluster", "kind-lab")
+    ended = call("up", pinned, "--cluster", "kind-lab", "--stack", "dev-lab")
     assert ended.code == 3
+    assert ended.err.endswith("Helm can do it too, as soon as there is a chart.\n")
+    assert f"make up DEFINITION={pinned} STACK=dev-lab\n" in ended.err
     for part in ("install Pulumi", "kubectl --context kind-lab apply --server-side", "Helm"):
         assert part in ended.err

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rollout.change_report import report
+from rollout.change_report import left_behind, report
 from rollout.compare import compare, field_changes
 
 
@@ -37,13 +37,34 @@ def test_an_object_in_another_namespace_is_another_object() -> None:
         ({"c": [{"name": "x", "i": 1}]}, {"c": [{"name": "x", "i": 2}]}, "spec.c[x].i 1 → 2"),
         ({"c": [{"name": "x"}]}, {"c": [{"name": "y"}, {"name": "x"}]}, 'spec.c[y] – → {"name": "y"}'),
         ({"c": [{"name": "x"}, {"name": "y"}]}, {"c": [{"name": "y"}, {"name": "x"}]}, 'spec.c.order ["x", "y"]'),
-        ({"args": ["--a", "--b"]}, {"args": ["--a", "--c", "--b"]}, 'spec.args [] → ["--c"]'),
+        ({"args": ["--a", "--b"]}, {"args": ["--a", "--c", "--b"]}, 'spec.args added: "--c"'),
         ({"args": ["--a", "--b=1"]}, {"args": ["--a", "--b=2"]}, "spec.args[1] --b=1 → --b=2"),
         ({"labels": {"a.b/c": "1"}}, {"labels": {"a.b/c": "2"}}, "spec.labels[a.b/c] 1 → 2"),
     ],
 )
 def test_a_changed_field_is_named_with_both_values(old: dict[str, Any], new: dict[str, Any], expected: str) -> None:
     assert expected in said(made("Deployment", spec=old), made("Deployment", spec=new))
+
+
+PEERS = [{"podSelector": {"matchLabels": {"app": name}}} for name in ("a", "b", "c")]
+
+
+def test_elements_that_a_list_without_names_lost_or_got_are_told_one_by_one() -> None:
+    def peers(*places: int) -> dict[str, Any]:
+        return made("NetworkPolicy", spec={"ingress": [{"from": [PEERS[place] for place in places]}]})
+
+    def words(verb: str, name: str) -> str:
+        return f'      spec.ingress[0].from {verb}: {{"podSelector": {{"matchLabels": {{"app": "{name}"}}}}}}'
+
+    assert said(peers(0, 1, 2), peers(1)).splitlines()[2:] == [words("removed", "a"), words("removed", "c")]
+    assert said(peers(0, 1), peers(1, 2)).splitlines()[2:] == [words("removed", "a"), words("added", "c")]
+    assert said(peers(0, 0), peers(0)).splitlines()[2:] == [words("removed", "a")]
+    assert "[0].from[1].podSelector.matchLabels.app b → c" in said(peers(0, 1), peers(0, 2))
+
+
+def test_a_list_that_becomes_empty_is_told_so_because_to_kubernetes_none_can_mean_all() -> None:
+    old, new = (made("NetworkPolicy", spec={"ingress": [{"from": peers}]}) for peers in (PEERS, []))
+    assert said(old, new).endswith("→ []")
 
 
 def test_a_file_of_json_in_a_config_map_is_compared_value_by_value() -> None:
@@ -79,6 +100,13 @@ def test_values_of_secrets_are_never_printed() -> None:
         ("Deployment", {"selector": {"matchLabels": {"a": "1"}}}, {"selector": {"matchLabels": {}}}, "spec.selector"),
         ("PersistentVolumeClaim", {"storageClassName": "a"}, {"storageClassName": "b"}, "spec.storageClassName"),
         ("PersistentVolumeClaim", {"resources": {"limits": {}}}, {"resources": {}}, "spec.resources.limits"),
+        ("PersistentVolumeClaim", {"accessModes": ["a"]}, {"accessModes": ["b"]}, "spec.accessModes"),
+        (
+            "PersistentVolumeClaim",
+            {"resources": {"requests": {"storage": "1Gi"}}},
+            {"resources": {"requests": {"storage": "2Gi"}}},
+            "spec.resources.requests",
+        ),
         ("PersistentVolume", {"nfs": {"path": "/a"}}, {"nfs": {"path": "/b"}}, "spec.nfs"),
         ("PersistentVolume", {"csi": {}}, {"nfs": {}}, "spec.csi"),
         ("Service", {"clusterIP": "None"}, {}, "spec.clusterIP"),
@@ -100,11 +128,7 @@ def test_a_changed_field_that_is_immutable_makes_a_replacement(
         ("StatefulSet", {"replicas": 1, "template": {"x": 1}}, {"replicas": 2, "template": {"x": 2}}),
         ("StatefulSet", {"updateStrategy": {"type": "OnDelete"}}, {"minReadySeconds": 1, "ordinals": {"start": 1}}),
         ("Deployment", {"strategy": {}, "template": {"x": [1]}}, {"template": {"x": [2]}}),
-        (
-            "PersistentVolumeClaim",
-            {"resources": {"requests": {"storage": "1Gi"}}},
-            {"resources": {"requests": {"storage": "2Gi"}}},
-        ),
+        ("PersistentVolumeClaim", {"volumeAttributesClassName": "a"}, {"volumeAttributesClassName": "b"}),
         ("PersistentVolume", {"capacity": {"storage": "1Gi"}}, {"capacity": {"storage": "2Gi"}, "mountOptions": ["x"]}),
         ("Service", {"ports": [{"port": 1}]}, {"ports": [{"port": 2}]}),
     ],
@@ -112,6 +136,37 @@ def test_a_changed_field_that_is_immutable_makes_a_replacement(
 def test_other_fields_are_changed_in_place(kind: str, old: dict[str, Any], new: dict[str, Any]) -> None:
     (change,) = compare([made(kind, spec=old)], [made(kind, spec=new)])
     assert change.verb == "changed"
+
+
+def test_a_replacement_says_what_to_do_for_datasets_and_what_will_happen_to_other_objects() -> None:
+    for kind in ("PersistentVolume", "PersistentVolumeClaim"):
+        assert (
+            "spec.storage cannot be changed in place, and datasets are protected: add a dataset of another name and"
+            " move the servers to it\n"
+        ) in said(made(kind, spec={"storage": 1}), made(kind, spec={"storage": 2}))
+    assert (
+        "spec.selector, spec.serviceName cannot be changed in place: kubectl refuses it; Pulumi deletes the object and"
+        " makes a new one\n"
+    ) in said(made("StatefulSet", spec={"selector": 1, "serviceName": 1}), made("StatefulSet", spec={}))
+
+
+def test_deleted_objects_come_with_commands_workloads_first_and_the_rest_is_counted() -> None:
+    gone = [made(kind) for kind in ("ConfigMap", "StatefulSet")]
+    gone += [made("Service") | {"metadata": {"name": f"s{n}", "namespace": "ns"}} for n in range(9)]
+    lines = left_behind({"stack": compare(gone, [])}, {"stack": "my context"}).splitlines()[1:]
+    assert lines[0] == "  kubectl --context 'my context' -n ns delete StatefulSet it"
+    assert lines[1] == "  kubectl --context 'my context' -n ns delete Service s8"
+    assert len(lines) == 9
+    assert lines[-1] == "  … and 3 more"
+
+
+def test_no_command_deletes_a_dataset_or_the_namespace_around_it() -> None:
+    gone = [made(kind) for kind in ("Namespace", "PersistentVolume", "PersistentVolumeClaim")]
+    assert left_behind({"stack": compare(gone, [])}, {"stack": "lab"}) == (
+        "Kept for the data in them: PersistentVolumeClaim it (lab), PersistentVolume it (lab), Namespace it (lab)."
+        " Delete these by hand if you mean it."
+    )
+    assert left_behind({"stack": compare([], gone)}, {"stack": "lab"}) == ""
 
 
 def test_data_of_an_immutable_config_map_makes_a_replacement() -> None:

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 import tools
+from rollout import registries
 from stacks.images_lock import read_images_lock
 from stacks.validate import read_definition
 
+ROOT = Path(__file__).resolve().parents[2]
 Call = Callable[..., Any]
 Edit = Callable[[str, str], None]
 
@@ -130,6 +132,7 @@ def test_when_one_image_fails_nothing_is_written(call: Call, definition: Path, r
     assert f"not resolved: {registry}/proxy:nope: " in ended.err
     assert "MANIFEST_UNKNOWN" in ended.err or "404" in ended.err
     assert "1 of 3 images could not be resolved; nothing was written." in ended.err
+    assert ended.err.endswith(f"all the same: make pin KEEP_GOING=1 DEFINITION={definition}\n")
     assert not (definition.parent / "images.lock").exists()
 
 
@@ -165,6 +168,23 @@ def test_a_data_planes_mirror_can_be_asked_instead(
     assert pins(definition) == {image.replace(registry, "canonical.test"): digest for image, digest in digests.items()}
 
 
+def test_everything_that_pin_can_be_told_make_can_be_told() -> None:
+    settings = ["DEFINITION=d.yaml", "KEEP_GOING=1", "INSECURE=1", "REGISTRY_PLANE=east"]
+    command = ["make", "--dry-run", "pin", "RUN=python", *settings]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    (line,) = (line for line in done.stdout.replace("\\\n", "").splitlines() if "rollout pin" in line)
+    assert line.split() == [
+        *("python", "-m", "rollout", "pin", '"$DEFINITION"'),
+        *("--keep-going", "--insecure", "--registry-plane", '"$REGISTRY_PLANE"'),
+    ]
+
+
+def test_advice_repeats_what_pin_was_told(call: Call, definition: Path, edit: Edit) -> None:
+    edit("registry.test/", "127.0.0.1:1/")
+    ended = call("pin", definition, "--insecure", "--registry-plane", "east")
+    assert ended.err.endswith(f"make pin KEEP_GOING=1 INSECURE=1 REGISTRY_PLANE=east DEFINITION={definition}\n")
+
+
 def test_an_unknown_data_plane_gives_the_nearest(call: Call, definition: Path) -> None:
     ended = call("pin", definition, "--registry-plane", "eats")
     assert ended.code == 2
@@ -187,6 +207,47 @@ def test_what_is_no_digest_is_never_written(
     assert ended.code == 1
     assert "crane said nothing (sha256:short)" in ended.err
     assert pins(definition) == {}
+
+
+@pytest.fixture
+def fake_crane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Put a script in crane's place."""
+
+    def put(script: str) -> None:
+        (tmp_path / "crane").write_text(f"#!/bin/sh\n{script}\n", "utf-8")
+        (tmp_path / "crane").chmod(0o755)
+        monkeypatch.setattr(tools, "path", lambda _: tmp_path / "crane")
+
+    return put
+
+
+def test_an_error_that_is_no_utf_8_or_has_no_end_is_told_in_short(
+    call: Call, definition: Path, fake_crane: Callable[[str], None]
+) -> None:
+    fake_crane("printf 'Error: \\377 what' >&2; head -c 3000000 /dev/zero | tr '\\0' x >&2; exit 1")
+    ended = call("pin", definition)
+    assert ended.code == 1
+    assert "not resolved: registry.test/proxy:1: xxx" in ended.err
+    assert len(ended.err) < 5_000
+    fake_crane("printf 'Error: \\377 what' >&2; exit 1")
+    assert "registry.test/proxy:1: \ufffd what\n" in call("pin", definition).err
+
+
+@pytest.mark.parametrize("script", ["wait", "yes"])
+def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(
+    call: Call,
+    definition: Path,
+    fake_crane: Callable[[str], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+) -> None:
+    monkeypatch.setattr(registries, "SECONDS", 0.3)
+    fake_crane(f"(sleep 1.5; touch {tmp_path}/alive) & {script}")
+    began = time.monotonic()
+    assert call("pin", definition).err.count(": no answer within 0.3 s\n") == 3
+    time.sleep(max(0.0, began + 2 - time.monotonic()))
+    assert not (tmp_path / "alive").exists()
 
 
 def test_without_crane_it_says_how_to_get_it(call: Call, definition: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,9 @@
 """`preview`."""
 
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,7 @@ def test_what_would_change_is_shown_and_nothing_is_written(
     said = call("preview", definition, "--out", rendered).out
     for part in (
         "REPLACED PersistentVolume tidegate-prod-models",
-        "spec.nfs cannot be changed",
+        "spec.nfs cannot be changed in place, and datasets are protected",
         "spec.nfs.path /prod → /elsewhere",
         "created  StatefulSet small-more",
         "In 2 of 2 stacks:",
@@ -50,7 +52,7 @@ def test_what_would_change_is_shown_and_nothing_is_written(
 def test_a_stack_that_would_vanish_is_all_deleted(rendered: Path, call: Call, definition: Path) -> None:
     text = definition.read_text("utf-8").split("  - name: prod\n")[0]
     definition.write_text(text + "dataPlanes:\n  - {name: lab, context: kind-lab, environments: [dev]}\n", "utf-8")
-    assert "prod-east: 25 DELETED" in call("preview", definition, "--out", rendered).out
+    assert "prod-east: 26 DELETED" in call("preview", definition, "--out", rendered).out
 
 
 def test_one_stack_can_be_previewed(rendered: Path, call: Call, definition: Path, edit: Edit) -> None:
@@ -71,7 +73,8 @@ def test_edits_by_hand_are_told(rendered: Path, call: Call, definition: Path) ->
 def test_without_a_rendering_it_says_what_to_do(call: Call, definition: Path, out: Path) -> None:
     ended = call("preview", definition, "--out", out)
     assert ended.code == 1
-    assert "run `make up` first" in ended.err
+    assert f"\n  make up DEFINITION={definition} OUT={out}\n" in ended.err
+    assert ended.err.endswith(f"\n  make preview BASE=main DEFINITION={definition}\n")
     assert not out.parent.exists()
 
 
@@ -125,6 +128,28 @@ def test_against_a_revision_its_own_code_renders_its_own_definition(repository: 
     assert tree(repository) == before
     ended = call("preview", repository / "definitions/two.yaml", "--base", "HEAD~1", "--stack", "dev-lab")
     assert "In 1 of 1 stack: 1 changed." in ended.out
+
+
+def test_a_link_out_of_the_repository_is_no_part_of_a_revision(repository: Path, call: Call) -> None:
+    (repository / "absolute").symlink_to("/etc/hosts")
+    (repository / "outside").symlink_to("../../outside")
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "--message=links")
+    ended = call("preview", repository / "definitions/two.yaml", "--base", "HEAD", "--stack", "dev-lab")
+    assert ended.code == 0, ended.err
+    assert "Nothing would change" in ended.out
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file systems take no such names")
+def test_a_path_that_is_no_utf_8_is_a_path_like_any_other(call: Call, definition: Path, tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"\xff")
+    folder.mkdir()
+    shutil.copy(definition, folder / "two.yaml")
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message=first")
+    ended = call("preview", folder / "two.yaml", "--base", "HEAD")
+    assert ended.err == "HEAD cannot render itself: it has no `rollout` package yet.\n"
 
 
 def test_a_revision_that_cannot_render_says_why(repository: Path, call: Call) -> None:

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from rollout import output, swap
+from rollout import output, render, swap
+from rollout.cli import DEFAULT_OUT
 from rollout.errors import Outcome
+from rollout.terminal import MAKEFILE, make
 
 Call = Callable[..., Any]
 Tree = Callable[[Path], dict[str, bytes]]
@@ -73,12 +75,33 @@ def test_it_ends_with_a_table_the_differences_the_advisories_and_the_way_on(
         "9×NetworkPolicy",
         "models (nfs)",
         "proxy.replicas 1 → autoscaled 3–12",
-        "make up CLUSTER=kind-lab",
+        f"  make up CLUSTER=kind-lab DEFINITION={definition} OUT={out}\n",
         f"kubectl --context kind-lab apply --server-side -f {out}/dev-lab/",
-        "49 files written for 2 stacks.",
+        "51 files written for 2 stacks.",
     ):
         assert part in said
     assert said.count("`make pin`") == 1
+
+
+def test_the_way_on_names_the_definition_the_folder_and_the_stack_that_were_given(
+    call: Call, definition: Path, out: Path
+) -> None:
+    said = call("up", definition, "--out", out, "--stack", "prod-east").out
+    assert f"  make up CLUSTER=east DEFINITION={definition} OUT={out} STACK=prod-east\n" in said
+
+
+def test_a_command_to_copy_leaves_out_what_the_makefile_says_itself_and_quotes_the_rest() -> None:
+    makefile = (Path(__file__).resolve().parents[2] / "Makefile").read_text("utf-8")
+    for name, value in MAKEFILE.items():
+        assert f"\n{name} ?= {value}\n" in makefile
+    assert str(DEFAULT_OUT) == MAKEFILE["OUT"]
+    assert make("up", CLUSTER="a b", DEFINITION=Path(MAKEFILE["DEFINITION"]), OUT=DEFAULT_OUT, STACK=None) == (
+        "make up CLUSTER='a b'"
+    )
+
+
+def test_with_stack_the_differences_between_environments_are_left_out(call: Call, definition: Path, out: Path) -> None:
+    assert "What differs" not in call("up", definition, "--out", out, "--stack", "prod-east").out
 
 
 def test_progress_goes_to_standard_error(call: Call, definition: Path, out: Path) -> None:
@@ -88,9 +111,9 @@ def test_progress_goes_to_standard_error(call: Call, definition: Path, out: Path
 def test_a_second_run_says_that_nothing_changed_and_touches_nothing(
     rendered: Path, call: Call, definition: Path, out: Path
 ) -> None:
-    before = rendered.stat().st_ino, (rendered / output.MARKER).stat().st_mtime_ns
+    before = rendered.stat().st_ino, (rendered / swap.MARKER).stat().st_mtime_ns
     assert call("up", definition, "--out", out).out.endswith("\nNothing changed.\n")
-    assert (rendered.stat().st_ino, (rendered / output.MARKER).stat().st_mtime_ns) == before
+    assert (rendered.stat().st_ino, (rendered / swap.MARKER).stat().st_mtime_ns) == before
 
 
 def test_a_changed_image_names_exactly_one_workload_a_stack(
@@ -104,7 +127,7 @@ def test_a_changed_image_names_exactly_one_workload_a_stack(
     assert "In 2 of 2 stacks: 2 changed." in said
     after = tree(rendered)
     changed = {name for name in after if after[name] != before.get(name)}
-    assert changed == {output.MARKER, *(f"{s}/10-deployment-inference-proxy.yaml" for s in ("dev-lab", "prod-east"))}
+    assert changed == {swap.MARKER, *(f"{s}/10-deployment-inference-proxy.yaml" for s in ("dev-lab", "prod-east"))}
 
 
 def test_objects_that_vanish_are_named_and_removed(
@@ -114,6 +137,9 @@ def test_objects_that_vanish_are_named_and_removed(
     ended = call("up", definition, "--out", out)
     assert ended.code == 0, ended.err
     assert "DELETED  NetworkPolicy callers-to-proxy" in ended.out
+    assert "`kubectl apply` deletes nothing" in ended.out
+    for where in ("kind-lab -n tidegate-dev", "east -n tidegate-prod"):
+        assert f"\n  kubectl --context {where} delete NetworkPolicy callers-to-proxy\n" in ended.out
     assert not list(rendered.glob("*/*callers*"))
 
 
@@ -122,8 +148,12 @@ def test_a_stack_that_vanishes_from_the_definition_is_removed_with_its_folder(
 ) -> None:
     text = definition.read_text("utf-8").split("  - name: prod\n")[0]
     definition.write_text(text + "dataPlanes:\n  - {name: lab, context: kind-lab, environments: [dev]}\n", "utf-8")
-    assert "prod-east: 25 DELETED" in call("up", definition, "--out", out).out
-    assert sorted(path.name for path in rendered.iterdir()) == [output.MARKER, "dev-lab"]
+    said = call("up", definition, "--out", out).out
+    assert "prod-east: 26 DELETED" in said
+    assert said.endswith("\nprod-east is no longer described: what it has in a cluster stays there.\n")
+    # A plane that is named anew gives a stack of another name, whose objects such commands would delete.
+    assert " delete " not in said
+    assert sorted(path.name for path in rendered.iterdir()) == [swap.MARKER, "dev-lab"]
 
 
 def test_with_stack_only_that_folder_is_replaced(
@@ -133,7 +163,7 @@ def test_with_stack_only_that_folder_is_replaced(
     before = tree(rendered)
     assert call("up", definition, "--out", out, "--stack", "dev-lab").code == 0
     changed = {name for name, data in tree(rendered).items() if data != before[name]}
-    assert changed == {output.MARKER, "dev-lab/10-deployment-inference-proxy.yaml"}
+    assert changed == {swap.MARKER, "dev-lab/10-deployment-inference-proxy.yaml"}
     assert "prod-east: 1 changed" in call("up", definition, "--out", out).out
 
 
@@ -218,18 +248,37 @@ def test_files_of_somebody_else_among_ours_are_not_lost(
     assert (rendered / place).read_text("utf-8") == "mine"
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"format": 1}', '{"format": 1, "stacks": {"a": 3}, "definition": ""}'])
+def marker(stack: str, file: str = "a.yaml", definition: str = "d") -> str:
+    stacks = {stack: {"objects": {file: "0"}}}
+    return json.dumps({"format": 1, "definition": definition, "stacks": stacks})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"format": 1}',
+        '{"format": 1, "stacks": {"a": 3}, "definition": ""}',
+        "[" * 200_000,
+        *(marker(name) for name in ("", ".", "../../etc", "/etc", "a\0", "\ud800")),
+        marker("a", "../a.yaml"),
+        marker("a", definition="\0"),
+        marker("a", definition="\ud800"),
+    ],
+    ids=range(14),
+)
 def test_a_marker_that_cannot_be_understood_is_no_leave_to_write(
     rendered: Path, call: Call, definition: Path, out: Path, text: str
 ) -> None:
-    (rendered / output.MARKER).write_text(text, "utf-8")
+    (rendered / swap.MARKER).write_text(text, "utf-8")
     ended = call("up", definition, "--out", out)
     assert ended.code == 1
     assert "cannot be understood" in ended.err
 
 
 def test_a_marker_of_another_version_is_refused(rendered: Path, call: Call, definition: Path, out: Path) -> None:
-    (rendered / output.MARKER).write_text('{"format": 99}', "utf-8")
+    (rendered / swap.MARKER).write_text('{"format": 99}', "utf-8")
     assert "another version of Tidegate" in call("up", definition, "--out", out).err
 
 
@@ -248,7 +297,7 @@ def test_a_link_to_a_folder_stays_a_link(call: Call, definition: Path, tmp_path:
     edit('proxy, tag: "1"', 'proxy, tag: "2"')
     assert "1 changed" in call("up", definition, "--out", tmp_path / "link").out
     assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real" / output.MARKER).is_file()
+    assert (tmp_path / "real" / swap.MARKER).is_file()
 
 
 def test_a_full_disk_is_one_message_and_leaves_the_last_rendering(
@@ -271,7 +320,87 @@ def test_a_full_disk_is_one_message_and_leaves_the_last_rendering(
     assert [path.name for path in rendered.parent.iterdir()] == [rendered.name]
 
 
+@pytest.mark.parametrize("what", ["old", "new"])
+def test_a_folder_of_somebody_else_beside_ours_is_neither_removed_nor_renamed(
+    rendered: Path, call: Call, definition: Path, tree: Tree, what: str
+) -> None:
+    for name in (f".{rendered.name}.{what}", f".{rendered.name}.tidegate-{what}"):
+        (rendered.parent / name).mkdir()
+        (rendered.parent / name / "thesis.txt").write_text("mine", "utf-8")
+    before = tree(rendered.parent)
+    for command in ("up", "preview"):
+        ended = call(command, definition, "--out", rendered)
+        assert ended.code == 1
+        assert f".tidegate-{what} was not made by Tidegate" in ended.err
+    assert tree(rendered.parent) == before
+    (rendered.parent / f".{rendered.name}.tidegate-{what}" / "thesis.txt").unlink()
+    assert call("up", definition, "--out", rendered).code == 0
+    assert (rendered.parent / f".{rendered.name}.{what}" / "thesis.txt").is_file()
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        "x: 2026-13-45",
+        "x: " + "[" * 100_000,
+        "{kind: Namespace, metadata: {name: tidegate-dev, 1: x, null: y, 2026-01-01: z}}",
+        "{kind: Namespace, metadata: {name: tidegate-dev, finalizers: [{2026-01-01: x}, {a: b}]}, 1: x}",
+        "{kind: Namespace, metadata: {name: tidegate-dev, namespace: [a]}}",
+        "{kind: Namespace, metadata: {name: tidegate-dev, namespace: 5}}",
+    ],
+    ids=range(6),
+)
+def test_whatever_a_hand_wrote_into_a_file_is_compared_and_written_anew(
+    rendered: Path, call: Call, definition: Path, tree: Tree, edited: str
+) -> None:
+    before = tree(rendered)
+    (rendered / "dev-lab/00-namespace-tidegate-dev.yaml").write_text(edited, "utf-8")
+    assert call("preview", definition, "--out", rendered).code == 0
+    assert call("up", definition, "--out", rendered).code == 0
+    assert tree(rendered) == before
+
+
+@pytest.mark.parametrize("make_it", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_in_a_files_place_is_not_read_and_not_lost(
+    rendered: Path, call: Call, definition: Path, make_it: Callable[[Path], None]
+) -> None:
+    file = rendered / "dev-lab/00-namespace-tidegate-dev.yaml"
+    file.unlink()
+    make_it(file)
+    ended = call("up", definition, "--out", rendered)
+    assert ended.code == 1
+    assert f"holds what Tidegate did not write: dev-lab/{file.name}." in ended.err
+    assert "removed by hand" in call("preview", definition, "--out", rendered).err
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_with_closed_streams_it_works_all_the_same(definition: Path, out: Path, closed: str) -> None:
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'contracts'}"}
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "rollout"]
+    done = subprocess.run([*command, "up", definition, "--out", out], env=environment, check=False, capture_output=True)
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+    assert output.read_index(out) is not None
+
+
 # ---- stopping, and several at once ----
+
+
+def test_ctrl_c_while_a_stack_is_evaluated_ends_the_run_after_it(
+    call: Call, definition: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(_: object) -> list[dict[str, Any]]:
+        signal.raise_signal(signal.SIGINT)
+        return []
+
+    monkeypatch.setattr(render, "evaluate", stopped)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        ended = call("up", definition, "--out", out)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (ended.code, ended.err) == (130, "stopped; nothing was changed\n")
 
 
 def test_ctrl_c_says_that_nothing_was_changed(start: Call, definition: Path, out: Path) -> None:
@@ -292,7 +421,7 @@ def test_runs_at_once_wait_for_each_other(start: Call, definition: Path, out: Pa
     said = [(process.communicate(timeout=120)[0], process.returncode) for process in runs]
     assert [code for _, code in said] == [0, 0, 0]
     assert sorted(text.splitlines()[-1] for text, _ in said) == [
-        "49 files written for 2 stacks.",
+        "51 files written for 2 stacks.",
         "Nothing changed.",
         "Nothing changed.",
     ]
@@ -396,6 +525,6 @@ def test_a_failed_replacement_in_two_steps_is_undone(
 
 
 def test_the_index_says_which_bytes_were_written(rendered: Path, definition: Path) -> None:
-    index = json.loads((rendered / output.MARKER).read_text("utf-8"))
+    index = json.loads((rendered / swap.MARKER).read_text("utf-8"))
     assert index["definition"] == str(definition)
     assert len(index["stacks"]["dev-lab"]["objects"]["00-namespace-tidegate-dev.yaml"]) == 64

@@ -6,7 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout.yaml_text import yaml_text
+from rollout.render import yaml_text
 from stacks.load import parse
 
 KEYS = st.text("abcXYZ.-/09", min_size=1, max_size=8).filter(lambda key: key != "<<")

@@ -276,7 +276,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, str]] = {
         "- »name: models", '"fileSystemId" is missing',
     ),
     "the same mistake for several stacks": (
-        {"models/churn/footprint": "2", "proxy/concurrency": 0}, "concurrency: »0", "must be at least 1",
+        {"models/churn/footprint": "2Gi", "proxy/concurrency": 0}, "concurrency: »0", "must be at least 1",
     ),
 }  # fmt: skip
 

@@ -205,11 +205,11 @@ def test_mistakes_are_refused_by_the_schema_and_by_make_check(path: PATH, value:
         ((*DEV, "models"), [{"name": "churn", "remove": True}]),
         ((*DEV, "models"), [{"name": "fraud-score", "versions": None, "alias": "champion"}]),
         ((*DEV, "pullSecrets"), []),
-        ((*DEV, "network"), {"reach": []}),
+        ((*DEV, "network"), {"callers": []}),
         ((*DEV, "servers"), [{"name": "preload", "triton": {"logVerbose": 1, "environment": {"LOG": None}}}]),
         (
             (*DEV, "servers"),
-            [{"name": "preload", "repository": {"dataset": None, "path": None, "url": "s3://models/preload"}}],
+            [{"name": "preload", "repository": {"path": None}}],
         ),
         (
             (*DEV, "servers"),

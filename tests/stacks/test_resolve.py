@@ -213,6 +213,8 @@ SAID_BY_THE_OVERLAYS = {
     ("prod", "datasets.models.fileSystemId"): {"PersistentVolume NAMESPACE-models: spec.csi.volumeHandle"},
     ("prod", "datasets.models.domino.datasetId"): {
         "StatefulSet ondemand-large: spec.template.spec.containers.triton.volumeMounts.models.subPath",
+        "StatefulSet ondemand-large: spec.template.spec.initContainers.eviction-policy.volumeMounts.models.subPath",
+        "StatefulSet ondemand-small: spec.template.spec.initContainers.eviction-policy.volumeMounts.models.subPath",
         "StatefulSet ondemand-small: spec.template.spec.containers.triton.volumeMounts.models.subPath",
         "StatefulSet preload-main: spec.template.spec.containers.triton.volumeMounts.models.subPath",
     },

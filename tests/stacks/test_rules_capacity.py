@@ -103,7 +103,7 @@ BROKEN: tuple[Broken, ...] = (
         capacity.slices_asked_for_are_there,
         {**ONE_PLANE, f"{WARM}/placement": CPU, f"{COLD}/replicas": 2},
         "»gpus:",
-        "Asked for by dev-lab main/cold: 2; prod-lab main/cold: 2.",
+        "Asked for by dev-lab main/cold: 2 (placement in line",
     ),
     Broken(  # and so does what an autoscaler may choose
         capacity.slices_asked_for_are_there,
@@ -120,11 +120,21 @@ BROKEN: tuple[Broken, ...] = (
         number=2,  # of each profile
     ),
     Broken(
-        capacity.slices_asked_for_are_there,
+        capacity.products_that_are_asked_for_are_there,
         {f"{COLD}/placement/product": "NVIDIA-A100-PCIE-80GB"},
-        "»gpus:",
-        "0 × MIG 1g.10gb (mixed) of NVIDIA-A100-PCIE-80GB",
+        "product: »NVIDIA-A100-PCIE-80GB",
+        "has no GPU of product NVIDIA-A100-PCIE-80GB",
         number=2,
+    ),
+    Broken(
+        capacity.whole_gpus_are_told_from_slices,
+        {
+            **ON_CPU,
+            f"{WARM}/placement": {"kind": "gpu"},
+            **gpus({**NODES, "nodes": 4}, {**NODES, "sharing": {"kind": "mps", "replicas": 4}}),
+        },
+        "»kind: gpu",
+        "asks for whole GPUs of any product",
     ),
     Broken(  # a slice of another strategy is another resource
         capacity.slices_asked_for_are_there,
@@ -208,6 +218,11 @@ KEPT: tuple[Kept, ...] = (
             f"{WARM}/replicas": 2,
             **gpus({**NODES, "perNode": 8}),
         },
+    ),
+    Kept(capacity.products_that_are_asked_for_are_there, {f"{COLD}/placement/product": PRODUCT}),
+    Kept(
+        capacity.whole_gpus_are_told_from_slices,
+        {**ON_CPU, f"{WARM}/placement": {"kind": "gpu"}, **gpus({**NODES, "nodes": 4})},
     ),
     Kept(capacity.mig_profiles_exist_on_their_product, {f"{COLD}/placement/profile": "7g.80gb"}),
     Kept(capacity.mig_profiles_exist_on_their_product, {f"{COLD}/placement": {**MIG, "profile": "2g.20gb"}}),

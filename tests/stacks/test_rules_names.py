@@ -76,7 +76,6 @@ BROKEN: tuple[Broken, ...] = (
         {"servers/a": server("b-c"), "servers/a-b": server("c")},
         "name: »c",
         'pool "b-c" of server "a" and pool "c" of server "a-b" would share the Kubernetes name a-b-c',
-        number=2,  # its Services, normal and headless
     ),
     Broken(
         names.no_two_pools_become_one_object,

@@ -92,6 +92,12 @@ BROKEN: tuple[Broken, ...] = (
         'warm window "nightly" names a model that this pool does not serve, "churn"',
     ),
     Broken(
+        references.claims_that_exist_are_none_of_ours,
+        {"datasets/-": {"name": "other", "kind": "claim", "claimName": "models"}},
+        "claimName: »models",
+        "uses the claim models",
+    ),
+    Broken(
         references.cloud_identity_fits_the_object_store,
         {"servers/main/repository": {"url": "gs://bucket/models"}, "servers/main/identity": AWS},
         "cloud: »aws",
@@ -99,7 +105,7 @@ BROKEN: tuple[Broken, ...] = (
     ),
     Broken(
         references.cloud_identity_fits_the_object_store,
-        {"servers/main/repository": {"url": "s3://bucket/models"}},
+        {"servers/main/repository": {"url": "s3://bucket/models"}, "network/reach/identity/by": ["proxy", "servers"]},
         "url: »s3://bucket/models",
         "Add identity with cloud: aws.",
         severity="advisory",
@@ -157,8 +163,16 @@ KEPT: tuple[Kept, ...] = (
     ),
     Kept(references.warm_windows_name_models_of_their_pool, {WINDOWS: [{**WINDOW, "models": ["ocr"]}]}),
     Kept(
+        references.claims_that_exist_are_none_of_ours,
+        {"datasets/-": {"name": "other", "kind": "claim", "claimName": "theirs"}},
+    ),
+    Kept(
         references.cloud_identity_fits_the_object_store,
-        {"servers/main/repository": {"url": "s3://bucket/models"}, "servers/main/identity": AWS},
+        {
+            "servers/main/repository": {"url": "s3://bucket/models"},
+            "servers/main/identity": AWS,
+            "network/reach/identity/by": ["proxy", "servers"],
+        },
     ),
     # An identity serves other purposes too: a model may read from a bucket at run time.
     Kept(references.cloud_identity_fits_the_object_store, {"servers/main/identity": AWS}),

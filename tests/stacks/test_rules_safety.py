@@ -62,8 +62,29 @@ BROKEN: tuple[Broken, ...] = (
     Broken(
         safety.the_proxy_can_reach_its_identity_provider,
         {"network/reach/identity/by": ["servers"]},
-        "»- issuer:",
-        "it cannot fetch the keys of its OIDC issuers",
+        "issuer: »https",
+        "the proxy may not reach idp.example.com",
+    ),
+    Broken(
+        safety.nobody_is_granted_everything_in_production,
+        {"proxy/access/all": {**EVERYTHING, "servers": ["main"]}},
+        "- »name: all",
+        "lets everybody call every model in production",
+    ),
+    Broken(
+        safety.production_shares_no_bucket_that_others_may_write,
+        {
+            "servers/main/repository": {"url": "s3://bucket/models", "writers": ["data-scientists"]},
+            "network/reach/identity/by": ["proxy", "servers"],
+        },
+        "url: »s3",
+        "data-scientists may write s3://bucket/models",
+    ),
+    Broken(
+        safety.servers_can_reach_their_object_store,
+        {"servers/main/repository": {"url": "s3://bucket/models"}},
+        "url: »s3",
+        "it cannot read s3://bucket/models",
     ),
     Broken(
         safety.somebody_may_call_the_proxy,
@@ -167,12 +188,34 @@ KEPT: tuple[Kept, ...] = (
     ),
     Kept(safety.nobody_is_granted_everything_in_production, {"environments/dev/proxy": {"access": [EVERYTHING]}}),
     Kept(safety.nobody_is_granted_everything_in_production, {"proxy/access/all": {**EVERYTHING, "models": ["ocr"]}}),
-    Kept(safety.nobody_is_granted_everything_in_production, {"proxy/access/all": {**EVERYTHING, "servers": ["main"]}}),
+    Kept(safety.nobody_is_granted_everything_in_production, {"proxy/access/all": {**EVERYTHING, "servers": ["no"]}}),
     Kept(
         safety.nobody_is_granted_everything_in_production, {"proxy/access/all": {**EVERYTHING, "actions": ["inspect"]}}
     ),
     Kept(safety.secrets_are_never_written_inline, {"servers/main/triton": {"environment": {"OMP_NUM_THREADS": "4"}}}),
-    Kept(safety.the_proxy_can_reach_its_identity_provider, {"network/reach": GONE, "domino": {}}),
+    Kept(
+        safety.the_proxy_can_reach_its_identity_provider,
+        {
+            "network/reach": GONE,
+            "domino": {},
+            "proxy/auth/oidc/0/jwksUrl": "http://keycloak-http.domino-platform/auth/keys",
+        },
+    ),
+    Kept(
+        safety.production_shares_no_bucket_that_others_may_write,
+        {
+            "servers/main/repository": {"url": "s3://bucket/models"},
+            "network/reach/identity/by": ["proxy", "servers"],
+        },
+    ),
+    Kept(
+        safety.servers_can_reach_their_object_store,
+        {
+            "servers/main/repository": {"url": "s3://bucket/models"},
+            "servers/main/identity": {"cloud": "aws", "roleArn": "arn:aws:iam::123456789012:role/models"},
+            "network/reach/identity/by": ["proxy", "servers"],
+        },
+    ),
     Kept(safety.the_proxy_can_reach_its_identity_provider, {"network/reach": GONE, "proxy/auth/oidc": GONE}),
     Kept(safety.somebody_may_call_the_proxy, {"network/callers": GONE, "domino": {}}),
     Kept(safety.somebody_can_authenticate, {"proxy/auth": {"apiKeys": {"secret": "keys"}}}),

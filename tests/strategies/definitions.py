@@ -57,7 +57,7 @@ def datasets(name: str) -> st.SearchStrategy[Tree]:
         {
             "capacity": gigabytes,
             "mountOptions": st.lists(st.sampled_from(["tls", "nconnect=8", "ro"]), unique=True),
-            "accessMode": st.sampled_from(["ReadOnlyMany", "ReadWriteMany"]),
+            "accessMode": st.just("ReadWriteMany"),
             "storageClass": names(),
             "domino": st.just({"datasetId": "65f1c0ffee0000000000d001"}),
         }
@@ -77,7 +77,7 @@ def datasets(name: str) -> st.SearchStrategy[Tree]:
             }
         ),
     ]
-    claim = names().map(lambda claim: {"name": name, "kind": "claim", "claimName": claim})
+    claim = names().map(lambda claim: {"name": name, "kind": "claim", "claimName": f"given-{claim}"})
     made = st.builds(lambda kind, rest: {"name": name, **kind, **rest}, st.one_of(kinds), volume)
     return st.one_of(made, made, claim)
 
@@ -92,7 +92,7 @@ def placements(draw: st.DrawFn) -> Tree:
         st.sampled_from(
             [
                 {"kind": "cpu"},
-                {"kind": "gpu", "count": draw(st.integers(1, 4)), **named},
+                {"kind": "gpu", "count": draw(st.integers(1, 4)), "product": product},
                 {"kind": "mig", "profile": profile, **named},
                 {"kind": "mig", "profile": profile, "product": product, "strategy": "single"},
                 {"kind": "time-slicing", **named},
@@ -195,12 +195,12 @@ def servers(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
         }
     )
     pool_names = draw(st.lists(names(8), min_size=1, max_size=3, unique=True))
-    return {
-        "name": name,
-        **draw(st.sampled_from(in_datasets + buckets)),
-        "triton": draw(settings),
-        "pools": [draw(pools(pool)) for pool in pool_names],
-    }
+    server_pools = [draw(pools(pool)) for pool in pool_names]
+    triton = draw(settings)
+    if any(pool["loading"]["mode"] == "on-demand" for pool in server_pools):
+        triton.pop("strictReadiness", None)
+    repository = draw(st.sampled_from(in_datasets + buckets))
+    return {"name": name, **repository, "triton": triton, "pools": server_pools}
 
 
 @st.composite

@@ -203,8 +203,14 @@ REFUSED: tuple[Refused, ...] = (
 
 REFUSED += (
     Refused(
+        "TritonServer._strict_readiness_is_for_preloaded_models",
+        {"servers/main/triton": {"strictReadiness": True}},
+        "- »name: main",
+        "cannot stand together",
+    ),
+    Refused(
         "Resources._memory_is_enough_for_a_process",
-        {"proxy/resources": {"memory": "512"}},
+        {"proxy/resources": {"memory": "2Mi"}},
         "»resources:",
         "is a unit missing",
     ),
@@ -259,6 +265,7 @@ REFUSED += (
 )
 
 ACCEPTED: dict[str, dict[str, Any]] = {
+    "TritonServer._strict_readiness_is_for_preloaded_models": {"servers/main/triton": {"strictReadiness": False}},
     "Resources._memory_is_enough_for_a_process": {"proxy/resources": {"memory": "16Mi"}},
     "DraPlacement._class_and_profile_fit": {
         f"{COLD}/placement": {"kind": "dra", "profile": "1g.10gb"},

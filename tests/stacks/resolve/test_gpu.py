@@ -76,5 +76,5 @@ def test_a_dra_device_is_claimed_by_class_and_selected_by_profile_and_product() 
     assert claim.template_name == "server-p-gpu"
     assert claim.selectors == [
         "device.attributes['gpu.nvidia.com'].profile == '1g.10gb'",
-        f"device.attributes['gpu.nvidia.com'].productName == '{PRODUCT}'",
+        f"device.attributes['gpu.nvidia.com'].productName.replace(' ', '-') == '{PRODUCT}'",
     ]

@@ -1,0 +1,32 @@
+"""The proxy's settings that are in no mounted file: environment variables, named after the fields."""
+
+from .message import Message
+from .proxy_process import ENVIRONMENT_PREFIX
+
+
+class ProxySettings(Message):
+    """Times are seconds. `body_limit_bytes` becomes `TIDEGATE_PROXY_BODY_LIMIT_BYTES`, and so on."""
+
+    environment: str
+    replicas_host: str
+    """Headless Service whose addresses are the proxy's replicas: each enforces its share of the rate limits."""
+    body_limit_bytes: int
+    concurrency: int
+    """Requests that one replica works on at once."""
+    connect_timeout_seconds: int
+    request_timeout_seconds: int
+    drain_seconds: int
+    log_level: str
+    tls: bool
+    """Whether a certificate is mounted at `proxy_process.TLS_ROOT`, to serve HTTPS with."""
+    api_keys: bool
+    """Whether hashes of API keys are mounted at `proxy_process.API_KEYS_ROOT`."""
+    domino_principal_url: str | None = None
+
+    def environment_variables(self) -> dict[str, str]:
+        """Return the settings as environment variables; one that is None is left out."""
+        values = self.model_dump(mode="json", exclude_none=True)
+        return {
+            f"{ENVIRONMENT_PREFIX}{name.upper()}": str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in values.items()
+        }

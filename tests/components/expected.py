@@ -1,0 +1,41 @@
+"""What comes out of three definitions, object by object, as files that a reviewer reads as a difference.
+
+python -m tests.components.expected    writes them anew, after a change that is meant
+"""
+
+from pathlib import Path
+
+import yaml
+
+from rollout.render import render
+from stacks.validate import read_definition
+
+ROOT = Path(__file__).parents[2]
+FOLDER = Path(__file__).parent / "expected"
+CASES = {
+    "dev-lab": (ROOT / "stacks/inference.yaml", "dev-lab"),
+    "everything": (ROOT / "tests/definitions/everything.yaml", "prod-all"),
+    "object-store": (ROOT / "tests/definitions/object-store.yaml", "prod-multi"),
+}
+
+
+def rendered(name: str) -> str:
+    """Return the objects of a case as one YAML text, in the order of application."""
+    path, stack_name = CASES[name]
+    definition = read_definition(path)
+    (stack,) = (stack for stack in definition.stacks if stack.name == stack_name)
+    texts = render(stack, definition.lock, path.name).files.values()
+    return "".join(f"---\n{text.partition(chr(10))[2].partition(chr(10))[2]}" for text in texts)
+
+
+def main() -> None:
+    """Write the files anew."""
+    FOLDER.mkdir(exist_ok=True)
+    for name in CASES:
+        text = rendered(name)
+        assert list(yaml.safe_load_all(text))
+        (FOLDER / f"{name}.yaml").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""The command line that starts Triton, run by a real shell: with a secret, or not at all."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from tidegate_contracts import eviction_process, triton
+
+from components import Environment, evaluate
+from stacks.resolve import resolve
+from stacks.validate import read_definition
+
+from .objects import named, template
+
+ROOT = Path(__file__).parents[2]
+TRITON = '#!/bin/sh\nfor argument in "$@"; do printf "%s\\n" "$argument"; done\n'
+
+
+def started(pool: str, folder: Path, path: str = "/usr/bin:/bin") -> subprocess.CompletedProcess[str]:
+    """Run a pool's command as the kubelet would, with a stand-in for tritonserver that prints its arguments."""
+    definition = read_definition(ROOT / "stacks/inference.yaml")
+    stack = definition.stacks[0]
+    objects = evaluate(lambda: Environment(stack.name, resolve(stack, definition.lock)))
+    (container,) = template(named(objects, "StatefulSet", pool))["spec"]["containers"]
+    (folder / "bin").mkdir(exist_ok=True)
+    (folder / "bin/tritonserver").write_text(TRITON)
+    (folder / "bin/tritonserver").chmod(0o755)
+    command = [part.replace(eviction_process.CONTROL_ROOT, str(folder)) for part in container["command"]]
+    return subprocess.run(
+        [*command, *container["args"]],
+        env={"PATH": f"{folder}/bin:{path}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+
+
+def restrictions(secret: str) -> list[str]:
+    protocols = ",".join(triton.RESTRICTED_PROTOCOLS)
+    return [
+        f"--http-restricted-api={protocols}:{triton.RESTRICTED_KEY}={secret}",
+        f"--grpc-restricted-protocol={protocols}:{triton.RESTRICTED_KEY}={secret}",
+    ]
+
+
+def test_an_on_demand_triton_is_started_with_the_policy_s_secret(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cret/+=\n")
+    done = started("ondemand-small", tmp_path)
+    assert done.returncode == 0, done.stderr
+    arguments = done.stdout.splitlines()
+    assert arguments[-2:] == restrictions("s3cret/+=")
+    assert "--model-control-mode=explicit" in arguments
+
+
+@pytest.mark.parametrize("content", [None, "", "\n"])
+def test_an_on_demand_triton_is_not_started_without_a_secret(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "secret").write_text(content)
+    done = started("ondemand-small", tmp_path)
+    assert done.returncode != 0
+    assert done.stdout == ""
+
+
+def test_a_preloading_triton_has_a_secret_of_its_own_each_time(tmp_path: Path) -> None:
+    first, second = (started("preload-main", tmp_path).stdout.splitlines()[-1].partition("none") for _ in range(2))
+    assert first != second
+    secret = first[0].partition(f"{triton.RESTRICTED_KEY}=")[2]
+    assert len(secret) >= 40
+
+
+def test_a_preloading_triton_is_not_started_where_no_secret_can_be_made(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    done = started("preload-main", tmp_path, path=str(tmp_path / "nowhere"))
+    assert done.returncode != 0
+    assert done.stdout == ""
+
+
+def test_the_control_protocols_are_restricted_and_what_the_proxy_needs_is_not() -> None:
+    assert set(triton.RESTRICTED_PROTOCOLS) == {"model-repository", "shared-memory", "trace", "logging"}

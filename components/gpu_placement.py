@@ -43,6 +43,16 @@ class GpuPlacementArgs:
     device_claim: DeviceClaimArgs | None = None
 
 
+def tolerations(taints: Sequence[TolerationArgs]) -> list[k8s.core.v1.TolerationArgs] | None:
+    """Return a pod's tolerations."""
+    return each(
+        taints,
+        lambda taint: k8s.core.v1.TolerationArgs(
+            key=taint.key, operator=taint.operator, value=taint.value, effect=taint.effect
+        ),
+    )
+
+
 CLAIM_NAME = "gpu"
 """Name of the claim inside a pod."""
 
@@ -72,12 +82,7 @@ class GpuPlacement(pulumi.ComponentResource):
     @property
     def tolerations(self) -> list[k8s.core.v1.TolerationArgs] | None:
         """Taints that the pod tolerates."""
-        return each(
-            self._args.tolerations,
-            lambda taint: k8s.core.v1.TolerationArgs(
-                key=taint.key, operator=taint.operator, value=taint.value, effect=taint.effect
-            ),
-        )
+        return tolerations(self._args.tolerations)
 
     @property
     def resources(self) -> Input[Any]:

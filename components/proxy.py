@@ -10,7 +10,7 @@ from pulumi import Input
 from tidegate_contracts import proxy_process
 
 from . import pods
-from .gpu_placement import TolerationArgs
+from .gpu_placement import TolerationArgs, tolerations
 from .scaling import CpuScalingArgs, cpu_autoscaler
 from .triton_pool import SecretArgs
 from .values import Labels, checksum, each, joined, json_text, when
@@ -175,12 +175,7 @@ def _pod(args: ProxyArgs) -> k8s.core.v1.PodSpecArgs:
         enable_service_links=False,
         security_context=pods.pod_security_context(),
         node_selector=args.node_selector,
-        tolerations=each(
-            args.tolerations,
-            lambda taint: k8s.core.v1.TolerationArgs(
-                key=taint.key, operator=taint.operator, value=taint.value, effect=taint.effect
-            ),
-        ),
+        tolerations=tolerations(args.tolerations),
         topology_spread_constraints=pods.spread_over_nodes(args.selector),
         priority_class_name=args.priority_class,
         termination_grace_period_seconds=args.grace_period,

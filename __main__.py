@@ -23,7 +23,8 @@ from rollout.cluster import refuse_tags
 from rollout.errors import RolloutError, unknown
 from stacks.problems import DefinitionError
 from stacks.resolve import resolve
-from stacks.validate import Definition, Stack, read_definition
+from stacks.stack import Definition, Stack
+from stacks.validate import read_definition
 
 RENDERED = "-rendered"
 """Ends the names of stacks that render. A stack either renders or has a cluster, for good: one that changed from the

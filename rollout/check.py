@@ -4,7 +4,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from stacks.problems import escaped, listed
-from stacks.validate import Definition, read_definition
+from stacks.stack import Definition
+from stacks.validate import read_definition
 
 from .advisories import advisory_text
 

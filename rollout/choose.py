@@ -2,7 +2,7 @@
 
 from stacks.definition import DataPlane
 from stacks.problems import escaped
-from stacks.validate import Definition, Stack
+from stacks.stack import Definition, Stack
 
 from .errors import WRONG_INPUT, RolloutError, none_such, unknown
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stacks.problems import escaped
-from stacks.validate import Definition, Stack, read_definition
+from stacks.stack import Definition, Stack
+from stacks.validate import read_definition
 
 from . import engines
 from .choose import context_of, on_cluster

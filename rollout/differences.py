@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stacks.problems import escaped, shortened
-from stacks.validate import Definition, Stack
+from stacks.stack import Definition, Stack
 
 LONGEST = 60
 _TAGS = ("kind", "mode", "cloud")

@@ -6,7 +6,8 @@ from stacks.images_lock import FILE_NAME, ImagesLock, PinnedImage, lock_text, re
 from stacks.load import load
 from stacks.problems import DefinitionError, escaped
 from stacks.resolve.names import mirrored
-from stacks.validate import Definition, validate
+from stacks.stack import Definition
+from stacks.validate import validate
 
 from .check import counted
 from .errors import Outcome, RolloutError, unknown

@@ -6,7 +6,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from stacks.problems import escaped, listed
-from stacks.validate import Definition, read_definition
+from stacks.stack import Definition
+from stacks.validate import read_definition
 
 from . import output, swap
 from .change_report import report, total

@@ -15,7 +15,7 @@ from components.evaluate import apply_key
 from stacks.images_lock import ImagesLock
 from stacks.problems import escaped
 from stacks.resolve import resolve
-from stacks.validate import Stack
+from stacks.stack import Stack
 
 from .errors import RolloutError
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from stacks.placement import device, devices_per_replica, most_replicas
 from stacks.problems import escaped, listed
-from stacks.validate import Definition, Stack
+from stacks.stack import Definition, Stack
 
 from .choose import context_of
 from .differences import differences, pairs

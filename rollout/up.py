@@ -6,7 +6,8 @@ from pathlib import Path
 import yaml
 
 from stacks.problems import escaped, listed
-from stacks.validate import Definition, read_definition
+from stacks.stack import Definition
+from stacks.validate import read_definition
 
 from . import output, summary, swap
 from .advisories import advisory_text

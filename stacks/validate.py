@@ -1,7 +1,7 @@
 """Turns a loaded document into the typed definition, or into every reason why it is none."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,8 +10,6 @@ from pydantic import BaseModel, ValidationError
 
 from . import rules
 from .definition import DataPlane, Environment, Header, Platform
-from .definition.models import Model
-from .definition.servers import Pool, Server
 from .images_lock import ImagesLock, read_images_lock
 from .lenient import Disregarded, what_is_left
 from .load import Document, load
@@ -19,6 +17,7 @@ from .overlays import Layer, Layered, merged, names_twice, new_items, vain_remov
 from .overlays import Path as TreePath
 from .problems import DefinitionError, Position, Problem
 from .schema_errors import problems_from
+from .stack import Definition, Stack
 from .trees import frozen
 
 Checked = TypeVar("Checked", bound=BaseModel)
@@ -33,52 +32,6 @@ def _keys(model: type[BaseModel]) -> frozenset[str]:
 
 PLATFORM_KEYS = _keys(Platform)
 HEADER_KEYS = _keys(Header)
-
-
-@dataclass(frozen=True)
-class Stack:
-    """One environment on one data plane, with all overlays laid."""
-
-    environment: Environment
-    data_plane: DataPlane
-    platform: Platform
-    source: Layered = field(repr=False, compare=False)
-    """Where each value of `platform` came from."""
-
-    @property
-    def name(self) -> str:
-        """`<environment>-<data plane>`."""
-        return f"{self.environment.name}-{self.data_plane.name}"
-
-    @property
-    def namespace(self) -> str:
-        """Namespace of the environment."""
-        return self.environment.namespace_name
-
-    def models_of(self, server: Server, pool: Pool) -> tuple[Model, ...]:
-        """Return the models that a pool serves."""
-        return tuple(
-            model
-            for model in self.platform.models
-            if model.server == server.name and (model.pool or server.pools[0].name) == pool.name
-        )
-
-
-@dataclass(frozen=True)
-class Definition:
-    """A definition that can be used: its stacks, in the order of a rollout."""
-
-    document: Document = field(repr=False, compare=False)
-    header: Header
-    stacks: tuple[Stack, ...]
-    lock: ImagesLock
-    lock_document: Document | None = field(repr=False, compare=False)
-    advisories: tuple[Problem, ...] = ()
-
-    @property
-    def file(self) -> str:
-        """File of the definition, as it was given."""
-        return self.document.file
 
 
 def read_definition(path: Path | str) -> Definition:

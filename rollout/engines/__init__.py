@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from stacks.validate import Stack
+from stacks.stack import Stack
 
 if TYPE_CHECKING:
     from .pulumi import PulumiCli

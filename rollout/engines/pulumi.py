@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stacks.problems import escaped, shortened
-from stacks.validate import Stack
+from stacks.stack import Stack
 
 from ..errors import RolloutError
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from components import EnvironmentArgs
 
 from ..images_lock import ImagesLock
-from ..validate import Stack
+from ..stack import Stack
 from .datasets import dataset_volumes
 from .monitoring import mesh, monitoring
 from .namespace import namespace, service_accounts

@@ -18,7 +18,7 @@ from ..definition.datasets import (
     NfsDataset,
 )
 from ..definition.servers import Server
-from ..validate import Stack
+from ..stack import Stack
 from . import names
 
 EFS_DRIVER = "efs.csi.aws.com"

@@ -2,7 +2,7 @@
 
 from components import AlertArgs, MeshArgs, MonitoringArgs
 
-from ..validate import Stack
+from ..stack import Stack
 from . import names
 
 

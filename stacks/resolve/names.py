@@ -3,7 +3,7 @@
 from ..definition.images import Image
 from ..definition.servers import Pool, Server
 from ..images_lock import ImagesLock
-from ..validate import Stack
+from ..stack import Stack
 
 PROXY = "inference-proxy"
 PROXY_HEADLESS = f"{PROXY}-headless"

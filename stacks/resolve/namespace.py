@@ -3,7 +3,7 @@
 from components import NamespaceArgs, PullSecretArgs, ServiceAccountArgs
 
 from ..definition.servers import AwsIdentity, AzureIdentity, GcpIdentity, Identity
-from ..validate import Stack
+from ..stack import Stack
 from . import names
 
 AZURE_USE = {"azure.workload.identity/use": "true"}

@@ -6,7 +6,7 @@ from components import NetworkBoundaryArgs, ReachArgs
 
 from ..definition.environment import Caller, Domino, Reach
 from ..definition.proxy import Exposure, HttpRouteExposure, LoadBalancerExposure
-from ..validate import Stack
+from ..stack import Stack
 from . import names
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"

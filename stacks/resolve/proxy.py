@@ -24,7 +24,7 @@ from ..definition.proxy import (
     SecretTls,
 )
 from ..images_lock import ImagesLock
-from ..validate import Stack
+from ..stack import Stack
 from . import names
 from .containers import PRE_STOP_SECONDS, container_resources, grace_period, tolerations
 from .routing import access_table, routing_table

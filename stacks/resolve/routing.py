@@ -5,7 +5,7 @@ from tidegate_contracts import eviction_process, routing, triton
 from ..definition.base import byte_count
 from ..definition.models import Model
 from ..definition.servers import OnDemand, Pool, Server
-from ..validate import Stack
+from ..stack import Stack
 from . import names
 
 

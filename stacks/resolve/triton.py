@@ -20,7 +20,7 @@ from ..definition.images import POLICY_IMAGE
 from ..definition.servers import OnDemand, Pool, Preload, QueueScaling, Server, TritonSettings
 from ..images_lock import ImagesLock
 from ..placement import capacity_bytes, most_replicas
-from ..validate import Stack
+from ..stack import Stack
 from . import names
 from .containers import PRE_STOP_SECONDS, container_resources, grace_period
 from .datasets import repository_volume

@@ -4,18 +4,13 @@ Rules that concern one item alone (weights that sum to 100, replicas or autoscal
 `stacks.definition`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
+from ..definition import Header
+from ..load import Document
 from ..problems import Problem
+from ..stack import Definition, Stack
 from . import capacity, images, names, references, safety
-
-if TYPE_CHECKING:
-    from ..definition import Header
-    from ..load import Document
-    from ..validate import Definition, Stack
 
 HEADER_RULES: tuple[Callable[[Header, Document], Iterator[Problem]], ...] = (
     names.no_two_stacks_share_a_name,

@@ -1,22 +1,16 @@
 """Capacity: slices that exist, models that fit."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from .. import placement
 from ..definition.base import byte_count
 from ..definition.gpu_products import gpu_product
 from ..definition.placement import DraPlacement, GpuPlacement, MigPlacement
-from ..definition.servers import OnDemand
+from ..definition.servers import OnDemand, Pool, Server
 from ..problems import Problem
+from ..stack import Definition, Stack
 from .references import nearest
-
-if TYPE_CHECKING:
-    from ..definition.servers import Pool, Server
-    from ..validate import Definition, Stack
 
 Path = tuple[str | int, ...]
 

@@ -1,15 +1,10 @@
 """Images: pinned by digests that a registry gave for these very images."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ..problems import Problem
+from ..stack import Definition
 from .references import nearest
-
-if TYPE_CHECKING:
-    from ..validate import Definition
 
 
 def the_lock_holds_digests_of_these_images_only(definition: Definition) -> Iterator[Problem]:

@@ -1,17 +1,12 @@
 """Names: unique where Kubernetes wants them unique, and short enough."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from ..definition import Header
 from ..definition.proxy import HttpRouteExposure, IngressExposure
+from ..load import Document
 from ..problems import Problem
-
-if TYPE_CHECKING:
-    from ..definition import Header
-    from ..load import Document
-    from ..validate import Definition, Stack
+from ..stack import Definition, Stack
 
 # A StatefulSet's pods carry the label controller-revision-hash, `<name>-<hash of up to 10 digits>`, 63 at the most.
 LONGEST_POOL_OBJECT = 52

@@ -1,22 +1,17 @@
 """References: what is named somewhere must exist, and fit."""
 
-from __future__ import annotations
-
 import fnmatch
 import functools
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
+from ..definition import Header
 from ..definition.datasets import ClaimDataset, DatasetRepository, ObjectStoreRepository
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
 from ..definition.servers import OnDemand
+from ..load import Document
 from ..problems import Problem
-
-if TYPE_CHECKING:
-    from ..definition import Header
-    from ..load import Document
-    from ..validate import Definition, Stack
+from ..stack import Definition, Stack
 
 _CLOUD_OF_SCHEME = {"s3": "aws", "gs": "gcp", "as": "azure"}
 

@@ -1,12 +1,9 @@
 """Safety: what may not happen by accident, above all in production."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ..definition.datasets import (
@@ -20,9 +17,7 @@ from ..definition.datasets import (
 )
 from ..definition.proxy import HttpRouteExposure, IngressExposure, LoadBalancerExposure
 from ..problems import Problem
-
-if TYPE_CHECKING:
-    from ..validate import Definition, Stack
+from ..stack import Definition, Stack
 
 _SECRET_NAME = re.compile(r"PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIAL", re.IGNORECASE)
 

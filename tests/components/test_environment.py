@@ -10,7 +10,8 @@ from components import Environment, evaluate
 from components.evaluate import KubernetesObject
 from stacks.definition.datasets import ClaimDataset
 from stacks.resolve import resolve
-from stacks.validate import Definition, Stack, read_definition
+from stacks.stack import Definition, Stack
+from stacks.validate import read_definition
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.definitions import Tree
 

@@ -9,7 +9,8 @@ import yaml
 
 from rollout.engines import pulumi
 from rollout.errors import RolloutError
-from stacks.validate import Stack, read_definition
+from stacks.stack import Stack
+from stacks.validate import read_definition
 
 from .engine import ROOT, Project
 

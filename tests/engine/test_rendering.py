@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from rollout.render import render
-from stacks.validate import Stack, read_definition
+from stacks.stack import Stack
+from stacks.validate import read_definition
 
 from .conftest import OTHERS, REFERENCE
 from .engine import Project, key

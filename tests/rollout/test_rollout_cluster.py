@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rollout import engines
-from stacks.validate import Stack
+from stacks.stack import Stack
 
 Call = Callable[..., Any]
 Edit = Callable[[str, str], None]

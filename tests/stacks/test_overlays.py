@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from stacks.load import parse
 from stacks.overlays import Layer, Layered, merged, without_nulls
 from stacks.problems import Position
-from stacks.validate import PLATFORM_KEYS, Stack
+from stacks.stack import Stack
+from stacks.validate import PLATFORM_KEYS
 from tests.stacks.definition.examples import BASE, FILE, edited_at, problems, stands_at, valid
 
 Path = tuple[str | int, ...]

@@ -15,7 +15,8 @@ from components.proxy import CONFIG_CHECKSUM
 from stacks.images_lock import ImagesLock
 from stacks.load import load
 from stacks.resolve import resolve
-from stacks.validate import Definition, Stack, read_definition
+from stacks.stack import Definition, Stack
+from stacks.validate import read_definition
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.definitions import Tree
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from stacks.images_lock import ImagesLock, PinnedImage
 from stacks.load import parse
-from stacks.validate import Definition, validate
+from stacks.stack import Definition
+from stacks.validate import validate
 
 Tree = dict[str, Any]
 

@@ -14,7 +14,8 @@ from stacks import rules
 from stacks.images_lock import ImagesLock
 from stacks.load import parse
 from stacks.problems import DefinitionError, Position, Problem
-from stacks.validate import Definition, validate
+from stacks.stack import Definition
+from stacks.validate import validate
 
 Rule = Callable[..., Any]
 

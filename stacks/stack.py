@@ -1,0 +1,57 @@
+"""What a definition that can be used consists of: stacks, each one environment on one data plane."""
+
+from dataclasses import dataclass, field
+
+from .definition import DataPlane, Environment, Header, Platform
+from .definition.models import Model
+from .definition.servers import Pool, Server
+from .images_lock import ImagesLock
+from .load import Document
+from .overlays import Layered
+from .problems import Problem
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One environment on one data plane, with all overlays laid."""
+
+    environment: Environment
+    data_plane: DataPlane
+    platform: Platform
+    source: Layered = field(repr=False, compare=False)
+    """Where each value of `platform` came from."""
+
+    @property
+    def name(self) -> str:
+        """`<environment>-<data plane>`."""
+        return f"{self.environment.name}-{self.data_plane.name}"
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the environment."""
+        return self.environment.namespace_name
+
+    def models_of(self, server: Server, pool: Pool) -> tuple[Model, ...]:
+        """Return the models that a pool serves."""
+        return tuple(
+            model
+            for model in self.platform.models
+            if model.server == server.name and (model.pool or server.pools[0].name) == pool.name
+        )
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A definition that can be used: its stacks, in the order of a rollout."""
+
+    document: Document = field(repr=False, compare=False)
+    header: Header
+    stacks: tuple[Stack, ...]
+    lock: ImagesLock
+    lock_document: Document | None = field(repr=False, compare=False)
+    advisories: tuple[Problem, ...] = ()
+
+    @property
+    def file(self) -> str:
+        """File of the definition, as it was given."""
+        return self.document.file

@@ -19,8 +19,6 @@ RESTRICTED_PROTOCOLS: Final = ("model-repository", "shared-memory", "trace", "lo
 RESTRICTED_KEY: Final = "tidegate-control"
 """HTTP header that carries the secret; over gRPC the metadata key is `triton-grpc-protocol-` followed by it."""
 
-RESTRICTED_GRPC_METADATA: Final = f"triton-grpc-protocol-{RESTRICTED_KEY}"
-
 REPOSITORY_ROOT: Final = "/models"
 TLS_ROOT: Final = "/etc/tidegate/tls"
 """Where a `kubernetes.io/tls` secret is mounted: `tls.crt` and `tls.key` lie below it."""

@@ -13,7 +13,7 @@ tools on the PATH.
 from tools.cache import cache_root
 from tools.errors import ToolError, UnknownNameError
 from tools.files import crd_files, module_files, module_folder
-from tools.programs import Found, find, path
+from tools.programs import Found, find, missing, path
 
 __all__ = [
     "Found",
@@ -22,6 +22,7 @@ __all__ = [
     "cache_root",
     "crd_files",
     "find",
+    "missing",
     "module_files",
     "module_folder",
     "path",

@@ -5,12 +5,13 @@ import sys
 from collections.abc import Sequence
 
 from tools import files, programs
+from tools.catalogue import PROGRAMS
 from tools.errors import ToolError, UnknownNameError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code: 1 when a tool cannot be had, 2 for an unknown name."""
-    names = [*programs.PROGRAMS, *files.SOURCES]
+    names = [*PROGRAMS, *files.SOURCES]
     parser = argparse.ArgumentParser(
         prog="python -m tools", description="Build or find the pinned tools, and print `name version path`, one a line."
     )
@@ -21,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if name not in names:
                 raise UnknownNameError(name, names)
         for name in wanted:
-            if name in programs.PROGRAMS:
+            if name in PROGRAMS:
                 found = programs.find(name)
                 print(name, found.version, found.path, flush=True)
             else:

@@ -1,4 +1,4 @@
-"""Files out of Go modules, pinned by tools/modules/go.mod and copied into the cache folder: CRDs, and test fixtures."""
+"""Files out of pinned Go modules, copied into the cache folder: CRDs, what kwok plays, and test fixtures."""
 
 import json
 import re
@@ -24,6 +24,7 @@ class Source:
     root: str
     patterns: tuple[str, ...] = ("*.yaml",)
     crds: bool = True
+    folder: Path = FOLDER  # where the go.mod that pins it is
 
 
 SOURCES = {
@@ -46,6 +47,20 @@ SOURCES = {
             "test/testdata/restricted/v1.35",
             ("pass/*.yaml", "fail/*.yaml"),
             crds=False,
+        ),
+        # How simulated nodes and their pods behave; kwok's binary does not hold these. Its volume stages are left out:
+        # claims are bound by Kubernetes' own controller.
+        Source(
+            "kwok-stages",
+            "sigs.k8s.io/kwok",
+            "kustomize/stage",
+            (
+                "node/fast/node-initialize.yaml",
+                "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+                "pod/fast/pod-*.yaml",
+            ),
+            crds=False,
+            folder=pins.FOLDER,
         ),
     )
 }
@@ -81,13 +96,14 @@ def module_folder(name: str) -> Path:
 
 def key(source: Source) -> str:
     """Return the cache key: a hash of all that pins the files."""
-    pinned = ((FOLDER / file).read_bytes() for file in ("go.mod", "go.sum"))
+    pinned = ((source.folder / file).read_bytes() for file in ("go.mod", "go.sum"))
     return digest(*pinned, source.module, source.root, *source.patterns)
 
 
 def version(name: str) -> str:
     """Return the pinned version of a module."""
-    return pins.module_version(SOURCES[name].module, FOLDER)
+    source = SOURCES[name]
+    return pins.module_version(source.module, source.folder)
 
 
 def _copy(source: Source, folder: Path, partial: Path) -> None:
@@ -118,7 +134,7 @@ def _download(source: Source, log: Path) -> Path:
             command,
             capture_output=True,
             timeout=DOWNLOAD_SECONDS,
-            cwd=FOLDER,
+            cwd=source.folder,
             env=gotoolchain.environment(),
             stdin=subprocess.DEVNULL,
         )

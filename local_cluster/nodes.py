@@ -1,0 +1,255 @@
+"""Simulated nodes: what the labels and the allocatable resources of real GPU nodes look like.
+
+Labels are those of NVIDIA's GPU feature discovery and MIG manager, resources those of its device plugin, devices those
+of its driver for Dynamic Resource Allocation. kwok plays the nodes, and every pod that the scheduler binds to them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from stacks.definition import DataPlane
+from stacks.definition.gpu_products import gpu_product, profile_bytes
+from stacks.definition.placement import CpuPlacement, DraPlacement, GpuNodes, SharedGpuPlacement
+from stacks.definition.servers import Pool
+from stacks.stack import Stack
+
+KubernetesObject = dict[str, Any]
+Labels = Mapping[str, str]
+
+GPU = "nvidia.com/gpu"
+_DRIVER = "gpu.nvidia.com"
+# What one GPU's share of a node holds besides.
+_CPU, _MEMORY_GI = 32, 240
+
+
+def cpu_node(name: str, *, cpu: int = 64, memory_gi: int = 256, labels: Labels | None = None) -> KubernetesObject:
+    """Return a node without GPUs."""
+    return _node(name, cpu, memory_gi, {}, dict(labels or {}))
+
+
+def whole_gpus(name: str, product: str, gpus: int, *, labels: Labels | None = None) -> KubernetesObject:
+    """Return a node whose GPUs are handed out whole."""
+    return _gpu_node(name, gpus, {GPU: gpus}, _gpus(product, gpus) | dict(labels or {}))
+
+
+def mig_mixed(
+    name: str, product: str, gpus: int, slices: Mapping[str, int], *, labels: Labels | None = None
+) -> KubernetesObject:
+    """Return a node with MIG strategy mixed; `slices` are those of each GPU: profile → how many."""
+    found = _gpus(product, gpus) | _mig("mixed", slices)
+    for profile, count in slices.items():
+        prefix = f"nvidia.com/mig-{profile}"
+        found |= {
+            f"{prefix}.count": str(gpus * count),
+            f"{prefix}.memory": _mebibytes(profile_bytes(profile)),
+            f"{prefix}.product": f"{product}-MIG-{profile}",
+            f"{prefix}.replicas": "1",
+            f"{prefix}.slices.gi": profile[0],
+            f"{prefix}.slices.ci": profile[0],
+        }
+    devices = {f"nvidia.com/mig-{profile}": gpus * count for profile, count in slices.items()}
+    return _gpu_node(name, gpus, {GPU: 0, **devices}, found | dict(labels or {}))
+
+
+def mig_single(
+    name: str, product: str, gpus: int, profile: str, per_gpu: int, *, labels: Labels | None = None
+) -> KubernetesObject:
+    """Return a node with MIG strategy single: every slice has the same profile and is called nvidia.com/gpu."""
+    found = _gpus(f"{product}-MIG-{profile}", gpus * per_gpu) | _mig("single", {profile: per_gpu})
+    found |= {
+        f"{GPU}.memory": _mebibytes(profile_bytes(profile)),
+        f"{GPU}.slices.gi": profile[0],
+        f"{GPU}.slices.ci": profile[0],
+    }
+    return _gpu_node(name, gpus, {GPU: gpus * per_gpu}, found | dict(labels or {}))
+
+
+def time_sliced(
+    name: str,
+    product: str,
+    gpus: int,
+    replicas: int,
+    *,
+    kind: str = "time-slicing",
+    renamed: bool = True,
+    labels: Labels | None = None,
+) -> KubernetesObject:
+    """Return a node whose GPUs are shared in turns (or together, `kind="mps"`), each by so many pods.
+
+    With `renamed` (the plugin's renameByDefault) a share is a nvidia.com/gpu.shared, and the product keeps its name.
+    """
+    found = _gpus(product if renamed else f"{product}-SHARED", gpus)
+    found |= {f"{GPU}.replicas": str(replicas), f"{GPU}.sharing-strategy": kind}
+    return _gpu_node(name, gpus, {f"{GPU}.shared" if renamed else GPU: gpus * replicas}, found | dict(labels or {}))
+
+
+def by_dra(
+    name: str, product: str, gpus: int, slices: Mapping[str, int] | None = None, *, labels: Labels | None = None
+) -> list[KubernetesObject]:
+    """Return a node whose GPUs, whole or cut, are handed out by Dynamic Resource Allocation, and its ResourceSlice."""
+    found = _gpus(product, gpus) | dict(labels or {})
+    return [_gpu_node(name, gpus, {}, found), resource_slice(name, product, gpus, slices)]
+
+
+def resource_slice(name: str, product: str, gpus: int, slices: Mapping[str, int] | None = None) -> KubernetesObject:
+    """Return the ResourceSlice by which the driver on a node tells of its devices."""
+    devices = []
+    for gpu in range(gpus):
+        if slices is None:
+            devices.append(_device(f"gpu-{gpu}", product, {"type": {"string": "gpu"}}))
+        for profile, count in (slices or {}).items():
+            mig = {"type": {"string": "mig"}, "profile": {"string": profile}, "parentIndex": {"int": gpu}}
+            stem = f"gpu-{gpu}-mig-{profile.replace('.', '-')}"
+            devices += [_device(f"{stem}-{number}", product, mig, profile) for number in range(count)]
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"{name}-{_DRIVER}"},
+        "spec": {"driver": _DRIVER, "nodeName": name, "pool": pool, "devices": devices},
+    }
+
+
+def device_classes() -> list[KubernetesObject]:
+    """Return the DeviceClasses that NVIDIA's driver for Dynamic Resource Allocation installs."""
+    return [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": {"name": f"{kind}.nvidia.com"},
+            "spec": {
+                "selectors": [
+                    {
+                        "cel": {
+                            "expression": f"device.driver == '{_DRIVER}' && "
+                            f"device.attributes['{_DRIVER}'].type == '{kind}'"
+                        }
+                    }
+                ]
+            },
+        }
+        for kind in ("gpu", "mig")
+    ]
+
+
+def nodes_of(plane: DataPlane, stacks: Iterable[Stack] = (), *, most: int = 100) -> list[KubernetesObject]:
+    """Return a data plane's nodes as its definition tells of them, and two nodes without GPUs beside.
+
+    What a definition does not tell follows from what the pools of these stacks ask for: labels of their own on the
+    nodes, whether a share of a GPU is renamed, whether whole GPUs are handed out by Dynamic Resource Allocation. Of a
+    kind of nodes come `most` at most.
+    """
+    pools = [pool for stack in stacks for server in stack.platform.servers for pool in server.pools]
+    found: list[KubernetesObject] = []
+    number = 0
+    for group in plane.gpus:
+        theirs = [pool for pool in pools if getattr(pool.placement, "product", None) in (None, group.product)]
+        labels = _asked_for(pool for pool in theirs if not isinstance(pool.placement, CpuPlacement))
+        for _ in range(min(group.nodes, most)):
+            number += 1
+            found += _of_group(f"{plane.name}-gpu-{number}", group, theirs, labels)
+    labels = _asked_for(pool for pool in pools if isinstance(pool.placement, CpuPlacement))
+    for stack in stacks:
+        labels = {**stack.platform.proxy.node_selector, **labels}
+    found += [cpu_node(f"{plane.name}-cpu-{number}", labels=labels) for number in (1, 2)]
+    return [*(device_classes() if any(item["kind"] == "ResourceSlice" for item in found) else []), *found]
+
+
+def _of_group(name: str, group: GpuNodes, pools: Iterable[Pool], labels: Labels) -> Iterator[KubernetesObject]:
+    product, gpus = group.product, group.per_node
+    placements = [pool.placement for pool in pools]
+    if group.mig is not None and group.mig.strategy == "dra":
+        yield from by_dra(name, product, gpus, group.mig.slices, labels=labels)
+    elif group.mig is not None and group.mig.strategy == "single":
+        ((profile, count),) = group.mig.slices.items()
+        yield mig_single(name, product, gpus, profile, count, labels=labels)
+    elif group.mig is not None:
+        yield mig_mixed(name, product, gpus, group.mig.slices, labels=labels)
+    elif (sharing := group.sharing) is not None:
+        asked = [item for item in placements if isinstance(item, SharedGpuPlacement) and item.kind == sharing.kind]
+        renamed = all(item.renamed for item in asked)
+        yield time_sliced(name, product, gpus, sharing.replicas, kind=sharing.kind, renamed=renamed, labels=labels)
+    else:
+        yield whole_gpus(name, product, gpus, labels=labels)
+        # A real node hands its GPUs out one way or the other; a definition counts them alike, so here both ways work.
+        if any(isinstance(item, DraPlacement) and item.profile is None for item in placements):
+            yield resource_slice(name, product, gpus)
+
+
+def _asked_for(pools: Iterable[Pool]) -> dict[str, str]:
+    """Return the labels by which pools choose their nodes."""
+    labels: dict[str, str] = {}
+    for pool in pools:
+        labels = {**pool.node_selector, **labels}
+    return labels
+
+
+def _gpus(product: str, count: int) -> dict[str, str]:
+    known = gpu_product(product)
+    return {
+        f"{GPU}.present": "true",
+        f"{GPU}.product": product,
+        f"{GPU}.count": str(count),
+        f"{GPU}.replicas": "1",
+        f"{GPU}.sharing-strategy": "none",
+        "nvidia.com/mig.capable": "true" if known else "false",
+        **({f"{GPU}.memory": str(known.memory_gb * 1024)} if known else {}),
+    }
+
+
+def _mig(strategy: str, slices: Mapping[str, int]) -> dict[str, str]:
+    layout = f"all-{next(iter(slices))}" if len(slices) == 1 else "custom"
+    return {
+        "nvidia.com/mig.strategy": strategy,
+        "nvidia.com/mig.config": layout,
+        "nvidia.com/mig.config.state": "success",
+    }
+
+
+def _mebibytes(count: int) -> str:
+    return str(count // 2**20)
+
+
+def _device(name: str, product: str, attributes: dict[str, Any], profile: str | None = None) -> KubernetesObject:
+    known = gpu_product(product)
+    memory = profile_bytes(profile) if profile else known.memory_gb * 10**9 if known else 24 * 10**9
+    return {
+        "name": name,
+        # The name of the device itself has a space where the node's label has its first dash.
+        "attributes": {"productName": {"string": product.replace("-", " ", 1)}, **attributes},
+        "capacity": {"memory": {"value": str(memory)}},
+    }
+
+
+def _gpu_node(name: str, gpus: int, devices: Mapping[str, int], labels: Labels) -> KubernetesObject:
+    node = _node(name, _CPU * gpus, _MEMORY_GI * gpus, devices, labels)
+    node["spec"] = {"taints": [{"key": GPU, "value": "true", "effect": "NoSchedule"}]}
+    return node
+
+
+def _node(name: str, cpu: int, memory_gi: int, devices: Mapping[str, int], labels: Labels) -> KubernetesObject:
+    resources = {
+        "cpu": str(cpu),
+        "memory": f"{memory_gi}Gi",
+        "ephemeral-storage": "500Gi",
+        "pods": "110",
+        **{key: str(count) for key, count in devices.items()},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {
+                "kubernetes.io/arch": "amd64",
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "tidegate.dev/simulated": "true",
+                "topology.kubernetes.io/region": "local",
+                "topology.kubernetes.io/zone": "local-a",
+                **labels,
+            },
+        },
+        "status": {"allocatable": resources, "capacity": resources},
+    }

@@ -1,0 +1,143 @@
+"""The processes of a local cluster: started, found again, and ended by their ids.
+
+Every process carries two marks in its environment, the cluster's folder and the program's name. By these it is found
+again by any other process, at any moment and without a file of ids: an id that was given to somebody else since, and a
+start that was killed half-way, need no thought.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from .errors import ClusterError
+
+FOLDER_MARK = "TIDEGATE_CLUSTER"
+PROGRAM_MARK = "TIDEGATE_PROGRAM"
+END_SECONDS = 10
+# Asks the kernel to kill this process with its parent, and becomes the program. A little program of its own, because
+# what runs between fork and exec of a process with threads must be no Python.
+_DIE_WITH_PARENT = """
+import ctypes, os, sys
+PR_SET_PDEATHSIG, SIGKILL = 1, 9
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def spawn(
+    program: str, command: Sequence[str | Path], folder: Path, *, outlives: bool, prefix: Sequence[str] = ()
+) -> "subprocess.Popen[bytes]":
+    """Start a program of the cluster in its folder, its output in `logs/<program>.log`.
+
+    Unless it `outlives` its starter, the kernel kills it when that ends, however that ends. It stands in a session of
+    its own, so that Ctrl-C at a terminal reaches only the starter, which then ends the programs itself.
+    """
+    environment = {key: value for key, value in os.environ.items() if not _theirs(key)}
+    marks = {FOLDER_MARK: str(folder), PROGRAM_MARK: program}
+    launcher = [] if outlives else [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid())]
+
+    def start() -> "subprocess.Popen[bytes]":
+        with (folder / "logs" / f"{program}.log").open("wb") as log:
+            return subprocess.Popen(
+                [*prefix, *launcher, *map(str, command)],
+                cwd=folder,
+                env=environment | marks,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    return start() if outlives else _starter().submit(start).result()
+
+
+def of(folder: Path) -> dict[str, int]:
+    """Return the ids of the programs that run for the cluster in this folder, by their names."""
+    mark = os.fsencode(f"{FOLDER_MARK}={folder}")
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and mark in (marks := _environment(entry)):
+            names = [item.partition(b"=")[2].decode() for item in marks if item.startswith(PROGRAM_MARK.encode())]
+            found[names[0] if names else entry.name] = int(entry.name)
+    return found
+
+
+def end(folder: Path, children: Sequence["subprocess.Popen[bytes]"] = ()) -> None:
+    """End what runs for the cluster in this folder, and wait until it is gone.
+
+    Killed outright: all that these programs could still save is thrown away with the cluster.
+    """
+    deadline = time.monotonic() + END_SECONDS
+    while running := of(folder):
+        for pid in running.values():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for child in children:
+            child.poll()
+        if time.monotonic() > deadline:
+            left = ", ".join(f"{name} ({pid})" for name, pid in running.items())
+            raise ClusterError(f"These processes of the local cluster in {folder} do not end: {left}.")
+        time.sleep(0.01)
+    for child in children:
+        child.wait()
+
+
+def wait_for(
+    what: str,
+    there: Callable[[], bool],
+    children: Mapping[str, "subprocess.Popen[bytes]"],
+    folder: Path,
+    seconds: float,
+) -> None:
+    """Wait until something is there; raise ClusterError when it takes too long or a program has ended."""
+    deadline = time.monotonic() + seconds
+    while not there():
+        for name, child in children.items():
+            if child.poll() is not None:
+                raise ClusterError(f"{name} ended with exit code {child.returncode}.\n{_tail(folder, name)}")
+        if time.monotonic() > deadline:
+            tails = "\n".join(_tail(folder, name, 5) for name in children)
+            raise ClusterError(f"{what}: not there after {seconds:.0f} s.\n{tails}")
+        time.sleep(0.03)
+
+
+def refuse_other_systems() -> None:
+    """Raise ClusterError where these programs cannot be watched over: all of this is made for Linux."""
+    if not sys.platform.startswith("linux"):
+        raise ClusterError(
+            "A local cluster needs Linux, and this is another system.\n"
+            "Run this in a Linux container or virtual machine, or name the context of a real cluster."
+        )
+
+
+def _environment(entry: Path) -> list[bytes]:
+    try:
+        return (entry / "environ").read_bytes().split(b"\0")
+    except OSError:  # it ended meanwhile, or belongs to somebody else
+        return []
+
+
+def _tail(folder: Path, name: str, lines: int = 15) -> str:
+    log = folder / "logs" / f"{name}.log"
+    text = log.read_text("utf-8", errors="replace").splitlines() if log.is_file() else []
+    last = "\n".join(f"    {line[:300]}" for line in text[-lines:])
+    return f"  log: {log}\n{last or '    (it is empty)'}"
+
+
+@cache
+def _starter() -> ThreadPoolExecutor:
+    # The kernel takes the end of the starting *thread* for the parent's death: this one lives as long as the process.
+    return ThreadPoolExecutor(1, thread_name_prefix="local-cluster")
+
+
+def _theirs(setting: str) -> bool:
+    """Tell whether an environment variable would have a say in what these programs do, or whom they call."""
+    return setting.startswith(("ETCD_", "KUBE")) or setting.lower().endswith("_proxy")

@@ -1,0 +1,81 @@
+"""Real control planes with simulated nodes: one that tests share, and further ones for those that need their own."""
+
+import shutil
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_cluster import LocalCluster
+
+from .bringing import ENGINES, Site, site_in
+from .world import roomy_nodes
+
+MakeCluster = Callable[..., LocalCluster]
+_REAL = {"cluster", "make_cluster"}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave tests of real clusters out where none can be; one line of pytest's summary says so, with their number."""
+    if not sys.platform.startswith("linux") and _REAL & {*getattr(item, "fixturenames", ())}:
+        pytest.skip("NOT RUN: A REAL CONTROL PLANE NEEDS LINUX, so that the tests on one did not run.")
+    site = getattr(item, "callspec", None) and item.callspec.params.get("site")  # type: ignore[attr-defined]
+    if (site == "pulumi" or "pulumi_site" in getattr(item, "fixturenames", ())) and shutil.which("pulumi") is None:
+        pytest.skip("NOT RUN: PULUMI IS NOT ON THE PATH, so that nothing was brought up in a cluster with it.")
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One cluster for all tests of a process, with room for many environments; tests use namespaces of their own."""
+    with LocalCluster.start(tmp_path_factory.mktemp("cluster"), name="tests", nodes=roomy_nodes()) as running:
+        yield running
+
+
+@pytest.fixture
+def make_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeCluster]:
+    """Start a further cluster, such as another data plane; all of them are stopped after the test."""
+    started: list[LocalCluster] = []
+
+    def make(nodes: Sequence[Any] = (), name: str = "own", **more: Any) -> LocalCluster:
+        started.append(LocalCluster.start(tmp_path_factory.mktemp(name), name=name, nodes=nodes, **more))
+        return started[-1]
+
+    yield make
+    for running in started:
+        running.stop()
+
+
+@pytest.fixture
+def namespace(cluster: LocalCluster) -> Iterator[str]:
+    """A prefix for one test's namespaces and volumes in the shared cluster; what bears it is removed afterwards."""
+    prefix = f"t{uuid.uuid4().hex[:8]}"
+    yield prefix
+    for kind in ("namespaces", "persistentvolumes"):
+        names = [item["metadata"]["name"] for item in cluster.get(kind) if item["metadata"]["name"].startswith(prefix)]
+        if names:
+            cluster.kubectl("delete", kind, *names, "--wait=false")
+
+
+@pytest.fixture(params=ENGINES)
+def site(
+    request: pytest.FixtureRequest,
+    cluster: LocalCluster,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Site]:
+    """Dev and prod in the shared cluster, brought up with each engine."""
+    made = site_in(cluster, namespace, request.param, tmp_path, monkeypatch)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def helm_site(cluster: LocalCluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """The same for what is Helm's alone, or not the engine's."""
+    made = site_in(cluster, namespace, "helm", tmp_path, monkeypatch)
+    yield made
+    made.end()

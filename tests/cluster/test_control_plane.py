@@ -1,0 +1,363 @@
+"""A local control plane starts within seconds, keeps to itself, and leaves nothing behind however it ends."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tools
+from local_cluster import ClusterError, LocalCluster, Network, control_plane, processes
+from local_cluster import cluster as cluster_module
+from local_cluster.folder import locked
+
+from .world import ROOT, until
+
+MakeCluster = Callable[..., LocalCluster]
+STARTER = """
+import sys
+from pathlib import Path
+from local_cluster import LocalCluster
+cluster = LocalCluster.start(Path(sys.argv[1]), outlives=sys.argv[2] == "outlives")
+print("ready", flush=True)
+if sys.argv[2] != "outlives":
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def starter(tmp_path: Path) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
+    """Start a cluster in tmp_path/cluster from a Python process of its own; whatever is left of it is ended."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def begin(how: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-c", STARTER, str(tmp_path / "cluster"), how]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "contracts")))}
+        begun.append(
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        )
+        return begun[-1]
+
+    yield begin
+    for process in begun:
+        process.kill()
+        process.communicate()
+    processes.end((tmp_path / "cluster").resolve())
+
+
+def listening(pid: int) -> set[tuple[str, str]]:
+    """Return (protocol, address in /proc's hexadecimal) of every socket on which a process takes calls."""
+    held = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            held.add(os.readlink(entry))
+        except OSError:  # closed meanwhile
+            continue
+    found = set()
+    for protocol, state in (("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")):
+        for line in Path(f"/proc/{pid}/net/{protocol}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == state and f"socket:[{words[9]}]" in held:
+                found.add((protocol, words[1]))
+    return found
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended; one whose parent has not looked yet has ended too."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_all_programs_run_and_the_api_server_is_the_pinned_kubernetes(cluster: LocalCluster) -> None:
+    """Etcd, API server, controller manager, scheduler and kwok; the version is the one of tools/go.mod."""
+    assert cluster.pids.keys() == {*control_plane.PROGRAMS}
+    version = json.loads(cluster.kubectl("get", "--raw", "/version").stdout)
+    assert version["gitVersion"] == f"v{tools.find('kube-apiserver').version}"
+    assert cluster.context in cluster.kubectl("config", "current-context").stdout
+
+
+def test_only_the_api_server_listens_and_only_on_the_loopback_address(cluster: LocalCluster) -> None:
+    """Nobody else on the network reaches it, and nobody else on the machine reaches etcd."""
+    found = {name: listening(pid) for name, pid in cluster.pids.items()}
+    port = int(cluster.server.rpartition(":")[2])
+    assert found.pop("kube-apiserver") == {("tcp", f"0100007F:{port:04X}")}
+    assert found == {name: set() for name in found}
+
+
+def test_what_it_writes_is_for_its_owner_alone(cluster: LocalCluster) -> None:
+    """The folder cannot be entered by others, and every file with a token or a key is closed to them anyway."""
+    assert stat.S_IMODE(cluster.folder.stat().st_mode) == 0o700
+    tokens = [line.split(",")[0] for line in (cluster.folder / "tokens.csv").read_text().splitlines()]
+    assert len({*tokens}) == len(tokens) >= 4
+    secret = []
+    for file in cluster.folder.rglob("*"):
+        if file.is_file() and "etcd" not in file.parts:
+            text = file.read_text("utf-8", errors="replace")
+            if "PRIVATE KEY-----" in text or any(token in text for token in tokens):
+                secret.append(file)
+    assert cluster.kubeconfig in secret
+    assert cluster.folder / "pki" / "apiserver.key" in secret
+    assert {stat.S_IMODE(file.stat().st_mode) for file in secret} == {0o600}
+    assert not [file for file in secret if file.parent.name == "logs"]
+    arguments = [Path(f"/proc/{pid}/cmdline").read_text() for pid in cluster.pids.values()]
+    assert not [token for token in tokens if any(token in line for line in arguments)]
+
+
+def test_nobody_gets_in_without_a_token_and_rights_are_evaluated(cluster: LocalCluster, namespace: str) -> None:
+    """The administrator may do everything; somebody else what a role says, and no more."""
+    cluster.kubectl("create", "namespace", namespace)
+    nobody = json.loads(cluster.kubeconfig.read_text())
+    nobody["users"][0]["user"] = {"token": "guessed"}
+    (cluster.folder / "kubeconfigs" / "nobody").write_text(json.dumps(nobody))
+    refused = cluster.kubectl("get", "pods", check=False, kubeconfig=cluster.folder / "kubeconfigs" / "nobody")
+    assert refused.returncode
+    assert "Unauthorized" in refused.stderr or "logged in" in refused.stderr
+    alice = cluster.user("alice", ["data-scientists"])
+    assert cluster.kubectl("auth", "whoami", "-o", "json", kubeconfig=alice).stdout.count('"alice"') == 1
+    with pytest.raises(ClusterError, match='User "alice" cannot list resource "secrets"'):
+        cluster.kubectl("get", "secrets", "-n", namespace, kubeconfig=alice)
+    cluster.kubectl("create", "role", "look", "--verb=list", "--resource=pods", "-n", namespace)
+    cluster.kubectl("create", "rolebinding", "look", "--role=look", "--group=data-scientists", "-n", namespace)
+    until(
+        "the binding counts",
+        lambda: cluster.kubectl("get", "pods", "-n", namespace, kubeconfig=alice, check=False).returncode == 0,
+    )
+    with pytest.raises(ClusterError, match="cannot list"):
+        cluster.kubectl("get", "secrets", "-n", namespace, kubeconfig=alice)
+    assert cluster.user("alice") != alice, "the same name with other groups is somebody else"
+
+
+def test_a_kubelets_identity_is_held_to_its_own_node(cluster: LocalCluster) -> None:
+    """The Node authorizer and its admission work: a kubelet changes no node but its own."""
+    kubelet = cluster.user("system:node:cpu-1", ["system:nodes"])
+    cluster.kubectl("annotate", "node", "cpu-1", "example.com/own=yes", "--overwrite", kubeconfig=kubelet)
+    with pytest.raises(ClusterError, match="node 'cpu-1' cannot read 'cpu-2', only its own Node object"):
+        cluster.kubectl("annotate", "node", "cpu-2", "example.com/own=yes", kubeconfig=kubelet)
+
+
+def test_pod_security_and_quota_are_enforced_and_name_the_rule(cluster: LocalCluster, namespace: str) -> None:
+    """Admission is what it is in a real cluster."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}])
+    pod: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": namespace},
+        "spec": {"containers": [{"name": "c", "image": "c", "securityContext": {"privileged": True}}]},
+    }
+    with pytest.raises(ClusterError, match='violates PodSecurity "restricted:latest": privileged'):
+        cluster.apply([pod])
+    cluster.kubectl("create", "quota", "few", "--hard=configmaps=0", "-n", namespace)
+    until("the quota counts", lambda: "hard" in cluster.get("resourcequota", "few", namespace).get("status", {}))
+    with pytest.raises(ClusterError, match="exceeded quota: few"):
+        cluster.kubectl("create", "configmap", "one-too-many", "-n", namespace)
+
+
+def test_after_a_stop_nothing_is_left_but_the_logs(make_cluster: MakeCluster) -> None:
+    """Every process has ended, its data and its secrets are gone, and a process beside it lives on."""
+    running = make_cluster()
+    pids = running.pids
+    bystander = subprocess.Popen(["sleep", "60"], cwd=running.folder)
+    try:
+        started = time.monotonic()
+        running.stop()
+        assert time.monotonic() - started < 5
+        assert all(gone(pid) for pid in pids.values())
+        assert {entry.name for entry in running.folder.iterdir()} == {"logs", ".lock"}
+        assert bystander.poll() is None
+        running.stop()  # again does no harm
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_it_ends_with_its_block_also_when_that_fails(tmp_path: Path) -> None:
+    """An exception goes on to whoever catches it, and leaves no process."""
+    pids: dict[str, int] = {}
+    with pytest.raises(ZeroDivisionError), LocalCluster.start(tmp_path) as running:  # noqa: PT012
+        pids = running.pids
+        1 / 0  # noqa: B018
+    assert len(pids) == len(control_plane.PROGRAMS)
+    assert all(gone(pid) for pid in pids.values())
+
+
+def test_it_starts_again_in_the_same_folder_and_is_empty(make_cluster: MakeCluster) -> None:
+    """A restart is a new cluster with new secrets; other files in the folder stay."""
+    first = make_cluster()
+    first.kubectl("create", "namespace", "mine")
+    (first.folder / "notes.txt").write_text("kept")
+    old = first.kubeconfig.read_text()
+    first.stop()
+    with LocalCluster.start(first.folder, name="own") as second:
+        assert second.kubectl("get", "namespace", "mine", check=False).returncode
+        assert second.kubeconfig.read_text() != old
+        assert (second.folder / "notes.txt").read_text() == "kept"
+
+
+def test_a_killed_parent_takes_its_cluster_along(
+    starter: Callable[[str], "subprocess.Popen[str]"], tmp_path: Path
+) -> None:
+    """The kernel sees to it; and the next start finds what is left in the folder, and clears it away."""
+    process = starter("dies")
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    folder = (tmp_path / "cluster").resolve()
+    pids = processes.of(folder)
+    assert pids.keys() == {*control_plane.PROGRAMS}
+    process.kill()
+    until("all have ended", lambda: all(gone(pid) for pid in pids.values()), 10)
+    assert (folder / "cluster.json").exists()
+    assert LocalCluster.running(folder) is None
+    with LocalCluster.start(folder) as running:
+        assert running.get("namespace", "default")["status"]["phase"] == "Active"
+
+
+def test_one_that_outlives_its_starter_is_found_again_and_refuses_a_second_start(
+    starter: Callable[[str], "subprocess.Popen[str]"], tmp_path: Path
+) -> None:
+    """As `make up CLUSTER=local` and `make down` need it."""
+    folder = tmp_path / "cluster"
+    out, _ = starter("outlives").communicate(timeout=120)
+    assert out == "ready\n"
+    found = LocalCluster.running(folder)
+    assert found
+    assert found.get("namespace", "default")["status"]["phase"] == "Active"
+    with pytest.raises(ClusterError, match=r"runs already in .*kube-apiserver \d+.*\n.*another folder"):
+        LocalCluster.start(folder)
+    assert found.pids.keys() == {*control_plane.PROGRAMS}, "the refused start has ended nothing"
+    pids = found.pids
+    assert LocalCluster.remove(folder) is True
+    assert all(gone(pid) for pid in pids.values())
+    assert not folder.exists()
+    assert LocalCluster.remove(folder) is False
+
+
+def test_a_start_that_was_killed_half_way_is_cleared_away(
+    starter: Callable[[str], "subprocess.Popen[str]"], tmp_path: Path
+) -> None:
+    """Programs that outlive their starter are found by their marks, although nobody wrote down their ids."""
+    folder = (tmp_path / "cluster").resolve()
+    process = starter("outlives")
+    left = until("the API server has been started", lambda: processes.of(folder).get("kube-apiserver"), 60)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not gone(left)
+    assert LocalCluster.running(folder) is None
+    with LocalCluster.start(folder) as running:
+        assert gone(left)
+        assert running.pids.keys() == {*control_plane.PROGRAMS}
+
+
+def test_ids_of_a_killed_run_that_belong_to_others_now_are_left_alone(tmp_path: Path) -> None:
+    """What a file says about ids is for people: programs are known by their marks."""
+    bystander = subprocess.Popen(["sleep", "60"])
+    try:
+        old = {"context": "local", "port": 1, "network": {}, "command_prefix": [], "pids": {"etcd": bystander.pid}}
+        (tmp_path / "cluster.json").write_text(json.dumps(old))
+        assert LocalCluster.running(tmp_path) is None
+        with LocalCluster.start(tmp_path):
+            assert bystander.poll() is None
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_of_two_starts_at_once_one_is_told_to_wait(tmp_path: Path) -> None:
+    """One message, and nothing of the other one is touched."""
+    with locked(tmp_path), pytest.raises(ClusterError, match="Another process is starting or stopping") as caught:
+        LocalCluster.start(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+    assert not processes.of(tmp_path.resolve())
+
+
+@pytest.mark.parametrize(
+    ("program", "option"),
+    [
+        ("etcd", "--data-dir=/proc/no-such-option"),
+        ("kube-apiserver", "--no-such-option=1"),
+        ("kube-scheduler", "--no-such-option=1"),
+    ],
+)
+def test_a_program_that_ends_at_once_is_named_with_its_last_words(tmp_path: Path, program: str, option: str) -> None:
+    """And the others are ended."""
+    with pytest.raises(ClusterError, match=rf"(?s){program} ended with exit code \d+.*log: .*no-such-option"):
+        LocalCluster.start(tmp_path, options={program: [option]})
+    assert not processes.of(tmp_path.resolve())
+
+
+def test_somebody_who_stops_a_start_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the API server comes up."""
+
+    def stopped(self: LocalCluster, *_: str) -> bool:
+        assert {"etcd", "kube-apiserver"} <= self.pids.keys()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster_module.LocalCluster, "_answers", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        LocalCluster.start(tmp_path)
+    assert not processes.of(tmp_path.resolve())
+
+
+def test_two_clusters_side_by_side_know_nothing_of_each_other(cluster: LocalCluster, make_cluster: MakeCluster) -> None:
+    """As two data planes; the administrator of one is nobody in the other."""
+    other = make_cluster(name="other")
+    assert other.server != cluster.server
+    assert other.context == "other"
+    stranger = json.loads(other.kubeconfig.read_text())
+    stranger["clusters"] = json.loads(cluster.kubeconfig.read_text())["clusters"]
+    stranger["contexts"][0]["context"]["cluster"] = cluster.context
+    path = other.folder / "kubeconfigs" / "stranger"
+    path.write_text(json.dumps(stranger))
+    refused = other.kubectl("get", "namespaces", check=False, kubeconfig=path)
+    assert refused.returncode
+    other.kubectl("create", "namespace", "only-there")
+    assert cluster.kubectl("get", "namespace", "only-there", check=False).returncode
+
+
+def test_every_command_stands_behind_the_prefix(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is how a cluster lives in a network namespace; here the prefix leaves a trace in the environment.
+
+    Settings of the user's that would change what the programs do, or send them to a proxy, do not reach them.
+    """
+    for name in ("HTTPS_PROXY", "https_proxy", "ETCD_NAME"):
+        monkeypatch.setenv(name, "http://192.0.2.1:9")
+    running = make_cluster(command_prefix=("env", "TIDEGATE_TRACE=here"))
+    for pid in running.pids.values():
+        settings = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        assert b"TIDEGATE_TRACE=here" in settings
+        assert not [item for item in settings if b"192.0.2.1" in item]
+    found = LocalCluster.running(running.folder)
+    assert found
+    assert found.command_prefix == ("env", "TIDEGATE_TRACE=here")
+
+
+def test_the_users_own_settings_are_left_alone(cluster: LocalCluster, tmp_path: Path, monkeypatch: Any) -> None:
+    """No file of kubectl's in the home folder, no kubeconfig of the user's, no settings for etcd from outside."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "theirs"))
+    monkeypatch.setenv("HTTPS_PROXY", "http://192.0.2.1:9")
+    monkeypatch.setenv("NO_PROXY", "example.com")
+    assert cluster.get("namespace", "default")["metadata"]["name"] == "default"
+    assert cluster.environment()["NO_PROXY"] == "example.com,127.0.0.1"
+    assert list(tmp_path.iterdir()) == []
+    assert processes.FOLDER_MARK not in cluster.environment()
+
+
+def test_in_a_network_of_its_own_the_api_server_is_reachable_and_advertised() -> None:
+    """The addresses that a real kubelet and its pods need; nothing is started for this."""
+    network = Network(address="10.99.0.1", port=6443, services="10.96.0.0/16", pods="10.88.0.0/16")
+    plane = control_plane.ControlPlane(Path("/nowhere"), "node", network, 6443)
+    assert plane.server == "https://10.99.0.1:6443"
+    words = plane.command("kube-apiserver")
+    assert {"--bind-address=0.0.0.0", "--advertise-address=10.99.0.1", "--endpoint-reconciler-type=lease"} <= {*words}
+    assert {"--allocate-node-cidrs", "--cluster-cidr=10.88.0.0/16"} <= {*plane.command("kube-controller-manager")}

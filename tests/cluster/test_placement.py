@@ -1,0 +1,307 @@
+"""Where pods land on real control planes: the real scheduler, real controllers, simulated nodes."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_cluster import LocalCluster
+from local_cluster.nodes import nodes_of
+from rollout.local import slice_of
+from rollout.pending import asked_for, why_pending
+
+from .world import (
+    DEFINITIONS,
+    EVERYTHING,
+    REFERENCE,
+    objects_of,
+    planes,
+    prepare,
+    read,
+    reference_in,
+    settled,
+    until,
+)
+
+MakeCluster = Callable[..., LocalCluster]
+Object = dict[str, Any]
+A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A data plane with GPUs handed out in every way, and one environment that uses them all."""
+    definition = read(EVERYTHING)
+    nodes = [item for plane in planes(definition.stacks) for item in nodes_of(plane, definition.stacks)]
+    with LocalCluster.start(tmp_path_factory.mktemp("everything"), name="everything", nodes=nodes) as running:
+        objects = objects_of(definition)
+        prepare(running, objects)
+        running.apply(objects)
+        # The claim that the definition takes for granted, by the volume that somebody made for it.
+        running.apply([_volume(), _claim()])
+        settled(running, "inference-prod")
+        yield running
+
+
+def _volume() -> Object:
+    spec = {
+        "accessModes": ["ReadOnlyMany"],
+        "capacity": {"storage": "1Gi"},
+        "claimRef": {"name": "already-there", "namespace": "inference-prod"},
+        "hostPath": {"path": "/srv"},
+    }
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "already-there"}, "spec": spec}
+
+
+def _claim() -> Object:
+    spec = {
+        "accessModes": ["ReadOnlyMany"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "",
+        "volumeName": "already-there",
+    }
+    meta = {"name": "already-there", "namespace": "inference-prod"}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
+
+
+def slices(cluster: LocalCluster, namespace: str) -> dict[str, str]:
+    """Return which slice each pod has, in words; fails for a pod that is not Ready on a node."""
+    labels = {item["metadata"]["name"]: item["metadata"]["labels"] for item in cluster.get("nodes")}
+    claims = {item["metadata"]["name"]: item for item in cluster.get("resourceclaims", namespace=namespace)}
+    found = {}
+    for pod in cluster.get("pods", namespace=namespace):
+        conditions = {item["type"]: item["status"] for item in pod["status"]["conditions"]}
+        assert conditions["Ready"] == "True", pod["metadata"]["name"]
+        found[pod["metadata"]["name"]] = slice_of(pod, labels[pod["spec"]["nodeName"]], claims)
+    return found
+
+
+def test_every_pod_of_dev_and_prod_lands_on_a_node_with_its_slice(make_cluster: MakeCluster) -> None:
+    """One cluster with the GPUs of both data planes, all of which are taken or more than enough."""
+    definition = read(REFERENCE)
+    stacks = [stack for stack in definition.stacks if stack.name in ("dev-lab", "prod-east")]
+    nodes = [node for stack in stacks for node in nodes_of(stack.data_plane, [stack])]
+    running = make_cluster(nodes)
+    objects = objects_of(definition, "dev-lab", "prod-east")
+    prepare(running, objects)
+    running.apply(objects)
+    # The autoscaler of prod's proxy brings its three replicas by itself.
+    until("the proxy has been scaled", lambda: _replicas(running, "inference-prod", "inference-proxy") == 3)
+    settled(running, "inference-dev", "inference-prod")
+    for namespace, counts in (("inference-dev", (1, 1, 1)), ("inference-prod", (2, 3, 1))):
+        found = slices(running, namespace)
+        kinds = Counter(words for words in found.values() if words != "no GPU")
+        profiles = ("2g.20gb", "1g.10gb", "3g.40gb")
+        assert kinds == {f"1 × MIG {it} of {A100}": count for it, count in zip(profiles, counts, strict=True)}
+        assert sum(words == "no GPU" for words in found.values()) == (1 if namespace == "inference-dev" else 3)
+        claim = running.get("persistentvolumeclaim", "models", namespace)
+        assert claim["status"]["phase"] == "Bound"
+        assert running.get("persistentvolume", f"{namespace}-models")["status"]["phase"] == "Bound"
+        ready = {
+            item["metadata"]["labels"]["kubernetes.io/service-name"]: len(item["endpoints"])
+            for item in running.get("endpointslices", namespace=namespace)
+        }
+        assert ready["preload-main"] == counts[0]
+        assert ready["ondemand-small-headless"] == counts[1]
+    # No slice was given twice.
+    taken: Counter[tuple[str, str]] = Counter()
+    for pod in running.get("pods"):
+        taken.update({(pod["spec"]["nodeName"], name): count for name, count in asked_for(pod["spec"]).items()})
+    offered = {item["metadata"]["name"]: item["status"]["allocatable"] for item in running.get("nodes")}
+    assert all(count <= int(offered[node][name]) for (node, name), count in taken.items())
+
+
+def _replicas(cluster: LocalCluster, namespace: str, name: str) -> int:
+    return int(cluster.get("deployment", name, namespace)["spec"]["replicas"])
+
+
+def test_pods_land_on_mig_single_mixed_whole_shared_and_dra_nodes(everything: LocalCluster) -> None:
+    """Every way of handing out a GPU, side by side in one data plane; none takes another's."""
+    found = slices(everything, "inference-prod")
+    expected = {
+        "preload-mixed-0": f"1 × MIG 2g.20gb of {A100}",
+        "preload-sliced-0": "1 × share of NVIDIA-L4 (time-slicing)",
+        "preload-claimed-0": f"gpu-0-mig-1g-10gb-0 of {A100} (by its claim)",
+        "ondemand-single-0": f"1 × MIG 1g.10gb of {H100}",
+        "ondemand-single-1": f"1 × MIG 1g.10gb of {H100}",
+        "ondemand-shared-0": "1 × share of NVIDIA-L40S (mps)",
+        "ondemand-whole-0": "2 × NVIDIA-H200",
+        "ondemand-device-0": "gpu-0 of NVIDIA-H200 (by its claim)",
+        "fromblob-main-0": "no GPU",
+        "fromnfs-main-0": "no GPU",
+        "fromclaim-main-0": "no GPU",
+        "frombucket-main-0": "no GPU",
+    }
+    assert {name: words for name, words in found.items() if not name.startswith("inference-proxy-")} == expected
+    pods = {item["metadata"]["name"]: item for item in everything.get("pods", namespace="inference-prod")}
+    assert pods["ondemand-single-0"]["status"]["initContainerStatuses"][0]["ready"], "the native sidecar runs"
+    phases = {item["metadata"]["name"]: item["status"]["phase"] for item in everything.get("persistentvolumes")}
+    assert set(phases.values()) == {"Bound"}
+    assert len(phases) == 5
+
+
+@pytest.mark.parametrize(
+    ("workload", "fit", "why"),
+    [
+        ("preload-mixed", 3, "No nvidia.com/mig-2g.20gb is left for it (1 asked for): 1 node of the right kind"),
+        ("ondemand-single", 7, "No nvidia.com/gpu is left for it (1 asked for): 1 node of the right kind"),
+        ("ondemand-whole", 4, "No nvidia.com/gpu is left for it (2 asked for): 1 node of the right kind"),
+        ("preload-sliced", 4, "No nvidia.com/gpu.shared is left for it (1 asked for): 1 node of the right kind"),
+        ("ondemand-shared", 4, "No nvidia.com/gpu is left for it (1 asked for): 1 node of the right kind"),
+        ("preload-claimed", 7, "No device that fits its claim is left."),
+        ("ondemand-device", 8, "No device that fits its claim is left."),
+    ],
+)
+def test_when_slices_run_out_a_pod_waits_and_says_why(
+    everything: LocalCluster, workload: str, fit: int, why: str
+) -> None:
+    """One replica more than there are slices: all but one run, and the last one waits for a slice of its kind."""
+    before = everything.get("statefulset", workload, "inference-prod")["spec"]["replicas"]
+    everything.kubectl("scale", "statefulset", workload, f"--replicas={fit + 1}", "-n", "inference-prod")
+    try:
+
+        def waiting() -> list[Object]:
+            pods = [
+                pod
+                for pod in everything.get("pods", namespace="inference-prod")
+                if pod["metadata"]["name"].rpartition("-")[0] == workload
+            ]
+            ready = [pod for pod in pods if pod["status"]["phase"] == "Running"]
+            return [pod for pod in pods if pod not in ready and len(ready) == fit]
+
+        (pod,) = until(f"{fit} of {fit + 1} run", waiting)
+        words = until("the scheduler has said why", lambda: _said(everything, pod["metadata"]["name"]))
+        assert words.startswith(why), words
+        assert "0/" not in words
+    finally:
+        everything.kubectl("scale", "statefulset", workload, f"--replicas={before}", "-n", "inference-prod")
+        settled(everything, "inference-prod")
+
+
+def _said(cluster: LocalCluster, name: str) -> str:
+    words = why_pending(cluster.get("pod", name, "inference-prod"))
+    return "" if "has not looked" in words else words
+
+
+def test_a_pod_whose_kind_of_node_is_not_there_says_so(cluster: LocalCluster, namespace: str, tmp_path: Path) -> None:
+    """The labels that no node has stand in the reason."""
+    definition = reference_in(namespace, tmp_path)
+    workload = next(item for item in objects_of(definition, "dev-lab") if item["kind"] == "StatefulSet")
+    space = workload["metadata"]["namespace"]
+    workload["spec"]["template"]["spec"]["nodeSelector"]["nvidia.com/gpu.product"] = "NVIDIA-B200"
+    workload["spec"]["template"]["spec"].pop("volumes")
+    for container in _containers(workload):
+        container.pop("volumeMounts", None)
+    workload["spec"]["template"]["spec"].pop("serviceAccountName")
+    cluster.kubectl("create", "namespace", space)
+    cluster.apply([workload])
+
+    def said() -> str:
+        return next((words for pod in cluster.get("pods", namespace=space) if (words := why_pending(pod))), "")
+
+    words = until("the scheduler has said why", lambda: found if "No node" in (found := said()) else "")
+    assert words.startswith("No node is of the kind that it asks for (")
+    assert "nvidia.com/gpu.product=NVIDIA-B200" in words
+
+
+def _containers(workload: Object) -> list[Object]:
+    spec = workload["spec"]["template"]["spec"]
+    return [*spec["containers"], *spec.get("initContainers", ())]
+
+
+@pytest.mark.parametrize("file", [REFERENCE, *sorted(DEFINITIONS.glob("*.yaml"))], ids=lambda file: file.stem)
+def test_the_api_server_accepts_every_object(cluster: LocalCluster, file: Path) -> None:
+    """A dry run on the server, strict about misspelt fields, with every custom kind as its operator defines it."""
+    definition = read(file)
+    for stack in definition.stacks:
+        objects = objects_of(definition, stack.name)
+        prepare(cluster, objects)
+        # A dry run makes no namespace for the objects in it, and so they are tried in one that is there.
+        moved = [_in_default(item) for item in objects]
+        said = cluster.apply(moved, "--dry-run=server", "--validate=strict", timeout=120)
+        assert len(said.splitlines()) == len(objects)
+        assert all(line.endswith("serverside-applied (server dry run)") for line in said.splitlines())
+
+
+def _in_default(item: Object) -> Object:
+    if "namespace" not in item["metadata"]:
+        return item
+    return {**item, "metadata": {**item["metadata"], "namespace": "default"}}
+
+
+def test_a_misspelt_field_would_not_be_accepted(cluster: LocalCluster) -> None:
+    """What the test above rests on."""
+    item = next(item for item in objects_of(read(REFERENCE), "dev-lab") if item["kind"] == "StatefulSet")
+    item = _in_default(item)
+    item["spec"]["template"]["spec"]["nodeSelectr"] = {}
+    said = cluster.kubectl("apply", "--server-side", "--dry-run=server", "-f", "-", input=json.dumps(item), check=False)
+    assert said.returncode
+    assert "nodeSelectr" in said.stderr
+
+
+def test_a_second_apply_changes_nothing(cluster: LocalCluster, namespace: str, tmp_path: Path) -> None:
+    """Also after the API server has filled in every default: no object has another version."""
+    definition = reference_in(namespace, tmp_path)
+    objects = objects_of(definition, "dev-lab", "prod-east")
+    prepare(cluster, objects)
+    cluster.apply(objects)
+    until("the proxy has been scaled", lambda: _replicas(cluster, f"{namespace}-prod", "inference-proxy") == 3)
+    settled(cluster, f"{namespace}-dev", f"{namespace}-prod")
+    before = _versions(cluster, objects)
+    assert len(before) == len(objects)
+    cluster.apply(objects)
+    assert _versions(cluster, objects) == before
+
+
+def test_with_everything_switched_on_an_apply_of_the_same_changes_nothing(everything: LocalCluster) -> None:
+    """All other kinds and fields; what other tests here scaled and changed by hand is brought back first."""
+    objects = objects_of(read(EVERYTHING))
+    everything.apply(objects)
+    settled(everything, "inference-prod")
+    before = _versions(everything, objects)
+    everything.apply(objects)
+    assert _versions(everything, objects) == before
+
+
+def _versions(cluster: LocalCluster, objects: list[Object]) -> dict[tuple[str, str, str], Any]:
+    """Return the version of each object, as the cluster has it.
+
+    An autoscaler's own controller writes its status all the time, which makes new versions: of it the rest is taken.
+    """
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    found = {}
+    for item in json.loads(cluster.kubectl("get", "-f", "-", "-o", "json", input=text).stdout)["items"]:
+        meta = item["metadata"]
+        version = meta.pop("resourceVersion")
+        autoscaler = item["kind"] == "HorizontalPodAutoscaler"
+        found[item["kind"], meta.get("namespace", ""), meta["name"]] = (meta, item["spec"]) if autoscaler else version
+    return found
+
+
+def test_a_new_image_rolls_its_own_workload_to_the_end_and_no_other(everything: LocalCluster) -> None:
+    """Replicas are replaced, become Ready, and the slices of the old ones are free again."""
+    space = "inference-prod"
+    generations = _generations(everything, space)
+    old = {item["metadata"]["name"]: item["metadata"]["uid"] for item in everything.get("pods", namespace=space)}
+    objects = objects_of(read(EVERYTHING))
+    item = next(
+        item for item in objects if item["metadata"]["name"] == "ondemand-single" and "template" in item["spec"]
+    )
+    container = next(it for it in item["spec"]["template"]["spec"]["containers"] if it["name"] == "triton")
+    container["image"] = "example.com/triton:new"
+    everything.apply([item])
+    everything.kubectl("rollout", "status", "statefulset/ondemand-single", "-n", space, "--timeout=60s", timeout=70)
+    after = _generations(everything, space)
+    assert {name for name in after if after[name] != generations[name]} == {"ondemand-single"}
+    new = {item["metadata"]["name"]: item["metadata"]["uid"] for item in everything.get("pods", namespace=space)}
+    assert {name for name in new if new[name] != old[name]} == {"ondemand-single-0", "ondemand-single-1"}
+    everything.apply(objects_of(read(EVERYTHING)))
+    settled(everything, space)
+
+
+def _generations(cluster: LocalCluster, namespace: str) -> dict[str, int]:
+    found = cluster.get("deployments,statefulsets", namespace=namespace)
+    return {item["metadata"]["name"]: item["metadata"]["generation"] for item in found}

@@ -1,77 +1,112 @@
 """Typed Pulumi components of an inference environment, one file per noun. Any Pulumi program can use them.
 
-They compute nothing: `stacks.resolve` fills their arguments from the definition, and other programs may fill them
-themselves, with outputs of other resources too. `evaluate` runs them in process, without Pulumi's engine.
+They compose names, labels and files of what they are told, and compute nothing: `stacks.resolve` fills their arguments
+from the definition, and other programs may fill them themselves. `evaluate` runs them in process, without Pulumi's
+engine; with placeholders for the arguments (`components.values`) they become the chart's templates.
 """
 
-from .dataset_volume import (
-    CsiSourceArgs,
-    DatasetVolume,
-    DatasetVolumeArgs,
-    HostPathSourceArgs,
-    NfsSourceArgs,
-    SecretReferenceArgs,
-)
-from .environment import (
-    Environment,
-    EnvironmentArgs,
-    MeshArgs,
-    NamespaceArgs,
-    PullSecretArgs,
-    ServiceAccountArgs,
-)
+from .dataset_volume import CsiSourceArgs, DatasetVolume, DatasetVolumeArgs, HostPathSourceArgs, NfsSourceArgs
+from .domino import DominoArgs, Mesh, MeshArgs
+from .environment import Environment, EnvironmentArgs, NamespaceArgs, PullSecretArgs
 from .evaluate import evaluate
-from .gpu_placement import DeviceClaimArgs, GpuPlacement, GpuPlacementArgs, TolerationArgs
-from .monitoring import AlertArgs, Monitoring, MonitoringArgs
-from .network_boundary import NetworkBoundary, NetworkBoundaryArgs, ReachArgs
-from .proxy import CertificateArgs, HttpRouteArgs, IngressArgs, Proxy, ProxyArgs, ServiceArgs, UpstreamCaArgs
+from .exposure import proxy_address
+from .gpu_placement import CpuArgs, DraArgs, GpuPlacement, MigArgs, PlacementArgs, SharedGpuArgs, WholeGpuArgs
+from .monitoring import Monitoring, MonitoringArgs
+from .network_boundary import DnsArgs, NetworkBoundary, NetworkBoundaryArgs, ReachArgs
+from .place import Place
+from .pods import ResourcesArgs, SecretArgs, TolerationArgs
+from .proxy import Proxy
+from .proxy_args import (
+    AccessRuleArgs,
+    AuthArgs,
+    CertificateArgs,
+    ClusterIpArgs,
+    ExposureArgs,
+    HttpRouteArgs,
+    IngressArgs,
+    LoadBalancerArgs,
+    OidcIssuerArgs,
+    ProxyArgs,
+    RateLimitArgs,
+    TimeoutsArgs,
+    TlsArgs,
+)
 from .scaling import CpuScalingArgs, QueueScalingArgs
-from .triton_pool import (
+from .triton_pool import TritonPool
+from .triton_server import (
+    EnginePatience,
     EnvironmentVariableArgs,
-    EvictionPolicyArgs,
-    RepositoryVolumeArgs,
-    SecretArgs,
-    TritonPool,
+    ModelArgs,
+    ObjectStoreRepositoryArgs,
+    OnDemandArgs,
+    PreloadArgs,
     TritonPoolArgs,
+    TritonServerArgs,
+    TritonSettingsArgs,
+    VersionArgs,
+    VolumeRepositoryArgs,
+    WarmWindowArgs,
 )
 
 __all__ = [
-    "AlertArgs",
+    "AccessRuleArgs",
+    "AuthArgs",
     "CertificateArgs",
+    "ClusterIpArgs",
+    "CpuArgs",
     "CpuScalingArgs",
     "CsiSourceArgs",
     "DatasetVolume",
     "DatasetVolumeArgs",
-    "DeviceClaimArgs",
+    "DnsArgs",
+    "DominoArgs",
+    "DraArgs",
+    "EnginePatience",
     "Environment",
     "EnvironmentArgs",
     "EnvironmentVariableArgs",
-    "EvictionPolicyArgs",
+    "ExposureArgs",
     "GpuPlacement",
-    "GpuPlacementArgs",
     "HostPathSourceArgs",
     "HttpRouteArgs",
     "IngressArgs",
+    "LoadBalancerArgs",
+    "Mesh",
     "MeshArgs",
+    "MigArgs",
+    "ModelArgs",
     "Monitoring",
     "MonitoringArgs",
     "NamespaceArgs",
     "NetworkBoundary",
     "NetworkBoundaryArgs",
     "NfsSourceArgs",
+    "ObjectStoreRepositoryArgs",
+    "OidcIssuerArgs",
+    "OnDemandArgs",
+    "Place",
+    "PlacementArgs",
+    "PreloadArgs",
     "Proxy",
     "ProxyArgs",
     "PullSecretArgs",
     "QueueScalingArgs",
+    "RateLimitArgs",
     "ReachArgs",
-    "RepositoryVolumeArgs",
+    "ResourcesArgs",
     "SecretArgs",
-    "SecretReferenceArgs",
-    "ServiceAccountArgs",
-    "ServiceArgs",
+    "SharedGpuArgs",
+    "TimeoutsArgs",
+    "TlsArgs",
     "TolerationArgs",
     "TritonPool",
     "TritonPoolArgs",
-    "UpstreamCaArgs",
+    "TritonServerArgs",
+    "TritonSettingsArgs",
+    "VersionArgs",
+    "VolumeRepositoryArgs",
+    "WarmWindowArgs",
+    "WholeGpuArgs",
     "evaluate",
+    "proxy_address",
 ]

@@ -1,14 +1,15 @@
 """A dataset: a PersistentVolume that stands ready, and the claim through which an environment's servers mount it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import pulumi
 import pulumi_kubernetes as k8s
-from pulumi import Input
 
-from .pods import metadata
-from .values import Labels, when
+from .fields import AbsolutePath, Attributes, ByteQuantity, DnsLabel, Host, ObjectName, Text
+from .place import Place
+from .values import either, of_kind, some, when
 
 # What a claim asks for. Its volume is named, so the size does not matter; but Kubernetes lets nobody change it on a
 # volume that no driver provisioned, and another capacity of a dataset must stay an ordinary edit.
@@ -16,58 +17,61 @@ _REQUEST = "1Mi"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecretReferenceArgs:
-    """A secret that a driver reads when it mounts."""
-
-    name: Input[str]
-    namespace: Input[str]
-
-
-@dataclass(frozen=True, kw_only=True)
 class CsiSourceArgs:
     """A volume of a CSI driver."""
 
-    driver: Input[str]
-    volume_handle: Input[str]
-    volume_attributes: Labels | None = None
-    fs_type: Input[str] | None = None
-    node_publish_secret: SecretReferenceArgs | None = None
+    kind: Literal["csi"] = "csi"
+    """A driver mounts it."""
+    driver: ObjectName
+    """Name of the driver, such as efs.csi.aws.com or s3.csi.aws.com."""
+    volume_handle: Text
+    """The driver's own name of the volume."""
+    volume_attributes: Attributes = field(default_factory=dict)
+    """Attributes that the driver wants, such as bucketName. Never a secret."""
+    fs_type: Text | None = None
+    """File system, for drivers of block volumes."""
+    node_publish_secret: ObjectName | None = None
+    """Secret, in the environment's namespace, that the driver reads when it mounts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NfsSourceArgs:
     """An NFS export."""
 
-    server: Input[str]
-    path: Input[str]
+    kind: Literal["nfs"] = "nfs"
+    """Kubernetes mounts it."""
+    server: Host
+    """Host that exports it."""
+    path: AbsolutePath
+    """Exported path."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostPathSourceArgs:
-    """A folder of the node."""
+    """A folder of the node, for local environments only."""
 
-    path: Input[str]
+    kind: Literal["hostPath"] = "hostPath"
+    """It is there."""
+    path: AbsolutePath
+    """Absolute path on every node."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetVolumeArgs:
-    """One dataset; exactly one of `csi`, `nfs` and `host_path` is its source."""
+    """One dataset: a volume that holds model repositories."""
 
-    name: Input[str]
-    """Name of the volume: unique in the cluster."""
-    claim_name: str
-    namespace: Input[str]
-    labels: Labels
-    capacity: Input[str]
-    access_modes: Sequence[Input[str]]
-    storage_class: Input[str] | None = None
-    """Class of the volume."""
-    claim_storage_class: Input[str]
-    """Class of the claim: the volume's, or an empty text, which keeps the cluster's default class away."""
-    mount_options: Sequence[Input[str]] | None = None
-    csi: CsiSourceArgs | None = None
-    nfs: NfsSourceArgs | None = None
-    host_path: HostPathSourceArgs | None = None
+    name: DnsLabel
+    """Name of its claim; with the namespace before it, of its volume."""
+    source: CsiSourceArgs | NfsSourceArgs | HostPathSourceArgs
+    """Where it is."""
+    capacity: ByteQuantity
+    """Size that is told to Kubernetes; shared file systems do not enforce it."""
+    access_mode: Literal["ReadOnlyMany", "ReadWriteMany"]
+    """Access mode of the volume and its claim; servers mount it read-only either way."""
+    storage_class: ObjectName | None = None
+    """Class of the volume and its claim; none without it, not even the cluster's default."""
+    mount_options: Sequence[Text] = ()
+    """Options of the mount, such as tls or nconnect=8."""
 
 
 class DatasetVolume(pulumi.ComponentResource):
@@ -76,30 +80,39 @@ class DatasetVolume(pulumi.ComponentResource):
     Both are protected, and are kept when a stack is destroyed: the volume holds models.
     """
 
-    def __init__(self, name: str, args: DatasetVolumeArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, args: DatasetVolumeArgs, place: Place, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
         """Declare the volume and its claim."""
         super().__init__("tidegate:components:DatasetVolume", name, None, opts)
         kept = pulumi.ResourceOptions(parent=self, protect=True, retain_on_delete=True)
+        volume_name = f"{place.namespace}-{args.name}"
+        labels = place.labels("dataset")
         volume = k8s.core.v1.PersistentVolume(
             f"{name}-volume",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=args.name, labels=args.labels),
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=volume_name, labels=labels),
             spec=k8s.core.v1.PersistentVolumeSpecArgs(
                 capacity={"storage": args.capacity},
-                access_modes=args.access_modes,
+                access_modes=[args.access_mode],
                 persistent_volume_reclaim_policy="Retain",
                 storage_class_name=args.storage_class,
-                mount_options=args.mount_options,
+                mount_options=some(args.mount_options),
                 # Reserved for this claim, so that no other claim of the cluster can take it.
                 claim_ref=k8s.core.v1.ObjectReferenceArgs(
                     api_version="v1",
                     kind="PersistentVolumeClaim",
-                    namespace=args.namespace,
-                    name=args.claim_name,
+                    namespace=place.namespace,
+                    name=args.name,
                 ),
-                csi=when(args.csi, _csi),
-                nfs=when(args.nfs, lambda nfs: k8s.core.v1.NFSVolumeSourceArgs(server=nfs.server, path=nfs.path)),
-                host_path=when(
-                    args.host_path,
+                csi=of_kind(args.source, CsiSourceArgs, lambda source: _csi(source, place)),
+                nfs=of_kind(
+                    args.source,
+                    NfsSourceArgs,
+                    lambda nfs: k8s.core.v1.NFSVolumeSourceArgs(server=nfs.server, path=nfs.path),
+                ),
+                host_path=of_kind(
+                    args.source,
+                    HostPathSourceArgs,
                     lambda folder: k8s.core.v1.HostPathVolumeSourceArgs(path=folder.path, type="Directory"),
                 ),
             ),
@@ -107,11 +120,12 @@ class DatasetVolume(pulumi.ComponentResource):
         )
         k8s.core.v1.PersistentVolumeClaim(
             f"{name}-claim",
-            metadata=metadata(args.claim_name, args.namespace, args.labels),
+            metadata=place.metadata(args.name, labels),
             spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
-                access_modes=args.access_modes,
-                storage_class_name=args.claim_storage_class,
-                volume_name=args.name,
+                access_modes=[args.access_mode],
+                # An empty text keeps the cluster's default class away.
+                storage_class_name=either(args.storage_class, lambda name: name, lambda: ""),
+                volume_name=volume_name,
                 resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": _REQUEST}),
             ),
             opts=pulumi.ResourceOptions.merge(kept, pulumi.ResourceOptions(depends_on=[volume])),
@@ -119,14 +133,14 @@ class DatasetVolume(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def _csi(source: CsiSourceArgs) -> k8s.core.v1.CSIPersistentVolumeSourceArgs:
+def _csi(source: CsiSourceArgs, place: Place) -> k8s.core.v1.CSIPersistentVolumeSourceArgs:
     return k8s.core.v1.CSIPersistentVolumeSourceArgs(
         driver=source.driver,
         volume_handle=source.volume_handle,
-        volume_attributes=source.volume_attributes,
+        volume_attributes=some(source.volume_attributes),
         fs_type=source.fs_type,
         node_publish_secret_ref=when(
             source.node_publish_secret,
-            lambda secret: k8s.core.v1.SecretReferenceArgs(name=secret.name, namespace=secret.namespace),
+            lambda secret: k8s.core.v1.SecretReferenceArgs(name=secret, namespace=place.namespace),
         ),
     )

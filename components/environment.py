@@ -1,71 +1,76 @@
 """An environment: everything of Tidegate in one namespace."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pulumi
 import pulumi_kubernetes as k8s
-from pulumi import Input
-from tidegate_contracts import proxy_process
 
 from .dataset_volume import DatasetVolume, DatasetVolumeArgs
+from .domino import DominoArgs, Mesh
+from .exposure import exposed_to
+from .fields import Annotations, DnsLabel, Image, Labels, ObjectName
 from .monitoring import Monitoring, MonitoringArgs
-from .network_boundary import NetworkBoundary, NetworkBoundaryArgs
-from .pods import metadata
-from .proxy import Proxy, ProxyArgs
-from .triton_pool import TritonPool, TritonPoolArgs
-from .values import Labels, each, joined, when
+from .network_boundary import NetworkBoundary, NetworkBoundaryArgs, namespace_peer
+from .place import PROXY, Place, Texts, service_account
+from .proxy import Proxy
+from .proxy_args import ProxyArgs
+from .triton_pool import TritonPool
+from .triton_server import TritonServerArgs
+from .values import each, joined, merged, some, when
+
+POD_SECURITY = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class NamespaceArgs:
-    """The namespace, with its Pod Security labels."""
+    """The namespace; Pod Security "restricted" is enforced in it."""
 
-    name: Input[str]
-    labels: Labels
-    annotations: Labels | None = None
+    name: DnsLabel
+    """Its name."""
+    labels: Labels = field(default_factory=dict)
+    """Further labels."""
+    annotations: Annotations = field(default_factory=dict)
+    """Its annotations."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PullSecretArgs:
     """A secret to pull images with."""
 
-    name: Input[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServiceAccountArgs:
-    """Whom pods act as; its token is never mounted."""
-
-    name: str
-    labels: Labels
-    annotations: Labels | None = None
-    """Cloud identity."""
-    pull_secrets: Sequence[PullSecretArgs] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeshArgs:
-    """Istio's PeerAuthentication of the proxy."""
-
-    name: Input[str]
-    labels: Labels
-    selector: Labels
-    mtls: Input[str]
+    name: ObjectName
+    """Its name: a secret of type kubernetes.io/dockerconfigjson in the environment's namespace."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentArgs:
-    """A resolved environment: one environment on one data plane, with everything that follows computed."""
+    """A resolved environment: one environment on one data plane."""
 
+    name: DnsLabel
+    """Name of the environment, such as dev or prod; it is the label app.kubernetes.io/instance of every object."""
     namespace: NamespaceArgs
-    service_accounts: Sequence[ServiceAccountArgs]
+    """The namespace that the environment has to itself."""
+    pull_secrets: Sequence[PullSecretArgs] = ()
+    """Secrets to pull images with."""
     datasets: Sequence[DatasetVolumeArgs]
-    network: NetworkBoundaryArgs
-    pools: Sequence[TritonPoolArgs]
+    """Volumes that hold model repositories."""
+    eviction_policy_image: Image | None = None
+    """Image of the eviction policy, the container beside each Triton; needed where a pool loads models on demand."""
+    servers: Sequence[TritonServerArgs]
+    """Inference servers, their pools and their models."""
     proxy: ProxyArgs
+    """The inference proxy."""
+    network: NetworkBoundaryArgs
+    """Who may talk to whom."""
+    domino: DominoArgs | None = None
+    """Integration with a Domino platform."""
     monitoring: MonitoringArgs | None = None
-    mesh: MeshArgs | None = None
+    """Metrics and alerts by the Prometheus operator, which must be in the cluster."""
+
+    @property
+    def place(self) -> Place:
+        """Where its objects stand."""
+        return Place(self.name, self.namespace.name)
 
 
 class Environment(pulumi.ComponentResource):
@@ -74,50 +79,78 @@ class Environment(pulumi.ComponentResource):
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the environment."""
         super().__init__("tidegate:components:Environment", name, None, opts)
-        child = pulumi.ResourceOptions(parent=self)
-        namespace = k8s.core.v1.Namespace(
-            f"{name}-namespace",
-            metadata=k8s.meta.v1.ObjectMetaArgs(
-                name=args.namespace.name, labels=args.namespace.labels, annotations=args.namespace.annotations
-            ),
-            opts=child,
-        )
+        place = Place(args.name, args.namespace.name)
+        # It holds the claims of the datasets, and is kept with them.
+        namespace = self._namespace(name, args, place)
         inside = pulumi.ResourceOptions(parent=self, depends_on=[namespace])
-        accounts = each(
-            args.service_accounts,
-            lambda account: k8s.core.v1.ServiceAccount(
-                f"{name}-account-{account.name}",
-                metadata=metadata(account.name, args.namespace.name, account.labels, account.annotations),
+
+        def account(owner: str, labels: Texts, annotations: Annotations | None = None) -> k8s.core.v1.ServiceAccount:
+            return k8s.core.v1.ServiceAccount(
+                f"{name}-account-{owner}",
+                metadata=place.metadata(owner, labels, annotations),
                 automount_service_account_token=False,
                 image_pull_secrets=each(
-                    account.pull_secrets, lambda secret: k8s.core.v1.LocalObjectReferenceArgs(name=secret.name)
+                    args.pull_secrets, lambda secret: k8s.core.v1.LocalObjectReferenceArgs(name=secret.name)
                 ),
                 opts=inside,
+            )
+
+        # One account for the proxy and one for each server, so that each has only its own identity in the cloud.
+        proxy_account = account(PROXY, place.labels(PROXY))
+        accounts = each(
+            args.servers,
+            lambda server: account(
+                service_account(server.kind, server.name),
+                place.labels(server.kind),
+                server.service_account_annotations,
             ),
         )
-        boundary = NetworkBoundary(f"{name}-network", args.network, inside)
+        callers = joined(
+            exposed_to(args.proxy.exposure),
+            when(args.domino, lambda domino: [namespace_peer(domino.compute_namespace)]),
+        )
+        boundary = NetworkBoundary(f"{name}-network", args.network, place, callers, args.domino, inside)
         datasets = each(
-            args.datasets,
-            lambda dataset: DatasetVolume(f"{name}-dataset-{dataset.claim_name}", dataset, inside),
+            args.datasets, lambda dataset: DatasetVolume(f"{name}-dataset-{dataset.name}", dataset, place, inside)
         )
         # Pods start where their account and their volumes exist, and what nobody may do is refused already.
-        ready = pulumi.ResourceOptions(parent=self, depends_on=joined([namespace, boundary], accounts, datasets))
-        each(args.pools, lambda pool: TritonPool(f"{name}-pool-{pool.name}", pool, ready))
-        Proxy(f"{name}-proxy", args.proxy, ready)
-        when(args.monitoring, lambda monitoring: Monitoring(f"{name}-monitoring", monitoring, inside))
-        when(
-            args.mesh,
-            lambda mesh: k8s.apiextensions.CustomResource(
-                f"{name}-mesh",
-                api_version="security.istio.io/v1",
-                kind="PeerAuthentication",
-                metadata=metadata(mesh.name, args.namespace.name, mesh.labels),
-                spec={
-                    "selector": {"matchLabels": mesh.selector},
-                    "mtls": {"mode": mesh.mtls},
-                    "portLevelMtls": {str(proxy_process.ADMIN_PORT): {"mode": "PERMISSIVE"}},
-                },
-                opts=inside,
+        first = joined([namespace, boundary, proxy_account], accounts, datasets)
+        ready = pulumi.ResourceOptions(parent=self, depends_on=first)
+        each(
+            args.servers,
+            lambda server: each(
+                server.pools,
+                lambda pool: TritonPool(
+                    f"{name}-pool-{server.name}-{pool.name}",
+                    pool,
+                    server,
+                    place,
+                    args.eviction_policy_image,
+                    args.domino,
+                    ready,
+                ),
             ),
         )
+        Proxy(f"{name}-proxy", args.proxy, place, args.servers, args.domino, ready)
+        when(args.monitoring, lambda monitoring: Monitoring(f"{name}-monitoring", monitoring, place, inside))
+        when(
+            args.domino,
+            lambda domino: when(domino.mesh, lambda mesh: Mesh(f"{name}-mesh", mesh, place, inside)),
+        )
         self.register_outputs({})
+
+    def _namespace(self, name: str, args: EnvironmentArgs, place: Place) -> k8s.core.v1.Namespace:
+        return k8s.core.v1.Namespace(
+            f"{name}-namespace",
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=args.namespace.name,
+                labels=merged(
+                    args.namespace.labels,
+                    when(args.domino, lambda _: {"domino-compute": "true"}),
+                    place.labels("tidegate"),
+                    POD_SECURITY,
+                ),
+                annotations=some(args.namespace.annotations),
+            ),
+            opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
+        )

@@ -39,13 +39,14 @@ APPLY_ORDER = (
 class _Recorder(Mocks):
     """Stands where the engine would: takes every resource that the program declares."""
 
-    def __init__(self) -> None:
-        self.objects: list[KubernetesObject] = []
+    def __init__(self, *, with_outputs: bool) -> None:
+        self.objects: list[tuple[str, str, KubernetesObject]] = []
+        self.with_outputs = with_outputs
 
     def new_resource(self, args: MockResourceArgs) -> tuple[str, dict[str, Any]]:
         if args.typ.startswith("kubernetes:"):
-            self.objects.append(_plain(args.inputs))
-        return args.name, args.inputs
+            self.objects.append((args.typ, args.name, _plain(args.inputs)))
+        return args.name, args.inputs if self.with_outputs else {}
 
     def call(self, args: MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]] | None]:  # noqa: ARG002
         return {}, None
@@ -57,11 +58,19 @@ def evaluate(program: Callable[[], object]) -> list[KubernetesObject]:
     The program is any function that makes Pulumi resources. It is run once, as `pulumi up` would run it, but the
     engine's place is taken: nothing is read, written or contacted. What the program raises is raised.
     """
-    recorder = _Recorder()
+    return sorted((item for _, _, item in declared(program)), key=apply_key)
+
+
+def declared(program: Callable[[], object], *, with_outputs: bool = True) -> list[tuple[str, str, KubernetesObject]]:
+    """Return the Kubernetes objects that a program declares, each behind its Pulumi type and name, in no order.
+
+    Without outputs, resources do not say again what they were told, and it need not be of the types of the SDK.
+    """
+    recorder = _Recorder(with_outputs=with_outputs)
     with _event_loops(), _few_collections():
         set_mocks(recorder, preview=False)
         pulumi.runtime.test(program)()  # type: ignore[no-untyped-call]
-    return sorted(recorder.objects, key=apply_key)
+    return recorder.objects
 
 
 def apply_key(item: KubernetesObject) -> tuple[int, str, str, str]:

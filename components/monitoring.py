@@ -1,86 +1,109 @@
 """Metrics and alerts, for the Prometheus operator."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
-from pulumi import Input
 from tidegate_contracts import eviction_process, proxy_process, triton
 
-from .pods import metadata
-from .values import Labels, each, when
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlertArgs:
-    """One alert rule."""
-
-    name: Input[str]
-    expression: Input[str]
-    duration: Input[str]
-    severity: Input[str]
-    summary: Input[str]
+from .fields import Labels, Seconds
+from .place import PROXY, Place, Texts
+from .values import merged, where
 
 
 @dataclass(frozen=True, kw_only=True)
 class MonitoringArgs:
-    """What is watched, and when somebody is told."""
+    """What the Prometheus operator is told."""
 
-    namespace: Input[str]
     labels: Labels
-    """With those by which the operator finds the objects."""
-    interval: Input[str]
-    proxy_selector: Labels
-    server_selector: Labels
-    on_demand_selector: Labels
-    alerts: Sequence[AlertArgs] | None = None
+    """Labels by which the operator finds the objects, such as release: prometheus."""
+    interval_seconds: Seconds
+    """Seconds between two readings."""
+    rules: bool
+    """Whether to make alert rules."""
 
 
 class Monitoring(pulumi.ComponentResource):
     """PodMonitors for proxies, Tritons and eviction policies, and a PrometheusRule."""
 
-    def __init__(self, name: str, args: MonitoringArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, args: MonitoringArgs, place: Place, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
         """Declare monitors and alerts."""
         super().__init__("tidegate:components:Monitoring", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
+        labels = merged(args.labels, place.labels("monitoring"))
 
-        def monitor(suffix: str, selector: Labels, port: str, path: str) -> None:
+        def monitor(suffix: str, selector: Texts, port: str, path: str) -> None:
             k8s.apiextensions.CustomResource(
                 f"{name}-{suffix}",
                 api_version="monitoring.coreos.com/v1",
                 kind="PodMonitor",
-                metadata=metadata(suffix, args.namespace, args.labels),
+                metadata=place.metadata(suffix, labels),
                 spec={
                     "selector": {"matchLabels": selector},
-                    "podMetricsEndpoints": [{"port": port, "path": path, "interval": args.interval}],
+                    "podMetricsEndpoints": [{"port": port, "path": path, "interval": f"{args.interval_seconds}s"}],
                 },
                 opts=child,
             )
 
-        monitor("inference-proxy", args.proxy_selector, "admin", proxy_process.METRICS_PATH)
-        monitor("inference-servers", args.server_selector, "metrics", triton.METRICS_PATH)
-        monitor("eviction-policies", args.on_demand_selector, "policy-admin", eviction_process.METRICS_PATH)
-        when(
-            args.alerts,
-            lambda alerts: k8s.apiextensions.CustomResource(
+        monitor(PROXY, place.proxy_selector, "admin", proxy_process.METRICS_PATH)
+        monitor("inference-servers", place.server_selector, "metrics", triton.METRICS_PATH)
+        monitor("eviction-policies", place.on_demand_selector, "policy-admin", eviction_process.METRICS_PATH)
+        where(
+            args.rules,
+            lambda: k8s.apiextensions.CustomResource(
                 f"{name}-alerts",
                 api_version="monitoring.coreos.com/v1",
                 kind="PrometheusRule",
-                metadata=metadata("tidegate", args.namespace, args.labels),
-                spec={"groups": [{"name": "tidegate", "rules": each(alerts, _rule)}]},
+                metadata=place.metadata("tidegate", labels),
+                spec={"groups": [{"name": "tidegate", "rules": _alerts(place)}]},
                 opts=child,
             ),
         )
         self.register_outputs({})
 
 
-def _rule(alert: AlertArgs) -> dict[str, Any]:
+def _alerts(place: Place) -> list[dict[str, Any]]:
+    """Return alerts on what Triton and Prometheus themselves measure.
+
+    A series that is missing is no zero: a Triton that cannot be read shows as `up`, not as quiet.
+    """
+    here = f'namespace="{place.namespace}"'
+    return [
+        _alert(
+            "TidegateTargetDown",
+            f"up{{{here}}} == 0",
+            lasting="5m",
+            severity="critical",
+            summary="A proxy, Triton or eviction policy has not answered Prometheus for five minutes.",
+        ),
+        _alert(
+            "TidegateRequestsFail",
+            f"sum by (pod, model) (rate(nv_inference_request_failure{{{here}}}[5m]))"
+            f" > 0.05 * (sum by (pod, model) (rate(nv_inference_request_success{{{here}}}[5m]))"
+            f" + sum by (pod, model) (rate(nv_inference_request_failure{{{here}}}[5m])))",
+            lasting="10m",
+            severity="warning",
+            summary="More than 5 % of a model's requests have failed in Triton for ten minutes.",
+        ),
+        _alert(
+            "TidegateQueueGrows",
+            f"sum by (pod, model) (rate(nv_inference_queue_duration_us{{{here}}}[5m]))"
+            f" / sum by (pod, model) (rate(nv_inference_request_success{{{here}}}[5m])) > 500000",
+            lasting="10m",
+            severity="warning",
+            summary="Requests of a model have waited longer than half a second in Triton's queue for ten minutes.",
+        ),
+    ]
+
+
+def _alert(name: str, expression: str, *, lasting: str, severity: str, summary: str) -> dict[str, Any]:
     return {
-        "alert": alert.name,
-        "expr": alert.expression,
-        "for": alert.duration,
-        "labels": {"severity": alert.severity},
-        "annotations": {"summary": alert.summary},
+        "alert": name,
+        "expr": expression,
+        "for": lasting,
+        "labels": {"severity": severity},
+        "annotations": {"summary": summary},
     }

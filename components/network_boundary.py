@@ -1,16 +1,17 @@
 """Who may talk to whom: nothing, but for what is named here. Both directions are closed by default."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pulumi
 import pulumi_kubernetes as k8s
-from pulumi import Input
 from tidegate_contracts import eviction_process, proxy_process, triton
 
-from .pods import metadata
-from .values import Labels, each, when
+from .domino import ISTIOD_PORTS, DominoArgs
+from .fields import Cidr, DnsLabel, Peer, Port
+from .place import ROLE, Place, Texts
+from .values import each, flat, joined, listed, some, when
 
 _EVERY_POD = k8s.meta.v1.LabelSelectorArgs()
 _Port = k8s.networking.v1.NetworkPolicyPortArgs
@@ -20,52 +21,68 @@ _Port = k8s.networking.v1.NetworkPolicyPortArgs
 class ReachArgs:
     """Something outside the environment that some of its pods may reach."""
 
-    name: str
-    pod_selector: Input[Any]
-    to: Input[Any]
-    """A NetworkPolicyPeer."""
-    ports: Input[Any] = None
-    """NetworkPolicyPorts; every port when None."""
+    name: DnsLabel
+    """Name of its NetworkPolicy."""
+    by: Sequence[Literal["proxy", "server"]]
+    """Roles of the pods that may reach it."""
+    to: Peer
+    """Whom: a NetworkPolicyPeer."""
+    ports: Sequence[Port] = ()
+    """TCP ports; every port without."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DnsArgs:
+    """The cluster's DNS, which every pod may ask."""
+
+    namespace: DnsLabel
+    """Namespace of its pods."""
+    ports: Sequence[Port]
+    """Ports that they listen on, UDP and TCP (OpenShift: 5353)."""
+    addresses: Sequence[Cidr] = ()
+    """Addresses of caches on the nodes, such as 169.254.20.10/32 of NodeLocal DNSCache."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkBoundaryArgs:
-    """The boundary of one environment."""
+    """Who may talk to whom; everything else is refused in both directions."""
 
-    namespace: Input[str]
-    labels: Labels
-    proxy_selector: Labels
-    server_selector: Labels
-    """All Tritons."""
-    on_demand_selector: Labels
-    """Those with an eviction policy."""
-    dns: Sequence[Input[Any]]
-    """The NetworkPolicyPeers that answer DNS."""
-    dns_ports: Input[Any]
-    """NetworkPolicyPorts that they listen on."""
-    callers: Sequence[Input[Any]] | None = None
-    """NetworkPolicyPeers that may call the proxy; None when nobody may."""
-    prometheus: Input[Any]
-    """The NetworkPolicyPeer that may read metrics."""
-    reach: Sequence[ReachArgs] = ()
+    callers: Sequence[Peer]
+    """Who may call the proxy, as NetworkPolicyPeers, beside those that its exposure and Domino name themselves."""
+    reach: Sequence[ReachArgs]
+    """What the environment's pods may reach, such as the identity provider or object storage."""
+    dns: DnsArgs
+    """The cluster's DNS."""
+    prometheus: Peer
+    """Who may read metrics: a NetworkPolicyPeer."""
 
 
 class NetworkBoundary(pulumi.ComponentResource):
     """NetworkPolicies: a refusal of everything, and one policy for each thing that is allowed."""
 
-    def __init__(self, name: str, args: NetworkBoundaryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Declare the boundary."""
+    def __init__(
+        self,
+        name: str,
+        args: NetworkBoundaryArgs,
+        place: Place,
+        callers: Sequence[Peer] = (),
+        domino: DominoArgs | None = None,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """Declare the boundary; `callers` may call the proxy as well."""
         super().__init__("tidegate:components:NetworkBoundary", name, None, opts)
-        proxies = _pods(args.proxy_selector)
-        servers = _pods(args.server_selector)
-        on_demand = _pods(args.on_demand_selector)
+        proxies = _pods(place.proxy_selector)
+        servers = _pods(place.server_selector)
+        on_demand = _pods(place.on_demand_selector)
         inference = [_port(triton.HTTP_PORT), _port(triton.GRPC_PORT)]
         lease = [_port(eviction_process.LEASE_PORT)]
 
-        def policy(suffix: str, **spec: Any) -> None:
-            k8s.networking.v1.NetworkPolicy(
+        labels = place.labels("network")
+
+        def policy(suffix: str, **spec: Any) -> k8s.networking.v1.NetworkPolicy:
+            return k8s.networking.v1.NetworkPolicy(
                 f"{name}-{suffix}",
-                metadata=metadata(suffix, args.namespace, args.labels),
+                metadata=place.metadata(suffix, labels),
                 spec=k8s.networking.v1.NetworkPolicySpecArgs(**spec),
                 opts=pulumi.ResourceOptions(parent=self),
             )
@@ -75,17 +92,17 @@ class NetworkBoundary(pulumi.ComponentResource):
             "dns",
             pod_selector=_EVERY_POD,
             policy_types=["Egress"],
-            egress=[k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=args.dns, ports=args.dns_ports)],
+            egress=[_dns(args.dns)],
         )
         when(
-            args.callers,
-            lambda callers: policy(
+            some(joined(args.callers, callers)),
+            lambda peers: policy(
                 "callers-to-proxy",
                 pod_selector=proxies,
                 policy_types=["Ingress"],
                 ingress=[
                     k8s.networking.v1.NetworkPolicyIngressRuleArgs(
-                        from_=each(callers, lambda caller: caller),
+                        from_=peers,
                         ports=[_port(proxy_process.HTTP_PORT), _port(proxy_process.GRPC_PORT)],
                     )
                 ],
@@ -127,23 +144,59 @@ class NetworkBoundary(pulumi.ComponentResource):
             policy_types=["Ingress"],
             ingress=[_from(args.prometheus, [_port(eviction_process.ADMIN_PORT)])],
         )
-        each(
-            args.reach,
-            lambda reach: k8s.networking.v1.NetworkPolicy(
-                f"{name}-{reach.name}",
-                metadata=metadata(reach.name, args.namespace, args.labels),
-                spec=k8s.networking.v1.NetworkPolicySpecArgs(
-                    pod_selector=reach.pod_selector,
-                    policy_types=["Egress"],
-                    egress=[k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=[reach.to], ports=reach.ports)],
+        each(args.reach, lambda reach: policy(reach.name, **_reach(reach, place)))
+        when(
+            domino,
+            # Its services (principal, keys), and the mesh's control plane.
+            lambda found: [
+                policy("domino-platform", **_proxy_to(namespace_peer(found.platform_namespace), place)),
+                when(
+                    found.mesh,
+                    lambda mesh: policy(
+                        "domino-mesh", **_proxy_to(namespace_peer(mesh.namespace), place, map(_port, ISTIOD_PORTS))
+                    ),
                 ),
-                opts=pulumi.ResourceOptions(parent=self),
-            ),
+            ],
         )
         self.register_outputs({})
 
 
-def _pods(labels: Labels) -> k8s.meta.v1.LabelSelectorArgs:
+def namespace_peer(name: str) -> Any:
+    """Return all pods of a namespace, as a NetworkPolicyPeer."""
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+
+
+def address_peer(cidr: Cidr) -> Any:
+    """Return a range of addresses, as a NetworkPolicyPeer."""
+    return {"ipBlock": {"cidr": cidr}}
+
+
+def _dns(dns: DnsArgs) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:
+    return k8s.networking.v1.NetworkPolicyEgressRuleArgs(
+        to=joined([namespace_peer(dns.namespace)], each(dns.addresses, address_peer)),
+        ports=flat(
+            listed(dns.ports, lambda port: [_Port(port=port, protocol="UDP"), _Port(port=port, protocol="TCP")])
+        ),
+    )
+
+
+def _reach(reach: ReachArgs, place: Place) -> dict[str, Any]:
+    """Return the spec of a policy; both kinds of pods carry the role label, so one selector serves either or both."""
+    selector = k8s.meta.v1.LabelSelectorArgs(
+        match_labels={"app.kubernetes.io/instance": place.environment},
+        match_expressions=[k8s.meta.v1.LabelSelectorRequirementArgs(key=ROLE, operator="In", values=reach.by)],
+    )
+    rule = k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=[reach.to], ports=each(reach.ports, _port))
+    return {"pod_selector": selector, "policy_types": ["Egress"], "egress": [rule]}
+
+
+def _proxy_to(peer: Peer, place: Place, ports: Iterable[_Port] | None = None) -> dict[str, Any]:
+    """Return the spec of a policy by which the proxy may reach somebody."""
+    rule = k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=[peer], ports=None if ports is None else [*ports])
+    return {"pod_selector": _pods(place.proxy_selector), "policy_types": ["Egress"], "egress": [rule]}
+
+
+def _pods(labels: Texts) -> k8s.meta.v1.LabelSelectorArgs:
     return k8s.meta.v1.LabelSelectorArgs(match_labels=labels)
 
 
@@ -151,13 +204,13 @@ def _peer(selector: k8s.meta.v1.LabelSelectorArgs) -> k8s.networking.v1.NetworkP
     return k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=selector)
 
 
-def _port(port: int) -> _Port:
+def _port(port: Port) -> _Port:
     return _Port(port=port, protocol="TCP")
 
 
-def _to(peer: Input[Any], ports: list[_Port]) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:
+def _to(peer: Peer, ports: list[_Port]) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:
     return k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=[peer], ports=ports)
 
 
-def _from(peer: Input[Any], ports: list[_Port]) -> k8s.networking.v1.NetworkPolicyIngressRuleArgs:
+def _from(peer: Peer, ports: list[_Port]) -> k8s.networking.v1.NetworkPolicyIngressRuleArgs:
     return k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[peer], ports=ports)

@@ -1,12 +1,79 @@
 """What every pod has in common: it runs as nobody in particular, and may do nothing in particular."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
 import pulumi_kubernetes as k8s
 from pulumi import Input
 
-from .values import Labels
+from .fields import ByteQuantity, CpuQuantity, LabelKey, LabelValue, ObjectName
+from .place import Texts
+from .values import either, merged, when
+
+PRE_STOP_SECONDS: Final = 10
+"""Between the news that a pod goes and SIGTERM: its address leaves Services, DNS and the proxies' tables meanwhile."""
+GRACE_SECONDS: Final = PRE_STOP_SECONDS + 10
+"""What a pod gets on top of the seconds that its process may take to stop: that pause, and a margin before SIGKILL."""
+
+# By convention GPU nodes carry this taint, with one value or another.
+GPU_TOLERATION = k8s.core.v1.TolerationArgs(key="nvidia.com/gpu", operator="Exists", effect="NoSchedule")
 
 USER_ID = 1000
 """User and group of all containers; Triton's own image has it as `triton-server`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResourcesArgs:
+    """What a container asks of its node. The memory limit equals the request, so that nobody is evicted for it."""
+
+    cpu: CpuQuantity
+    """CPU cores asked for."""
+    memory: ByteQuantity
+    """Memory asked for, and its limit."""
+    cpu_limit: CpuQuantity | None = None
+    """CPU cores at the most; none by default, so that spare cores are used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TolerationArgs:
+    """A taint that pods may be scheduled on."""
+
+    key: LabelKey
+    """Key of the taint."""
+    value: LabelValue | None = None
+    """Its value; without one every value is tolerated."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Its effect; all of them without one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretArgs:
+    """An existing secret of the namespace."""
+
+    secret: ObjectName
+    """Its name."""
+
+
+def container_resources(
+    wanted: ResourcesArgs, devices: dict[str, Any] | None = None, claims: Sequence[Any] | None = None
+) -> k8s.core.v1.ResourceRequirementsArgs:
+    """Return requests and limits; `devices` are extended resources, which stand in the limits."""
+    return k8s.core.v1.ResourceRequirementsArgs(
+        requests={"cpu": wanted.cpu, "memory": wanted.memory},
+        limits=merged({"memory": wanted.memory}, devices, when(wanted.cpu_limit, lambda limit: {"cpu": limit})),
+        claims=claims,
+    )
+
+
+def toleration(taint: TolerationArgs) -> k8s.core.v1.TolerationArgs:
+    """Return a toleration as Kubernetes has it."""
+    return k8s.core.v1.TolerationArgs(
+        key=taint.key,
+        operator=either(taint.value, lambda _: "Equal", lambda: "Exists"),
+        value=taint.value,
+        effect=taint.effect,
+    )
 
 
 def pod_security_context() -> k8s.core.v1.PodSecurityContextArgs:
@@ -55,14 +122,14 @@ def service_port(name: Input[str], port: Input[int], target: str | int) -> k8s.c
     return k8s.core.v1.ServicePortArgs(name=name, port=port, target_port=target, protocol="TCP")
 
 
-def pre_stop_sleep(seconds: Input[int]) -> k8s.core.v1.LifecycleArgs:
+def pre_stop_sleep() -> k8s.core.v1.LifecycleArgs:
     """Return a pause before SIGTERM, in which the pod's address leaves Services and DNS."""
     return k8s.core.v1.LifecycleArgs(
-        pre_stop=k8s.core.v1.LifecycleHandlerArgs(sleep=k8s.core.v1.SleepActionArgs(seconds=seconds))
+        pre_stop=k8s.core.v1.LifecycleHandlerArgs(sleep=k8s.core.v1.SleepActionArgs(seconds=PRE_STOP_SECONDS))
     )
 
 
-def spread_over_nodes(selector: Labels) -> list[k8s.core.v1.TopologySpreadConstraintArgs]:
+def spread_over_nodes(selector: Texts) -> list[k8s.core.v1.TopologySpreadConstraintArgs]:
     """Return constraints that spread pods over zones and nodes where that is possible."""
     return [
         k8s.core.v1.TopologySpreadConstraintArgs(
@@ -104,17 +171,7 @@ def mount(name: str, path: str, *, read_only: bool = True) -> k8s.core.v1.Volume
     return k8s.core.v1.VolumeMountArgs(name=name, mount_path=path, read_only=read_only or None)
 
 
-def metadata(
-    name: Input[str],
-    namespace: Input[str],
-    labels: Labels,
-    annotations: Labels | None = None,
-) -> k8s.meta.v1.ObjectMetaArgs:
-    """Return an object's metadata."""
-    return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=namespace, labels=labels, annotations=annotations)
-
-
-def disruption_budget_spec(selector: Labels, max_unavailable: Input[int]) -> k8s.policy.v1.PodDisruptionBudgetSpecArgs:
+def disruption_budget_spec(selector: Texts, max_unavailable: Input[int]) -> k8s.policy.v1.PodDisruptionBudgetSpecArgs:
     """Return a budget of how many pods a node drain may take away at once."""
     return k8s.policy.v1.PodDisruptionBudgetSpecArgs(
         max_unavailable=max_unavailable, selector=k8s.meta.v1.LabelSelectorArgs(match_labels=selector)

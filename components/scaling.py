@@ -1,40 +1,50 @@
 """Autoscalers: by CPU use (HorizontalPodAutoscaler), or by time in Triton's queue (KEDA)."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import pulumi
 import pulumi_kubernetes as k8s
-from pulumi import Input
 
-from .pods import metadata
-from .values import Labels
+from .fields import Count, HttpUrl, Percent, Replicas
+from .place import Place, Texts
 
 
 @dataclass(frozen=True, kw_only=True)
 class CpuScalingArgs:
-    """Bounds, and the CPU use in per cent of the request that is aimed at."""
+    """Replicas follow CPU use."""
 
-    min: Input[int]
-    max: Input[int]
-    cpu_percent: Input[int]
+    kind: Literal["cpu"] = "cpu"
+    """By CPU use."""
+    min: Replicas
+    """Replicas at the least."""
+    max: Replicas
+    """Replicas at the most."""
+    cpu_percent: Percent
+    """CPU use, in per cent of what is asked for, that the autoscaler aims at."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueScalingArgs:
-    """Bounds, and the Prometheus query whose value a replica should not exceed."""
+    """Replicas follow the time that requests wait in Triton's queues; needs KEDA and Prometheus."""
 
-    min: Input[int]
-    max: Input[int]
-    prometheus_address: Input[str]
-    query: Input[str]
-    threshold: Input[str]
+    kind: Literal["queue"] = "queue"
+    """By time in the queue."""
+    min: Replicas
+    """Replicas at the least."""
+    max: Replicas
+    """Replicas at the most."""
+    queue_milliseconds: Count
+    """Mean time in the queue, in milliseconds a request, that the autoscaler aims at."""
+    prometheus_address: HttpUrl
+    """Address of the Prometheus server that KEDA asks."""
 
 
 def cpu_autoscaler(
     resource_name: str,
-    name: Input[str],
-    namespace: Input[str],
-    labels: Labels,
+    name: str,
+    place: Place,
+    labels: Texts,
     kind: str,
     scaling: CpuScalingArgs,
     opts: pulumi.ResourceOptions,
@@ -42,7 +52,7 @@ def cpu_autoscaler(
     """Declare an autoscaler of the workload of the same name."""
     return k8s.autoscaling.v2.HorizontalPodAutoscaler(
         resource_name,
-        metadata=metadata(name, namespace, labels),
+        metadata=place.metadata(name, labels),
         spec=k8s.autoscaling.v2.HorizontalPodAutoscalerSpecArgs(
             scale_target_ref=k8s.autoscaling.v2.CrossVersionObjectReferenceArgs(
                 api_version="apps/v1", kind=kind, name=name
@@ -67,18 +77,19 @@ def cpu_autoscaler(
 
 def queue_autoscaler(
     resource_name: str,
-    name: Input[str],
-    namespace: Input[str],
-    labels: Labels,
+    name: str,
+    place: Place,
+    labels: Texts,
     scaling: QueueScalingArgs,
     opts: pulumi.ResourceOptions,
 ) -> k8s.apiextensions.CustomResource:
     """Declare a KEDA ScaledObject of the StatefulSet of the same name."""
+    pods = f'namespace="{place.namespace}",pod=~"{name}-[0-9]+"'
     return k8s.apiextensions.CustomResource(
         resource_name,
         api_version="keda.sh/v1alpha1",
         kind="ScaledObject",
-        metadata=metadata(name, namespace, labels),
+        metadata=place.metadata(name, labels),
         spec={
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name},
             "minReplicaCount": scaling.min,
@@ -90,8 +101,10 @@ def queue_autoscaler(
                     "metricType": "Value",
                     "metadata": {
                         "serverAddress": scaling.prometheus_address,
-                        "query": scaling.query,
-                        "threshold": scaling.threshold,
+                        # Mean time in the queue of a request of the last two minutes, in milliseconds.
+                        "query": f"sum(rate(nv_inference_queue_duration_us{{{pods}}}[2m])) / 1000"
+                        f" / clamp_min(sum(rate(nv_inference_request_success{{{pods}}}[2m])), 0.001)",
+                        "threshold": f"{scaling.queue_milliseconds}",
                         # A query without a result must not scale to the minimum: it says nothing.
                         "ignoreNullValues": "false",
                     },

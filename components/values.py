@@ -1,48 +1,182 @@
-"""How components loop and branch: `each` over a list, `when` over what may be missing, `json_text` for files.
+"""How components loop, branch and compose: `each` over a list, `when` over what may be missing, `json_text` for files.
 
-Components use these and never `for`, `if` or `json.dumps` on their arguments directly: a chart can then be written from
-the same components, by handing them placeholders, on which the helpers record a loop or a condition.
+Components use these and f-strings, and never `for`, `if`, `+` or `json.dumps` on their arguments directly: a chart can
+then be written from the same components, by handing them placeholders, on which each helper records what it was asked
+for. Nobody but a generator of templates makes placeholders; on real values the helpers simply do what they say.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
-
-from pulumi import Input
-
-Labels = Input[Mapping[str, Input[str]]]
-"""Labels, annotations and other mappings of texts."""
+from collections.abc import Callable, Iterable, Mapping, Sized
+from contextvars import ContextVar
+from itertools import chain
+from typing import Any, Protocol, TypeVar, cast, overload
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
-def each(items: Iterable[Item], make: Callable[[Item], Made]) -> list[Made] | None:
-    """Return what `make` makes of each item; None for no items, which omits the field."""
-    return [make(item) for item in items] or None
+class Placeholder:
+    """Stands for a value that a chart's user says later; on whatever it is asked for, it records."""
+
+    def each(self, make: Callable[[Any], Any]) -> Any:
+        """Record a loop."""
+        raise NotImplementedError
+
+    def choice(self, make: Callable[[Any], Any], otherwise: Callable[[], Any], test: Any) -> Any:
+        """Record a branch: on whether there is a value (None), on its truth (True), or on a class of it."""
+        raise NotImplementedError
+
+    def asked(self, question: str, other: Any = None) -> Any:
+        """Record a value that is computed from this one: present, equals, total, quotient."""
+        raise NotImplementedError
 
 
-def when(value: Item | None, make: Callable[[Item], Made]) -> Made | None:
+class Recorder(Protocol):
+    """Takes texts and trees that are composed of placeholders."""
+
+    def joined(self, parts: tuple[Any, ...]) -> Any:
+        """Record a list of several."""
+
+    def merged(self, parts: tuple[Any, ...]) -> Any:
+        """Record a mapping of several."""
+
+    def json_text(self, tree: Any) -> Any:
+        """Record a file."""
+
+    def checksum(self, tree: Any) -> Any:
+        """Record the checksum of a tree."""
+
+
+RECORDER: ContextVar[Recorder | None] = ContextVar("RECORDER", default=None)
+"""Set while a generator of templates runs a program, and never else."""
+
+
+def _nothing() -> None:
+    return None
+
+
+def each(items: Iterable[Item], make: Callable[[Item], Made | None]) -> list[Made] | None:
+    """Return what `make` makes of each item, without what it left out; None for nothing, which omits the field."""
+    if isinstance(items, Placeholder):
+        return cast("list[Made]", items.each(make))
+    return listed(items, make) or None
+
+
+def listed(items: Iterable[Item], make: Callable[[Item], Made | None]) -> list[Made]:
+    """Return what `make` makes of each item, for files, where an empty list is written as such."""
+    if isinstance(items, Placeholder):
+        return cast("list[Made]", items.each(make))
+    return [made for item in items if (made := make(item)) is not None]
+
+
+def flat(lists: list[list[Made]]) -> list[Made]:
+    """Return one list of the items of several, as nested loops make them."""
+    return cast("list[Made]", lists) if RECORDER.get() is not None else list(chain.from_iterable(lists))
+
+
+def when(value: Item | None, make: Callable[[Item], Made | None]) -> Made | None:
     """Return what `make` makes of a value that is there; None for one that is missing, which omits the field."""
-    return None if value is None else make(value)
+    return either(value, make, _nothing)
 
 
 def either(value: Item | None, make: Callable[[Item], Made], otherwise: Callable[[], Made]) -> Made:
     """Return what `make` makes of a value that is there, else what `otherwise` makes."""
+    if isinstance(value, Placeholder):
+        return cast("Made", value.choice(make, otherwise, None))
     return otherwise() if value is None else make(value)
+
+
+@overload
+def where(flag: bool | int, make: Callable[[], Made]) -> Made | None: ...
+@overload
+def where(flag: bool | int, make: Callable[[], Made], otherwise: Callable[[], Made]) -> Made: ...
+def where(flag: bool | int, make: Callable[[], Any], otherwise: Callable[[], Any] = _nothing) -> Any:
+    """Return what `make` makes where a flag is true or a number is not zero, else what `otherwise` makes."""
+    if isinstance(flag, Placeholder):
+        return flag.choice(lambda _: make(), otherwise, True)
+    return make() if flag else otherwise()
+
+
+def of_kind(value: Any, kind: type[Item], make: Callable[[Item], Made | None]) -> Made | None:
+    """Return what `make` makes of a value of one class; None for one of another, or none at all."""
+    if isinstance(value, Placeholder):
+        return cast("Made", value.choice(make, _nothing, kind))
+    return make(value) if isinstance(value, kind) else None
+
+
+def some(values: Any) -> Any:
+    """Return a list or mapping as it is; None for an empty one, which omits the field."""
+    return None if isinstance(values, Sized) and not isinstance(values, Placeholder) and not values else values
+
+
+def present(value: Any) -> bool:
+    """Say whether there is a value."""
+    return cast("bool", value.asked("present")) if isinstance(value, Placeholder) else value is not None
+
+
+def equals(value: Item, other: Item) -> bool:
+    """Say whether a value is a certain one."""
+    return cast("bool", value.asked("equals", other)) if isinstance(value, Placeholder) else value == other
+
+
+def total(number: int, other: int) -> int:
+    """Return the sum of a number and a constant."""
+    return cast("int", number.asked("total", other)) if isinstance(number, Placeholder) else number + other
+
+
+def quotient(number: int, divisor: int) -> int:
+    """Return a number divided by a constant, rounded up."""
+    if isinstance(number, Placeholder):
+        return cast("int", number.asked("quotient", divisor))
+    return -(-number // divisor)
 
 
 def joined(*parts: Iterable[Made] | None) -> list[Made]:
     """Return one list of several, of which some may be missing."""
+    if (recorder := RECORDER.get()) is not None:
+        return cast("list[Made]", recorder.joined(parts))
     return [item for part in parts if part is not None for item in part]
 
 
+def merged(*parts: Any) -> dict[str, Any] | None:
+    """Return one mapping of several, of which some may be missing; later ones win. None where that is empty."""
+    if (recorder := RECORDER.get()) is not None:
+        return cast("dict[str, Any]", recorder.merged(parts))
+    return {key: value for part in parts if part is not None for key, value in part.items()} or None
+
+
 def json_text(tree: Any) -> str:
-    """Return a tree as JSON text for a file: keys sorted, indented by two."""
-    return json.dumps(tree, indent=2, sort_keys=True) + "\n"
+    """Return a tree as JSON text for a file: keys sorted, indented by two; what is None is left out."""
+    if (recorder := RECORDER.get()) is not None:
+        return cast("str", recorder.json_text(tree))
+    return _json(tree, indent=2) + "\n"
 
 
-def checksum(settings: Any) -> str:
-    """Return the SHA-256 of a mapping of texts, which changes when any of them does."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+def checksum(tree: Any) -> str:
+    """Return the SHA-256 of a tree, which changes when anything in it does."""
+    if (recorder := RECORDER.get()) is not None:
+        return cast("str", recorder.checksum(tree))
+    return hashlib.sha256(_json(tree, separators=(",", ":")).encode()).hexdigest()
+
+
+# What Go's JSON escapes beyond what JSON asks for, and what it writes as code points.
+_GO_ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
+_MOST = 2**53
+"""Beyond it a number in JSON is another one to those that read it as a floating-point number, Helm among them."""
+
+
+def _json(tree: Any, **layout: Any) -> str:
+    """Return JSON as Go writes it, so that a chart's templates make the very same text."""
+    return json.dumps(_exact(tree), sort_keys=True, ensure_ascii=False, **layout).translate(_GO_ESCAPES)
+
+
+def _exact(value: Any) -> Any:
+    """Return a tree without what is None; refuse numbers that would be read as others."""
+    if isinstance(value, Mapping):
+        return {key: _exact(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_exact(item) for item in value]
+    if isinstance(value, float) or (isinstance(value, int) and abs(value) > _MOST):
+        raise ValueError(f"{value!r} is no number that all readers of JSON read alike: it must be whole, up to 2^53")
+    return value

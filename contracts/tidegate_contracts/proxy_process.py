@@ -17,6 +17,8 @@ GRPC_SERVICE_PORT: Final = 8001
 
 LIVE_PATH: Final = "/healthz"
 READY_PATH: Final = "/readyz"
+SERVER_READY_PATH: Final = "/readyz/servers"
+"""Below it, by name, each server: see `server_ready_path`."""
 METRICS_PATH: Final = "/metrics"
 
 ROUTING_ROOT: Final = "/etc/tidegate/routing"
@@ -36,3 +38,12 @@ ENVIRONMENT_PREFIX: Final = "TIDEGATE_PROXY_"
 def upstream_ca_file(server: str) -> str:
     """Return the name of the file, below `UPSTREAM_CA_ROOT`, that vouches for a server."""
     return f"{server}.crt"
+
+
+def server_ready_path(server: str) -> str:
+    """Return the path, on the admin port, that tells whether the proxy can reach a server.
+
+    It answers 200 when a replica of the server is ready to take requests, 503 when none is, with a sentence that says
+    why, and 404 for a server that the routing table does not know.
+    """
+    return f"{SERVER_READY_PATH}/{server}"

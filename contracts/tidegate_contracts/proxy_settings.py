@@ -23,10 +23,9 @@ class ProxySettings(Message):
     """Whether hashes of API keys are mounted at `proxy_process.API_KEYS_ROOT`."""
     domino_principal_url: str | None = None
 
-    def environment_variables(self) -> dict[str, str]:
-        """Return the settings as environment variables; one that is None is left out."""
-        values = self.model_dump(mode="json", exclude_none=True)
-        return {
-            f"{ENVIRONMENT_PREFIX}{name.upper()}": str(value).lower() if isinstance(value, bool) else str(value)
-            for name, value in values.items()
-        }
+
+def variable(field: str) -> str:
+    """Return the environment variable of a setting; a truth value in it is the text `true` or `false`."""
+    if field not in ProxySettings.model_fields:
+        raise KeyError(field)
+    return f"{ENVIRONMENT_PREFIX}{field.upper()}"

@@ -12,10 +12,12 @@ from pydantic import Field, model_validator
 from .base import Annotations, DnsLabel, Labels, Named, Section, Text
 from .datasets import Dataset
 from .environment import Domino, Monitoring, Network, PullSecret
+from .guardrails import Guardrails
 from .images import Image, Mirror, RegistryHost
 from .models import Model
 from .placement import GpuNodes
 from .proxy import Proxy
+from .rollout import Gate, RolloutOrder
 from .servers import Server
 
 
@@ -40,6 +42,10 @@ class Platform(Section):
     """Integration with a Domino platform."""
     monitoring: Monitoring = Monitoring()
     """Metrics and alerts."""
+    gate: Gate = Gate()
+    """What must hold in a data plane before a rollout goes on to the next."""
+    guardrails: Guardrails = Guardrails()
+    """What no stack may do: severities, exceptions and a ceiling for GPUs."""
 
 
 OWNED_LABELS = frozenset({"app.kubernetes.io", "pod-security.kubernetes.io", "kubernetes.io", "tidegate.dev"})
@@ -58,6 +64,8 @@ class Environment(Named):
     """Further labels of its namespace."""
     annotations: Annotations = Field(default_factory=dict)
     """Annotations of its namespace."""
+    rollout: RolloutOrder = RolloutOrder()
+    """In which order it comes to its data planes."""
 
     @model_validator(mode="after")
     def _production_is_no_trial(self) -> Self:
@@ -79,6 +87,13 @@ class Environment(Named):
         for key in self.labels:
             if key.partition("/")[0] in OWNED_LABELS or key == "domino-compute":
                 raise ValueError(f"labels may not set {key}: Tidegate or Kubernetes sets it itself")
+        return self
+
+    @model_validator(mode="after")
+    def _annotations_leave_ours_alone(self) -> Self:
+        for key in self.annotations:
+            if key.partition("/")[0] == "tidegate.dev":
+                raise ValueError(f"annotations may not set {key}: Tidegate sets it itself")
         return self
 
     @property

@@ -110,13 +110,13 @@ def _below_root(path: str) -> str:
 
 RelativePath = Annotated[
     str,
-    AfterValidator(_below_root),
     Field(
         pattern=r"^[A-Za-z0-9._/-]+$",
         json_schema_extra={
             "hint": "a path below the volume's root: letters, digits, dots, dashes, underscores, slashes"
         },
     ),
+    AfterValidator(_below_root),
 ]
 
 
@@ -128,12 +128,12 @@ def _no_address(host: str) -> str:
 
 Host = Annotated[
     str,
-    AfterValidator(_no_address),
     Field(
         max_length=253,
         pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$",
         json_schema_extra={"hint": "a host name such as inference.example.com"},
     ),
+    AfterValidator(_no_address),
 ]
 
 
@@ -155,7 +155,8 @@ _FACTORS: dict[str | None, int | Decimal] = {
     **{f"{suffix}i": 1024**power for power, suffix in enumerate("KMGTP", 1)},
 }
 
-_MOST_BYTES = 2**63 - 1
+MOST_NUMBER = 2**53
+"""Beyond it a number in JSON is another one to those that read it as a floating-point number, as Helm does."""
 _LEAST_BYTES = 2**20
 _SHORT = Field(max_length=24)
 
@@ -192,8 +193,8 @@ def _whole_millicores(quantity: str) -> str:
 
 def _whole_bytes(quantity: str) -> str:
     value = quantity_value(_positive_quantity(quantity))
-    if value > _MOST_BYTES:
-        raise ValueError(f"{quantity!r} is more bytes than Kubernetes can count, 2^63 - 1")
+    if value > MOST_NUMBER:
+        raise ValueError(f"{quantity!r} is more bytes than every reader of JSON can count, 2^53 (8Pi)")
     if value < _LEAST_BYTES:
         raise ValueError(f"{quantity!r} is {int(value)} bytes: is a unit missing, as in 2Gi or 512Mi?")
     if value != int(value):

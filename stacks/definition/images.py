@@ -49,11 +49,11 @@ class Image(Named):
     """Registry and repository, as `docker pull` takes it."""
     tag: Annotated[
         str,
-        AfterValidator(_not_moving),
         Field(
             pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$",
             json_schema_extra={"hint": "an image tag: letters, digits, dots, dashes and underscores"},
         ),
+        AfterValidator(_not_moving),
     ]
     """Tag; quote it when it looks like a number."""
 

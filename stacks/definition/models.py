@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from .base import ByteQuantity, DnsLabel, Section
+from .base import MOST_NUMBER, ByteQuantity, DnsLabel, Section
 
 ModelName = Annotated[
     str,
@@ -29,7 +29,7 @@ Weight = Annotated[int, Field(ge=0, le=100)]
 class VersionTraffic(Section):
     """A share of the traffic for one version."""
 
-    version: Annotated[int, Field(ge=1, le=2**63 - 1)]
+    version: Annotated[int, Field(ge=1, le=MOST_NUMBER)]
     """Version, as its folder in the repository."""
     weight: Weight
     """Share of the requests, in per cent; the shares of a model sum to 100."""

@@ -35,18 +35,18 @@ class Form(Enum):
 
 def schema_text() -> str:
     """Return the schema as the text of its file."""
-    return _laid_out(definition_schema()) + "\n"
+    return laid_out(definition_schema()) + "\n"
 
 
-def _laid_out(value: Any, indent: str = "") -> str:
+def laid_out(value: Any, indent: str = "") -> str:
     """Return JSON with each part on one line where it fits, so that a changed key is a changed line."""
     line = json.dumps(value, ensure_ascii=False)
     if len(indent) + len(line) <= _WIDTH or not isinstance(value, dict | list) or not value:
         return line
     inner = indent + "  "
     if isinstance(value, list):
-        return "[\n" + ",\n".join(inner + _laid_out(item, inner) for item in value) + f"\n{indent}]"
-    items = (f"{inner}{json.dumps(key)}: {_laid_out(item, inner)}" for key, item in value.items())
+        return "[\n" + ",\n".join(inner + laid_out(item, inner) for item in value) + f"\n{indent}]"
+    items = (f"{inner}{json.dumps(key)}: {laid_out(item, inner)}" for key, item in value.items())
     return "{\n" + ",\n".join(items) + f"\n{indent}}}"
 
 

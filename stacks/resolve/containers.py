@@ -1,39 +1,22 @@
-"""What containers of every kind get: resources, tolerations, and how long they may take to stop."""
+"""What containers of every kind are told alike: resources, tolerations, and when an autoscaler adds one."""
 
 from collections.abc import Iterable
-from typing import Any
 
-from components import TolerationArgs
+from components import CpuScalingArgs, ResourcesArgs, TolerationArgs
 
-from ..definition.base import Resources, Toleration
-
-PRE_STOP_SECONDS = 10
-"""Between the news that a pod goes and SIGTERM: its address leaves Services, DNS and the proxies' tables meanwhile."""
-GRACE_MARGIN_SECONDS = 10
-"""On top of the pause and of what the process may take itself, before SIGKILL."""
+from ..definition.base import CpuScaling, Resources, Toleration
 
 
-def grace_period(stop_seconds: int) -> int:
-    """Return a pod's termination grace period: pause, then what the process may take to stop, then a margin."""
-    return PRE_STOP_SECONDS + stop_seconds + GRACE_MARGIN_SECONDS
-
-
-def container_resources(resources: Resources, devices: dict[str, str] | None = None) -> dict[str, Any]:
-    """Return requests and limits; `devices` are extended resources, which stand in the limits."""
-    limits = {"memory": resources.memory, **(devices or {})}
-    if resources.cpu_limit is not None:
-        limits["cpu"] = resources.cpu_limit
-    return {"requests": {"cpu": resources.cpu, "memory": resources.memory}, "limits": limits}
+def container_resources(resources: Resources) -> ResourcesArgs:
+    """Return what a container asks of its node."""
+    return ResourcesArgs(cpu=resources.cpu, memory=resources.memory, cpu_limit=resources.cpu_limit)
 
 
 def tolerations(wanted: Iterable[Toleration]) -> list[TolerationArgs]:
-    """Return tolerations as Kubernetes has them."""
-    return [
-        TolerationArgs(
-            key=taint.key,
-            operator="Exists" if taint.value is None else "Equal",
-            value=taint.value,
-            effect=taint.effect,
-        )
-        for taint in wanted
-    ]
+    """Return the taints that pods tolerate."""
+    return [TolerationArgs(key=taint.key, value=taint.value, effect=taint.effect) for taint in wanted]
+
+
+def cpu_scaling(scaling: CpuScaling) -> CpuScalingArgs:
+    """Return the bounds of an autoscaler by CPU use."""
+    return CpuScalingArgs(min=scaling.min, max=scaling.max, cpu_percent=scaling.cpu_percent)

@@ -1,25 +1,26 @@
 """Dataset volumes, and where in them a server's model repository lies."""
 
+from typing import assert_never
+
 from components import (
     CsiSourceArgs,
     DatasetVolumeArgs,
     HostPathSourceArgs,
     NfsSourceArgs,
-    RepositoryVolumeArgs,
-    SecretReferenceArgs,
+    ObjectStoreRepositoryArgs,
+    VolumeRepositoryArgs,
 )
 
 from ..definition.datasets import (
     ClaimDataset,
     CsiDataset,
-    DatasetRepository,
     EfsDataset,
     HostPathDataset,
     NfsDataset,
+    ObjectStoreRepository,
 )
 from ..definition.servers import Server
 from ..stack import Stack
-from . import names
 
 EFS_DRIVER = "efs.csi.aws.com"
 Volume = EfsDataset | NfsDataset | CsiDataset | HostPathDataset
@@ -30,21 +31,20 @@ def dataset_volumes(stack: Stack) -> list[DatasetVolumeArgs]:
     return [_volume(stack, item) for item in stack.platform.datasets if not isinstance(item, ClaimDataset)]
 
 
-def repository_volume(stack: Stack, server: Server) -> RepositoryVolumeArgs | None:
-    """Return where a server's repository is mounted from; None when Triton reads object storage itself."""
-    if not isinstance(server.repository, DatasetRepository):
-        return None
+def repository(stack: Stack, server: Server) -> VolumeRepositoryArgs | ObjectStoreRepositoryArgs:
+    """Return where a server's models lie."""
+    if isinstance(server.repository, ObjectStoreRepository):
+        return ObjectStoreRepositoryArgs(url=server.repository.url)
     wanted = server.repository.dataset
     dataset = next(item for item in stack.platform.datasets if item.name == wanted)
     folders = [f"filecache/{dataset.domino.dataset_id}" if dataset.domino else None, server.repository.path]
-    return RepositoryVolumeArgs(
-        claim_name=dataset.claim_name if isinstance(dataset, ClaimDataset) else dataset.name,
+    return VolumeRepositoryArgs(
+        claim=dataset.claim_name if isinstance(dataset, ClaimDataset) else dataset.name,
         sub_path="/".join(folder for folder in folders if folder) or None,
     )
 
 
 def _volume(stack: Stack, dataset: Volume) -> DatasetVolumeArgs:
-    csi, nfs, host_path = _source(stack, dataset)
     classes = stack.data_plane.storage_classes
     default = {
         "efs": classes.efs,
@@ -52,43 +52,33 @@ def _volume(stack: Stack, dataset: Volume) -> DatasetVolumeArgs:
         "csi": classes.csi,
         "hostPath": classes.host_path,
     }[dataset.kind]
-    storage_class = dataset.storage_class or default
     return DatasetVolumeArgs(
-        name=f"{stack.namespace}-{dataset.name}",
-        claim_name=dataset.name,
-        namespace=stack.namespace,
-        labels=names.labels(stack, "dataset"),
+        name=dataset.name,
+        source=_source(dataset),
         capacity=dataset.capacity,
-        access_modes=[dataset.access_mode],
-        storage_class=storage_class,
-        claim_storage_class=storage_class or "",
-        mount_options=list(dataset.mount_options) or None,
-        csi=csi,
-        nfs=nfs,
-        host_path=host_path,
+        access_mode=dataset.access_mode,
+        storage_class=dataset.storage_class or default,
+        mount_options=list(dataset.mount_options),
     )
 
 
-def _source(
-    stack: Stack, dataset: Volume
-) -> tuple[CsiSourceArgs | None, NfsSourceArgs | None, HostPathSourceArgs | None]:
+def _source(dataset: Volume) -> CsiSourceArgs | NfsSourceArgs | HostPathSourceArgs:
     match dataset:
         case EfsDataset():
             # The EFS driver's volume handle: <file system>[:<sub path>[:<access point>]].
             point = f"::{dataset.access_point_id}" if dataset.access_point_id else ""
-            return CsiSourceArgs(driver=EFS_DRIVER, volume_handle=f"{dataset.file_system_id}{point}"), None, None
+            return CsiSourceArgs(driver=EFS_DRIVER, volume_handle=f"{dataset.file_system_id}{point}")
         case NfsDataset():
-            return None, NfsSourceArgs(server=dataset.server, path=dataset.path), None
+            return NfsSourceArgs(server=dataset.server, path=dataset.path)
         case CsiDataset():
-            secret = dataset.node_publish_secret
-            reference = SecretReferenceArgs(name=secret, namespace=stack.namespace) if secret else None
-            source = CsiSourceArgs(
+            return CsiSourceArgs(
                 driver=dataset.driver,
                 volume_handle=dataset.volume_handle,
-                volume_attributes=dataset.volume_attributes or None,
+                volume_attributes=dict(dataset.volume_attributes),
                 fs_type=dataset.fs_type,
-                node_publish_secret=reference,
+                node_publish_secret=dataset.node_publish_secret,
             )
-            return source, None, None
         case HostPathDataset():
-            return None, None, HostPathSourceArgs(path=dataset.path)
+            return HostPathSourceArgs(path=dataset.path)
+        case _:
+            assert_never(dataset)

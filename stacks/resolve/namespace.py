@@ -1,50 +1,53 @@
-"""The namespace and its service accounts."""
+"""The namespace."""
 
-from components import NamespaceArgs, PullSecretArgs, ServiceAccountArgs
+from datetime import date
 
-from ..definition.servers import AwsIdentity, AzureIdentity, GcpIdentity, Identity
+from components import NamespaceArgs
+from policies import guardrails
+
+from ..definition.datasets import ClaimDataset, ObjectStoreRepository
 from ..stack import Stack
-from . import names
-
-AZURE_USE = {"azure.workload.identity/use": "true"}
 
 
 def namespace(stack: Stack) -> NamespaceArgs:
-    """Return the namespace: Pod Security "restricted" is enforced in it."""
-    pod_security = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
-    domino = {"domino-compute": "true"} if stack.platform.domino else {}
+    """Return the namespace, with what people and guardrails have to know of it."""
     return NamespaceArgs(
         name=stack.namespace,
-        labels={**stack.environment.labels, **domino, **names.labels(stack, "tidegate"), **pod_security},
-        annotations=stack.environment.annotations or None,
+        labels=dict(stack.environment.labels),
+        annotations={
+            **stack.environment.annotations,
+            guardrails.ANNOTATION: guardrails.annotation(guardrail_settings(stack)),
+        },
     )
 
 
-def service_accounts(stack: Stack) -> list[ServiceAccountArgs]:
-    """Return one account for the proxy and one for each server, so that each has only its own cloud identity."""
-    pull_secrets = [PullSecretArgs(name=secret.name) for secret in stack.platform.pull_secrets]
-    accounts: list[tuple[str, names.Labels, Identity | None]]
-    accounts = [(names.PROXY, names.labels(stack, names.PROXY), None)]
-    accounts += [
-        (names.service_account(server), names.labels(stack, server.kind), server.identity)
-        for server in stack.platform.servers
-    ]
-    return [
-        ServiceAccountArgs(
-            name=name,
-            labels=labels,
-            annotations=_annotations(identity) if identity else None,
-            pull_secrets=pull_secrets,
+def guardrail_settings(stack: Stack) -> guardrails.Settings:
+    """Return what the guardrails have to know of an environment; it rides on the Namespace, beside the objects."""
+    said = stack.platform.guardrails
+    kind: guardrails.Kind = (
+        "production" if stack.environment.production else "local" if stack.environment.local else "shared"
+    )
+    waivers = tuple(
+        guardrails.Waiver(
+            name=waiver.name,
+            rule=waiver.rule,
+            owner=waiver.owner,
+            reason=waiver.reason,
+            until=date.fromisoformat(waiver.until),
+            object=waiver.object,
         )
-        for name, labels, identity in accounts
+        for waiver in sorted(said.waivers, key=lambda waiver: waiver.name)
+    )
+    return guardrails.Settings(kind, dict(said.severities), waivers, said.gpu_slices, tuple(_written(stack)))
+
+
+def _written(stack: Stack) -> list[str]:
+    """Return the claims and bucket addresses whose content somebody may write."""
+    claims = [
+        dataset.claim_name if isinstance(dataset, ClaimDataset) else dataset.name
+        for dataset in stack.platform.datasets
+        if dataset.writers
     ]
-
-
-def _annotations(identity: Identity) -> dict[str, str]:
-    match identity:
-        case AwsIdentity():
-            return {"eks.amazonaws.com/role-arn": identity.role_arn}
-        case GcpIdentity():
-            return {"iam.gke.io/gcp-service-account": identity.service_account}
-        case AzureIdentity():
-            return {"azure.workload.identity/client-id": identity.client_id}
+    repositories = (server.repository for server in stack.platform.servers)
+    urls = [each.url.rstrip("/") for each in repositories if isinstance(each, ObjectStoreRepository) and each.writers]
+    return sorted({*claims, *urls})

@@ -17,6 +17,7 @@ HEADER_RULES: tuple[Callable[[Header, Document], Iterator[Problem]], ...] = (
     names.no_two_data_planes_share_a_cluster,
     names.no_two_environments_of_a_cluster_share_a_namespace,
     references.data_planes_name_environments_that_exist,
+    references.canaries_are_planes_of_the_first_wave,
 )
 STACK_RULES: tuple[Callable[[Stack], Iterator[Problem]], ...] = (
     names.no_two_pools_become_one_object,

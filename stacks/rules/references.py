@@ -41,6 +41,32 @@ def data_planes_name_environments_that_exist(header: Header, document: Document)
                 )
 
 
+def canaries_are_planes_of_the_first_wave(header: Header, document: Document) -> Iterator[Problem]:
+    """A canary goes before all others, so it is one of the planes that go first."""
+    for index, environment in enumerate(header.environments):
+        canary = environment.rollout.canary
+        planes = [plane for plane in header.data_planes if environment.name in plane.environments]
+        if canary is None or not planes:
+            continue
+        first = min(plane.wave for plane in planes)
+        wave = next((plane.wave for plane in planes if plane.name == canary), None)
+        where = ("environments", index, "rollout", "canary")
+        if wave is None:
+            yield document.problem(
+                where,
+                f'environment "{environment.name}" does not live on its canary, "{canary}"',
+                do=nearest(canary, [plane.name for plane in planes]),
+                at="value",
+            )
+        elif wave > first:
+            yield document.problem(
+                where,
+                f'the canary "{canary}" is of wave {wave}, and wave {first} goes before it',
+                do=f"Name a plane of wave {first}, or give {canary} that wave.",
+                at="value",
+            )
+
+
 def every_environment_lives_somewhere(definition: Definition) -> Iterator[Problem]:
     """An environment on no data plane makes no stack."""
     hosted = {name for plane in definition.header.data_planes for name in plane.environments}

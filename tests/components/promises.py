@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tidegate_contracts import eviction, eviction_process, proxy_process, routing
+from tidegate_contracts import eviction, eviction_process, proxy_process, proxy_settings, routing
 
 from components.evaluate import APPLY_ORDER, KubernetesObject
 from stacks.definition.base import quantity_value
@@ -287,6 +287,15 @@ def the_routing_table_is_one_and_names_services_that_exist(objects: Objects) -> 
     assert {(model.server, model.pool) for model in table.models} <= pools
 
 
+def the_proxy_s_variables_are_settings_of_its(objects: Objects) -> None:
+    data = named(objects, "ConfigMap", "inference-proxy-settings")["data"]
+    names = {proxy_settings.variable(field): field for field in proxy_settings.ProxySettings.model_fields}
+    found = proxy_settings.ProxySettings.model_validate({names[key]: value for key, value in data.items()})
+    assert {key: str(getattr(found, names[key])).lower() for key in data} == {
+        key: value.lower() for key, value in data.items()
+    }
+
+
 def eviction_settings_are_such(objects: Objects) -> None:
     found = [item for item in of_kind(objects, "ConfigMap") if eviction_process.SETTINGS_FILE in item["data"]]
     explicit = [
@@ -342,6 +351,7 @@ ALL: tuple[Callable[[Objects], None], ...] = (
     on_demand_tritons_have_their_policy_and_its_secret_beside_them,
     tritons_survive_a_model_that_fails_to_load,
     the_routing_table_is_one_and_names_services_that_exist,
+    the_proxy_s_variables_are_settings_of_its,
     eviction_settings_are_such,
     monitors_read_ports_that_exist,
     nothing_of_the_reference_implementation_s_defects_came_back,

@@ -164,8 +164,10 @@ def test_dev_with_the_overlays_of_prod_is_prod() -> None:
         without_identity(objects_of(definition, dev.name), dev),
         without_identity(objects_of(definition, prod.name), prod),
     )
-    # The path, which the test itself set apart.
-    assert {path[:3] for path in found} == {("Ingress inference-proxy", "spec", "rules")}
+    # The path and the writers, which the test itself set apart.
+    guardrails = ("Namespace NAMESPACE", "metadata", "annotations", "tidegate.dev/guardrails")
+    assert {path[:3] for path in found - {guardrails}} == {("Ingress inference-proxy", "spec", "rules")}
+    assert guardrails in found
 
 
 def test_without_overlays_environments_differ_in_nothing_but_their_names() -> None:
@@ -207,6 +209,7 @@ def without_leaf(part: Any, path: tuple[str, ...]) -> Any:
     return [without_leaf(item, path[1:]) if item["name"] == path[0] else item for item in part]
 
 
+GUARDRAILS = "Namespace NAMESPACE: metadata.annotations.tidegate.dev/guardrails"
 # What each value of the reference's overlays changes: kind and name of the objects, and the field.
 SAID_BY_THE_OVERLAYS = {
     ("dev", "proxy.replicas"): {"Deployment inference-proxy: spec.replicas"},
@@ -230,7 +233,19 @@ SAID_BY_THE_OVERLAYS = {
     ("prod", "proxy.tls.kind"): None,
     ("prod", "proxy.tls.issuer"): None,
     ("prod", "network.callers.ingress-controller.namespaceLabels.kubernetes.io/metadata.name"): None,
-    ("prod", "datasets.models.writers"): set(),  # nothing on the cluster: it is said for the rules, and for promotion
+    ("prod", "datasets.models.writers"): {GUARDRAILS},  # nothing that runs: it is said for rules, and for promotion
+    ("prod", "proxy.access.model-endpoints.servers"): {"ConfigMap inference-proxy-routing: data.access.json"},
+    ("prod", "guardrails.gpuSlices"): {GUARDRAILS},
+    ("prod", "guardrails.severities.images-are-pinned-by-digest"): {GUARDRAILS},
+    ("prod", "rollout.canary"): set(),  # how it is rolled out is no object of it
+    ("prod", "gate.settleSeconds"): set(),
+    ("prod", "gate.probe.kind"): None,
+    ("prod", "gate.probe.path"): set(),
+    ("prod", "gate.alerts.kind"): None,
+    ("prod", "gate.alerts.service.namespace"): set(),
+    ("prod", "gate.alerts.service.name"): None,
+    ("prod", "gate.alerts.service.port"): None,
+    ("prod", "gate.alerts.ignore"): set(),
     ("prod", "proxy.exposure.annotations.nginx.ingress.kubernetes.io/backend-protocol"): {
         "Ingress inference-proxy: metadata.annotations"
     },

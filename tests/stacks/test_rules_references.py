@@ -25,6 +25,22 @@ BROKEN: tuple[Broken, ...] = (
         'Did you mean "prod"? There are: dev, prod.',
     ),
     Broken(
+        references.canaries_are_planes_of_the_first_wave,
+        {"environments/prod/rollout": {"canary": "lab"}},
+        "canary: »lab",
+        'environment "prod" does not live on its canary, "lab"',
+    ),
+    Broken(
+        references.canaries_are_planes_of_the_first_wave,
+        {
+            "dataPlanes/lab/environments": ["dev", "prod"],
+            "dataPlanes/lab/wave": 2,
+            "environments/prod/rollout": {"canary": "lab"},
+        },
+        "canary: »lab",
+        'the canary "lab" is of wave 2, and wave 1 goes before it',
+    ),
+    Broken(
         references.every_environment_lives_somewhere,
         {"environments/staging": {}},
         "- »name: staging",
@@ -148,6 +164,10 @@ KEPT: tuple[Kept, ...] = (
         {"images/proxy/repository": "library/proxy", "dataPlanes/lab/registries": {"docker.io": "mirror"}},
     ),
     Kept(references.data_planes_name_environments_that_exist, {"dataPlanes/lab/environments": ["dev", "prod"]}),
+    Kept(
+        references.canaries_are_planes_of_the_first_wave,
+        {"dataPlanes/lab/environments": ["dev", "prod"], "environments/prod/rollout": {"canary": "lab"}},
+    ),
     Kept(references.every_environment_lives_somewhere, {}),
     Kept(
         references.images_that_are_used_are_named,

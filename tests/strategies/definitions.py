@@ -6,10 +6,12 @@ and every data plane has the GPUs that its environments ask for.
 
 import json
 import re
+from datetime import date
 from typing import Any
 
 from hypothesis import strategies as st
 
+from policies.guardrails import BY_NAME, SEVERITIES
 from stacks.images_lock import ImagesLock, PinnedImage
 from stacks.load import parse
 from stacks.stack import Definition
@@ -301,7 +303,12 @@ def definition_trees(draw: st.DrawFn) -> Tree:
     dataset_names = draw(st.lists(names(8), min_size=1, max_size=2, unique=True))
     server_names = draw(st.lists(names(8), min_size=1, max_size=2, unique=True))
     platform_servers = [draw(servers(name, dataset_names)) for name in server_names]
-    optional = {"domino": dominos, "monitoring": monitorings, "pullSecrets": st.just([{"name": "registry"}])}
+    optional = {
+        "domino": dominos,
+        "guardrails": guardrails(),
+        "monitoring": monitorings,
+        "pullSecrets": st.just([{"name": "registry"}]),
+    }
     tree: Tree = {
         "images": [
             {"name": name, "repository": f"registry.example.com/{name}", "tag": "1.0"}
@@ -334,6 +341,29 @@ def definition_trees(draw: st.DrawFn) -> Tree:
     _pools_apart(tree)
     _stock_gpus(tree)
     return tree
+
+
+def guardrails() -> st.SearchStrategy[Tree]:
+    """Severities, waivers and a ceiling."""
+    rule = st.sampled_from(sorted(BY_NAME))
+    waiver = st.fixed_dictionaries(
+        {
+            "name": names(),
+            "rule": rule,
+            "owner": names(),
+            "reason": st.just("It is “needed”: see {the} ticket's text."),
+        },
+        optional={"object": names().map("StatefulSet/{}".format)},
+    )
+    until = st.dates(min_value=date(2020, 1, 1)).map(date.isoformat)
+    waivers = st.lists(st.builds(lambda waiver, day: {**waiver, "until": day}, waiver, until), max_size=2)
+    return sometimes(
+        {
+            "severities": st.dictionaries(rule, st.sampled_from(SEVERITIES), max_size=3),
+            "waivers": waivers.map(lambda found: list({each["name"]: each for each in found}.values())),
+            "gpuSlices": st.integers(0, 100),
+        }
+    )
 
 
 @st.composite

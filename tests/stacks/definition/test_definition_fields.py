@@ -100,9 +100,10 @@ WRONG: tuple[tuple[str, Any, str], ...] = (
     ("servers/main/pools/warm/loading/pollSeconds", 0, "pollSeconds: »0"),
     ("models/churn/versions", [{"version": 0, "weight": 100}], "version: »0"),
     ("models/churn/versions", [{"version": 1, "weight": 101}], "weight: »101"),
-    ("models/churn/versions", [{"version": 2**63, "weight": 100}], "version: »92233"),  # Triton's is int64
+    ("models/churn/versions", [{"version": 2**53 + 1, "weight": 100}], "version: »90071"),  # JSON's numbers
     ("proxy/autoscaling", {"min": 0, "max": 1}, "min: »0"),
     ("proxy/autoscaling", {"min": 1, "max": 2, "cpuPercent": 0}, "cpuPercent: »0"),
+    ("proxy/bodyLimit", "9Pi", "bodyLimit: »9Pi"),  # beyond JSON's numbers
     ("proxy/rateLimit", {"requestsPerMinute": 0}, "requestsPerMinute: »0"),
     ("monitoring", {"intervalSeconds": 4}, "intervalSeconds: »4"),
     ("dataPlanes/lab/wave", 0, "wave: »0"),
@@ -219,7 +220,7 @@ RIGHT: tuple[tuple[str, Any], ...] = (
     ("environments/dev/annotations", {"example.com/Team": "anything at all: ü"}),
     ("models/churn/name", "Churn_2.onnx-a"),
     ("models/churn/alias", "champion"),
-    ("models/churn/versions", [{"version": 2**63 - 1, "weight": 100}]),
+    ("models/churn/versions", [{"version": 2**53, "weight": 100}]),
     ("dataPlanes/lab/registries", {"nvcr.io": "mirror.example.com:5000/nv/c"}),
     ("dataPlanes/lab/registries", {"nvcr.io": "127.0.0.1:5000"}),
     ("proxy/bodyLimit", "1.5Gi"),

@@ -44,6 +44,19 @@ class Refused:
 
 REFUSED: tuple[Refused, ...] = (
     Refused(
+        "UrlProbe._tokens_travel_encrypted",
+        {"gate/probe": {"kind": "url", "url": "http://127.0.0.1/x", "tokenVariable": "TOKEN"}},
+        "»probe:",
+        "tokenVariable would send a token there",
+    ),
+    Refused("Alerts._a_service_or_an_address", {"gate/alerts": {"kind": "prometheus"}}, "»alerts:", "service or url"),
+    Refused(
+        "Gate._there_is_time_to_settle",
+        {"gate": {"timeoutSeconds": 60, "settleSeconds": 60}},
+        "»gate:",
+        "settleSeconds 60 is not less than timeoutSeconds 60",
+    ),
+    Refused(
         "Resources._limit_is_at_least_the_request",
         {"proxy/resources": {"cpu": "500m", "cpuLimit": "0.4"}},
         "»resources:",
@@ -262,6 +275,12 @@ REFUSED += (
         "- »name: dev",
         "labels may not set app.kubernetes.io/name",
     ),
+    Refused(
+        "Environment._annotations_leave_ours_alone",
+        {"environments/dev/annotations": {"tidegate.dev/guardrails": "{}"}},
+        "- »name: dev",
+        "annotations may not set tidegate.dev/guardrails",
+    ),
 )
 
 ACCEPTED: dict[str, dict[str, Any]] = {
@@ -275,6 +294,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "Environment._production_is_no_trial": {"environments/dev/local": True},
     "Environment._namespace_is_its_own": {"environments/dev/namespace": "a" * 63},
     "Environment._labels_leave_ours_alone": {"environments/dev/labels": {"example.com/name": "x"}},
+    "Environment._annotations_leave_ours_alone": {"environments/dev/annotations": {"example.com/owner": "x"}},
     "Resources._limit_is_at_least_the_request": {"proxy/resources": {"cpu": "500m", "cpuLimit": "0.5"}},
     "ReplicaBounds._bounds_are_in_order": {"proxy/autoscaling": {"min": 2, "max": 2}},
     "Pool._replicas_or_autoscaling": {f"{COLD}/autoscaling": {"kind": "cpu", "min": 1, "max": 2}},
@@ -288,6 +308,13 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "TritonSettings._extra_arguments_leave_ours_alone": {
         "servers/main/triton": {"extraArguments": ["--cuda-graph=x", "--model-load-retry-count=2"]},
     },
+    "UrlProbe._tokens_travel_encrypted": {
+        "gate/probe": {"kind": "url", "url": "https://i.example.com/x", "tokenVariable": "TOKEN"},
+    },
+    "Alerts._a_service_or_an_address": {
+        "gate/alerts": {"kind": "alertmanager", "service": {"name": "alertmanager-operated", "port": 9093}},
+    },
+    "Gate._there_is_time_to_settle": {"gate": {"timeoutSeconds": 60, "settleSeconds": 59}},
     "OidcIssuer._an_audience_is_named": {"proxy/auth/oidc/0/audiences": ["a", "b"]},
     "AccessRule._somebody_is_named": {"proxy/access/callers": {"principals": ["x"]}},
     "_Peer._labels_or_addresses": {

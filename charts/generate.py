@@ -1,0 +1,137 @@
+"""Generates the templates: runs the components once with placeholders, and writes what they declare."""
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pulumi
+
+from components import Environment, EnvironmentArgs
+from components.evaluate import declared
+from components.values import RECORDER
+
+from .comments import Comments
+from .placeholders import Recorder, placeholder
+from .recording import Opened, Recording, Spread, Value
+from .writer import action
+from .yaml_writer import YamlWriter
+
+HELPERS = "_helpers.tpl"
+KEEP = {"helm.sh/resource-policy": "keep"}
+"""What Helm is told of objects that Pulumi retains."""
+
+_ROOT = Path(__file__).parents[1]
+_COMPONENTS = _ROOT / "components"
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A resource when it was declared: by which component, below which guards, and by which line of the source."""
+
+    type: str
+    name: str
+    owner: Any
+    opened: tuple[Opened, ...]
+    retained: bool
+    call: tuple[str, int]
+
+
+def chart_templates() -> dict[str, str]:
+    """Return the chart's templates: file name below `templates/` → text."""
+    return templates_of(lambda args: Environment("tidegate", args))
+
+
+def templates_of(program: Callable[[EnvironmentArgs], object]) -> dict[str, str]:
+    """Return the templates of what a program declares of the chart's values, one file for each of its components."""
+    recording = Recorder()
+    root = placeholder(recording, Value("$.Values", EnvironmentArgs))
+    with _watched(recording) as seen:
+        objects = {(kind, name): item for kind, name, item in declared(lambda: program(root), with_outputs=False)}
+    comments = Comments({*_COMPONENTS.glob("*.py"), *(Path(inspect.getfile(one.owner)) for one in seen)})
+    files: dict[str, list[str]] = {}
+    below: dict[str, tuple[Opened, ...]] = {}
+    for one in seen:
+        name = re.sub(r"(?<!^)(?=[A-Z])", "-", one.owner.__name__).lower() + ".yaml"
+        lines = files.setdefault(name, _heading(one.owner))
+        lines += [*_between(below.get(name, ()), one.opened), "---"]
+        below[name] = one.opened
+        lines += [f"# {comments.lines[one.call]}"] if one.call in comments.lines else []
+        item = objects[one.type, one.name]
+        if one.retained:
+            item["metadata"]["annotations"] = _kept(recording, item["metadata"].get("annotations"))
+        holds = [guard.opening.removeprefix("if ") for guard in one.opened]
+        lines += YamlWriter(recording, comments, holds).mapping(item, 0)
+    for name, lines in files.items():
+        lines += _between(below[name], ())
+    if recording.helpers:
+        files[HELPERS] = "\n\n".join(_named(*helper) for helper in sorted(recording.helpers.items())).split("\n")
+    return {name: "\n".join(lines) + "\n" for name, lines in files.items()}
+
+
+@contextmanager
+def _watched(recording: Recorder) -> Iterator[list[_Seen]]:
+    """Take note of every resource when it is declared."""
+    seen: list[_Seen] = []
+    original = pulumi.CustomResource.__init__
+
+    def watched(self: Any, t: str, name: str, props: Any = None, opts: Any = None, *more: Any, **named: Any) -> None:
+        owner = type(opts.parent) if opts is not None and opts.parent is not None else Environment
+        retained = opts is not None and bool(opts.retain_on_delete)
+        seen.append(_Seen(t, name, owner, tuple(recording.opened), retained, _call(owner)))
+        original(self, t, name, props, opts, *more, **named)
+
+    token = RECORDER.set(recording)
+    pulumi.CustomResource.__init__ = watched  # type: ignore[method-assign]
+    try:
+        yield seen
+    finally:
+        pulumi.CustomResource.__init__ = original  # type: ignore[method-assign]
+        RECORDER.reset(token)
+
+
+def _call(owner: Any) -> tuple[str, int]:
+    """Return file and line of the call of the components, or of the owner's own file, that is being made now."""
+    own = inspect.getfile(owner)
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        file = frame.f_code.co_filename
+        if file == own or Path(file).parent == _COMPONENTS:
+            return file, frame.f_lineno
+    return own, 0
+
+
+def _kept(recording: Recording, annotations: Any) -> dict[str, Any]:
+    """Return an object's annotations with the one by which Helm keeps it."""
+    mark = recording.mark(annotations)
+    if isinstance(mark, Value):
+        return {recording.token(Spread(mark.expression, tuple(KEEP))): True, **KEEP}
+    return {**(annotations or {}), **KEEP}
+
+
+def _between(before: tuple[Opened, ...], now: tuple[Opened, ...]) -> list[str]:
+    """Return the lines between two objects: ends of guards that the second does not stand below, and new guards."""
+    common = 0
+    while common < min(len(before), len(now)) and before[common] == now[common]:
+        common += 1
+    return [action("end")] * (len(before) - common) + [action(guard.opening) for guard in now[common:]]
+
+
+def _heading(owner: Any) -> list[str]:
+    file = Path(inspect.getfile(owner)).relative_to(_ROOT).as_posix()
+    return [
+        "{{- /*",
+        f"Generated from {file} by `make chart`; never edited by hand.",
+        "",
+        *inspect.cleandoc(owner.__doc__ or "").split("\n"),
+        "*/}}",
+    ]
+
+
+def _named(name: str, text: str) -> str:
+    return f'{{{{- define "{name}" -}}}}\n{text}\n{{{{- end }}}}'

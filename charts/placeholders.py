@@ -1,0 +1,245 @@
+"""Placeholders for the chart's values: components run once with them, and what they are asked for is recorded.
+
+A placeholder knows where its value will stand (`$pool.resources.cpu`) and of which type it is. Whatever would have to
+know the value already is refused, with the helper of `components.values` that records it instead.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from components.values import Placeholder
+
+from .arguments import Argument, arguments, classes, is_list, item_type, tag, tag_values
+from .go import go_text, types_of
+from .recording import AS_TEXT, TOKEN, File, Guard, Recording, Spread, Value
+
+
+class _Open(Placeholder):
+    """What all placeholders have in common."""
+
+    _recording: Recording
+    _value: Value
+
+    def _refuse(self, what: str, helper: str) -> TypeError:
+        return TypeError(f"{self._value.expression} cannot be {what} before it is known: use {helper} instead")
+
+    def __bool__(self) -> bool:
+        raise self._refuse("asked for its truth", "when(), where() or some()")
+
+    def __iter__(self) -> Any:
+        raise self._refuse("looped over", "each() or joined()")
+
+    def __len__(self) -> int:
+        raise self._refuse("counted", "some()")
+
+    def __eq__(self, other: object) -> bool:
+        raise self._refuse("compared", "equals()")
+
+    def __contains__(self, item: object) -> bool:
+        raise self._refuse("searched", "each()")
+
+    def __getitem__(self, key: Any) -> Any:
+        raise self._refuse("taken apart", "each() or merged()")
+
+    def __add__(self, other: Any) -> Any:
+        raise self._refuse("calculated with", "total(), quotient(), joined() or an f-string")
+
+    __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__
+    __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __floordiv__ = __truediv__ = __add__
+
+    def __hash__(self) -> int:
+        return hash(self._value.expression)
+
+    def each(self, make: Callable[[Any], Any]) -> Any:
+        """Record a loop."""
+        expression = self._value.expression
+        if not is_list(self._value.kind):
+            raise TypeError(f"{expression} is no list")
+        variable = f"${singular(expression.rpartition('.')[2])}"
+        item = placeholder(self._recording, Value(variable, item_type(self._value.kind)))
+        return self._recording.loop(f"range {variable} := {expression}", expression, lambda: make(item))
+
+    def choice(self, make: Callable[[Any], Any], otherwise: Callable[[], Any], test: Any) -> Any:
+        """Record a branch; what was tested is known to be there in it."""
+        value, recording = self._value, self._recording
+        there = placeholder(recording, replace(value, optional=False))
+        if test is None:
+            return recording.branch(value.there, lambda: make(there), otherwise) if value.is_open else make(there)
+        if test is True:
+            return recording.branch(value.expression, lambda: make(there), otherwise)
+        if test not in classes(value.kind):
+            raise TypeError(f"{value.expression} can be no {test.__name__}")
+        key = tag(classes(value.kind))
+        is_one = f"eq {value.expression}.{key} {' '.join(map(go_text, tag_values(test, key)))}"
+        condition = f"and {value.expression} ({is_one})" if value.optional else is_one
+        narrowed = placeholder(recording, Value(value.expression, test))
+        return recording.branch(condition, lambda: make(narrowed), otherwise)
+
+    def asked(self, question: str, other: Any = None) -> Any:
+        """Record a value that is computed from this one."""
+        it = self._value.expression
+        if question == "present":
+            made = Value(f"not (empty {it})" if self._value.there == it else self._value.there, bool)
+        elif question == "equals":
+            made = Value(f"eq {it} {go_text(other)}", bool)
+        elif question == "total":
+            made = Value(f"add {it} {other}", int)
+        else:
+            made = Value(f"div (add {it} {other - 1}) {other}", int)
+        return placeholder(self._recording, made)
+
+
+class Leaf(_Open, str):
+    """A text, number or truth value, or a part that goes into an object as it is; itself a text with its token."""
+
+    def __new__(cls, recording: Recording, value: Value) -> "Leaf":
+        """Make the token of a value."""
+        made = super().__new__(cls, recording.token(value))
+        made._recording, made._value = recording, value
+        return made
+
+    __hash__ = _Open.__hash__
+
+    def __str__(self) -> str:
+        if not set(types_of(self._value.kind)) <= {str, int}:
+            raise self._refuse("put into a text", "either() or where()")
+        return self._recording.token(self._value, AS_TEXT)
+
+    def __format__(self, layout: str) -> str:
+        if layout:
+            raise self._refuse(f"laid out as {layout}", "an f-string without a layout")
+        return str(self)
+
+
+def _refused(self: Leaf, *_: object, **__: object) -> Any:
+    raise self._refuse("taken apart or changed", "an f-string, equals() or merged()")
+
+
+# A text would answer for its token.
+for _method in (*(name for name in dir(str) if not name.startswith("_")), "keys"):
+    setattr(Leaf, _method, _refused)
+
+
+class Section(_Open):
+    """A part with fields of its own, or a list of such parts."""
+
+    def __init__(self, recording: Recording, value: Value) -> None:
+        self._recording, self._value = recording, value
+
+    __hash__ = _Open.__hash__
+
+    def __getattr__(self, name: str) -> Any:
+        expression, owners = self._value.expression, classes(self._value.kind)
+        found = [argument for owner in owners for argument in arguments(owner) if argument.name == name]
+        if name.startswith("__") or is_list(self._value.kind):
+            raise AttributeError(f"{expression} has no {name}")
+        if self._value.optional:
+            raise self._refuse(f"asked for its {name}", "when()")
+        if found and len(found) == len(owners):
+            return placeholder(self._recording, _field(expression, found))
+        if all(hasattr(owner, name) for owner in owners):
+            return getattr(owners[0], name)  # for the engine, and none of the values
+        raise AttributeError(f"not every kind of {expression} has a {name}: use of_kind()")
+
+
+class Recorded(dict[str, Any], Placeholder):
+    """What a loop or a branch gave: bodies by the tokens of their guards."""
+
+    def __init__(self, recording: Recording, bodies: dict[str, Any]) -> None:
+        super().__init__(bodies)
+        self.recording = recording
+
+    def choice(self, make: Callable[[Any], Any], otherwise: Callable[[], Any], test: Any) -> Any:
+        """Record a branch on whether anything is there."""
+        if test is not None:
+            raise TypeError("what depends on values can only be asked whether it is there")
+        condition = self.recording.presence(self)
+        return self.recording.branch(condition, lambda: make(self), otherwise) if condition else make(self)
+
+
+class Parts(list[Any], Placeholder):
+    """A list of which parts depend on values."""
+
+    def __init__(self, recording: Recording, items: list[Any]) -> None:
+        super().__init__(items)
+        self.recording = recording
+
+    choice = Recorded.choice
+
+
+class Recorder(Recording):
+    """A recording that also takes what helpers compose."""
+
+    def recorded(self, bodies: dict[str, Any]) -> Recorded:
+        """Return what stands for a loop or a branch."""
+        return Recorded(self, bodies)
+
+    def joined(self, parts: tuple[Any, ...]) -> Any:
+        """Record a list of several."""
+        items: list[Any] = []
+        for part in parts:
+            if isinstance(part, _Open):
+                items.append(part.each(lambda item: item))
+            elif isinstance(part, Recorded):
+                items.append(part)
+            elif part is not None:
+                items.extend(part)
+        return Parts(self, items) if any(isinstance(item, Recorded) for item in items) else items
+
+    def merged(self, parts: tuple[Any, ...]) -> Any:
+        """Record a mapping of several."""
+        found: dict[str, Any] = {}
+        for number, part in enumerate(parts):
+            mark = self.mark(part)
+            if isinstance(mark, Value):
+                later = sorted({key for other in parts[number + 1 :] for key in self._keys(other)})
+                found[self.token(Spread(mark.expression, tuple(later)))] = True
+            elif part is not None:
+                found |= part
+        return Recorded(self, found) if any(TOKEN.fullmatch(key) for key in found) else found or None
+
+    def json_text(self, tree: Any) -> str:
+        """Record a file."""
+        return self.token(File(_plain(tree)))
+
+    def checksum(self, tree: Any) -> str:
+        """Record the checksum of a tree."""
+        return self.token(File(_plain(tree), checksum=True))
+
+    def _keys(self, part: Any) -> Iterator[str]:
+        """Yield the keys that a mapping may have."""
+        for key, value in part.items() if isinstance(part, Mapping) else ():
+            if isinstance(self.mark(key), Guard):
+                yield from self._keys(value)
+            elif not TOKEN.search(key):
+                yield key
+
+
+def _plain(tree: Any) -> Any:
+    """Return a tree with tokens for placeholders, as objects have them."""
+    if isinstance(tree, Leaf):
+        return str.__str__(tree)
+    if isinstance(tree, Mapping):
+        return {key: _plain(item) for key, item in tree.items()}
+    return [_plain(item) for item in tree] if isinstance(tree, list | tuple) else tree
+
+
+def placeholder(recording: Recording, value: Value) -> Any:
+    """Return a placeholder of a value."""
+    return (Section if classes(item_type(value.kind)) else Leaf)(recording, value)
+
+
+def singular(name: str) -> str:
+    """Return what one item of a list is called."""
+    for ending, other in (("ies", "y"), ("sses", "ss"), ("ss", "ss"), ("s", "")):
+        if name.endswith(ending):
+            return name.removesuffix(ending) + other
+    return name
+
+
+def _field(expression: str, found: list[Argument]) -> Value:
+    """Return the value of a field; what tells the classes of a choice apart is always said, and has no default."""
+    first = found[0]
+    default = first.default if len(found) == 1 else None
+    return Value(f"{expression}.{first.key}", first.kind, not first.required and first.default is None, default)

@@ -1,0 +1,211 @@
+"""What is recorded while components run with placeholders: values, loops, branches and files, as numbered marks.
+
+Components hand tokens of these marks to their objects: a value is a text with its token, a loop or a branch a mapping
+from its token to what stands below it.
+"""
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pulumi
+
+from .arguments import arguments, classes, is_list
+from .go import both, either_of, enclosed, is_mapping
+
+RAW, AS_TEXT, END = "\ue000", "\ue001", "\ue002"
+"""Around the number of a mark: the value as it is, and the value as text, as f-strings ask for it."""
+TOKEN = re.compile(f"([{RAW}{AS_TEXT}])([0-9]+){END}")
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value: a Go expression, and what is known of what it gives."""
+
+    expression: str
+    kind: Any
+    """Its Python type."""
+    optional: bool = False
+    default: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be missing, or empty, which is alike for lists and mappings."""
+        return self.optional or is_list(self.kind) or is_mapping(self.kind)
+
+    @property
+    def there(self) -> str:
+        """The condition under which it is there: false, zero and an empty text are, an empty list is not."""
+        owners = classes(self.kind)
+        full = owners and all(any(argument.required for argument in arguments(owner)) for owner in owners)
+        plain = is_list(self.kind) or is_mapping(self.kind) or full
+        return self.expression if plain else f"ne {self.expression} nil"
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Opens a loop (`range …`), a branch (`if …`), or the `else` of the branch before."""
+
+    opening: str
+    condition: str
+    """True where something stands below it."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Puts the entries of a mapping beside others, which win."""
+
+    expression: str
+    without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class File:
+    """The text of a JSON file, or the checksum of what it would hold."""
+
+    tree: Any
+    checksum: bool = False
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A part of a mapping or list that depends on values."""
+
+    mark: Guard | Spread
+    body: Any
+    otherwise: Any = None
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether the body is repeated."""
+        return isinstance(self.mark, Guard) and self.mark.opening.startswith("range ")
+
+    @property
+    def is_condition(self) -> bool:
+        """Whether the body is there or not."""
+        return isinstance(self.mark, Guard) and not self.is_loop
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A guard below which objects are declared; two of the same words are two."""
+
+    number: int
+    opening: str
+
+
+@dataclass
+class Recording:
+    """Marks by number, the guards that are open now, and named templates that are needed."""
+
+    marks: list[Value | Guard | Spread | File] = field(default_factory=list)
+    opened: list[Opened] = field(default_factory=list)
+    helpers: dict[str, str] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def token(self, mark: Value | Guard | Spread | File, style: str = RAW) -> str:
+        """Return the token of a mark."""
+        self.marks.append(mark)
+        return f"{style}{len(self.marks) - 1}{END}"
+
+    def mark(self, text: Any) -> Value | Guard | Spread | File | None:
+        """Return the mark of a text that is a token and nothing else."""
+        found = TOKEN.fullmatch(text) if isinstance(text, str) else None
+        return self.marks[int(found[2])] if found else None
+
+    @contextmanager
+    def below(self, opening: str) -> Iterator[None]:
+        """Record that what is declared meanwhile stands below a guard."""
+        variable = opening.partition(" := ")[0]
+        if opening.startswith("range ") and any(one.opening.startswith(f"{variable} := ") for one in self.opened):
+            raise TypeError(f"{opening}: it stands in a loop of the same variable; rename one of the two fields")
+        self.opened.append(Opened(next(self._numbers), opening))
+        try:
+            yield
+        finally:
+            self.opened.pop()
+
+    def loop(self, opening: str, condition: str, make: Callable[[], Any]) -> Any:
+        """Record what is made of each item."""
+        with self.below(opening):
+            made = make()
+        if made is None or isinstance(made, pulumi.Resource):
+            return None if made is None else [made]
+        return self.recorded({self.token(Guard(opening, condition)): made})
+
+    def branch(self, condition: str, make: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+        """Record what is made when a condition holds, and what else."""
+        inverse = f"not {enclosed(condition)}"
+        with self.below(f"if {condition}"):
+            made = make()
+        with self.below(f"if {inverse}"):
+            other = otherwise()
+        if isinstance(made, pulumi.Resource):
+            return made
+        if made is None:
+            return None if other is None else self.recorded({self.token(Guard(f"if {inverse}", inverse)): other})
+        found = {self.token(Guard(f"if {condition}", condition)): made}
+        return self.recorded(found if other is None else found | {self.token(Guard("else", inverse)): other})
+
+    def recorded(self, bodies: dict[str, Any]) -> Any:
+        """Return what stands for a loop or a branch; see `charts.placeholders`."""
+        raise NotImplementedError
+
+    def branches(self, tree: Any) -> list[Branch]:
+        """Return what of a mapping depends on values, in the order in which it was recorded."""
+        keys = {int(token[2]): key for key in tree if (token := TOKEN.fullmatch(key))} if is_tree(tree) else {}
+        found: list[Branch] = []
+        for number in sorted(keys):
+            mark, body = self.marks[number], tree[keys[number]]
+            if isinstance(mark, Guard) and mark.opening == "else":
+                found[-1] = replace(found[-1], otherwise=body)
+            elif isinstance(mark, Guard | Spread):
+                found.append(Branch(mark, body))
+        return found
+
+    def only_branches(self, tree: Any) -> list[Branch]:
+        """Return the branches of a mapping that consists of nothing else."""
+        found = self.branches(tree)
+        return found if len(found) + sum(one.otherwise is not None for one in found) == len(tree) else []
+
+    def presence(self, value: Any) -> str:
+        """Return the condition under which something is there; empty when it always is."""
+        mark = self.mark(value)
+        if isinstance(mark, Value):
+            return mark.there if mark.is_open else ""
+        if isinstance(value, list | tuple):
+            return either_of([self.presence(item) for item in value])
+        branches = self.only_branches(value) if is_tree(value) else []
+        return either_of([self._presence(branch) for branch in branches])
+
+    def _presence(self, branch: Branch) -> str:
+        if isinstance(branch.mark, Spread):
+            return branch.mark.expression
+        condition, inner = branch.mark.condition, self.presence(branch.body)
+        if branch.otherwise is not None:
+            other = self.presence(branch.otherwise)
+            return either_of([both(condition, inner), both(f"not {enclosed(condition)}", other)])
+        if not branch.is_loop or not inner:
+            return both(condition, inner)
+        # Whether any item of a list has something is no expression of Helm's: a named template tells it.
+        words = re.findall(r"[A-Za-z]+", re.sub(r"\b(nil|ne|not|and|or|eq)\b", "", inner))
+        text = f"{{{{- {branch.mark.opening} }}}}{{{{ if {inner} }}}}true{{{{ end }}}}{{{{ end }}}}"
+        return self.named(".".join(["tidegate.any", *words]), text)
+
+    def named(self, name: str, text: str) -> str:
+        """Return the expression that includes a named template, with the variables that it uses handed over."""
+        bound = re.findall(r"range \$(\w+) :=", text)
+        free = sorted(set(re.findall(r"\$([a-z]\w*)", text)) - set(bound))
+        whole = "\n".join([*(f"{{{{- ${variable} := .{variable} }}}}" for variable in free), text])
+        if self.helpers.setdefault(name, whole) != whole:
+            raise TypeError(f"{name} would be two templates; name one of the two keys otherwise")
+        handed = " ".join(f'"{variable}" ${variable}' for variable in free)
+        return f'include "{name}" ' + (f'(dict "Values" $.Values {handed})' if free else "$")
+
+
+def is_tree(value: Any) -> bool:
+    """Say whether something is a mapping with something in it."""
+    return isinstance(value, Mapping) and bool(value)

@@ -1,0 +1,92 @@
+"""What `helm test` installs: a pod that asks the proxy and, through it, each server; and the way through the network.
+
+The proxy's probes are open to Prometheus alone, and every pod's way out is closed, so the pod needs two policies.
+"""
+
+from pathlib import Path
+
+import pulumi
+import pulumi_kubernetes as k8s
+from tidegate_contracts import proxy_process
+
+from components import EnvironmentArgs, pods
+from components.place import PROXY, PROXY_HEADLESS, Place
+from components.values import each, joined, some
+
+NAME = "helm-test"
+_PROGRAM = Path(__file__).parent / "smoke_test_program.py"
+# What passed is taken away; a pod that failed stays, with its log, until the next test.
+_HOOK = {"helm.sh/hook": "test", "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded"}
+_POLICY_HOOK = {**_HOOK, "helm.sh/hook-weight": "-1"}
+
+
+class SmokeTest(pulumi.ComponentResource):
+    """A pod that asks the proxy and each server whether they are ready, and the policies that let it."""
+
+    def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare the pod and its policies."""
+        super().__init__("tidegate:charts:SmokeTest", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        place = Place(args.name, args.namespace.name)
+        # No sidecar of a mesh: it would keep the pod from ending.
+        labels = place.labels(NAME, {"sidecar.istio.io/inject": "false"})
+        own = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": place.environment}
+        probes = [k8s.networking.v1.NetworkPolicyPortArgs(port=proxy_process.ADMIN_PORT, protocol="TCP")]
+        k8s.networking.v1.NetworkPolicy(
+            f"{name}-to-proxy",
+            metadata=place.metadata(f"{NAME}-to-proxy", labels, _POLICY_HOOK),
+            spec=k8s.networking.v1.NetworkPolicySpecArgs(
+                pod_selector=_pods(own),
+                policy_types=["Egress"],
+                egress=[k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=[_peer(place.proxy_selector)], ports=probes)],
+            ),
+            opts=child,
+        )
+        k8s.networking.v1.NetworkPolicy(
+            f"proxy-from-{name}",
+            metadata=place.metadata(f"proxy-from-{NAME}", labels, _POLICY_HOOK),
+            spec=k8s.networking.v1.NetworkPolicySpecArgs(
+                pod_selector=_pods(place.proxy_selector),
+                policy_types=["Ingress"],
+                ingress=[k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[_peer(own)], ports=probes)],
+            ),
+            opts=child,
+        )
+        k8s.core.v1.Pod(name, metadata=place.metadata(NAME, labels, _HOOK), spec=_pod(args, place), opts=child)
+        self.register_outputs({})
+
+
+def _pod(args: EnvironmentArgs, place: Place) -> k8s.core.v1.PodSpecArgs:
+    host, port = f"{PROXY_HEADLESS}.{place.namespace}.svc", str(proxy_process.ADMIN_PORT)
+    return k8s.core.v1.PodSpecArgs(
+        restart_policy="Never",
+        service_account_name=PROXY,  # it knows the secrets to pull images with
+        automount_service_account_token=False,
+        enable_service_links=False,
+        security_context=pods.pod_security_context(),
+        node_selector=some(args.proxy.node_selector),
+        tolerations=each(args.proxy.tolerations, pods.toleration),
+        containers=[
+            k8s.core.v1.ContainerArgs(
+                name="ask",
+                image=args.proxy.image,
+                command=["python", "-c", _PROGRAM.read_text("utf-8")],
+                args=joined(
+                    [host, port, proxy_process.READY_PATH],
+                    each(args.servers, lambda server: proxy_process.server_ready_path(server.name)),
+                ),
+                resources=k8s.core.v1.ResourceRequirementsArgs(
+                    requests={"cpu": "10m", "memory": "64Mi"}, limits={"memory": "64Mi"}
+                ),
+                security_context=pods.container_security_context(),
+            )
+        ],
+    )
+
+
+def _pods(labels: dict[str, str]) -> k8s.meta.v1.LabelSelectorArgs:
+    return k8s.meta.v1.LabelSelectorArgs(match_labels=labels)
+
+
+def _peer(labels: dict[str, str]) -> k8s.networking.v1.NetworkPolicyPeerArgs:
+    return k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=_pods(labels))

@@ -1,0 +1,253 @@
+"""`values.schema.json`: what the chart's values may be, in draft-07, written from the components' arguments.
+
+The form of each text and number is the definition's own: the words beside an argument's type (`components.fields`) name
+a type of the definition's model here. So a values file that was edited by hand is refused where the definition would
+have been, as far as a schema can.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, Literal, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
+
+from pydantic import BaseModel, Field, TypeAdapter
+
+from components import EnvironmentArgs
+from stacks.definition import base, datasets, images, models, placement, proxy
+from stacks.reference.schema import laid_out
+
+from .arguments import (
+    arguments,
+    bare,
+    classes,
+    is_arguments,
+    is_choice,
+    is_list,
+    meaning,
+    sentence,
+    tag,
+    tag_values,
+    title,
+    without_none,
+)
+from .kubernetes_parts import NetworkPolicyPeer
+from .twins import type_in_definition
+
+Schema = dict[str, Any]
+
+DIALECT = "http://json-schema.org/draft-07/schema#"
+_DEFINITIONS = "#/definitions/"
+_NOT_OURS = ("title", "hint", "default")
+
+
+def _pattern(kind: Any) -> str:
+    """Return the regular expression of a type of the definition, without its begin and end."""
+    pattern: str = TypeAdapter(kind).json_schema()["pattern"]
+    return pattern.removeprefix("^").removesuffix("$")
+
+
+def _type_of(part: type[BaseModel], field: str) -> Any:
+    """Return the type of a key of the definition."""
+    return get_type_hints(part, include_extras=True)[field]
+
+
+_IMAGE = rf"^{_pattern(images.Repository)}(:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(@sha256:[0-9a-f]{{64}})?$"
+
+# What the words beside the types of arguments mean.
+WORDS: Mapping[str, Any] = {
+    "DNS label": base.DnsLabel,
+    "service label": base.ServiceLabel,
+    "object name": base.ObjectName,
+    "text": base.Text,
+    "glob": base.Text,
+    "model name": models.ModelName,
+    "name of an environment variable": base.EnvironmentName,
+    "label key": base.LabelKey,
+    "label value": base.LabelValue,
+    "image": Annotated[str, Field(pattern=_IMAGE, json_schema_extra={"hint": "repository:tag@sha256:digest"})],
+    "host name": base.Host,
+    "URL path": base.HttpPath,
+    "URL": proxy.HttpUrl,
+    "URL of object storage": _type_of(datasets.ObjectStoreRepository, "url"),
+    "GPU product": placement.Product,
+    "MIG profile": placement.MigProfile,
+    "absolute path": datasets.AbsolutePath,
+    "relative path": base.RelativePath,
+    "address range": base.Cidr,
+    "argument of tritonserver": Annotated[
+        str, Field(pattern=r"^--[a-z0-9][a-z0-9-]*(=.*)?$", json_schema_extra={"hint": "--log-verbose=1"})
+    ],
+    "CPU quantity": base.CpuQuantity,
+    "byte quantity": base.ByteQuantity,
+    "bytes": Annotated[int, Field(ge=1, le=2**63 - 1)],
+    "replicas": Annotated[int, Field(ge=0, le=1000)],
+    "count": Annotated[int, Field(ge=1)],
+    "per cent": Annotated[int, Field(ge=0, le=100)],
+    "port": base.Port,
+    "level": Annotated[int, Field(ge=0)],
+    "seconds": Annotated[int, Field(ge=0, le=86_400)],
+    "labels": Mapping[base.LabelKey, base.LabelValue],
+    "annotations": Mapping[base.LabelKey, str],
+    "attributes": Mapping[base.Text, str],
+    "network policy peer": NetworkPolicyPeer,
+}
+
+
+def typed(kind: Any) -> Any:
+    """Return a type with its words replaced by what they mean, beside whatever else is said of it."""
+    if (word := meaning(kind)) is None:
+        return kind
+    rest = [each for each in kind.__metadata__ if each != word]
+    return Annotated[(WORDS[word], *rest)] if rest else WORDS[word]
+
+
+_GLOBAL: Schema = {
+    "description": "Values that Helm hands to all charts of a release. This chart's notes look at one of them.",
+    "type": "object",
+    "properties": {
+        "lookup": {
+            "description": "Whether the notes may ask the cluster what is missing there (by default they do).",
+            "type": "boolean",
+        }
+    },
+}
+
+
+def schema_text() -> str:
+    """Return the schema as the text of its file."""
+    return laid_out(values_schema()) + "\n"
+
+
+@cache
+def values_schema() -> Schema:
+    """Return the JSON schema of the values; nobody changes it."""
+    writer = _Writer()
+    section = writer.section(EnvironmentArgs)
+    section["properties"]["global"] = _GLOBAL
+    return {
+        "$schema": DIALECT,
+        "title": "Values of the Tidegate chart",
+        "description": sentence(EnvironmentArgs),
+        "type": "object",
+        **section,
+        "definitions": dict(sorted(writer.made.items())),
+    }
+
+
+class _Writer:
+    """Turns types into schemas; `made` collects the parts that have keys of their own."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, Schema] = {}
+
+    def section(self, owner: type) -> Schema:
+        """Return the keys of a class of arguments. What need not be there may be null as well."""
+        properties = {}
+        for argument in arguments(owner):
+            value = self.value(type_in_definition(owner, argument.name, argument.kind))
+            properties[argument.key] = {
+                "description": argument.about,
+                **(value if argument.required else _or_null(value)),
+                **({} if argument.default in (None, (), []) else {"default": argument.default}),
+            }
+        return _keys(properties, [each.key for each in arguments(owner) if each.required])
+
+    def value(self, kind: Any) -> Schema:
+        """Return the schema of a type."""
+        kind = typed(kind)
+        plain = bare(kind)
+        if is_arguments(plain) or is_typeddict(plain) or _is_message(plain):
+            return self.reference(plain)
+        if is_list(plain):
+            items = [each for each in get_args(plain) if each is not ...]
+            return {"type": "array", "items": self.value(items[0]), **_sizes(kind, "minItems", "maxItems")}
+        if get_origin(plain) in (Mapping, dict):
+            names, values = (self.value(each) for each in get_args(plain))
+            made = {"type": "object", **_sizes(kind, "minProperties")}
+            if "pattern" not in names:
+                return made | {"additionalProperties": values}
+            # Not `propertyNames`: what Helm says of it does not tell where the key stands.
+            return made | {"patternProperties": {names["pattern"]: values}, "additionalProperties": False}
+        if kinds := classes(plain):
+            return self.choice(kinds)
+        if is_choice(plain):
+            return {"anyOf": [self.value(each) for each in get_args(plain)]}
+        return _scalar(kind)
+
+    def choice(self, kinds: tuple[type, ...]) -> Schema:
+        """Return the schema of a value of one of several classes: of which one its tag says."""
+        key = tag(kinds)
+        branches, known = [], []
+        for kind in kinds:
+            values = list(tag_values(kind, key))
+            known += values
+            chosen = {"required": [key], "properties": {key: {"enum": values}}}
+            branches.append({"if": chosen, "then": self.reference(kind)["allOf"][0]})
+        return {"type": "object", "required": [key], "properties": {key: {"enum": known}}, "allOf": branches}
+
+    def reference(self, part: type) -> Schema:
+        """Return a reference to a part with keys of its own, which is made when it is not there yet."""
+        name = title(part)
+        if name not in self.made:
+            self.made[name] = {}  # taken, should the part refer to itself
+            keys = self.section(part) if is_arguments(part) else self.foreign(part)
+            self.made[name] = {"description": sentence(part), **keys}
+        # In draft-07 whatever stands beside a $ref is ignored.
+        return {"type": "object", "allOf": [{"$ref": _DEFINITIONS + name}]}
+
+    def foreign(self, part: type) -> Schema:
+        """Return the keys of a message of the contracts, or of one of Kubernetes' own parts."""
+        if is_typeddict(part):
+            hints = get_type_hints(part, include_extras=True)
+            properties = {key: self.value(_without_not_required(hint)) for key, hint in hints.items()}
+            return _keys(properties, [key for key, hint in hints.items() if get_origin(hint) is not NotRequired])
+        assert issubclass(part, BaseModel)
+        hints = get_type_hints(part, include_extras=True)
+        properties, required = {}, []
+        for name, field in part.model_fields.items():
+            key = str(field.alias or name)
+            value = self.value(without_none(hints[name]))
+            about = {"description": field.description} if field.description else {}
+            properties[key] = about | (value if field.is_required() else _or_null(value))
+            required += [key] if field.is_required() else []
+        return _keys(properties, required)
+
+
+def _keys(properties: dict[str, Schema], required: list[str]) -> Schema:
+    return {"additionalProperties": False, **({"required": required} if required else {}), "properties": properties}
+
+
+def _is_message(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _without_not_required(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is NotRequired else hint
+
+
+def _sizes(kind: Any, *keys: str) -> Schema:
+    """Return how many items a list or a mapping must have."""
+    made = TypeAdapter(kind).json_schema() if get_origin(kind) is Annotated else {}
+    return {key: made[key] for key in keys if key in made}
+
+
+def _scalar(kind: Any) -> Schema:
+    """Return the schema of a text, a number, a choice; editors show `patternErrorMessage` when the pattern fails."""
+    if kind is Any:
+        return {}
+    if get_origin(kind) is Literal and len(get_args(kind)) == 1:
+        return {"const": get_args(kind)[0]}
+    made = TypeAdapter(kind).json_schema()
+    if "hint" in made:
+        hint = made["hint"]
+        made["patternErrorMessage"] = f"Expected {hint if ' ' in hint else 'a text such as ' + hint}."
+    return {key: value for key, value in made.items() if key not in _NOT_OURS}
+
+
+def _or_null(schema: Schema) -> Schema:
+    """Return the schema of the same value, or of null, with which Helm's users take a value away."""
+    if "const" in schema:
+        return {"enum": [schema["const"], None]}
+    if isinstance(schema.get("type"), str):
+        enum = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+        return schema | {"type": [schema["type"], "null"]} | enum
+    return schema | {"anyOf": [*schema["anyOf"], {"type": "null"}]} if "anyOf" in schema else schema

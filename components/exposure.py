@@ -1,0 +1,165 @@
+"""How the proxy is reached: its Services, an Ingress or a route of a Gateway, and its certificate."""
+
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+from tidegate_contracts import proxy_process
+
+from . import pods
+from .network_boundary import address_peer, namespace_peer
+from .place import PROXY, PROXY_HEADLESS, Place
+from .proxy_args import ExposureArgs, HttpRouteArgs, IngressArgs, LoadBalancerArgs, ProxyArgs, TlsArgs
+from .values import each, either, equals, joined, merged, of_kind, some, when, where
+
+EVERYBODY = ("0.0.0.0/0", "::/0")
+
+
+def expose(name: str, args: ProxyArgs, place: Place, child: pulumi.ResourceOptions) -> None:
+    """Declare the Services, and what leads to them from outside."""
+    exposure = args.exposure
+    k8s.core.v1.Service(
+        f"{name}-service",
+        metadata=place.metadata(
+            PROXY,
+            place.labels(PROXY),
+            of_kind(exposure, LoadBalancerArgs, lambda balancer: some(balancer.annotations)),
+        ),
+        spec=k8s.core.v1.ServiceSpecArgs(
+            type=where(equals(exposure.kind, "load-balancer"), lambda: "LoadBalancer", lambda: "ClusterIP"),
+            selector=place.proxy_selector,
+            load_balancer_source_ranges=of_kind(
+                exposure, LoadBalancerArgs, lambda balancer: some(balancer.source_ranges)
+            ),
+            # Keeps the callers' addresses, which the network policy looks at.
+            external_traffic_policy=of_kind(exposure, LoadBalancerArgs, lambda _: "Local"),
+            ports=[
+                either(
+                    args.tls,
+                    lambda _: pods.service_port("https", proxy_process.HTTPS_SERVICE_PORT, "http"),
+                    lambda: pods.service_port("http", proxy_process.HTTP_SERVICE_PORT, "http"),
+                ),
+                pods.service_port("grpc", proxy_process.GRPC_SERVICE_PORT, "grpc"),
+            ],
+        ),
+        opts=child,
+    )
+    # By its addresses a replica knows how many there are, and so its share of a rate limit.
+    k8s.core.v1.Service(
+        f"{name}-headless",
+        metadata=place.metadata(PROXY_HEADLESS, place.labels(PROXY)),
+        spec=k8s.core.v1.ServiceSpecArgs(
+            cluster_ip="None",
+            selector=place.proxy_selector,
+            ports=[pods.service_port("http", proxy_process.HTTP_PORT, "http")],
+        ),
+        opts=child,
+    )
+    of_kind(exposure, IngressArgs, lambda ingress: _ingress(f"{name}-ingress", args, ingress, place, child))
+    of_kind(exposure, HttpRouteArgs, lambda route: _http_route(f"{name}-route", args, route, place, child))
+
+
+def exposed_to(exposure: ExposureArgs) -> list[Any]:
+    """Return the callers that an exposure names by itself; an Ingress does not say where its controller runs."""
+    return joined(
+        of_kind(exposure, HttpRouteArgs, lambda route: [namespace_peer(route.gateway_namespace)]),
+        of_kind(
+            exposure,
+            LoadBalancerArgs,
+            lambda balancer: either(
+                some(balancer.source_ranges),
+                lambda ranges: each(ranges, address_peer),
+                lambda: each(EVERYBODY, address_peer),
+            ),
+        ),
+    )
+
+
+def proxy_address(args: ProxyArgs, place: Place) -> str:
+    """Return the URL at which pods of the cluster reach the proxy."""
+    scheme, port = (
+        ("https", proxy_process.HTTPS_SERVICE_PORT) if args.tls else ("http", proxy_process.HTTP_SERVICE_PORT)
+    )
+    return f"{scheme}://{PROXY}.{place.namespace}.svc:{port}"
+
+
+def certificate(
+    resource_name: str, tls: TlsArgs, exposure: ExposureArgs, place: Place, child: pulumi.ResourceOptions
+) -> k8s.apiextensions.CustomResource | None:
+    """Declare the certificate that cert-manager issues, where it does."""
+    service = f"{PROXY}.{place.namespace}"
+    names = joined(
+        [PROXY, service, f"{service}.svc", f"{service}.svc.cluster.local"],
+        of_kind(exposure, IngressArgs, lambda ingress: [ingress.host]),
+        of_kind(exposure, HttpRouteArgs, lambda route: [route.host]),
+    )
+    return when(
+        tls.certificate,
+        lambda wanted: k8s.apiextensions.CustomResource(
+            resource_name,
+            api_version="cert-manager.io/v1",
+            kind="Certificate",
+            metadata=place.metadata(PROXY, place.labels(PROXY)),
+            spec={
+                "secretName": tls.secret,
+                "dnsNames": names,
+                "issuerRef": {"group": "cert-manager.io", "kind": wanted.issuer_kind, "name": wanted.issuer},
+                "privateKey": {"rotationPolicy": "Always"},
+            },
+            opts=child,
+        ),
+    )
+
+
+def _ingress(
+    resource_name: str, args: ProxyArgs, ingress: IngressArgs, place: Place, child: pulumi.ResourceOptions
+) -> k8s.networking.v1.Ingress:
+    port = k8s.networking.v1.ServiceBackendPortArgs(name=either(args.tls, lambda _: "https", lambda: "http"))
+    backend = k8s.networking.v1.IngressBackendArgs(
+        service=k8s.networking.v1.IngressServiceBackendArgs(name=PROXY, port=port)
+    )
+    path = k8s.networking.v1.HTTPIngressPathArgs(path=ingress.path, path_type="Prefix", backend=backend)
+    return k8s.networking.v1.Ingress(
+        resource_name,
+        metadata=place.metadata(PROXY, place.labels(PROXY), ingress.annotations),
+        spec=k8s.networking.v1.IngressSpecArgs(
+            ingress_class_name=ingress.class_name,
+            tls=when(
+                args.tls,
+                lambda tls: [k8s.networking.v1.IngressTLSArgs(hosts=[ingress.host], secret_name=tls.secret)],
+            ),
+            rules=[
+                k8s.networking.v1.IngressRuleArgs(
+                    host=ingress.host, http=k8s.networking.v1.HTTPIngressRuleValueArgs(paths=[path])
+                )
+            ],
+        ),
+        opts=child,
+    )
+
+
+def _http_route(
+    resource_name: str, args: ProxyArgs, route: HttpRouteArgs, place: Place, child: pulumi.ResourceOptions
+) -> k8s.apiextensions.CustomResource:
+    parent = merged(
+        {"name": route.gateway, "namespace": route.gateway_namespace},
+        when(route.listener, lambda listener: {"sectionName": listener}),
+    )
+    port = either(args.tls, lambda _: proxy_process.HTTPS_SERVICE_PORT, lambda: proxy_process.HTTP_SERVICE_PORT)
+    return k8s.apiextensions.CustomResource(
+        resource_name,
+        api_version="gateway.networking.k8s.io/v1",
+        kind="HTTPRoute",
+        metadata=place.metadata(PROXY, place.labels(PROXY)),
+        spec={
+            "parentRefs": [parent],
+            "hostnames": [route.host],
+            "rules": [
+                {
+                    "matches": [{"path": {"type": "PathPrefix", "value": route.path}}],
+                    "backendRefs": [{"name": PROXY, "port": port}],
+                }
+            ],
+        },
+        opts=child,
+    )

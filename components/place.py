@@ -1,0 +1,79 @@
+"""Where an environment's objects stand, and what they are called: names, labels and selectors, each made here only."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pulumi_kubernetes as k8s
+
+from .fields import Labels
+from .values import some
+
+PROXY: Final = "inference-proxy"
+PROXY_HEADLESS: Final = f"{PROXY}-headless"
+ROLE: Final = "tidegate.dev/role"
+LOADING: Final = "tidegate.dev/loading"
+
+Texts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """An environment's namespace, and the environment's name, which tells its pods from those of others."""
+
+    environment: str
+    namespace: str
+
+    def labels(self, name: str, more: Texts | None = None) -> Texts:
+        """Return the labels that every object carries, and more."""
+        return {
+            "app.kubernetes.io/name": name,
+            "app.kubernetes.io/instance": self.environment,
+            "app.kubernetes.io/part-of": "tidegate",
+            "app.kubernetes.io/managed-by": "tidegate",
+            **(more or {}),
+        }
+
+    def metadata(self, name: str, labels: Labels | None, annotations: Labels | None = None) -> Any:
+        """Return an object's metadata."""
+        return k8s.meta.v1.ObjectMetaArgs(
+            name=name, namespace=self.namespace, labels=labels, annotations=some(annotations)
+        )
+
+    @property
+    def proxy_selector(self) -> Texts:
+        """Labels by which the proxy's pods are found."""
+        return {"app.kubernetes.io/name": PROXY, "app.kubernetes.io/instance": self.environment}
+
+    @property
+    def server_selector(self) -> Texts:
+        """Labels by which the pods of all servers are found."""
+        return {"app.kubernetes.io/instance": self.environment, ROLE: "server"}
+
+    @property
+    def on_demand_selector(self) -> Texts:
+        """Labels by which the pods with an eviction policy are found."""
+        return {**self.server_selector, LOADING: "on-demand"}
+
+    def pool_selector(self, kind: str, server: str, pool: str) -> Texts:
+        """Return the labels by which a pool's pods are found."""
+        return {
+            "app.kubernetes.io/name": kind,
+            "app.kubernetes.io/instance": self.environment,
+            "tidegate.dev/server": server,
+            "tidegate.dev/pool": pool,
+        }
+
+
+def pool_name(server: str, pool: str) -> str:
+    """Return the name of a pool's StatefulSet, Service and budget."""
+    return f"{server}-{pool}"
+
+
+def pool_headless_name(server: str, pool: str) -> str:
+    """Return the name of the Service whose addresses are the pool's replicas."""
+    return f"{server}-{pool}-headless"
+
+
+def service_account(kind: str, server: str) -> str:
+    """Return the name of the account of a server's pods."""
+    return f"{kind}-{server}"

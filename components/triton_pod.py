@@ -1,0 +1,210 @@
+"""The pods of a pool: Triton, and beside it, where models are loaded on demand, the eviction policy."""
+
+import pulumi_kubernetes as k8s
+from tidegate_contracts import eviction_process, triton
+
+from . import pods
+from .fields import Image
+from .files import repository_root
+from .gpu_placement import GpuPlacement
+from .place import Place, pool_headless_name, pool_name, service_account
+from .triton_server import OnDemandArgs, PreloadArgs, TritonPoolArgs, TritonServerArgs, VolumeRepositoryArgs
+from .values import each, equals, joined, of_kind, quotient, total, when, where
+
+# Started by the kubelet only after the policy's start-up probe has passed, so the secret is there.
+_WITH_POLICY = f'secret=$(cat "{eviction_process.CONTROL_SECRET_FILE}")'
+# Nobody needs the control protocols of a server that polls: the secret is forgotten as soon as it is made.
+_WITHOUT_POLICY = "secret=$(head -c 32 /dev/urandom | base64 | tr -d '\\n')"
+_PROTOCOLS = ",".join(triton.RESTRICTED_PROTOCOLS)
+_START = (
+    # Without a secret Triton would be open to whoever sends none: rather no Triton.
+    f' && [ -n "$secret" ] && exec tritonserver "$@"'
+    f' "--http-restricted-api={_PROTOCOLS}:{triton.RESTRICTED_KEY}=$secret"'
+    f' "--grpc-restricted-protocol={_PROTOCOLS}:{triton.RESTRICTED_KEY}=$secret"'
+)
+
+
+class Pool:
+    """A pool with what follows from its name and its server's."""
+
+    def __init__(
+        self, args: TritonPoolArgs, server: TritonServerArgs, place: Place, policy_image: Image | None
+    ) -> None:
+        self.args = args
+        self.server = server
+        self.place = place
+        self.policy_image = policy_image
+        self.name = pool_name(server.name, args.name)
+        self.headless_name = pool_headless_name(server.name, args.name)
+        self.eviction_name = f"{self.name}-eviction"
+        self.selector = place.pool_selector(server.kind, server.name, args.name)
+        self.labels = place.labels(server.kind, self.selector)
+
+
+def pod(pool: Pool, placement: GpuPlacement) -> k8s.core.v1.PodSpecArgs:
+    """Return the spec of a pool's pods."""
+    args, server = pool.args, pool.server
+    return k8s.core.v1.PodSpecArgs(
+        service_account_name=service_account(server.kind, server.name),
+        automount_service_account_token=False,
+        enable_service_links=False,
+        security_context=pods.pod_security_context(),
+        node_selector=placement.node_selector(args.node_selector),
+        tolerations=placement.tolerations(args.tolerations),
+        topology_spread_constraints=pods.spread_over_nodes(pool.selector),
+        priority_class_name=args.priority_class,
+        resource_claims=placement.resource_claims,
+        # The pause before SIGTERM, then what requests in flight may take, then a margin.
+        termination_grace_period_seconds=total(server.triton.exit_timeout_seconds, pods.GRACE_SECONDS),
+        init_containers=of_kind(args.loading, OnDemandArgs, lambda loading: [_policy_sidecar(pool, loading)]),
+        containers=[_triton(pool, placement)],
+        volumes=joined(
+            [pods.memory_volume("shm", args.shared_memory), pods.scratch_volume("tmp", args.scratch)],
+            of_kind(server.repository, VolumeRepositoryArgs, lambda repository: [_repository_volume(repository)]),
+            when(server.triton.grpc_tls, lambda tls: [pods.secret_volume("tls", tls.secret)]),
+            of_kind(
+                args.loading,
+                OnDemandArgs,
+                lambda _: [
+                    pods.memory_volume("control", "1Mi"),
+                    pods.config_volume("eviction-settings", pool.eviction_name),
+                    pods.scratch_volume("eviction-state", "64Mi"),
+                ],
+            ),
+        ),
+    )
+
+
+def _triton(pool: Pool, placement: GpuPlacement) -> k8s.core.v1.ContainerArgs:
+    args, server = pool.args, pool.server
+    # The shell puts the secret into the arguments, so that it stands in no manifest; Triton takes its place.
+    start = where(
+        equals(args.loading.mode, "on-demand"), lambda: f"{_WITH_POLICY}{_START}", lambda: f"{_WITHOUT_POLICY}{_START}"
+    )
+    return k8s.core.v1.ContainerArgs(
+        name="triton",
+        image=server.image,
+        command=["/bin/sh", "-c", start, "tritonserver"],
+        args=_arguments(server, args),
+        env=each(
+            server.triton.environment,
+            lambda variable: k8s.core.v1.EnvVarArgs(name=variable.name, value=variable.value),
+        ),
+        ports=[
+            pods.container_port("http", triton.HTTP_PORT),
+            pods.container_port("grpc", triton.GRPC_PORT),
+            pods.container_port("metrics", triton.METRICS_PORT),
+        ],
+        resources=placement.resources(args.resources),
+        security_context=pods.container_security_context(),
+        # A probe every ten seconds, for as long as a start may take.
+        startup_probe=pods.http_probe(
+            triton.LIVE_PATH, "http", period_seconds=10, failure_threshold=quotient(args.startup_seconds, 10)
+        ),
+        # Without strict readiness this stays true when a model fails to load.
+        readiness_probe=pods.http_probe(triton.READY_PATH, "http", period_seconds=5, failure_threshold=3),
+        # Patient: a big load can hold up Triton's HTTP front end for seconds.
+        liveness_probe=pods.http_probe(
+            triton.LIVE_PATH, "http", period_seconds=10, failure_threshold=6, timeout_seconds=10
+        ),
+        lifecycle=pods.pre_stop_sleep(),
+        volume_mounts=joined(
+            [pods.mount("shm", "/dev/shm", read_only=False), pods.mount("tmp", "/tmp", read_only=False)],
+            _repository_mounts(server),
+            when(server.triton.grpc_tls, lambda _: [pods.mount("tls", triton.TLS_ROOT)]),
+            of_kind(args.loading, OnDemandArgs, lambda _: [pods.mount("control", eviction_process.CONTROL_ROOT)]),
+        ),
+    )
+
+
+def _arguments(server: TritonServerArgs, pool: TritonPoolArgs) -> list[str]:
+    """Return tritonserver's arguments; its documentation is `tritonserver --help`."""
+    settings = server.triton
+    return joined(
+        repository_root(server, lambda root: [f"--model-repository={root}"]),
+        of_kind(
+            pool.loading,
+            PreloadArgs,
+            lambda loading: ["--model-control-mode=poll", f"--repository-poll-secs={loading.poll_seconds}"],
+        ),
+        of_kind(pool.loading, OnDemandArgs, lambda _: ["--model-control-mode=explicit"]),
+        [
+            # One model that fails to load must not take the others down.
+            "--exit-on-error=false",
+            where(settings.strict_readiness, lambda: "--strict-readiness=true", lambda: "--strict-readiness=false"),
+            f"--exit-timeout-secs={settings.exit_timeout_seconds}",
+            f"--model-load-thread-count={settings.model_load_threads}",
+            f"--http-port={triton.HTTP_PORT}",
+            f"--grpc-port={triton.GRPC_PORT}",
+            f"--metrics-port={triton.METRICS_PORT}",
+            f"--metrics-interval-ms={settings.metrics_interval_milliseconds}",
+            f"--log-verbose={settings.log_verbose}",
+            f"--log-format={settings.log_format}",
+        ],
+        when(
+            settings.grpc_tls,
+            lambda _: [
+                "--grpc-use-ssl=true",
+                f"--grpc-server-cert={triton.TLS_ROOT}/tls.crt",
+                f"--grpc-server-key={triton.TLS_ROOT}/tls.key",
+            ],
+        ),
+        settings.arguments,
+    )
+
+
+def _repository_volume(repository: VolumeRepositoryArgs) -> k8s.core.v1.VolumeArgs:
+    return k8s.core.v1.VolumeArgs(
+        name="models",
+        persistent_volume_claim=k8s.core.v1.PersistentVolumeClaimVolumeSourceArgs(
+            claim_name=repository.claim, read_only=True
+        ),
+    )
+
+
+def _repository_mounts(server: TritonServerArgs) -> list[k8s.core.v1.VolumeMountArgs] | None:
+    return of_kind(
+        server.repository,
+        VolumeRepositoryArgs,
+        lambda repository: [
+            k8s.core.v1.VolumeMountArgs(
+                name="models", mount_path=triton.REPOSITORY_ROOT, sub_path=repository.sub_path, read_only=True
+            )
+        ],
+    )
+
+
+def _policy_sidecar(pool: Pool, loading: OnDemandArgs) -> k8s.core.v1.ContainerArgs:
+    """Return the policy as a native sidecar: it starts before Triton and stops after it.
+
+    It has no readiness probe on purpose: without the policy nothing is loaded, but what is resident still answers. While
+    a crashed policy waits for its restart Kubernetes counts the pod as not ready all the same, and takes its address
+    out of DNS: `tidegate_contracts.routing.Pool.host` says what follows for the proxy.
+    """
+    return k8s.core.v1.ContainerArgs(
+        name="eviction-policy",
+        image=pool.policy_image,
+        restart_policy="Always",
+        command=["python", "-m", eviction_process.MODULE, "serve"],
+        ports=[
+            pods.container_port("lease", eviction_process.LEASE_PORT),
+            pods.container_port("policy-admin", eviction_process.ADMIN_PORT),
+        ],
+        resources=pods.container_resources(loading.policy_resources),
+        security_context=pods.container_security_context(),
+        startup_probe=pods.http_probe(
+            eviction_process.STARTED_PATH, "policy-admin", period_seconds=1, failure_threshold=60
+        ),
+        liveness_probe=pods.http_probe(
+            eviction_process.LIVE_PATH, "policy-admin", period_seconds=10, failure_threshold=3
+        ),
+        volume_mounts=joined(
+            [
+                pods.mount("control", eviction_process.CONTROL_ROOT, read_only=False),
+                pods.mount("eviction-settings", eviction_process.SETTINGS_ROOT),
+                pods.mount("eviction-state", eviction_process.STATE_ROOT, read_only=False),
+            ],
+            _repository_mounts(pool.server),
+            when(pool.server.triton.grpc_tls, lambda _: [pods.mount("tls", triton.TLS_ROOT)]),
+        ),
+    )

@@ -1,0 +1,220 @@
+"""The objects of one environment, as rules look at them. Whatever is missing or malformed counts as absent."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .settings import ANNOTATION, Settings, settings_of
+
+Object = Mapping[str, Any]
+
+PART_OF = "app.kubernetes.io/part-of"
+ROLE = "tidegate.dev/role"
+OURS = "tidegate"
+WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet")
+"""What runs for ever: a Job is none of them."""
+_TEMPLATES: Mapping[str, tuple[str, ...]] = {
+    "Pod": (),
+    "PodTemplate": ("template",),
+    **dict.fromkeys((*WORKLOADS, "ReplicaSet", "ReplicationController", "Job"), ("spec", "template")),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+}
+
+
+def mapping(node: Any) -> Mapping[str, Any]:
+    """Return a mapping as it is, and anything else as an empty one."""
+    return node if isinstance(node, Mapping) else {}
+
+
+def items(node: Any) -> Sequence[Any]:
+    """Return a list as it is, and anything else as an empty one."""
+    return node if isinstance(node, list | tuple) else ()
+
+
+def mappings(node: Any) -> list[Mapping[str, Any]]:
+    """Return the mappings in a list."""
+    return [item for item in items(node) if isinstance(item, Mapping)]
+
+
+def at(node: Any, *steps: str) -> Any:
+    """Return what stands at a path of keys; None where a step is missing."""
+    for step in steps:
+        node = mapping(node).get(step)
+    return node
+
+
+def number(value: Any) -> int | None:
+    """Return a whole number that is written as one, or as text; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return int(value) if math.isfinite(value) else None
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else None
+
+
+def text(value: Any) -> str:
+    """Return a text as it is, and anything else as an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def texts(node: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every text in a tree, with its place."""
+    if isinstance(node, str):
+        yield path, node
+    elif isinstance(node, Mapping):
+        for key, value in node.items():
+            yield from texts(value, f"{path}.{key}" if path else str(key))
+    else:
+        for index, value in enumerate(items(node)):
+            yield from texts(value, f"{path}[{mapping(value).get('name', index)}]")
+
+
+def name_of(item: Object) -> str:
+    """Return an object's name."""
+    return str(at(item, "metadata", "name") or "")
+
+
+def namespace_of(item: Object) -> str:
+    """Return the namespace that an object belongs to: for a volume its claim's, for a Namespace itself."""
+    if item.get("kind") == "Namespace":
+        return name_of(item)
+    if item.get("kind") == "PersistentVolume":
+        return text(at(item, "spec", "claimRef", "namespace"))
+    return text(at(item, "metadata", "namespace"))
+
+
+def labels_of(item: Object) -> Mapping[str, Any]:
+    """Return an object's labels, or those of a pod template."""
+    return mapping(at(item, "metadata", "labels"))
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod template and the object that makes pods of it."""
+
+    maker: Object
+    template: Mapping[str, Any]
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """Its specification."""
+        return mapping(self.template.get("spec"))
+
+    @property
+    def labels(self) -> Mapping[str, Any]:
+        """Labels of the pods."""
+        return labels_of(self.template)
+
+    @property
+    def containers(self) -> list[Mapping[str, Any]]:
+        """All of its containers: those that run before the main ones, the main ones, and those for debugging."""
+        return [*self.init_containers, *self.main_containers, *mappings(self.spec.get("ephemeralContainers"))]
+
+    @property
+    def init_containers(self) -> list[Mapping[str, Any]]:
+        """Containers that run before the main ones; native sidecars are among them."""
+        return mappings(self.spec.get("initContainers"))
+
+    @property
+    def sidecars(self) -> list[Mapping[str, Any]]:
+        """Native sidecars, which run beside the main containers."""
+        return [one for one in self.init_containers if one.get("restartPolicy") == "Always"]
+
+    @property
+    def main_containers(self) -> list[Mapping[str, Any]]:
+        """The containers that the pod is for."""
+        return mappings(self.spec.get("containers"))
+
+    @property
+    def is_workload(self) -> bool:
+        """Whether it runs for ever."""
+        return self.maker.get("kind") in WORKLOADS
+
+    @property
+    def is_proxy(self) -> bool:
+        """Whether it is the proxy, by its role; one that runs a Triton is none, whatever it is called."""
+        return self.labels.get(ROLE) == "proxy" and not self.runs_triton
+
+    @property
+    def runs_triton(self) -> bool:
+        """Whether one of its containers starts Triton."""
+        words = (word for one in self.main_containers for key in ("command", "args") for word in items(one.get(key)))
+        return any("tritonserver" in text(word) for word in words)
+
+
+def matches(selector: Any, labels: Mapping[str, Any]) -> bool:
+    """Say whether a label selector matches labels; an empty one matches all, a missing one none."""
+    if not isinstance(selector, Mapping):
+        return False
+    if any(labels.get(key) != value for key, value in mapping(selector.get("matchLabels")).items()):
+        return False
+    return all(_fulfils(expression, labels) for expression in mappings(selector.get("matchExpressions")))
+
+
+def _fulfils(expression: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+    key, values = text(expression.get("key")), items(expression.get("values"))
+    tests: Mapping[str, Callable[[], bool]] = {
+        "In": lambda: key in labels and labels[key] in values,
+        "NotIn": lambda: key not in labels or labels[key] not in values,
+        "Exists": lambda: key in labels,
+        "DoesNotExist": lambda: key not in labels,
+    }
+    return tests.get(text(expression.get("operator")), lambda: True)()
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Everything that a stack has in one namespace, and what the Namespace says about itself."""
+
+    namespace: str
+    objects: tuple[Object, ...]
+    settings: Settings
+    stack: str = ""
+    others: tuple["Environment", ...] = field(default=(), repr=False)
+    """Environments that are known too: of the same stack, and of other stacks where those are at hand."""
+    pods: tuple[Pod, ...] = field(init=False, repr=False)
+    """All pod templates."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pods", tuple(_pods(self.objects)))
+
+    def of_kind(self, *kinds: str) -> list[Object]:
+        """Return the objects of these kinds."""
+        return [item for item in self.objects if item.get("kind") in kinds]
+
+    @property
+    def workloads(self) -> list[Pod]:
+        """The pods that run for ever."""
+        return [pod for pod in self.pods if pod.is_workload]
+
+    def selected(self, selector: Any) -> list[Pod]:
+        """Return the pods that a label selector matches."""
+        return [pod for pod in self.pods if matches(selector, pod.labels)]
+
+
+def _pods(objects: Iterable[Object]) -> Iterator[Pod]:
+    for item in objects:
+        steps = _TEMPLATES.get(text(item.get("kind")))
+        if steps is not None:
+            yield Pod(item, mapping(at(item, *steps)))
+
+
+def environments(objects: Iterable[Object], stack: str = "") -> list[Environment]:
+    """Return the environments in a stack: the namespaces that hold something of Tidegate, with all that is in them.
+
+    A Namespace that says nothing about itself is held to what production is held to.
+    """
+    grouped: dict[str, list[Object]] = {}
+    ours: dict[str, Settings] = {}
+    for item in objects:
+        namespace = namespace_of(item)
+        grouped.setdefault(namespace, []).append(item)
+        said = at(item, "metadata", "annotations", ANNOTATION) if item.get("kind") == "Namespace" else None
+        if said is not None:
+            ours[namespace] = settings_of(said)
+        elif labels_of(item).get(PART_OF) == OURS:
+            ours.setdefault(namespace, Settings())
+    return [Environment(name, tuple(grouped[name]), settings, stack) for name, settings in ours.items()]

@@ -1,0 +1,128 @@
+"""The guardrails as policies of a Pulumi policy pack.
+
+Rules look at several objects, so they are asked once, of the whole stack. How severe one is stands on the Namespace and
+not in the pack, but a policy's level is fixed: each rule is there twice, mandatory and advisory, and answers once.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pulumi_policy import (
+    EnforcementLevel,
+    Policy,
+    ReportViolation,
+    ResourceValidationArgs,
+    ResourceValidationPolicy,
+    StackValidationArgs,
+    StackValidationPolicy,
+)
+from pulumi_policy.proxy import UnknownValueError
+
+from .checking import SETTINGS_RULES, check
+from .findings import Finding
+from .objects import name_of, namespace_of
+from .rules import RULES
+
+NAME = "tidegate-guardrails"
+ADVISORY = ".advisory"
+"""Ends the name of a rule's advisory twin."""
+UNKNOWN = "(known only after the update)"
+
+Object = dict[str, Any]
+
+
+class Declared:
+    """What a program declares, by URN.
+
+    A stack validation is handed what resources have become: on a cluster that is full of the API server's defaults,
+    a number of replicas among them. What was declared is seen when each resource comes by.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing; one run of the pack sees one run of a program."""
+        self._objects: dict[str, Object] = {}
+        self._asked: tuple[dict[str, Object], list[Finding]] = ({}, [])
+
+    def remember(self, args: ResourceValidationArgs, _: ReportViolation) -> None:
+        """Take a resource in; nothing is wrong with it yet."""
+        if args.resource_type.startswith("kubernetes:"):
+            self._objects[args.urn] = plain(args.props)
+
+    def of_stack(self, args: StackValidationArgs) -> dict[str, Object]:
+        """Return the Kubernetes objects of a stack by their URNs, as they were declared where that was seen."""
+        return {
+            each.urn: self._objects.get(each.urn) or plain(each.props)
+            for each in args.resources
+            if each.resource_type.startswith("kubernetes:") and "kind" in each.props
+        }
+
+    def findings(self, objects: dict[str, Object]) -> list[Finding]:
+        """Return what is wrong with the objects of a stack; every policy asks, and one of them finds out."""
+        if self._asked[0] != objects:
+            self._asked = objects, check(objects.values(), datetime.now(UTC).date())
+        return self._asked[1]
+
+
+def plain(value: Any) -> Any:
+    """Return a value as Kubernetes knows it: without what is missing, with whole numbers, without the provider's own.
+
+    What is not known before the update stands there as a text that says so; a finding about it is an advisory.
+    """
+    if isinstance(value, Mapping):
+        return {key: plain(_known(value, key)) for key in value if _wanted(value, key)}
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+    return [plain(_known(value, index)) for index in range(len(value))]  # type: ignore[arg-type]
+
+
+def _known(tree: Any, key: Any) -> Any:
+    try:
+        return tree[key]
+    except UnknownValueError:
+        return UNKNOWN
+
+
+def _wanted(tree: Mapping[str, Any], key: str) -> bool:
+    return not key.startswith("__") and _known(tree, key) is not None
+
+
+def policies(declared: Declared | None = None) -> list[Policy]:
+    """Return the policies of the pack."""
+    seen = declared or Declared()
+    remembering = ResourceValidationPolicy(
+        "what-is-declared",
+        "Looks at every resource as the program declares it; finds nothing itself.",
+        seen.remember,
+        EnforcementLevel.ADVISORY,
+    )
+    sentences = {rule.name: rule.sentence for rule in RULES} | dict(SETTINGS_RULES)
+    return [
+        remembering,
+        *(
+            StackValidationPolicy(name + ending, sentence, _asking(seen, name, severity), level)
+            for name, sentence in sentences.items()
+            for ending, severity, level in (
+                ("", "mandatory", EnforcementLevel.MANDATORY),
+                (ADVISORY, "advisory", EnforcementLevel.ADVISORY),
+            )
+        ),
+    ]
+
+
+def _asking(declared: Declared, name: str, severity: str) -> Callable[[StackValidationArgs, ReportViolation], None]:
+    def validate(args: StackValidationArgs, report: ReportViolation) -> None:
+        objects = declared.of_stack(args)
+        places = {_key(item): urn for urn, item in objects.items()}
+        for each in declared.findings(objects):
+            # What is not known yet is no reason to stop: it is asked again when it is.
+            level = "advisory" if UNKNOWN in each.what and each.severity == "mandatory" else each.severity
+            if each.rule == name and level == severity:
+                text, _, _ = str(each).rpartition("\n")  # Pulumi says itself which rule it is
+                report(text, places.get((each.kind, each.namespace, each.name)))
+
+    return validate
+
+
+def _key(item: Object) -> tuple[str, str, str]:
+    return str(item.get("kind")), namespace_of(item), name_of(item)

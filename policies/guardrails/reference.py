@@ -1,0 +1,115 @@
+"""docs/guardrails.md, written from the rules: `python -m policies.guardrails.reference`."""
+
+import argparse
+import sys
+from pathlib import Path
+from textwrap import fill
+
+from .checking import SETTINGS_RULES
+from .rules import RULES, Rule
+from .rules.pod_security import CONTROLS
+from .settings import ANNOTATION
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = Path("docs/guardrails.md")
+_WIDTH = 120
+
+_BEGIN = """\
+# Guardrails
+
+<!-- Written by `python -m policies.guardrails.reference` from policies/guardrails/rules. Do not edit. -->
+
+What no stack may do. Each guardrail is a function over the Kubernetes objects of an environment, whatever made them. A
+finding that is **mandatory** stops the command, and nothing is written or applied; an **advisory** is only said.
+
+| where | what it looks at | a mandatory finding |
+|---|---|---|
+| `make up`, `make preview` | all stacks that are rendered, together | exit code 1, nothing written or applied |
+| `make check-chart VALUES=<file>` | what the chart makes of one values file: one stack | exit code 1 |
+| `pulumi preview --policy-pack policies/guardrails`, or `up` | what the program declares: one stack | Pulumi stops |
+
+With one stack at hand, nobody can see what other environments write: there, the guardrail
+`{shared}`
+compares the environments of that stack only. The definition's own rules have looked at all of them
+before any stack exists.
+
+The policy pack runs with the `python3` that is on the PATH, which needs `pulumi` and `pulumi-policy`. After `make up`:
+
+```sh
+PATH="$PWD/.venv/bin:$PATH" pulumi preview --policy-pack policies/guardrails
+```
+
+## Settings
+
+They stand in the definition under [guardrails](definition.md#guardrails), in the common part or laid over it by an
+environment or a data plane, and ride as the annotation `{annotation}` on the Namespace. A Namespace
+without it is held to production's severities.
+
+```yaml
+guardrails:
+  gpuSlices: 12 # the most that the environment may take on one data plane
+  severities:
+    every-workload-has-a-budget: mandatory
+  waivers:
+    - name: shell-for-the-migration
+      rule: pods-fulfil-pod-security-restricted
+      object: Deployment/migration # every object without
+      owner: platform-team
+      reason: The old store can only be read as root.
+      until: 2027-03-31 # its last day, in UTC
+```
+
+A waived finding is still said, with who answers for it and until when. About waivers themselves:
+
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    shared = next(rule for rule in RULES if "others" in rule.name)
+    about = "".join(f"- **{_words(name)}.** {why}\n" for name, why in SETTINGS_RULES.items())
+    rows = "".join(
+        f"| [{rule.name}](#{rule.name}) | {rule.production} | {rule.shared or '–'} | {rule.local or '–'} |\n"
+        for rule in RULES
+    )
+    table = (
+        "\n## Severities\n\n`production` and `local` are keys of an environment; all other environments are shared. "
+        "Where there is a dash,\na guardrail is asked only when `severities` says how severe it is.\n\n"
+        f"| guardrail | production | shared | local |\n|---|---|---|---|\n{rows}\n## The guardrails\n"
+    )
+    return _BEGIN.format(shared=shared.name, annotation=ANNOTATION) + about + table + "".join(map(_section, RULES))
+
+
+def stale(root: Path = ROOT) -> bool:
+    """Say whether the page says something else than the rules, or is not there."""
+    path = root / PAGE
+    return not path.exists() or path.read_text(encoding="utf-8") != page()
+
+
+def _section(rule: Rule) -> str:
+    text = f"\n### {rule.name}\n\n{fill(f'**{rule.sentence}** {rule.why}', _WIDTH)}\n\n{fill(rule.do, _WIDTH)}\n"
+    if rule.name == "pods-fulfil-pod-security-restricted":
+        text += "\n" + "".join(f"- {(control.__doc__ or '').strip()}\n" for control in CONTROLS)
+    return text
+
+
+def _words(name: str) -> str:
+    return name.replace("-", " ").capitalize()
+
+
+def main() -> int:
+    """Write the page, or check it; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m policies.guardrails.reference", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when the page is stale")
+    old = stale()
+    if parser.parse_args().check:
+        if old:
+            print(f"{PAGE} is stale: run `make docs`", file=sys.stderr)
+        return int(old)
+    (ROOT / PAGE).write_text(page(), encoding="utf-8")
+    print(f"{PAGE}: {'written' if old else 'unchanged'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""Credentials: none of them stands in an object that somebody renders, commits or prints."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..findings import Breach
+from ..objects import Environment, items, mapping, mappings, text, texts
+
+_WORD = r"PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|API[_-]?KEY|ACCESS[_-]?KEY|PRIVATE[_-]?KEY|CREDENTIALS?"
+_NAME = re.compile(rf"(^|[_-])({_WORD})$", re.IGNORECASE)
+"""A variable that ends so holds a credential; HF_TOKEN_PATH, MAX_TOKENS and SECRET_NAME do not."""
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_HARMLESS = re.compile(r"(true|false|yes|no|none|null|[0-9.]{1,7})?|[$</{].*|.*\$\(.*", re.IGNORECASE | re.DOTALL)
+"""Values that are none: empty, a switch, a small number, a path, a reference to a variable, a placeholder."""
+_ASSIGNED = re.compile(rf"([\w.-]*(?:{_WORD}))['\"]?\s*[=:]\s*['\"]?([^\s'\"&;,]+)", re.IGNORECASE)
+_REFERENCE = {"secret", "credential", "credentials"}
+"""Keys of files that name a Secret, more often than they hold one."""
+_KNOWN = (
+    ("a private key", re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")),
+    ("an AWS access key", re.compile(r"(?<![A-Z0-9])(AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])")),
+    ("a GitHub token", re.compile(r"\b(gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{40,})")),
+    ("a Google API key", re.compile(r"\bAIza[A-Za-z0-9_-]{35}\b")),
+    ("a Slack token", re.compile(r"\bxox[abprs]-[A-Za-z0-9-]{10,}")),
+    ("an NGC key", re.compile(r"\bnvapi-[A-Za-z0-9_-]{40,}")),
+    ("a Hugging Face token", re.compile(r"\bhf_[A-Za-z0-9]{30,}\b")),
+    ("a JSON web token", re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*")),
+    ("a password in an address", re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s/:@'\"]*:[^\s/@$'\"]{3,}@")),
+    ("an authorization header", re.compile(r"\b(?:Basic|Bearer)\s+(?=[^\s'\"]*[0-9])[A-Za-z0-9+/=_.~-]{16,}")),
+)
+
+
+def secrets_are_never_inline(environment: Environment) -> Iterator[Breach]:
+    """No object holds a credential: no Secret with data, no variable, argument, annotation or text that looks like one.
+
+    Objects are rendered to files, committed, printed in reviews and kept in state. Name an existing Secret instead.
+    """
+    for item in environment.objects:
+        found = dict.fromkeys(_in_object(item))
+        yield from (Breach(item, what) for what in found)
+    for pod in environment.pods:
+        for one in pod.containers:
+            yield from (Breach(pod.maker, what) for what in dict.fromkeys(_in_container(one)))
+
+
+def _in_object(item: Mapping[str, Any]) -> Iterator[str]:
+    """Look at what every kind of object has; values that the API server made up itself are not looked at."""
+    if item.get("kind") == "Secret":
+        if any(mapping(item.get(key)) for key in ("data", "stringData")):
+            yield "it is a Secret with its data in it"
+        return
+    for place, value in texts({key: value for key, value in item.items() if key != "status"}):
+        yield from (f"{place} holds {what}" for what, pattern in _KNOWN if pattern.search(value))
+    if item.get("kind") == "ConfigMap":
+        for key, value in mapping(item.get("data")).items():
+            if _is_credential(str(key), value):
+                yield f"data.{key} looks like a credential"
+            elif isinstance(value, str) and "\n" in value:
+                yield from _in_text(f"data.{key}", value)
+
+
+def _in_text(place: str, value: str) -> Iterator[str]:
+    """Look into a file: by its keys where it is JSON, else by what stands before an equals sign or a colon."""
+    try:
+        tree = json.loads(value)
+    except (ValueError, RecursionError):
+        found = _ASSIGNED.findall(value)
+    else:
+        found = [(path.rpartition(".")[2], leaf) for path, leaf in texts(tree)]
+    for key, leaf in found:
+        if key.lower() not in _REFERENCE and _is_credential(key, leaf):
+            yield f"{place} gives {key} a value that looks like a credential"
+
+
+def _in_container(container: Mapping[str, Any]) -> Iterator[str]:
+    for variable in mappings(container.get("env")):
+        if _is_credential(text(variable.get("name")), variable.get("value")):
+            yield f"container {container.get('name')}: variable {variable.get('name')} holds a credential"
+    for key in ("command", "args"):
+        words = [text(word) for word in items(container.get(key))]
+        for word, following in zip(words, [*words[1:], ""], strict=False):
+            option, equals, value = word.partition("=")
+            if word.startswith("-") and _is_credential(option.lstrip("-"), value if equals else following):
+                yield f"container {container.get('name')}: argument {option} holds a credential"
+
+
+def _is_credential(name: str, value: Any) -> bool:
+    """Say whether a name promises a credential and the value could be one."""
+    if not isinstance(value, str) or _HARMLESS.fullmatch(value.strip()) or value.startswith("-"):
+        return False
+    return bool(_NAME.search(_CAMEL.sub("_", name)))

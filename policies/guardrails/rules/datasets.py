@@ -1,0 +1,134 @@
+"""Datasets: what production serves, nobody may change under it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..findings import Breach
+from ..objects import Environment, Pod, at, items, mapping, mappings, name_of, text
+
+_SHARED = ("persistentVolumeClaim", "csi", "nfs", "ephemeral")
+"""Kinds of volumes that outlive a pod or are there for others too."""
+_SCHEMES = ("s3://", "gs://", "as://")
+
+
+def datasets_are_mounted_read_only(environment: Environment) -> Iterator[Breach]:
+    """No container can write to a dataset.
+
+    A model repository is published, never edited: a server that can write to it can change what all the others serve.
+    """
+    for pod in environment.pods:
+        for volume in mappings(pod.spec.get("volumes")):
+            kinds = [kind for kind in _SHARED if kind in volume]
+            if not kinds or mapping(volume[kinds[0]]).get("readOnly") is True:
+                continue
+            for one in pod.containers:
+                for mount in mappings(one.get("volumeMounts")):
+                    if mount.get("name") == volume.get("name") and mount.get("readOnly") is not True:
+                        what = f"container {one.get('name')} can write to volume {volume.get('name')}"
+                        yield Breach(pod.maker, what)
+
+
+def volumes_are_retained(environment: Environment) -> Iterator[Breach]:
+    """Every PersistentVolume has the reclaim policy Retain.
+
+    With any other policy, models are lost with the claim: by a namespace that is deleted, or a stack that is destroyed.
+    """
+    for volume in environment.of_kind("PersistentVolume"):
+        policy = at(volume, "spec", "persistentVolumeReclaimPolicy")
+        if policy != "Retain":
+            yield Breach(volume, f"its reclaim policy is {policy or 'not said'}")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder of a store, or a prefix of a bucket, that somebody mounts or reads."""
+
+    label: str
+    """The claim's name or the bucket's address, as `written` names it."""
+    store: tuple[str, ...]
+    path: str
+    point: str = ""
+    """An access point of EFS, which may lie anywhere below the root."""
+
+    def overlaps(self, other: "Folder") -> bool:
+        """Say whether one holds the other."""
+        if self.store != other.store:
+            return False
+        if self.point != other.point:
+            return "" in (self.point, other.point)  # another access point surely lies elsewhere
+        one, two = (f"{folder.path.strip('/')}/".lstrip("/") for folder in (self, other))
+        return one.startswith(two) or two.startswith(one)
+
+
+def production_shares_nothing_that_others_may_write(environment: Environment) -> Iterator[Breach]:
+    """No dataset of production lies in what another environment may write.
+
+    What people may change in dev, prod must not serve.
+    """
+    if environment.settings.kind != "production":
+        return
+    theirs = [
+        (other, folder)
+        for other in environment.others
+        if other.settings.kind != "production"
+        for folder in folders(other)
+        if folder.label in other.settings.written
+    ]
+    for ours, by in folders(environment).items():
+        for other, folder in theirs:
+            if ours.overlaps(folder):
+                where = f"{folder.label} of {other.stack or other.namespace}"
+                yield Breach(by, f"{ours.label} shares its files with {where}, which others may write")
+
+
+def folders(environment: Environment) -> dict[Folder, Mapping[str, Any]]:
+    """Return which folders of which stores the pods of an environment serve, each with the object that says so."""
+    volumes = {name_of(item): item for item in environment.of_kind("PersistentVolume")}
+    claims = {
+        name_of(item): volumes.get(text(at(item, "spec", "volumeName")))
+        for item in environment.of_kind("PersistentVolumeClaim")
+    }
+    found: dict[Folder, Mapping[str, Any]] = {}
+    for pod in environment.pods:
+        for url in _buckets(pod):
+            scheme, _, rest = url.partition("://")
+            bucket, _, path = rest.partition("/")
+            found.setdefault(Folder(url, (scheme, bucket), path), pod.maker)
+        for mounted in mappings(pod.spec.get("volumes")):
+            claim = text(at(mounted, "persistentVolumeClaim", "claimName"))
+            if volume := claims.get(claim):
+                for path in _sub_paths(pod, mounted):
+                    for folder in _folders_of(claim, mapping(volume.get("spec")), path):
+                        found.setdefault(folder, volume)
+    return found
+
+
+def _buckets(pod: Pod) -> list[str]:
+    arguments = (text(word) for one in pod.main_containers for word in items(one.get("args")))
+    values = (word.partition("=")[2] for word in arguments if word.startswith("--model-repository="))
+    return [value.rstrip("/") for value in values if value.startswith(_SCHEMES)]
+
+
+def _folders_of(claim: str, spec: Mapping[str, Any], path: str) -> Iterator[Folder]:
+    """Yield the names under which a folder of a volume is known."""
+    csi, nfs = mapping(spec.get("csi")), mapping(spec.get("nfs"))
+    driver, handle = text(csi.get("driver")), text(csi.get("volumeHandle"))
+    if driver == "efs.csi.aws.com":  # <file system>[:<sub path>[:<access point>]]
+        system, _, rest = handle.partition(":")
+        root, _, point = rest.partition(":")
+        yield Folder(claim, ("csi", driver, system), f"{root.strip('/')}/{path}", point)
+    elif csi:
+        yield Folder(claim, ("csi", driver, handle), path)
+        # The handle is often any unique name; what is mounted then stands in the attributes, as a bucket's name.
+        if attributes := mapping(csi.get("volumeAttributes")):
+            yield Folder(claim, ("csi", driver, *(f"{key}={attributes[key]}" for key in sorted(attributes))), path)
+    if nfs:
+        yield Folder(claim, ("nfs", text(nfs.get("server"))), f"{text(nfs.get('path')).strip('/')}/{path}")
+
+
+def _sub_paths(pod: Pod, volume: Mapping[str, Any]) -> list[str]:
+    mounts = (mount for one in pod.containers for mount in mappings(one.get("volumeMounts")))
+    return list(
+        dict.fromkeys(text(mount.get("subPath")) for mount in mounts if mount.get("name") == volume.get("name"))
+    )

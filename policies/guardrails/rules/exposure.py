@@ -1,0 +1,86 @@
+"""The proxy is the one door."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tidegate_contracts import eviction_process, triton
+
+from ..findings import Breach
+from ..objects import Environment, Pod, at, items, mapping, mappings, matches, name_of, namespace_of, text, texts
+
+_METRICS = (triton.METRICS_PORT, eviction_process.ADMIN_PORT)
+"""Ports that are not for inference; who may read them is another question."""
+_NO_DOOR = {"Service", "ConfigMap", "Deployment", "StatefulSet", "DaemonSet", "NetworkPolicy", "ScaledObject"}
+_DOORS = ("Ingress", "Route", "VirtualService", "IngressRoute", "Gateway")
+"""Ends of the kinds that lead from outside to a Service: Ingress, HTTPRoute, GRPCRoute, OpenShift's Route, …"""
+
+
+def nothing_bypasses_the_proxy(environment: Environment) -> Iterator[Breach]:
+    """No Service, Ingress or route exposes a server, and only the proxy may talk to one.
+
+    The proxy authenticates, authorises and counts. Who reaches a server by another way is asked for nothing.
+    """
+    servers = {name_of(item): item for item in environment.of_kind("Service") if _servers(environment, item)}
+    for service in servers.values():
+        yield from _exposed_service(service)
+    for item in environment.objects:
+        kind = text(item.get("kind"))
+        if kind not in _NO_DOOR and kind.endswith(_DOORS):
+            yield from _exposing(item, servers)
+    yield from _network(environment)
+
+
+def _servers(environment: Environment, service: Mapping[str, Any]) -> list[Pod]:
+    selector = at(service, "spec", "selector")
+    found = environment.selected({"matchLabels": selector}) if selector else []
+    return [pod for pod in found if not pod.is_proxy]
+
+
+def _exposed_service(service: Mapping[str, Any]) -> Iterator[Breach]:
+    spec = mapping(service.get("spec"))
+    if (kind := spec.get("type") or "ClusterIP") != "ClusterIP":
+        yield Breach(service, f"the Service leads to servers and is of type {kind}")
+    if spec.get("externalIPs"):
+        yield Breach(service, "the Service leads to servers and has externalIPs")
+
+
+def _exposing(item: Mapping[str, Any], servers: Mapping[str, Mapping[str, Any]]) -> Iterator[Breach]:
+    """Find the name of a server's Service anywhere in what leads from outside to Services."""
+    named = dict.fromkeys(value for _, value in texts(item.get("spec")))
+    for name, service in servers.items():
+        if any(value == name or value.startswith(f"{name}.{namespace_of(service)}") for value in named):
+            yield Breach(item, f"it leads to Service {name}, behind which are servers")
+
+
+def _network(environment: Environment) -> Iterator[Breach]:
+    policies = environment.of_kind("NetworkPolicy")
+    for pod in environment.workloads:
+        if pod.is_proxy:
+            continue
+        ours = [policy for policy in policies if matches(at(policy, "spec", "podSelector"), pod.labels)]
+        if not any(_closes_ingress(policy) for policy in ours):
+            yield Breach(pod.maker, "no NetworkPolicy closes its pods to everybody who is not named")
+        for policy in ours:
+            for rule in mappings(at(policy, "spec", "ingress")):
+                if _opens_inference(rule) and not _lets_in_proxies_only(environment, rule):
+                    what = f"it lets others than the proxy come to {pod.maker.get('kind')}/{name_of(pod.maker)}"
+                    yield Breach(policy, what)
+
+
+def _closes_ingress(policy: Mapping[str, Any]) -> bool:
+    types = at(policy, "spec", "policyTypes")
+    return types is None or "Ingress" in items(types)
+
+
+def _opens_inference(rule: Mapping[str, Any]) -> bool:
+    """Say whether a rule opens a port that is not known to be for metrics alone; none named are all of them."""
+    ports = mappings(rule.get("ports"))
+    return not ports or any(one.get("port") not in _METRICS or one.get("endPort") for one in ports)
+
+
+def _lets_in_proxies_only(environment: Environment, rule: Mapping[str, Any]) -> bool:
+    peers = mappings(rule.get("from"))
+    return bool(peers) and all(
+        set(peer) == {"podSelector"} and all(pod.is_proxy for pod in environment.selected(peer["podSelector"]))
+        for peer in peers
+    )

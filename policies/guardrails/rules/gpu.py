@@ -1,0 +1,140 @@
+"""GPUs: what a pod asks for, where it may run, and how many there are of it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..findings import Breach
+from ..objects import Environment, Pod, at, mapping, mappings, name_of, number, text
+
+GPU = "nvidia.com/gpu"
+_SHARED = f"{GPU}.shared"
+_MIG = "nvidia.com/mig-"
+_PRODUCT = "nvidia.com/gpu.product"
+_STRATEGY = "nvidia.com/mig.strategy"
+_SHARING = "nvidia.com/gpu.sharing-strategy"
+
+
+def gpu_pods_have_limit_selector_and_toleration_that_agree(environment: Environment) -> Iterator[Breach]:
+    """A pod on a GPU asks for one kind of device, selects nodes that have it, and tolerates their taint.
+
+    Where they disagree, the pod stays Pending for ever, or takes a device of another size than its models fit.
+    """
+    templates = {name_of(item) for item in environment.of_kind("ResourceClaimTemplate")}
+    for pod in environment.workloads:
+        limits = devices(pod)
+        claims = mappings(pod.spec.get("resourceClaims"))
+        selector = mapping(pod.spec.get("nodeSelector"))
+        what = [*_of_the_containers(pod), *_of_the_claims(pod, templates)]
+        if len(limits) + bool(claims) > 1:
+            kinds = ", ".join([*limits, *(["a device by claim"] if claims else [])])
+            what.append(f"it asks for several kinds of devices: {kinds}")
+        if limits or claims:
+            if not any(_tolerates(one) for one in mappings(pod.spec.get("tolerations"))):
+                what.append(f"it asks for a GPU and does not tolerate the taint {GPU}:NoSchedule of GPU nodes")
+            what += [clash for device in limits for clash in _clashes(device, selector)]
+        elif found := next((key for key in selector if str(key).startswith("nvidia.com/")), None):
+            what.append(f"it selects GPU nodes, by {found}, and asks for no GPU")
+        yield from (Breach(pod.maker, each) for each in what)
+
+
+def gpu_slices_stay_under_their_ceiling(environment: Environment) -> Iterator[Breach]:
+    """All replicas together, at an autoscaler's most, take no more devices than `guardrails.gpuSlices`.
+
+    GPUs are dear. The ceiling holds for an environment on one data plane; a slice, a share and a whole GPU count alike.
+    """
+    ceiling = environment.settings.gpu_slices
+    if ceiling is None:
+        return
+    taken = {name_of(pod.maker): gpu_slices(environment, pod) for pod in environment.workloads}
+    if (total := sum(taken.values())) > ceiling:
+        most = ", ".join(f"{name} {count}" for name, count in sorted(taken.items(), key=lambda each: -each[1]) if count)
+        namespace = next(iter(environment.of_kind("Namespace")), {"kind": "Namespace"})
+        yield Breach(namespace, f"it may take {total} GPU slices, and its ceiling is {ceiling}: {most}")
+
+
+def devices(pod: Pod) -> dict[str, int]:
+    """Return how many of which extended resource of a GPU one replica is limited to."""
+    found: dict[str, int] = {}
+    for one in pod.containers:
+        for key, value in mapping(at(one, "resources", "limits")).items():
+            if _is_device(key):
+                found[key] = found.get(key, 0) + (number(value) or 0)
+    return found
+
+
+def gpu_slices(environment: Environment, pod: Pod) -> int:
+    """Return how many devices all replicas of a pod may take, an autoscaler's most counted."""
+    return _most_replicas(environment, pod) * (sum(devices(pod).values()) + _claimed(environment, pod))
+
+
+def _is_device(key: Any) -> bool:
+    return str(key) in (GPU, _SHARED) or str(key).startswith(_MIG)
+
+
+def _of_the_containers(pod: Pod) -> Iterator[str]:
+    for one in pod.containers:
+        limits, requests = (mapping(at(one, "resources", key)) for key in ("limits", "requests"))
+        for key in sorted({str(key) for key in (*limits, *requests) if _is_device(key)}):
+            if number(limits.get(key)) is None:
+                yield f"container {one.get('name')} requests {key} without a limit"
+            elif key in requests and number(requests[key]) != number(limits[key]):
+                yield f"container {one.get('name')} requests another number of {key} than its limit"
+
+
+def _of_the_claims(pod: Pod, templates: set[str]) -> Iterator[str]:
+    claims = {text(claim.get("name")): claim for claim in mappings(pod.spec.get("resourceClaims"))}
+    used = {text(claim.get("name")) for one in pod.containers for claim in mappings(at(one, "resources", "claims"))}
+    for name in sorted(used - claims.keys()):
+        yield f"a container uses the device claim {name}, which the pod does not have"
+    for name in sorted(claims.keys() - used):
+        yield f"no container uses the pod's device claim {name}"
+    for claim in claims.values():
+        template = claim.get("resourceClaimTemplateName")
+        if template is not None and text(template) not in templates:
+            yield f"its device claim names the template {template}, which is not there"
+
+
+def _tolerates(toleration: Mapping[str, Any]) -> bool:
+    exists = toleration.get("operator") == "Exists"
+    # The taint's value differs between clusters: one that names a value tolerates the taint where it has that value.
+    key_fits = toleration.get("key") == GPU or (exists and not toleration.get("key"))
+    return key_fits and toleration.get("effect") in (None, "", "NoSchedule")
+
+
+def _clashes(device: str, selector: Mapping[str, Any]) -> Iterator[str]:
+    product, strategy, sharing = (text(selector.get(key)) for key in (_PRODUCT, _STRATEGY, _SHARING))
+    sliced = "-MIG-" in product
+    if device.startswith(_MIG):
+        if strategy != "mixed":
+            yield f"it asks for {device}, which nodes of MIG strategy mixed have, and selects {strategy or 'any'}"
+        if sliced or sharing:
+            yield f"it asks for {device} and selects nodes of strategy single, or nodes that share their GPUs"
+    elif strategy == "mixed":
+        yield f"it asks for {device}, and nodes of MIG strategy mixed have none"
+    elif (strategy == "single") != sliced:
+        yield f"it selects MIG strategy {strategy or 'none'}, and the product {product or 'any'} says otherwise"
+    if device == _SHARED and not sharing:
+        yield f"it asks for {device} and does not select nodes that share their GPUs, by {_SHARING}"
+
+
+def _claimed(environment: Environment, pod: Pod) -> int:
+    templates = {name_of(item): item for item in environment.of_kind("ResourceClaimTemplate")}
+    total = 0
+    for claim in mappings(pod.spec.get("resourceClaims")):
+        template = templates.get(text(claim.get("resourceClaimTemplateName")))
+        for request in mappings(at(template, "spec", "spec", "devices", "requests")):
+            count = number(at(request, "exactly", "count"))
+            total += 1 if count is None else count
+    return total
+
+
+def _most_replicas(environment: Environment, pod: Pod) -> int:
+    kind, name = pod.maker.get("kind"), name_of(pod.maker)
+    for item in environment.of_kind("HorizontalPodAutoscaler", "ScaledObject"):
+        target = mapping(at(item, "spec", "scaleTargetRef"))
+        if (target.get("kind", "Deployment"), target.get("name")) == (kind, name):
+            # KEDA's own default is 100.
+            most = number(at(item, "spec", "maxReplicas") or at(item, "spec", "maxReplicaCount"))
+            return 100 if most is None else most
+    replicas = number(at(pod.maker, "spec", "replicas"))
+    return 1 if replicas is None else replicas

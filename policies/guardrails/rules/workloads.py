@@ -1,0 +1,107 @@
+"""Workloads: they say when they are well, stop in time, and are counted by one owner only."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tidegate_contracts import proxy_process
+
+from ..findings import Breach
+from ..objects import Environment, at, items, mapping, mappings, matches, name_of, number, text
+
+_DEFAULT_GRACE = 30
+_TRITON_EXIT = 30
+"""Triton's own, where no argument says otherwise."""
+_EXIT_TIMEOUT = re.compile(r"--exit-timeout-secs[= ](\d+)")
+_DRAIN = f"{proxy_process.ENVIRONMENT_PREFIX}DRAIN_SECONDS"
+
+
+def every_container_has_probes(environment: Environment) -> Iterator[Breach]:
+    """Every main container has a readiness and a liveness probe, every native sidecar a liveness probe.
+
+    Without them a stuck process is never restarted, and a request is sent to one that is not there yet.
+    """
+    for pod in environment.workloads:
+        for one in (*pod.main_containers, *pod.sidecars):
+            probes = ["livenessProbe"] if one in pod.sidecars else ["readinessProbe", "livenessProbe"]
+            if missing := [probe for probe in probes if not one.get(probe)]:
+                yield Breach(pod.maker, f"container {one.get('name')} has no {' and no '.join(missing)}")
+
+
+def every_workload_has_a_budget(environment: Environment) -> Iterator[Breach]:
+    """Every workload has one PodDisruptionBudget, which lets at least one pod go.
+
+    Without one, drains of several nodes take all replicas at once; with one that lets nobody go, no node is drained.
+    """
+    budgets = environment.of_kind("PodDisruptionBudget")
+    for pod in environment.workloads:
+        ours = [item for item in budgets if matches(at(item, "spec", "selector"), pod.labels)]
+        if len(ours) != 1:
+            yield Breach(pod.maker, f"it has {len(ours) or 'no'} PodDisruptionBudget{'s' if len(ours) > 1 else ''}")
+        elif not _lets_go(ours[0], number(at(pod.maker, "spec", "replicas"))):
+            yield Breach(ours[0], f"it lets no pod of {name_of(pod.maker)} go, so no node is ever drained")
+
+
+def grace_periods_hold_pause_and_stop(environment: Environment) -> Iterator[Breach]:
+    """The pause before SIGTERM and the time that requests in flight may take are less than the grace period.
+
+    Otherwise the kubelet kills what still answers, and requests are lost.
+    """
+    for pod in environment.workloads:
+        said = number(pod.spec.get("terminationGracePeriodSeconds"))
+        grace = _DEFAULT_GRACE if said is None else said
+        for one in pod.main_containers:
+            pause, stop = _pause(one), _stop(environment, one)
+            if pause + stop >= grace:
+                what = f"container {one.get('name')} pauses {pause} s and stops in {stop} s, and its pod has {grace} s"
+                yield Breach(pod.maker, what)
+
+
+def autoscalers_own_the_number_of_replicas(environment: Environment) -> Iterator[Breach]:
+    """What an autoscaler scales says no number of replicas itself, and has one autoscaler only.
+
+    Each time it is applied, the number would be put back, and pods with loaded models would go.
+    """
+    scaled: dict[tuple[str, str], list[str]] = {}
+    for item in environment.of_kind("HorizontalPodAutoscaler", "ScaledObject"):
+        target = mapping(at(item, "spec", "scaleTargetRef"))
+        target_name = text(target.get("kind", "Deployment")), text(target.get("name"))
+        scaled.setdefault(target_name, []).append(text(item.get("kind")))
+    for pod in environment.workloads:
+        owners = scaled.get((text(pod.maker.get("kind")), name_of(pod.maker)), [])
+        if owners and "replicas" in mapping(pod.maker.get("spec")):
+            yield Breach(pod.maker, f"replicas is set, and a {owners[0]} owns the number")
+        if len(owners) > 1:
+            yield Breach(pod.maker, f"it has {len(owners)} autoscalers: {', '.join(sorted(owners))}")
+
+
+def _lets_go(budget: Mapping[str, Any], replicas: int | None) -> bool:
+    spec = mapping(budget.get("spec"))
+    if "maxUnavailable" in spec:
+        return spec["maxUnavailable"] not in (0, "0", "0%")
+    least = spec.get("minAvailable")
+    return least != "100%" and (replicas is None or replicas == 0 or (number(least) or 0) < replicas)
+
+
+def _pause(container: Mapping[str, Any]) -> int:
+    hook = mapping(at(container, "lifecycle", "preStop"))
+    if (slept := number(at(hook, "sleep", "seconds"))) is not None:
+        return slept
+    command = " ".join(text(word) for word in items(at(hook, "exec", "command")))
+    found = re.search(r"\bsleep (\d+)", command)
+    return int(found[1]) if found else 0
+
+
+def _stop(environment: Environment, container: Mapping[str, Any]) -> int:
+    words = " ".join(text(word) for key in ("command", "args") for word in items(container.get(key)))
+    if found := _EXIT_TIMEOUT.search(words):
+        return int(found[1])
+    return _TRITON_EXIT if "tritonserver" in words else number(_variables(environment, container).get(_DRAIN)) or 0
+
+
+def _variables(environment: Environment, container: Mapping[str, Any]) -> dict[str, Any]:
+    maps = {name_of(item): mapping(item.get("data")) for item in environment.of_kind("ConfigMap")}
+    found: dict[str, Any] = {}
+    for source in mappings(container.get("envFrom")):
+        found |= maps.get(text(at(source, "configMapRef", "name")), {})
+    return found | {text(one.get("name")): one.get("value") for one in mappings(container.get("env"))}

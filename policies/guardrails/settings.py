@@ -1,0 +1,108 @@
+"""What a Namespace says about itself: its kind, the severities that it changes, its waivers and its ceiling."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any, Literal, get_args
+
+ANNOTATION = "tidegate.dev/guardrails"
+"""On the Namespace; JSON. Whoever has the objects of an environment has its settings too."""
+
+Kind = Literal["production", "shared", "local"]
+"""production; a trial on one machine (local); all others, which people share."""
+Severity = Literal["advisory", "mandatory"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+
+
+@dataclass(frozen=True)
+class Waiver:
+    """Somebody answers for a finding, for a reason and until a day."""
+
+    name: str
+    rule: str
+    owner: str
+    reason: str
+    until: date
+    """Its last day."""
+    object: str | None = None
+    """`Kind/name` of the one object that it is about; every object without."""
+
+    def covers(self, rule: str, kind: str, name: str) -> bool:
+        """Say whether it is about this finding; its date is looked at elsewhere."""
+        return self.rule == rule and self.object in (None, f"{kind}/{name}")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one environment. By default those of production, so that who says nothing is not let off."""
+
+    kind: Kind = "production"
+    severities: Mapping[str, Severity] = field(default_factory=dict)
+    """Severities that differ from the rules' own."""
+    waivers: tuple[Waiver, ...] = ()
+    gpu_slices: int | None = None
+    """How many devices the environment may take; any number without."""
+    written: tuple[str, ...] = ()
+    """Claims and bucket addresses whose content somebody may write from outside of the servers."""
+    malformed: str = ""
+    """Why the annotation could not be read."""
+
+
+def annotation(settings: Settings) -> str:
+    """Return settings as the text of the annotation."""
+    tree: dict[str, Any] = {"kind": settings.kind}
+    if settings.severities:
+        tree["severities"] = dict(settings.severities)
+    if settings.waivers:
+        tree["waivers"] = [_waiver_tree(waiver) for waiver in settings.waivers]
+    if settings.gpu_slices is not None:
+        tree["gpuSlices"] = settings.gpu_slices
+    if settings.written:
+        tree["written"] = list(settings.written)
+    return json.dumps(tree, sort_keys=True, ensure_ascii=False)
+
+
+def settings_of(text: Any) -> Settings:
+    """Return the settings in an annotation; those of production, and why, where it cannot be read."""
+    try:
+        tree = json.loads(text)
+        _only(tree, "kind", "severities", "waivers", "gpuSlices", "written")
+        severities = tree.get("severities", {})
+        slices = tree.get("gpuSlices")
+        written = tree.get("written", [])
+        if tree["kind"] not in KINDS or not set(severities.values()) <= set(SEVERITIES):
+            raise ValueError("kind or severities have a value that there is not")
+        if not (slices is None or (isinstance(slices, int) and not isinstance(slices, bool) and slices >= 0)):
+            raise ValueError("gpuSlices is no whole number")
+        if not all(isinstance(each, str) for each in written):
+            raise ValueError("written is no list of texts")
+        return Settings(tree["kind"], severities, tuple(map(_waiver, tree.get("waivers", []))), slices, tuple(written))
+    except KeyError as error:
+        return Settings(malformed=f"{error.args[0]} is missing")
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
+        return Settings(malformed=str(error) or type(error).__name__)
+
+
+def _waiver_tree(waiver: Waiver) -> dict[str, str]:
+    tree = {key: getattr(waiver, key) for key in ("name", "rule", "owner", "reason", "object")}
+    return {key: value for key, value in tree.items() if value is not None} | {"until": waiver.until.isoformat()}
+
+
+def _waiver(tree: Any) -> Waiver:
+    _only(tree, "name", "rule", "owner", "reason", "object", "until")
+    said = {key: tree[key] for key in ("name", "rule", "owner", "reason")}
+    if not all(isinstance(value, str) and value.strip() for value in said.values()):
+        raise ValueError("a waiver needs a name, a rule, an owner and a reason")
+    if not isinstance(about := tree.get("object"), str | None):
+        raise ValueError("the object of a waiver is no text")
+    return Waiver(**said, object=about, until=date.fromisoformat(tree["until"]))
+
+
+def _only(tree: Any, *known: str) -> None:
+    """Refuse what is no mapping, and keys that nobody knows: a mistyped one would be a rule without effect."""
+    if not isinstance(tree, dict):
+        raise ValueError("it is no mapping")
+    if unknown := sorted(tree.keys() - set(known)):
+        raise ValueError(f"{unknown[0]!r} is no setting")

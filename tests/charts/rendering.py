@@ -1,0 +1,86 @@
+"""The same environment twice: as the components declare it, and as Helm renders the chart with its values."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from charts import CHART, values_of
+from charts.helm import helm
+from charts.values_file import values_text
+from components import Environment, EnvironmentArgs, evaluate
+from components.evaluate import KubernetesObject, apply_key
+
+ROOT = Path(__file__).parents[2]
+DEFINITIONS = [ROOT / "stacks/inference.yaml", *sorted((ROOT / "tests/definitions").glob("*.yaml"))]
+KEEP = "helm.sh/resource-policy"
+HOOK = "helm.sh/hook"
+
+Objects = list[KubernetesObject]
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def declared(args: EnvironmentArgs) -> Objects:
+    """What the components declare."""
+    return evaluate(lambda: Environment("tidegate", args))
+
+
+def rendered(values: dict[str, Any], *arguments: str) -> Objects:
+    """What Helm renders, without the hooks of `helm test`."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "values.yaml"
+        file.write_text(values_text(values, "As `make values` writes them."), "utf-8")
+        done = helm(["template", "tidegate", CHART, "--values", file, *arguments])
+    assert done.returncode == 0, done.stderr
+    found = [item for item in yaml.load_all(done.stdout, _Loader) if item]
+    return sorted((item for item in found if HOOK not in item["metadata"].get("annotations", {})), key=apply_key)
+
+
+def rendered_args(args: EnvironmentArgs, *arguments: str) -> Objects:
+    """What Helm renders with the values of an environment."""
+    return rendered(values_of(args), *arguments)
+
+
+def kept(objects: Objects) -> set[tuple[str, str]]:
+    """Kind and name of what Helm leaves when a release is uninstalled."""
+    return {
+        (item["kind"], item["metadata"]["name"]) for item in objects if KEEP in item["metadata"].get("annotations", {})
+    }
+
+
+def without_policy(objects: Objects) -> Objects:
+    """The objects without the one thing that the chart adds to them."""
+    return [_without_policy(item) for item in objects]
+
+
+def differences(one: Any, other: Any, place: str = "") -> list[str]:
+    """What differs, for people; empty when nothing does."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = sorted(one.keys() | other.keys())
+        return [line for key in keys for line in differences(one.get(key), other.get(key), f"{place}.{key}")]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return [
+            line
+            for number, (left, right) in enumerate(zip(one, other, strict=True))
+            for line in differences(left, right, f"{place}[{number}]")
+        ]
+    return [] if one == other and type(one) is type(other) else [f"{place}: {one!r} ≠ {other!r}"]
+
+
+def object_differences(one: Objects, other: Objects) -> list[str]:
+    """What differs between two environments, object by object."""
+    left, right = _by_identity(one), _by_identity(other)
+    return differences(left, right)
+
+
+def _by_identity(objects: Objects) -> dict[str, KubernetesObject]:
+    found = {f"{item['apiVersion']} {item['kind']} {item['metadata']['name']}": item for item in objects}
+    assert len(found) == len(objects)
+    return found
+
+
+def _without_policy(item: KubernetesObject) -> KubernetesObject:
+    metadata = dict(item["metadata"])
+    annotations = {key: value for key, value in metadata.pop("annotations", {}).items() if key != KEEP}
+    return {**item, "metadata": metadata | ({"annotations": annotations} if annotations else {})}

@@ -1,0 +1,192 @@
+"""The chart is the components: Helm renders of an environment's values what the components declare of it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from components import EnvironmentArgs, EnvironmentVariableArgs, IngressArgs
+from stacks.resolve import resolve
+from stacks.stack import Definition
+from stacks.validate import read_definition
+from tests.strategies import definition_trees, read_tree
+from tests.strategies.definitions import Tree
+
+from .rendering import DEFINITIONS, ROOT, declared, kept, object_differences, rendered_args, without_policy
+
+# Nothing that a person may type is to be read as anything but that text.
+NASTY = [
+    "",
+    " ",
+    "yes",
+    "No",
+    "null",
+    "~",
+    "1e3",
+    "0x1",
+    "0o17",
+    "012",
+    "1_000",
+    "12:30:45",
+    ".5",
+    ".inf",
+    "2026-11-21",
+    "=",
+    "<<",
+    "*",
+    "&anchor",
+    "!tag",
+    "%d %s 100%",
+    "@at",
+    "`back`",
+    "- item",
+    "key: value",
+    "# no comment",
+    "{{ .Values.name }}",
+    "{{- end }}",
+    "}}",
+    "{{/*",
+    '"quoted"',
+    "it's",
+    "C:\\path\\n",
+    "$HOME $(id) ${x}",
+    "<script>&amp;",
+    "line\nline\n",
+    "\ttab\r\nreturn",
+    "  spaces  ",
+    "---\nkind: Secret",
+    "grün ≠ 😀",
+    "\u2028\u2029\u0085\ufeff\x7f\x00\x1b",
+]
+ANY_TEXT = st.one_of(st.sampled_from(NASTY), st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
+# What stands in a JSON file stands there as a block of YAML, which cannot hold what is no printable character.
+PRINTABLE = ANY_TEXT.map(lambda text: "".join(c for c in text if c.isprintable() or c in "\n\t"))
+
+
+def assert_alike(args: EnvironmentArgs, *arguments: str) -> None:
+    assert object_differences(declared(args), without_policy(rendered_args(args, *arguments))) == []
+
+
+@pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: path.stem)
+def test_helm_renders_every_stack_of_our_definitions_as_the_components_declare_it(path: Path) -> None:
+    definition = read_definition(path)
+    for stack in definition.stacks:
+        assert_alike(resolve(stack, definition.lock))
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+@given(definition_trees(), st.randoms(use_true_random=False))
+def test_helm_renders_any_valid_environment_as_the_components_declare_it(tree: Tree, chance: Any) -> None:
+    definition = read_tree(tree)
+    assert_alike(resolve(chance.choice(definition.stacks), definition.lock))
+
+
+@pytest.fixture(scope="module")
+def everything() -> EnvironmentArgs:
+    return args_of(read_definition(ROOT / "tests/definitions/everything.yaml"))
+
+
+def args_of(definition: Definition) -> EnvironmentArgs:
+    return resolve(definition.stacks[0], definition.lock)
+
+
+def with_texts(args: EnvironmentArgs, texts: list[str], printable: list[str]) -> EnvironmentArgs:
+    """The environment with these texts wherever any text may stand."""
+    noted = args.namespace.annotations
+    assert isinstance(noted, dict)
+    keyed = {f"example.com/key-{number}": text for number, text in enumerate(texts)}
+    variables = [EnvironmentVariableArgs(name=f"TEXT_{number}", value=text) for number, text in enumerate(texts)]
+    servers = [
+        replace(
+            server,
+            triton=replace(server.triton, arguments=texts, environment=variables),
+            service_account_annotations=keyed,
+            pod_labels=keyed,
+        )
+        for server in args.servers
+    ]
+    rules = [
+        replace(args.proxy.access[0], name=text, principals=printable, groups=printable, servers=[text])
+        for text in printable
+    ]
+    assert isinstance(args.proxy.exposure, IngressArgs)
+    exposure = replace(args.proxy.exposure, annotations=keyed)
+    return replace(
+        args,
+        namespace=replace(args.namespace, annotations={**noted, **keyed}, labels=keyed),
+        servers=servers,
+        proxy=replace(args.proxy, access=rules, exposure=exposure, priority_class=texts[0]),
+        datasets=[replace(dataset, mount_options=texts) for dataset in args.datasets],
+    )
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(texts=st.lists(ANY_TEXT, min_size=1, max_size=8), printable=st.lists(PRINTABLE, min_size=1, max_size=8))
+@example(texts=NASTY, printable=[text for text in NASTY if all(c.isprintable() or c in "\n\t" for c in text)])
+def test_any_text_arrives_as_it_was_typed(everything: EnvironmentArgs, texts: list[str], printable: list[str]) -> None:
+    assert_alike(with_texts(everything, texts, printable), "--skip-schema-validation")
+
+
+def test_numbers_arrive_as_they_were_typed(everything: EnvironmentArgs) -> None:
+    """Helm reads every number as a floating-point number, and would write a big one with an exponent."""
+    for number in (0, 1, 1_000_000, 2**31, 2**53):
+        servers = [
+            replace(
+                server,
+                pools=[
+                    replace(
+                        pool,
+                        replicas=number,
+                        models=[replace(model, footprint_bytes=number, idle_seconds=number) for model in pool.models],
+                    )
+                    for pool in server.pools
+                ],
+            )
+            for server in everything.servers
+        ]
+        proxy = replace(everything.proxy, body_limit_bytes=number, autoscaling=None, replicas=number)
+        assert_alike(replace(everything, servers=servers, proxy=proxy), "--skip-schema-validation")
+
+
+@pytest.mark.parametrize("number", [2**53 + 1, 0.5])
+def test_numbers_that_readers_of_json_would_not_read_alike_are_refused(
+    everything: EnvironmentArgs, number: Any
+) -> None:
+    with pytest.raises(ValueError, match="it must be whole, up to 2\\^53"):
+        declared(
+            replace(
+                everything,
+                proxy=replace(everything.proxy, rate_limit=replace(everything.proxy.rate_limit, burst=number)),
+            )
+        )
+
+
+SMALLER: list[Callable[[EnvironmentArgs], EnvironmentArgs]] = [
+    lambda args: replace(args, servers=[], eviction_policy_image=None),
+    lambda args: replace(args, servers=[replace(server, pools=[]) for server in args.servers]),
+    lambda args: replace(args, datasets=[], domino=None, monitoring=None),
+    lambda args: replace(args, network=replace(args.network, reach=[], callers=[]), domino=None),
+    lambda args: replace(args, proxy=replace(args.proxy, access=[], tls=None, autoscaling=None, replicas=0)),
+]
+
+
+@pytest.mark.parametrize("smaller", SMALLER)
+def test_empty_lists_and_missing_parts_are_left_out_alike(
+    everything: EnvironmentArgs, smaller: Callable[[EnvironmentArgs], EnvironmentArgs]
+) -> None:
+    assert_alike(smaller(everything), "--skip-schema-validation")
+
+
+def test_helm_keeps_what_the_components_retain_and_nothing_else(everything: EnvironmentArgs) -> None:
+    objects = rendered_args(everything)
+    wanted = {"Namespace", "PersistentVolume", "PersistentVolumeClaim"}
+    assert kept(objects) == {(item["kind"], item["metadata"]["name"]) for item in objects if item["kind"] in wanted}
+    assert kept(without_policy(objects)) == set()

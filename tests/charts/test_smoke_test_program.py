@@ -1,0 +1,104 @@
+"""What `helm test` runs: it asks the proxy's probes, and says which of them failed and why."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from tidegate_contracts import proxy_process
+
+from charts import smoke_test_program as program
+
+READY = proxy_process.READY_PATH
+SMALL, LARGE = proxy_process.server_ready_path("small"), proxy_process.server_ready_path("large")
+
+
+class Proxy(ThreadingHTTPServer):
+    """Answers probes as it is told."""
+
+    answers: dict[str, tuple[int, bytes]]
+
+    @property
+    def port(self) -> str:
+        return str(self.server_address[1])
+
+
+class Probes(BaseHTTPRequestHandler):
+    server: Proxy
+
+    def do_GET(self) -> None:
+        status, body = self.server.answers.get(self.path, (404, b"no such server"))
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    monkeypatch.setattr(program, "PATIENCE_SECONDS", 0)
+    server = Proxy(("127.0.0.1", 0), Probes)
+    server.answers = {READY: (200, b""), SMALL: (200, b""), LARGE: (200, b"")}
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_it_passes_when_the_proxy_and_every_server_are_ready(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main("127.0.0.1", proxy.port, READY, SMALL, LARGE) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["ok"] * 3
+
+
+def test_it_names_the_server_that_is_not_ready_and_says_what_the_proxy_says(
+    proxy: Proxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proxy.answers[LARGE] = (503, b"no replica of large\x1b[2J is ready\n")
+    assert program.main("127.0.0.1", proxy.port, READY, SMALL, LARGE) == 1
+    failed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("FAILED")]
+    assert failed == [f"FAILED  proxy 127.0.0.1 {LARGE}: HTTP 503 no replica of large [2J is ready"]
+
+
+def test_a_server_that_the_proxy_does_not_know_is_a_failure(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main("127.0.0.1", proxy.port, proxy_process.server_ready_path("gone")) == 1
+    assert "HTTP 404 no such server" in capsys.readouterr().out
+
+
+def test_a_proxy_that_does_not_answer_is_a_failure(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    proxy.server_close()
+    proxy.shutdown()
+    assert program.main("127.0.0.1", proxy.port, READY) == 1
+    assert "no answer (" in capsys.readouterr().out
+
+
+def test_without_a_ready_replica_the_proxy_has_no_address(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(program, "PATIENCE_SECONDS", 0)
+    assert program.main("inference-proxy-headless.nowhere.invalid", "8082", READY) == 1
+    assert "no replica of the proxy is ready" in capsys.readouterr().out
+
+
+def test_it_waits_for_what_becomes_ready(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy.answers[SMALL] = (503, b"loading")
+    monkeypatch.setattr(program, "PATIENCE_SECONDS", 60)
+    monkeypatch.setattr("time.sleep", lambda _: proxy.answers.update({SMALL: (200, b"")}))
+    assert program.main("127.0.0.1", proxy.port, READY, SMALL) == 0
+
+
+def test_the_pod_runs_it_as_text_on_a_bare_python(proxy: Proxy) -> None:
+    source = Path(program.__file__).read_text("utf-8")
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", source, "127.0.0.1", proxy.port, READY, SMALL],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("ok ") == 2

@@ -1,0 +1,99 @@
+"""The templates are those of the components, and are written for people."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import components
+from charts import CHART, templates
+
+from .rendering import ROOT
+
+TEMPLATES = CHART / "templates"
+
+
+@pytest.fixture(scope="module")
+def generated() -> dict[str, str]:
+    return templates()
+
+
+def test_the_committed_templates_are_those_of_the_components(generated: dict[str, str]) -> None:
+    stale = [name for name, text in generated.items() if (TEMPLATES / name).read_text("utf-8") != text]
+    assert stale == [], "run `make chart`, and commit what it writes"
+
+
+@pytest.mark.parametrize("seed", ["1", "2"])
+def test_the_same_components_give_the_same_templates(generated: dict[str, str], seed: str) -> None:
+    program = "import json, sys; from charts import templates; json.dump(templates(), sys.stdout)"
+    environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'contracts'}"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == generated
+
+
+def test_every_component_that_declares_objects_has_a_file_of_its_own(generated: dict[str, str]) -> None:
+    sources = {path.stem for path in Path(components.__file__).parent.glob("*.py")}
+    files = {name.removesuffix(".yaml").replace("-", "_") for name in generated if name.endswith(".yaml")}
+    assert files <= sources | {"mesh"}  # the mesh stands with Domino, which brings it
+    assert {"environment", "proxy", "triton_pool", "dataset_volume", "network_boundary", "monitoring"} <= files
+
+
+def test_a_template_says_where_it_comes_from_and_what_it_is(generated: dict[str, str]) -> None:
+    for name, text in generated.items():
+        if name.endswith(".yaml"):
+            heading, _, _ = text.partition("*/}}")
+            assert re.search(r"Generated from components/\w+\.py by `make chart`; never edited by hand\.", heading)
+            assert len(heading.strip().splitlines()) >= 4, name
+
+
+def test_comments_of_the_components_stand_above_the_same_lines(generated: dict[str, str]) -> None:
+    lines = [line.strip() for line in generated["triton-pool.yaml"].splitlines()]
+    for comment, below in {
+        "# Replicas share nothing: none needs to wait for another.": "podManagementPolicy: Parallel",
+        "# One model that fails to load must not take the others down.": '- "--exit-on-error=false"',
+        "# Patient: a big load can hold up Triton's HTTP front end for seconds.": "livenessProbe:",
+        "# A query without a result must not scale to the minimum: it says nothing.": 'ignoreNullValues: "false"',
+    }.items():
+        assert lines.count(comment) == 1, comment
+        assert lines[lines.index(comment) + 1] == below
+    proxy = [line.strip() for line in generated["proxy.yaml"].splitlines()]
+    comment = "# By its addresses a replica knows how many there are, and so its share of a rate limit."
+    assert proxy[proxy.index(comment) - 1 : proxy.index(comment) + 2] == ["---", comment, "apiVersion: v1"]
+
+
+def test_helpers_hold_files_and_conditions_that_are_no_expressions_and_nothing_else(generated: dict[str, str]) -> None:
+    names = re.findall(r'define "([^"]+)"', generated["_helpers.tpl"])
+    assert set(names) == {
+        "tidegate.access.json",
+        "tidegate.any.server.triton.grpcTls",
+        "tidegate.eviction.json",
+        "tidegate.routing.json",
+        "tidegate.settings-checksum",
+    }
+    used = "".join(text for name, text in generated.items() if name.endswith(".yaml"))
+    assert all(f'include "{name}"' in used for name in names)
+
+
+def test_guards_open_and_close_at_the_same_depth(generated: dict[str, str]) -> None:
+    for name, text in generated.items():
+        opened: list[int] = []
+        for line in text.splitlines():
+            depth = len(line) - len(line.lstrip())
+            if re.match(r"\s*\{\{- (if|range|define) ", line) and "{{ end }}" not in line:
+                opened.append(depth)
+            elif re.match(r"\s*\{\{- else", line):
+                assert depth == opened[-1], (name, line)
+            elif re.match(r"\s*\{\{- end \}\}$", line):
+                assert depth == opened.pop(), (name, line)
+        assert opened == [], name
+
+
+def test_no_token_of_the_generator_is_left(generated: dict[str, str]) -> None:
+    assert not any(re.search("[\ue000-\uf8ff]", text) for text in generated.values())

@@ -1,0 +1,148 @@
+"""Values as YAML: what is written is what is read, by every reader, and each argument is explained once."""
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from charts import values_of
+from charts.arguments import arguments
+from charts.helm import helm
+from charts.scenarios import default_values, scenarios, values_yaml
+from charts.values_file import flow, samples_of, scalar, values_text
+from components import EnvironmentArgs
+from stacks.load import parse
+from stacks.resolve import resolve
+from stacks.stack import Definition
+from tests.strategies import definition_trees, read_tree
+from tests.strategies.definitions import Tree
+
+MANY = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    phases=[Phase.explicit, Phase.generate],
+)
+TRICKY = ["", "y", "No", "on", "null", "~", "true", "1e3", "0x10", "012", "1_000", "2026-01-01", "1:30", ".5", "-"]
+TRICKY += ["a: b", "a #b", "'", '"', "\\", "{{ .Values.x }}", "[a", "*x", "&x", "!x", "%x", "@x"]
+TRICKY += ["a\nb", "\t", "\x7f", "é", "🦀", "\u2028"]
+
+texts = st.sampled_from(TRICKY) | st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\n\t"))
+trees: st.SearchStrategy[Any] = st.recursive(
+    texts | st.integers(-(2**53), 2**53) | st.booleans() | st.none(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def values_of_each(definition: Definition) -> dict[str, dict[str, Any]]:
+    return {stack.name: values_of(resolve(stack, definition.lock)) for stack in definition.stacks}
+
+
+def merged(below: Any, above: Any) -> Any:
+    """What Helm makes of the chart's values and a user's: mappings key by key, null takes away, all else replaces."""
+    if not isinstance(below, dict) or not isinstance(above, dict):
+        return above
+    both = {key: merged(below.get(key), value) if key in below else value for key, value in above.items()}
+    return {key: value for key, value in {**below, **both}.items() if above.get(key, 0) is not None}
+
+
+def all_classes(owner: type = EnvironmentArgs) -> Iterator[type]:
+    yield owner
+    for argument in arguments(owner):
+        for kind in argument.classes:
+            yield from all_classes(kind)
+
+
+@given(trees)
+def test_what_is_written_is_what_both_dialects_of_yaml_read(tree: Any) -> None:
+    text = f"value: {flow(tree)}\n"
+    assert yaml.safe_load(text) == {"value": tree}
+    assert parse(text, "values.yaml").tree == {"value": tree}
+
+
+def test_helm_reads_tricky_texts_as_they_are_meant(tmp_path: Path) -> None:
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: x, version: 0.1.0}")
+    (tmp_path / "templates" / "x.yaml").write_text(
+        "kind: X\nmetadata: {name: x}\ndata: {{ toJson .Values | b64enc }}\n"
+    )
+    tricky = {text: text for text in TRICKY}
+    lines = [f"{scalar(key)}: {scalar(value)}\n" for key, value in tricky.items()]
+    (tmp_path / "values.yaml").write_text("".join(lines), "utf-8")
+    done = helm(["template", "x", tmp_path])
+    assert done.returncode == 0, done.stderr
+    assert json.loads(base64.b64decode(yaml.safe_load(done.stdout)["data"])) == tricky
+
+
+@MANY
+@given(definition_trees())
+def test_the_values_of_every_stack_are_written_without_loss(tree: Tree) -> None:
+    for name, values in values_of_each(read_tree(tree)).items():
+        text = values_text(values, f"Stack {name}.")
+        assert yaml.safe_load(text) == json.loads(json.dumps(values))
+        assert parse(text, "values.yaml").tree == yaml.safe_load(text)
+        assert max(len(line) for line in text.splitlines() if line.lstrip().startswith("#")) <= 120
+
+
+def is_kept(values: dict[str, Any]) -> bool:
+    """Whether Helm hands a user's values to the templates as they are."""
+    made = merged(default_values(), values)
+    if "cpuScaling" in values["proxy"]:
+        # The one exception: the component sets no replicas where an autoscaler owns them.
+        made["proxy"].pop("replicas")
+    return bool(made == values)
+
+
+@MANY
+@given(definition_trees())
+def test_nothing_of_the_charts_own_values_comes_back_in_the_environment_of_a_user(tree: Tree) -> None:
+    assert all(map(is_kept, values_of_each(read_tree(tree)).values()))
+
+
+def test_nothing_of_the_charts_own_values_comes_back_in_a_scenario() -> None:
+    assert [name for name, text in scenarios().items() if not is_kept(yaml.safe_load(text))] == []
+
+
+def test_the_charts_own_values_show_every_argument_once_with_its_explanation() -> None:
+    text = values_yaml()
+    assert yaml.safe_load(text) == default_values()
+    lines = text.splitlines()
+    for argument in arguments(EnvironmentArgs):
+        assert len([line for line in lines if re.match(rf"(# )?{argument.key}:", line)]) == 1, argument.key
+    # Classes that occur in these values are explained where they occur first, and nowhere else.
+    present = {owner for owner, _ in samples_of(default_values())}
+    for owner in present:
+        for argument in arguments(owner):
+            begin = f"# {argument.about}"[:70].rstrip()
+            assert any(line.strip().startswith(begin) for line in lines), (owner, argument.key)
+
+
+def test_a_key_that_is_not_set_stands_there_as_a_comment_that_can_be_used() -> None:
+    lines = values_yaml().splitlines()
+    start = lines.index("  # autoscaling:")
+    assert "autoscaling" not in default_values()["proxy"]
+    end = start
+    while lines[end].startswith(("  # autoscaling", "  #   ")):
+        lines[end] = lines[end].replace("# ", "", 1)
+        end += 1
+    edited = yaml.safe_load("\n".join(lines))
+    scaling = edited["proxy"].pop("autoscaling")
+    assert scaling.keys() == {"kind", "min", "max", "cpuPercent"}
+    assert edited == default_values()
+
+
+def test_every_argument_of_every_component_says_what_it_is() -> None:
+    silent = [
+        f"{owner.__name__}.{argument.name}"
+        for owner in sorted(set(all_classes()), key=lambda each: each.__name__)
+        for argument in arguments(owner)
+        if not argument.about
+    ]
+    assert silent == []

@@ -1,0 +1,305 @@
+"""The schema takes every environment that a definition can give, and refuses what the definition would."""
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import HealthCheck, Phase, given, settings
+
+from charts import CHART, values_of
+from charts.arguments import arguments, classes, item_type, meaning
+from charts.check import rendered
+from charts.scenarios import default_values, scenarios
+from charts.twins import TWINS
+from charts.values_file import values_text
+from charts.values_schema import WORDS, values_schema
+from components import EnvironmentArgs
+from stacks.load import load
+from stacks.problems import DefinitionError
+from stacks.resolve import resolve
+from tests.strategies import definition_trees, read_tree
+from tests.strategies.definitions import Tree
+
+SCHEMA = values_schema()
+VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
+EVERYTHING: dict[str, Any] = yaml.safe_load(scenarios()["everything-values.yaml"])
+GONE = object()
+Path_ = tuple[str | int, ...]
+
+
+def all_classes(owner: type = EnvironmentArgs) -> Iterator[type]:
+    yield owner
+    for argument in arguments(owner):
+        for kind in argument.classes:
+            yield from all_classes(kind)
+
+
+CLASSES = sorted(set(all_classes()), key=lambda each: each.__name__)
+
+
+def edited(path: Path_, value: Any) -> dict[str, Any]:
+    """The values of the richest scenario with another value at a path."""
+    values = copy.deepcopy(EVERYTHING)
+    place: Any = values
+    for step in path[:-1]:
+        place = place[step]
+    if value is GONE:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return values
+
+
+def at(*path: str | int) -> Any:
+    place: Any = EVERYTHING
+    for step in path:
+        place = place[step]
+    return place
+
+
+def server(**wanted: str) -> int:
+    return next(n for n, each in enumerate(EVERYTHING["servers"]) if wanted.items() <= each.items())
+
+
+def pool(key: str, mode: str) -> Path_:
+    """The path of the first pool whose loading, placement or autoscaling is of a kind."""
+    for n, each in enumerate(EVERYTHING["servers"]):
+        for m, one in enumerate(each["pools"]):
+            if mode in (one.get(key) or {}).values():
+                return ("servers", n, "pools", m)
+    raise LookupError(f"no pool with {key} {mode}")
+
+
+def dataset(kind: str) -> Path_:
+    found = next(n for n, each in enumerate(EVERYTHING["datasets"]) if each["source"]["kind"] == kind)
+    return ("datasets", found, "source")
+
+
+FIRST_POOL: Path_ = ("servers", 0, "pools", 0)
+ON_DEMAND = pool("loading", "on-demand")
+PRELOAD = pool("loading", "preload")
+MIG = pool("placement", "mig")
+
+SCALING = {"kind": "cpu", "min": 1, "max": 2, "cpuPercent": 70}
+ISSUER = {"issuer": "https://idp.example.com", "audiences": ["a"], "groupsClaim": "groups"}
+
+# Where, what is put there, and what is said about it.
+WRONG: dict[str, tuple[Path_, Any, str]] = {
+    "an unknown key at the top": (("nonsense",), 1, "no such key"),
+    "a key that is mistyped": (("proxy", "replica"), 3, "Did you mean replicas?"),
+    "an unknown key deep inside": ((*FIRST_POOL, "resources", "gpu"), 1, "no such key"),
+    "a number that is text": (("proxy", "replicas"), "2", "whole number is wanted"),
+    "a text that is a number": (("name",), 5, "text is wanted"),
+    "a list that is a mapping": (("servers",), {}, "a list is wanted"),
+    "a mapping that is a list": (("proxy",), [], "a mapping is wanted"),
+    "a truth value that is text": (("monitoring", "rules"), "yes", "true or false is wanted"),
+    "half a replica": (("proxy", "replicas"), 1.5, "whole number is wanted"),
+    "a negative number of replicas": ((*FIRST_POOL, "replicas"), -1, "-1 is out of bounds: it must be at least 0"),
+    "more replicas than anybody has": ((*FIRST_POOL, "replicas"), 1001, "at most 1,000"),
+    "no name": (("servers", 0, "name"), GONE, "name is missing"),
+    "no servers": (("servers",), None, "servers is missing"),
+    "an upper-case name": (("servers", 0, "name"), "Preload", "form"),
+    "a name that begins with a digit where Services want a letter": (("servers", 0, "name"), "1st", "form"),
+    "a name with a dash at its end": ((*FIRST_POOL, "name"), "main-", "form"),
+    "a name that is too long": ((*FIRST_POOL, "name"), "m" * 64, "form"),
+    "an unknown kind of server": (("servers", 0, "kind"), "vllm", "triton"),
+    "an unknown loading mode": ((*PRELOAD, "loading", "mode"), "sometimes", "preload"),
+    "no loading mode": ((*PRELOAD, "loading", "mode"), GONE, "mode is missing"),
+    "a key of another loading mode": ((*PRELOAD, "loading", "leaseSeconds"), 15, "no such key"),
+    "an unknown eviction policy": ((*ON_DEMAND, "loading", "policy"), "random", "lru"),
+    "a lease that is too short": ((*ON_DEMAND, "loading", "leaseSeconds"), 1, "1"),
+    "no capacity": ((*ON_DEMAND, "loading", "capacityBytes"), GONE, "capacityBytes is missing"),
+    "a capacity below nothing": ((*ON_DEMAND, "loading", "capacityBytes"), -1, "-1"),
+    "an unknown placement": ((*MIG, "placement", "kind"), "tpu", "mig"),
+    "a MIG profile that is none": ((*MIG, "placement", "profile"), "1gb.10g", "form"),
+    "a MIG placement without its profile": ((*MIG, "placement", "profile"), GONE, "profile is missing"),
+    "an unknown MIG strategy": ((*MIG, "placement", "strategy"), "both", "mixed"),
+    "memory without a sense": ((*FIRST_POOL, "resources", "memory"), "lots", "form"),
+    "memory as a number": ((*FIRST_POOL, "resources", "memory"), 4, "text is wanted"),
+    "a start-up that is too short for any Triton": ((*FIRST_POOL, "startupSeconds"), 3, "3"),
+    "a budget of nothing": ((*FIRST_POOL, "maxUnavailable"), 0, "0"),
+    "a node label that is none": ((*FIRST_POOL, "nodeSelector"), {"a b": "c"}, "no such key"),
+    "a node label whose value is a number": ((*FIRST_POOL, "nodeSelector"), {"rack": 7}, "text is wanted"),
+    "a toleration of an unknown effect": (("proxy", "tolerations"), [{"key": "a", "effect": "Never"}], "NoSchedule"),
+    "an autoscaler by an unknown measure": (("proxy", "autoscaling"), {**SCALING, "kind": "guess"}, "cpu"),
+    "an autoscaler that aims at more than all": (
+        ("proxy", "autoscaling"),
+        {**SCALING, "cpuPercent": 101},
+        "at most 100",
+    ),
+    "an image with a space": (("proxy", "image"), "proxy :1", "form"),
+    "an image with half a digest": (("proxy", "image"), "registry.test/proxy:1@sha256:abc", "form"),
+    "an unknown exposure": (("proxy", "exposure"), {"kind": "node-port"}, "ingress"),
+    "an Ingress without its host": (("proxy", "exposure"), {"kind": "ingress", "path": "/"}, "host is missing"),
+    "a host that is none": (("proxy", "exposure"), {"kind": "ingress", "host": "a_b", "path": "/"}, "form"),
+    "a path that ends with a slash": (("proxy", "exposure"), {"kind": "ingress", "host": "a.b", "path": "/x/"}, "form"),
+    "a load balancer for no address range": (
+        ("proxy", "exposure"),
+        {"kind": "load-balancer", "sourceRanges": [5]},
+        "text is wanted",
+    ),
+    "an issuer that is no URL": (("proxy", "auth"), {"oidc": [{**ISSUER, "issuer": "idp"}]}, "form"),
+    "an action that there is not": (
+        ("proxy", "access"),
+        [{"name": "x", "groups": ["g"], "actions": ["train"], "servers": ["*"], "models": ["*"]}],
+        "infer",
+    ),
+    "a rate of nothing": (("proxy", "rateLimit", "requestsPerMinute"), 0, "0"),
+    "an unknown log level": (("proxy", "logLevel"), "trace", "debug"),
+    "a request time-out of a week": (("proxy", "timeouts", "requestSeconds"), 604_800, "604"),
+    "a dataset of an unknown kind": ((*dataset("csi"), "kind"), "floppy", "csi"),
+    "a dataset without its driver": ((*dataset("csi"), "driver"), GONE, "driver is missing"),
+    "a dataset that everybody may write once": (("datasets", 0, "accessMode"), "ReadWriteOnce", "ReadWriteMany"),
+    "a caller that is no peer": (("network", "callers"), [{"everybody": True}], "no such key"),
+    "a port beyond all ports": (("network", "dns", "ports"), [65_536], "65"),
+    "a boundary without DNS": (("network", "dns"), None, "dns is missing"),
+    "a role that there is not": (
+        ("network", "reach"),
+        [{"name": "a", "by": ["policy"], "to": {}, "ports": []}],
+        "proxy",
+    ),
+    "a model name with a slash": ((*FIRST_POOL, "models"), [{"name": "a/b"}], "form"),
+    "a share of more than all": (
+        (*FIRST_POOL, "models"),
+        [{"name": "a", "versions": [{"version": 1, "weight": 101}]}],
+        "101",
+    ),
+    "a namespace that is no label": (("namespace", "name"), "a.b", "form"),
+}
+
+
+def problems_in(values: dict[str, Any], folder: Path) -> list[str]:
+    """What `make check-chart` says about values, by the real Helm."""
+    file = folder / "values.yaml"
+    file.write_text(yaml.safe_dump(values, sort_keys=False), "utf-8")
+    with pytest.raises(DefinitionError) as caught:
+        rendered(load(file), CHART)
+    return [str(problem) for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_the_definition_refuses_is_refused_where_it_stands(what: str, tmp_path: Path) -> None:
+    path, value, said = WRONG[what]
+    values = edited(path, value)
+    assert not VALIDATOR.is_valid(values)
+    (problem,) = problems_in(values, tmp_path)
+    key = next(step for step in reversed(path) if isinstance(step, str))
+    line = int(problem.removeprefix(f"{tmp_path}/values.yaml:").partition(":")[0])
+    assert said in problem
+    # The field is named, and the line is its own, or its owner's where it is not there.
+    assert key in problem or key in (tmp_path / "values.yaml").read_text("utf-8").splitlines()[line - 1]
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    phases=[Phase.explicit, Phase.generate],
+)
+@given(definition_trees())
+def test_every_environment_that_a_definition_can_give_is_taken(tree: Tree) -> None:
+    definition = read_tree(tree, pinned=True)
+    for stack in definition.stacks:
+        VALIDATOR.validate(json.loads(json.dumps(values_of(resolve(stack, definition.lock)))))
+
+
+def test_the_scenarios_and_the_charts_own_values_are_taken() -> None:
+    VALIDATOR.validate(default_values())
+    for text in scenarios().values():
+        VALIDATOR.validate(yaml.safe_load(text))
+
+
+def test_several_mistakes_are_all_said_in_the_order_of_the_file(tmp_path: Path) -> None:
+    values = edited(("proxy", "replicas"), "many")
+    values["servers"][0]["name"] = "UPPER"
+    values["more"] = 1
+    problems = problems_in(values, tmp_path)
+    lines = [int(problem.split(":")[1]) for problem in problems]
+    assert len(problems) == 3
+    assert lines == sorted(lines)
+
+
+def test_a_file_that_is_no_yaml_is_refused_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text("name: a\nproxy: [\n")
+    with pytest.raises(DefinitionError, match=r"values.yaml:2:8: the bracket that opens here is never closed"):
+        rendered(load(tmp_path / "values.yaml"), CHART)
+
+
+def test_null_takes_away_what_need_not_be_there() -> None:
+    for owner in CLASSES:
+        section = SCHEMA if owner is EnvironmentArgs else SCHEMA["definitions"][owner.__name__.removesuffix("Args")]
+        for argument in arguments(owner):
+            validator = jsonschema.Draft7Validator(
+                {**section["properties"][argument.key], "definitions": SCHEMA["definitions"]}
+            )
+            assert validator.is_valid(None) == (not argument.required), (owner, argument.key)
+
+
+def test_every_section_is_closed_and_every_key_is_explained() -> None:
+    assert SCHEMA["$schema"] == "http://json-schema.org/draft-07/schema#"
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+    for name, section in SCHEMA["definitions"].items():
+        assert section["additionalProperties"] is False, name
+        assert section["description"], name
+    for owner in CLASSES:
+        section = SCHEMA if owner is EnvironmentArgs else SCHEMA["definitions"][owner.__name__.removesuffix("Args")]
+        assert all(section["properties"][each.key]["description"] for each in arguments(owner)), owner
+    assert SCHEMA["additionalProperties"] is False
+
+
+def test_nothing_in_the_schema_is_left_open() -> None:
+    """A value that may be anything would be refused nowhere."""
+
+    def anything(node: Any, path: str) -> Iterator[str]:
+        if isinstance(node, dict):
+            if not node.keys() & {"type", "enum", "const", "anyOf", "allOf", "$ref"} and path.endswith(("}", "]")):
+                yield path
+            for key, each in node.get("properties", {}).items():
+                yield from anything(each, f"{path}.{{{key}}}")
+            for key in ("items", "additionalProperties"):
+                if isinstance(node.get(key), dict):
+                    yield from anything(node[key], f"{path}[{key}]")
+
+    open_ones = [
+        path for name, section in [("", SCHEMA), *SCHEMA["definitions"].items()] for path in anything(section, name)
+    ]
+    assert open_ones == []
+
+
+def test_helms_own_engine_reads_every_pattern() -> None:
+    """Helm's engine is Go's: it knows no looking ahead, and no repetition of more than a thousand."""
+    patterns = set(re.findall(r'"pattern": "((?:[^"\\]|\\.)*)"', json.dumps(SCHEMA)))
+    assert len(patterns) > 10
+    for pattern in patterns:
+        text = json.loads(f'"{pattern}"')
+        assert "(?" not in text.replace("(?:", "")
+        assert all(int(most) <= 1000 for most in re.findall(r"\{\d*,?(\d+)\}", text))
+
+
+def test_every_word_beside_an_argument_is_known() -> None:
+    used = {word for owner in CLASSES for each in arguments(owner) if (word := meaning(item_type(each.kind)))}
+    used |= {word for owner in CLASSES for each in arguments(owner) if (word := meaning(each.kind))}
+    assert used <= WORDS.keys()
+
+
+def test_twins_are_classes_that_the_values_hold() -> None:
+    assert set(CLASSES) >= TWINS.keys()
+    for owner, model in TWINS.items():
+        assert {each.name for each in arguments(owner)} & model.model_fields.keys(), owner
+
+
+def test_values_that_are_written_and_read_again_are_still_taken(tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(values_text(EVERYTHING, "Everything."), "utf-8")
+    assert rendered(load(file), CHART)
+
+
+def test_a_choice_is_told_by_its_tag() -> None:
+    choices = [each for owner in CLASSES for each in arguments(owner) if len(classes(item_type(each.kind))) > 1]
+    assert {each.key for each in choices} >= {"loading", "placement", "exposure", "repository", "source", "autoscaling"}

@@ -1,0 +1,175 @@
+"""Objects of stacks that break no guardrail, for tests to edit, and what is said about them then."""
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components import Environment, evaluate
+from policies.guardrails import ANNOTATION, Finding, check
+from stacks.images_lock import ImagesLock, PinnedImage
+from stacks.resolve import resolve
+from stacks.stack import Definition
+from stacks.validate import read_definition
+from tests.components.objects import named, template
+
+ROOT = Path(__file__).parents[2]
+DEFINITIONS = (ROOT / "stacks/inference.yaml", *sorted((ROOT / "tests/definitions").glob("*.yaml")))
+SMALL, MAIN, PROXY = "ondemand-small", "preload-main", "inference-proxy"
+"""An on-demand pool, a preload pool, and the proxy of the reference."""
+TODAY = date(2026, 11, 21)
+
+Object = dict[str, Any]
+Objects = list[Object]
+Edit = Callable[[Objects], None]
+
+
+def pinned(definition: Definition) -> ImagesLock:
+    """A lock with a digest for every image of a definition."""
+    references = {image.reference for stack in definition.stacks for image in stack.platform.images}
+    return ImagesLock(
+        images=tuple(PinnedImage(image=name, digest=f"sha256:{n:064x}") for n, name in enumerate(sorted(references)))
+    )
+
+
+@cache
+def rendered(path: Path) -> dict[str, Objects]:
+    """The objects of every stack of a definition whose images are pinned."""
+    definition = read_definition(path)
+    lock = pinned(definition)
+    return {
+        stack.name: evaluate(lambda stack=stack: Environment(stack.name, resolve(stack, lock)))  # type: ignore[misc]
+        for stack in definition.stacks
+    }
+
+
+def prod() -> Objects:
+    """The reference's production, with digests, to be changed by a test: it breaks no rule."""
+    return copy.deepcopy(rendered(DEFINITIONS[0])["prod-east"])
+
+
+def dev() -> Objects:
+    """The reference's dev, likewise."""
+    return copy.deepcopy(rendered(DEFINITIONS[0])["dev-lab"])
+
+
+def everything() -> Objects:
+    """The environment with most things switched on, likewise."""
+    return copy.deepcopy(rendered(ROOT / "tests/definitions/everything.yaml")["prod-all"])
+
+
+def findings(objects: Objects, today: date = TODAY) -> list[Finding]:
+    """What is said about a stack."""
+    return check(objects, today)
+
+
+def settings(objects: Objects, **changes: Any) -> None:
+    """Change what the Namespace says about itself; None takes a key away."""
+    (namespace,) = (item for item in objects if item["kind"] == "Namespace")
+    annotations = namespace["metadata"]["annotations"]
+    tree = json.loads(annotations[ANNOTATION]) | changes
+    annotations[ANNOTATION] = json.dumps({key: value for key, value in tree.items() if value is not None})
+
+
+def pod(objects: Objects, name: str, kind: str = "StatefulSet") -> Object:
+    """The pod specification of a workload."""
+    spec: Object = template(named(objects, kind, name))["spec"]
+    return spec
+
+
+def container(objects: Objects, name: str, kind: str = "StatefulSet") -> Object:
+    """The main container of a workload."""
+    found: Object = pod(objects, name, kind)["containers"][0]
+    return found
+
+
+def place(tree: Any, path: str, value: Any) -> None:
+    """Put a value at a path such as `spec/ports/0/name`, in which ~ stands for a slash in a key."""
+    steps = [int(step) if step.isdigit() else step.replace("~", "/") for step in path.split("/")]
+    for step in steps[:-1]:
+        tree = tree.setdefault(step, {}) if isinstance(tree, dict) else tree[step]
+    if value is GONE:
+        del tree[steps[-1]]
+    else:
+        tree[steps[-1]] = value
+
+
+GONE = object()
+
+
+def at(kind: str, name: str, path: str, value: Any) -> Edit:
+    """An edit that puts a value into an object, at a path with slashes."""
+    return lambda objects: place(named(objects, kind, name), path, value)
+
+
+def adding(*objects: Object) -> Edit:
+    """An edit that adds objects to the stack."""
+    return lambda stack: stack.extend(copy.deepcopy(list(objects)))
+
+
+def without(kind: str, name: str) -> Edit:
+    """An edit that takes an object away."""
+    return lambda stack: stack.remove(named(stack, kind, name))
+
+
+def both(*edits: Edit) -> Edit:
+    """Several edits."""
+
+    def edit(objects: Objects) -> None:
+        for each in edits:
+            each(objects)
+
+    return edit
+
+
+def in_small(path: str, value: Any) -> Edit:
+    """An edit of the pod of ondemand-small, an on-demand pool on MIG slices."""
+    return at("StatefulSet", SMALL, f"spec/template/spec/{path}", value)
+
+
+def thing(kind: str, name: str, **rest: Any) -> Object:
+    """A further object in production's namespace."""
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "inference-prod"}, **rest}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One edit of a sound environment; `about` is the object that the finding names, `says` a part of what it says."""
+
+    rule: str
+    edit: Edit
+    about: str = ""
+    says: str = ""
+    base: Callable[[], Objects] = prod
+
+    def broken(self) -> None:
+        """The edit breaks this rule and no other."""
+        objects = self.base()
+        self.edit(objects)
+        found = [each for each in findings(objects) if each.severity != "waived"]
+        said = "\n".join(map(str, found))
+        assert {each.rule for each in found} == {self.rule}, said
+        assert {each.object for each in found} == {self.about}, said
+        assert any(self.says in each.what for each in found), said
+
+    def kept(self) -> None:
+        """The edit breaks no rule."""
+        objects = self.base()
+        before = copy.deepcopy(objects)
+        self.edit(objects)
+        assert objects != before, "the edit changes nothing"
+        assert findings(objects) == [], "\n".join(map(str, findings(objects)))
+
+
+def broken(*cases: Case) -> pytest.MarkDecorator:
+    """Parametrize a test with cases, by their rule and a number."""
+    return pytest.mark.parametrize("case", cases, ids=[f"{each.rule}-{n}" for n, each in enumerate(cases)])
+
+
+kept = broken

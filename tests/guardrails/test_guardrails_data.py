@@ -1,0 +1,229 @@
+"""Datasets: read-only, kept, and production's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from policies.guardrails import check_all
+from tests.components.objects import named
+
+from .stacks import (
+    GONE,
+    PROXY,
+    SMALL,
+    TODAY,
+    Case,
+    Edit,
+    Objects,
+    at,
+    both,
+    broken,
+    dev,
+    in_small,
+    kept,
+    pod,
+    prod,
+    settings,
+)
+
+READ_ONLY, RETAINED = "datasets-are-mounted-read-only", "volumes-are-retained"
+SHARED = "production-shares-nothing-that-others-may-write"
+STATEFUL_SET, VOLUME = f"StatefulSet/{SMALL}", "PersistentVolume/inference-prod-models"
+
+
+def claim(**changes: Any) -> Edit:
+    """Change the volume of ondemand-small that is a dataset's claim."""
+
+    def edit(objects: Objects) -> None:
+        (volume,) = (each for each in pod(objects, SMALL)["volumes"] if each["name"] == "models")
+        volume["persistentVolumeClaim"].update(changes)
+
+    return edit
+
+
+def mounts(containers: str, **changes: Any) -> Edit:
+    """Change how a dataset is mounted, in the main containers or in those that start before."""
+
+    def edit(objects: Objects) -> None:
+        for one in pod(objects, SMALL)[containers]:
+            for mount in one["volumeMounts"]:
+                if mount["name"] == "models":
+                    mount.update(changes)
+
+    return edit
+
+
+WRITING = both(claim(readOnly=False), mounts("containers", readOnly=False))
+
+BROKEN = (
+    Case(READ_ONLY, WRITING, STATEFUL_SET, "container triton can write to volume models"),
+    Case(
+        READ_ONLY,
+        both(claim(readOnly=False), mounts("initContainers", readOnly=None)),
+        STATEFUL_SET,
+        "container eviction-policy can write",
+    ),
+    Case(
+        READ_ONLY,
+        in_small("volumes/0", {"name": "shm", "csi": {"driver": "s3.csi.aws.com"}}),
+        STATEFUL_SET,
+        "container triton can write to volume shm",
+    ),
+    Case(
+        RETAINED,
+        at("PersistentVolume", "inference-prod-models", "spec/persistentVolumeReclaimPolicy", "Delete"),
+        VOLUME,
+        "its reclaim policy is Delete",
+    ),
+    Case(
+        RETAINED,
+        at("PersistentVolume", "inference-prod-models", "spec/persistentVolumeReclaimPolicy", GONE),
+        VOLUME,
+        "its reclaim policy is not said",
+    ),
+)
+KEPT = (
+    Case(READ_ONLY, claim(readOnly=False)),
+    Case(READ_ONLY, both(mounts("containers", readOnly=None), mounts("initContainers", readOnly=None))),
+    Case(RETAINED, at("PersistentVolume", "inference-prod-models", "spec/capacity/storage", "1Gi")),
+)
+
+
+@broken(*BROKEN)
+def test_a_guardrail_is_broken_by(case: Case) -> None:
+    case.broken()
+
+
+@kept(*KEPT)
+def test_a_guardrail_is_kept_by(case: Case) -> None:
+    case.kept()
+
+
+# ---- production and others: rules that look at several environments ----
+
+
+def store(**source: Any) -> Edit:
+    """Let the dataset of an environment be another volume."""
+
+    def edit(objects: Objects) -> None:
+        (volume,) = (item for item in objects if item["kind"] == "PersistentVolume")
+        for key in ("csi", "nfs"):
+            volume["spec"].pop(key, None)
+        volume["spec"].update(source)
+
+    return edit
+
+
+def folder(path: str | None) -> Edit:
+    """Let all pods mount this folder of the dataset."""
+
+    def edit(objects: Objects) -> None:
+        for workload in (item for item in objects if item["kind"] == "StatefulSet"):
+            spec = workload["spec"]["template"]["spec"]
+            for one in [*spec.get("initContainers", []), *spec["containers"]]:
+                for mount in one["volumeMounts"]:
+                    if mount["name"] == "models":
+                        mount["subPath"] = path
+
+    return edit
+
+
+def bucket(url: str) -> Edit:
+    """Let one server read a bucket."""
+
+    def edit(objects: Objects) -> None:
+        arguments = pod(objects, SMALL)["containers"][0]["args"]
+        arguments[:] = [word for word in arguments if not word.startswith("--model-repository")]
+        arguments.append(f"--model-repository={url}")
+
+    return edit
+
+
+def efs(handle: str) -> Edit:
+    return store(csi={"driver": "efs.csi.aws.com", "volumeHandle": handle})
+
+
+def nfs(path: str, server: str = "nfs.example.com") -> Edit:
+    return store(nfs={"server": server, "path": path})
+
+
+def attributes(handle: str, **volume_attributes: str) -> Edit:
+    return store(csi={"driver": "s3.csi", "volumeHandle": handle, "volumeAttributes": volume_attributes})
+
+
+def shared(ours: Edit, theirs: Edit, written: list[str] | None) -> list[str]:
+    production, others = prod(), dev()
+    ours(production)
+    theirs(others)
+    settings(others, written=written)
+    found = check_all({"prod": production, "dev": others}, TODAY)
+    assert found["dev"] == []
+    assert {each.rule for each in found["prod"]} <= {SHARED}
+    return [each.what for each in found["prod"]]
+
+
+OVERLAPPING = (
+    (both(efs("fs-1"), folder("a")), both(efs("fs-1"), folder("a"))),
+    (both(efs("fs-1"), folder("filecache/a/models")), both(efs("fs-1"), folder("filecache/a"))),
+    (both(efs("fs-1"), folder(None)), both(efs("fs-1"), folder("x"))),
+    (both(efs("fs-1::fsap-1"), folder(None)), both(efs("fs-1::fsap-1"), folder(None))),
+    (efs("fs-1::fsap-1"), efs("fs-1")),  # the root holds every access point
+    (both(nfs("/exports"), folder(None)), both(nfs("/exports/dev"), folder(None))),
+    (both(attributes("a", bucket="b"), folder(None)), both(attributes("c", bucket="b"), folder("d"))),
+    (both(attributes("a", bucket="b"), folder(None)), both(attributes("a", bucket="c"), folder(None))),
+)
+APART = (
+    (efs("fs-1"), efs("fs-2")),
+    (both(efs("fs-1"), folder("filecache/a")), both(efs("fs-1"), folder("filecache/ab"))),
+    (efs("fs-1::fsap-1"), efs("fs-1::fsap-2")),
+    (both(nfs("/exports/prod"), folder(None)), both(nfs("/exports/dev"), folder(None))),
+    (both(nfs("/e", "one"), folder(None)), both(nfs("/e", "two"), folder(None))),
+    (both(attributes("a", bucket="b"), folder(None)), both(attributes("c", bucket="d"), folder(None))),
+)
+
+
+@pytest.mark.parametrize("number", range(len(OVERLAPPING)))
+def test_production_may_not_serve_what_others_may_write(number: int) -> None:
+    ours, theirs = OVERLAPPING[number]
+    assert shared(ours, theirs, ["models"]) == ["models shares its files with models of dev, which others may write"]
+
+
+@pytest.mark.parametrize("number", range(len(APART)))
+def test_production_may_serve_what_lies_apart_from_what_others_write(number: int) -> None:
+    assert shared(*APART[number], ["models"]) == []
+
+
+def test_production_may_serve_what_nobody_writes() -> None:
+    assert shared(*OVERLAPPING[0], None) == []
+    assert shared(*OVERLAPPING[0], ["another-dataset"]) == []
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "found"),
+    [
+        ("s3://models/prod", "s3://models", True),
+        ("s3://models/prod/a", "s3://models/prod", True),
+        ("s3://models/prod", "s3://models/production", False),
+        ("s3://models/prod", "gs://models/prod", False),
+    ],
+)
+def test_buckets_are_folders_too(ours: str, theirs: str, found: bool) -> None:
+    said = shared(bucket(ours), bucket(theirs), [theirs])
+    assert said == [f"{ours} shares its files with {theirs} of dev, which others may write"] * found
+
+
+def test_two_environments_of_one_stack_are_looked_at_together() -> None:
+    """A program of one's own may have both in one Pulumi stack."""
+    production, others = prod(), dev()
+    for objects in (production, others):
+        OVERLAPPING[0][0](objects)
+    (found,) = check_all({"all": [*production, *others]}, TODAY)["all"]
+    assert (found.rule, found.object) == (SHARED, VOLUME)
+    assert "models of all" in found.what
+
+
+def test_the_reference_shares_nothing() -> None:
+    assert named(prod(), "Deployment", PROXY)
+    assert check_all({"prod": prod(), "dev": dev()}, TODAY) == {"prod": [], "dev": []}

@@ -1,0 +1,162 @@
+"""The policy pack, without an engine: its validators are plain functions."""
+
+import copy
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pulumi_policy import EnforcementLevel, ResourceValidationPolicy, StackValidationPolicy
+from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy
+
+from policies.guardrails import RULES
+from policies.guardrails.checking import SETTINGS_RULES
+from policies.guardrails.pack import ADVISORY, UNKNOWN, plain, policies
+from tests.components.objects import named
+
+from .stacks import GONE, ROOT, SMALL, Object, Objects, at, findings, in_small, prod, settings
+
+PACK = ROOT / "policies/guardrails"
+
+
+class Resource:
+    """What the engine hands a policy: properties behind a proxy, with whole numbers as floats."""
+
+    def __init__(self, item: Object, urn: str, changes: Mapping[str, Any] | None = None) -> None:
+        self.resource_type = f"kubernetes:{item['apiVersion']}:{item['kind']}"
+        self.urn = urn
+        self.props = unknown_checking_proxy(json.loads(json.dumps({**item, **(changes or {})}), parse_int=float))
+
+
+class Arguments:
+    def __init__(self, resources: list[Resource]) -> None:
+        self.resources = resources
+
+
+Said = dict[tuple[str, str], list[tuple[str, str | None]]]
+
+
+def asked(objects: Objects, become: Mapping[str, Any] | None = None, others: tuple[Resource, ...] = ()) -> Said:
+    """Run the pack as the engine does: each resource as it is declared, then the stack as it has become."""
+    said: Said = {}
+    resources = [Resource(item, f"urn:{number}") for number, item in enumerate(objects)]
+    after = [Resource(item, f"urn:{number}", become) for number, item in enumerate(objects)]
+    pack = policies()
+
+    def reporting(name: str, level: EnforcementLevel) -> Any:
+        return lambda text, urn=None: said.setdefault((name, level.value), []).append((text, urn))
+
+    for policy in pack:
+        assert policy.enforcement_level is not None
+        report = reporting(policy.name, policy.enforcement_level)
+        if isinstance(policy, ResourceValidationPolicy):
+            for each in [*resources, *others]:
+                assert policy.validate(each, report) is None  # type: ignore[arg-type]
+    for policy in pack:
+        assert policy.enforcement_level is not None
+        if isinstance(policy, StackValidationPolicy):
+            policy.validate(Arguments([*after, *others]), reporting(policy.name, policy.enforcement_level))  # type: ignore[arg-type]
+    return said
+
+
+def test_a_sound_stack_is_said_nothing_about() -> None:
+    assert asked(prod()) == {}
+
+
+def test_the_pack_says_of_a_stack_what_check_says_with_the_level_that_the_namespace_asks_for() -> None:
+    objects = prod()
+    in_small("hostNetwork", True)(objects)
+    in_small("containers/0/livenessProbe", {})(objects)
+    settings(objects, severities={"every-container-has-probes": "advisory"})
+    place = f"urn:{objects.index(named(objects, 'StatefulSet', SMALL))}"
+    said = asked(objects)
+    assert set(said) == {
+        ("pods-fulfil-pod-security-restricted", "mandatory"),
+        (f"every-container-has-probes{ADVISORY}", "advisory"),
+    }
+    texts = [text for of_policy in said.values() for text, _ in of_policy]
+    assert sorted(texts) == sorted(str(each).rpartition("\n")[0] for each in findings(objects))
+    assert {urn for of_policy in said.values() for _, urn in of_policy} == {place}
+
+
+def test_a_waived_finding_does_not_stop_anybody() -> None:
+    objects = prod()
+    in_small("hostNetwork", True)(objects)
+    waiver = {"name": "w", "rule": "pods-fulfil-pod-security-restricted", "owner": "me", "reason": "so"}
+    settings(objects, waivers=[{**waiver, "until": "2999-01-01"}])
+    assert asked(objects) == {}
+    settings(objects, waivers=[{**waiver, "until": "2000-01-01"}])
+    assert {level for _, level in asked(objects)} == {"mandatory"}
+
+
+def test_defaults_of_an_api_server_are_not_taken_for_what_was_declared() -> None:
+    """On a cluster a stack validation sees what resources have become: `replicas: 1` where an autoscaler owns it."""
+    objects = prod()
+    at("StatefulSet", SMALL, "spec/replicas", GONE)(objects)
+    defaulted = copy.deepcopy(objects)
+    for item in defaulted:
+        if item["kind"] == "Deployment":
+            item["spec"]["replicas"] = 1
+    declared = [Resource(item, f"urn:{number}") for number, item in enumerate(objects)]
+    become = [Resource(item, f"urn:{number}") for number, item in enumerate(defaulted)]
+    pack = policies()
+    said: list[str] = []
+    for each in declared:
+        pack[0].validate(each, said.append)  # type: ignore[attr-defined]
+    for policy in pack[1:]:
+        policy.validate(Arguments(become), lambda text, _=None: said.append(text))  # type: ignore[attr-defined]
+    assert said == []
+
+
+def test_resources_of_other_providers_are_left_alone() -> None:
+    other = Resource({"apiVersion": "x", "kind": "y"}, "urn:other")
+    other.resource_type = "aws:s3/bucket:Bucket"
+    assert asked(prod(), others=(other,)) == {}
+
+
+def test_what_is_known_only_after_the_update_stops_nobody_before_it() -> None:
+    objects = prod()
+    in_small("containers/0/image", UNKNOWN_STRING_VALUE)(objects)
+    settings(objects, severities=None)
+    ((policy, level),) = asked(objects)
+    assert (policy, level) == (f"images-are-pinned-by-digest{ADVISORY}", "advisory")
+    assert UNKNOWN in asked(objects)[policy, level][0][0]
+
+
+def test_the_providers_own_properties_are_not_part_of_an_object() -> None:
+    props = unknown_checking_proxy({"kind": "Pod", "__fieldManager": "x", "spec": {"a": 1.0, "b": 1.5, "c": None}})
+    assert plain(props) == {"kind": "Pod", "spec": {"a": 1, "b": 1.5}}
+    assert plain(True) is True
+
+
+def test_every_guardrail_is_in_the_pack_once_for_each_level() -> None:
+    pack = policies()
+    names = [policy.name for policy in pack]
+    rules = [*(rule.name for rule in RULES), *SETTINGS_RULES]
+    assert sorted(names) == sorted(["what-is-declared", *rules, *(name + ADVISORY for name in rules)])
+    assert all(policy.description for policy in pack)
+
+
+def test_the_pack_names_no_virtual_environment() -> None:
+    """Pulumi waits for ever where one is named that is not there."""
+    project = yaml.safe_load((PACK / "PulumiPolicy.yaml").read_text())
+    assert project["runtime"] == "python"
+    assert "pulumi-policy" in (PACK / "requirements.txt").read_text()
+
+
+def test_pulumi_can_start_the_pack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its entry finds the package from its own folder, and hands all policies over."""
+    import runpy
+    import sys
+
+    import pulumi_policy
+
+    packs: list[tuple[str, list[Any]]] = []
+    monkeypatch.setattr(pulumi_policy, "PolicyPack", lambda name, policies, _: packs.append((name, policies)))
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path and Path(path).resolve() != ROOT])
+    runpy.run_path(str(PACK), run_name="__main__")
+    ((name, found),) = packs
+    assert name == "tidegate-guardrails"
+    assert len(found) == len(policies())

@@ -1,0 +1,258 @@
+"""Severities, waivers and their days: from the definition, over the Namespace, to findings."""
+
+import json
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+import yaml
+
+from policies.guardrails import ANNOTATION, Finding, Settings, Waiver, annotation, check, report, summary
+from policies.guardrails.settings import settings_of
+from stacks.images_lock import ImagesLock
+from stacks.load import load, parse
+from stacks.problems import DefinitionError
+from stacks.resolve.namespace import guardrail_settings
+from stacks.stack import Definition
+from stacks.validate import validate
+
+from .stacks import DEFINITIONS, SMALL, TODAY, Objects, in_small, prod, settings
+
+PODS, PROBES = "pods-fulfil-pod-security-restricted", "every-container-has-probes"
+WAIVER = {
+    "name": "w",
+    "rule": PODS,
+    "owner": "platform-team",
+    "reason": "The old store needs it.",
+    "until": "2026-11-21",
+}
+
+
+def breaking(**said: Any) -> Objects:
+    """Production with one pod in the host's network, and these settings."""
+    objects = prod()
+    in_small("hostNetwork", True)(objects)
+    settings(objects, **said)
+    return objects
+
+
+def weighed(objects: Objects, today: date = TODAY) -> list[tuple[str, str]]:
+    return [(each.rule, each.severity) for each in check(objects, today)]
+
+
+def test_a_severity_of_the_environment_counts_more_than_the_guardrails_own() -> None:
+    assert weighed(breaking()) == [(PODS, "mandatory")]
+    assert weighed(breaking(severities={PODS: "advisory"})) == [(PODS, "advisory")]
+    assert weighed(breaking(severities={PROBES: "advisory"})) == [(PODS, "mandatory")]
+
+
+def test_a_guardrail_that_is_not_asked_in_an_environment_is_asked_where_its_severity_is_said() -> None:
+    objects = prod()
+    in_small("containers/0/image", "triton:test")(objects)
+    settings(objects, kind="local", severities=None)
+    assert weighed(objects) == []
+    settings(objects, severities={"images-are-pinned-by-digest": "mandatory"})
+    assert weighed(objects) == [("images-are-pinned-by-digest", "mandatory")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "severity"), [("production", "mandatory"), ("shared", "advisory"), ("local", "advisory")]
+)
+def test_severities_follow_the_kind_of_the_environment(kind: str, severity: str) -> None:
+    objects = prod()
+    in_small("containers/0/livenessProbe", {})(objects)
+    settings(objects, kind=kind)
+    assert weighed(objects) == [(PROBES, severity)]
+
+
+def test_a_waiver_holds_through_its_last_day_and_not_a_day_longer() -> None:
+    objects = breaking(waivers=[WAIVER])
+    assert weighed(objects, TODAY - timedelta(400)) == weighed(objects, TODAY) == [(PODS, "waived")]
+    assert weighed(objects, TODAY + timedelta(1)) == [(PODS, "mandatory"), ("waivers-have-not-expired", "mandatory")]
+
+
+def test_an_expired_waiver_of_an_advisory_is_an_advisory() -> None:
+    objects = breaking(waivers=[WAIVER], severities={PODS: "advisory"})
+    assert weighed(objects, TODAY + timedelta(1)) == [(PODS, "advisory"), ("waivers-have-not-expired", "advisory")]
+
+
+def test_a_waived_finding_says_who_answers_for_it_why_and_how_long() -> None:
+    (found,) = check(breaking(waivers=[WAIVER]), TODAY)
+    assert "waived by platform-team until 2026-11-21 (w): The old store needs it." in str(found)
+
+
+@pytest.mark.parametrize("name", [f"StatefulSet/{SMALL}", None])
+def test_a_waiver_covers_its_object_or_all(name: str | None) -> None:
+    assert weighed(breaking(waivers=[{**WAIVER, **({"object": name} if name else {})}])) == [(PODS, "waived")]
+
+
+@pytest.mark.parametrize(
+    "change", [{"object": "StatefulSet/another"}, {"object": f"Deployment/{SMALL}"}, {"rule": PROBES}]
+)
+def test_a_waiver_covers_nothing_else_and_then_it_is_worth_an_advisory(change: dict[str, str]) -> None:
+    found = weighed(breaking(waivers=[{**WAIVER, **change}]))
+    assert found == [(PODS, "mandatory"), ("waivers-match-something", "advisory")]
+
+
+@pytest.mark.parametrize("days", [0, 1])
+def test_a_waiver_that_covers_nothing_is_an_advisory_whether_it_has_ended_or_not(days: int) -> None:
+    objects = prod()
+    settings(objects, waivers=[WAIVER])
+    assert weighed(objects, TODAY + timedelta(days)) == [("waivers-match-something", "advisory")]
+
+
+def test_of_two_waivers_the_one_that_still_holds_counts_and_the_other_is_said_to_have_ended() -> None:
+    later = {**WAIVER, "name": "later", "until": "2027-01-01"}
+    found = weighed(breaking(waivers=[WAIVER, later]), TODAY + timedelta(1))
+    assert found == [("waivers-have-not-expired", "mandatory"), (PODS, "waived")]
+
+
+def test_a_namespace_that_says_nothing_is_held_to_what_production_is_held_to() -> None:
+    objects = breaking(kind="local", severities={PODS: "advisory"})
+    del objects[0]["metadata"]["annotations"][ANNOTATION]
+    assert weighed(objects) == [(PODS, "mandatory")]
+
+
+def test_objects_of_somebody_else_are_not_held_to_anything() -> None:
+    pod = {"kind": "Pod", "metadata": {"name": "a", "namespace": "theirs"}, "spec": {"hostNetwork": True}}
+    assert check([pod], TODAY) == []
+    assert weighed([*prod(), pod]) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "null",
+        "{",
+        "[" * 100_000,
+        "{}",
+        '{"kind": "prod"}',
+        '{"kind": "production", "severity": {}}',
+        '{"kind": "production", "severities": {"a": "of"}}',
+        '{"kind": "production", "severities": []}',
+        '{"kind": "production", "gpuSlices": "4"}',
+        '{"kind": "production", "gpuSlices": true}',
+        '{"kind": "production", "gpuSlices": -1}',
+        '{"kind": "production", "waivers": [{}]}',
+        '{"kind": "production", "waivers": {}, "written": 3}',
+        json.dumps({"kind": "production", "waivers": [{**WAIVER, "until": "soon"}]}),
+        json.dumps({"kind": "production", "waivers": [{**WAIVER, "owner": " "}]}),
+        json.dumps({"kind": "production", "waivers": [{**WAIVER, "untill": "2027-01-01"}]}),
+        json.dumps({"kind": "production", "waivers": [{**WAIVER, "object": 3}]}),
+    ],
+)
+def test_an_annotation_that_cannot_be_read_is_a_finding_and_lets_nobody_off(text: str) -> None:
+    objects = prod()
+    in_small("containers/0/livenessProbe", {})(objects)
+    objects[0]["metadata"]["annotations"][ANNOTATION] = text
+    found = weighed(objects)
+    assert ("guardrails-are-readable", "mandatory") in found
+    assert (PROBES, "mandatory") in found
+
+
+def test_settings_come_back_from_the_annotation_as_they_were() -> None:
+    waivers = (
+        Waiver("a", PODS, "me", "so", date(2027, 1, 31), "Deployment/x"),
+        Waiver("b", PROBES, "you", "“because” – so", date(2030, 12, 1)),
+    )
+    for said in (
+        Settings(),
+        Settings("local"),
+        Settings("shared", {PODS: "advisory"}, waivers, 0, ("models", "s3://a")),
+    ):
+        assert settings_of(annotation(said)) == said
+
+
+# ---- the definition ----
+
+
+def definition(section: dict[str, Any], of_dev: dict[str, Any] | None = None) -> Definition:
+    tree = load(DEFINITIONS[0]).tree
+    tree["guardrails"] = section
+    del tree["environments"][1]["guardrails"]
+    tree["environments"][0]["guardrails"] = of_dev or {}
+    return validate(parse(yaml.safe_dump(tree, sort_keys=False), "f.yaml"), ImagesLock())
+
+
+def problems(section: dict[str, Any]) -> str:
+    with pytest.raises(DefinitionError) as caught:
+        definition(section)
+    return str(caught.value)
+
+
+def test_the_settings_of_each_environment_are_those_of_the_definition() -> None:
+    waiver = {**WAIVER, "object": "Deployment/x"}
+    of_dev = {"severities": {PROBES: "mandatory"}, "waivers": [{"name": "w", "remove": True}], "gpuSlices": 9}
+    found = definition({"severities": {PODS: "advisory"}, "waivers": [waiver], "gpuSlices": 4}, of_dev)
+    settings = {stack.name: guardrail_settings(stack) for stack in found.stacks}
+    kept = Waiver("w", PODS, "platform-team", "The old store needs it.", date(2026, 11, 21), "Deployment/x")
+    assert settings["prod-east"] == Settings("production", {PODS: "advisory"}, (kept,), 4, ("models",))
+    assert settings["dev-lab"] == Settings("shared", {PODS: "advisory", PROBES: "mandatory"}, (), 9, ("models",))
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"severities": {"images-are-pined-by-digest": "advisory"}}, 'did you mean "images-are-pinned-by-digest"?'),
+        ({"severities": {PODS: "off"}}, "expected one of: advisory, mandatory"),
+        ({"waivers": [{**WAIVER, "rule": "every-workload-has-budget"}]}, 'did you mean "every-workload-has-a-budget"?'),
+        ({"waivers": [{**WAIVER, "rule": "waivers-have-not-expired"}]}, "there is no guardrail"),
+        ({"waivers": [{**WAIVER, "until": "2027-02-29"}]}, "no day of the calendar"),
+        ({"waivers": [{**WAIVER, "until": "31.12.2027"}]}, "year, month and day"),
+        ({"waivers": [{**WAIVER, "until": "20271231"}]}, "year, month and day"),
+        ({"waivers": [{**WAIVER, "object": "statefulset"}]}, "such as StatefulSet/ondemand-small"),
+        ({"waivers": [{key: WAIVER[key] for key in WAIVER if key != "owner"}]}, "owner"),
+        ({"waivers": [{key: WAIVER[key] for key in WAIVER if key != "reason"}]}, "reason"),
+        ({"waivers": [{key: WAIVER[key] for key in WAIVER if key != "until"}]}, "until"),
+        ({"waivers": [WAIVER, WAIVER]}, '"w" stands twice in waivers'),
+        ({"gpuSlice": 3}, 'did you mean "gpuSlices"?'),
+        ({"gpuSlices": -1}, "gpuSlices"),
+    ],
+)
+def test_a_setting_that_would_have_no_effect_is_refused_with_its_line(section: dict[str, Any], said: str) -> None:
+    text = problems(section)
+    assert said in text
+    assert text.startswith("f.yaml:")
+
+
+def test_nobody_writes_the_annotation_by_hand() -> None:
+    tree = load(DEFINITIONS[0]).tree
+    tree["environments"][0]["annotations"] = {ANNOTATION: "{}"}
+    with pytest.raises(DefinitionError, match="annotations may not set"):
+        validate(parse(yaml.safe_dump(tree, sort_keys=False), "f.yaml"), ImagesLock())
+
+
+# ---- what is said ----
+
+
+def made(rule: str = "r", severity: Any = "mandatory", name: str = "x", what: str = "it is wrong") -> Finding:
+    return Finding(rule, severity, "Deployment", "ns", name, what, "Why.", "Do this.")
+
+
+def test_a_report_says_once_what_stacks_have_alike_and_why_and_what_to_do_once_for_a_rule() -> None:
+    found = {"east": [made(), made(name="y")], "west": [made()]}
+    assert report(found) == (
+        "east, west: Deployment/x in ns: it is wrong\n"
+        "east: Deployment/y in ns: it is wrong\n"
+        "    Why.\n    Do this.\n    Rule r, mandatory here."
+    )
+    assert summary(found) == "2 mandatory findings"
+
+
+def test_a_report_begins_with_what_is_mandatory_and_may_be_cut() -> None:
+    advisories = [made("a", "advisory", f"n{number}") for number in range(9)]
+    text = report({"east": [*advisories, made()]}, 2)
+    assert text.startswith("east: Deployment/x in ns: it is wrong\n")
+    assert "… and 7 more like these" in text
+    assert summary({"east": [*advisories, made()]}) == "1 mandatory finding, 9 advisories"
+
+
+def test_nothing_that_a_terminal_acts_on_comes_through() -> None:
+    assert "\x1b" not in report({"e\x1b": [made(what="a \x1b[31m b")]})
+    assert "\\u001b[31m" in report({"east": [made(what="a \x1b[31m b")]})
+
+
+def test_no_finding_is_no_text() -> None:
+    assert report({"east": []}) == summary({"east": []}) == ""

@@ -1,0 +1,137 @@
+"""The matrix of allowed traffic is the table in docs/network.md, and every policy is needed for it."""
+
+import copy
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from .cyclonus import Answer, ask
+from .world import ENVIRONMENTS, ROOT, Object, Place, Question, places, policies, questions
+
+ROW = re.compile(r"^\| (each|dev|prod) \| ([^|]+) \| ([^|]+) \| ([^|]+) \| [^|]+ \|$", re.MULTILINE)
+ALL = questions()
+
+
+def written_down() -> set[Question]:
+    """The table in docs/network.md, for every pod that it means."""
+    text = (ROOT / "docs/network.md").read_text("utf-8")
+    found: set[Question] = set()
+    for where, source, destination, ports in ROW.findall(text):
+        for environment in ENVIRONMENTS if where == "each" else (where,):
+            asked = [
+                question
+                for question in ALL
+                if _is(question.source, source, environment) and _is(question.destination, destination, environment)
+            ]
+            allowed = [question for question in asked if ports == "any" or _port(question) in ports.split()]
+            assert allowed, f"the row means nobody: {source} → {destination}"
+            assert ports == "any" or {_port(question) for question in allowed} == set(ports.split())
+            found.update(allowed)
+    return found
+
+
+def _is(place: Place, name: str, environment: str) -> bool:
+    return place.name == name.removeprefix("own ") and place.environment in (environment, "")
+
+
+def _port(question: Question) -> str:
+    protocol, number = question.port
+    return f"{number}" if protocol == "TCP" else f"{number}/{protocol}"
+
+
+def said(found: Iterable[Question]) -> list[str]:
+    """Questions as people read them."""
+
+    def end(place: Place) -> str:
+        return f"{place.environment} {place.name}".strip()
+
+    return sorted(f"{end(one.source)} → {end(one.destination)}: {_port(one)}" for one in found)
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[Question, Answer]:
+    """What cyclonus says of every question."""
+    return dict(zip(ALL, ask(policies(), ALL, tmp_path_factory.mktemp("cyclonus")), strict=True))
+
+
+def test_what_is_allowed_is_what_is_written_down(answers: dict[Question, Answer]) -> None:
+    assert said(one for one, answer in answers.items() if answer.allowed) == said(written_down())
+
+
+def test_between_our_pods_either_side_alone_refuses_what_is_not_allowed(answers: dict[Question, Answer]) -> None:
+    """One policy that somebody deletes opens nothing between two environments."""
+    half_open = [
+        one
+        for one, answer in answers.items()
+        if one.source.environment and one.destination.environment and answer.egress != answer.ingress
+    ]
+    assert said(half_open) == []
+
+
+def test_everybody_was_asked_about_every_port(answers: dict[Question, Answer]) -> None:
+    ours = [place for place in places() if place.environment]
+    assert {(place.environment, place.name) for place in ours} == {
+        (environment, name)
+        for environment in ENVIRONMENTS
+        for name in ("proxy", "preload server", "on-demand server", "other pod of the namespace")
+    }
+    text = (ROOT / "docs/network.md").read_text("utf-8").partition("## Who was asked about")[2]
+    assert {place.name for place in places()} == {
+        name.strip() for row in re.findall(r"^\| ([a-zA-Z ,-]+) \|", text, re.MULTILINE)[1:] for name in row.split(",")
+    }
+    for one in ours:
+        for other in places():
+            assert {question.port for question in answers if (question.source, question.destination) == (one, other)}
+            assert {question.port for question in answers if (question.source, question.destination) == (other, one)}
+
+
+def allowed_with(changed: list[Object], asked: list[Question], folder: Path) -> set[Question]:
+    return {one for one, answer in zip(asked, ask(changed, asked, folder), strict=True) if answer.allowed}
+
+
+def around(environment: str) -> list[Question]:
+    return [one for one in ALL if environment in (one.source.environment, one.destination.environment)]
+
+
+PROD = [policy["metadata"]["name"] for policy in policies() if "prod" in policy["metadata"]["namespace"]]
+
+
+@pytest.mark.parametrize("name", PROD)
+def test_without_any_one_of_the_policies_the_matrix_is_another(name: str, tmp_path: Path) -> None:
+    rest = [
+        policy
+        for policy in policies()
+        if (policy["metadata"]["namespace"], policy["metadata"]["name"]) != ("inference-prod", name)
+    ]
+    assert len(rest) == len(policies()) - 1
+    asked = around("prod")
+    assert allowed_with(rest, asked, tmp_path) != written_down() & set(asked)
+
+
+@pytest.mark.parametrize("direction", ["Ingress", "Egress"])
+def test_one_policy_that_opens_a_server_is_seen(direction: str, tmp_path: Path) -> None:
+    """And it opens nothing between our pods, as the other side refuses still."""
+    spec = {"podSelector": {}, "policyTypes": [direction], direction.lower(): [{}]}
+    hole = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "hole", "namespace": "inference-dev"},
+        "spec": spec,
+    }
+    found = allowed_with([*policies(), hole], ALL, tmp_path) - written_down()
+    assert found
+    assert all(not (one.source.environment and one.destination.environment) for one in found)
+
+
+def test_a_proxy_of_dev_that_says_it_is_prods_reaches_nobody_in_prod(tmp_path: Path) -> None:
+    """Selectors of pods hold within their namespace: a label alone opens nothing."""
+    changed = []
+    for one in ALL:
+        if (one.source.environment, one.source.name, one.destination.environment) == ("dev", "proxy", "prod"):
+            labels = {**copy.deepcopy(one.source.labels), "app.kubernetes.io/instance": "prod"}
+            source = Place(one.source.name, "dev", one.source.namespace, labels, one.source.namespace_labels)
+            changed.append(Question(source, one.destination, one.port))
+    assert changed
+    assert allowed_with(policies(), changed, tmp_path) == set()

@@ -6,8 +6,13 @@ Configuration of a stack (`stacks/Pulumi.<environment>-<data plane>.yaml`), ever
     dataPlane     which data plane
     definition    file of the definition; stacks/inference.yaml by default
     renderTo      folder that the objects are written to as YAML, instead of to a cluster
+    context       kubeconfig context, in the place of the data plane's own
+
+TIDEGATE_READ_FROM in the environment names a file that is read in the place of the definition, for one run: a rollout
+keeps the text that it began with.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -17,9 +22,10 @@ import pulumi_kubernetes as k8s
 # `pulumi` starts this file with nothing but its own folder on the path; the contracts are a package of their own.
 sys.path.insert(0, str(Path(__file__).resolve().parent / "contracts"))
 
-from components import Environment, EnvironmentArgs
+from components import Environment, proxy_address
 from rollout.advisories import advisory_text
-from rollout.cluster import refuse_tags
+from rollout.choose import LOCAL
+from rollout.digests import refuse_tags
 from rollout.errors import RolloutError, unknown
 from stacks.problems import DefinitionError
 from stacks.resolve import resolve
@@ -34,11 +40,15 @@ one to the other would delete every object of its cluster."""
 def program() -> None:
     """Declare the stack that the configuration names."""
     config = pulumi.Config()
-    definition = read_definition(config.get("definition") or "stacks/inference.yaml")
+    definition = read_definition(
+        os.environ.get("TIDEGATE_READ_FROM") or config.get("definition") or "stacks/inference.yaml"
+    )
     stack = _stack(definition, config.require("environment"), config.require("dataPlane"))
     render_to = config.get("renderTo")
     _check_name(stack, render_to)
-    if render_to is None and not pulumi.runtime.is_dry_run():
+    context = config.get("context") or stack.data_plane.context or stack.data_plane.name
+    # The nodes of the local cluster are simulated: no image runs there.
+    if render_to is None and context != LOCAL and not pulumi.runtime.is_dry_run():
         refuse_tags(definition, [stack])
     if definition.advisories:
         pulumi.log.warn(advisory_text(definition.advisories))
@@ -47,15 +57,17 @@ def program() -> None:
         "cluster",
         # Not the context: it may be named anew, and a provider that is replaced takes all its objects with it.
         cluster_identifier=stack.data_plane.name,
-        context=None if render_to else stack.data_plane.context or stack.data_plane.name,
+        context=None if render_to else context,
         # Found as kubectl finds it; the SDK would write the path of somebody's own file into the state.
         kubeconfig="",
         render_yaml_to_directory=render_to,
+        # What somebody changed by hand becomes as declared again, instead of a conflict.
+        enable_patch_force=True,
         # Otherwise another line in a ConfigMap deletes it and makes a new one, under the pods that have it mounted.
         enable_config_map_mutable=True,
     )
     Environment(stack.name, args, pulumi.ResourceOptions(provider=provider))
-    pulumi.export("proxyAddress", _proxy_address(args))
+    pulumi.export("proxyAddress", proxy_address(args.proxy, args.place))
 
 
 def _stack(definition: Definition, environment: str, data_plane: str) -> Stack:
@@ -76,11 +88,6 @@ def _check_name(stack: Stack, render_to: str | None) -> None:
             f" {stack.data_plane.name}{', rendered' if render_to else ''}: it must be named {wanted}.\n"
             f"Correct stacks/Pulumi.{pulumi.get_stack()}.yaml, or run `pulumi stack select --create {wanted}`."
         )
-
-
-def _proxy_address(args: EnvironmentArgs) -> str:
-    proxy = args.proxy
-    return f"{proxy.service.port_name}://{proxy.name}.{proxy.namespace}.svc:{proxy.service.port}"
 
 
 try:

@@ -6,6 +6,9 @@ from stacks.stack import Definition, Stack
 
 from .errors import WRONG_INPUT, RolloutError, none_such, unknown
 
+LOCAL = "local"
+"""The context of the cluster on this machine, `make up CLUSTER=local`."""
+
 
 def chosen(definition: Definition, name: str | None) -> tuple[Stack, ...]:
     """Return the stack of that name, or all of them; raise RolloutError with the nearest name."""

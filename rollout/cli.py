@@ -18,6 +18,10 @@ app = typer.Typer(
 Definition = Annotated[Path, typer.Argument(metavar="DEFINITION", help="The stack definition.")]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the rendered YAML.")]
 StackName = Annotated[str | None, typer.Option("--stack", metavar="NAME", help="Only this stack.")]
+EngineName = Annotated[
+    str | None,
+    typer.Option("--engine", metavar="NAME", help="pulumi or helm; the first that is there by default."),
+]
 
 DEFAULT_OUT = Path("build/rendered")
 
@@ -30,17 +34,37 @@ def up(
     cluster: Annotated[
         str | None, typer.Option("--cluster", metavar="CONTEXT", help="Bring stacks up there, with an engine.")
     ] = None,
+    engine: EngineName = None,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Take over a stack that another engine brought up, or a namespace.")
+    ] = False,
 ) -> None:
     """Render every stack to YAML; with --cluster bring the stacks of that kubeconfig context up there."""
     with answering() as outcome:
         if cluster is not None:
-            from .cluster import bring_up
+            from .cluster import Request, bring_up
 
-            bring_up(definition, cluster, stack, out, outcome)
+            bring_up(Request(definition, cluster, stack, engine, adopt, out), outcome)
         else:
             from .up import render_all
 
             render_all(definition, out, stack, outcome)
+
+
+@app.command()
+def down(
+    definition: Definition,
+    cluster: Annotated[str, typer.Option("--cluster", metavar="CONTEXT", help="Where; `local` is the one here.")],
+    stack: StackName = None,
+    engine: EngineName = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Take stacks of production down too.")] = False,
+) -> None:
+    """Take the stacks of a kubeconfig context down; their datasets stay."""
+    with answering() as outcome:
+        from .cluster import Request
+        from .down import take_down
+
+        take_down(Request(definition, cluster, stack, engine), outcome, sure=yes)
 
 
 @app.command()
@@ -60,12 +84,32 @@ def preview(
     base: Annotated[
         str | None, typer.Option("--base", metavar="REV", help="Compare with this git revision instead of DIR.")
     ] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="CONTEXT", help="Compare with what runs there instead of DIR.")
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option("--engine", metavar="NAME", help="Makes no difference: previews need no engine.")
+    ] = None,
+    summary: Annotated[
+        Path, typer.Option("--summary", metavar="FILE", help="Page for reviewers, of a comparison with REV or CONTEXT.")
+    ] = Path("build/preview.md"),
 ) -> None:
-    """Show what would change against the last rendering or a git revision; write nothing."""
+    """Show what would change against the last rendering, a git revision or a cluster; change nothing there."""
+    del engine
     with answering():
+        from .comparison import Wanted
         from .preview import preview_changes
 
-        preview_changes(definition, out, stack, base)
+        preview_changes(Wanted(definition, out, stack, base, cluster, summary))
+
+
+@app.command(hidden=True)
+def render(definition: Definition, out: Out = DEFAULT_OUT) -> None:
+    """Write what a definition renders to, without guardrails: what previews of later revisions compare with."""
+    with answering():
+        from .changes.revision import render_for_previews
+
+        render_for_previews(definition, out)
 
 
 @app.command()
@@ -84,3 +128,24 @@ def pin(
         from .pin import pin_images
 
         pin_images(definition, keep_going, insecure, registry_plane, outcome)
+
+
+@app.command()
+def rollout(
+    definition: Definition,
+    environment: Annotated[str, typer.Option("--environment", metavar="NAME", help="What is rolled out.")],
+    start: Annotated[str | None, typer.Option("--from", metavar="PLANE", help="Begin with this data plane.")] = None,
+    engine: Annotated[str | None, typer.Option("--engine", metavar="NAME", help="pulumi or helm.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and what would change.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the rollout that was not finished.")] = False,
+    back: Annotated[bool, typer.Option("--back", help="Take the last rollout back.")] = False,
+    journals: Annotated[Path, typer.Option("--journals", metavar="DIR", help="Folder of the journals.")] = Path(
+        "build/rollout"
+    ),
+) -> None:
+    """Bring an environment up in one data plane after another, in waves, each behind a health gate."""
+    with answering() as outcome:
+        from .waves.command import roll_out
+        from .waves.prepare import Request
+
+        roll_out(Request(definition, environment, start, engine, dry_run, resume, back, journals), outcome)

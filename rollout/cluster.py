@@ -1,69 +1,112 @@
-"""`up --cluster`: brings the stacks of one cluster up there, with the engine that is there."""
+"""`up --cluster`: brings the stacks of one cluster up there, with an engine."""
 
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stacks.problems import escaped
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
-from . import engines
+from . import engines, local
+from .advisories import advisory_text
 from .choose import context_of, on_cluster
+from .digests import refuse_tags
+from .engines import Engine
 from .errors import NO_ENGINE, Outcome, RolloutError
-from .terminal import in_shell, make, note
+from .guardrails import enforce
+from .render import render
+from .terminal import console, in_shell, make, note
 
 
-def bring_up(path: Path, context: str, only: str | None, out: Path, outcome: Outcome) -> None:
+@dataclass(frozen=True)
+class Request:
+    """What somebody wants to be brought up, or taken down, where and with what."""
+
+    definition: Path
+    context: str
+    """A kubeconfig context, a data plane, or `local`."""
+    stack: str | None = None
+    engine: str | None = None
+    adopt: bool = False
+    """Whether to take over a stack that another engine brought up."""
+    out: Path = Path("build/rendered")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether this is about the cluster on this machine."""
+        return self.context == local.CONTEXT
+
+
+def bring_up(request: Request, outcome: Outcome) -> None:
     """Bring up the stacks that live in a cluster, one after the other; stop at the first that fails."""
-    definition = read_definition(path)
-    stacks = on_cluster(definition, context, only)
-    context = context_of(stacks[0].data_plane)
+    definition = read_definition(request.definition)
+    if request.is_local:
+        _bring_up_here(request, definition, outcome)
+        return
+    stacks = on_cluster(definition, request.context, request.stack)
     refuse_tags(definition, stacks)
-    engine = engines.find_engine()
-    if engine is None:
-        raise RolloutError(no_engine(stacks, context, path, only, out), NO_ENGINE)
+    _up(request, definition, stacks, outcome)
+
+
+def _bring_up_here(request: Request, definition: Definition, outcome: Outcome) -> None:
+    """Bring up dev and prod in the local cluster, and show what landed where."""
+    stacks = local.local_stacks(definition, request.stack)
+    if any(definition.lock.digest(image.reference) is None for stack in stacks for image in stack.platform.images):
+        note("Images without a digest are accepted here: the simulated nodes run none.")
+    cluster = local.start_local(definition, stacks)
+    os.environ.update(cluster.environment())
+    _up(request, definition, [here(stack) for stack in stacks], outcome)
+    console().print(local.placement_table(cluster, stacks))
+    print(local.how_to_look_around(cluster))
+
+
+def here(stack: Stack) -> Stack:
+    """Return a stack as it stands in the local cluster."""
+    return replace(stack, data_plane=stack.data_plane.model_copy(update={"context": local.CONTEXT}))
+
+
+def _up(request: Request, definition: Definition, stacks: Sequence[Stack], outcome: Outcome) -> None:
+    context = context_of(stacks[0].data_plane)
+    rendering = [render(stack, definition.lock, definition.file) for stack in stacks]
+    for text in (
+        advisory_text(definition.advisories) if not request.is_local else "",
+        enforce(rendering, outcome="nothing was changed", local_cluster=request.is_local),
+    ):
+        if text:
+            note(text)
+    engine = _engine(request, stacks, context)
     names = ", ".join(stack.name for stack in stacks)
     note(f"Bringing up {names} in {escaped(context)} with {engine.title} …")
     for done, stack in enumerate(stacks):
         outcome.text = f"stack {stack.name} may be partly up; run the same command again"
-        code = engine.up(stack, path)
-        if code:
+        try:
+            engine.up(stack, request.definition)
+        except RolloutError as error:
             rest = ", ".join(stack.name for stack in stacks[done + 1 :])
             raise RolloutError(
-                f"stack {stack.name} is not up: {engine.title} ended with exit code {code}; what it says stands above."
-                + (f"\nNot tried: {rest}." if rest else "")
-            )
+                f"stack {stack.name} is not up: {error}" + (f"\nNot tried: {rest}." if rest else ""), error.code
+            ) from None
     print(f"Up in {escaped(context)}: {names}.")
 
 
-def refuse_tags(definition: Definition, stacks: Sequence[Stack]) -> None:
-    """Raise RolloutError where a stack that is not local has images without a digest."""
-    missing: dict[str, list[str]] = {}
-    for stack in stacks:
-        for image in stack.platform.images:
-            if not stack.environment.local and definition.lock.digest(image.reference) is None:
-                missing.setdefault(image.reference, []).append(stack.name)
-    if missing:
-        lines = [f"  {image} ({', '.join(names)})" for image, names in missing.items()]
-        raise RolloutError(
-            "These images have no digest in images.lock:\n"
-            + "\n".join(lines)
-            + "\nA tag can be moved, and then what runs is not what was tested; only an environment with\n"
-            "`local: true` may run one. Nothing was changed. Where the registries can be reached, run\n"
-            f"  {make('pin', DEFINITION=definition.file)}\nand commit images.lock."
-        )
-
-
-def no_engine(stacks: Sequence[Stack], context: str, path: Path, only: str | None, out: Path) -> str:
-    """Return what to do where there is no engine."""
-    applies = "\n".join(
-        f"      kubectl --context {in_shell(context)} apply --server-side -f {in_shell(out / stack.name)}/"
-        for stack in stacks
-    )
-    return (
-        "There is no engine here to bring a stack up with; nothing was changed. Either\n"
-        "  - install Pulumi (https://www.pulumi.com/docs/install), and run this again; or\n"
-        "  - apply the rendered files:\n"
-        f"      {make('up', DEFINITION=path, OUT=out, STACK=only)}\n{applies}\n"
-        "Helm can do it too, as soon as there is a chart."
-    )
+def _engine(request: Request, stacks: Sequence[Stack], context: str) -> Engine:
+    try:
+        return engines.find_engine(request.engine, adopt=request.adopt)
+    except RolloutError as error:
+        if error.code != NO_ENGINE:
+            raise
+        files = [
+            f"      kubectl --context {in_shell(context)} apply --server-side -f {in_shell(request.out / stack.name)}/"
+            for stack in stacks
+        ]
+        render_first = make("up", DEFINITION=request.definition, OUT=request.out, STACK=request.stack)
+        lines = [
+            f"There is no engine here to bring a stack up with; nothing was changed: {error}",
+            "  Either install Pulumi (https://www.pulumi.com/docs/install) or Helm (https://helm.sh/docs/intro/install),",
+            "  and run this again; or apply the rendered files:",
+            f"      {render_first}",
+            *files,
+        ]
+        raise RolloutError("\n".join(lines), NO_ENGINE) from None

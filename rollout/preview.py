@@ -1,77 +1,105 @@
-"""`preview`: what would change, against the last rendering or a git revision. Nothing is written."""
+"""`preview`: what would change, against the last rendering, a git revision or a cluster. No cluster is touched.
 
-import os
-from collections.abc import Mapping
-from contextlib import nullcontext
+Against a revision or a cluster, what is said goes to a page of Markdown too, for whoever reviews the change.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
-from stacks.problems import escaped, listed
-from stacks.stack import Definition
+from policies import guardrails
+from stacks.placement import inventory
+from stacks.problems import DefinitionError, escaped
+from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
-from . import output, swap
-from .change_report import report, total
+from .changes.markdown import code
+from .changes.outlook import outlook
+from .changes.page import failed_page, page
+from .changes.report import report, total
+from .changes.stack_change import StackChange, stack_change
 from .check import counted
-from .choose import chosen
-from .errors import RolloutError
-from .render import render
-from .revision import rendering_of
-from .terminal import console, make, note, progress
-from .up import changes_since
+from .comparison import Comparison, Wanted, compared
+from .errors import WRONG_INPUT, RolloutError
+from .guardrails import eased, enforce
+from .terminal import console, note
 
 MOST_FIELDS = 40
 
-Texts = Mapping[str, Mapping[str, str]]
+
+def preview_changes(wanted: Wanted) -> None:
+    """Say what would change in every stack, or in one of them; raise RolloutError where a mandatory rule is broken."""
+    if wanted.base is not None and wanted.cluster is not None:
+        raise RolloutError("BASE and CLUSTER cannot stand together: compare with one of them.", WRONG_INPUT)
+    writes = wanted.base is not None or wanted.cluster is not None
+    if writes:
+        wanted.summary.unlink(missing_ok=True)  # nobody shall take an old page for this one
+    try:
+        definition = read_definition(wanted.definition)
+        rendering, comparison = compared(wanted, definition)
+    except (DefinitionError, RolloutError) as error:
+        if writes:
+            what = "is wrong" if isinstance(error, DefinitionError) else "could not be compared"
+            _write(wanted.summary, failed_page(f"{code(str(wanted.definition))} {what}", str(error)))
+        raise
+    changes = _stack_changes(definition, comparison, local=wanted.is_local)
+    _say(comparison, changes)
+    if writes:
+        _write(wanted.summary, page(changes, _subject(wanted, comparison), comparison.notes))
+        note(f"written for reviewers: {escaped(str(wanted.summary))}")
+    enforce(rendering, outcome="nothing was changed", local_cluster=wanted.is_local)
 
 
-def preview_changes(path: Path, out: Path, only: str | None, base: str | None) -> None:
-    """Say what would change in every stack, or in one of them."""
-    definition = read_definition(path)
-    stacks = chosen(definition, only)
-    if base is None:
-        texts, against = _last_rendering(definition, out), f"the rendering in {escaped(str(out))}"
-    else:
-        with rendering_of(base, path) as folder:
-            texts, against = _texts(folder), escaped(base)
-    rendering = [
-        render(stack, definition.lock, definition.file) for stack in progress(stacks, len(stacks), "stacks evaluated")
-    ]
-    changes = changes_since(texts, rendering, () if only else texts)
-    screen = console()
-    screen.print(f"Against {against}:", soft_wrap=True)
-    if text := report(changes, fields=MOST_FIELDS):
-        screen.print(text, soft_wrap=True)
-    screen.print(total(changes) or f"Nothing would change in {counted(changes, 'stack')}.")
-
-
-def _last_rendering(definition: Definition, out: Path) -> Texts:
-    place = swap.real(out)
-    nothing = RolloutError(
-        f"There is no rendering in {escaped(str(out))} yet. Make one, or compare with a git revision:\n"
-        f"  {make('up', DEFINITION=definition.file, OUT=out)}\n"
-        f"  {make('preview', BASE='main', DEFINITION=definition.file)}"
+def _stack_changes(definition: Definition, comparison: Comparison, *, local: bool) -> list[StackChange]:
+    today = datetime.now(UTC).date()
+    known, found = (
+        guardrails.check_all({name: list(objects) for name, objects in side.items() if objects is not None}, today)
+        for side in (comparison.before, comparison.after)
     )
-    if output.read_index(out) is None and not swap.beside(place, "old").exists():
-        raise nothing
-    # A folder that nobody may write is no folder that another run is writing.
-    free = os.access(place.parent, os.W_OK)
-    with swap.locked(place, "waiting: another run is writing there …") if free else nullcontext():
-        index = output.read_index(out)
-        if index is None:
-            raise nothing
-        found = output.look(out, index)
-    if not output.same_definition(index, definition.file):
-        note(f"{escaped(str(out))} holds a rendering of another definition, {escaped(index.definition)}.")
-    if found.edited or found.missing:
-        by_hand = listed((*found.edited, *found.missing), most=5)
-        note(f"edited or removed by hand since the last run: {by_hand}. `make up` writes them anew.")
-    return found.texts
+    there = {stack.name: _there(stack) for stack in definition.stacks}
+    return [
+        stack_change(
+            name,
+            changes,
+            comparison.before[name],
+            comparison.after[name],
+            there=there.get(name),
+            findings=[eased(one) if local else one for one in found.get(name, ())],
+            known=[eased(one) if local else one for one in known.get(name, ())],
+        )
+        for name, changes in comparison.changes.items()
+    ]
 
 
-def _texts(folder: Path) -> Texts:
-    """Read a rendering that another version of this code wrote: only folders of YAML files are relied on."""
-    return {
-        stack.name: {file.name: file.read_text("utf-8") for file in sorted(stack.glob("*.yaml")) if file.is_file()}
-        for stack in sorted(folder.iterdir())
-        if stack.is_dir()
-    }
+def _there(stack: Stack) -> Mapping[str, int] | None:
+    """Return the devices of a stack's data plane by kind; None where they are not declared."""
+    counts: Counter[str] = Counter()
+    for (device, _), count in inventory(stack.data_plane.gpus).items():
+        counts[str(device)] += count
+    return counts or None
+
+
+def _say(comparison: Comparison, changes: Sequence[StackChange]) -> None:
+    screen = console()
+    screen.print(f"Against {comparison.against}:", soft_wrap=True)
+    for text in (report(comparison.changes, fields=MOST_FIELDS), outlook(changes)):
+        if text:
+            screen.print(text, soft_wrap=True)
+    nothing = f"Nothing would change in {counted(comparison.changes, 'stack')}."
+    screen.print(total(comparison.changes) or nothing)
+
+
+def _subject(wanted: Wanted, comparison: Comparison) -> str:
+    against = code(wanted.base) if wanted.base is not None else f"the cluster {code(wanted.cluster or '')}"
+    commit = f" ({code(comparison.commit[:10])})" if comparison.commit else ""
+    how = ", without any cluster" if wanted.base is not None else ""
+    return f"Tidegate's preview of {code(str(wanted.definition))} against {against}{commit}{how}"
+
+
+def _write(path: Path, text: str) -> None:
+    """Put a page in its place, as a whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staging = path.with_name(f".{path.name}.new")
+    staging.write_text(text, "utf-8", errors="replace")
+    staging.replace(path)

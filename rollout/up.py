@@ -11,11 +11,12 @@ from stacks.validate import read_definition
 
 from . import output, summary, swap
 from .advisories import advisory_text
-from .change_report import left_behind, report, total
+from .changes.compare import ObjectChange, compare
+from .changes.report import left_behind, report, total
 from .check import counted
 from .choose import chosen, context_of
-from .compare import ObjectChange, compare
 from .errors import Outcome, RolloutError
+from .guardrails import enforce
 from .output import Found, Index
 from .render import Rendered, render
 from .terminal import console, note, progress
@@ -35,6 +36,7 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
     rendering = [
         render(stack, definition.lock, definition.file) for stack in progress(stacks, len(stacks), "stacks rendered")
     ]
+    guarded = enforce(rendering)
     with swap.locked(place, f"waiting: another run is writing {escaped(str(out))} …"):
         before = output.read_index(out)
         _refuse_other_definition(before, definition, out, only)
@@ -49,7 +51,7 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
     screen = console()
     screen.print(summary.table(stacks, {item.stack: summary.by_kind(item.objects) for item in rendering}))
     differing = "" if only else summary.how_they_differ(definition)
-    for paragraph in (differing, advisory_text(definition.advisories)):
+    for paragraph in (differing, advisory_text(definition.advisories), guarded):
         if paragraph:
             screen.print(paragraph, soft_wrap=True)
     screen.print(summary.how_to_go_on(definition, stacks, only, out), soft_wrap=True)

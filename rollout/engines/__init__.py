@@ -2,53 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from stacks.stack import Stack
+
+from ..errors import NO_ENGINE, WRONG_INPUT, RolloutError
 
 if TYPE_CHECKING:
     from .pulumi import PulumiCli
 
 
 class Engine(Protocol):
-    """Brings one stack up in the cluster of its data plane."""
+    """Brings one stack up in the cluster of its data plane, and down again."""
+
+    @property
+    def name(self) -> str:
+        """`pulumi` or `helm`, as ENGINE= says it."""
 
     @property
     def title(self) -> str:
         """Its name and version, for people."""
 
-    def up(self, stack: Stack, definition: Path) -> int:
-        """Bring a stack up, streaming what happens to the terminal; return an exit code, 0 when all is as declared."""
+    def up(self, stack: Stack, definition: Path, *, read_from: Path | None = None, wait: bool = True) -> None:
+        """Bring a stack up, showing what happens; raise RolloutError when it is not as declared.
+
+        `definition` is the file that the stack is known to come from. `read_from` is read instead, where somebody keeps
+        its text; `wait` waits until everything is ready.
+        """
+
+    def down(self, stack: Stack, definition: Path) -> None:
+        """Take a stack down, all but its datasets and what holds them; raise RolloutError when that is not done."""
 
 
-def pulumi_engine() -> Engine | None:
+def pulumi_engine(adopt: bool = False) -> Engine | None:
     """Return the user's own Pulumi, when it is there."""
     from . import pulumi
 
     cli = pulumi.find()
-    return None if cli is None else _Pulumi(cli)
+    return None if cli is None else _Pulumi(cli, adopt)
+
+
+def helm_engine(adopt: bool = False) -> Engine | None:
+    """Return Helm: the user's own, or the one that is built for Tidegate."""
+    from . import helm
+
+    return helm.find(adopt)
 
 
 class _Pulumi:
-    def __init__(self, cli: PulumiCli) -> None:
+    name = "pulumi"
+
+    def __init__(self, cli: PulumiCli, adopt: bool) -> None:
         self._cli = cli
+        self._adopt = adopt
 
     @property
     def title(self) -> str:
         return str(self._cli)
 
-    def up(self, stack: Stack, definition: Path) -> int:
-        from . import pulumi
+    def up(self, stack: Stack, definition: Path, *, read_from: Path | None = None, wait: bool = True) -> None:
+        from . import pulumi_stack
 
-        return pulumi.up(self._cli, stack, definition)
+        del wait  # Pulumi always waits
+        pulumi_stack.up(self._cli, stack, definition, read_from=read_from, adopt=self._adopt)
+
+    def down(self, stack: Stack, definition: Path) -> None:
+        from . import pulumi_stack
+
+        pulumi_stack.down(self._cli, stack, definition)
 
 
-FINDERS: Sequence[Callable[[], Engine | None]] = (pulumi_engine,)
+FINDERS: Mapping[str, Callable[[bool], Engine | None]] = {"pulumi": pulumi_engine, "helm": helm_engine}
 """How to find each engine, in the order in which they are tried."""
 
 
-def find_engine() -> Engine | None:
-    """Return the first engine that is there."""
-    return next((engine for find in FINDERS if (engine := find()) is not None), None)
+def find_engine(wanted: str | None = None, *, adopt: bool = False) -> Engine:
+    """Return the engine of that name, or the first one that is there; raise RolloutError where there is none.
+
+    With `adopt` it takes over a stack that another engine brought up.
+    """
+    if wanted is not None and wanted not in FINDERS:
+        raise RolloutError(f"there is no engine {wanted}. ENGINE is one of: {', '.join(FINDERS)}.", WRONG_INPUT)
+    for name in [wanted] if wanted else FINDERS:
+        engine = FINDERS[name](adopt)
+        if engine is not None:
+            return engine
+    raise RolloutError("there is no `pulumi` on the PATH. Leave ENGINE out: Helm does it too.", NO_ENGINE)

@@ -8,7 +8,8 @@ Environment variables, which are the user's and are handed on as they are:
     PULUMI_HOME                  Pulumi's own folder: credentials, plugins
     KUBECONFIG                   where contexts are found
 
-Set for Pulumi here: PULUMI_SKIP_UPDATE_CHECK, because a roll-out is no moment to ask for a newer version.
+Set for Pulumi here: PULUMI_SKIP_UPDATE_CHECK, because a roll-out is no moment to ask for a newer version. What a single
+run needs beyond that stands in `PulumiCli.environment`.
 """
 
 import json
@@ -18,15 +19,18 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from stacks.problems import escaped, shortened
+from stacks.problems import escaped
 from stacks.stack import Stack
 
+from ..choose import context_of
 from ..errors import RolloutError
+from ..terminal import note
+from .pulumi_words import explanation, is_locked_by_the_dead, last_line
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_DEFINITION = "stacks/inference.yaml"
@@ -46,6 +50,10 @@ class PulumiCli:
 
     path: str
     version: str
+    folder: Path | None = None
+    """Folder of the Pulumi project; the root of the checkout without."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of this run, beside the user's."""
 
     def __str__(self) -> str:
         """As a user knows it."""
@@ -57,10 +65,10 @@ def find() -> PulumiCli | None:
     path = shutil.which("pulumi")
     if path is None:
         return None
-    code, said = _run([path, "version"], _VERSION_SECONDS)
+    code, said = _run(PulumiCli(path, ""), [path, "version"], _VERSION_SECONDS)
     match = re.search(r"^v?(\d+)\.(\d+)\.(\d+)\S*$", said, re.MULTILINE)
     if code != 0 or match is None:
-        raise RolloutError(f"{path} does not work: `pulumi version` says {_last_line(said)}. {GET_PULUMI}")
+        raise RolloutError(f"{path} does not work: `pulumi version` says {last_line(said)}. {GET_PULUMI}")
     version = match[0].removeprefix("v")
     if tuple(map(int, match.groups())) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
@@ -70,7 +78,8 @@ def find() -> PulumiCli | None:
 
 def up(cli: PulumiCli, stack: Stack, definition: Path) -> int:
     """Bring a stack up, showing what Pulumi says, and return Pulumi's exit code."""
-    return _operate(cli, stack, definition, ["up", "--yes"])
+    # Refreshed first: Pulumi compares with its state, and a hand may have changed the cluster.
+    return _operate(cli, stack, definition, ["up", "--yes", "--skip-preview", "--refresh"])
 
 
 def preview(cli: PulumiCli, stack: Stack, definition: Path) -> int:
@@ -78,12 +87,22 @@ def preview(cli: PulumiCli, stack: Stack, definition: Path) -> int:
     return _operate(cli, stack, definition, ["preview"])
 
 
+def destroy(cli: PulumiCli, stack: Stack, definition: Path) -> int:
+    """Delete what a stack has, without datasets and what holds them, and return Pulumi's exit code."""
+    return _operate(cli, stack, definition, ["destroy", "--yes", "--skip-preview", "--refresh", "--exclude-protected"])
+
+
 def _operate(cli: PulumiCli, stack: Stack, definition: Path, command: list[str]) -> int:
     _prepare(cli, stack, definition)
-    code, said = _show([cli.path, *command, "--stack", stack.name, "--non-interactive"])
-    explanation = _explanation(said, stack) if code != 0 else None
-    if explanation is not None:
-        raise RolloutError(explanation)
+    whole = [cli.path, *command, "--stack", stack.name, "--non-interactive"]
+    code, said = _show(cli, whole)
+    if code != 0 and is_locked_by_the_dead(said):
+        note(f"stack {stack.name} was locked by a run that was killed; going on …")
+        ask(cli, stack, ["cancel", "--yes", stack.name])
+        code, said = _show(cli, whole)
+    why = explanation(said, stack) if code != 0 else None
+    if why is not None:
+        raise RolloutError(why)
     return code
 
 
@@ -92,13 +111,11 @@ def _prepare(cli: PulumiCli, stack: Stack, definition: Path) -> None:
 
     It is written down, in stacks/Pulumi.<stack>.yaml, because a plain `pulumi up` must do the same later.
     """
-    with _understanding("stack ls"):
-        stacks = json.loads(_ask(cli, stack, ["stack", "ls", "--json"]))
-        resources = {item["name"].rpartition("/")[2]: int(item.get("resourceCount") or 0) for item in stacks}
+    resources = stacks(cli, stack)
     if stack.name not in resources:
-        _ask(cli, stack, ["stack", "init", stack.name, "--no-select"])
+        ask(cli, stack, ["stack", "init", stack.name, "--no-select"])
     with _understanding("config"):
-        configuration = json.loads(_ask(cli, stack, ["config", "--json", "--stack", stack.name]))
+        configuration = json.loads(ask(cli, stack, ["config", "--json", "--stack", stack.name]))
         now = {key.removeprefix("tidegate:"): item.get("value") for key, item in configuration.items()}
     path = definition.resolve()
     wanted = {
@@ -106,6 +123,8 @@ def _prepare(cli: PulumiCli, stack: Stack, definition: Path) -> None:
         "dataPlane": stack.data_plane.name,
         "definition": str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path),
     }
+    if cli.folder is not None:
+        wanted["context"] = context_of(stack.data_plane)
     now.setdefault("definition", DEFAULT_DEFINITION)
     if resources.get(stack.name, 0) > 1 and now["definition"] != wanted["definition"]:
         raise RolloutError(
@@ -116,7 +135,14 @@ def _prepare(cli: PulumiCli, stack: Stack, definition: Path) -> None:
     changed = [f"{key}={value}" for key, value in wanted.items() if now.get(key) != value]
     if changed:
         values = [part for item in changed for part in ("--plaintext", item)]
-        _ask(cli, stack, ["config", "set-all", *values, "--stack", stack.name])
+        ask(cli, stack, ["config", "set-all", *values, "--stack", stack.name])
+
+
+def stacks(cli: PulumiCli, stack: Stack) -> dict[str, int]:
+    """Return the stacks that there are, and how many resources each has."""
+    with _understanding("stack ls"):
+        found = json.loads(ask(cli, stack, ["stack", "ls", "--json"]))
+        return {item["name"].rpartition("/")[2]: int(item.get("resourceCount") or 0) for item in found}
 
 
 @contextmanager
@@ -127,22 +153,22 @@ def _understanding(command: str) -> Iterator[None]:
         raise RolloutError(f"what `pulumi {command} --json` answers cannot be understood. {GET_PULUMI}") from None
 
 
-def _ask(cli: PulumiCli, stack: Stack, arguments: Sequence[str]) -> str:
+def ask(cli: PulumiCli, stack: Stack, arguments: Sequence[str]) -> str:
     """Return what a short command says."""
-    code, said = _run([cli.path, *arguments, "--non-interactive"], _SHORT_SECONDS)
+    code, said = _run(cli, [cli.path, *arguments, "--non-interactive"], _SHORT_SECONDS)
     if code != 0:
         command = " ".join(arguments[:2])
-        raise RolloutError(_explanation(said, stack) or f"`pulumi {command}` failed: {_last_line(said)}.")
+        raise RolloutError(explanation(said, stack) or f"`pulumi {command}` failed: {last_line(said)}.")
     return said
 
 
-def _run(command: Sequence[str], seconds: float) -> tuple[int, str]:
+def _run(cli: PulumiCli, command: Sequence[str], seconds: float) -> tuple[int, str]:
     """Run a short command in the root; return its exit code and its output, or what it complained of."""
     try:
         process = subprocess.Popen(
             command,
-            cwd=ROOT,
-            env=_environment(),
+            cwd=cli.folder or ROOT,
+            env=_environment(cli),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -162,13 +188,13 @@ def _run(command: Sequence[str], seconds: float) -> tuple[int, str]:
     return process.returncode, output if process.returncode == 0 else complaints or output
 
 
-def _show(command: Sequence[str]) -> tuple[int, str]:
+def _show(cli: PulumiCli, command: Sequence[str]) -> tuple[int, str]:
     """Run a long command in the root, and show what it says while it says it."""
     said: list[str] = []
     with subprocess.Popen(
         command,
-        cwd=ROOT,
-        env=_environment(),
+        cwd=cli.folder or ROOT,
+        env=_environment(cli),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -191,48 +217,5 @@ def _show(command: Sequence[str]) -> tuple[int, str]:
     return process.returncode, "".join(said)
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
-
-
-def _explanation(said: str, stack: Stack) -> str | None:
-    """Return what to do about a failure, where that is known."""
-    locked = (
-        f"stack {stack.name} is locked: somebody else is bringing it up, or was stopped while doing so. Wait;"
-        f" if you are sure that nobody is, `pulumi cancel {stack.name}` takes the lock away."
-    )
-    protected = (
-        f"a dataset of stack {stack.name} would be replaced or deleted, and datasets are protected. Instead of changing"
-        " one, add a dataset of another name and move the servers to it. To give one up, run `pulumi state unprotect`"
-        " for it, as Pulumi says above; its volume and its claim stay in the cluster."
-    )
-    known = {
-        "PULUMI_ACCESS_TOKEN must be set": (
-            "Pulumi does not know where to keep its state. Run `pulumi login` once (`pulumi login --local` keeps it on"
-            " this machine), or set PULUMI_BACKEND_URL."
-        ),
-        "passphrase must be set": (
-            "Pulumi has no passphrase for the secrets of its state. Set PULUMI_CONFIG_PASSPHRASE, or"
-            " PULUMI_CONFIG_PASSPHRASE_FILE; the empty one is a choice too."
-        ),
-        "incorrect passphrase": (
-            f"stack {stack.name} was made with another passphrase. Correct PULUMI_CONFIG_PASSPHRASE."
-        ),
-        "the stack is currently locked": locked,
-        "Another update is currently in progress": locked,
-        "as it is currently marked for protection": protected,
-        "because it is protected": protected,
-        "configured Kubernetes cluster is unreachable": (
-            f"the cluster of stack {stack.name} cannot be reached. Does"
-            f" `kubectl --context {stack.data_plane.context or stack.data_plane.name} get namespaces` work?"
-        ),
-        "no resource plugin 'pulumi-resource-kubernetes": (
-            "Pulumi has no Kubernetes provider and could not fetch it: `pulumi plugin install resource kubernetes`."
-        ),
-    }
-    return next((explanation for words, explanation in known.items() if words in said), None)
-
-
-def _last_line(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return f'"{escaped(shortened(lines[-1], 300))}"' if lines else "nothing"
+def _environment(cli: PulumiCli) -> dict[str, str]:
+    return {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true", **cli.environment}

@@ -1,4 +1,4 @@
-"""`up --cluster`."""
+"""`up --cluster` and `down --cluster` around the engine; what happens in a real cluster is in tests/cluster."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+import tools
 from rollout import engines
+from rollout.errors import RolloutError
 from stacks.stack import Stack
 
 Call = Callable[..., Any]
@@ -20,18 +22,30 @@ LOCK = "".join(
 class Engine:
     """Stands for an engine: notes what it is asked, and fails for the stacks it is told to."""
 
+    name = "stand-in"
     title = "Stand-in 1.0"
 
     def __init__(self, fails: tuple[str, ...] = (), stopped: bool = False) -> None:
         self.asked: list[tuple[str, str]] = []
+        self.adopts: list[bool] = []
         self.fails = fails
         self.stopped = stopped
 
-    def up(self, stack: Stack, definition: Path) -> int:
+    def up(self, stack: Stack, definition: Path, *, read_from: Path | None = None, wait: bool = True) -> None:
+        assert read_from is None
+        assert wait
         self.asked.append((stack.name, definition.name))
         if self.stopped:
             raise KeyboardInterrupt
-        return 7 if stack.name in self.fails else 0
+        if stack.name in self.fails:
+            raise RolloutError("it cannot.")
+
+    def down(self, stack: Stack, definition: Path) -> None:
+        raise AssertionError(f"{stack.name} of {definition} was taken down")
+
+    def found(self, adopt: bool) -> "Engine":
+        self.adopts.append(adopt)
+        return self
 
 
 @pytest.fixture
@@ -45,7 +59,7 @@ def pinned(definition: Path) -> Path:
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """The engine that is there."""
     found = Engine()
-    monkeypatch.setattr(engines, "FINDERS", [lambda: None, lambda: found])
+    monkeypatch.setattr(engines, "FINDERS", {"other": lambda _: None, "stand-in": found.found})
     return found
 
 
@@ -99,27 +113,81 @@ def test_a_stack_that_fails_stops_the_run_and_says_what_was_not_tried(
     edit("environments: [dev]}", "environments: [dev, prod]}")
     edit("  - {name: east, environments: [prod]}\n", "")
     failing = Engine(fails=("dev-lab",))
-    monkeypatch.setattr(engines, "FINDERS", [lambda: failing])
+    monkeypatch.setattr(engines, "FINDERS", {"stand-in": failing.found})
     ended = call("up", pinned, "--cluster", "kind-lab")
     assert ended.code == 1
-    assert "stack dev-lab is not up: Stand-in 1.0 ended with exit code 7" in ended.err
+    assert "stack dev-lab is not up: it cannot.\n" in ended.err
     assert "Not tried: prod-lab." in ended.err
 
 
 def test_ctrl_c_says_which_stack_may_be_half_up(call: Call, pinned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "FINDERS", [lambda: Engine(stopped=True)])
+    monkeypatch.setattr(engines, "FINDERS", {"stand-in": Engine(stopped=True).found})
     ended = call("up", pinned, "--cluster", "kind-lab")
     assert ended.code == 130
     assert ended.err.endswith("stopped; stack dev-lab may be partly up; run the same command again\n")
 
 
-def test_without_an_engine_it_says_how_to_get_one_and_the_exit_code_is_three(
-    call: Call, pinned: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_the_engine_that_is_wanted_is_taken_and_told_to_adopt_only_when_somebody_says_so(
+    call: Call, pinned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+    first, second = Engine(), Engine()
+    monkeypatch.setattr(engines, "FINDERS", {"first": first.found, "second": second.found})
+    assert call("up", pinned, "--cluster", "kind-lab").code == 0
+    assert call("up", pinned, "--cluster", "kind-lab", "--engine", "second", "--adopt").code == 0
+    assert (first.adopts, second.adopts) == ([False], [True])
+    ended = call("up", pinned, "--cluster", "kind-lab", "--engine", "third")
+    assert ended.code == 2
+    assert "there is no engine third. ENGINE is one of: first, second." in ended.err
+
+
+def test_pulumi_is_the_first_choice_and_helm_the_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    found = engines.find_engine()
+    assert found.name == "helm"
+    assert found.title.startswith("Helm 4.")
+    pulumi = tmp_path / "pulumi"
+    pulumi.write_text("#!/bin/sh\necho v3.260.0\n", "utf-8")
+    pulumi.chmod(0o755)
+    assert engines.find_engine().name == "pulumi"
+    assert engines.find_engine("helm").name == "helm"
+    pulumi.unlink()
+    with pytest.raises(RolloutError, match="there is no `pulumi` on the PATH"):
+        engines.find_engine("pulumi")
+
+
+def test_without_an_engine_it_says_how_to_get_one_and_the_exit_code_is_three(
+    call: Call, pinned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(name: str) -> tools.Found:
+        raise tools.ToolError(f"building {name} failed")
+
+    monkeypatch.setattr(engines, "pulumi_engine", lambda _: None)
+    monkeypatch.setattr(engines, "FINDERS", {"pulumi": lambda _: None, "helm": engines.helm_engine})
+    monkeypatch.setattr(tools, "find", none)
     ended = call("up", pinned, "--cluster", "kind-lab", "--stack", "dev-lab")
     assert ended.code == 3
-    assert ended.err.endswith("Helm can do it too, as soon as there is a chart.\n")
     assert f"make up DEFINITION={pinned} STACK=dev-lab\n" in ended.err
-    for part in ("install Pulumi", "kubectl --context kind-lab apply --server-side", "Helm"):
+    for part in ("building helm failed", "install Pulumi", "kubectl --context kind-lab apply --server-side", "Helm"):
         assert part in ended.err
+
+
+def test_a_mandatory_guardrail_stops_everything_before_an_engine_is_asked(
+    call: Call, pinned: Path, engine: Engine, edit: Edit
+) -> None:
+    pool = "{name: main, placement: {kind: mig, profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}}"
+    servers = f"servers: [{{name: small, pools: [{pool}]}}]"
+    edit("  - {name: dev}\n", f"  - {{name: dev, guardrails: {{gpuSlices: 0}}, {servers}}}\n")
+    gpus = "{nodes: 1, product: NVIDIA-A100-SXM4-80GB, perNode: 1, mig: {slices: {1g.10gb: 2}}}"
+    edit("environments: [dev]}", f"environments: [dev], gpus: [{gpus}]}}")
+    ended = call("up", pinned, "--cluster", "kind-lab")
+    assert (ended.code, engine.asked) == (1, []), ended.err
+    assert "mandatory" in ended.err
+    assert "nothing was changed" in ended.err
+
+
+def test_production_is_not_taken_down_by_the_way(call: Call, pinned: Path, engine: Engine, edit: Edit) -> None:
+    edit("  - name: prod\n", "  - name: prod\n    production: true\n")
+    ended = call("down", pinned, "--cluster", "east")
+    assert (ended.code, engine.asked) == (2, [])
+    assert "prod-east is production" in ended.err
+    assert ended.err.endswith(f"If that is meant: make down CLUSTER=east DEFINITION={pinned} YES=1\n")

@@ -98,7 +98,8 @@ def git(folder: Path, *arguments: str) -> None:
 def repository(tmp_path: Path, definition: Path) -> Path:
     """A git repository with this very code in it, and the definition at its first commit."""
     folder = tmp_path / "repository"
-    for part in ("rollout", "stacks", "components", "contracts", "tools"):
+    packages = [path.parent.name for path in ROOT.glob("*/__init__.py") if path.parent.name not in ("tests", "bench")]
+    for part in (*packages, "contracts"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "definitions").mkdir()
     shutil.copy(definition, folder / "definitions/two.yaml")
@@ -114,76 +115,233 @@ def change(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new), "utf-8")
 
 
-def test_against_a_revision_its_own_code_renders_its_own_definition(repository: Path, call: Call, tree: Tree) -> None:
-    change(repository / "stacks/resolve/containers.py", "PRE_STOP_SECONDS = 10\n", "PRE_STOP_SECONDS = 11\n")
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    """Where pages for reviewers go; nobody has made the folder yet."""
+    return tmp_path / "pages" / "preview.md"
+
+
+@pytest.fixture
+def against(repository: Path, call: Call, page: Path) -> Call:
+    """Preview the repository's definition against a revision."""
+
+    def run(base: str, *arguments: object, file: str = "definitions/two.yaml") -> Any:
+        return call("preview", repository / file, "--base", base, "--summary", page, *arguments)
+
+    return run
+
+
+def test_against_a_revision_its_own_code_renders_its_own_definition(
+    repository: Path, against: Call, tree: Tree
+) -> None:
+    change(repository / "components/pods.py", "PRE_STOP_SECONDS: Final = 10\n", "PRE_STOP_SECONDS: Final = 11\n")
     git(repository, "commit", "--quiet", "--all", "--message=another pause")
     change(repository / "definitions/two.yaml", 'proxy, tag: "1"', 'proxy, tag: "2"')
     before = tree(repository)
-    ended = call("preview", repository / "definitions/two.yaml", "--base", "main", "--stack", "dev-lab")
+    ended = against("main", "--stack", "dev-lab")
     assert ended.code == 0, ended.err
     assert ended.out.startswith("Against main:\n")
     # What runs here is the code of ROOT, so the pause that only the revision's code has shows as a difference.
     assert "preStop.sleep.seconds 11 → 10" in ended.out
     assert "registry.test/proxy:1 → registry.test/proxy:2" in ended.out
     assert tree(repository) == before
-    ended = call("preview", repository / "definitions/two.yaml", "--base", "HEAD~1", "--stack", "dev-lab")
+    ended = against("HEAD~1", "--stack", "dev-lab")
     assert "In 1 of 1 stack: 1 changed." in ended.out
 
 
-def test_a_link_out_of_the_repository_is_no_part_of_a_revision(repository: Path, call: Call) -> None:
+def test_the_page_for_reviewers_says_at_a_glance_what_changes_and_what_restarts(
+    repository: Path, against: Call, page: Path
+) -> None:
+    change(repository / "definitions/two.yaml", 'proxy, tag: "1"', 'proxy, tag: "2"')
+    change(repository / "definitions/two.yaml", "path: /prod", "path: /elsewhere")
+    ended = against("main")
+    assert ended.code == 0, ended.err
+    assert "without a replica: never" in ended.out
+    text = page.read_text("utf-8")
+    assert text.splitlines()[0] == ("**⚠️ 2 stacks: 2 changed · objects: 2 changed, 1 REPLACED · 2 proxies restart**")
+    for part in (
+        "against <code>main</code> (<code>",
+        "- **REPLACED** <code>prod-east</code> <code>PersistentVolume tidegate-prod-models</code>",
+        "| <code>dev-lab</code> | <code>Deployment inference-proxy</code> | 1 pod: the new one is ready before",
+        "<code>registry.test/proxy&#58;1 → registry.test/proxy&#58;2</code>",
+    ):
+        assert part in text
+    first = page.read_bytes()
+    against("main")
+    assert page.read_bytes() == first
+
+
+def test_settings_restart_the_proxy_and_the_routing_table_does_not(repository: Path, against: Call, page: Path) -> None:
+    change(
+        repository / "definitions/two.yaml", "{name: one, server: small}", "{name: one, server: small, idleSeconds: 99}"
+    )
+    ended = against("main", "--stack", "dev-lab")
+    assert "What restarts" not in ended.out
+    assert "running pods of inference-proxy read it again within minutes: no restart" in page.read_text("utf-8")
+    change(repository / "definitions/two.yaml", "  replicas: 1\n", "  replicas: 1\n  concurrency: 99\n")
+    ended = against("main", "--stack", "dev-lab")
+    assert "because of metadata.annotations[tidegate.dev/settings-checksum]" in ended.out
+
+
+def test_nothing_changes_is_a_page_too(against: Call, page: Path) -> None:
+    assert against("HEAD").code == 0
+    assert page.read_text("utf-8").startswith("**✅ 2 stacks: 2 unchanged**\n")
+
+
+def test_a_stack_that_is_no_longer_described_is_all_deleted_and_its_name_is_only_text(
+    repository: Path, against: Call, page: Path
+) -> None:
+    change(repository / "definitions/two.yaml", "  - {name: east, environments: [prod]}\n", "")
+    assert against("main").code == 0
+    text = page.read_text("utf-8")
+    assert text.startswith("**⚠️ 2 stacks: 1 REMOVED, 1 unchanged · objects: ")
+    assert "- **DELETED** <code>prod-east</code> <code>StatefulSet small-main</code>" in text
+
+
+def test_a_link_out_of_the_repository_is_no_part_of_a_revision(repository: Path, against: Call) -> None:
     (repository / "absolute").symlink_to("/etc/hosts")
     (repository / "outside").symlink_to("../../outside")
     git(repository, "add", "--all")
     git(repository, "commit", "--quiet", "--message=links")
-    ended = call("preview", repository / "definitions/two.yaml", "--base", "HEAD", "--stack", "dev-lab")
+    ended = against("HEAD", "--stack", "dev-lab")
     assert ended.code == 0, ended.err
     assert "Nothing would change" in ended.out
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="its file systems take no such names")
-def test_a_path_that_is_no_utf_8_is_a_path_like_any_other(call: Call, definition: Path, tmp_path: Path) -> None:
+def test_a_path_that_is_no_utf_8_is_a_path_like_any_other(
+    call: Call, definition: Path, tmp_path: Path, page: Path
+) -> None:
     folder = tmp_path / os.fsdecode(b"\xff")
     folder.mkdir()
     shutil.copy(definition, folder / "two.yaml")
     git(folder, "init", "--quiet", "--initial-branch=main")
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--message=first")
-    ended = call("preview", folder / "two.yaml", "--base", "HEAD")
-    assert ended.err == "HEAD cannot render itself: it has no `rollout` package yet.\n"
+    ended = call("preview", folder / "two.yaml", "--base", "HEAD", "--summary", page)
+    assert ended.code == 0, ended.err
+    assert "HEAD cannot render itself: it has no `rollout` package yet." in ended.err
+    assert "<code>" in page.read_text("utf-8")
 
 
-def test_a_revision_that_cannot_render_says_why(repository: Path, call: Call) -> None:
+# ---- where there is nothing to compare with, or nothing to preview ----
+
+
+def test_against_a_definition_that_was_wrong_everything_is_new_and_it_says_so(
+    repository: Path, against: Call, page: Path
+) -> None:
     change(repository / "definitions/two.yaml", "kind: nfs", "kind: nsf")
     git(repository, "commit", "--quiet", "--all", "--message=wrong")
     change(repository / "definitions/two.yaml", "kind: nsf", "kind: nfs")
-    ended = call("preview", repository / "definitions/two.yaml", "--base", "HEAD")
-    assert ended.code == 1
-    assert "HEAD cannot be rendered: its own `rollout up` ended with exit code 2:" in ended.err
+    ended = against("HEAD")
+    assert ended.code == 0
+    assert (
+        "Everything counts as new: HEAD cannot be rendered: its own `rollout up` ended with exit code 2:" in ended.err
+    )
     assert "nsf" in ended.err
+    assert page.read_text("utf-8").startswith("**✏️ 2 stacks: 2 new · objects: ")
+    assert "Everything counts as new: HEAD cannot be rendered" in page.read_text("utf-8")
 
 
-def test_a_revision_without_the_code_or_without_the_definition_says_so(repository: Path, call: Call) -> None:
+def test_against_a_revision_without_the_code_or_without_the_definition_everything_is_new(
+    repository: Path, against: Call
+) -> None:
     shutil.copy(repository / "definitions/two.yaml", repository / "definitions/new.yaml")
-    ended = call("preview", repository / "definitions/new.yaml", "--base", "HEAD")
-    assert ended.code == 1
+    ended = against("HEAD", file="definitions/new.yaml")
+    assert ended.code == 0
     assert "HEAD has no definitions/new.yaml" in ended.err
+    assert "In 2 of 2 stacks: " in ended.out
     git(repository, "rm", "-r", "--quiet", "rollout")
     git(repository, "commit", "--quiet", "--message=no code")
-    ended = call("preview", repository / "definitions/two.yaml", "--base", "HEAD")
+    ended = against("HEAD")
+    assert ended.code == 0
+    assert "HEAD cannot render itself: it has no `rollout` package yet." in ended.err
+
+
+def test_code_that_fails_is_a_failure_and_no_news(repository: Path, against: Call, page: Path) -> None:
+    change(repository / "rollout/cli.py", "from pathlib import Path", "raise SystemExit(7)")
+    git(repository, "commit", "--quiet", "--all", "--message=broken")
+    ended = against("HEAD")
     assert ended.code == 1
-    assert ended.err == "HEAD cannot render itself: it has no `rollout` package yet.\n"
+    assert "its own `rollout up` ended with exit code 7" in ended.err
+    assert page.read_text("utf-8").startswith("**⛔ There is no preview**\n")
+
+
+def test_a_definition_that_is_wrong_now_ends_as_ever_and_reviewers_see_why(
+    repository: Path, against: Call, page: Path
+) -> None:
+    change(repository / "definitions/two.yaml", "kind: nfs", "kind: <b>@you</b>")
+    ended = against("HEAD")
+    assert ended.code == 2
+    text = page.read_text("utf-8")
+    assert text.startswith("**⛔ There is no preview**\n")
+    assert "two.yaml&#58;" in text
+    assert "<b>" not in text
 
 
 @pytest.mark.parametrize("revision", ["nope", "--upload-pack=touch x", "HEAD:stacks"])
-def test_an_unknown_revision_is_one_message(repository: Path, call: Call, revision: str) -> None:
-    ended = call("preview", repository / "definitions/two.yaml", f"--base={revision}")
+def test_an_unknown_revision_is_one_message_and_no_old_page_stays(
+    repository: Path, call: Call, page: Path, revision: str
+) -> None:
+    page.parent.mkdir()
+    page.write_text("of yesterday", "utf-8")
+    ended = call("preview", repository / "definitions/two.yaml", f"--base={revision}", "--summary", page)
     assert ended.code == 1
     assert f"git knows no revision {revision} here" in ended.err
+    assert "git knows no revision" in page.read_text("utf-8")
 
 
-def test_outside_of_a_git_repository_it_says_so(call: Call, definition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = call("preview", definition, "--base", "main")
+def test_outside_of_a_git_repository_it_says_so(
+    call: Call, definition: Path, page: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = call("preview", definition, "--base", "main", "--summary", page)
     assert ended.code == 1
     assert "lies in no git repository" in ended.err
     monkeypatch.setenv("PATH", "")
-    assert "needs git" in call("preview", definition, "--base", "main").err
+    assert "needs git" in call("preview", definition, "--base", "main", "--summary", page).err
+
+
+def test_a_revision_and_a_cluster_are_one_too_many(call: Call, definition: Path, page: Path) -> None:
+    ended = call("preview", definition, "--base", "main", "--cluster", "kind-lab", "--summary", page)
+    assert ended.code == 2
+    assert ended.err == "BASE and CLUSTER cannot stand together: compare with one of them.\n"
+
+
+# ---- guardrails ----
+
+PRODUCTION = ("  - name: prod\n", "  - name: prod\n    production: true\n")
+"""Makes images without a digest, which the small definition has, a broken rule."""
+
+
+def test_a_mandatory_rule_that_breaks_fails_the_preview_after_it_was_written(
+    repository: Path, against: Call, page: Path
+) -> None:
+    change(repository / "definitions/two.yaml", *PRODUCTION)
+    ended = against("main")
+    assert ended.code == 1
+    assert "images-are-pinned-by-digest" in ended.err
+    text = page.read_text("utf-8")
+    assert text.startswith("**⛔ ")
+    assert " mandatory guardrail findings · 2 stacks: 1 changed, 1 unchanged" in text.splitlines()[0]
+    assert "- **new** **mandatory** <code>prod-east</code> <code>Deployment/inference-proxy</code>" in text
+
+
+def test_a_revision_that_broke_a_rule_can_be_compared_with_and_what_is_mended_is_told(
+    repository: Path, against: Call, page: Path
+) -> None:
+    change(repository / "definitions/two.yaml", *PRODUCTION)
+    git(repository, "commit", "--quiet", "--all", "--message=no digests")
+    change(repository / "definitions/two.yaml", *reversed(PRODUCTION))
+    ended = against("HEAD")
+    assert ended.code == 0, ended.err
+    assert "- gone: <code>prod-east</code> <code>Deployment/inference-proxy</code>" in page.read_text("utf-8")
+
+
+def test_without_a_revision_rules_count_too_and_no_page_is_written(
+    rendered: Path, call: Call, definition: Path, edit: Edit, page: Path
+) -> None:
+    edit(*PRODUCTION)
+    ended = call("preview", definition, "--out", rendered, "--summary", page)
+    assert ended.code == 1
+    assert "NEW mandatory prod-east Deployment/inference-proxy" in ended.out
+    assert not page.exists()

@@ -1,10 +1,16 @@
-"""What is said when Pulumi refuses to touch a dataset."""
+"""What is said when Pulumi fails: scripts stand in for it."""
 
+import re
+import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from rollout.engines import pulumi
+from rollout.errors import RolloutError
+from stacks.validate import read_definition
 
 PULUMI = """#!/bin/sh
 case "$1 $2" in
@@ -12,6 +18,7 @@ case "$1 $2" in
 "stack ls") echo '[]' ;;
 "stack init"|"config set-all") ;;
 "config --json") echo '{{}}' ;;
+"cancel --yes") touch "$0.cancelled" ;;
 "up --yes") printf 'error: {said}\\n'; exit 255 ;;
 *) exit 9 ;;
 esac
@@ -19,18 +26,23 @@ esac
 
 
 @pytest.fixture
-def fake(edit: Callable[[str, str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Put a script in Pulumi's place."""
+def up(
+    edit: Callable[[str, str], None], definition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], int]:
+    """Put a script in Pulumi's place, and bring a stack up with it."""
 
-    def put(script: str) -> None:
+    def run(script: str) -> int:
         edit("{name: dev}", "{name: dev, local: true}")
-        (tmp_path / "bin").mkdir()
-        pulumi = tmp_path / "bin" / "pulumi"
-        pulumi.write_text(script, "utf-8")
-        pulumi.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{pulumi.parent}:/usr/bin:/bin")
+        program = tmp_path / "bin" / "pulumi"
+        program.parent.mkdir()
+        program.write_text(script, "utf-8")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+        cli = pulumi.find()
+        assert cli is not None
+        return pulumi.up(cli, read_definition(definition).stacks[0], definition)
 
-    return put
+    return run
 
 
 @pytest.mark.parametrize(
@@ -41,12 +53,10 @@ def fake(edit: Callable[[str, str], None], tmp_path: Path, monkeypatch: pytest.M
     ],
 )
 def test_an_answer_that_cannot_be_understood_is_one_message(
-    call: Callable[..., Any], definition: Path, fake: Callable[[str], None], command: str, before: str, answer: str
+    up: Callable[[str], int], command: str, before: str, answer: str
 ) -> None:
-    fake(PULUMI.format(said="").replace(f"echo {before}", f"echo '{answer}'"))
-    ended = call("up", definition, "--cluster", "kind-lab")
-    assert ended.code == 1
-    assert f"what `pulumi {command} --json` answers cannot be understood." in ended.err
+    with pytest.raises(RolloutError, match=f"what `pulumi {command} --json` answers cannot be understood."):
+        up(PULUMI.format(said="").replace(f"echo {before}", f"echo '{answer}'"))
 
 
 @pytest.mark.parametrize(
@@ -57,13 +67,48 @@ def test_an_answer_that_cannot_be_understood_is_one_message(
     ],
 )
 def test_a_protected_dataset_is_no_riddle(
-    call: Callable[..., Any],
-    definition: Path,
-    fake: Callable[[str], None],
-    said: str,
+    up: Callable[[str], int], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fake(PULUMI.format(said=said))
-    ended = call("up", definition, "--cluster", "kind-lab")
-    assert ended.code == 1
-    assert 'resource "urn:x"' in ended.out
-    assert "add a dataset of another name and move the servers to it" in ended.err.splitlines()[-1]
+    with pytest.raises(RolloutError, match="add a dataset of another name and move the servers to it"):
+        up(PULUMI.format(said=said))
+    assert 'resource "urn:x"' in capsys.readouterr().out
+
+
+def test_what_the_api_server_refuses_is_explained(up: Callable[[str], int]) -> None:
+    said = 'services "a" is forbidden: exceeded quota: tight, requested: services=1, used: services=2'
+    with pytest.raises(RolloutError, match="services a was refused by the quota tight: requested: services=1"):
+        up(PULUMI.format(said=said))
+
+
+def test_objects_that_pulumi_does_not_know_are_adopted_only_on_purpose(up: Callable[[str], int]) -> None:
+    with pytest.raises(RolloutError, match="CLUSTER=kind-lab STACK=dev-lab ENGINE=pulumi ADOPT=1"):
+        up(PULUMI.format(said="The resource already exists in the cluster. This can happen when:"))
+
+
+LOCKED = (
+    "the stack is currently locked by 1 lock(s).\\n  file:///x.json: created by me@{host} (pid {pid}) at 2026-01-01"
+)
+
+
+def test_the_lock_of_a_run_that_was_killed_here_is_taken_away(
+    up: Callable[[str], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with subprocess.Popen(["true"]) as dead:
+        pass
+    said = LOCKED.format(host=socket.gethostname(), pid=dead.pid)
+    script = PULUMI.format(said=said).replace('"up --yes")', '"up --yes") [ -e "$0.cancelled" ] && exit 0;')
+    assert up(script) == 0
+    assert (tmp_path / "bin" / "pulumi.cancelled").exists()
+    assert "stack dev-lab was locked by a run that was killed; going on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("whose", ["of a run that lives", "of another machine"])
+def test_the_lock_of_somebody_else_is_left_alone(up: Callable[[str], int], tmp_path: Path, whose: str) -> None:
+    with subprocess.Popen(["sleep", "60"]) as lives:
+        try:
+            host = socket.gethostname() if whose == "of a run that lives" else "elsewhere"
+            with pytest.raises(RolloutError, match=re.escape("`pulumi cancel dev-lab` takes the lock away")):
+                up(PULUMI.format(said=LOCKED.format(host=host, pid=lives.pid)))
+        finally:
+            lives.kill()
+    assert not (tmp_path / "bin" / "pulumi.cancelled").exists()

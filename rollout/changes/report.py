@@ -9,12 +9,13 @@ from rich.text import Text
 
 from stacks.problems import escaped, listed, shortened, shown
 
-from .check import counted
+from ..check import counted
+from ..terminal import in_shell
 from .compare import MISSING, FieldChange, ObjectChange, Verb
-from .terminal import in_shell
+from .secrets import Hidden
 
 STYLES: Mapping[Verb, str] = {"created": "green", "changed": "yellow", "replaced": "bold red", "deleted": "bold red"}
-_WORDS: Mapping[Verb, str] = {
+WORDS: Mapping[Verb, str] = {
     "created": "created ",
     "changed": "changed ",
     "replaced": "REPLACED",
@@ -40,11 +41,11 @@ def report(changes: Mapping[str, Sequence[ObjectChange]], *, objects: int = _ALL
         if not found:
             continue
         body = _objects(found, objects, fields)
-        out.append(f"{stack}: {tally(found)}", "bold")
+        out.append(f"{escaped(stack)}: {tally(found)}", "bold")
         if body.plain in seen:
             out.append(f" – the same as {seen[body.plain]}\n")
             continue
-        seen[body.plain] = stack
+        seen[body.plain] = escaped(stack)
         out.append("\n").append_text(body)
     out.rstrip()
     return out
@@ -53,7 +54,7 @@ def report(changes: Mapping[str, Sequence[ObjectChange]], *, objects: int = _ALL
 def tally(changes: Sequence[ObjectChange]) -> str:
     """Return `1 created, 2 changed, 1 REPLACED`."""
     counts = Counter(change.verb for change in changes)
-    return ", ".join(f"{counts[verb]} {_WORDS[verb].strip()}" for verb in STYLES if counts[verb])
+    return ", ".join(f"{counts[verb]} {WORDS[verb].strip()}" for verb in STYLES if counts[verb])
 
 
 def total(changes: Mapping[str, Sequence[ObjectChange]]) -> str:
@@ -86,6 +87,12 @@ def left_behind(changes: Mapping[str, Sequence[ObjectChange]], contexts: Mapping
     return "\n".join(lines)
 
 
+def why_replaced(change: ObjectChange) -> str:
+    """Return which immutable fields make a replacement, and what that means."""
+    remedy = _OF_DATASETS if change.kind in _DATASETS else _OF_OTHERS
+    return f"{', '.join(change.reasons)} cannot be changed in place{remedy}"
+
+
 def _deletion(change: ObjectChange, context: str) -> str:
     where = ["--context", context, *(["-n", change.namespace] if change.namespace else [])]
     return " ".join(in_shell(word) for word in ["kubectl", *where, "delete", change.kind, change.name])
@@ -96,13 +103,12 @@ def _objects(changes: Sequence[ObjectChange], most: int, fields: int) -> Text:
     dangerous = [change for change in changes if change.verb in ("replaced", "deleted")]
     harmless = [change for change in changes if change.verb not in ("replaced", "deleted")]
     for change in [*dangerous, *harmless[:most]]:
-        out.append(f"  {_WORDS[change.verb]} ", STYLES[change.verb])
+        out.append(f"  {WORDS[change.verb]} ", STYLES[change.verb])
         out.append(f"{change.kind} {escaped(change.name)}\n")
         if change.reasons:
-            remedy = _OF_DATASETS if change.kind in _DATASETS else _OF_OTHERS
-            out.append(f"      {', '.join(change.reasons)} cannot be changed in place{remedy}\n", "bold red")
+            out.append(f"      {why_replaced(change)}\n", "bold red")
         for field in change.fields[:fields]:
-            out.append(f"      {escaped(field.place)} {_values(field)}\n")
+            out.append(f"      {escaped(field.place)} {values(field)}\n")
         if len(change.fields) > fields:
             out.append(f"      … and {len(change.fields) - fields} more fields\n")
     if len(harmless) > most:
@@ -110,15 +116,16 @@ def _objects(changes: Sequence[ObjectChange], most: int, fields: int) -> Text:
     return out
 
 
-def _values(change: FieldChange) -> str:
-    if change.secret:
-        return "(values are not shown)"
+def values(change: FieldChange) -> str:
+    """Return a field's values before and after, short, and never a secret."""
     old, new = change.old, change.new
     if change.element:
         verb, value = ("added", new) if old is MISSING else ("removed", old)
         return f"{verb}: {escaped(shortened(_element(value), _LONGEST_ELEMENT))}"
     if isinstance(old, str) and isinstance(new, str) and "\n" in old + new:
-        return _lines(old, new)
+        return _lines(*(value.whole if isinstance(value, Hidden) else value for value in (old, new)))
+    if isinstance(old, Hidden) and isinstance(new, Hidden) and str(old) == str(new):
+        return "(values are not shown)"
     before, after = _brief(old, new), _brief(new, old)
     return f"{_apart(before, after)} → {_apart(after, before)}"
 

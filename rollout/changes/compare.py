@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from components.evaluate import apply_key
 
 from .immutable import immutable_changes
+from .secrets import Hidden, hidden, hidden_tree
 
 KubernetesObject = dict[str, Any]
 Verb = Literal["created", "changed", "replaced", "deleted"]
@@ -32,8 +33,6 @@ class FieldChange:
     path: tuple[Step, ...]
     old: Any
     new: Any
-    secret: bool = False
-    """Whether its values must not be shown."""
     element: bool = False
     """Whether this is an element that the list at this path has lost or got."""
 
@@ -79,9 +78,8 @@ def _identity(item: KubernetesObject) -> tuple[str, str, str]:
 
 
 def field_changes(old: KubernetesObject, new: KubernetesObject) -> list[FieldChange]:
-    """Return every field in which two versions of an object differ."""
-    hide = old.get("kind") == "Secret"
-    return [replace(change, secret=hide and change.path[0] in ("data", "stringData")) for change in _walk(old, new, ())]
+    """Return every field in which two versions of an object differ; what may be a secret is `Hidden` in it."""
+    return list(_walk(hidden(old), hidden(new), ()))
 
 
 def _walk(old: Any, new: Any, path: tuple[Step, ...]) -> Iterator[FieldChange]:
@@ -135,13 +133,14 @@ def _names(items: Sequence[Any], key: str) -> bool:
 
 def _embedded(value: Any) -> Any:
     """Return the tree in a text that is JSON, such as a file in a ConfigMap; None for anything else."""
-    if not isinstance(value, str) or value[:1] not in ("{", "["):
+    text = value.whole if isinstance(value, Hidden) else value
+    if not isinstance(text, str) or text[:1] not in ("{", "["):
         return None
     try:
-        tree = json.loads(value)
+        tree = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return tree if isinstance(tree, (dict, list)) else None
+    return hidden_tree(tree) if isinstance(tree, (dict, list)) else None
 
 
 def path_text(path: Sequence[Step]) -> str:

@@ -6,21 +6,39 @@ import sys
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from stacks.problems import escaped
+from stacks.validate import read_definition
 
-from .errors import RolloutError
-from .terminal import note
+from ..errors import FAILED, WRONG_INPUT, RolloutError
+from ..render import render
+from ..terminal import note
 
 SECONDS = 600
 _TAIL = 12
 
 
+class NothingToCompare(RolloutError):
+    """A revision exists, but has nothing that could be rendered: against it, everything is new."""
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A revision's rendering: a folder for each stack."""
+
+    commit: str
+    folder: Path
+
+
 @contextmanager
-def rendering_of(revision: str, definition: Path) -> Iterator[Path]:
-    """Yield a temporary folder with the rendering of a revision, made by the code of that revision itself."""
+def rendering_of(revision: str, definition: Path) -> Iterator[Revision]:
+    """Yield the rendering of a revision, made by its own code, in a folder that is there for the while.
+
+    Raises NothingToCompare where the revision has no such definition, no code, or a definition that is wrong.
+    """
     folder = definition.resolve().parent
     if not folder.is_dir():
         raise RolloutError(f"{escaped(str(folder))} is no folder.")
@@ -32,15 +50,15 @@ def rendering_of(revision: str, definition: Path) -> Iterator[Path]:
         tree = Path(temporary) / "tree"
         _extract(top, commit, Path(temporary) / "tree.tar", tree)
         if not (tree / wanted).is_file():
-            raise RolloutError(
+            raise NothingToCompare(
                 f"{escaped(revision)} has no {escaped(str(wanted))}, so there is nothing to compare with."
             )
         root = next((root for root in (tree / wanted).parents if (root / "rollout/__main__.py").is_file()), None)
         if root is None or not root.is_relative_to(tree):
-            raise RolloutError(f"{escaped(revision)} cannot render itself: it has no `rollout` package yet.")
+            raise NothingToCompare(f"{escaped(revision)} cannot render itself: it has no `rollout` package yet.")
         note(f"rendering {escaped(revision)} ({commit[:10]}) with its own code …")
         _render(revision, root, (tree / wanted).relative_to(root), Path(temporary) / "rendered")
-        yield Path(temporary) / "rendered"
+        yield Revision(commit, Path(temporary) / "rendered")
 
 
 def _extract(top: Path, commit: str, archive: Path, tree: Path) -> None:
@@ -64,12 +82,35 @@ def _inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
         return None
 
 
+def render_for_previews(definition: Path, out: Path) -> None:
+    """Write what a definition renders to and hold it to no guardrail: later revisions are compared with it."""
+    read = read_definition(definition)
+    for stack in read.stacks:
+        (out / stack.name).mkdir(parents=True)
+        for name, text in render(stack, read.lock, read.file).files.items():
+            (out / stack.name / name).write_bytes(text.encode())
+
+
 def _render(revision: str, root: Path, definition: Path, out: Path) -> None:
-    command = [sys.executable, "-m", "rollout", "up", str(definition), "--out", str(out)]
+    done = _run(revision, root, "up", definition, out)
+    if not done.returncode:
+        return
+    # It may break guardrails that the change mends: no reason not to compare with it. Older code knows no `render`.
+    if done.returncode == FAILED and not _run(revision, root, "render", definition, out).returncode:
+        return
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()[-_TAIL:]
+    said = "\n".join(f"    {escaped(line)}" for line in lines)
+    error = NothingToCompare if done.returncode == WRONG_INPUT else RolloutError
+    raise error(
+        f"{escaped(revision)} cannot be rendered: its own `rollout up` ended with exit code {done.returncode}:\n{said}"
+    )
+
+
+def _run(revision: str, root: Path, command: str, definition: Path, out: Path) -> subprocess.CompletedProcess[bytes]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "contracts")])}
     try:
-        done = subprocess.run(
-            command,
+        return subprocess.run(
+            [sys.executable, "-m", "rollout", command, str(definition), "--out", str(out)],
             cwd=root,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -79,13 +120,6 @@ def _render(revision: str, root: Path, definition: Path, out: Path) -> None:
         )
     except subprocess.TimeoutExpired:
         raise RolloutError(f"{escaped(revision)} cannot be rendered: no end after {SECONDS} s.") from None
-    if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()[-_TAIL:]
-        said = "\n".join(f"    {escaped(line)}" for line in lines)
-        raise RolloutError(
-            f"{escaped(revision)} cannot be rendered: its own `rollout up` ended with exit code "
-            f"{done.returncode}:\n{said}"
-        )
 
 
 def _git(folder: Path, *arguments: str, error: str) -> str:

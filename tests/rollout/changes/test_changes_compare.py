@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from rollout.change_report import left_behind, report
-from rollout.compare import compare, field_changes
+from rollout.changes.compare import compare, field_changes
+from rollout.changes.report import left_behind, report
 
 
 def made(kind: str, **parts: Any) -> dict[str, Any]:

@@ -1,0 +1,72 @@
+"""What a change means for what runs, for the terminal: restarts, GPU devices, guardrails."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.text import Text
+
+from stacks.problems import escaped
+
+from . import words
+from .stack_change import StackChange
+
+Line = tuple[str, str]
+"""A text and its style."""
+
+
+def outlook(changes: Sequence[StackChange]) -> Text:
+    """Return what restarts and for how long, what GPU devices are taken, and what guardrails say."""
+    parts = [_restarts(changes), _asides(changes), _devices(changes), _findings(changes)]
+    return Text("\n").join(Text("\n").join(Text(*line) for line in part) for part in parts if part)
+
+
+def _restarts(changes: Iterable[StackChange]) -> list[Line]:
+    lines: list[Line] = []
+    for stack, restart in ((change, restart) for change in changes for restart in change.restarts):
+        style = "bold red" if restart.replaced else "yellow"
+        place = f"{stack.name} {restart.workload.kind} {restart.workload.name}"
+        lines += [
+            (f"  {escaped(place)}: {words.how(restart)}", style),
+            (f"      because of {escaped(words.because(restart))}", ""),
+            (f"      without a replica: {words.without_replica(restart)}; whole update: {words.whole(restart)}", ""),
+        ]
+        if restart.models:
+            lines.append((f"      models cold: {words.cold(restart)}", ""))
+    return [("What restarts:", "bold"), *lines, (words.ASSUMPTIONS, "dim")] if lines else []
+
+
+def _asides(changes: Iterable[StackChange]) -> list[Line]:
+    lines = [
+        (f"  {escaped(f'{change.name} {aside.kind} {aside.name}: {aside.what}')}", "")
+        for change in changes
+        for aside in change.asides
+    ]
+    return [("Without a restart:", "bold"), *lines] if lines else []
+
+
+def _devices(changes: Iterable[StackChange]) -> list[Line]:
+    lines = [
+        (f"  {escaped(f'{change.name} {one.kind}')}: {one.before} → {one.after}{_of(one.there)}", "")
+        for change in changes
+        for one in change.devices
+        if one.before != one.after
+    ]
+    return [("GPU devices, autoscalers at their most:", "bold"), *lines] if lines else []
+
+
+def _of(there: int | None) -> str:
+    return "" if there is None else f" of {there} on the data plane"
+
+
+def _findings(changes: Sequence[StackChange]) -> list[Line]:
+    lines: list[Line] = []
+    for change in changes:
+        for finding in change.findings:
+            if finding.severity != "mandatory" and not change.is_new(finding):
+                continue
+            word = f"{'NEW ' if change.is_new(finding) else ''}{finding.severity}"
+            place = f"{change.name} {finding.object}: {finding.what} ({finding.rule})"
+            lines.append((f"  {word} {escaped(place)}", "bold red" if finding.severity == "mandatory" else "yellow"))
+    fixed = sum(len(change.fixed) for change in changes)
+    if fixed:
+        lines.append((f"  {fixed} of before no longer there", ""))
+    return [("Guardrails:", "bold"), *lines] if lines else []

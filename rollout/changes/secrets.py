@@ -1,0 +1,153 @@
+"""Hides what may be a secret before anything about an object is said: Secrets, and secrets in places not theirs.
+
+A secret belongs into a Secret that Tidegate only names. Where somebody wrote one elsewhere all the same (an address
+with a password in it, an environment variable, an argument), a report must not spread it. What is hidden is what tells
+by its name or its look that it is one: too much rather than too little.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+MASK = "•••"
+
+# A name of environment variables, arguments, headers and files: `API_KEY`, `--db-password`, `X-Auth-Token`, `apiKey`.
+_TELLING = re.compile(
+    r"(?i:pass(?:word|wd|phrase)|secret|token(?!i[sz])|credential)"
+    r"|(?:^|[-_.]|(?<=[a-z])(?=[A-Z]))(?i:(?:[a-z]+[-_.]?)?keys?|pwd|authorization|cookies?)"
+    r"(?:$|[-_.]|(?<=[a-z])(?=[A-Z]))"
+)
+# Fields of Kubernetes and of our own files have such names with no secret in them (`key: app`, `secretName`), so there
+# only names are looked at that can mean nothing else.
+_PLAIN_FIELD = re.compile(
+    r"(?i:password|passwd|passphrase|(?:access|secret|private|account|api|bearer|auth)[-_]?(?:key|token)"
+    r"|client[-_]?secret|access[-_]?token)$"
+)
+_USERINFO = re.compile(r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]{0,30}://)[^\s/?#]+(?=@)")
+_SCHEME = re.compile(r"(?i)\b(?P<scheme>bearer|basic)\s+[A-Za-z0-9+/=._~-]{6,}")
+_ASSIGNED = re.compile(
+    r"(?P<name>(?<![\w.-])-{0,2}[A-Za-z][\w.-]*?)(?P<between>\s*=\s*|:\s*(?!//))"
+    r"(?P<value>\"[^\"]*\"|'[^']*'|[^\s;,&\"']+)"
+)
+_OPTION = re.compile(r"-{1,2}[A-Za-z][\w.-]*")
+# References, not secrets: of the shell, of Kubernetes, and files by their paths.
+_REFERENCE = re.compile(r"[\"']?\$|/(?:etc|run|var|opt|tmp|mnt|home|usr|srv|secrets|dev)/|(?i:true|false)?$")
+
+
+class Hidden(str):
+    """A text of which only the harmless part shows; two of them are equal when the whole texts are."""
+
+    _whole: Any
+
+    def __new__(cls, shown: str, whole: Any) -> "Hidden":
+        """Keep the whole value for comparisons, and nowhere else."""
+        made = super().__new__(cls, shown)
+        made._whole = whole
+        return made
+
+    @property
+    def whole(self) -> Any:
+        """The value itself: never to be shown."""
+        return self._whole
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what is hidden."""
+        return isinstance(other, Hidden) and bool(self._whole == other._whole)
+
+    def __ne__(self, other: object) -> bool:
+        """Compare what is hidden."""
+        return not self == other
+
+    def __hash__(self) -> int:
+        return super().__hash__()
+
+
+def hidden(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of an object in which secrets are `Hidden`."""
+    if item.get("kind") == "Secret":
+        payload = ("data", "stringData")
+        return {key: _all(value) if key in payload else hidden_tree(value) for key, value in item.items()}
+    tree: dict[str, Any] = hidden_tree(item)
+    if item.get("kind") == "ConfigMap" and isinstance(tree.get("data"), dict):
+        tree["data"] = {key: _named(str(key), value) for key, value in tree["data"].items()}
+    return tree
+
+
+def hidden_text(text: str) -> str:
+    """Return a text without the secrets in it that can be told by their look."""
+    text = _USERINFO.sub(lambda found: found["scheme"] + MASK, text)
+    text = _SCHEME.sub(lambda found: f"{found['scheme']} {MASK}", text)
+    return _ASSIGNED.sub(_assigned, text)
+
+
+def _assigned(found: re.Match[str]) -> str:
+    if not telling(found["name"]) or _REFERENCE.match(found["value"]) or MASK in found["value"]:
+        return found[0]
+    if found["value"].lower() in ("bearer", "basic"):
+        return found[0]  # what comes after it is hidden already
+    return found["name"] + found["between"] + MASK
+
+
+def telling(name: str) -> bool:
+    """Say whether a name of a variable, an argument or a header says that its value is a secret."""
+    return _TELLING.search(name) is not None
+
+
+def hidden_tree(value: Any) -> Any:
+    """Return a copy of a tree in which secrets are `Hidden`."""
+    if isinstance(value, Mapping):
+        return _mapping(value)
+    if isinstance(value, (list, tuple)):
+        return _list(value)
+    return _text(value) if isinstance(value, str) else value
+
+
+def _mapping(value: Mapping[Any, Any]) -> dict[Any, Any]:
+    name = value.get("name")
+    pair = isinstance(name, str) and isinstance(value.get("value"), str)
+    out = {}
+    for key, inner in value.items():
+        if pair and key == "value":
+            out[key] = _named(str(name), inner)
+        elif isinstance(inner, str) and isinstance(key, str) and _PLAIN_FIELD.search(key):
+            out[key] = _named("password", inner)
+        else:
+            out[key] = hidden_tree(inner)
+    return out
+
+
+def _list(values: list[Any] | tuple[Any, ...]) -> list[Any]:
+    out = []
+    before: Any = None
+    for value in values:
+        option = isinstance(before, str) and _OPTION.fullmatch(before) is not None and telling(before)
+        is_value = option and isinstance(value, str) and not value.startswith("-")
+        out.append(_named("password", value) if is_value else hidden_tree(value))
+        before = value
+    return out
+
+
+def _named(name: str, value: Any) -> Any:
+    """Return a value that has a name: hidden as a whole where the name says so."""
+    if isinstance(value, str) and telling(name) and "\n" not in value and not _REFERENCE.match(value):
+        return Hidden(MASK, value)
+    return hidden_tree(value)
+
+
+def _text(text: str) -> str:
+    shown = hidden_text(text)
+    if text[:1] in ("{", "["):
+        try:
+            tree = json.loads(text)
+            harmless = json.dumps(hidden_tree(tree), ensure_ascii=False)
+            shown = text if harmless == json.dumps(tree, ensure_ascii=False) else harmless
+        except (ValueError, RecursionError):
+            pass  # no JSON, or such as nobody writes
+    return text if shown == text else Hidden(shown, text)
+
+
+def _all(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _all(inner) for key, inner in value.items()}
+    return Hidden(MASK, value)

@@ -1,0 +1,109 @@
+"""`down`: takes the stacks of one cluster down, all but their datasets, and says what stays."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from local_cluster import LocalCluster
+from stacks.problems import escaped
+from stacks.stack import Stack
+from stacks.validate import read_definition
+
+from . import engines, local
+from .choose import context_of, on_cluster
+from .cluster import Request, here
+from .engines.ownership import owner_of
+from .errors import WRONG_INPUT, Outcome, RolloutError
+from .kubectl import Kubectl
+from .live import INSTANCE, KEPT, PART_OF
+from .terminal import in_shell, make, note
+
+
+@dataclass(frozen=True)
+class Stays:
+    """What is left of a stack."""
+
+    namespace: str
+    volumes: tuple[str, ...]
+    claims: tuple[str, ...]
+
+
+def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None:
+    """Take stacks down; those of production only for somebody who is sure."""
+    if request.is_local and request.stack is None:
+        gone = local.stop_local()
+        print("The local cluster is gone, with all that was in it." if gone else "There is no local cluster.")
+        return
+    definition = read_definition(request.definition)
+    stacks: Sequence[Stack]
+    if request.is_local:
+        stacks = [here(stack) for stack in local.local_stacks(definition, request.stack)]
+        cluster = LocalCluster.running(local.local_folder())
+        if cluster is None:
+            print("There is no local cluster.")
+            return
+        os.environ.update(cluster.environment())
+    else:
+        stacks = on_cluster(definition, request.context, request.stack)
+        _ask_for_certainty(request, stacks, sure)
+    kube = Kubectl(context_of(stacks[0].data_plane))
+    for stack in stacks:
+        _down(request, stack, kube, outcome)
+
+
+def _ask_for_certainty(request: Request, stacks: Sequence[Stack], sure: bool) -> None:
+    dear = [stack.name for stack in stacks if stack.environment.production]
+    if dear and not sure:
+        command = make("down", CLUSTER=request.context, DEFINITION=request.definition, STACK=request.stack, YES="1")
+        raise RolloutError(
+            f"{', '.join(dear)} {'is' if len(dear) == 1 else 'are'} production: every model there stops being served."
+            f" Nothing was changed.\nIf that is meant: {command}",
+            WRONG_INPUT,
+        )
+
+
+def _down(request: Request, stack: Stack, kube: Kubectl, outcome: Outcome) -> None:
+    owner = owner_of(kube, stack)
+    if owner is None:
+        print(f"{stack.name} is not there: {escaped(kube.context)} has no namespace {stack.namespace}.")
+        return
+    # Whoever brought it up takes it down, whatever else there is on this machine.
+    wanted = request.engine or (owner.engine if owner.engine in engines.FINDERS else None)
+    engine = engines.find_engine(wanted)
+    note(f"Taking {stack.name} in {escaped(kube.context)} down with {engine.title} …")
+    outcome.text = f"stack {stack.name} may be partly down; run the same command again"
+    try:
+        engine.down(stack, request.definition)
+    except RolloutError as error:
+        raise RolloutError(f"stack {stack.name} is not down: {error}", error.code) from None
+    print(_report(stack, kube, what_stays(stack, kube)))
+
+
+def what_stays(stack: Stack, kube: Kubectl) -> Stays:
+    """Return what a cluster still has of a stack that was taken down."""
+    selector = f"{PART_OF}=tidegate,{INSTANCE}={stack.environment.name}"
+    names: dict[str, list[str]] = {kind: [] for kind in KEPT}
+    for item in kube.find([f"{kind.lower()}s" for kind in KEPT], "-A", "-l", selector):
+        if item["metadata"].get("namespace", stack.namespace) == stack.namespace:
+            names[item["kind"]].append(item["metadata"]["name"])
+    return Stays(
+        stack.namespace if stack.namespace in names["Namespace"] else "",
+        tuple(names["PersistentVolume"]),
+        tuple(names["PersistentVolumeClaim"]),
+    )
+
+
+def _report(stack: Stack, kube: Kubectl, stays: Stays) -> str:
+    lines = [f"Down in {escaped(kube.context)}: {stack.name}."]
+    kept = [
+        *(f"PersistentVolume {name}" for name in stays.volumes),
+        *(f"PersistentVolumeClaim {name}" for name in stays.claims),
+        *([f"Namespace {stays.namespace}, which holds the claims"] if stays.namespace else []),
+    ]
+    if kept:
+        kubectl = f"  kubectl --context {in_shell(kube.context)} delete"
+        lines += ["Its datasets stay, and the next `make up` finds them:", *(f"  {name}" for name in kept)]
+        lines += ["To delete them for good (what lies on the storage itself stays there):"]
+        lines += [f"{kubectl} namespace {in_shell(stays.namespace)}"] if stays.namespace else []
+        lines += [f"{kubectl} persistentvolume {' '.join(map(in_shell, stays.volumes))}"] if stays.volumes else []
+    return "\n".join(lines)

@@ -1,0 +1,113 @@
+"""One run at a time: a Lease in the environment's namespace, held while an engine that has no lock of its own works."""
+
+import getpass
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from stacks.problems import escaped
+
+from ..errors import RolloutError
+from ..kubectl import Kubectl, KubernetesObject, as_list
+from ..terminal import note
+
+NAME = "tidegate-up"
+SECONDS = 30
+"""After so many seconds without a sign of life a holder counts as dead."""
+_RENEWED_EVERY = 8.0
+_LONGEST_WAIT = 3600.0
+
+
+@contextmanager
+def held(kube: Kubectl, namespace: str) -> Iterator[None]:
+    """Hold the Lease of a namespace; wait while another run holds it, and take it over from one that is dead."""
+    if not _acquired(kube, namespace):
+        yield
+        return
+    over = threading.Event()
+    keeper = threading.Thread(target=_renew, args=(kube, namespace, over), daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        over.set()
+        keeper.join()
+        with suppress(RolloutError):
+            kube.run("delete", "lease", NAME, "-n", namespace, "--ignore-not-found", "--wait=false")
+
+
+def _acquired(kube: Kubectl, namespace: str) -> bool:
+    """Wait for the Lease; return False where Leases may not be made, and one has to do without."""
+    end, said = time.monotonic() + _LONGEST_WAIT, ""
+    seen: dict[str, float] = {}
+    while True:
+        lease = kube.get("lease", NAME, namespace)
+        holder = lease["spec"].get("holderIdentity", "") if lease else ""
+        # Clocks differ between machines: what counts is how long we ourselves have seen no sign of life.
+        renewed = str((lease["metadata"] if lease else {}).get("resourceVersion"))
+        fresh = time.monotonic() - seen.setdefault(renewed, time.monotonic()) < SECONDS
+        if lease is None or not fresh or _is_dead(holder):
+            answer = kube.run(*_write(lease), "-f", "-", stdin=as_list([_lease(namespace, lease)]), check=False)
+            if answer.code == 0:
+                return True
+            if "cannot create" in answer.err or "cannot update" in answer.err:
+                note(f"no Lease may be written in {namespace}: nothing stops another run from working there too.")
+                return False
+            if "AlreadyExists" not in answer.err and "Conflict" not in answer.err and "NotFound" not in answer.err:
+                raise RolloutError(kube.why(answer.err, "create"))
+            continue  # somebody else was faster
+        if time.monotonic() > end:
+            raise RolloutError(f"{escaped(holder)} has been at work in {namespace} for an hour; run this again later.")
+        if said != holder:
+            said = holder
+            note(f"waiting: {escaped(holder)} is at work in {namespace} …")
+        time.sleep(1)
+
+
+def _write(lease: KubernetesObject | None) -> tuple[str, ...]:
+    return ("create",) if lease is None else ("replace",)
+
+
+def _lease(namespace: str, before: KubernetesObject | None) -> KubernetesObject:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    head: dict[str, Any] = {"name": NAME, "namespace": namespace}
+    if before is not None:
+        head["resourceVersion"] = before["metadata"]["resourceVersion"]  # only if it is still as it was seen
+    spec = {"holderIdentity": _identity(), "leaseDurationSeconds": SECONDS, "acquireTime": now, "renewTime": now}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": head, "spec": spec}
+
+
+def _renew(kube: Kubectl, namespace: str, over: threading.Event) -> None:
+    while not over.wait(_RENEWED_EVERY):
+        with suppress(RolloutError):
+            lease = kube.get("lease", NAME, namespace)
+            if lease is not None and lease["spec"].get("holderIdentity") == _identity():
+                kube.run("replace", "-f", "-", stdin=as_list([_lease(namespace, lease)]))
+
+
+def _identity() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}, process {os.getpid()}"
+
+
+def _is_dead(holder: str) -> bool:
+    """Say whether a holder is a process of this machine that has ended."""
+    match = re.fullmatch(r".*@(.*), process (\d+)", holder)
+    if match is None or match[1] != socket.gethostname():
+        return False
+    try:
+        os.kill(int(match[2]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return int(match[2]) == os.getpid()

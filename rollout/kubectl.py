@@ -1,0 +1,118 @@
+"""Runs kubectl against one cluster: every answer is checked, every refusal is explained."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import tools
+
+from .errors import RolloutError
+from .refusals import explained, in_words
+
+KubernetesObject = dict[str, Any]
+SECONDS = 60.0
+"""How long the API server may take to answer."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What kubectl answered."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """A cluster, by its context in the user's kubeconfig."""
+
+    context: str
+
+    def run(self, *arguments: str, stdin: str | None = None, seconds: float = SECONDS, check: bool = True) -> Answer:
+        """Run a command; raise RolloutError when it fails, unless `check` is off, or takes too long."""
+        command = [_path(), "--context", self.context, f"--request-timeout={seconds:g}s", *arguments]
+        try:
+            done = subprocess.run(
+                command,
+                input=stdin or "",
+                env={**os.environ, "KUBERC": "off"},  # nobody's own aliases and defaults
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=seconds + 15,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise RolloutError(f"the cluster {self.context} gave no answer within {seconds:g} seconds.") from None
+        except OSError as error:
+            raise RolloutError(f"{command[0]} cannot be run: {error.strerror}.") from None
+        if check and done.returncode:
+            raise RolloutError(self.why(done.stderr or done.stdout, arguments[0]))
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    def why(self, said: str, doing: str) -> str:
+        """Return why kubectl failed, and what to do where that is known."""
+        return explained(said, self.context) or f"`kubectl {doing}` failed in {self.context}: {in_words(said)}"
+
+    def json(self, *arguments: str, stdin: str | None = None) -> Any:
+        """Return what a command answers as JSON; None where it answers nothing."""
+        out = self.run(*arguments, "-o", "json", stdin=stdin).out
+        try:
+            return json.loads(out) if out.strip() else None
+        except ValueError:
+            raise RolloutError(f"what `kubectl {arguments[0]}` answers cannot be understood.") from None
+
+    def get(self, kind: str, name: str, namespace: str = "") -> KubernetesObject | None:
+        """Return one object, with its managed fields; None where there is none."""
+        where = ["-n", namespace] if namespace else []
+        found: KubernetesObject | None = self.json(
+            "get", kind, name, *where, "--ignore-not-found", "--show-managed-fields"
+        )
+        return found
+
+    def find(self, kinds: Sequence[str], *arguments: str) -> list[KubernetesObject]:
+        """Return the objects of some kinds, with their managed fields."""
+        found = self.json("get", ",".join(kinds), *arguments, "--ignore-not-found", "--show-managed-fields")
+        return items(found)
+
+    def like(self, objects: Iterable[KubernetesObject]) -> list[KubernetesObject]:
+        """Return those of these objects that the cluster has, as it has them."""
+        wanted = list(objects)
+        if not wanted:
+            return []
+        found = self.json("get", "-f", "-", "--ignore-not-found", "--show-managed-fields", stdin=as_list(wanted))
+        return items(found)
+
+    def kinds(self) -> dict[tuple[str, str], str]:
+        """Return what the API server knows: the resource of each API version and kind, as `kubectl get` takes it."""
+        found = {}
+        for line in self.run("api-resources", "--no-headers", "--verbs=list,patch").out.splitlines():
+            name, *_, version, _, kind = line.split()
+            group, slash, _ = version.partition("/")
+            found[version, kind] = f"{name}.{group}" if slash else name
+        return found
+
+
+def items(found: Any) -> list[KubernetesObject]:
+    """Return the objects of an answer: of a list, of one object, or of nothing."""
+    if not found:
+        return []
+    return list(found["items"]) if found.get("kind") == "List" else [found]
+
+
+def as_list(objects: Sequence[KubernetesObject]) -> str:
+    """Return objects as one JSON document that kubectl takes."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+
+
+@cache
+def _path() -> str:
+    try:
+        return str(tools.path("kubectl"))
+    except tools.ToolError as error:
+        raise RolloutError(f"kubectl is needed to talk to a cluster:\n{error}") from None

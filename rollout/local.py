@@ -1,0 +1,193 @@
+"""CLUSTER=local: a real control plane on this machine with simulated nodes, one for each user."""
+
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+import tools
+from local_cluster import ClusterError, LocalCluster, crds
+from local_cluster.control_plane import PROGRAMS
+from local_cluster.nodes import nodes_of
+from stacks.problems import listed
+from stacks.stack import Definition, Stack
+
+from .choose import LOCAL
+from .errors import WRONG_INPUT, RolloutError, none_such
+from .pending import asked_for, why_pending
+from .render import render
+from .terminal import in_shell, make, note
+
+CONTEXT = LOCAL
+MOST_NODES = 20
+"""How many nodes of one kind are simulated."""
+
+
+def local_folder() -> Path:
+    """Return the folder of this user's local cluster; it is outside of any checkout, so that every one finds it."""
+    return tools.cache_root() / "local-cluster"
+
+
+def local_stacks(definition: Definition, only: str | None = None) -> tuple[Stack, ...]:
+    """Return the stacks that live in a local cluster: of each environment the first, in the order of a rollout."""
+    first = _first_of_each_environment(definition)
+    names = [stack.name for stack in first]
+    if only is not None and only not in names:
+        raise none_such(f"The local cluster holds one stack of each environment, and not {only}", only, names)
+    stacks = tuple(stack for stack in first if only in (None, stack.name))
+    shared = [stack for stack in stacks if [other.namespace for other in stacks].count(stack.namespace) > 1]
+    if shared:
+        together = listed(f"{stack.name}" for stack in shared)
+        raise RolloutError(
+            f"{together} live in the same namespace, {shared[0].namespace}, and cannot stand in one cluster together.\n"
+            f"Choose one: {make('up', CLUSTER=CONTEXT, DEFINITION=definition.file, STACK=shared[0].name)}",
+            WRONG_INPUT,
+        )
+    return stacks
+
+
+def start_local(definition: Definition, stacks: Sequence[Stack], folder: Path | None = None) -> LocalCluster:
+    """Start the local cluster, or find the one that runs, and make it fit these stacks; raises RolloutError.
+
+    It gets the nodes of all data planes that have a stack there, the custom kinds that these stacks use, and the
+    priority classes that they name.
+    """
+    folder = folder or local_folder()
+    objects = [item for stack in stacks for item in render(stack, definition.lock, definition.file).objects]
+    nodes = _nodes(definition)
+    try:
+        cluster = LocalCluster.running(folder)
+        if cluster is None:
+            _say_what_takes_long()
+            cluster = LocalCluster.start(folder, name=CONTEXT, outlives=True)
+            note(f"The local cluster is up: its programs and logs are in {folder}.")
+        cluster.add_nodes(nodes)
+        _remove_other_nodes(cluster, nodes)
+        crds.install(cluster, objects)
+        if classes := _priority_classes(objects):
+            cluster.apply(classes)
+    except (ClusterError, tools.ToolError) as error:
+        raise RolloutError(f"there is no local cluster: {error}") from None
+    return cluster
+
+
+def stop_local(folder: Path | None = None) -> bool:
+    """End the local cluster and remove all of it; return whether there was one; raises RolloutError."""
+    folder = folder or local_folder()
+    try:
+        return LocalCluster.remove(folder)
+    except ClusterError as error:
+        raise RolloutError(f"the local cluster is not down: {error}") from None
+
+
+def placement_table(cluster: LocalCluster, stacks: Sequence[Stack]) -> Table:
+    """Return a table of the stacks' pods: the node and the slice that each landed on, or why it waits."""
+    out = Table()
+    for name in ("Stack", "Pod", "Node", "Slice, or why it waits"):
+        out.add_column(name, overflow="fold")
+    nodes = {item["metadata"]["name"]: item["metadata"]["labels"] for item in cluster.get("nodes")}
+    for stack in stacks:
+        claims = {item["metadata"]["name"]: item for item in cluster.get("resourceclaims", namespace=stack.namespace)}
+        for pod in sorted(cluster.get("pods", namespace=stack.namespace), key=lambda item: item["metadata"]["name"]):
+            node = pod["spec"].get("nodeName", "")
+            what = slice_of(pod, nodes.get(node, {}), claims) if node else why_pending(pod)
+            row = (stack.name, pod["metadata"]["name"], node or "none yet", what)
+            out.add_row(*map(Text, row))
+    return out
+
+
+def slice_of(pod: dict[str, Any], labels: dict[str, str], claims: dict[str, dict[str, Any]]) -> str:
+    """Return which part of which GPU a pod has, in words, from what it asks for and the labels of its node."""
+    product = labels.get("nvidia.com/gpu.product", "")
+    words = []
+    for resource, count in asked_for(pod["spec"]).items():
+        kind = resource.removeprefix("nvidia.com/")
+        if kind.startswith("mig-"):
+            words.append(f"{count} × MIG {kind.removeprefix('mig-')} of {product}")
+        elif labels.get("nvidia.com/mig.strategy") == "single":
+            made, _, profile = product.partition("-MIG-")
+            words.append(f"{count} × MIG {profile} of {made}")
+        elif (sharing := labels.get("nvidia.com/gpu.sharing-strategy", "none")) != "none":
+            words.append(f"{count} × share of {product.removesuffix('-SHARED')} ({sharing})")
+        else:
+            words.append(f"{count} × {product}")
+    for status in pod["status"].get("resourceClaimStatuses", ()):
+        allocated = claims.get(status.get("resourceClaimName", ""), {}).get("status", {}).get("allocation", {})
+        devices = [item["device"] for item in allocated.get("devices", {}).get("results", ())]
+        words.append(
+            f"{', '.join(devices)} of {product} (by its claim)" if devices else "a device that is not there yet"
+        )
+    return "; ".join(words) or "no GPU"
+
+
+def how_to_look_around(cluster: LocalCluster) -> str:
+    """Return what somebody can do now: look at the cluster, and take it down."""
+    found = tools.path("kubectl")
+    kubectl = "kubectl" if shutil.which("kubectl") == str(found) else str(found)
+    return (
+        "This is a real control plane; the nodes of all data planes stand in it together, and are simulated: objects,\n"
+        "placement, volumes and rights are as in any cluster, but no image runs, so that nothing answers or logs.\n"
+        "Look around with\n"
+        f"  export KUBECONFIG={in_shell(cluster.kubeconfig)}\n"
+        f"  {in_shell(kubectl)} get pods --all-namespaces --output wide\n"
+        "and take it down with\n"
+        f"  {make('down', CLUSTER=CONTEXT)}"
+    )
+
+
+def _first_of_each_environment(definition: Definition) -> list[Stack]:
+    first: dict[str, Stack] = {}
+    for stack in definition.stacks:
+        first.setdefault(stack.environment.name, stack)
+    return [*first.values()]
+
+
+def _nodes(definition: Definition) -> list[dict[str, Any]]:
+    """Return the nodes of every data plane that has a stack here, whichever stacks are brought up now."""
+    there = _first_of_each_environment(definition)
+    found: list[dict[str, Any]] = []
+    for plane in {stack.data_plane.name: stack.data_plane for stack in there}.values():
+        for group in plane.gpus:
+            if group.nodes > MOST_NODES:
+                note(f"Of the {group.nodes} nodes with {group.product} of {plane.name}, {MOST_NODES} are simulated.")
+        theirs = [stack for stack in there if stack.data_plane.name == plane.name]
+        found += nodes_of(plane, theirs, most=MOST_NODES)
+    return found
+
+
+def _say_what_takes_long() -> None:
+    missing = tools.missing(*PROGRAMS, "kubectl")
+    if missing:
+        note(
+            f"A local cluster is made of real Kubernetes, and {listed(missing)} must be built from source first:\n"
+            "some minutes (about 8 on two cores for all), once on this machine; it takes 5 GB of disk in Go's caches."
+        )
+    note("Starting a local cluster …")
+
+
+def _remove_other_nodes(cluster: LocalCluster, wanted: Iterable[dict[str, Any]]) -> None:
+    """Remove simulated nodes that the definition no longer tells of."""
+    names = {item["metadata"]["name"] for item in wanted}
+    there = {item["metadata"]["name"] for item in cluster.get("nodes", selector="tidegate.dev/simulated=true")}
+    if gone := sorted(there - names):
+        cluster.kubectl("delete", "node", *gone)
+
+
+def _priority_classes(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the priority classes that pods name: a cluster's administrators make them, and without no pod is made."""
+    templates = (item["spec"]["template"]["spec"] for item in objects if item["kind"] in ("Deployment", "StatefulSet"))
+    names = sorted({spec["priorityClassName"] for spec in templates if "priorityClassName" in spec})
+    return [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": 1000,
+            "description": "Stands in for the one of a real cluster.",
+        }
+        for name in names
+        if not name.startswith("system-")
+    ]

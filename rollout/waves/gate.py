@@ -1,0 +1,132 @@
+"""The health gate: waits until a data plane is well, and stays well for a while."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from stacks.definition.rollout import Gate
+from stacks.problems import shortened
+
+from ..errors import RolloutError
+from ..kubectl import Kubectl
+from . import alerts, health, probe
+from .health import Target
+from .runner import Interrupted, Show
+
+_FIRST_PAUSE = 0.25
+_LONGEST_PAUSE = 5.0
+_LONGEST_WHILE_SETTLING = 1.0
+_MOST_LINES = 6
+_LONGEST = 300
+
+Pause = Callable[[float], bool]
+"""Waits for so many seconds; says whether somebody wants to stop."""
+
+
+class Sight(Protocol):
+    """Sees whether a data plane is well."""
+
+    @property
+    def gate(self) -> Gate:
+        """What is asked for."""
+
+    def lacking(self) -> list[str]:
+        """Return what is still missing; nothing when all that the gate asks for holds."""
+
+    def further(self) -> list[str]:
+        """Return what else is known about why it is not well."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Looks at one data plane, and says what is missing."""
+
+    gate: Gate
+    kubectl: Kubectl
+    target: Target
+
+    def lacking(self) -> list[str]:
+        """Return what is still missing, of which cheap questions come first."""
+        try:
+            if lines := health.lacking(self.kubectl, self.target):
+                return lines
+        except RolloutError as error:
+            return [f"the workloads cannot be looked at: {_line(error)}"]
+        if self.gate.probe is not None:
+            try:
+                probe.send(self.gate.probe, self.kubectl, self.target)
+            except RolloutError as error:
+                return [f"the probe request is not answered: {_line(error)}"]
+        if self.gate.alerts is not None:
+            try:
+                names = alerts.firing(self.gate.alerts, self.kubectl, self.target.namespace)
+            except RolloutError as error:
+                return [f"nobody can say whether an alert fires: {_line(error)}"]
+            return [f"alert {name} fires" for name in names]
+        return []
+
+    def further(self) -> list[str]:
+        """Return what else is known about why it is not well."""
+        try:
+            return health.warnings(self.kubectl, self.target)
+        except RolloutError:
+            return []
+
+
+def await_health(look: Sight, show: Show, pause: Pause, clock: Callable[[], float] = time.monotonic) -> None:
+    """Return when nothing has been missing for the time to settle; raise RolloutError when the time is up."""
+    gate = look.gate
+    end = clock() + gate.timeout_seconds
+    well_since: float | None = None
+    length = _FIRST_PAUSE
+    while True:
+        lines = look.lacking()
+        moment = clock()
+        if lines:
+            well_since = None
+            show(f"waiting: {lines[0]}" + (f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""))
+        else:
+            well_since = moment if well_since is None else well_since
+            settled = moment - well_since
+            if settled >= gate.settle_seconds:
+                return
+            show(f"well; settling for {gate.settle_seconds - settled:.0f} s")
+        if moment >= end:
+            raise RolloutError(_failure(gate, lines, look))
+        length = min(length * 1.4, _LONGEST_PAUSE if lines else _LONGEST_WHILE_SETTLING)
+        left = end - moment if well_since is None else min(end, well_since + gate.settle_seconds) - moment
+        if pause(max(0.0, min(length, left))):
+            raise Interrupted
+
+
+def _failure(gate: Gate, lines: Sequence[str], look: Sight) -> str:
+    if not lines:
+        return f"it did not stay well for {gate.settle_seconds} s within {gate.timeout_seconds} s"
+    return f"not passed within {gate.timeout_seconds} s:\n" + "\n".join(f"  {line}" for line in _all(lines, look))
+
+
+def why_not_well(look: Sight) -> list[str]:
+    """Return what a data plane lacks at this moment, and what its cluster warns of."""
+    return _all(look.lacking(), look)
+
+
+def _all(lines: Sequence[str], look: Sight) -> list[str]:
+    shown = [*lines[:_MOST_LINES], *([f"… and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else [])]
+    return shown + [line for line in look.further()[:_MOST_LINES] if line not in shown]
+
+
+def _line(error: RolloutError) -> str:
+    return shortened(" ".join(str(error).split()), _LONGEST)
+
+
+def words(gate: Gate) -> str:
+    """Return what a gate asks for, in a line."""
+    parts = ["workloads available", "proxy ready"]
+    if gate.probe is not None:
+        way = gate.probe.url if gate.probe.kind == "url" else f"{gate.probe.path} by {gate.probe.kind}"
+        parts.append(f"probe {way} answered")
+    if gate.alerts is not None:
+        service = gate.alerts.service
+        parts.append(f"no alert at {f'{service.namespace}/{service.name}' if service else gate.alerts.url}")
+    return f"{', '.join(parts)}; for {gate.settle_seconds} s, within {gate.timeout_seconds} s"

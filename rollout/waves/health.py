@@ -1,0 +1,148 @@
+"""Whether the workloads of a stack are well: as many pods as wanted, of the newest kind, and ready."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stacks.problems import escaped, shortened
+from stacks.resolve.names import PROXY
+
+from ..kubectl import Kubectl
+
+Object = Mapping[str, Any]
+WORKLOADS = {"Deployment": "deployments", "StatefulSet": "statefulsets"}
+_LONGEST = 240
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is looked at in a data plane; it follows from the objects that a stack renders to."""
+
+    namespace: str
+    workloads: tuple[tuple[str, str], ...]
+    """Kind and name of each."""
+    port: int
+    """Of the proxy's Service."""
+    https: bool
+    """Whether that port speaks HTTPS."""
+
+
+def target_of(objects: Sequence[Object]) -> Target:
+    """Return what is to be looked at, from a stack's objects."""
+    service = next(item for item in objects if item["kind"] == "Service" and item["metadata"]["name"] == PROXY)
+    door = next(port for port in service["spec"]["ports"] if port["name"] in ("http", "https"))
+    workloads = tuple((item["kind"], item["metadata"]["name"]) for item in objects if item["kind"] in WORKLOADS)
+    return Target(service["metadata"]["namespace"], workloads, door["port"], door["name"] == "https")
+
+
+def lacking(kubectl: Kubectl, target: Target) -> list[str]:
+    """Return what a stack's workloads still lack, each in a line; nothing when all is well."""
+    found = kubectl.find([*WORKLOADS.values(), "pods"], "--namespace", target.namespace)
+    by_name = {(item["kind"], item["metadata"]["name"]): item for item in found}
+    pods = [item for item in found if item["kind"] == "Pod"]
+    lines = []
+    for kind, name in target.workloads:
+        workload = by_name.get((kind, name))
+        if workload is None:
+            lines.append(f"{kind} {name} is not there")
+            continue
+        own = _pods_of(workload, pods)
+        what = _behind(workload)
+        if not what and name == PROXY:
+            what = _not_ready(own)
+        if what:
+            lines.append(f"{kind} {name}: {'; '.join([what, *_reasons(own)][:3])}")
+    return lines
+
+
+def warnings(kubectl: Kubectl, target: Target) -> list[str]:
+    """Return the latest warning about each workload: what keeps pods from being made stands nowhere else."""
+    events = kubectl.find(["events"], "--namespace", target.namespace, "--field-selector", "type=Warning")
+    latest: dict[tuple[str, str], str] = {}
+    for event in sorted(events, key=_when):
+        about = event.get("involvedObject", {})
+        kind, name = about.get("kind", ""), about.get("name", "")
+        owner = next((own for own in target.workloads if (kind, name) == own or _made_by(own, kind, name)), None)
+        if owner is not None and kind != "Pod":
+            latest[owner] = f"{kind} {name}: {event.get('reason')}: {_short(event.get('message', ''))}"
+    return list(latest.values())
+
+
+def _behind(workload: Object) -> str:
+    """Return how far a workload is from what is wanted, or nothing."""
+    spec, status = workload["spec"], workload.get("status", {})
+    if status.get("observedGeneration", 0) < workload["metadata"]["generation"]:
+        return "its controller has not seen the change yet"
+    wanted = spec.get("replicas", 1)
+    available = status.get("availableReplicas", 0)
+    if workload["kind"] == "StatefulSet":
+        rolled = status.get("updateRevision") == status.get("currentRevision")
+        updated = wanted if rolled else status.get("updatedReplicas", 0)
+    else:
+        updated = status.get("updatedReplicas", 0)
+        if available >= wanted and status.get("replicas", 0) > updated:
+            return f"{status['replicas'] - updated} of its pods are still old"
+    if updated < wanted:
+        return f"{updated} of {wanted} pods are new"
+    if available < wanted:
+        return f"{available} of {wanted} pods are available"
+    return ""
+
+
+def _not_ready(pods: Sequence[Object]) -> str:
+    ready = [pod for pod in pods if _condition(pod, "Ready").get("status") == "True"]
+    if not ready:
+        return "no pod is ready"
+    return "" if len(ready) == len(pods) else f"{len(ready)} of {len(pods)} pods are ready"
+
+
+def _pods_of(workload: Object, pods: Iterable[Object]) -> list[Object]:
+    """Return a workload's pods, without those that are on their way out."""
+    wanted = workload["spec"]["selector"].get("matchLabels", {}).items()
+    return [
+        pod
+        for pod in pods
+        if wanted <= pod["metadata"].get("labels", {}).items() and "deletionTimestamp" not in pod["metadata"]
+    ]
+
+
+def _reasons(pods: Sequence[Object]) -> list[str]:
+    """Return why pods are not well, each reason once with the first pod that has it."""
+    reasons: dict[str, str] = {}
+    for pod in pods:
+        if reason := _reason(pod):
+            reasons.setdefault(reason, f"pod {pod['metadata']['name']}: {reason}")
+    return list(reasons.values())
+
+
+def _reason(pod: Object) -> str:
+    scheduled = _condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return f"{scheduled.get('reason')}: {_short(scheduled.get('message', ''))}"
+    status = pod.get("status", {})
+    for container in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
+        state = container.get("state", {})
+        held = state.get("waiting") or (state.get("terminated") if "terminated" in state else None)
+        if held and held.get("reason") not in ("ContainerCreating", "PodInitializing", "Completed", None):
+            message = f": {_short(held['message'])}" if held.get("message") else ""
+            return f"container {container['name']}: {held['reason']}{message}"
+    return ""
+
+
+def _condition(pod: Object, kind: str) -> Object:
+    found: Iterable[Object] = pod.get("status", {}).get("conditions", ())
+    return next((condition for condition in found if condition["type"] == kind), {})
+
+
+def _made_by(owner: tuple[str, str], kind: str, name: str) -> bool:
+    return owner[0] == "Deployment" and kind == "ReplicaSet" and name.rpartition("-")[0] == owner[1]
+
+
+def _when(event: Object) -> str:
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return next((time for time in times if time), "")
+
+
+def _short(text: str) -> str:
+    return escaped(shortened(text, _LONGEST))

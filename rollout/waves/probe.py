@@ -1,0 +1,108 @@
+"""The probe request of a health gate: sent by one of three ways, and answered when its status is 2xx."""
+
+import http.client
+import os
+import re
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
+
+import tools
+from stacks.definition.rollout import PortForwardProbe, Probe, ServiceProxyProbe
+from stacks.resolve.names import PROXY
+
+from ..errors import RolloutError
+from ..kubectl import Kubectl
+from .health import Target
+
+_SECONDS = 10.0
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """An answer that points elsewhere is none, and the token must not follow it."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+def send(probe: Probe, kubectl: Kubectl, target: Target) -> None:
+    """Send the request; raise RolloutError when it is not answered as it must be."""
+    if isinstance(probe, ServiceProxyProbe):
+        through_service(kubectl, target.namespace, PROXY, target.port, probe.path, https=target.https)
+    elif isinstance(probe, PortForwardProbe):
+        with _forwarded(kubectl, target) as port:
+            address = f"{'https' if target.https else 'http'}://127.0.0.1:{port}{probe.path}"
+            _request(address, probe.body, probe.token_variable, tunnel=True)
+    else:
+        _request(probe.url, probe.body, probe.token_variable)
+
+
+def through_service(kubectl: Kubectl, namespace: str, service: str, port: int, path: str, *, https: bool) -> str:
+    """Return what a Service answers to a GET that goes through the API server's service proxy."""
+    place = f"/api/v1/namespaces/{namespace}/services/{'https:' if https else ''}{service}:{port}/proxy{path}"
+    return kubectl.run("get", "--raw", place, seconds=_SECONDS).out
+
+
+def get(url: str) -> bytes:
+    """Return the body of what an address answers; raise RolloutError when that is no success."""
+    return _request(url)
+
+
+def _request(url: str, body: str | None = None, token_variable: str | None = None, *, tunnel: bool = False) -> bytes:
+    headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body else {})
+    if token_variable is not None:
+        token = os.environ.get(token_variable)
+        if not token:
+            raise RolloutError(f"the environment variable {token_variable}, which holds the probe's token, is not set")
+        headers["Authorization"] = f"Bearer {token}"
+    request = Request(url, body.encode() if body else None, headers)
+    handlers: list[object] = [_NoRedirects()]
+    if tunnel:
+        handlers += [ProxyHandler({}), HTTPSHandler(context=ssl._create_unverified_context())]
+    where = f"{urlsplit(url).path or '/'} of {PROXY}" if tunnel else url
+    try:
+        with build_opener(*handlers).open(request, timeout=_SECONDS) as answer:  # type: ignore[arg-type]
+            content: bytes = answer.read(2**24)
+            return content
+    except HTTPError as error:
+        error.close()
+        raise RolloutError(f"{where} answers {error.code}") from None
+    except (URLError, OSError, http.client.HTTPException, ValueError) as error:
+        why = getattr(error, "reason", None) or error
+        raise RolloutError(f"{where} does not answer: {why}") from None
+
+
+@contextmanager
+def _forwarded(kubectl: Kubectl, target: Target) -> Iterator[int]:
+    """Forward a free port of this machine to the proxy, by kubectl, and yield it."""
+    where = ["--context", kubectl.context, "--namespace", target.namespace, "--address", "127.0.0.1"]
+    process = subprocess.Popen(
+        [str(tools.path("kubectl")), "port-forward", *where, f"service/{PROXY}", f":{target.port}"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    watchdog = threading.Timer(3 * _SECONDS, process.kill)
+    watchdog.start()
+    try:
+        said = ""
+        for line in process.stdout or ():
+            if match := re.search(r"Forwarding from 127\.0\.0\.1:(\d+)", line):
+                yield int(match[1])
+                return
+            said = line.strip() or said
+        raise RolloutError(f"kubectl port-forward: {said or 'it ended at once'}")
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()

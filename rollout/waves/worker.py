@@ -1,0 +1,181 @@
+"""One process for each plane that is being brought up: `python -m rollout.waves.worker`, and how it is started.
+
+What an engine prints then goes to a log of its own; a hanging engine can be ended without the others; and Ctrl-C is
+the rollout's to hand on, because a worker and its engine are a process group of their own. A worker ends with the
+rollout, however that ends: its standard input is a pipe from there, and when that breaks, it interrupts its group. It
+also holds the environment's lock for as long as it lives.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from stacks.problems import escaped, shortened
+
+from ..errors import RolloutError
+from .runner import Interrupted, Show
+
+ROOT = Path(__file__).resolve().parents[2]
+_GRACE_SECONDS = 90.0
+"""How long an engine may take to end what it has begun, once it is interrupted."""
+_LONGEST_MESSAGE = 4_000
+"""Of what a worker answers: it must fit into the pipe, which is read when the worker has ended."""
+_STOPPED = 130
+
+
+class TooLong(RolloutError):
+    """An engine was not done in time; only the cluster knows why."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a worker does: bring up one stack of a definition."""
+
+    environment: str
+    plane: str
+    engine: str
+    definition: str
+    """The file that the stack is known to come from."""
+    read_from: str
+    """The file that is read: the text that the rollout keeps."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A worker's process group: what is sent there reaches its engine too."""
+
+    process: "subprocess.Popen[str]"
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to every process of it."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+
+def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.Event, show: Show) -> None:
+    """Bring a stack up in a process of its own; raise RolloutError when it failed, Interrupted when it was stopped."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    answer, told = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rollout.waves.worker", json.dumps(asdict(task)), str(told)],
+            env=_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            pass_fds=(told, lock),
+            start_new_session=True,
+        )
+    except BaseException:
+        os.close(answer)
+        raise
+    finally:
+        os.close(told)
+    over = threading.Event()
+    keeper = threading.Thread(target=_keep, args=(Group(process), seconds, stop, over), daemon=True)
+    keeper.start()
+    try:
+        with log.open("a", encoding="utf-8", errors="replace") as file:
+            last = _listen(process, file, show)
+        code = process.wait()
+    finally:
+        over.set()
+        if process.poll() is None:
+            Group(process).send(signal.SIGKILL)
+            process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe:
+                pipe.close()
+        with open(answer, encoding="utf-8", errors="replace") as pipe:
+            message = pipe.read()
+    if code == 0:
+        return
+    if stop.is_set():
+        raise Interrupted
+    if code in (_STOPPED, -signal.SIGINT, -signal.SIGKILL):
+        raise TooLong(f"it was interrupted: it was not done within {seconds:g} s")
+    raise RolloutError(message or f"{last or 'it ended without a word'} (exit code {code}; {escaped(str(log))})")
+
+
+def _listen(process: "subprocess.Popen[str]", log: IO[str], show: Show) -> str:
+    """Write down what a worker says, and show each line; return the last one."""
+    last = ""
+    for line in process.stdout or ():
+        log.write(line)
+        log.flush()
+        if text := escaped(shortened(line.strip(), 300)):
+            last = text
+            show(text)
+    return last
+
+
+def _keep(group: Group, seconds: float, stop: threading.Event, over: threading.Event) -> None:
+    """Interrupt a worker when it is stopped, or takes too long; end it when it does not end by itself."""
+    end = time.monotonic() + seconds
+    while not stop.is_set() and time.monotonic() < end:
+        if over.wait(0.1):
+            return
+    group.send(signal.SIGINT)
+    if not over.wait(_GRACE_SECONDS):
+        group.send(signal.SIGKILL)
+
+
+def _environment() -> Mapping[str, str]:
+    paths = [str(ROOT), str(ROOT / "contracts"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+
+
+# ---- in the worker ----
+
+
+def main(arguments: list[str]) -> int:
+    """Bring one stack up; the answer, when it fails, goes to the pipe that the rollout reads."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=_end_with_the_rollout, daemon=True).start()
+    task = Task(**json.loads(arguments[0]))
+    try:
+        _up(task)
+    except RolloutError as error:
+        with open(int(arguments[1]), "w", encoding="utf-8") as answer:
+            answer.write(shortened(str(error), _LONGEST_MESSAGE))
+        print(error, flush=True)
+        return error.code
+    except KeyboardInterrupt:
+        return _STOPPED
+    return 0
+
+
+def _up(task: Task) -> None:
+    from stacks.validate import read_definition
+
+    from ..engines import find_engine
+    from .plan import stacks_of
+
+    definition = read_definition(task.read_from)
+    stack = stacks_of(definition, task.environment)[task.plane]
+    find_engine(task.engine).up(stack, Path(task.definition), read_from=Path(task.read_from), wait=False)
+
+
+def _end_with_the_rollout() -> None:
+    """Interrupt the whole group once the rollout is gone, and end it when it does not end by itself."""
+    with suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    os.killpg(0, signal.SIGINT)
+    time.sleep(_GRACE_SECONDS)
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

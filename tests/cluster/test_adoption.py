@@ -1,0 +1,76 @@
+"""Moving an environment from one engine to another adopts its objects: none is made anew, no pod restarts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local_cluster import LocalCluster
+
+from .bringing import KINDS, Site, site_in
+from .world import settled
+
+EVERYTHING = f"{KINDS},pods"
+
+
+@pytest.fixture
+def pulumi_site(
+    cluster: LocalCluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Site]:
+    """A site where Pulumi is."""
+    made = site_in(cluster, namespace, "pulumi", tmp_path, monkeypatch)
+    yield made
+    made.end()
+
+
+def test_from_helm_to_pulumi_and_back(pulumi_site: Site) -> None:
+    """Each engine refuses what is the other's, says so, and adopts it when it is told to."""
+    site = pulumi_site
+    site.up(engine="helm")
+    settled(site.cluster, f"{site.prefix}-dev")
+    before = site.state("uid", EVERYTHING)
+    ended = site.up(engine="pulumi", ok=False)
+    assert ended.code == 1
+    assert f"dev-lab was brought up with Helm, as release dev-lab in namespace {site.prefix}-dev." in ended.err
+    assert "make up CLUSTER=tests STACK=dev-lab ENGINE=pulumi ADOPT=1" in ended.err
+
+    site.up("--adopt", engine="pulumi")
+    assert site.state("uid", EVERYTHING) == before
+    assert site.release() == "", "Helm has forgotten it"
+    assert site.changes() == []
+    site.up(engine="pulumi")
+    assert site.state("uid", EVERYTHING) == before
+
+    ended = site.up(engine="helm", ok=False)
+    assert ended.code == 1
+    assert "dev-lab was brought up with Pulumi." in ended.err
+    ended = site.up("--adopt", engine="helm")
+    assert "pulumi stack rm --force dev-lab" in ended.err
+    assert site.state("uid", EVERYTHING) == before
+    assert site.release() == "deployed"
+    assert site.changes() == []
+
+    # What is no longer declared goes with either: nobody of before holds it.
+    site.edit("      - {name: extra, loading: {mode: on-demand, capacity: 1Gi}, replicas: 1}\n", "")
+    site.edit("proxy:\n  replicas: 1", "proxy:\n  autoscaling: {min: 2, max: 6}")
+    site.up(engine="helm")
+    assert site.changes() == []
+
+
+def test_what_kubectl_applied_is_adopted_by_helm(helm_site: Site) -> None:
+    """The rendered files were the way before; now it is a release."""
+    site = helm_site
+    site.cluster.apply(site.rendered("dev-lab").objects)
+    settled(site.cluster, f"{site.prefix}-dev")
+    before = site.state("uid", EVERYTHING)
+    assert site.changes() == []
+    ended = site.up(ok=False)
+    assert ended.code == 1
+    assert "dev-lab was brought up with kubectl, or by a GitOps controller." in ended.err
+    site.up("--adopt")
+    assert site.state("uid", EVERYTHING) == before
+    assert site.release() == "deployed"
+    assert site.changes() == []
+    site.edit("      - {name: extra, loading: {mode: on-demand, capacity: 1Gi}, replicas: 1}\n", "")
+    site.up()
+    assert site.changes() == []

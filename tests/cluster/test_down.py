@@ -1,0 +1,80 @@
+"""`make down`: the datasets' volumes stay, and nothing else."""
+
+import shlex
+
+from .bringing import Site
+
+WHAT_A_NAMESPACE_HAS = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
+
+
+def everything_in(site: Site, namespace: str) -> set[tuple[str, str]]:
+    """Return every object of a namespace, of every kind that can be listed; events are no objects of anybody."""
+    answer = site.cluster.kubectl("api-resources", "--verbs=list", "--namespaced", "--output=name")
+    kinds = [kind for kind in answer.stdout.split() if not kind.startswith("events")]
+    found = site.cluster.get(",".join(kinds), namespace=namespace)
+    gone = [item for item in found if "deletionTimestamp" not in item["metadata"]]
+    return {(item["kind"], item["metadata"]["name"]) for item in gone if item["kind"] not in ("Pod", "EndpointSlice")}
+
+
+def test_down_leaves_volumes_and_nothing_else_and_up_again_finds_them_bound(site: Site) -> None:
+    """The same claims and the same volumes, bound to each other as before."""
+    site.up()
+    kept = {"PersistentVolume", "PersistentVolumeClaim"}
+    before = {key: uid for key, uid in site.state("uid").items() if key[0] in kept}
+    assert len(before) == 4
+    ended = site.down()
+    namespace = f"{site.prefix}-dev"
+    claims = {("PersistentVolumeClaim", "models"), ("PersistentVolumeClaim", "spare")}
+    assert everything_in(site, namespace) == WHAT_A_NAMESPACE_HAS | claims
+    assert site.state("uid") == before
+    for line in (f"PersistentVolume {namespace}-models", f"Namespace {namespace}, which holds the claims"):
+        assert f"  {line}\n" in ended.out
+
+    site.up()
+    after = site.objects()
+    assert {key: after[key]["metadata"]["uid"] for key in before} == before
+    assert {after[key]["status"]["phase"] for key in before} == {"Bound"}
+    assert site.changes() == []
+
+
+def test_what_it_says_deletes_the_rest_for_good(helm_site: Site) -> None:
+    """The commands are run as they stand there."""
+    site = helm_site
+    site.up()
+    ended = site.down()
+    commands = [line.split() for line in ended.out.splitlines() if line.startswith("  kubectl ")]
+    assert len(commands) == 2
+    for command in commands:
+        assert shlex.join(command[1:3]) == "--context tests"
+        site.cluster.kubectl(*command[1:])
+    assert site.objects() == {}
+    names = {item["metadata"]["name"] for item in site.cluster.get("namespaces")}
+    assert f"{site.prefix}-dev" not in names
+    assert site.down().out == f"dev-lab is not there: tests has no namespace {site.prefix}-dev.\n"
+
+
+def test_production_is_taken_down_only_by_somebody_who_is_sure(helm_site: Site) -> None:
+    """And nothing else goes either before that."""
+    site = helm_site
+    site.up(stack=None)
+    before = site.state("uid")
+    ended = site.down(stack=None, ok=False)
+    assert ended.code == 2
+    assert "prod-lab is production: every model there stops being served. Nothing was changed." in ended.err
+    assert f"make down CLUSTER=tests DEFINITION={site.definition} YES=1" in ended.err
+    assert site.state("uid") == before
+    assert "Down in tests: prod-lab." in site.down("--yes", stack=None).out
+
+
+def test_what_was_taken_down_half_is_taken_down_wholly_by_the_next_down(helm_site: Site) -> None:
+    """A release that is being uninstalled, as a Helm that was killed leaves it; and an object that it does not know."""
+    site = helm_site
+    site.up()
+    site.kubectl("delete", "service", "small-main")
+    labels = "app.kubernetes.io/part-of=tidegate,app.kubernetes.io/instance=dev"
+    site.kubectl("create", "configmap", "forgotten")
+    site.kubectl("label", "configmap", "forgotten", *labels.split(","))
+    assert ("deleted", "forgotten") in [(change.verb, change.name) for change in site.changes()]
+    site.down()
+    left = everything_in(site, f"{site.prefix}-dev") - WHAT_A_NAMESPACE_HAS
+    assert {kind for kind, _ in left} == {"PersistentVolumeClaim"}

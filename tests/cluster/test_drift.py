@@ -1,0 +1,117 @@
+"""What somebody changed by hand is seen by a preview, field by field, and mended by the next `up`."""
+
+from typing import Any
+
+from rollout.changes.compare import MISSING, ObjectChange
+
+from .bringing import Site
+from .world import until
+
+
+def fields(changes: list[ObjectChange]) -> dict[tuple[str, str, str], tuple[Any, Any]]:
+    """Return every field that changes: where, and from what to what."""
+    return {
+        (change.kind, change.name, field.place): (field.old, field.new) for change in changes for field in change.fields
+    }
+
+
+def test_every_kind_of_drift_is_seen_and_mended(site: Site) -> None:
+    """Changed, added, removed; whole objects too; and what is nobody's business is left alone."""
+    site.up()
+    site.kubectl("scale", "deployment", "inference-proxy", "--replicas=4")
+    site.kubectl("set", "env", "statefulset/small-main", "--containers=triton", "LEAK=1")
+    site.kubectl("set", "image", "statefulset/small-extra", "triton=registry.test/other:9")
+    site.kubectl("delete", "service", "small-main")
+    site.kubectl("patch", "configmap", "inference-proxy-routing", "--type=merge", '--patch={"data":{"extra":"x"}}')
+    opened = '[{"op":"add","path":"/spec/ingress","value":[{}]}]'
+    site.kubectl("patch", "networkpolicy", "default-deny", "--type=json", f"--patch={opened}")
+    container = '{"spec":{"template":{"spec":{"containers":[{"name":"shady","image":"registry.test/shady:1"}]}}}}'
+    site.kubectl("patch", "statefulset", "small-extra", f"--patch={container}")
+    site.kubectl("label", "configmap", "inference-proxy-settings", "team=somebody")
+    site.kubectl("annotate", "service", "inference-proxy", "note=hello")
+    enforce = "pod-security.kubernetes.io/enforce"
+    site.kubectl("label", "namespace", f"{site.prefix}-dev", f"{enforce}=privileged", "--overwrite")
+
+    changes = site.changes()
+    assert ("created", "Service", "small-main") in [(change.verb, change.kind, change.name) for change in changes]
+    seen = fields(changes)
+    containers = "spec.template.spec.containers"
+    rendered = {(item["kind"], item["metadata"]["name"]): item for item in site.rendered("dev-lab").objects}
+    image = rendered["StatefulSet", "small-extra"]["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert seen.pop(("StatefulSet", "small-extra", f"{containers}[shady]"))[1] is MISSING
+    assert seen == {
+        ("Namespace", f"{site.prefix}-dev", f"metadata.labels[{enforce}]"): ("privileged", "restricted"),
+        ("Deployment", "inference-proxy", "spec.replicas"): (4, 1),
+        ("StatefulSet", "small-main", f"{containers}[triton].env[LEAK]"): ({"name": "LEAK", "value": "1"}, MISSING),
+        ("StatefulSet", "small-extra", f"{containers}[triton].image"): ("registry.test/other:9", image),
+        ("ConfigMap", "inference-proxy-routing", "data.extra"): ("x", MISSING),
+        ("NetworkPolicy", "default-deny", "spec.ingress"): ([{}], MISSING),
+    }
+
+    site.up()
+    assert site.changes() == []
+    now = site.objects()
+    namespace = f"{site.prefix}-dev"
+    assert now["Deployment", namespace, "inference-proxy"]["spec"]["replicas"] == 1
+    assert "extra" not in now["ConfigMap", namespace, "inference-proxy-routing"]["data"]
+    assert "ingress" not in now["NetworkPolicy", namespace, "default-deny"]["spec"]
+    pod = now["StatefulSet", namespace, "small-extra"]["spec"]["template"]["spec"]
+    assert [container["name"] for container in pod["containers"]] == ["triton"]
+    # Labels and annotations of other people are theirs.
+    assert now["ConfigMap", namespace, "inference-proxy-settings"]["metadata"]["labels"]["team"] == "somebody"
+    assert now["Service", namespace, "inference-proxy"]["metadata"]["annotations"]["note"] == "hello"
+
+
+def test_an_object_that_somebody_replaced_by_an_export_of_itself_has_not_drifted(site: Site) -> None:
+    """Whoever does that owns every field, the defaults too: still nothing would change."""
+    site.up()
+    for kind, name in (("service", "small-main"), ("statefulset", "small-main"), ("deployment", "inference-proxy")):
+        text = site.kubectl("get", kind, name, "--output=yaml").stdout
+        site.kubectl("replace", "--filename=-", input=text)
+    assert site.changes() == []
+    before = site.state("generation")
+    site.up()
+    assert site.state("generation") == before
+    assert site.changes() == []
+
+
+def test_what_an_autoscaler_sets_is_no_drift_and_stays(helm_site: Site) -> None:
+    """Neither what the autoscaler chose, nor what somebody chose in its place for a while."""
+    site = helm_site
+    site.up(stack="prod-lab")
+    namespace = f"{site.prefix}-prod"
+    proxy = "Deployment", namespace, "inference-proxy"
+    until("the autoscaler has three replicas", lambda: site.objects()[proxy]["spec"]["replicas"] == 3)
+    assert site.changes("prod-lab") == []
+    site.cluster.kubectl("--namespace", namespace, "scale", "deployment", "inference-proxy", "--replicas=5")
+    assert site.changes("prod-lab") == []
+    site.up(stack="prod-lab")
+    assert site.objects()[proxy]["spec"]["replicas"] == 5
+
+
+def test_switching_autoscaling_on_keeps_the_replicas_that_there_are(site: Site) -> None:
+    """An engine that gives a field up takes it away, and one replica is what the API server would put there."""
+    site.edit("proxy:\n  replicas: 1", "proxy:\n  replicas: 4")
+    site.up()
+    generation = site.state("generation")["Deployment", f"{site.prefix}-dev", "inference-proxy"]
+    site.edit("proxy:\n  replicas: 4", "proxy:\n  autoscaling: {min: 2, max: 6}")
+    changes = site.changes()
+    assert {change.kind for change in changes} <= {"HorizontalPodAutoscaler", "Namespace"}
+    site.up()
+    deployment = site.objects()["Deployment", f"{site.prefix}-dev", "inference-proxy"]
+    assert deployment["metadata"]["generation"] == generation
+    assert deployment["spec"]["replicas"] == 4
+    assert site.changes() == []
+
+
+def test_a_field_that_is_no_longer_declared_is_seen_and_goes(site: Site) -> None:
+    """The API server's default stands in its place afterwards, and the preview has said which."""
+    site.edit("replicas: 1}\n      - {name: extra", "replicas: 1, priorityClass: special}\n      - {name: extra")
+    special = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "special"}}
+    site.cluster.apply([{**special, "value": 10}])
+    site.up()
+    site.edit("replicas: 1, priorityClass: special}", "replicas: 1}")
+    place = ("StatefulSet", "small-main", "spec.template.spec.priorityClassName")
+    assert fields(site.changes())[place] == ("special", MISSING)
+    site.up()
+    assert site.changes() == []

@@ -1,0 +1,97 @@
+"""An `up` that was killed is finished by the next one, whenever it was killed; and two never work at the same time."""
+
+import os
+import random
+import signal
+import time
+
+from .bringing import Site
+from .world import settled
+
+
+def kill(site: Site, seconds: float) -> None:
+    """Start `up`, and kill it with all that it started after so many seconds."""
+    process = site.start()
+    time.sleep(seconds)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def test_an_up_that_was_killed_at_random_moments_is_finished_by_the_next_one(site: Site) -> None:
+    """The first time, on the way to another image, and on the way to fewer pools; each killed a few times."""
+    started = time.monotonic()
+    site.up()
+    whole = time.monotonic() - started
+    chance = random.Random(7)
+    edits = (
+        ('registry.test/proxy, tag: "1"', 'registry.test/proxy, tag: "2"'),
+        ("      - {name: extra, loading: {mode: on-demand, capacity: 1Gi}, replicas: 1}\n", ""),
+    )
+    site.down()
+    for edit in (None, *edits):
+        if edit is not None:
+            site.edit(*edit)
+        for _ in range(2):
+            # A process of its own starts more slowly than a call within this one.
+            kill(site, 0.5 + chance.random() * (whole + 2))
+        site.up()
+        assert site.changes() == []
+        settled(site.cluster, f"{site.prefix}-dev")
+    if site.engine == "helm":
+        assert site.release() == "deployed"
+        statuses = site.helm("history", "dev-lab", "--namespace", f"{site.prefix}-dev").out
+        assert "pending" not in statuses
+
+
+def test_a_release_that_was_left_pending_is_finished_without_starting_a_pod_anew(helm_site: Site) -> None:
+    """As a Helm that was killed while it waited leaves it."""
+    site = helm_site
+    site.up()
+    settled(site.cluster, f"{site.prefix}-dev")
+    pods = site.state("uid", "pods")
+    site.edit('registry.test/eviction-policy, tag: "1"', 'registry.test/eviction-policy, tag: "2"')
+    too_much = 'resources: {cpu: "5000", memory: 8Gi}'
+    site.edit("replicas: 1}\n      - {name: extra", f"replicas: 1, {too_much}}}\n      - {{name: extra")
+    process = site.start()
+    assert process.stderr
+    while "Unschedulable" not in process.stderr.readline():
+        assert process.poll() is None
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert site.release() == "pending-upgrade"
+    site.edit(f", {too_much}", "")
+    ended = site.up()
+    assert "revision 2 of dev-lab was not finished; going on" in ended.err
+    assert site.release() == "deployed"
+    settled(site.cluster, f"{site.prefix}-dev")
+    now = site.state("uid", "pods")
+    assert {key for key in pods if now.get(key) == pods[key]} == {key for key in pods if "proxy" in key[2]}
+    assert site.changes() == []
+
+
+def test_a_second_up_waits_for_the_first_and_says_for_whom(helm_site: Site) -> None:
+    """Two people, or a person and a pipeline."""
+    site = helm_site
+    site.up()
+    first = site.start()
+    lease = ""
+    while not lease:
+        assert first.poll() is None
+        answer = site.kubectl("get", "lease", "tidegate-up", "--ignore-not-found", "--output=name")
+        lease = answer.stdout
+    os.kill(first.pid, signal.SIGSTOP)  # it holds the lease, and takes its time
+    second = site.start()
+    try:
+        assert second.stderr
+        said = ""
+        while "waiting:" not in said:
+            line = second.stderr.readline()
+            assert line, said
+            said += line
+    finally:
+        os.kill(first.pid, signal.SIGCONT)
+    assert f"process {first.pid} is at work in {site.prefix}-dev …" in said
+    for process in (first, second):
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+    assert site.kubectl("get", "leases", "--output=name").stdout == ""

@@ -1,0 +1,212 @@
+"""What `make up CLUSTER=local` and `make down CLUSTER=local` do around the engine."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import tools
+from local_cluster import LocalCluster, processes
+from rollout import local
+from rollout.errors import RolloutError
+from rollout.pending import in_words
+from stacks.stack import Stack
+
+from .world import DEFINITIONS, EVERYTHING, REFERENCE, objects_of, read, settled, until
+
+A100 = "NVIDIA-A100-SXM4-80GB"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder for a local cluster that outlives its starter, and is taken down after the test all the same."""
+    yield tmp_path / "local"
+    local.stop_local(tmp_path / "local")
+
+
+def text_of(cluster: LocalCluster, stacks: tuple[Stack, ...]) -> str:
+    screen = Console(width=160, file=io.StringIO())
+    with screen.capture() as capture:
+        screen.print(local.placement_table(cluster, stacks))
+    return capture.get()
+
+
+def test_of_each_environment_the_first_stack_lives_in_a_local_cluster() -> None:
+    """Two data planes of one environment would be the same namespace."""
+    definition = read(REFERENCE)
+    assert [stack.name for stack in local.local_stacks(definition)] == ["dev-lab", "prod-east"]
+    assert [stack.name for stack in local.local_stacks(definition, "prod-east")] == ["prod-east"]
+    with pytest.raises(
+        RolloutError, match=r"one stack of each environment, and not prod-west.*\n?.*dev-lab, prod-east"
+    ):
+        local.local_stacks(definition, "prod-west")
+
+
+def test_environments_that_share_a_namespace_do_not_stand_together(tmp_path: Path) -> None:
+    """On data planes of their own they may; here one must be chosen."""
+    changes = {"namespace: inference-dev": "namespace: inference", "namespace: inference-prod": "namespace: inference"}
+    definition = read(REFERENCE, tmp_path, **changes)
+    with pytest.raises(RolloutError, match=r"dev-lab, prod-east live in the same namespace, inference") as caught:
+        local.local_stacks(definition)
+    assert "STACK=dev-lab" in str(caught.value)
+    assert [stack.name for stack in local.local_stacks(definition, "dev-lab")] == ["dev-lab"]
+
+
+def test_a_local_cluster_is_started_found_again_updated_and_taken_down(folder: Path, tmp_path: Path) -> None:
+    """The whole way of a person: up, look, up again with another definition, down."""
+    definition = read(REFERENCE)
+    stacks = local.local_stacks(definition)
+    cluster = local.start_local(definition, stacks, folder)
+    assert cluster.context == "local"
+    names = {item["metadata"]["name"] for item in cluster.get("nodes")}
+    assert names == {"lab-gpu-1", "lab-cpu-1", "lab-cpu-2", "east-gpu-1", "east-gpu-2", "east-cpu-1", "east-cpu-2"}
+    cluster.apply(objects_of(definition, *(stack.name for stack in stacks)))
+    settled(cluster, "inference-dev", "inference-prod")
+    text = text_of(cluster, stacks)
+    assert text.count("1 × MIG 1g.10gb of NVIDIA-A100-SXM4-80GB") == 4
+    assert "lab-gpu-1" in text
+    assert "no GPU" in text
+
+    pids = cluster.pids
+    changed = read(REFERENCE, tmp_path, **{f"nodes: 2\n        product: {A100}": f"nodes: 3\n        product: {A100}"})
+    again = local.start_local(changed, local.local_stacks(changed), folder)
+    assert again.pids == pids, "the same cluster"
+    assert {item["metadata"]["name"] for item in again.get("nodes")} == {*names, "east-gpu-3"}
+    local.start_local(definition, stacks[:1], folder)  # one stack alone takes no other's nodes away
+    assert {item["metadata"]["name"] for item in again.get("nodes")} == names
+    assert again.get("statefulset", "preload-main", "inference-dev")["status"]["readyReplicas"] == 1
+
+    assert local.stop_local(folder) is True
+    assert not processes.of(folder.resolve())
+    assert not folder.exists()
+    assert local.stop_local(folder) is False
+
+
+def test_a_pod_that_waits_stands_in_the_table_with_its_reason(folder: Path) -> None:
+    """With priority classes in place, what is left is what only a real cluster's people can bring: a claim."""
+    definition = read(EVERYTHING)
+    stacks = local.local_stacks(definition)
+    cluster = local.start_local(definition, stacks, folder)
+    cluster.apply(objects_of(definition))
+    tables = []
+
+    def waits() -> bool:
+        tables.append(text_of(cluster, stacks))
+        return "Its claim already-there is not in its namespace." in tables[-1] and "looked" not in tables[-1]
+
+    until("the reason stands there", waits)
+    assert tables[-1].count("none yet") == 1
+    assert "1 × share of NVIDIA-L40S (mps)" in tables[-1]
+    assert "2 × NVIDIA-H200" in tables[-1]
+
+
+def test_of_a_data_plane_with_very_many_nodes_some_are_simulated_and_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Enough to look around, and not thousands."""
+    got: list[Any] = []
+
+    class AddedError(Exception):
+        pass
+
+    def add(_: LocalCluster, nodes: list[Any]) -> None:
+        got.extend(nodes)
+        raise AddedError
+
+    monkeypatch.setattr(LocalCluster, "start", lambda *_, **__: object.__new__(LocalCluster))
+    monkeypatch.setattr(LocalCluster, "add_nodes", add)
+    definition = read(
+        REFERENCE, tmp_path, **{f"nodes: 2\n        product: {A100}": f"nodes: 900\n        product: {A100}"}
+    )
+    with pytest.raises(AddedError):
+        local.start_local(definition, local.local_stacks(definition, "dev-lab"), tmp_path / "cluster")
+    assert sum(item["metadata"]["name"].startswith("east-gpu-") for item in got) == 20
+    assert f"Of the 900 nodes with {A100} of east, 20 are simulated." in capsys.readouterr().err
+
+
+def test_people_are_told_how_to_look_around_and_how_to_take_it_down(cluster: LocalCluster) -> None:
+    """Commands to copy: with the kubeconfig, and with a kubectl that is there."""
+    text = local.how_to_look_around(cluster)
+    assert f"export KUBECONFIG={cluster.kubeconfig}" in text
+    assert "make down CLUSTER=local" in text
+    kubectl = next(line.split()[0] for line in text.splitlines() if " get pods" in line)
+    assert kubectl in ("kubectl", str(tools.path("kubectl")))
+
+
+def test_the_first_time_people_are_told_that_building_kubernetes_takes_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And only then: nothing is said where all is built."""
+
+    class BuildingError(Exception):
+        pass
+
+    def start(*_: Any, **__: Any) -> None:
+        raise BuildingError
+
+    monkeypatch.setattr(LocalCluster, "start", start)
+    definition = read(DEFINITIONS / "cpu-only.yaml")
+    for missing, said in ((("etcd", "kube-apiserver"), True), ((), False)):
+        monkeypatch.setattr(tools, "missing", lambda *_, found=missing: found)
+        with pytest.raises(BuildingError):
+            local.start_local(definition, local.local_stacks(definition), tmp_path)
+        err = capsys.readouterr().err
+        assert ("etcd, kube-apiserver must be built from source first" in err) is said
+        assert ("some minutes" in err) is said
+
+
+def test_trouble_with_the_cluster_is_an_error_in_words(tmp_path: Path) -> None:
+    """No traceback: a file stands where the folder should be."""
+    (tmp_path / "file").write_text("")
+    definition = read(DEFINITIONS / "cpu-only.yaml")
+    with pytest.raises(RolloutError, match="there is no local cluster: A local cluster cannot live in"):
+        local.start_local(definition, local.local_stacks(definition), tmp_path / "file" / "cluster")
+
+
+SPEC = {
+    "nodeSelector": {"nvidia.com/gpu.product": "X"},
+    "containers": [{"resources": {"limits": {"nvidia.com/mig-1g.10gb": "1"}}}],
+}
+PREEMPTION = " preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            "0/3 nodes are available: 1 Insufficient nvidia.com/mig-1g.10gb, 2 node(s) didn't match Pod's node "
+            f"affinity/selector.{PREEMPTION}",
+            "No nvidia.com/mig-1g.10gb is left for it (1 asked for): 1 node of the right kind has too few free. "
+            "2 nodes of another kind do not count.",
+        ),
+        (
+            "0/2 nodes are available: 2 Insufficient cpu.",
+            "No cpu is left for it: 2 nodes of the right kind have too few free.",
+        ),
+        (
+            "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated "
+            "taint(s). no new claims to deallocate, preemption: not eligible",
+            "No node is of the kind that it asks for (nvidia.com/gpu.product=X).",
+        ),
+        (
+            "0/8 nodes are available: 8 cannot allocate all claims. still not schedulable, preemption: none",
+            "No device that fits its claim is left.",
+        ),
+        (
+            '0/8 nodes are available: persistentvolumeclaim "models" not found. not found',
+            "Its claim models is not in its namespace.",
+        ),
+        (
+            "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found",
+            "A claim of it is not bound to a volume.",
+        ),
+        ("0/1 nodes are available: 1 something new.", "Also: 1 something new."),
+        ("something else", "something else"),
+    ],
+)
+def test_the_schedulers_words_become_sentences(said: str, words: str) -> None:
+    """As the scheduler of the pinned Kubernetes says them; what is not known stays as it is."""
+    assert in_words(said, SPEC) == words

@@ -1,0 +1,265 @@
+"""A cluster that refuses: the message names the object, the rule, and what to do."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_cluster import LocalCluster
+from rollout.errors import RolloutError
+from rollout.kubectl import Kubectl, as_list
+
+from .bringing import Site
+from .conftest import MakeCluster
+from .world import roomy_nodes, until
+
+NO_NODE_HAS_THAT = 'resources: {cpu: "5000", memory: 8Gi}'
+
+
+def quota(site: Site, **hard: str) -> None:
+    """Give dev's namespace a quota; made first where it is not there."""
+    meta = {"name": "tight", "namespace": f"{site.prefix}-dev"}
+    site.cluster.apply([{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": hard}}])
+
+
+def test_a_quota_on_objects_is_named_with_the_object(site: Site) -> None:
+    """And once it is raised the next `up` finishes."""
+    site.up()
+    site.down()
+    quota(site, **{"count/services": "2"})
+    ended = site.up(ok=False)
+    assert ended.code == 1
+    assert "stack dev-lab is not up: services " in ended.err
+    assert "was refused by the quota tight: requested: count/services=1, used: count/services=2" in ended.err
+    assert "Traceback" not in ended.text
+    site.kubectl("delete", "resourcequota", "tight")
+    site.up()
+    assert site.changes() == []
+
+
+def test_a_quota_on_pods_ends_the_wait_and_is_named(helm_site: Site) -> None:
+    """Nobody waits half an hour for pods that the API server refuses."""
+    site = helm_site
+    site.up()
+    site.down()
+    quota(site, pods="1")
+    ended = site.up(ok=False)
+    assert ended.code == 1
+    assert "was refused by the quota tight: requested: pods=1, used: pods=1, limited: pods=1" in ended.err
+    assert "stack dev-lab is not up: pods " in ended.err
+    assert site.release() == "failed"
+    site.kubectl("delete", "resourcequota", "tight")
+    site.up()
+    assert site.release() == "deployed"
+
+
+def test_what_a_pod_waits_for_is_said_in_the_schedulers_words_and_ctrl_c_leaves_nothing_pending(
+    helm_site: Site,
+) -> None:
+    """The person at the terminal sees what is missing, and may stop; the next `up` goes on."""
+    site = helm_site
+    site.edit("replicas: 1}\n      - {name: extra", f"replicas: 1, {NO_NODE_HAS_THAT}}}\n      - {{name: extra")
+    process = site.start()
+    assert process.stderr
+    said = ""
+    while "Insufficient cpu" not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    assert "waiting: StatefulSet small-main: 0 of 1 pods are available; pod small-main-0: Unschedulable" in said
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=90)
+    assert process.returncode == 130, err
+    assert err.endswith("stopped; stack dev-lab may be partly up; run the same command again\n")
+    assert site.release() == "failed"
+
+
+def test_rbac_is_named_with_who_may_not_do_what_and_how_to_check(site: Site) -> None:
+    """Somebody who may do nothing, and somebody who may do all but one thing."""
+    nobody = site.cluster.user("nobody")
+    mine = site.environment
+    site.environment = {**mine, "KUBECONFIG": str(nobody)}
+    ended = site.up(ok=False)
+    assert ended.code == 1
+    assert "namespaces" in ended.err
+    assert "was refused by RBAC: user nobody may not get namespaces" in ended.err
+    assert "auth can-i get namespaces" in ended.err
+
+    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+    kinds = ["namespaces", "secrets", "configmaps", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims"]
+    rules += [{"apiGroups": ["", "coordination.k8s.io"], "resources": [*kinds, "leases"], "verbs": ["*"]}]
+    rules += [{"apiGroups": ["networking.k8s.io", "policy"], "resources": ["*"], "verbs": ["*"]}]
+    name = f"{site.prefix}-some"
+    version = "rbac.authorization.k8s.io/v1"
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "most"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    site.cluster.apply(
+        [
+            {"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
+            {
+                "apiVersion": version,
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": name},
+                "subjects": [subject],
+                "roleRef": role,
+            },
+        ]
+    )
+    site.environment = {**mine, "KUBECONFIG": str(site.cluster.user("most"))}
+    ended = site.up(ok=False)
+    assert ended.code == 1
+    assert "was refused by RBAC: user most may not" in ended.err
+    assert f"services in namespace {site.prefix}-dev" in ended.err
+    site.environment = mine
+    site.up()
+
+
+def test_a_missing_crd_says_what_must_be_installed(site: Site, make_cluster: MakeCluster) -> None:
+    """In a cluster of its own: others have it."""
+    bare = make_cluster(roomy_nodes(), "bare")
+    site.environment = {**site.environment, "KUBECONFIG": str(bare.kubeconfig)}
+    site.edit("context: tests,", "context: bare,")
+    site.edit("environments:\n  - {name: dev", "monitoring: {operator: true}\nenvironments:\n  - {name: dev")
+    ended = site.run("up", "--cluster", "bare", "--engine", site.engine, "--stack", "dev-lab", ok=False)
+    assert ended.code == 1
+    assert "the cluster bare knows no Pod" in ended.err or "the cluster bare knows no Prometheus" in ended.err
+    assert "the Prometheus operator is not there" in ended.err
+    assert "switch off what needs them in the definition" in ended.err
+
+
+def test_a_cluster_that_does_not_answer_and_a_context_that_there_is_not_are_said(helm_site: Site) -> None:
+    """Each with the command that shows the same."""
+    site = helm_site
+    config = json.loads(site.cluster.kubectl("config", "view", "--raw", "--output=json").stdout)
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:9"
+    path = site.folder / "dead"
+    path.write_text(json.dumps(config), "utf-8")
+    site.environment = {**site.environment, "KUBECONFIG": str(path)}
+    ended = site.up(ok=False)
+    assert ended.code == 1
+    assert "the cluster tests cannot be reached" in ended.err
+    assert "kubectl --context tests get namespaces" in ended.err
+    path.write_text("{apiVersion: v1, kind: Config}", "utf-8")
+    ended = site.up(ok=False)
+    assert ended.code == 1
+    assert "there is no context tests in the kubeconfig" in ended.err
+
+
+def test_a_namespace_that_is_being_deleted_is_said_with_what_holds_it(site: Site) -> None:
+    """Nothing can be made in it, and that is not Helm's fault."""
+    name = f"{site.prefix}-dev"
+    head = {"name": "held", "namespace": name, "finalizers": ["example.com/held"]}
+    site.cluster.kubectl("create", "namespace", name)
+    site.cluster.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": head}])
+    site.cluster.kubectl("delete", "namespace", name, "--wait=false")
+    until(
+        "the namespace says what holds it",
+        lambda: "example.com/held" in json.dumps(site.cluster.get("namespace", name)["status"]),
+    )
+    ended = site.up(ok=False)
+    site.kubectl("patch", "configmap", "held", "--type=merge", '--patch={"metadata":{"finalizers":null}}')
+    assert ended.code == 1
+    assert f"namespace {name} is being deleted, so nothing can be made in it" in ended.err
+    assert "example.com/held" in ended.err
+
+
+REFUSED_BY_A_POLICY = {
+    "failurePolicy": "Fail",
+    "matchConstraints": {
+        "resourceRules": [
+            {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["statefulsets"]}
+        ]
+    },
+    "validations": [{"expression": "object.metadata.name != 'small-extra'", "message": "no extras here"}],
+}
+
+
+def test_an_admission_policy_is_named_with_its_words_and_a_preview_knows_it_before(site: Site) -> None:
+    """A rule of the cluster, which nobody here can know."""
+    name = f"{site.prefix}-rule"
+    group = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    where = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": f"{site.prefix}-dev"}}}
+    binding = {"policyName": name, "validationActions": ["Deny"], "matchResources": where}
+    site.cluster.kubectl("create", "namespace", f"{site.prefix}-dev")
+    site.cluster.apply(
+        [
+            {**group, "kind": "ValidatingAdmissionPolicy", "spec": REFUSED_BY_A_POLICY},
+            {**group, "kind": "ValidatingAdmissionPolicyBinding", "spec": binding},
+        ]
+    )
+    words = f"statefulsets small-extra was refused by the ValidatingAdmissionPolicy {name}: no extras here."
+    try:
+        until("the preview is refused too", lambda: any(words in line for line in site.live().refused))
+        ended = site.up("--adopt", ok=False)
+    finally:
+        site.cluster.kubectl("delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", name)
+    assert ended.code == 1
+    assert words in ended.err
+
+
+@pytest.fixture
+def kube(cluster: LocalCluster, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The shared cluster as the product's own kubectl sees it, and a namespace in which Pod Security is enforced."""
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}])
+    return Kubectl(cluster.context)
+
+
+def test_pod_security_is_named_with_what_it_wants(kube: Kubectl, namespace: str) -> None:
+    """In the API server's real words."""
+    spec = {"containers": [{"name": "main", "image": "registry.test/main:1"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "loose", "namespace": namespace}, "spec": spec}
+    with pytest.raises(RolloutError, match="pods loose was refused by Pod Security 'restricted:latest': ") as caught:
+        kube.run("create", "-f", "-", stdin=as_list([pod]))
+    assert "allowPrivilegeEscalation != false" in str(caught.value)
+
+
+def test_what_cannot_be_changed_in_place_says_how_to_replace_it_while_its_pods_go_on(
+    kube: Kubectl, namespace: str
+) -> None:
+    """In the API server's real words too."""
+    labels = {"app": "main"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "m", "image": "registry.test/m:1"}]}}
+    spec = {"serviceName": "one", "replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    head = {"name": "fixed", "namespace": namespace}
+    item = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": head, "spec": spec}
+    kube.run("apply", "--server-side", "-f", "-", stdin=as_list([item]))
+    with pytest.raises(RolloutError, match="StatefulSet fixed cannot be changed in place") as caught:
+        kube.run("apply", "--server-side", "-f", "-", stdin=as_list([{**item, "spec": {**spec, "serviceName": "two"}}]))
+    assert "delete statefulset fixed --cascade=orphan" in str(caught.value)
+
+
+def test_nothing_of_somebody_else_is_taken_over(helm_site: Site) -> None:
+    """Neither a namespace that was there, nor, even with ADOPT=1, an object that only has the same name."""
+    site = helm_site
+    name = f"{site.prefix}-dev"
+    site.cluster.kubectl("create", "namespace", name)
+    ended = site.up(ok=False)
+    assert ended.code == 1
+    assert f"The namespace {name} is there already, and was made by somebody else." in ended.err
+    assert "ADOPT=1" in ended.err
+    site.kubectl("create", "service", "clusterip", "small-main", "--tcp=80")
+    uid = site.kubectl("get", "service", "small-main", "--output=jsonpath={.metadata.uid}").stdout
+    ended = site.up("--adopt", ok=False)
+    assert ended.code == 1
+    assert "belong to somebody else: Service small-main" in ended.err
+    now = site.kubectl("get", "service", "small-main", "--output=jsonpath={.metadata.uid} {.metadata.annotations}")
+    assert now.stdout == f"{uid} "
+    site.kubectl("delete", "service", "small-main")
+    site.up("--adopt")
+    assert site.changes() == []
+
+
+def test_kubectl_that_cannot_be_run_is_one_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No traceback where the program itself is broken."""
+    from rollout import kubectl
+
+    broken = tmp_path / "kubectl"
+    broken.write_bytes(b"\x7fELF nonsense")
+    broken.chmod(0o755)
+    monkeypatch.setattr(kubectl, "_path", lambda: str(broken))
+    with pytest.raises(RolloutError, match="cannot be run"):
+        Kubectl("x").run("get", "pods")

@@ -1,0 +1,303 @@
+"""What a preview says restarts is what a real control plane restarts: for edits of a definition, and of objects."""
+
+import copy
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_cluster import LocalCluster
+from rollout.changes import words
+from rollout.changes.restarts import restarts
+from rollout.changes.workloads import workloads
+from stacks.validate import read_definition
+
+from .world import objects_of, prepare, reference_in, settled, until
+
+Object = dict[str, Any]
+STACK = "dev-lab"
+LARGE, SMALL, PRELOAD = "ondemand-large", "ondemand-small", "preload-main"
+SERVERS = {LARGE, SMALL, PRELOAD}
+PROXY = "inference-proxy"
+WORKLOADS = "deployments,statefulsets"
+
+
+class Environment:
+    """The reference's dev in the shared cluster, and what became of each workload of it."""
+
+    def __init__(self, cluster: LocalCluster, prefix: str, folder: Path) -> None:
+        self.cluster = cluster
+        self.namespace = f"{prefix}-dev"
+        self.definition = folder / "inference.yaml"
+        self.objects = objects_of(reference_in(prefix, folder), STACK)
+        self.text = self.definition.read_text("utf-8")
+
+    def edited(self, edits: dict[str, str]) -> list[Object]:
+        """Return the objects of the definition with texts replaced."""
+        text = self.text
+        for old, new in edits.items():
+            assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times"
+            text = text.replace(old, new)
+        self.definition.write_text(text, "utf-8")
+        return objects_of(read_definition(self.definition), STACK)
+
+    def apply(self, objects: list[Object]) -> None:
+        """Apply objects and wait until their controllers have taken notice."""
+        self.cluster.apply(objects)
+        until("the controllers saw it", self._noticed)
+
+    def revisions(self) -> dict[str, str]:
+        """Return which version of its pods each workload wants now."""
+        return {item["metadata"]["name"]: _revision(item) for item in self._workloads()}
+
+    def pods(self) -> dict[str, set[str]]:
+        """Return the pods of each workload that are not on their way out, by their identity."""
+        found: dict[str, set[str]] = {item["metadata"]["name"]: set() for item in self._workloads()}
+        for pod in self.cluster.get("pods", namespace=self.namespace):
+            labels = pod["metadata"]["labels"]
+            name = "-".join(labels.get(f"tidegate.dev/{part}", "") for part in ("server", "pool")).strip("-")
+            if "deletionTimestamp" not in pod["metadata"]:
+                found[name or PROXY].add(pod["metadata"]["uid"])
+        return found
+
+    def _workloads(self) -> list[Object]:
+        found: list[Object] = self.cluster.get(WORKLOADS, namespace=self.namespace)
+        return found
+
+    def _noticed(self) -> bool:
+        return all(
+            item["status"].get("observedGeneration") == item["metadata"]["generation"] and _revision(item)
+            for item in self._workloads()
+        )
+
+
+def _revision(item: Object) -> str:
+    if item["kind"] == "StatefulSet":
+        return str(item["status"].get("updateRevision", ""))
+    return str(item["metadata"].get("annotations", {}).get("deployment.kubernetes.io/revision", ""))
+
+
+def predicted(before: list[Object], after: list[Object]) -> set[str]:
+    return {restart.workload.name for restart in restarts(before, after)}
+
+
+@pytest.fixture(scope="module")
+def environment(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    """Dev, wholly up; each test applies an edit to it and puts it back."""
+    made = Environment(cluster, "restarts", tmp_path_factory.mktemp("restarts"))
+    prepare(cluster, made.objects)
+    made.apply(made.objects)
+    settled(cluster, made.namespace)
+    yield made
+    cluster.kubectl("delete", "namespace", made.namespace, "--wait=false")
+    cluster.kubectl("delete", "persistentvolume", f"{made.namespace}-models", "--wait=false")
+
+
+@pytest.fixture
+def applied(environment: Environment) -> Iterator[Callable[[list[Object]], set[str]]]:
+    """Apply objects on top of the environment's own, and say which workloads got a new version of their pods."""
+
+    def apply(objects: list[Object]) -> set[str]:
+        before = environment.revisions()
+        environment.apply(objects)
+        return {name for name, revision in environment.revisions().items() if before[name] != revision}
+
+    yield apply
+    environment.apply(environment.objects)
+
+
+IMAGE = "  - name: proxy\n    repository"
+NEXT = "  - name: triton-next\n    repository: nvcr.io/nvidia/tritonserver\n    tag: 26.09-py3\n"
+SMALL_POOL = "{mode: on-demand, policy: lru-idle, idleSeconds: 300, capacity: 8Gi}"
+EDITS: list[tuple[str, dict[str, str], set[str]]] = [
+    (
+        "an image of one server",
+        {IMAGE: NEXT + IMAGE, "  - name: preload #": "  - name: preload\n    image: triton-next #"},
+        {PRELOAD},
+    ),
+    ("the image of all servers", {"tag: 26.08-py3": "tag: 26.09-py3"}, SERVERS),
+    (
+        "the image of the eviction policy",
+        {"eviction-policy\n    tag: 0.1.0": "eviction-policy\n    tag: 0.2.0"},
+        {LARGE, SMALL},
+    ),
+    (
+        "the image of the proxy",
+        {"inference-proxy\n    tag: 0.1.0": "inference-proxy\n    tag: 0.2.0"},
+        {PROXY},
+    ),
+    (
+        "the routing table",
+        {"{version: 3, weight: 80}": "{version: 3, weight: 70}", "weight: 20}": "weight: 30}"},
+        set(),
+    ),
+    ("who may do what", {"rateLimit: {requestsPerMinute: 1000}": "rateLimit: {requestsPerMinute: 900}"}, set()),
+    ("settings of an eviction policy", {SMALL_POOL: SMALL_POOL.replace("300", "400")}, set()),
+    (
+        "settings of the proxy",
+        {"rateLimit: {requestsPerMinute": "logLevel: debug\n  rateLimit: {requestsPerMinute"},
+        {PROXY},
+    ),
+    ("a model more", {"  - name: churn\n": "  - {name: more, server: preload}\n  - name: churn\n"}, set()),
+    (
+        "replicas",
+        {"restarts-dev\n    proxy:\n      replicas: 1": "restarts-dev\n    proxy:\n      replicas: 2"},
+        set(),
+    ),
+    (
+        "a MIG profile",
+        {"kind: mig, profile: 2g.20gb": "kind: mig, profile: 1g.10gb", "small, replicas: 3": "small, replicas: 2"},
+        {PRELOAD},
+    ),
+    (
+        "labels of the namespace",
+        {"restarts-dev\n": "restarts-dev\n    labels: {example.com/a: b}\n"},
+        set(),
+    ),
+    ("memory", {'{cpu: "8", memory: 48Gi}': '{cpu: "8", memory: 47Gi}'}, {LARGE}),
+    ("the same amount in other words", {'{cpu: "8", memory: 48Gi}': "{cpu: 8000m, memory: 49152Mi}"}, set()),
+    (
+        "how long a start may take",
+        {'{cpu: "2", memory: 16Gi}': '{cpu: "2", memory: 16Gi}\n        startupSeconds: 60'},
+        {SMALL},
+    ),
+]
+
+
+@pytest.mark.parametrize(("edits", "expected"), [edit[1:] for edit in EDITS], ids=[edit[0] for edit in EDITS])
+def test_an_edit_restarts_what_the_preview_says(
+    environment: Environment,
+    applied: Callable[[list[Object]], set[str]],
+    edits: dict[str, str],
+    expected: set[str],
+) -> None:
+    after = environment.edited(edits)
+    assert after != environment.objects
+    assert predicted(environment.objects, after) == expected
+    assert applied(after) == expected
+    # And the way back.
+    assert predicted(after, environment.objects) == expected
+    assert applied(environment.objects) == expected
+
+
+def on_pods(objects: list[Object], change: Callable[[Object], object]) -> list[Object]:
+    """Return a copy of objects in which the pods of every workload are changed."""
+    out = copy.deepcopy(objects)
+    for item in out:
+        if item["kind"] in ("Deployment", "StatefulSet"):
+            change(item["spec"]["template"])
+    return out
+
+
+def in_containers(**fields: Any) -> Callable[[Object], object]:
+    return lambda template: [container.update(fields) for container in template["spec"]["containers"]]
+
+
+def in_ports(template: Object) -> None:
+    for container in template["spec"]["containers"]:
+        for port in container["ports"]:
+            del port["protocol"]
+
+
+def in_probes(template: Object) -> None:
+    for container in template["spec"]["containers"]:
+        container["startupProbe"]["httpGet"]["scheme"] = "HTTP"
+        container["startupProbe"]["successThreshold"] = 1
+
+
+def in_volumes(template: Object) -> None:
+    for volume in template["spec"]["volumes"]:
+        if "configMap" in volume:
+            volume["configMap"]["defaultMode"] = 0o644
+        if volume.get("emptyDir", {}).get("sizeLimit") == "2Gi":
+            volume["emptyDir"]["sizeLimit"] = "2048Mi"
+
+
+ALL = {*SERVERS, PROXY}
+SCHEDULER = "default-scheduler"
+RESPELT: list[tuple[str, Callable[[Object], object], set[str]]] = [
+    ("pull policy", in_containers(imagePullPolicy="IfNotPresent"), set()),
+    ("another pull policy", in_containers(imagePullPolicy="Always"), ALL),
+    ("termination message", in_containers(terminationMessagePolicy="File"), set()),
+    ("ports", in_ports, set()),
+    ("probes", in_probes, set()),
+    ("volumes", in_volumes, set()),
+    (
+        "restart policy",
+        lambda template: template["spec"].update(restartPolicy="Always", schedulerName=SCHEDULER),
+        set(),
+    ),
+    ("no arguments", in_containers(envFrom=[]), {PROXY}),
+    ("an annotation", lambda template: template["metadata"].setdefault("annotations", {}).update({"a/b": "c"}), ALL),
+    ("a number of bytes", in_containers(resources={"limits": {"memory": "1073741824"}}), ALL),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), [one[1:] for one in RESPELT], ids=[one[0] for one in RESPELT])
+def test_the_api_server_takes_for_the_same_what_the_preview_takes_for_the_same(
+    environment: Environment,
+    applied: Callable[[list[Object]], set[str]],
+    change: Callable[[Object], object],
+    expected: set[str],
+) -> None:
+    after = on_pods(environment.objects, change)
+    assert json.dumps(after) != json.dumps(environment.objects)
+    assert predicted(environment.objects, after) == expected
+    assert applied(after) == expected
+
+
+def test_the_upgrade_of_one_image_renews_the_pods_of_one_workload_and_no_other(environment: Environment) -> None:
+    """To the end: pods are followed by their identities, until every workload has all of them again."""
+    before = environment.pods()
+    assert all(before.values())
+    after = environment.edited(EDITS[0][1])
+    environment.apply(after)
+    settled(environment.cluster, environment.namespace)
+    now = environment.pods()
+    assert {name for name in before if before[name] != now[name]} == {PRELOAD} == predicted(environment.objects, after)
+    assert not before[PRELOAD] & now[PRELOAD]
+    environment.apply(environment.objects)
+
+
+def test_a_pod_that_does_not_start_holds_up_those_after_it(environment: Environment) -> None:
+    """One after another: where the first new pod finds no node, a pool loses that one, and the proxy loses none."""
+    three = copy.deepcopy(environment.objects)
+    for item in three:
+        if item["metadata"]["name"] in (SMALL, PROXY) and item["kind"] in ("Deployment", "StatefulSet"):
+            item["spec"]["replicas"] = 3
+    environment.apply(three)
+    settled(environment.cluster, environment.namespace)
+    before = environment.pods()
+    nowhere = on_pods(three, lambda template: template["spec"].setdefault("nodeSelector", {}).update({"no": "node"}))
+    said = {restart.workload.name: words.how(restart) for restart in restarts(three, nowhere)}
+    assert said[SMALL] == "3 pods, one after another"
+    assert said[PROXY] == "3 pods, one at a time, the new before the old goes"
+    environment.apply(nowhere)
+    until("one pod of the pool is new", lambda: len(environment.pods()[SMALL] - before[SMALL]) == 1)
+    until("one pod of the proxy is new", lambda: len(environment.pods()[PROXY] - before[PROXY]) == 1)
+    time.sleep(2)  # time in which more would go, if more were to go
+    now = environment.pods()
+    assert len(now[SMALL] & before[SMALL]) == 2
+    assert len(now[PROXY] & before[PROXY]) == 3
+    environment.apply(environment.objects)
+    # A StatefulSet never takes away a new pod that has not come up: somebody must.
+    stuck = [
+        "--field-selector=status.phase=Pending",
+        "--namespace",
+        environment.namespace,
+        "--grace-period=0",
+        "--force",
+    ]
+    environment.cluster.kubectl("delete", "pods", *stuck)
+    settled(environment.cluster, environment.namespace)
+
+
+def test_what_the_cluster_has_is_read_as_what_was_declared(environment: Environment) -> None:
+    """The API server's own objects, with all its defaults, are no change of pods."""
+    live = environment.cluster.get(WORKLOADS, namespace=environment.namespace)
+    declared = [item for item in environment.objects if item["kind"] in ("Deployment", "StatefulSet")]
+    assert len(workloads(live)) == len(declared) == 4
+    assert predicted(live, declared) == predicted(declared, live) == set()

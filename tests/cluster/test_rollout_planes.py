@@ -1,0 +1,420 @@
+"""Rollouts over three data planes, each a real control plane of its own: failures, kills, going on, going back."""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_cluster import LocalCluster
+from local_cluster.nodes import cpu_node, mig_mixed
+from rollout.errors import RolloutError
+from rollout.kubectl import Kubectl
+from rollout.waves import probe
+from rollout.waves.health import Target
+from rollout.waves.journal import FILE
+from stacks.definition.rollout import PortForwardProbe, ServiceProxyProbe
+
+from .world import ROOT, until
+
+PLANES = ("east", "west", "north")
+PRODUCT = "NVIDIA-A100-SXM4-80GB"
+PATIENCE = {"helm": 240, "pulumi": 180}
+"""Seconds that an engine has: Pulumi itself waits for what never becomes ready, and Helm leaves that to the gate."""
+DEFINITION = """\
+images:
+  - {{name: triton, repository: registry.test/triton, tag: "1"}}
+  - {{name: proxy, repository: registry.test/proxy, tag: "1"}}
+  - {{name: eviction-policy, repository: registry.test/eviction-policy, tag: "1"}}
+datasets:
+  - {{name: models, kind: nfs, server: nfs.test, path: /models}}
+servers:
+  - name: main
+    repository: {{dataset: models}}
+    pools:
+      - name: warm
+        loading: {{mode: preload}}
+        placement: {{kind: mig, profile: 1g.10gb, product: {product}}}
+        replicas: 1
+proxy:
+  replicas: 1
+  auth: {{apiKeys: {{secret: keys}}}}
+  access: [{{name: all, principals: [ci]}}]
+network:
+  callers: [{{name: ci, namespaceLabels: {{kubernetes.io/metadata.name: ci}}}}]
+gate: {{timeoutSeconds: 20, settleSeconds: 1}}
+environments:
+  - {{name: {name}, local: true, rollout: {{engineTimeoutSeconds: {patience}}}}}
+dataPlanes:
+  - &plane
+    name: east
+    environments: [{name}]
+    gpus: [{{nodes: 1, product: {product}, perNode: 1, mig: {{slices: {{1g.10gb: 4}}}}}}]
+  - {{<<: *plane, name: west, wave: 2}}
+  - {{<<: *plane, name: north, wave: 2}}
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class World:
+    """An environment of its own in three clusters, its definition, and the command that rolls it out."""
+
+    clusters: Mapping[str, LocalCluster]
+    name: str
+    folder: Path
+    engine: str
+    root: Path
+    more: Mapping[str, str]
+    started: list["subprocess.Popen[str]"] = field(default_factory=list)
+
+    @property
+    def definition(self) -> Path:
+        return self.folder / "definition" / "planes.yaml"
+
+    @property
+    def namespace(self) -> str:
+        return f"tidegate-{self.name}"
+
+    def edit(self, old: str, new: str) -> None:
+        text = self.definition.read_text("utf-8")
+        assert old in text
+        self.definition.write_text(text.replace(old, new), "utf-8")
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start a rollout."""
+        where = ("--environment", self.name, "--engine", self.engine, "--journals", str(self.folder / "journals"))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rollout", "rollout", str(self.definition), *where, *arguments],
+            cwd=self.root,
+            env={
+                **os.environ,
+                **self.more,
+                "KUBECONFIG": os.pathsep.join(str(cluster.kubeconfig) for cluster in self.clusters.values()),
+                "KUBECACHEDIR": str(self.folder / "kubectl-cache"),
+                "PYTHONPATH": os.pathsep.join([str(self.root), str(self.root / "contracts")]),
+            },
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        self.started.append(process)
+        return process
+
+    def roll(self, *arguments: str) -> Ended:
+        """Run a rollout to its end."""
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=900)
+        return Ended(process.returncode, out, err)
+
+    def get(self, plane: str, kind: str, name: str) -> Any:
+        return self.clusters[plane].get(kind, name, self.namespace)
+
+    def warm(self, plane: str) -> int | None:
+        """How many replicas the pool has in a plane; None where it is not there."""
+        found = self.clusters[plane].get("statefulsets", namespace=self.namespace)
+        return next((int(item["spec"]["replicas"]) for item in found), None)
+
+    def lines(self, number: int) -> list[dict[str, Any]]:
+        """The lines of a rollout's journal."""
+        path = self.folder / "journals" / self.name / f"{number:04d}" / FILE
+        if not path.exists():
+            return []
+        return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.endswith("}")]
+
+    def quota(self, plane: str, pods: int | None) -> None:
+        """Let a plane take so many pods of the environment, or any number."""
+        if pods is None:
+            self.clusters[plane].kubectl("delete", "resourcequota", "tight", "--namespace", self.namespace)
+            return
+        meta = {"name": "tight", "namespace": self.namespace}
+        spec = {"hard": {"pods": str(pods)}}
+        self.clusters[plane].apply([{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": spec}])
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, LocalCluster]]:
+    """Three data planes, which the tests of this file share; each test has an environment of its own."""
+    nodes = [mig_mixed("gpu-1", PRODUCT, 8, {"1g.10gb": 7}), cpu_node("cpu-1")]
+    with ExitStack() as running:
+        yield {
+            name: running.enter_context(LocalCluster.start(tmp_path_factory.mktemp(name), name=name, nodes=nodes))
+            for name in PLANES
+        }
+
+
+@pytest.fixture(params=["helm", "pulumi"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """Each engine that is here."""
+    name = str(request.param)
+    if name == "pulumi" and shutil.which("pulumi") is None:
+        pytest.skip("NOT RUN: PULUMI IS NOT ON THE PATH, so that no rollout was made with it.")
+    return name
+
+
+@pytest.fixture
+def world(
+    clusters: Mapping[str, LocalCluster], engine: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[World]:
+    name = f"{engine}-{zlib.crc32(request.node.name.encode()):08x}"
+    (tmp_path / "definition").mkdir()
+    (tmp_path / "definition" / "planes.yaml").write_text(
+        DEFINITION.format(name=name, product=PRODUCT, patience=PATIENCE[engine]), "utf-8"
+    )
+    root, more = (ROOT, {}) if engine == "helm" else _checkout(tmp_path)
+    made = World(clusters, name, tmp_path, engine, root, more)
+    yield made
+    for process in made.started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+    for cluster in clusters.values():
+        cluster.kubectl("delete", "namespace", made.namespace, "--ignore-not-found", "--wait=false")
+        cluster.kubectl("delete", "persistentvolume", f"{made.namespace}-models", "--ignore-not-found", "--wait=false")
+
+
+def _checkout(folder: Path) -> tuple[Path, Mapping[str, str]]:
+    """Return a copy of the checkout for Pulumi, which writes the configuration of stacks there, and its settings."""
+    away = shutil.ignore_patterns(".*", "__pycache__", "build", "tests", "bench", "docs", "encryptionsalt")
+    root = folder / "checkout"
+    shutil.copytree(ROOT, root, ignore=away)
+    (folder / "state").mkdir()
+    return root, {"PULUMI_BACKEND_URL": (folder / "state").as_uri(), "PULUMI_CONFIG_PASSPHRASE": ""}
+
+
+def row(said: str, plane: str) -> str:
+    return next(line for line in said.splitlines() if re.match(rf"│ {plane} ", line))
+
+
+def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_can_be_taken_back(world: World) -> None:
+    ended = world.roll()
+    assert ended.code == 0, ended.out + ended.err
+    assert {plane: world.warm(plane) for plane in PLANES} == dict.fromkeys(PLANES, 1)
+    assert "3 of 3 planes passed" in ended.out
+    _the_canary_went_first_and_the_wave_side_by_side(world.lines(1))
+
+    world.quota("west", 2)
+    world.edit("replicas: 1\nproxy", "replicas: 3\nproxy")
+    ended = world.roll()
+    assert ended.code == 1
+    assert "FAILED" in row(ended.out, "west")
+    said = " ".join(re.sub(r"[│\s]+", " ", ended.out).split())
+    for part in ("StatefulSet main-warm: 1 of 3 pods are available", "exceeded quota: tight"):
+        assert part in said, said
+    assert f"ENV={world.name} RESUME=1" in ended.err
+    assert world.warm("east") == 3
+
+    world.quota("west", None)
+    world.edit("replicas: 3\nproxy", "replicas: 4\nproxy")
+    ended = world.roll("--resume")
+    assert ended.code == 0, ended.out + ended.err
+    assert "it goes on with the texts that it began with" in ended.err
+    assert {plane: world.warm(plane) for plane in PLANES} == dict.fromkeys(PLANES, 3)
+    assert [line["plane"] for line in world.lines(2) if line["event"] == "applying"].count("east") == 1
+
+    ended = world.roll("--back")
+    assert ended.code == 0, ended.out + ended.err
+    assert {plane: world.warm(plane) for plane in PLANES} == dict.fromkeys(PLANES, 1)
+
+    world.edit("replicas: 4\nproxy", "replicas: 1\nproxy")
+    generations = [world.get(plane, "statefulset", "main-warm")["metadata"]["generation"] for plane in PLANES]
+    assert world.roll().code == 0
+    after = [world.get(plane, "statefulset", "main-warm")["metadata"]["generation"] for plane in PLANES]
+    assert after == generations, "a rollout of what stands already changes nothing"
+
+
+def _the_canary_went_first_and_the_wave_side_by_side(lines: list[dict[str, Any]]) -> None:
+    times = {(line["plane"], line["event"]): datetime.fromisoformat(line["at"]) for line in lines if "plane" in line}
+    for plane in ("west", "north"):
+        assert times["east", "passed"] < times[plane, "applying"]
+    assert times["west", "applying"] < times["north", "passed"]
+    assert times["north", "applying"] < times["west", "passed"]
+
+
+def test_pods_that_no_node_takes_fail_the_gate_with_the_schedulers_words(world: World) -> None:
+    world.edit("gate: {timeoutSeconds: 20", "gate: {timeoutSeconds: 6")
+    world.clusters["east"].kubectl("cordon", "gpu-1")
+    try:
+        ended = world.roll()
+    finally:
+        world.clusters["east"].kubectl("uncordon", "gpu-1")
+    assert ended.code == 1
+    said = " ".join(re.sub(r"[│\s]+", " ", ended.out).split())
+    assert "StatefulSet main-warm: 0 of 1 pods are available; pod main-warm-0: Unschedulable: 0/2 nodes" in said
+    assert "not begun" in row(ended.out, "west")
+    assert world.warm("west") is None, "a canary that fails keeps every other plane untouched"
+    ended = world.roll("--resume")
+    assert ended.code == 0, ended.out + ended.err
+
+
+def test_a_rollout_that_is_killed_at_random_moments_is_finished_by_resume(world: World) -> None:
+    chance = random.Random(4)
+    for more_lines in (1, 2, 3, 4):
+        before = len(world.lines(1))
+        process = world.start(*(["--resume"] if before else []))
+        while process.poll() is None and len(world.lines(1)) < before + more_lines:
+            time.sleep(0.02)
+        time.sleep(chance.random())
+        process.kill()
+        out, err = process.communicate()
+        assert process.returncode == -signal.SIGKILL, out + err
+    ended = world.roll("--resume")
+    assert ended.code == 0, ended.out + ended.err
+    lines = world.lines(1)
+    assert lines[-1] | {"at": ""} == {"at": "", "event": "ended", "outcome": "succeeded"}
+    assert {plane: world.warm(plane) for plane in PLANES} == dict.fromkeys(PLANES, 1)
+    assert world.roll().code == 0
+
+
+def test_ctrl_c_finishes_the_plane_at_work_and_says_how_to_go_on(world: World) -> None:
+    process = world.start()
+    assert process.stderr
+    said = ""
+    while "[east] being brought up" not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, out + err
+    assert "no other is begun. Ctrl-C again interrupts them." in err
+    assert "passed" in row(out, "east")
+    assert "not begun" in row(out, "west")
+    assert "was stopped: 1 of 3 planes passed." in err
+    assert world.warm("west") is None
+    ended = world.roll("--resume")
+    assert ended.code == 0, ended.out + ended.err
+
+
+def test_a_dry_run_shows_what_each_plane_would_change_and_touches_nothing(world: World) -> None:
+    ended = world.roll("--dry-run")
+    assert ended.code == 0, ended.out + ended.err
+    assert (
+        "1. canary\n     east (context east)\n     then the health gate: workloads available, proxy ready;" in ended.out
+    )
+    assert re.search(rf"^{world.name}-east: \d+ created$", ended.out, re.MULTILINE)
+    for cluster in world.clusters.values():
+        names = [item["metadata"]["name"] for item in cluster.get("namespaces")]
+        assert world.namespace not in names
+    assert not (world.folder / "journals").exists()
+
+    assert world.roll().code == 0
+    ended = world.roll("--dry-run")
+    assert ended.code == 0, ended.out + ended.err
+    for plane in PLANES:
+        assert f"{plane}: nothing would change." in ended.out.splitlines(), ended.out
+
+
+class Answers(ThreadingHTTPServer):
+    """Stands for the proxies and the Prometheus of the planes, whose pods here answer nothing."""
+
+    def __init__(self) -> None:
+        self.status: dict[str, int] = {}
+        self.alerts: list[dict[str, Any]] = []
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Answers
+
+    def do_GET(self) -> None:
+        found = self.path == "/prometheus/api/v1/alerts"
+        body = json.dumps({"data": {"alerts": self.server.alerts}}).encode() if found else b""
+        self.send_response(200 if found else self.server.status.get(self.path, 404))
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.fixture
+def answers() -> Iterator[Answers]:
+    with Answers() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_a_probe_that_is_not_answered_and_an_alert_that_fires_keep_a_plane_from_passing(
+    world: World, answers: Answers
+) -> None:
+    at = f"http://127.0.0.1:{answers.server_address[1]}"
+    world.edit(
+        "gate: {timeoutSeconds: 20, settleSeconds: 1}",
+        f"gate: {{timeoutSeconds: 8, settleSeconds: 1, alerts: {{kind: prometheus, url: '{at}/prometheus'}}}}",
+    )
+    world.edit("    name: east\n", f"    name: east\n    gate: {{probe: {{kind: url, url: '{at}/east'}}}}\n")
+    for plane in ("west", "north"):
+        world.edit(f"name: {plane}", f"name: {plane}, gate: {{probe: {{kind: url, url: '{at}/{plane}'}}}}")
+    answers.status |= {"/east": 200, "/west": 503, "/north": 200}
+    ended = world.roll()
+    assert ended.code == 1
+    assert "FAILED" in row(ended.out, "west")
+    assert "passed" in row(ended.out, "north")
+    assert "/west answers 503" in " ".join(re.sub(r"[│\s]+", " ", ended.out).split())
+
+    answers.status["/west"] = 200
+    firing = {"alertname": "ProxyDown", "namespace": world.namespace}
+    answers.alerts = [{"state": "firing", "labels": firing}]
+    ended = world.roll("--resume")
+    assert ended.code == 1
+    assert "alert ProxyDown fires" in ended.out
+
+    answers.alerts = []
+    ended = world.roll("--resume")
+    assert ended.code == 0, ended.out + ended.err
+
+
+# ---- probes by way of the API server; pods that are played answer nothing, so here they fail ----
+
+
+def test_by_the_service_proxy_a_real_api_server_looks_for_the_service_at_that_port(
+    clusters: Mapping[str, LocalCluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports = [{"name": "https", "port": 443, "protocol": "TCP"}]
+    meta = {"name": "inference-proxy", "namespace": "default"}
+    spec = {"ports": ports, "selector": {"app": "nobody"}}
+    clusters["east"].apply([{"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}])
+    until("there are endpoints", lambda: clusters["east"].get("endpoints", namespace="default"))
+    monkeypatch.setenv("KUBECONFIG", str(clusters["east"].kubeconfig))
+    request = ServiceProxyProbe(kind="service-proxy")
+    with pytest.raises(RolloutError, match="no endpoints available for service"):
+        probe.send(request, Kubectl("east"), Target("default", (), 443, True))
+    with pytest.raises(RolloutError, match="not found"):
+        probe.send(request, Kubectl("east"), Target("nowhere", (), 443, True))
+
+
+def test_a_port_forward_that_leads_nowhere_ends_with_the_reason(
+    clusters: Mapping[str, LocalCluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(clusters["east"].kubeconfig))
+    with pytest.raises(RolloutError, match=r"port-forward: .*not found"):
+        probe.send(PortForwardProbe(kind="port-forward"), Kubectl("east"), Target("nowhere", (), 80, False))

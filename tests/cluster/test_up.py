@@ -1,0 +1,102 @@
+"""`make up` in real clusters: dev and prod from one definition, again, and after edits."""
+
+from .bringing import Site
+from .conftest import MakeCluster
+from .world import roomy_nodes, settled, until
+
+POD_KINDS = "pods"
+
+
+def test_dev_and_prod_come_up_side_by_side_and_a_second_up_changes_nothing(site: Site) -> None:
+    """Objects, versions, generations: nothing moves, though the API server has defaulted every field meanwhile."""
+    ended = site.up(stack=None)
+    assert ended.out.endswith("Up in tests: dev-lab, prod-lab.\n")
+    assert f"with {site.engine.capitalize()} " in ended.err, "which engine it was is said"
+    proxy = "Deployment", f"{site.prefix}-prod", "inference-proxy"
+    until("the autoscaler of prod has three replicas", lambda: site.objects()[proxy]["spec"]["replicas"] == 3)
+    settled(site.cluster, f"{site.prefix}-dev", f"{site.prefix}-prod")
+    objects = site.objects()
+    assert objects["PersistentVolumeClaim", f"{site.prefix}-dev", "models"]["status"]["phase"] == "Bound"
+    assert len({key[1] for key in objects if key[1]}) == 2
+    declared = {
+        (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
+        for stack in ("dev-lab", "prod-lab")
+        for item in site.rendered(stack).objects
+        if item["kind"] != "Namespace"
+    }
+    assert objects.keys() == declared
+
+    for stack in ("dev-lab", "prod-lab"):
+        assert site.changes(stack) == []
+    before = site.state(), site.state("generation"), site.state("uid", POD_KINDS)
+    site.up(stack=None)
+    assert (site.state(), site.state("generation"), site.state("uid", POD_KINDS)) == before
+    for stack in ("dev-lab", "prod-lab"):
+        assert site.changes(stack) == []
+
+
+def test_another_image_rolls_exactly_one_workload(site: Site) -> None:
+    """Everything else keeps its pods."""
+    site.up()
+    pods = site.state("uid", POD_KINDS)
+    generations = site.state("generation")
+    site.edit('registry.test/proxy, tag: "1"', 'registry.test/proxy, tag: "2"')
+    changes = site.changes()
+    assert [(change.verb, change.kind, change.name) for change in changes] == [
+        ("changed", "Deployment", "inference-proxy")
+    ]
+    assert [field.place for field in changes[0].fields] == ["spec.template.spec.containers[proxy].image"]
+    site.up()
+    after = site.state("generation")
+    assert [key[2] for key in after if after[key] != generations[key]] == ["inference-proxy"]
+    settled(site.cluster, f"{site.prefix}-dev")
+    now = site.state("uid", POD_KINDS)
+    kept = {key for key in pods if now.get(key) == pods[key]}
+    assert {key[2].rsplit("-", 1)[0] for key in kept} == {"small-main", "small-extra"}
+    assert not [key for key in kept if key[2].startswith("inference-proxy")]
+
+
+def test_a_pool_that_is_removed_goes_and_a_dataset_that_is_removed_stays(site: Site) -> None:
+    """Models are never deleted by an edit; what only serves them is."""
+    site.up()
+    before = site.objects()
+    site.edit("      - {name: extra, loading: {mode: on-demand, capacity: 1Gi}, replicas: 1}\n", "")
+    site.edit("  - {name: spare, kind: nfs, server: nfs.test, path: /spare}\n", "")
+    site.edit(", {name: spare, path: /prod-spare}", "")
+    live = site.live()
+    assert set(live.kept) == {f"PersistentVolume {site.prefix}-dev-spare", "PersistentVolumeClaim spare"}
+    deleted = {(change.kind, change.name) for change in site.changes() if change.verb == "deleted"}
+    assert ("StatefulSet", "small-extra") in deleted
+    assert not {kind for kind, _ in deleted} & {"PersistentVolume", "PersistentVolumeClaim", "Namespace"}
+
+    if site.engine == "pulumi":
+        # Its engine protects datasets: what is only taken out of the definition stops it, until somebody is sure.
+        ended = site.up(ok=False)
+        assert "datasets are protected" in ended.err
+        assert "its volume and its claim stay in the cluster" in ended.err
+        site.pulumi("state", "unprotect", "--all", "--yes", "--stack", "dev-lab")
+    site.up()
+    gone = before.keys() - site.objects().keys()
+    assert {(kind, name) for kind, _, name in gone} == deleted
+    claim = site.objects()["PersistentVolumeClaim", f"{site.prefix}-dev", "spare"]
+    assert claim["status"]["phase"] == "Bound"
+    assert site.changes() == []
+    site.up()
+    assert ("PersistentVolume", "", f"{site.prefix}-dev-spare") in site.objects()
+
+
+def test_dev_and_prod_live_in_two_clusters_from_one_definition(site: Site, make_cluster: MakeCluster) -> None:
+    """A data plane each: what one has, the other has not."""
+    other = make_cluster(roomy_nodes(), "other")
+    site.edit(
+        "environments: [dev, prod]}", "environments: [dev]}\n  - {name: east, context: other, environments: [prod]}"
+    )
+    both = f"{site.cluster.kubeconfig}:{other.kubeconfig}"
+    site.environment = {**site.environment, "KUBECONFIG": both}
+    site.up()
+    site.run("up", "--cluster", "east", "--engine", site.engine)
+    for cluster, there, elsewhere in ((site.cluster, "dev", "prod"), (other, "prod", "dev")):
+        names = {item["metadata"]["name"] for item in cluster.get("namespaces")}
+        assert f"{site.prefix}-{there}" in names
+        assert f"{site.prefix}-{elsewhere}" not in names
+        settled(cluster, f"{site.prefix}-{there}")

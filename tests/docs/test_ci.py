@@ -1,0 +1,300 @@
+"""The examples of docs/ci.md: they are workflows, and what they run does what the page says."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/ci.md").read_text("utf-8")
+KNOWN_ACTIONS = {"actions/checkout", "actions/cache", "actions/upload-artifact", "actions/download-artifact"}
+LEFT_OUT = (".git", ".venv", ".*_cache", ".hypothesis", "build", "bench", "tests", "__pycache__")
+GITHUB_JOB = {"needs", "if", "runs-on", "permissions", "env", "environment", "concurrency", "strategy", "steps"}
+GITLAB_WORDS = {"stages", "default", "variables", "include", "workflow"}
+
+
+def blocks() -> list[Any]:
+    """Return the YAML blocks of the page; `on` stays a text, as on GitHub."""
+    texts = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    return [yaml.load(text, yaml.BaseLoader) for text in texts]
+
+
+GITHUB, GITLAB = blocks()
+
+
+@dataclass(frozen=True)
+class Command:
+    """What one step runs, with the variables that it gets."""
+
+    text: str
+    variables: dict[str, str] = field(default_factory=dict)
+    always: bool = False
+
+
+def github(job: str) -> list[Command]:
+    """Return what a job runs."""
+    out = []
+    for step in GITHUB["jobs"][job]["steps"]:
+        if "run" in step:
+            variables = {**GITHUB["jobs"][job].get("env", {}), **step.get("env", {})}
+            out.append(Command(step["run"], variables, "always()" in step.get("if", "")))
+    return out
+
+
+def gitlab(job: str) -> list[Command]:
+    return [Command(line, GITLAB[job].get("variables", {})) for line in GITLAB[job]["script"]]
+
+
+# ---- they are what the platforms take ----
+
+
+def test_the_page_has_one_workflow_for_each_platform() -> None:
+    assert len(blocks()) == 2
+    jobs = {"preview", "comment", "drift", "rollout"}
+    assert set(GITHUB["jobs"]) == jobs
+    assert set(GITLAB) - GITLAB_WORDS == jobs
+
+
+def test_the_github_example_is_a_workflow() -> None:
+    assert set(GITHUB) == {"name", "on", "permissions", "jobs"}
+    assert set(GITHUB["on"]) == {"pull_request", "push", "schedule"}
+    for job in GITHUB["jobs"].values():
+        assert job["runs-on"]
+        assert set(job) <= {
+            "needs",
+            "if",
+            "runs-on",
+            "permissions",
+            "env",
+            "environment",
+            "concurrency",
+            "strategy",
+            "steps",
+        }
+        assert job.get("needs") in (None, *GITHUB["jobs"])
+        for step in job["steps"]:
+            assert len({"run", "uses"} & set(step)) == 1
+            assert set(step) <= {"name", "if", "env", "run", "uses", "with"}
+            if "uses" in step:
+                assert re.fullmatch(r"(actions/[a-z-]+)@v[0-9]+", step["uses"])
+                assert step["uses"].partition("@")[0] in KNOWN_ACTIONS
+
+
+def test_no_expression_of_github_stands_in_a_shell_where_it_could_be_code() -> None:
+    for job in GITHUB["jobs"]:
+        for command in github(job):
+            assert "${{" not in command.text
+
+
+def test_whoever_may_write_runs_nothing_of_the_change() -> None:
+    for name, job in GITHUB["jobs"].items():
+        writes = "write" in str(job.get("permissions", GITHUB["permissions"]))
+        assert writes == (name == "comment")
+        uses = [step.get("uses", "") for step in job["steps"]]
+        assert not (writes and any(use.startswith("actions/checkout") for use in uses))
+        for step in job["steps"]:
+            if step.get("uses", "").startswith("actions/checkout"):
+                assert step["with"]["persist-credentials"] == "false"
+    assert GITLAB["comment"]["variables"]["GIT_STRATEGY"] == "none"
+    assert "pull_request_target" not in GITHUB["on"]
+
+
+def test_the_gitlab_example_is_a_pipeline() -> None:
+    for name, job in GITLAB.items():
+        if name in GITLAB_WORDS:
+            continue
+        assert job["stage"] in GITLAB["stages"]
+        assert all(isinstance(line, str) for line in job["script"])
+        assert all("if" in rule for rule in job["rules"])
+        assert set(job.get("needs", ())) <= set(GITLAB)
+
+
+def test_previews_have_the_history_and_keep_the_cache() -> None:
+    for job in GITHUB["jobs"].values():
+        uses = {step["uses"].partition("@")[0]: step.get("with", {}) for step in job["steps"] if "uses" in step}
+        if "actions/checkout" in uses:
+            assert uses["actions/cache"]["path"] == "~/.cache/tidegate"
+    assert GITHUB["jobs"]["preview"]["steps"][0]["with"]["fetch-depth"] == "0"
+    assert GITLAB["variables"]["GIT_DEPTH"] == "0"
+    (kept,) = GITLAB["default"]["cache"]["paths"]
+    assert GITLAB["variables"]["TIDEGATE_CACHE"] == f"$CI_PROJECT_DIR/{kept}"
+
+
+def surroundings() -> dict[str, str]:
+    """Return the environment without what `make test` put into it for its own sake."""
+    ours = ("PYTHONPATH", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "DEFINITION", "OUT", "STACK", "CLUSTER", "BASE", "ENV")
+    return {name: value for name, value in os.environ.items() if name not in ours}
+
+
+def commands(text: str) -> Iterator[str]:
+    """Yield the calls of make in a shell text."""
+    for line in text.splitlines():
+        if line.startswith("make "):
+            yield line
+
+
+MAKES = sorted(
+    {
+        call
+        for command in [*(c for job in GITHUB["jobs"] for c in github(job))]
+        + [c for job in set(GITLAB) - GITLAB_WORDS for c in gitlab(job)]
+        for call in commands(command.text)
+    }
+    | set(re.findall(r"`(make rollout [^`]*)`", PAGE.replace("\n", " ")))
+)
+
+
+@pytest.mark.parametrize("command", MAKES)
+def test_make_knows_every_goal_and_setting(command: str) -> None:
+    environment = {**surroundings(), "WHERE": "somewhere", "TARGET": "main", "CI_MERGE_REQUEST_DIFF_BASE_SHA": "HEAD"}
+    done = subprocess.run(
+        ["bash", "-c", command.replace("make ", "make --dry-run RUN=python ", 1)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    line = next(line for line in done.stdout.replace("\\\n", " ").splitlines() if "-m rollout" in line)
+    for setting, option in {
+        "BASE=": "--base",
+        "CLUSTER=": "--cluster",
+        "ENV=": "--environment",
+        "DRY_RUN=": "--dry-run",
+        "RESUME=": "--resume",
+        "BACK=": "--back",
+    }.items():
+        assert (setting in command) == (option in line), line
+
+
+# ---- they do what the page says ----
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"]
+    command = ["git", *who, "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A machine of CI: a fresh clone, and the programs and variables that the platform gives."""
+
+    clone: Path
+    home: Path
+
+    def run(self, wanted: list[Command], **platform: str) -> list[subprocess.CompletedProcess[str]]:
+        """Run commands as a platform does: after a failure only those that are always run."""
+        done: list[subprocess.CompletedProcess[str]] = []
+        for command in wanted:
+            if any(one.returncode for one in done) and not command.always:
+                continue
+            variables = {name: self._filled(value, platform) for name, value in command.variables.items()}
+            environment = {
+                **surroundings(),
+                **variables,
+                **platform,
+                "PATH": f"{self.home / 'bin'}{os.pathsep}{os.environ['PATH']}",
+                "GIT_CONFIG_GLOBAL": os.devnull,
+            }
+            shell = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", command.text]
+            done.append(
+                subprocess.run(shell, cwd=self.clone, env=environment, capture_output=True, text=True, check=False)
+            )
+        return done
+
+    def program(self, name: str) -> Path:
+        """Put a stand-in of a program on the PATH; it notes its arguments, and a body that it is to send."""
+        log = self.home / f"{name}.log"
+        file = self.home / "bin" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> "{log}"\n')
+        file.chmod(0o755)
+        return log
+
+    @staticmethod
+    def _filled(value: str, platform: dict[str, str]) -> str:
+        """Fill in what GitHub would put for an expression."""
+        return re.sub(r"\$\{\{\s*([\w.]+)\s*\}\}", lambda found: platform[found[1].replace(".", "_")], value)
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Runner:
+    """A clone of a repository with this code, on a branch that upgrades one image of the reference."""
+    origin = tmp_path / "origin"
+    shutil.copytree(ROOT, origin, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
+    git(origin, "init", "--quiet", "--initial-branch=main")
+    git(origin, "add", "--all")
+    git(origin, "commit", "--quiet", "--message=before")
+    git(origin, "checkout", "--quiet", "-b", "change")
+    definition = origin / "stacks/inference.yaml"
+    text = definition.read_text("utf-8")
+    assert text.count("tag: 0.1.0") == 2
+    definition.write_text(text.replace("tag: 0.1.0", "tag: 0.2.0", 1), "utf-8")  # the proxy's
+    git(origin, "commit", "--quiet", "--all", "--message=a newer proxy")
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "--quiet", str(origin), str(clone))
+    return Runner(clone, tmp_path)
+
+
+def test_a_pull_request_is_previewed_and_summed_up(runner: Runner) -> None:
+    summary = runner.home / "summary.md"
+    done = runner.run(github("preview"), github_base_ref="main", GITHUB_STEP_SUMMARY=str(summary))
+    assert [one.returncode for one in done] == [0, 0, 0], done[-1].stderr
+    page = (runner.clone / "build/preview.md").read_text("utf-8")
+    first = page.splitlines()[0]
+    assert "3 stacks: 3 changed" in first
+    assert "3 proxies restart" in first
+    assert "pool" not in first
+    assert "inference-proxy&#58;0.1.0 → registry.example.com/tidegate/inference-proxy&#58;0.2.0" in page
+    assert summary.read_text("utf-8") == page
+
+
+def test_a_merge_request_is_previewed(runner: Runner) -> None:
+    base = git(runner.clone, "merge-base", "origin/main", "HEAD")
+    done = runner.run(gitlab("preview"), CI_MERGE_REQUEST_DIFF_BASE_SHA=base)
+    assert [one.returncode for one in done] == [0, 0], done[-1].stderr
+    assert "3 proxies restart" in (runner.clone / "build/preview.md").read_text("utf-8").splitlines()[0]
+
+
+def test_a_definition_that_is_wrong_fails_the_job_and_there_is_a_page_to_show(runner: Runner) -> None:
+    definition = runner.clone / "stacks/inference.yaml"
+    definition.write_text(definition.read_text("utf-8").replace("kind: efs", "kind: efz"), "utf-8")
+    only_preview = [command for command in github("preview") if "make check" not in command.text]
+    summary = runner.home / "summary.md"
+    done = runner.run(only_preview, github_base_ref="main", GITHUB_STEP_SUMMARY=str(summary))
+    assert [bool(one.returncode) for one in done] == [True, False]
+    assert summary.read_text("utf-8").startswith("**⛔ There is no preview**")
+
+
+def test_the_comment_is_the_page(runner: Runner) -> None:
+    gh, curl = runner.program("gh"), runner.program("curl")
+    runner.run(github("comment"), github_token="t", github_repository="a/b", github_event_number="7")
+    assert gh.read_text().split("\n")[:-1] == ["pr", "comment", "7", "--edit-last", "--body-file", "preview.md"]
+    platform = {"CI_API_V4_URL": "http://gitlab.test/api/v4", "CI_PROJECT_ID": "1", "CI_MERGE_REQUEST_IID": "2"}
+    runner.run(gitlab("comment"), COMMENT_TOKEN="t", **platform)
+    sent = curl.read_text().splitlines()
+    assert "body@build/preview.md" in sent
+    assert sent[-1] == "http://gitlab.test/api/v4/projects/1/merge_requests/2/notes"
+
+
+def test_a_verdict_that_nothing_would_change_passes_the_look_for_drift_and_any_other_fails(runner: Runner) -> None:
+    page = runner.clone / "build/preview.md"
+    page.parent.mkdir()
+    look = [command for command in (*github("drift"), *gitlab("drift")) if "grep" in command.text]
+    assert len(look) == 2
+    for verdict, code in (
+        ("**✅ 1 stack: 1 unchanged**", 0),
+        ("**✏️ 1 stack: 1 changed**", 1),
+        ("**⛔ No preview**", 1),
+    ):
+        page.write_text(f"{verdict}\n\nthe rest ✅\n", "utf-8")
+        assert [one.returncode for command in look for one in runner.run([command])] == [code, code]

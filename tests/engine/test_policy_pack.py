@@ -1,0 +1,44 @@
+"""`pulumi preview --policy-pack policies/guardrails`, with the real engine."""
+
+import os
+import sys
+from pathlib import Path
+
+from .engine import Project, Result
+
+PROD = "prod-east-rendered"
+
+
+def preview(project: Project, code: int) -> Result:
+    """Preview production with the pack, which runs with the `python3` that is on the PATH."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return project.pulumi("preview", "--stack", PROD, "--policy-pack", "policies/guardrails", code=code, PATH=path)
+
+
+def test_the_reference_passes_the_pack_with_advisories_about_its_images(project: Project) -> None:
+    answer = preview(project, 0).text
+    assert "tidegate-guardrails" in answer
+    assert "[advisory]  images-are-pinned-by-digest.advisory" in answer
+    assert "[mandatory]" not in answer
+
+
+def test_a_mandatory_finding_stops_the_preview_and_names_object_and_remedy(project: Project) -> None:
+    project.edit("gpuSlices: 6", "gpuSlices: 5")
+    answer = preview(project, 1).text
+    assert "[mandatory]  gpu-slices-stay-under-their-ceiling" in answer
+    assert "it may take 6 GPU slices, and its ceiling is 5" in answer
+    assert "raise guardrails.gpuSlices" in answer
+
+
+def test_the_level_is_that_of_the_definition_and_waivers_count(project: Project) -> None:
+    project.edit("gpuSlices: 6", "gpuSlices: 5")
+    project.edit(
+        "        images-are-pinned-by-digest: advisory",
+        "        images-are-pinned-by-digest: mandatory\n        gpu-slices-stay-under-their-ceiling: advisory\n"
+        "      waivers:\n        - name: until-pinned\n          rule: images-are-pinned-by-digest\n"
+        '          owner: me\n          reason: No registry here.\n          until: "2999-01-01"',
+    )
+    answer = preview(project, 0).text
+    assert "[advisory]  gpu-slices-stay-under-their-ceiling.advisory" in answer
+    assert "[mandatory]" not in answer
+    assert "images-are-pinned-by-digest" not in answer.partition("Policies")[2].partition("Diagnostics")[0]

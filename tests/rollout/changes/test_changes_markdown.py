@@ -1,0 +1,238 @@
+"""The page for reviewers: it says everything, fits a comment, and nothing foreign in it is anything but text."""
+
+import re
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from policies.guardrails import Finding
+from rollout.changes.compare import compare
+from rollout.changes.markdown import LIMIT, code, preformatted, prose, size, table
+from rollout.changes.page import failed_page, page
+from rollout.changes.stack_change import StackChange, stack_change
+from stacks.problems import escaped
+
+Object = dict[str, Any]
+TAGS = {"p", "strong", "code", "h4", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "sub", "details"}
+TAGS |= {"summary", "b", "em", "pre", "blockquote"}
+
+
+class Html(HTMLParser):
+    """Takes HTML apart: which tags there are, and the texts inside and outside of code."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.codes: list[str] = []
+        self.rest = ""
+        self.inside = 0
+        self.feed(MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(text))
+
+    def handle_starttag(self, tag: str, attrs: Sequence[object]) -> None:
+        self.tags.append(tag)
+        assert not attrs
+        if tag in ("code", "pre"):
+            self.inside += 1
+            self.codes.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside -= tag in ("code", "pre")
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.codes[-1] += data
+        else:
+            self.rest += data
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(f"a comment: {data}")
+
+    def handle_decl(self, decl: str) -> None:
+        raise AssertionError(f"a declaration: {decl}")
+
+
+def made(kind: str, name: str = "it", **parts: Any) -> Object:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "ns"}, **parts}
+
+
+def changed(old: Sequence[Object], new: Sequence[Object], name: str = "prod-east", **more: Any) -> StackChange:
+    return stack_change(name, compare(old, new), old, new, **more)
+
+
+NASTY = (
+    st.text(max_size=40)
+    | st.text(st.sampled_from("`|<>@#*_[]()!~\\&$:-+ \n\r\t.wW"), max_size=40)
+    | st.sampled_from(
+        [
+            "</details><script>x</script>",
+            "a | b",
+            "`",
+            "@team",
+            "<!-- x -->",
+            "![x](http://x.test)",
+            "\n# x",
+            "\n/close",
+            "www.x.test",
+        ]
+    )
+)
+
+
+@given(text=NASTY)
+def test_foreign_text_as_code_is_that_text_and_nothing_else(text: str) -> None:
+    html = Html(f"- {code(text)}")
+    assert html.tags == ["ul", "li", *(["code"] if text else [])]
+    # Code keeps its text but for spaces at its ends, which no reader sees.
+    assert "".join(html.codes).strip() == escaped(text).strip()
+
+
+@given(text=NASTY)
+def test_foreign_text_in_prose_calls_nobody(text: str) -> None:
+    html = Html(f"- so: {prose(text)} it is")
+    assert html.tags == ["ul", "li"]
+    assert not re.search(r"[@#!~%$&]\w", html.rest)
+
+
+@given(cells=st.lists(NASTY, min_size=2, max_size=2))
+def test_no_cell_of_a_table_breaks_out_of_it(cells: list[str]) -> None:
+    html = Html("\n".join(table(("one", "two"), [[code(cell) for cell in cells], ["x", "y"]])))
+    assert (html.tags.count("tr"), html.tags.count("td")) == (3, 4)
+
+
+@given(text=NASTY)
+def test_a_message_stands_as_it_is(text: str) -> None:
+    html = Html(f"before\n\n{preformatted(text)}\n\nafter")
+    assert html.tags == ["p", "pre", "p"]
+
+
+@settings(max_examples=60)
+@given(texts=st.lists(NASTY.filter(bool), min_size=8, max_size=8))
+def test_a_definition_cannot_inject_anything_into_the_page(texts: list[str]) -> None:
+    kind, name, key, old, new, gone, stack, why = texts
+    finding = Finding(why, "mandatory", kind, "ns", name, what=why, do=why)
+    spec = {"template": {"spec": {"containers": [{"name": key, "image": old}]}}}
+    later = {"template": {"spec": {"containers": [{"name": key, "image": new}]}}}
+    before = [made("StatefulSet", name, spec=spec), made(f"x{gone}", gone), made("ConfigMap", key, data={key: old})]
+    after = [made("StatefulSet", name, spec=later), made("ConfigMap", key, data={key: new})]
+    html = Html(page([changed(before, after, stack, findings=[finding])], code(why), [why]))
+    assert set(html.tags) <= TAGS
+    assert html.tags.count("details") == html.tags.count("summary")
+    assert not re.search(r"[@#!~$]\w", html.rest)
+
+
+# ---- what it says ----
+
+
+def stateful(replicas: int = 2, image: str = "a:1", **spec: Any) -> Object:
+    limits = {"nvidia.com/mig-1g.10gb": "1"}
+    triton = {"name": "triton", "image": image, "resources": {"limits": limits}}
+    return made(
+        "StatefulSet", "pool", spec={"replicas": replicas, "template": {"spec": {"containers": [triton]}}, **spec}
+    )
+
+
+def test_the_first_line_is_the_verdict() -> None:
+    one = changed([stateful(), made("Service")], [stateful(3, "a:2")])
+    two = changed([made("Service")], [made("Service")], "prod-west")
+    assert page([one, two], "x").splitlines()[0] == (
+        "**⚠️ 2 stacks: 1 changed, 1 unchanged · objects: 1 changed, 1 DELETED · 1 statefulset restarts"
+        " · GPU devices 2 → 3**"
+    )
+
+
+def test_nothing_to_do_is_told_at_a_glance_too() -> None:
+    assert page([changed([made("Service")], [made("Service")])], "x").startswith("**✅ 1 stack: 1 unchanged**\n")
+
+
+def test_what_is_deleted_or_replaced_stands_before_all_details() -> None:
+    text = page([changed([made("Service"), stateful(serviceName="a")], [stateful(serviceName="b")])], "x")
+    assert "- **DELETED** <code>prod-east</code> <code>Service it</code>" in text
+    assert "- **REPLACED** <code>prod-east</code> <code>StatefulSet pool</code>: spec.serviceName cannot be" in text
+    assert text.index("REPLACED** <code>prod") < text.index("<details>")
+
+
+def test_stacks_that_come_and_go_are_counted() -> None:
+    new = stack_change("new", compare([], [stateful()]), None, [stateful()])
+    gone = stack_change("old", compare([stateful()], []), [stateful()], None)
+    assert "2 stacks: 1 new, 1 REMOVED" in page([new, gone], "x")
+
+
+def test_new_findings_are_told_from_known_ones_and_known_ones_are_folded_away() -> None:
+    old = Finding("old-rule", "advisory", "Service", "ns", "it", what="is as it was")
+    new = Finding("new-rule", "mandatory", "Service", "ns", "it", what="is wrong", do="Mend it.")
+    mended = Finding("mended-rule", "advisory", "Service", "ns", "it", what="was wrong")
+    text = page([changed([made("Service")], [made("Service")], findings=[old, new], known=[old, mended])], "x")
+    assert text.startswith("**⛔ 1 mandatory guardrail finding · ")
+    assert "- **new** **mandatory** <code>prod-east</code> <code>Service/it</code>: is wrong" in text
+    assert "\n  Mend it." in text
+    assert "- gone: <code>prod-east</code> <code>Service/it</code> <code>mended-rule</code>" in text
+    assert text.index("<summary>1 as before") < text.index("old-rule")
+
+
+def test_a_finding_with_another_severity_is_news() -> None:
+    was = Finding("rule", "advisory", "Service", "ns", "it", what="x")
+    now = Finding("rule", "mandatory", "Service", "ns", "it", what="x")
+    assert "**new** **mandatory**" in page([changed([], [], findings=[now], known=[was])], "x")
+
+
+def test_gpu_devices_before_and_after_are_a_table_with_what_the_plane_has() -> None:
+    text = page([changed([stateful(2)], [stateful(3)], there={"MIG 1g.10gb (mixed)": 4})], "x")
+    assert "| <code>prod-east</code> | <code>MIG 1g.10gb (mixed)</code> | 2 | **3** | 4 |" in text
+
+
+def test_the_same_changes_are_the_same_page() -> None:
+    changes = [changed([stateful()], [stateful(3, "a:2")])]
+    assert page(changes, "x") == page(list(changes), "x")
+
+
+def test_stacks_that_change_alike_say_so() -> None:
+    changes = [changed([stateful()], [stateful(3)], name) for name in ("one", "two")]
+    assert "<b><code>two</code></b>: 1 changed – the same as <code>one</code>" in page(changes, "x")
+
+
+# ---- how long it may be ----
+
+
+@pytest.mark.parametrize(
+    ("stacks", "objects", "fields"),
+    [(1, 1, 5_000), (1, 2_000, 1), (3, 120, 40), (300, 30, 3), (1, 1, 1)],
+)
+def test_a_page_of_any_change_fits_a_comment_and_says_what_it_left_out(stacks: int, objects: int, fields: int) -> None:
+    def state(stack: int, value: int) -> list[Object]:
+        names = [f"object-{stack}-{number}" for number in range(objects)]
+        return [made("Thing", name, spec={f"field{n}": f"<{value}>|" * 5 for n in range(fields)}) for name in names]
+
+    text = page([changed(state(n, 1), state(n, 2), f"stack-{n}") for n in range(stacks)], "x")
+    assert size(text) <= LIMIT
+    assert text.count("<details>") == text.count("</details>")
+    assert (" more" in text and "Shortened" in text) == (stacks * objects * fields > 1)
+    assert text.startswith(f"**✏️ {stacks} stack")
+
+
+def test_what_is_dangerous_is_named_even_when_all_fields_are_left_out() -> None:
+    old = [made("Thing", f"big-{n}", spec={f"f{m}": "x" * 50 for m in range(60)}) for n in range(60)]
+    new = [made("Thing", f"big-{n}", spec={f"f{m}": "y" * 50 for m in range(60)}) for n in range(60)]
+    gone = [made("Service", f"gone-{n}") for n in range(90)]
+    text = page([changed([*old, *gone], new)], "x")
+    assert size(text) <= LIMIT
+    assert all(f"- **DELETED** <code>prod-east</code> <code>Service gone-{n}</code>" in text for n in range(90))
+
+
+def test_thousands_of_deletions_are_counted_where_they_cannot_be_named() -> None:
+    text = page([changed([made("Service", f"gone-{n}") for n in range(5_000)], [])], "x")
+    assert size(text) <= LIMIT
+    assert "5000 DELETED" in text.splitlines()[0]
+    assert "MORE that are deleted or replaced" in text
+
+
+def test_a_preview_that_failed_says_why_and_fits_too() -> None:
+    text = failed_page("it", "\n".join("|" * 3_000 for _ in range(500)) + " https://u:hunter2@x")
+    assert size(text) <= LIMIT
+    assert text.startswith("**⛔ There is no preview**\n")
+    assert "… and 460 more lines" in text
+    assert "hunter2" not in failed_page("it", "no https://u:hunter2@host")

@@ -1,0 +1,296 @@
+"""What restarts, in which way, for how long something is missing, and what happens without a restart."""
+
+import json
+from typing import Any
+
+import pytest
+
+from rollout.changes import words
+from rollout.changes.asides import asides
+from rollout.changes.restarts import Restart, restarts
+
+Object = dict[str, Any]
+STARTUP = {"periodSeconds": 10, "failureThreshold": 6}
+READY = {"periodSeconds": 5}
+
+
+def made(kind: str, name: str, **parts: Any) -> Object:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "ns"}, **parts}
+
+
+def container(**parts: Any) -> Object:
+    return {"name": "triton", "image": "triton:1", "startupProbe": STARTUP, "readinessProbe": READY, **parts}
+
+
+def pool(
+    replicas: int | None = 1, *, inside: Object | None = None, labels: dict[str, str] | None = None, **spec: Any
+) -> Object:
+    pod = {"terminationGracePeriodSeconds": 50, "containers": [container()], **(inside or {})}
+    template = {"metadata": {"labels": labels or {}}, "spec": pod}
+    item = made("StatefulSet", "big-main", spec={"template": template, **spec})
+    item["metadata"]["labels"] = {"tidegate.dev/server": "big", "tidegate.dev/pool": "main"}
+    if replicas is not None:
+        item["spec"]["replicas"] = replicas
+    return item
+
+
+def proxy(replicas: int = 2, image: str = "proxy:1", **spec: Any) -> Object:
+    template = {
+        "metadata": {"labels": {"tidegate.dev/role": "proxy"}},
+        "spec": {"terminationGracePeriodSeconds": 80, "containers": [container(image=image)]},
+    }
+    return made("Deployment", "inference-proxy", spec={"replicas": replicas, "template": template, **spec})
+
+
+def routing(loading: str, *models: Object, pool: str = "main") -> Object:
+    table = {
+        "servers": [{"name": "big", "pools": [{"name": pool, "loading": loading}]}],
+        "models": [{"server": "big", "pool": pool, **model} for model in models],
+    }
+    return made("ConfigMap", "routing", data={"routing.json": json.dumps(table)})
+
+
+def new_image(item: Object) -> Object:
+    copy: Object = json.loads(json.dumps(item))
+    copy["spec"]["template"]["spec"]["containers"][0]["image"] = "triton:2"
+    return copy
+
+
+def only(before: list[Object], after: list[Object]) -> Restart:
+    (restart,) = restarts(before, after)
+    return restart
+
+
+def test_a_new_image_restarts_its_workload_and_no_other() -> None:
+    restart = only([pool(), proxy()], [new_image(pool()), proxy()])
+    assert restart.workload.name == "big-main"
+    assert restart.causes == ("containers[triton].image",)
+    assert words.restarting([restart]) == "1 pool restarts"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"replicas": 3},
+        {"updateStrategy": {"type": "RollingUpdate"}},
+        {"minReadySeconds": 3},
+        {"revisionHistoryLimit": 2},
+    ],
+)
+def test_what_is_not_in_the_pod_template_restarts_nothing(change: Object) -> None:
+    after = pool()
+    after["spec"] |= change
+    after["metadata"]["labels"]["new"] = "label"
+    assert restarts([pool()], [after]) == []
+
+
+def test_labels_and_annotations_of_pods_are_in_it() -> None:
+    assert only([pool(labels={"a": "b"})], [pool(labels={"a": "c"})]).causes == ("metadata.labels.a",)
+
+
+def test_a_workload_that_comes_or_goes_does_not_restart() -> None:
+    assert restarts([pool()], [proxy()]) == []
+
+
+def test_a_replaced_workload_loses_all_pods_at_once() -> None:
+    restart = only([pool(3, serviceName="a")], [pool(3, serviceName="b")])
+    assert restart.replaced
+    assert words.how(restart) == "3 pods, ALL AT ONCE: the object is deleted and made anew"
+    assert words.because(restart) == "spec.serviceName"
+    # 50 s to stop, 60 s of start-up probes, 5 s to the first look of readiness.
+    assert (restart.without_replica, restart.whole) == (115, 115)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "spec", "how", "missing", "whole"),
+    [
+        (0, {}, "no pods", 0, 0),
+        (1, {}, "1 pod: the old one ends first", 115, 115),
+        (3, {}, "3 pods, one after another", 0, 345),
+        (4, {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}}, "4 pods, 2 at a time", 0, 230),
+        (4, {"updateStrategy": {"rollingUpdate": {"maxUnavailable": "50%"}}}, "4 pods, 2 at a time", 0, 230),
+        (2, {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 5}}}, "2 pods, all at once", 115, 115),
+        (3, {"updateStrategy": {"rollingUpdate": {"partition": 1}}}, "3 pods, without the first 1, one after", 0, 230),
+        (3, {"minReadySeconds": 10}, "3 pods, one after another", 0, 375),
+    ],
+)
+def test_pods_of_a_stateful_set_go_before_new_ones_come(
+    replicas: int, spec: Object, how: str, missing: int, whole: int
+) -> None:
+    restart = only([pool(replicas, **spec)], [new_image(pool(replicas, **spec))])
+    assert words.how(restart).startswith(how)
+    assert (restart.without_replica, restart.whole) == (missing, whole)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "spec", "how", "missing", "whole"),
+    [
+        (1, {}, "1 pod: the new one is ready before the old one goes", 0, 65 + 80),
+        (2, {}, "2 pods, one at a time, the new before the old goes", 0, 2 * 65 + 80),
+        (8, {}, "8 pods, 2 at a time", 0, 2 * 65 + 80),
+        (
+            3,
+            {"strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}},
+            "3 pods, one at a time, the new before the old goes",
+            0,
+            3 * 65 + 80,
+        ),
+        (2, {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}}, "2 pods, one after", 0, 2 * 65 + 80),
+        (1, {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}}}, "1 pod", 65, 65 + 80),
+        (2, {"strategy": {"type": "Recreate"}}, "2 pods, all at once", 145, 145),
+    ],
+)
+def test_new_pods_of_a_deployment_come_beside_old_ones(
+    replicas: int, spec: Object, how: str, missing: int, whole: int
+) -> None:
+    restart = only([proxy(replicas, **spec)], [proxy(replicas, "proxy:2", **spec)])
+    assert words.how(restart).startswith(how)
+    assert (restart.without_replica, restart.whole) == (missing, whole)
+    assert words.restarting([restart, restart]) == "2 proxies restart"
+
+
+@pytest.mark.parametrize(
+    "scaler",
+    [
+        made("HorizontalPodAutoscaler", "x", spec={"minReplicas": 1, "maxReplicas": 6}),
+        made("ScaledObject", "x", spec={"minReplicaCount": 1, "maxReplicaCount": 6}),
+    ],
+)
+def test_an_autoscaler_says_between_how_many_pods_it_may_be(scaler: Object) -> None:
+    scaler["spec"]["scaleTargetRef"] = {"kind": "StatefulSet", "name": "big-main"}
+    restart = only([pool(None), scaler], [new_image(pool(None)), scaler])
+    assert words.how(restart) == "1 to 6 pods, one after another"
+    assert words.without_replica(restart) == "up to 115 s (while there is 1)"
+    assert restart.whole == 6 * 115
+
+
+def test_sidecars_start_first_and_one_after_another() -> None:
+    sidecar = {
+        "name": "policy",
+        "restartPolicy": "Always",
+        "startupProbe": {"periodSeconds": 1, "failureThreshold": 60},
+    }
+    item = pool(inside={"initContainers": [sidecar]})
+    assert only([item], [new_image(item)]).without_replica == 115 + 60
+
+
+def test_without_a_start_up_probe_nothing_is_promised() -> None:
+    item = pool(inside={"containers": [{"name": "triton", "image": "triton:1"}]})
+    restart = only([item], [new_image(item)])
+    assert words.without_replica(restart) == words.whole(restart) == "no bound declared"
+
+
+def test_pods_that_only_a_hand_renews_are_told_and_do_not_restart() -> None:
+    item = pool(updateStrategy={"type": "OnDelete"})
+    after = [new_image(item)]
+    assert restarts([item], after) == []
+    (aside,) = asides([item], after, [])
+    assert "stay as they are until somebody deletes them" in aside.what
+
+
+# ---- models ----
+
+
+def test_preloaded_models_are_cold_only_while_there_is_no_replica() -> None:
+    table = routing("preload", {"name": "a"}, {"name": "b"})
+    alone, several = (only([pool(n), table], [new_image(pool(n)), table]) for n in (1, 2))
+    assert words.cold(alone) == "2 models, until a replica is ready"
+    assert words.cold(several) == "none: other replicas serve the 2 models"
+
+
+def test_models_on_demand_are_cold_until_they_are_called_and_what_they_load_is_summed_up() -> None:
+    table = routing(
+        "on-demand",
+        {"name": "a", "footprintBytes": 5 * 10**9},
+        {"name": "b", "pinned": True, "footprintBytes": 10**9},
+        {"name": "c"},
+    )
+    settings = made("ConfigMap", "big-eviction", data={"eviction.json": '{"waitSeconds": 20}'})
+    item = pool(1, inside={"volumes": [{"name": "x", "configMap": {"name": "big-eviction"}}]})
+    assert words.cold(only([item, table, settings], [new_image(item), table, settings])) == (
+        "3 models (1 pinned); all cold, each until its first request is loaded; 5.6 GiB to load, ≈ 24 s without 1 of "
+        "unknown size; a caller waits up to 20 s for a load, then is told to try again"
+    )
+    several = only([pool(2), table], [new_image(pool(2)), table])
+    assert words.cold(several).startswith("3 models (1 pinned); cold on each new replica; 5.6 GiB")
+
+
+def test_a_model_that_is_new_there_does_not_count_as_made_cold() -> None:
+    before, after = routing("preload", {"name": "a"}), routing("preload", {"name": "a"}, {"name": "b"})
+    assert [model.name for model in only([pool(), before], [new_image(pool()), after]).models] == ["a"]
+
+
+def test_models_that_move_or_go_are_told() -> None:
+    before = routing("on-demand", {"name": "a"}, {"name": "b"})
+    after = routing("on-demand", {"name": "a"}, pool="large")
+    said = {aside.name: aside.what for aside in asides([before], [after], [])}
+    assert said == {
+        "a": "moves from big/main to big/large: cold until its first request there",
+        "b": "IS NO LONGER SERVED",
+    }
+
+
+# ---- without a restart ----
+
+
+def sees(name: str, **how: Any) -> Object:
+    return pool(inside=how) | {"metadata": {"name": name, "namespace": "ns"}}
+
+
+def test_a_mounted_config_map_is_read_again_and_one_read_at_the_start_is_not() -> None:
+    volume = {"volumes": [{"name": "v", "configMap": {"name": "map"}}]}
+    mounts = [{"name": "v", "mountPath": "/x", "subPath": "f"}]
+    users = [
+        sees("mounts", **volume),
+        sees("by-sub-path", **volume, containers=[container(volumeMounts=mounts)]),
+        sees("environment", containers=[container(envFrom=[{"configMapRef": {"name": "map"}}])]),
+        sees("variable", containers=[container(env=[{"valueFrom": {"configMapKeyRef": {"name": "map"}}}])]),
+        sees("stranger"),
+    ]
+    old, new = (made("ConfigMap", "map", data={"f": value}) for value in "ab")
+    assert [aside.what for aside in asides([old, *users], [new, *users], [])] == [
+        "running pods of mounts read it again within minutes: no restart",
+        "running pods of by-sub-path, environment, variable KEEP THE OLD VALUES until they restart",
+    ]
+
+
+def test_pods_that_restart_anyway_need_no_word_about_their_settings() -> None:
+    item = sees("mounts", volumes=[{"name": "v", "configMap": {"name": "map"}}])
+    old, new = (made("ConfigMap", "map", data={"f": value}) for value in "ab")
+    before, after = [item, old], [new_image(item), new]
+    assert asides(before, after, restarts(before, after)) == []
+
+
+def test_a_service_account_reaches_only_pods_that_start_later() -> None:
+    old, new = (made("ServiceAccount", "who", imagePullSecrets=[{"name": name}]) for name in "ab")
+    users = [sees("mine", serviceAccountName="who")]
+    assert [aside.what for aside in asides([old, *users], [new, *users], [])] == [
+        "reaches only pods that start after the change"
+    ]
+    assert asides([old], [new], []) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "what"),
+    [
+        (1, 3, "1 pod → 3 pods: no running pod restarts"),
+        (3, 1, "3 pods → 1 pod: the last ones end, and what they held in memory is cold"),
+        (3, 0, "3 pods → 0 pods: NOTHING SERVES ANY LONGER"),
+    ],
+)
+def test_more_or_fewer_pods_are_no_restart(before: int, after: int, what: str) -> None:
+    assert [aside.what for aside in asides([pool(before)], [pool(after)], [])] == [what]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (119, "119 s"), (120, "2 min"), (3600, "1 h"), (3661, "1 h 2 min")]
+)
+def test_durations_are_rounded_up(seconds: int, text: str) -> None:
+    assert words.duration(seconds) == text
+
+
+@pytest.mark.parametrize("junk", [None, [], "x", 7, {"template": []}, {"template": {"spec": {"containers": "x"}}}])
+def test_what_a_hand_broke_is_no_reason_to_fail(junk: Any) -> None:
+    broken = pool() | {"spec": junk}
+    restarts([broken], [pool()])
+    asides([pool(), made("ConfigMap", "x", data=junk)], [broken], restarts([pool()], [broken]))

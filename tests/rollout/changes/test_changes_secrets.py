@@ -1,0 +1,143 @@
+"""What no report may spread."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollout.changes.compare import compare, field_changes
+from rollout.changes.report import report
+from rollout.changes.secrets import MASK, Hidden, hidden, hidden_text, telling
+
+SECRET = "hunter2-hunter2"
+
+
+def made(**parts: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Deployment", "metadata": {"name": "it", "namespace": "ns"}, **parts}
+
+
+def said(old: dict[str, Any], new: dict[str, Any]) -> str:
+    return report({"stack": compare([old], [new])}).plain
+
+
+def container(**parts: Any) -> dict[str, Any]:
+    return {"spec": {"template": {"spec": {"containers": [{"name": "c", **parts}]}}}}
+
+
+PLACES: list[dict[str, Any]] = [
+    container(env=[{"name": "DB_PASSWORD", "value": SECRET}]),
+    container(env=[{"name": "HF_TOKEN", "value": SECRET}]),
+    container(env=[{"name": "apiKey", "value": SECRET}]),
+    container(env=[{"name": "AWS_SECRET_ACCESS_KEY", "value": SECRET}]),
+    container(env=[{"name": "URL", "value": f"https://user:{SECRET}@host.test/path"}]),
+    container(env=[{"name": "DSN", "value": f"host=db user=a password={SECRET} port=1"}]),
+    container(env=[{"name": "HEADER", "value": f"Authorization: Bearer {SECRET}"}]),
+    container(args=[f"--db-password={SECRET}"]),
+    container(args=["--db-password", SECRET]),
+    container(args=["serve", f"--header=Authorization: Basic {SECRET}"]),
+    container(command=["sh", "-c", f"serve --token={SECRET} --port=1"]),
+    container(livenessProbe={"httpGet": {"httpHeaders": [{"name": "X-Auth-Token", "value": SECRET}]}}),
+    {"metadata": {"name": "it", "namespace": "ns", "annotations": {"example.com/password": SECRET}}},
+    {"spec": {"parameters": {"clientSecret": SECRET}}},
+    {"spec": {"csi": {"volumeAttributes": {"source": f"smb://u:{SECRET}@host/share"}}}},
+    {"kind": "ConfigMap", "data": {"API_TOKEN": SECRET}},
+    {"kind": "ConfigMap", "data": {"f.json": f'{{"upstream": {{"password": "{SECRET}", "host": "h"}}}}'}},
+    {"kind": "ConfigMap", "data": {"f.ini": f"[db]\npassword = {SECRET}\n"}},
+    {"kind": "Secret", "data": {"anything": SECRET}},
+    {"kind": "Secret", "stringData": {"anything": SECRET}},
+]
+
+
+@pytest.mark.parametrize("parts", PLACES)
+def test_a_secret_shows_neither_when_it_comes_nor_goes_nor_changes(parts: dict[str, Any]) -> None:
+    other = json.loads(json.dumps(parts).replace(SECRET, "sesame-open"))
+    without = made(kind=parts.get("kind", "Deployment"))
+    for old, new in ((made(**parts), made(**other)), (without, made(**parts)), (made(**parts), without)):
+        text = said(old, new)
+        assert " changed" in text
+        values = repr([(field.old, field.new) for field in field_changes(old, new)])  # a report cuts long ones
+        for secret in (SECRET, "sesame-open"):
+            assert secret not in text + values
+
+
+@pytest.mark.parametrize(
+    ("parts", "shown"),
+    [
+        (container(env=[{"name": "MODEL", "value": "bert"}]), "bert"),
+        (container(env=[{"name": "TLS_KEY_FILE", "value": "/etc/tls/tls.key"}]), "/etc/tls/tls.key"),
+        (container(args=["--grpc-server-key=/etc/tidegate/tls/tls.key"]), "/etc/tidegate/tls/tls.key"),
+        (container(command=['secret=$(cat "/run/control/secret") && serve']), "$(cat"),
+        (container(env=[{"name": "KEYS", "value": "false"}]), "false"),
+        (container(env=[{"name": "TOKENIZER", "value": "bpe"}]), "bpe"),
+        (container(image="registry.test/a@sha256:0123"), "registry.test/a@sha256:0123"),
+        ({"spec": {"tls": [{"secretName": "my-tls"}]}}, "my-tls"),
+        ({"spec": {"tolerations": [{"key": "nvidia.com/gpu"}, {"key": "b"}]}}, "nvidia.com/gpu"),
+        ({"spec": {"topologyKey": "kubernetes.io/hostname"}}, "kubernetes.io/hostname"),
+        ({"kind": "ConfigMap", "data": {"URL": "https://host.test:8443/path@v1"}}, "https://host.test:8443/path@v1"),
+    ],
+)
+def test_what_is_no_secret_shows(parts: dict[str, Any], shown: str) -> None:
+    assert shown in json.dumps(hidden(made(**parts)))
+
+
+def test_the_harmless_part_of_an_address_shows_and_a_change_of_the_secret_in_it_is_told() -> None:
+    one, other, elsewhere = (
+        made(spec={"url": f"https://{who}@{host}/"}) for who, host in (("u:a1", "x"), ("u:b2", "x"), ("u:a1", "y"))
+    )
+    assert f"spec.url https://{MASK}@x/ → https://{MASK}@y/" in said(one, elsewhere)
+    assert "spec.url (values are not shown)" in said(one, other)
+
+
+def test_only_white_space_within_json_is_a_change_too_and_hides_its_secrets() -> None:
+    one, other = (made(kind="ConfigMap", data={"f": f'{{"password":{gap}"{SECRET}"}}'}) for gap in ("", " "))
+    text = said(one, other)
+    assert "1 changed" in text
+    assert SECRET not in text
+
+
+def test_hidden_values_are_equal_when_the_whole_values_are() -> None:
+    assert Hidden(MASK, "a") == Hidden(MASK, "a")
+    assert Hidden(MASK, "a") != Hidden(MASK, "b")
+    assert Hidden(MASK, "a") != MASK
+    assert SECRET not in repr([Hidden(MASK, SECRET)])
+
+
+@pytest.mark.parametrize("name", ["password", "DB_PASSWD", "x-api-key", "apiKey", "HF_TOKEN", "clientSecret", "Cookie"])
+def test_names_that_tell(name: str) -> None:
+    assert telling(name)
+
+
+@pytest.mark.parametrize("name", ["HOME", "keyboard", "TOKENIZER_PATH", "passenger", "AZURE_STORAGE_AUTH_TYPE"])
+def test_names_that_do_not_tell(name: str) -> None:
+    assert not telling(name)
+
+
+_TEXTS = st.text(st.sampled_from("abK =:/@-_.'\"${}\n•") | st.characters(), max_size=60)
+
+
+@given(text=_TEXTS)
+def test_hiding_twice_hides_no_more(text: str) -> None:
+    once = hidden_text(text)
+    assert hidden_text(once) == once
+
+
+_TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | _TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_TEXTS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(tree=st.dictionaries(st.sampled_from(["spec", "data", "kind", "metadata"]), _TREES))
+def test_an_object_keeps_its_shape_whatever_is_in_it(tree: dict[str, Any]) -> None:
+    def shape(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: shape(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [shape(inner) for inner in value]
+        return str if isinstance(value, str) else value
+
+    assert shape(hidden(tree)) == shape(tree)
+    assert hidden(tree) == hidden(tree)

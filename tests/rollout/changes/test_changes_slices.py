@@ -1,0 +1,69 @@
+"""GPU devices counted from objects are those that the definition asks for."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollout.changes.slices import gpu_slices
+from rollout.render import render
+from rollout.summary import gpu_slices as wanted_by
+from stacks.stack import Stack
+from stacks.validate import read_definition
+
+ROOT = Path(__file__).resolve().parents[3]
+DEFINITIONS = [ROOT / "stacks/inference.yaml", *sorted((ROOT / "tests/definitions").glob("*.yaml"))]
+
+
+def expected(stack: Stack) -> Counter[str]:
+    lines = [line for line in wanted_by(stack).splitlines() if line != "none"]
+    return Counter({name: int(count) for count, name in (line.split(" × ") for line in lines) if int(count)})
+
+
+@pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: path.stem)
+def test_objects_ask_for_what_the_definition_asks_for(path: Path) -> None:
+    definition = read_definition(path)
+    for stack in definition.stacks:
+        objects = render(stack, definition.lock, definition.file).objects
+        assert gpu_slices(objects) == expected(stack)
+
+
+def test_devices_by_resource_allocation_count_by_their_claims() -> None:
+    request = {"name": "gpu", "exactly": {"count": 2, "selectors": [{"cel": {"expression": "x.profile == '1g.10gb'"}}]}}
+    claim = {
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "t", "namespace": "ns"},
+        "spec": {"spec": {"devices": {"requests": [request, {"name": "whole", "exactly": {}}]}}},
+    }
+    pods = {"spec": {"containers": [], "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}}
+    workload = {
+        "kind": "StatefulSet",
+        "metadata": {"name": "w", "namespace": "ns"},
+        "spec": {"replicas": 3, "template": pods},
+    }
+    assert gpu_slices([claim, workload]) == {"device by DRA (1g.10gb)": 6, "whole GPU": 3}
+
+
+_JUNK = st.recursive(
+    st.none() | st.integers(-1, 9) | st.sampled_from(["nvidia.com/gpu", "x", "2"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["template", "spec", "containers", "resources", "limits", "nvidia.com/gpu", "resourceClaims"]
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=60)
+@given(spec=_JUNK)
+def test_any_object_can_be_counted(spec: Any) -> None:
+    gpu_slices([{"kind": "StatefulSet", "metadata": {"name": "w"}, "spec": spec}])

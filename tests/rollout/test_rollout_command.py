@@ -1,0 +1,389 @@
+"""`rollout`: a new one, one that goes on, one that is taken back; with doubles for engine and gate."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollout.errors import RolloutError
+from rollout.waves import journal
+from rollout.waves.worker import Task, TooLong
+
+Call = Callable[..., Any]
+Edit = Callable[[str, str], None]
+THREE = """\
+dataPlanes:
+  - {name: lab, environments: [dev]}
+  - {name: east, environments: [prod], wave: 1}
+  - {name: west, environments: [prod], wave: 2}
+  - {name: north, environments: [prod], wave: 2}
+"""
+
+
+class Doubles:
+    """Stand where a worker's engine and the gate would be; keep which replicas of `small` each plane was given."""
+
+    def __init__(self) -> None:
+        self.fails: set[str] = set()
+        self.sick: set[str] = set()
+        self.order: list[str] = []
+        self.stands: dict[str, str] = {}
+        self.engines: set[str] = set()
+
+    def bring_up(self, task: Task, log: Path, lock: int, seconds: float, *_: object) -> None:
+        assert lock >= 0
+        assert seconds == 3600
+        self.order.append(task.plane)
+        self.engines.add(task.engine)
+        if task.plane in self.fails:
+            raise RolloutError("exceeded quota: gpus")
+        found = re.search(r"mode: on-demand}, replicas: (\d)", Path(task.read_from).read_text("utf-8"))
+        assert found
+        self.stands[task.plane] = found[1]
+        log.write_text("Release has been upgraded.\n", "utf-8")
+
+    def await_health(self, look: Any, *_: object) -> None:
+        if look.kubectl.context in self.sick:
+            raise RolloutError("not passed within 900 s")
+
+
+@pytest.fixture
+def doubles(monkeypatch: pytest.MonkeyPatch) -> Doubles:
+    made = Doubles()
+    monkeypatch.setattr("rollout.waves.command.worker.bring_up", made.bring_up)
+    monkeypatch.setattr("rollout.waves.command.await_health", made.await_health)
+    return made
+
+
+@pytest.fixture
+def planes(definition: Path) -> Path:
+    """A definition with three data planes of prod; images may lack digests there."""
+    text = definition.read_text("utf-8").split("dataPlanes:\n")[0]
+    definition.write_text(text.replace("- name: prod\n", "- name: prod\n    local: true\n") + THREE, "utf-8")
+    return definition
+
+
+@pytest.fixture
+def roll(call: Call, planes: Path, doubles: Doubles, tmp_path: Path) -> Call:  # noqa: ARG001
+    """Run `rollout` for prod."""
+
+    def run(*arguments: object) -> Any:
+        where = ("--journals", tmp_path / "rollout")
+        return call("rollout", planes, "--environment", "prod", "--engine", "helm", *where, *arguments)
+
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "rollout" / "prod"
+
+
+def replicas(edit: Edit, old: int, new: int) -> None:
+    edit(f"mode: on-demand}}, replicas: {old}", f"mode: on-demand}}, replicas: {new}")
+
+
+def row(said: str, plane: str) -> str:
+    return next(line for line in said.splitlines() if re.match(rf"[│┃|] {plane} ", line))
+
+
+# ---- forward ----
+
+
+def test_every_plane_is_brought_up_and_the_report_says_so(roll: Call, doubles: Doubles, folder: Path) -> None:
+    ended = roll()
+    assert ended.code == 0, ended.err
+    assert doubles.order[0] == "east"
+    assert set(doubles.order[1:]) == {"west", "north"}
+    assert doubles.engines == {"helm"}
+    assert "1. canary\n     east (context east)\n     then the health gate: workloads available" in ended.out
+    assert "Rollout 1 of prod succeeded: 3 of 3 planes passed.\n" in ended.out
+    assert "passed" in row(ended.out, "west")
+    assert journal.read(folder / "0001" / journal.FILE).outcome == "succeeded"
+
+
+def test_a_failure_stops_it_with_what_stands_where_and_how_to_go_on(roll: Call, doubles: Doubles, planes: Path) -> None:
+    doubles.fails.add("west")
+    ended = roll()
+    assert ended.code == 1
+    assert "FAILED" in row(ended.out, "west")
+    assert "bringing it up: exceeded quota" in ended.out
+    assert ended.err.splitlines()[-3:] == [
+        "Rollout 1 of prod failed: 2 of 3 planes passed. Next:",
+        f"  make rollout ENV=prod RESUME=1 DEFINITION={planes}   goes on with the same texts, with the planes that "
+        "have not passed",
+        f"  make rollout ENV=prod DEFINITION={planes}   begins anew, with the definition as it is then",
+    ]
+
+
+def test_an_engine_that_takes_too_long_is_a_failure_with_what_the_plane_lacks(
+    roll: Call, doubles: Doubles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang(*_: object) -> None:
+        raise TooLong("it was interrupted: it was not done within 3600 s")
+
+    monkeypatch.setattr("rollout.waves.command.worker.bring_up", hang)
+    monkeypatch.setattr("rollout.waves.health.lacking", lambda *_: ["StatefulSet small-main: 0 of 1 pods"])
+    monkeypatch.setattr("rollout.waves.health.warnings", lambda *_: ["StatefulSet small-main: exceeded quota"])
+    ended = roll()
+    assert ended.code == 1
+    assert doubles.order == []
+    for part in ("not done within 3600 s", "small-main: 0 of 1 pods", "small-main: exceeded quota"):
+        assert part in ended.out
+
+
+def test_a_canary_that_is_not_well_keeps_every_other_plane_untouched(roll: Call, doubles: Doubles) -> None:
+    doubles.sick.add("east")
+    ended = roll()
+    assert ended.code == 1
+    assert doubles.order == ["east"]
+    assert "not begun" in row(ended.out, "west")
+    assert "health gate: not passed within 900 s" in ended.out
+
+
+def test_from_leaves_planes_out_and_says_so(roll: Call, doubles: Doubles) -> None:
+    ended = roll("--from", "west")
+    assert ended.code == 0, ended.err
+    assert "Left out by FROM: east; they stay as they are." in ended.out
+    assert "left out" in row(ended.out, "east")
+    assert sorted(doubles.order) == ["north", "west"]
+
+
+def test_a_dry_run_shows_the_plan_and_touches_nothing(
+    roll: Call, doubles: Doubles, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nonexistent")
+    ended = roll("--dry-run")
+    assert ended.code == 0, ended.err
+    assert "2. wave 2\n     west (context west)\n     north (context north)\n" in ended.out
+    assert "east cannot be compared: " in ended.out
+    assert ended.err.endswith("This was a dry run: nothing was changed.\n")
+    assert doubles.order == []
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--resume", "--back"), "RESUME and BACK cannot stand together"),
+        (("--from", "west", "--resume"), "FROM and RESUME cannot stand together"),
+        (("--from", "west", "--back"), "FROM and BACK cannot stand together"),
+        (("--from", "wets"), "There is no data plane of environment prod called wets: did you mean west?"),
+        (("--engine", "terraform"), "there is no engine terraform"),
+        (("--environment", "prd"), "There is no environment prd: did you mean prod?"),
+        (("--environment", ""), "Which environment? ENV=<name>: dev, prod."),
+        (("--environment", "../prod"), "There is no environment ../prod"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_exit_code_two(
+    roll: Call, doubles: Doubles, tmp_path: Path, arguments: tuple[str, ...], says: str
+) -> None:
+    ended = roll(*arguments)
+    assert ended.code == 2, ended.err
+    assert says in ended.err
+    assert doubles.order == []
+    assert not list(tmp_path.glob("rollout/*/0001"))
+
+
+def test_images_without_a_digest_keep_a_rollout_from_beginning(
+    roll: Call, doubles: Doubles, edit: Edit, folder: Path
+) -> None:
+    edit("- name: prod\n    local: true\n", "- name: prod\n")
+    ended = roll()
+    assert ended.code == 1
+    assert "have no digest in images.lock" in ended.err
+    assert doubles.order == []
+    assert not (folder / "0001").exists()
+
+
+# ---- going on ----
+
+
+def test_resume_goes_on_with_the_planes_that_have_not_passed(roll: Call, doubles: Doubles, folder: Path) -> None:
+    doubles.fails.add("west")
+    roll()
+    doubles.fails.clear()
+    doubles.order.clear()
+    ended = roll("--resume")
+    assert ended.code == 0, ended.err
+    assert doubles.order == ["west"]
+    assert "Rollout 1 of prod succeeded: 3 of 3 planes passed." in ended.out
+    assert [path.name for path in sorted(folder.iterdir()) if path.is_dir()] == ["0001"]
+
+
+def test_resume_goes_on_with_the_texts_of_then_even_if_the_files_were_edited(
+    roll: Call, doubles: Doubles, edit: Edit
+) -> None:
+    doubles.fails.add("west")
+    roll()
+    doubles.fails.clear()
+    replicas(edit, 1, 2)
+    ended = roll("--resume")
+    assert ended.code == 0, ended.err
+    assert "was edited since; it goes on with the texts that it began with" in ended.err
+    assert doubles.stands == {"east": "1", "west": "1", "north": "1"}
+    assert roll().code == 0
+    assert doubles.stands == {"east": "2", "west": "2", "north": "2"}
+
+
+def test_resume_of_a_rollout_that_was_killed_does_again_what_was_not_finished(
+    roll: Call, doubles: Doubles, folder: Path
+) -> None:
+    roll()
+    path = folder / "0001" / journal.FILE
+    lines = path.read_text("utf-8").splitlines(keepends=True)
+    cut = next(number for number, line in enumerate(lines) if json.loads(line).get("plane") not in (None, "east"))
+    path.write_text("".join(lines[: cut + 1]) + '{"at":"2', "utf-8")
+    doubles.order.clear()
+    ended = roll("--resume")
+    assert ended.code == 0, ended.err
+    assert sorted(doubles.order) == ["north", "west"]
+
+
+def test_resume_says_when_there_is_nothing_to_go_on_with(roll: Call) -> None:
+    ended = roll("--resume")
+    assert ended.code == 1
+    assert "There is no rollout of prod to go on with" in ended.err
+    assert roll().code == 0
+    assert "There is nothing to go on with: rollout 1 of prod succeeded." in roll("--resume").err
+
+
+def test_resume_keeps_the_engine(roll: Call, doubles: Doubles) -> None:
+    doubles.fails.add("east")
+    roll()
+    ended = roll("--resume", "--engine", "pulumi")
+    assert ended.code == 2
+    assert "The rollout was begun with helm, and goes on or back with the same" in ended.err
+
+
+def test_rollouts_of_another_definition_are_not_mixed_in(
+    roll: Call, call: Call, planes: Path, tmp_path: Path, doubles: Doubles
+) -> None:
+    assert roll().code == 0
+    other = planes.with_name("other.yaml")
+    other.write_bytes(planes.read_bytes())
+    doubles.order.clear()
+    ended = call("rollout", other, "--environment", "prod", "--engine", "helm", "--journals", tmp_path / "rollout")
+    assert ended.code == 1
+    assert f"holds the rollouts of {planes}, and not of {other}" in ended.err
+    assert doubles.order == []
+
+
+# ---- going back ----
+
+
+def test_back_brings_every_plane_that_was_touched_to_what_was_good_before(
+    roll: Call, doubles: Doubles, edit: Edit
+) -> None:
+    assert roll().code == 0
+    replicas(edit, 1, 2)
+    doubles.fails.add("north")
+    assert roll().code == 1
+    assert doubles.stands == {"east": "2", "west": "2", "north": "1"}
+    doubles.fails.clear()
+    doubles.order.clear()
+    ended = roll("--back")
+    assert ended.code == 0, ended.err
+    assert doubles.stands == {"east": "1", "west": "1", "north": "1"}
+    assert doubles.order[-1] == "east", "the latest planes go back first"
+    assert "west (context west, back to rollout 1)" in ended.out
+    assert "Rollout 3 of prod, which takes rollout 2 back, succeeded: 3 of 3 planes passed." in ended.out
+
+
+def test_a_rollout_that_succeeded_can_be_taken_back_too_and_only_once(roll: Call, doubles: Doubles, edit: Edit) -> None:
+    assert roll().code == 0
+    replicas(edit, 1, 2)
+    assert roll().code == 0
+    assert roll("--back").code == 0
+    assert set(doubles.stands.values()) == {"1"}
+    ended = roll("--back")
+    assert ended.code == 1
+    assert "There is nothing to take back: rollout 3 of prod took rollout 2 back already." in ended.err
+
+
+def test_after_going_back_what_was_taken_back_is_not_what_a_later_rollout_goes_back_to(
+    roll: Call, doubles: Doubles, edit: Edit
+) -> None:
+    for old in (1, 2):
+        assert roll().code == 0
+        replicas(edit, old, old + 1)
+    assert roll("--back").code == 0
+    doubles.fails.add("west")
+    assert roll().code == 1
+    doubles.fails.clear()
+    assert roll("--back").code == 0
+    assert set(doubles.stands.values()) == {"1"}
+
+
+def test_planes_that_were_not_touched_are_not_taken_back(roll: Call, doubles: Doubles, edit: Edit) -> None:
+    assert roll().code == 0
+    replicas(edit, 1, 2)
+    doubles.sick.add("east")
+    assert roll().code == 1
+    doubles.sick.clear()
+    doubles.order.clear()
+    assert roll("--back").code == 0
+    assert doubles.order == ["east"]
+
+
+def test_back_without_an_earlier_success_says_what_to_do_instead(roll: Call, doubles: Doubles) -> None:
+    doubles.fails.add("east")
+    roll()
+    ended = roll("--back")
+    assert ended.code == 1
+    assert "no earlier rollout of east succeeded" in ended.err
+    assert "Roll an older definition out" in ended.err
+
+
+def test_a_plane_that_is_new_stays_and_the_report_says_so(roll: Call, doubles: Doubles, edit: Edit) -> None:
+    assert roll("--from", "west").code == 0
+    replicas(edit, 1, 2)
+    assert roll().code == 0
+    ended = roll("--back")
+    assert ended.code == 0, ended.err
+    assert "no earlier rollout of it" in ended.out
+    assert doubles.stands == {"east": "2", "west": "1", "north": "1"}
+
+
+def test_a_plane_that_cannot_be_brought_back_keeps_no_other_from_it_and_can_be_tried_again(
+    roll: Call, doubles: Doubles, edit: Edit
+) -> None:
+    assert roll().code == 0
+    replicas(edit, 1, 2)
+    assert roll().code == 0
+    doubles.fails.add("west")
+    ended = roll("--back")
+    assert ended.code == 1
+    assert doubles.stands == {"east": "1", "west": "2", "north": "1"}
+    doubles.fails.clear()
+    doubles.order.clear()
+    assert roll("--back").code == 0
+    assert doubles.order == ["west"]
+    assert set(doubles.stands.values()) == {"1"}
+
+
+def test_back_works_while_the_definition_is_broken(roll: Call, doubles: Doubles, edit: Edit) -> None:
+    assert roll().code == 0
+    replicas(edit, 1, 2)
+    assert roll().code == 0
+    edit("kind: nfs", "kind: nsf")
+    ended = roll("--back")
+    assert ended.code == 0, ended.err
+    assert set(doubles.stands.values()) == {"1"}
+
+
+def test_a_newer_tidegate_that_makes_other_objects_of_the_same_text_is_told(
+    roll: Call, doubles: Doubles, folder: Path
+) -> None:
+    doubles.fails.add("west")
+    roll()
+    path = folder / "0001" / journal.FILE
+    first, rest = path.read_text("utf-8").split("\n", 1)
+    begin = json.loads(first)
+    begin["objects"]["west"] = "0" * 64
+    path.write_text(f"{json.dumps(begin)}\n{rest}", "utf-8")
+    ended = roll("--resume")
+    assert "of the same definition it makes other objects for west." in ended.err

@@ -1,0 +1,411 @@
+"""The health gate: what it looks at, how long it waits, and what it says when its time is up."""
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollout.errors import RolloutError
+from rollout.kubectl import Kubectl
+from rollout.render import render
+from rollout.waves import alerts, gate, health, probe
+from rollout.waves.gate import Look, await_health
+from rollout.waves.health import Target
+from rollout.waves.runner import Interrupted
+from stacks.definition.rollout import Alerts, Gate, MonitoringService, ServiceProxyProbe, UrlProbe
+from stacks.validate import read_definition
+
+TARGET = Target("prod", (("Deployment", "inference-proxy"), ("StatefulSet", "small-main")), 80, False)
+NOBODY = Kubectl("nowhere")
+
+# ---- how long it waits ----
+
+
+class Looking:
+    """Stands for a data plane: says one thing after the other, each for a second."""
+
+    def __init__(self, gate: Gate, said: Sequence[Sequence[str]]) -> None:
+        self.gate, self.said = gate, said
+        self.time = 0.0
+
+    def lacking(self) -> list[str]:
+        return list(self.said[min(int(self.time), len(self.said) - 1)])
+
+    def further(self) -> list[str]:
+        return ["StatefulSet small-main: FailedCreate: exceeded quota: gpus"]
+
+    def pause(self, seconds: float) -> bool:
+        self.time += max(seconds, 0.001)
+        return False
+
+
+def waited(settings: Gate, said: Sequence[Sequence[str]]) -> tuple[float, list[str]]:
+    """How many seconds a gate took, and what it showed."""
+    look = Looking(settings, said)
+    shown: list[str] = []
+    await_health(look, shown.append, look.pause, lambda: look.time)
+    return look.time, shown
+
+
+def settings(**keys: Any) -> Gate:
+    return Gate.model_validate({"settleSeconds": 0, "timeoutSeconds": 60, **keys})
+
+
+def test_it_is_passed_at_once_where_all_is_well_and_nothing_must_settle() -> None:
+    assert waited(settings(), [[]]) == (0.0, [])
+
+
+def test_it_waits_until_nothing_is_missing_and_shows_what_is() -> None:
+    seconds, shown = waited(settings(), [*[["Deployment a", "Deployment b"]] * 10, []])
+    assert 10 <= seconds <= 15
+    assert shown[0] == "waiting: Deployment a (and 1 more)"
+
+
+def test_it_must_stay_well_without_a_break_for_the_time_to_settle() -> None:
+    seconds, shown = waited(settings(settleSeconds=5), [[], [], [], ["flapping"], []])
+    assert 4 + 5 <= seconds <= 4 + 5 + 2
+    assert "waiting: flapping" in shown
+    assert "well; settling for 5 s" in shown
+
+
+def test_when_its_time_is_up_it_says_what_is_missing_and_what_the_cluster_warns_of() -> None:
+    with pytest.raises(RolloutError) as raised:
+        waited(settings(), [["StatefulSet small-main: 0 of 1 pods are available"]])
+    assert str(raised.value).splitlines() == [
+        "not passed within 60 s:",
+        "  StatefulSet small-main: 0 of 1 pods are available",
+        "  StatefulSet small-main: FailedCreate: exceeded quota: gpus",
+    ]
+
+
+def test_what_never_settles_is_a_failure_too() -> None:
+    with pytest.raises(RolloutError, match="it did not stay well for 5 s within 60 s"):
+        waited(settings(settleSeconds=5), [[], [], ["flapping"], ["flapping"]] * 20)
+
+
+def test_somebody_who_stops_it_is_heard_while_it_waits() -> None:
+    look = Looking(settings(), [["x"]])
+    with pytest.raises(Interrupted):
+        await_health(look, lambda _: None, lambda _: True)
+
+
+# ---- workloads ----
+
+
+class Cluster(Kubectl):
+    """Stands for a cluster that has these objects."""
+
+    def __init__(self, *objects: dict[str, Any], events: Sequence[dict[str, Any]] = ()) -> None:
+        super().__init__("there")
+        self.__dict__.update(objects=list(objects), events=list(events))
+
+    def find(self, kinds: Sequence[str], *_: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.__dict__["events" if list(kinds) == ["events"] else "objects"]
+        return found
+
+
+def workload(kind: str, name: str, replicas: int = 2, seen: int = 3, **status: Any) -> dict[str, Any]:
+    """A workload of generation 3 that is well, unless its status says otherwise."""
+    revisions = {"updateRevision": "2", "currentRevision": "2"} if kind == "StatefulSet" else {}
+    counts = dict.fromkeys(("replicas", "updatedReplicas", "availableReplicas"), replicas)
+    return {
+        "kind": kind,
+        "metadata": {"name": name, "generation": 3},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}},
+        "status": {"observedGeneration": seen, **revisions, **counts, **status},
+    }
+
+
+def pod(name: str, of: str, ready: str = "True", **more: Any) -> dict[str, Any]:
+    status = {"conditions": [{"type": "Ready", "status": ready}], **more}
+    return {"kind": "Pod", "metadata": {"name": name, "labels": {"app": of}}, "status": status}
+
+
+PROXY = workload("Deployment", "inference-proxy")
+POOL = workload("StatefulSet", "small-main")
+PODS = [pod("inference-proxy-1", "inference-proxy"), pod("inference-proxy-2", "inference-proxy")]
+
+
+def lacking(*objects: dict[str, Any]) -> list[str]:
+    return health.lacking(Cluster(*objects), TARGET)
+
+
+def test_nothing_is_missing_where_every_workload_is_available_and_the_proxy_is_ready() -> None:
+    assert lacking(PROXY, POOL, *PODS) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        (workload("StatefulSet", "small-main", seen=2), "its controller has not seen the change yet"),
+        (workload("StatefulSet", "small-main", availableReplicas=1), "1 of 2 pods are available"),
+        (
+            workload("StatefulSet", "small-main", currentRevision="1", updatedReplicas=1),
+            "1 of 2 pods are new",
+        ),
+        (workload("Deployment", "inference-proxy", updatedReplicas=1), "1 of its pods are still old"),
+        (workload("Deployment", "inference-proxy", replicas=3, updatedReplicas=1, availableReplicas=2), "1 of 3 pods"),
+        (workload("Deployment", "inference-proxy", availableReplicas=0), "0 of 2 pods are available"),
+    ],
+)
+def test_a_workload_that_is_behind_says_how_far(changed: dict[str, Any], says: str) -> None:
+    others = [item for item in (PROXY, POOL) if item["metadata"]["name"] != changed["metadata"]["name"]]
+    (line,) = lacking(changed, *others, *PODS)
+    assert line.startswith(f"{changed['kind']} {changed['metadata']['name']}: {says}")
+
+
+def test_a_workload_that_is_not_there_is_missing() -> None:
+    assert lacking(PROXY, *PODS) == ["StatefulSet small-main is not there"]
+
+
+def test_workloads_that_are_scaled_to_nothing_miss_nothing() -> None:
+    assert lacking(PROXY, workload("StatefulSet", "small-main", replicas=0), *PODS) == []
+
+
+def test_every_pod_of_the_proxy_must_be_ready_but_those_on_their_way_out() -> None:
+    leaving = pod("inference-proxy-0", "inference-proxy", ready="False")
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert lacking(PROXY, POOL, *PODS, leaving) == []
+    unready = pod("inference-proxy-3", "inference-proxy", ready="False")
+    assert lacking(PROXY, POOL, *PODS, unready) == ["Deployment inference-proxy: 2 of 3 pods are ready"]
+    assert lacking(PROXY, POOL) == ["Deployment inference-proxy: no pod is ready"]
+
+
+def test_the_reason_that_a_pod_gives_is_said_with_it() -> None:
+    behind = workload("StatefulSet", "small-main", availableReplicas=0)
+    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+    pending = pod("small-main-0", "small-main", conditions=[unschedulable])
+    waiting = {"name": "triton", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
+    pulling = pod("small-main-1", "small-main", ready="False", containerStatuses=[waiting])
+    assert lacking(PROXY, behind, *PODS, pending, pulling) == [
+        "StatefulSet small-main: 0 of 2 pods are available; pod small-main-0: Unschedulable: 0/3 nodes; "
+        "pod small-main-1: container triton: ImagePullBackOff: no such image"
+    ]
+
+
+def test_warnings_about_our_workloads_are_told_and_those_of_others_are_not() -> None:
+    def event(kind: str, name: str, time: str, message: str) -> dict[str, Any]:
+        about = {"kind": kind, "name": name}
+        return {"involvedObject": about, "lastTimestamp": time, "reason": "FailedCreate", "message": message}
+
+    cluster = Cluster(
+        events=[
+            event("StatefulSet", "small-main", "2026-01-01T00:00:02Z", "exceeded quota"),
+            event("StatefulSet", "small-main", "2026-01-01T00:00:01Z", "older"),
+            event("ReplicaSet", "inference-proxy-5d9c", "2026-01-01T00:00:01Z", "forbidden"),
+            event("StatefulSet", "another", "2026-01-01T00:00:01Z", "of somebody else"),
+        ]
+    )
+    assert sorted(health.warnings(cluster, TARGET)) == [
+        "ReplicaSet inference-proxy-5d9c: FailedCreate: forbidden",
+        "StatefulSet small-main: FailedCreate: exceeded quota",
+    ]
+
+
+def test_what_is_looked_at_follows_from_what_is_rendered(definition: Path) -> None:
+    read = read_definition(definition)
+    assert health.target_of(render(read.stacks[1], read.lock, read.file).objects) == Target(
+        "tidegate-prod", (("Deployment", "inference-proxy"), ("StatefulSet", "small-main")), 80, False
+    )
+
+
+def test_a_cluster_that_cannot_be_asked_is_not_well() -> None:
+    class Gone(Cluster):
+        def find(self, *_: Any) -> list[dict[str, Any]]:
+            raise RolloutError("the cluster there\ncannot be reached")
+
+    look = Look(settings(), Gone(), TARGET)
+    assert look.lacking() == ["the workloads cannot be looked at: the cluster there cannot be reached"]
+    assert look.further() == []
+
+
+# ---- probe request and alerts, against a real server ----
+
+
+class Server(ThreadingHTTPServer):
+    """Answers as it is told, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, str | None, bytes]] = []
+        self.answers: dict[str, tuple[int, str]] = {}
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.asked.append((self.command, self.path, self.headers.get("Authorization"), body))
+        status, text = self.server.answers.get(self.path, (404, ""))
+        self.send_response(status)
+        if status == 302:
+            self.send_header("Location", text)
+        self.send_header("Content-Length", str(len(text.encode())))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    do_POST = do_GET
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as made:
+        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+Send = Callable[..., None]
+
+
+@pytest.fixture
+def send(server: Server) -> Send:
+    """Send a probe to a path of the server."""
+
+    def request(path: str, **keys: Any) -> None:
+        probe.send(UrlProbe.model_validate({"kind": "url", "url": server.url + path, **keys}), NOBODY, TARGET)
+
+    return request
+
+
+@pytest.mark.parametrize("status", [200, 204])
+def test_a_probe_is_answered_by_any_success(server: Server, send: Send, status: int) -> None:
+    server.answers["/ready"] = status, ""
+    send("/ready")
+    assert server.asked == [("GET", "/ready", None, b"")]
+
+
+@pytest.mark.parametrize("status", [302, 401, 404, 503])
+def test_a_probe_is_not_answered_by_anything_else(server: Server, send: Send, status: int) -> None:
+    server.answers["/ready"] = status, f"{server.url}/elsewhere"
+    server.answers["/elsewhere"] = 200, ""
+    with pytest.raises(RolloutError, match=f"/ready answers {status}"):
+        send("/ready")
+    assert len(server.asked) == 1
+
+
+def test_a_probe_with_a_body_is_posted(server: Server, send: Send) -> None:
+    server.answers["/v2/models/m/infer"] = 200, "{}"
+    send("/v2/models/m/infer", body='{"inputs": []}')
+    assert server.asked == [("POST", "/v2/models/m/infer", None, b'{"inputs": []}')]
+
+
+def test_a_probe_sends_the_token_that_its_variable_holds(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.answers["/ready"] = 200, ""
+    monkeypatch.delenv("PROBE_TOKEN", raising=False)
+    with pytest.raises(RolloutError, match="the environment variable PROBE_TOKEN, which holds the probe's token"):
+        probe._request(f"{server.url}/ready", token_variable="PROBE_TOKEN")
+    monkeypatch.setenv("PROBE_TOKEN", "hidden")
+    probe._request(f"{server.url}/ready", token_variable="PROBE_TOKEN")
+    assert server.asked == [("GET", "/ready", "Bearer hidden", b"")]
+    server.answers["/ready"] = 401, ""
+    with pytest.raises(RolloutError) as raised:
+        probe._request(f"{server.url}/ready", token_variable="PROBE_TOKEN")
+    assert "hidden" not in str(raised.value)
+
+
+def test_a_probe_of_nobody_says_why_there_is_no_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    with pytest.raises(RolloutError, match=rf"http://127\.0\.0\.1:{port}/ready does not answer: .*[Rr]efused"):
+        probe.send(UrlProbe(kind="url", url=f"http://127.0.0.1:{port}/ready"), NOBODY, TARGET)
+
+
+def prometheus(*found: tuple[str, str, str]) -> str:
+    return json.dumps(
+        {"data": {"alerts": [{"state": s, "labels": {"alertname": n, "namespace": ns}} for n, ns, s in found]}}
+    )
+
+
+def alertmanager(*found: tuple[str, str, str]) -> str:
+    return json.dumps([{"status": {"state": s}, "labels": {"alertname": n, "namespace": ns}} for n, ns, s in found])
+
+
+ASKED = {"prometheus": "/api/v1/alerts", "alertmanager": "/api/v2/alerts?active=true&silenced=false&inhibited=false"}
+
+
+@pytest.mark.parametrize("kind", ["prometheus", "alertmanager"])
+def test_alerts_that_fire_in_the_namespace_count_and_others_do_not(server: Server, kind: Any) -> None:
+    fires = {"prometheus": "firing", "alertmanager": "active"}[kind]
+    write = {"prometheus": prometheus, "alertmanager": alertmanager}[kind]
+    server.answers[ASKED[kind]] = (
+        200,
+        write(
+            ("ProxyDown", "prod", fires),
+            ("ProxyDown", "prod", fires),
+            ("Slow", "prod", "pending"),
+            ("Other", "dev", fires),
+            ("Watchdog", "prod", fires),
+        ),
+    )
+    asked = Alerts(kind=kind, url=f"{server.url}/", ignore=("Watchdog",))
+    assert alerts.firing(asked, NOBODY, "prod") == ["ProxyDown"]
+
+
+@pytest.mark.parametrize("answer", ["", "[]", "nonsense", '{"data": {"alerts": [{}]}}', '{"data": {"alerts": [1]}}'])
+def test_an_answer_about_alerts_that_cannot_be_understood_is_none(server: Server, answer: str) -> None:
+    server.answers["/api/v1/alerts"] = 200, answer
+    with pytest.raises(RolloutError, match="what prometheus answers cannot be understood"):
+        alerts.firing(Alerts(kind="prometheus", url=server.url), NOBODY, "prod")
+
+
+def test_probe_and_alerts_are_asked_once_the_workloads_are_well(server: Server) -> None:
+    asks = settings(
+        probe={"kind": "url", "url": f"{server.url}/ready"}, alerts={"kind": "prometheus", "url": server.url}
+    )
+    behind = Look(asks, Cluster(PROXY, *PODS), TARGET)
+    assert behind.lacking() == ["StatefulSet small-main is not there"]
+    assert server.asked == []
+    well = Look(asks, Cluster(PROXY, POOL, *PODS), TARGET)
+    assert well.lacking() == [f"the probe request is not answered: {server.url}/ready answers 404"]
+    server.answers["/ready"] = 200, ""
+    assert "nobody can say whether an alert fires" in well.lacking()[0]
+    server.answers["/api/v1/alerts"] = 200, prometheus(("ProxyDown", "prod", "firing"))
+    assert well.lacking() == ["alert ProxyDown fires"]
+    server.answers["/api/v1/alerts"] = 200, prometheus()
+    assert well.lacking() == []
+
+
+def test_by_the_service_proxy_the_api_server_is_asked_for_the_service() -> None:
+    asked: list[str] = []
+
+    class Answering(Cluster):
+        def run(self, *arguments: str, **_: Any) -> Any:
+            asked.append(arguments[-1])
+            return type("Answer", (), {"out": prometheus()})
+
+    secure = Target("prod", (), 443, True)
+    probe.send(ServiceProxyProbe(kind="service-proxy"), Answering(), secure)
+    service = MonitoringService(name="prometheus-operated", port=9090)
+    alerts.firing(Alerts(kind="prometheus", service=service), Answering(), "prod")
+    assert asked == [
+        "/api/v1/namespaces/prod/services/https:inference-proxy:443/proxy/v2/health/ready",
+        "/api/v1/namespaces/monitoring/services/prometheus-operated:9090/proxy/api/v1/alerts",
+    ]
+
+
+def test_a_gate_says_in_a_line_what_it_asks_for() -> None:
+    asks = settings(
+        settleSeconds=30,
+        probe={"kind": "port-forward"},
+        alerts={"kind": "prometheus", "service": {"name": "prometheus-operated", "port": 9090}},
+    )
+    assert gate.words(asks) == (
+        "workloads available, proxy ready, probe /v2/health/ready by port-forward answered, "
+        "no alert at monitoring/prometheus-operated; for 30 s, within 60 s"
+    )

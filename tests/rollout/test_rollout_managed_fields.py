@@ -1,0 +1,147 @@
+"""Who set which field, as API servers note it on objects; with a real API server in tests/cluster/test_drift.py."""
+
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from rollout import managed_fields
+from rollout.managed_fields import by_hand, differ, handed_over, left_over, managers, of_engine, owner, paths, settled
+
+TRITON = 'k:{"name":"triton"}'
+SHADY = 'k:{"name":"shady"}'
+CONTAINERS = ("f:spec", "f:template", "f:spec", "f:containers")
+
+
+def entry(manager: str, fields: dict[str, Any], operation: str = "Apply", **more: str) -> dict[str, Any]:
+    return {"manager": manager, "operation": operation, "fieldsV1": fields, "time": "2026-01-01T00:00:00Z", **more}
+
+
+def nested(*path: str) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for step in reversed(path):
+        fields = {step: fields}
+    return fields
+
+
+def workload(*entries: dict[str, Any]) -> dict[str, Any]:
+    containers = [
+        {"name": "triton", "image": "a", "env": [{"name": "A", "value": "1"}]},
+        {"name": "shady", "image": "b"},
+    ]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "x", "managedFields": list(entries)},
+        "spec": {"replicas": 5, "template": {"spec": {"containers": containers}}},
+    }
+
+
+WANTED = workload()
+WANTED["spec"] = {"template": {"spec": {"containers": [{"name": "triton", "image": "a"}]}}}
+
+
+def test_paths_are_leaves_and_the_elements_of_lists() -> None:
+    fields = {"f:spec": {".": {}, "f:list": {TRITON: {".": {}, "f:image": {}}}, "f:set": {'v:"x"': {}}}}
+    assert set(paths(fields)) == {
+        ("f:spec", "f:list", TRITON),
+        ("f:spec", "f:list", TRITON, "f:image"),
+        ("f:spec", "f:set", 'v:"x"'),
+    }
+
+
+@pytest.mark.parametrize(
+    ("manager", "operation", "subresource", "is_engine", "is_hand"),
+    [
+        ("helm", "Apply", "", True, False),
+        ("helm", "Update", "", False, False),
+        ("pulumi-kubernetes-1a2b3c4d", "Apply", "", True, False),
+        ("pulumi-kubernetes", "Update", "", True, False),
+        ("kubectl", "Apply", "", False, True),
+        ("kubectl-edit", "Update", "", False, True),
+        ("kubectl-edit", "Update", "status", False, False),
+        ("kubectl-rollout", "Update", "", False, False),
+        ("k9s", "Update", "", False, True),
+        ("kube-controller-manager", "Update", "", False, False),
+    ],
+)
+def test_engines_and_people_are_told_apart(
+    manager: str, operation: str, subresource: str, is_engine: bool, is_hand: bool
+) -> None:
+    (found,) = managers(workload(entry(manager, {}, operation, subresource=subresource)))
+    assert (found.is_engine, found.is_hand) == (is_engine, is_hand)
+
+
+def test_the_last_engine_owns_an_object_and_kubectl_only_where_there_is_none() -> None:
+    helm = entry("helm", {})
+    kubectl = entry("kubectl", {}, time="2026-01-03T00:00:00Z")
+    pulumi = entry("pulumi-kubernetes-1", {}, time="2026-01-02T00:00:00Z")
+    for entries, name in (((helm, pulumi, kubectl), pulumi), ((kubectl,), kubectl), ((), None)):
+        found = owner(workload(*entries))
+        assert (found and found.name) == (name and name["manager"])
+
+
+def test_what_is_left_over_is_what_the_engine_or_a_person_set_alone() -> None:
+    env = (*CONTAINERS, TRITON, "f:env", 'k:{"name":"A"}')
+    live = workload(
+        entry("helm", nested("f:spec", "f:replicas")),
+        entry("kubectl-set", nested(*env), "Update"),
+        entry("kubectl-edit", nested("f:metadata", "f:labels", "f:team"), "Update"),
+        entry("some-operator", nested(*CONTAINERS, SHADY, "f:image"), "Update"),
+    )
+    assert set(left_over(live, WANTED)) == {("f:spec", "f:replicas"), env}
+    assert by_hand(live) == {env, ("f:metadata", "f:labels", "f:team")}
+    shared = deepcopy(live)
+    shared["metadata"]["managedFields"].append(
+        entry("kube-controller-manager", nested("f:spec", "f:replicas"), "Update", subresource="scale")
+    )
+    assert left_over(shared, WANTED) == [env], "the autoscaler's is the autoscaler's"
+
+
+def test_a_field_that_is_given_up_becomes_what_a_fresh_object_has_or_goes() -> None:
+    live = workload()
+    gone = [("f:spec", "f:replicas"), (*CONTAINERS, TRITON, "f:env", 'k:{"name":"A"}'), (*CONTAINERS, SHADY)]
+    fresh = {"spec": {"replicas": 1, "template": {"spec": {"containers": [{"name": "triton", "image": "a"}]}}}}
+    result = settled(live, gone, fresh)
+    assert result["spec"] == fresh["spec"]
+    assert live == workload(), "the object itself is left alone"
+    assert differ(live, fresh, ("f:spec", "f:replicas"))
+    assert not differ(result, fresh, (*CONTAINERS, TRITON))
+
+
+def test_what_people_added_is_handed_over_and_the_rest_stays_theirs() -> None:
+    shady = (*CONTAINERS, SHADY)
+    fields = nested(*CONTAINERS)
+    fields["f:spec"]["f:template"]["f:spec"]["f:containers"] = {SHADY: {".": {}, "f:image": {}}}
+    live = workload(
+        entry("helm", nested("f:spec", "f:replicas")),
+        entry("kubectl-edit", {**nested("f:metadata", "f:labels", "f:team"), **fields}, "Update"),
+    )
+    helm, person, mending = handed_over(live, [shady, (*shady, "f:image")], "mending")
+    assert helm == live["metadata"]["managedFields"][0]
+    assert person["fieldsV1"] == nested("f:metadata", "f:labels", "f:team")
+    assert mending["operation"] == "Apply"
+    assert set(paths(mending["fieldsV1"])) == {shady, (*shady, "f:image")}
+
+
+def test_everything_of_every_engine_becomes_the_new_engines() -> None:
+    live = workload(
+        entry("pulumi-kubernetes", nested("f:spec", "f:replicas"), "Update"),
+        entry("kubectl", nested(*CONTAINERS, TRITON, "f:image")),
+        entry("kube-controller-manager", nested("f:status"), "Update", subresource="status"),
+    )
+    controller, helm = of_engine(live, "helm", "Apply")
+    assert controller["manager"] == "kube-controller-manager"
+    assert (helm["manager"], helm["operation"]) == ("helm", "Apply")
+    assert set(paths(helm["fieldsV1"])) == {("f:spec", "f:replicas"), (*CONTAINERS, TRITON, "f:image")}
+    assert of_engine(workload(), "helm", "Apply") == []
+
+
+def test_elements_are_found_by_all_their_keys_and_a_key_that_is_not_written_has_its_default() -> None:
+    item = {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53}]}
+    step = "k:" + json.dumps({"port": 53, "protocol": "TCP"})
+    assert managed_fields.has(item, ("f:ports", step))
+    assert not managed_fields.has(item, ("f:ports", "k:" + json.dumps({"port": 54})))
+    assert managed_fields.has({"set": ["x"]}, ("f:set", 'v:"x"'))
+    assert not managed_fields.has({"set": ["x"]}, ("f:set", 'v:"y"'))

@@ -1,0 +1,115 @@
+"""What API servers say through kubectl, Helm and Pulumi, and what people are told; real words of real refusals."""
+
+import re
+
+import pytest
+
+from rollout.refusals import explained, in_words
+
+HELM = "Error: failed to create resource: server-side apply failed for object ns/main /v1, Kind=Service: "
+RBAC = (
+    'services "main" is forbidden: User "alice" cannot patch resource "services" in API group "" in the namespace "ns"'
+)
+QUOTA = 'services "main" is forbidden: exceeded quota: tight, requested: count/services=1, used: count/services=3'
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            HELM + QUOTA,
+            "services main was refused by the quota tight: requested: count/services=1, used: count/services=3",
+        ),
+        (
+            'pods "a-0" is forbidden: failed quota: tight: must specify limits.cpu for: main',
+            "pods a-0 was refused by the quota tight: failed quota: tight: must specify limits.cpu for: main",
+        ),
+        (
+            'Create Pod a-0 in StatefulSet a failed error: pods "a-0" is forbidden: violates PodSecurity'
+            ' "restricted:latest": runAsNonRoot != true (pod must not set it)',
+            "pods a-0 was refused by Pod Security 'restricted:latest': runAsNonRoot != true (pod must not set it)",
+        ),
+        (
+            HELM + "statefulsets.apps \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied"
+            " request: not here",
+            "statefulsets a was refused by the ValidatingAdmissionPolicy p: not here.",
+        ),
+        (
+            "The statefulsets \"a\" is invalid: : ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+            "statefulsets a was refused by the ValidatingAdmissionPolicy p: no.",
+        ),
+        (
+            'Error: admission webhook "images.example.com" denied the request: no tag "latest"',
+            'the admission webhook images.example.com refused an object: no tag "latest".',
+        ),
+        (
+            'Internal error occurred: failed calling webhook "w.example.com": no endpoints available for service "w"',
+            "the admission webhook w.example.com does not answer, so nothing passes it: no endpoints available",
+        ),
+        (HELM + RBAC, "services main was refused by RBAC: user alice may not patch services in namespace ns."),
+        (
+            'persistentvolumes is forbidden: User "bob" cannot list resource "persistentvolumes" in API group "" at the'
+            " cluster scope",
+            "persistentvolumes was refused by RBAC: user bob may not list persistentvolumes of the cluster.",
+        ),
+        (
+            'configmaps "a" is forbidden: unable to create new content in namespace old because it is being terminated',
+            "namespace old is being deleted, so nothing can be made in it.",
+        ),
+        (
+            'resource mapping not found for name: "a" namespace: "ns" from "": no matches for kind "PodMonitor" in'
+            ' version "monitoring.coreos.com/v1"\nensure CRDs are installed first',
+            "the cluster one knows no PodMonitor (monitoring.coreos.com/v1): the Prometheus operator is not there.",
+        ),
+        (
+            'no matches for kind "Widget" in version "example.com/v1"',
+            "the cluster one knows no Widget (example.com/v1).\n",
+        ),
+        ('error: context "one" does not exist', "there is no context one in the kubeconfig."),
+        ("Error in configuration: context was not found for specified context: one", "there is no context one in"),
+        (
+            'Get "https://127.0.0.1:1/api": dial tcp 127.0.0.1:1: connect: connection refused',
+            "the cluster one cannot be reached (connection refused).",
+        ),
+        ("error: You must be logged in to the server (Unauthorized)", "the cluster one does not know who you are"),
+        (
+            'StatefulSet.apps "a" is invalid: spec: Forbidden: updates to statefulset spec for fields other than',
+            "StatefulSet a cannot be changed in place: spec: Forbidden: updates to statefulset spec",
+        ),
+        (
+            'PersistentVolume "v" is invalid: spec.nfs: Invalid value: "x": field is immutable',
+            "Datasets are kept: add a dataset of another name, and move the servers to it.",
+        ),
+        (
+            'Deployment.apps "d" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0',
+            "Deployment d was refused as invalid: spec.replicas: Invalid value: -1",
+        ),
+        (
+            'Apply failed with 1 conflict: conflict with "flux" using apps/v1: .spec.replicas',
+            "somebody else owns fields that Tidegate sets: Apply failed with 1 conflict",
+        ),
+    ],
+)
+def test_a_refusal_names_the_object_and_the_rule(said: str, told: str) -> None:
+    found = explained(said, "one")
+    assert found is not None
+    assert told in found
+
+
+def test_what_to_check_is_a_command_to_copy() -> None:
+    text = explained(HELM + RBAC, "my context") or ""
+    assert "kubectl --context 'my context' auth can-i patch services -n ns" in text
+    assert "kubectl --context one describe quota tight -n" in (explained(QUOTA, "one") or "")
+
+
+def test_what_nobody_has_seen_before_is_said_as_it_is_but_made_harmless() -> None:
+    assert explained("something else broke", "one") is None
+    assert in_words("first\n\nthe last \x1b[31mline\n") == '"the last \\u001b[31mline"'
+    assert in_words(" \n") == "it said nothing"
+    assert len(in_words("x" * 10_000)) < 600
+
+
+def test_words_of_an_api_server_cannot_colour_or_clear_anybodys_terminal() -> None:
+    text = explained('services "a" is forbidden: exceeded quota: t, requested: \x1b[2Jx=1', "one") or ""
+    assert "\x1b" not in text
+    assert re.search(r"requested: \\u001b\[2Jx=1", text)

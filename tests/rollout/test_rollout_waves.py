@@ -1,0 +1,314 @@
+"""In which order planes go, what runs side by side, and what stops a rollout."""
+
+import io
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from rollout.errors import RolloutError
+from rollout.waves import journal as journals
+from rollout.waves.journal import Begin, Journal, Kind
+from rollout.waves.plan import Plan, Step, backwards, plan_of, stacks_of
+from rollout.waves.runner import Interrupted, Runner, Show, Stop
+from rollout.waves.watch import Board, Lines
+from stacks.images_lock import ImagesLock
+from stacks.load import parse
+from stacks.validate import validate
+
+DEFINITIONS = Path(__file__).resolve().parents[1] / "definitions"
+
+
+def plan(waves: Mapping[str, int], canary: str | None = None, start: str | None = None) -> Plan:
+    """The plan for planes of these waves."""
+    text = (Path(__file__).parent / "conftest.py").read_text("utf-8").split('DEFINITION = """\\\n')[1].split('"""')[0]
+    head = text.split("dataPlanes:\n")[0]
+    if canary:
+        head = head.replace("- name: prod\n", f"- name: prod\n    rollout: {{canary: {canary}}}\n")
+    planes = "".join(f"  - {{name: {name}, environments: [prod], wave: {wave}}}\n" for name, wave in waves.items())
+    definition = validate(parse(f"{head}dataPlanes:\n{planes}", "f.yaml"), ImagesLock())
+    return plan_of(list(stacks_of(definition, "prod").values()), start)
+
+
+def words(made: Plan) -> list[str]:
+    return [f"{step.title}: {' '.join(step.planes)}" for step in made.steps]
+
+
+# ---- the plan ----
+
+
+def test_the_first_plane_of_the_lowest_wave_is_the_canary_and_goes_alone() -> None:
+    made = plan({"c": 2, "a": 1, "b": 1, "d": 2, "e": 7})
+    assert words(made) == ["canary: a", "wave 1: b", "wave 2: c d", "wave 7: e"]
+
+
+def test_the_definition_may_name_another_canary() -> None:
+    assert words(plan({"a": 1, "b": 1, "c": 2}, canary="b")) == ["canary: b", "wave 1: a", "wave 2: c"]
+
+
+def test_one_plane_is_its_own_canary() -> None:
+    assert words(plan({"only": 3})) == ["canary: only"]
+
+
+@pytest.mark.parametrize(
+    ("start", "steps", "left_out"),
+    [
+        ("a", ["canary: a", "wave 1: b", "wave 2: c d"], ()),
+        ("b", ["wave 1: b", "wave 2: c d"], ("a",)),
+        ("d", ["wave 2: d"], ("a", "b", "c")),
+    ],
+)
+def test_from_begins_with_a_plane_and_says_what_it_leaves_out(
+    start: str, steps: list[str], left_out: tuple[str, ...]
+) -> None:
+    made = plan({"a": 1, "b": 1, "c": 2, "d": 2}, start=start)
+    assert words(made) == steps
+    assert made.left_out == left_out
+
+
+def test_from_an_unknown_plane_names_the_nearest() -> None:
+    with pytest.raises(RolloutError, match=r"did you mean east\? There are: east, west") as raised:
+        plan({"east": 1, "west": 2}, start="eats")
+    assert raised.value.code == 2
+
+
+def test_back_goes_the_other_way_round() -> None:
+    steps = plan({"a": 1, "b": 2, "c": 2, "d": 3}).steps
+    assert [step.planes for step in backwards(steps, ["a", "b", "c"])] == [("b", "c"), ("a",)]
+
+
+# ---- the runner, with doubles for the engine and the gate ----
+
+
+class Doubles:
+    """Stand where engine and gate would be: note who is at work, and fail where they are told to."""
+
+    def __init__(self, *, seconds: float = 0.0, begin: Callable[[str], None] = lambda _: None) -> None:
+        self.seconds, self.begin = seconds, begin
+        self.fails: dict[tuple[str, str], str] = {}
+        self.order: list[tuple[str, str]] = []
+        self.at_work: set[str] = set()
+        self.most_at_work = 0
+        self.together: dict[str, set[str]] = defaultdict(set)
+        self._lock = threading.Lock()
+
+    def bring_up(self, plane: str, show: Show) -> None:
+        with self._lock:
+            assert plane not in self.at_work, f"{plane} is being brought up twice at once"
+            self.at_work.add(plane)
+            self.most_at_work = max(self.most_at_work, len(self.at_work))
+            for other in self.at_work:
+                self.together[other] |= self.at_work
+        try:
+            show("Creating Namespace")
+            self._do(plane, "up")
+        finally:
+            with self._lock:
+                self.at_work.remove(plane)
+
+    def await_health(self, plane: str, show: Show) -> None:
+        show("waiting: Deployment inference-proxy: 0 of 3 pods are available")
+        self._do(plane, "gate")
+
+    def _do(self, plane: str, what: str) -> None:
+        self.order.append((plane, what))
+        self.begin(plane)
+        time.sleep(self.seconds)
+        if message := self.fails.get((plane, what)):
+            raise RolloutError(message)
+
+
+STEPS = (Step("canary", ("a",)), Step("wave 1", ("b", "c")), Step("wave 2", ("d", "e", "f")))
+
+
+def begun(folder: Path, steps: tuple[Step, ...] = STEPS, kind: Kind = "forward") -> Path:
+    """A journal that has just begun."""
+    begin = Begin(
+        at=journals.now(),
+        kind=kind,
+        environment="prod",
+        definition="two.yaml",
+        engine="helm",
+        steps=steps,
+        texts={},
+        objects={},
+        good={},
+    )
+    path = folder / journals.FILE
+    path.write_bytes(journals.encoded(begin))
+    return path
+
+
+def ran(path: Path, doubles: Doubles, *, most: int = 4, stop: Stop | None = None, keep_going: bool = False) -> str:
+    journal = Journal(path)
+    try:
+        return Runner(journal, doubles, Lines(), stop or Stop(), most, keep_going).run()
+    finally:
+        journal.close()
+
+
+def states(path: Path) -> str:
+    """The planes' states, by their first letters."""
+    return " ".join(f"{plane}:{standing.state}" for plane, standing in journals.read(path).planes.items())
+
+
+def test_planes_of_a_wave_go_together_and_waves_one_after_the_other(tmp_path: Path) -> None:
+    doubles = Doubles(seconds=0.05)
+    assert ran(begun(tmp_path), doubles) == "succeeded"
+    assert doubles.together == {plane: set(step.planes) for step in STEPS for plane in step.planes}
+    ended = [doubles.order.index((plane, "gate")) for plane in "abcdef"]
+    started = [doubles.order.index((plane, "up")) for plane in "abcdef"]
+    assert ended[0] < min(started[1:3])
+    assert max(ended[1:3]) < min(started[3:])
+
+
+def test_no_more_planes_than_allowed_are_at_work(tmp_path: Path) -> None:
+    doubles = Doubles(seconds=0.02)
+    assert ran(begun(tmp_path, (Step("wave 1", tuple("abcdefgh")),)), doubles, most=3) == "succeeded"
+    assert doubles.most_at_work == 3
+
+
+@pytest.mark.parametrize("what", ["up", "gate"])
+def test_the_first_failure_ends_the_rollout_after_the_planes_that_are_at_work(tmp_path: Path, what: str) -> None:
+    doubles = Doubles(seconds=0.05)
+    doubles.fails["b", what] = "quota exceeded"
+    path = begun(tmp_path)
+    assert ran(path, doubles) == "failed"
+    assert states(path) == "a:passed b:failed c:passed d:waiting e:waiting f:waiting"
+    where = {"up": "bringing it up", "gate": "health gate"}[what]
+    assert journals.read(path).planes["b"].message == f"{where}: quota exceeded"
+
+
+def test_a_failure_keeps_planes_that_wait_for_their_turn_from_being_begun(tmp_path: Path) -> None:
+    doubles = Doubles()
+    doubles.fails["a", "up"] = "no"
+    path = begun(tmp_path, (Step("wave 1", ("a", "b", "c")),))
+    assert ran(path, doubles, most=1) == "failed"
+    assert doubles.order == [("a", "up")]
+
+
+def test_going_back_a_failure_keeps_no_other_plane_from_being_tried(tmp_path: Path) -> None:
+    doubles = Doubles()
+    doubles.fails["b", "gate"] = "no"
+    path = begun(tmp_path, kind="back")
+    assert ran(path, doubles, keep_going=True) == "failed"
+    assert states(path) == "a:passed b:failed c:passed d:passed e:passed f:passed"
+
+
+def test_resume_tries_the_failed_plane_again_and_leaves_those_that_passed(tmp_path: Path) -> None:
+    path = begun(tmp_path)
+    first, second = Doubles(), Doubles()
+    first.fails["c", "gate"] = "unschedulable"
+    assert ran(path, first) == "failed"
+    assert ran(path, second) == "succeeded"
+    assert {plane for plane, _ in second.order} == {"c", "d", "e", "f"}
+    assert journals.read(path).planes["c"].began == 2
+
+
+def test_asked_to_stop_it_finishes_the_planes_at_work_and_begins_no_other(tmp_path: Path) -> None:
+    stop = Stop()
+    doubles = Doubles(seconds=0.05, begin=lambda plane: stop.asked.set() if plane in "bc" else None)
+    path = begun(tmp_path)
+    assert ran(path, doubles, stop=stop) == "stopped"
+    assert states(path) == "a:passed b:passed c:passed d:waiting e:waiting f:waiting"
+    assert ran(path, Doubles()) == "succeeded"
+
+
+def test_a_plane_that_is_interrupted_is_written_down_as_such(tmp_path: Path) -> None:
+    class Hanging(Doubles):
+        def bring_up(self, plane: str, show: Show) -> None:
+            super().bring_up(plane, show)
+            if plane == "b":
+                stop.asked.set()
+                stop.now.set()
+            if plane in "bc" and stop.now.wait(10):
+                raise Interrupted
+
+    stop = Stop()
+    path = begun(tmp_path)
+    assert ran(path, Hanging(), stop=stop) == "stopped"
+    assert states(path) == "a:passed b:interrupted c:interrupted d:waiting e:waiting f:waiting"
+    assert ran(path, Doubles()) == "succeeded"
+
+
+# ---- killed at any line of the journal, resumed ----
+
+
+steps_of = st.lists(st.integers(1, 3), min_size=1, max_size=4).map(
+    lambda sizes: tuple(
+        Step(f"wave {wave}", tuple(f"p{wave}{number}" for number in range(size))) for wave, size in enumerate(sizes)
+    )
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=steps_of, failing=st.data(), torn=st.integers(0, 60))
+def test_from_every_prefix_of_a_journal_resume_reaches_the_same_end(
+    tmp_path_factory: pytest.TempPathFactory, steps: tuple[Step, ...], failing: st.DataObject, torn: int
+) -> None:
+    folder = tmp_path_factory.mktemp("journal")
+    planes = [plane for step in steps for plane in step.planes]
+    first = Doubles()
+    if bad := failing.draw(st.sampled_from([None, *planes])):
+        first.fails[bad, failing.draw(st.sampled_from(["up", "gate"]))] = "it failed"
+    path = begun(folder, steps)
+    ran(path, first)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for kept in range(1, len(lines) + 1):
+        # A process that is killed may leave the next line torn, anywhere but at its end.
+        rest = lines[kept][: min(torn, len(lines[kept]) - 1)] if kept < len(lines) else b""
+        path.write_bytes(b"".join(lines[:kept]) + rest)
+        before = {plane for plane, standing in journals.read(path).planes.items() if standing.state == "passed"}
+        again = Doubles()
+        assert ran(path, again) == "succeeded"
+        assert {standing.state for standing in journals.read(path).planes.values()} == {"passed"}
+        begun_again = [plane for plane, what in again.order if what == "up"]
+        assert sorted(begun_again) == sorted(set(planes) - before)
+        waves = {plane: number for number, step in enumerate(steps) for plane in step.planes}
+        assert [waves[plane] for plane in begun_again] == sorted(waves[plane] for plane in begun_again)
+
+
+# ---- what people see ----
+
+
+def test_without_a_terminal_there_is_a_line_for_each_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    doubles = Doubles()
+    doubles.fails["b", "gate"] = "not passed within 5 s:\n  StatefulSet x: 0 of 1 pods are available"
+    ran(begun(tmp_path), doubles)
+    said = capsys.readouterr().err
+    for line in (
+        "Step 1 of 3, canary: a",
+        "[a] being brought up",
+        "[a] at its health gate",
+        "[a] waiting: Deployment inference-proxy: 0 of 3 pods are available",
+        "[a] passed: 0 s",
+        "Step 2 of 3, wave 1: b, c",
+        "[b] FAILED: health gate: not passed within 5 s:",
+        "  StatefulSet x: 0 of 1 pods are available",
+    ):
+        assert line in said.splitlines(), line
+    assert "Creating Namespace" not in said
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board({"east": "passed", "west": "waiting"})
+
+
+def test_on_a_terminal_a_table_shows_each_plane_with_its_latest_line(board: Board) -> None:
+    board.step(Step("wave 1", ("west",)), 2, 2)
+    board.state("west", "applying")
+    board.says("west", "Creating StatefulSet")
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(board.table())
+    text = console.export_text()
+    assert "Step 2 of 2, wave 1: west" in text
+    row = next(line for line in text.splitlines() if line.lstrip().startswith("west"))
+    assert "being brought up" in row
+    assert "Creating StatefulSet" in row

@@ -1,0 +1,196 @@
+"""The process that brings one plane up: a real one, with a stand-in for the engine that hangs and fails at will."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from rollout.errors import RolloutError
+from rollout.waves import worker
+from rollout.waves.history import History
+from rollout.waves.runner import Interrupted
+from rollout.waves.worker import Task, bring_up
+
+ROOT = Path(__file__).resolve().parents[2]
+ENGINE = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+
+import rollout.engines
+from rollout.errors import RolloutError
+
+class Engine:
+    name, title = "stand-in", "Stand-in 1.0"
+
+    def up(self, stack, definition, *, read_from=None, wait=True):
+        assert (stack.name, definition.name, wait) == ("prod-east", "known-as.yaml", False)
+        print("creating things in", stack.data_plane.name)
+        print("on standard error", file=sys.stderr)
+        what = os.environ["STAND_IN"]
+        if what == "fails":
+            raise RolloutError("stack prod-east is not up:\\nexceeded quota: gpus")
+        if what == "crashes":
+            os._exit(9)
+        if what in ("hangs", "is deaf"):
+            if what == "is deaf":
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+            child = subprocess.Popen(["sleep", "300"], stdin=subprocess.DEVNULL)
+            Path(os.environ["PIDS"]).write_text(f"{os.getpid()} {child.pid}")
+            child.wait()
+
+rollout.engines.FINDERS = {"stand-in": lambda adopt: Engine()}
+"""
+
+Bring = Callable[..., list[str]]
+
+
+@pytest.fixture
+def pids(tmp_path: Path) -> Iterator[Path]:
+    """Where a hanging engine writes its own process id and its child's; both are ended with the test."""
+    path = tmp_path / "pids"
+    yield path
+    for pid in path.read_text("utf-8").split() if path.exists() else ():
+        try:
+            os.kill(int(pid), signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, pids: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Have workers find the stand-in for an engine, which behaves as it is told."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(ENGINE, "utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setenv("PIDS", str(pids))
+    return lambda what: monkeypatch.setenv("STAND_IN", what)
+
+
+@pytest.fixture
+def task(definition: Path) -> Task:
+    return Task("prod", "east", "stand-in", "elsewhere/known-as.yaml", str(definition))
+
+
+@pytest.fixture
+def bring(task: Task, tmp_path: Path) -> Bring:
+    """Bring a plane up, and return what was shown meanwhile."""
+
+    def run(seconds: float = 60, stop: threading.Event | None = None) -> list[str]:
+        shown: list[str] = []
+        with (tmp_path / "lock").open("w") as lock:
+            log = tmp_path / "logs" / "east.log"
+            bring_up(task, log, lock.fileno(), seconds, stop or threading.Event(), shown.append)
+        return shown
+
+    return run
+
+
+def gone(pids: Path) -> bool:
+    """Say whether the processes that an engine noted have ended."""
+    for pid in pids.read_text("utf-8").split():
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            continue
+        if state != "Z":
+            return False
+    return True
+
+
+def soon(what: Callable[[], bool], seconds: float = 20) -> bool:
+    end = time.monotonic() + seconds
+    while not what() and time.monotonic() < end:
+        time.sleep(0.05)
+    return what()
+
+
+def test_what_an_engine_says_is_shown_line_by_line_and_kept(
+    bring: Bring, stand_in: Callable[[str], None], tmp_path: Path
+) -> None:
+    stand_in("works")
+    assert bring() == ["creating things in east", "on standard error"]
+    assert (tmp_path / "logs" / "east.log").read_text("utf-8") == "creating things in east\non standard error\n"
+
+
+def test_why_an_engine_failed_arrives_in_full(bring: Bring, stand_in: Callable[[str], None]) -> None:
+    stand_in("fails")
+    with pytest.raises(RolloutError, match=r"^stack prod-east is not up:\nexceeded quota: gpus$"):
+        bring()
+
+
+def test_an_engine_that_dies_without_a_word_is_a_failure_with_its_last_line(
+    bring: Bring, stand_in: Callable[[str], None]
+) -> None:
+    stand_in("crashes")
+    with pytest.raises(RolloutError, match=r"^on standard error \(exit code 9; .*logs/east\.log\)$"):
+        bring()
+
+
+def test_an_engine_that_takes_too_long_is_interrupted_with_all_that_it_started(
+    bring: Bring, stand_in: Callable[[str], None], pids: Path
+) -> None:
+    stand_in("hangs")
+    with pytest.raises(RolloutError, match="it was interrupted: it was not done within 6 s"):
+        bring(seconds=6)
+    assert soon(lambda: gone(pids))
+
+
+def test_somebody_who_stops_it_interrupts_the_engine(bring: Bring, stand_in: Callable[[str], None], pids: Path) -> None:
+    stand_in("hangs")
+    stop = threading.Event()
+
+    def stop_it() -> None:
+        soon(pids.exists)
+        stop.set()
+
+    threading.Thread(target=stop_it, daemon=True).start()
+    with pytest.raises(Interrupted):
+        bring(stop=stop)
+    assert soon(lambda: gone(pids))
+
+
+def test_an_engine_that_does_not_listen_is_ended(
+    bring: Bring, stand_in: Callable[[str], None], pids: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "_GRACE_SECONDS", 1.0)
+    stand_in("is deaf")
+    with pytest.raises(RolloutError, match="it was interrupted"):
+        bring(seconds=6)
+    assert soon(lambda: gone(pids))
+
+
+ROLLOUT = """
+import json, sys, threading
+from pathlib import Path
+from rollout.waves.history import History
+from rollout.waves.worker import Task, bring_up
+with History(Path(sys.argv[2])).locked() as lock:
+    bring_up(Task(**json.loads(sys.argv[1])), Path(sys.argv[3]), lock, 60, threading.Event(), print)
+"""
+
+
+def test_the_engines_of_a_rollout_that_is_killed_end_and_hold_its_lock_until_then(
+    task: Task, stand_in: Callable[[str], None], pids: Path, tmp_path: Path
+) -> None:
+    stand_in("hangs")
+    paths = [str(ROOT), str(ROOT / "contracts"), os.environ["PYTHONPATH"]]
+    arguments = json.dumps(asdict(task)), str(tmp_path / "prod"), str(tmp_path / "east.log")
+    process = subprocess.Popen(
+        [sys.executable, "-c", ROLLOUT, *arguments], env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    )
+    try:
+        assert soon(pids.exists)
+    finally:
+        process.kill()
+        process.wait()
+    with History(tmp_path / "prod").locked():
+        assert gone(pids)

@@ -1,0 +1,3 @@
+module tidegate.dev/stand-in
+
+go 1.26

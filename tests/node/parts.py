@@ -1,0 +1,32 @@
+"""What a node is made of: programs and images, all of them in the cache before any namespace is made."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tools
+from local_cluster.control_plane import PROGRAMS
+from tools import debian
+
+from .image_archives import single_program, stand_ins
+
+PACKAGES = ("containerd", "runc", "containernetworking-plugins", "nftables", "iproute2", "busybox-static")
+IMAGES = ("triton", "proxy", "eviction-policy", "caller", "pause")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a node is made of."""
+
+    debian: debian.Unpacked
+    archives: list[Path]
+    """Of images."""
+
+
+def have_parts() -> Parts:
+    """Return all the parts, in the cache from now on: the first time takes minutes, and a network."""
+    packages = debian.unpacked(*PACKAGES)
+    for tool in (*PROGRAMS, "kubectl", "kubelet", "kube-proxy"):
+        tools.path(tool)
+    tools.module_files("kwok-stages")
+    images = stand_ins([f"localhost/{name}:test" for name in IMAGES], packages)
+    return Parts(packages, [images, single_program("coredns", "localhost/coredns:test")])

@@ -8,6 +8,13 @@ OUT ?= build/rendered
 STACK ?=
 CLUSTER ?=
 BASE ?=
+ENGINE ?=
+ENV ?=
+FROM ?=
+DRY_RUN ?=
+RESUME ?=
+BACK ?=
+VALUES ?=
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do command -v $$p && break; done)
 TIDEGATE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidegate
@@ -25,25 +32,57 @@ override export OUT := $(value OUT)
 override export STACK := $(value STACK)
 override export CLUSTER := $(value CLUSTER)
 override export BASE := $(value BASE)
+override export ENGINE := $(value ENGINE)
+override export ENV := $(value ENV)
+override export FROM := $(value FROM)
+override export VALUES := $(value VALUES)
 override export REGISTRY_PLANE := $(value REGISTRY_PLANE)
 
 .PHONY: help
 help: ## List what there is
 	@printf 'Tidegate: many models, few GPUs, one definition.\n\n'
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
-	@printf '\nSettings: DEFINITION=%s OUT=%s STACK=<name> CLUSTER=<kubeconfig context> BASE=<git revision>\n' "$$DEFINITION" "$$OUT"
+	@printf '\nSettings: DEFINITION=%s OUT=%s STACK=<name> CLUSTER=<kubeconfig context> BASE=<git revision> ENGINE=<pulumi or helm>\n' "$$DEFINITION" "$$OUT"
+
+# What the commands that touch clusters have in common.
+ON_CLUSTER = $(if $(STACK),--stack "$$STACK") $(if $(CLUSTER),--cluster "$$CLUSTER") $(if $(ENGINE),--engine "$$ENGINE")
 
 .PHONY: up
-up: .run ## Render every stack of the definition to YAML; with CLUSTER=<context> bring stacks up there
-	@$(RUN) -m rollout up "$$DEFINITION" --out "$$OUT" $(if $(STACK),--stack "$$STACK") $(if $(CLUSTER),--cluster "$$CLUSTER")
+up: .run ## Render every stack of the definition to YAML; with CLUSTER=<context> (or local) bring stacks up there
+	@$(RUN) -m rollout up "$$DEFINITION" --out "$$OUT" $(ON_CLUSTER) $(if $(ADOPT),--adopt)
+
+.PHONY: down
+down: .run ## Take the stacks of CLUSTER=<context> (or local) down; datasets stay
+	@$(RUN) -m rollout down "$$DEFINITION" $(ON_CLUSTER) $(if $(YES),--yes)
 
 .PHONY: check
 check: .run ## Check the definition, and nothing else
 	@$(RUN) -m rollout check "$$DEFINITION"
 
 .PHONY: preview
-preview: .run ## Show what would change, against the last rendering or BASE=<git revision>
-	@$(RUN) -m rollout preview "$$DEFINITION" --out "$$OUT" $(if $(STACK),--stack "$$STACK") $(if $(BASE),--base "$$BASE")
+preview: .run ## Show what would change, against the last rendering, BASE=<git revision> or CLUSTER=<context>
+	@$(RUN) -m rollout preview "$$DEFINITION" --out "$$OUT" $(ON_CLUSTER) $(if $(BASE),--base "$$BASE")
+
+.PHONY: rollout
+rollout: .run ## Bring ENV=<environment> up plane after plane (FROM=<plane> DRY_RUN=1 RESUME=1 BACK=1)
+	@$(RUN) -m rollout rollout "$$DEFINITION" --environment "$$ENV" $(if $(FROM),--from "$$FROM") $(if $(ENGINE),--engine "$$ENGINE") \
+	  $(if $(DRY_RUN),--dry-run) $(if $(RESUME),--resume) $(if $(BACK),--back)
+
+.PHONY: chart
+chart: .run ## Write the Helm chart from the components
+	@$(RUN) -m charts generate
+
+.PHONY: values
+values: .run ## Print the chart's values of STACK=<stack>
+	@$(RUN) -m charts values "$$DEFINITION" --stack "$$STACK"
+
+.PHONY: check-chart
+check-chart: .run ## Check VALUES=<file> against the chart's schema and the guardrails
+	@$(RUN) -m charts check "$$VALUES"
+
+.PHONY: package
+package: .run ## Package the chart for an OCI registry, byte for byte the same each time
+	@$(RUN) -m charts package
 
 .PHONY: pin
 pin: .run ## Ask the registries for the digests of the definition's images, and write images.lock
@@ -54,16 +93,21 @@ pin: .run ## Ask the registries for the digests of the definition's images, and 
 test: .test ## Run every check and every test
 	@$(TEST) -m ruff check . && $(TEST) -m ruff format --check .
 	@$(TEST) -m mypy
-	@$(TEST) -m tools helm kubeconform crane
+	@$(TEST) -m tools
 	@$(TEST) -m pytest -n 2 --dist worksteal $(PYTEST)
 
 .PHONY: bench
 bench: .test ## Measure how loading, resolving, evaluating and writing grow with the definition
 	@$(TEST) -m bench.definition
 
+.PHONY: bench-iac
+bench-iac: .test ## Measure engines on a real control plane against kubectl, and a rollout's planes side by side
+	@$(TEST) -m bench.iac
+
 .PHONY: docs
-docs: .run ## Write what is generated from the model: docs/definition.md and the editors' JSON schema
+docs: .run ## Write what is generated: docs/definition.md, the editors' JSON schema, docs/guardrails.md
 	@$(RUN) -m stacks.reference
+	@$(RUN) -m policies.guardrails.reference
 
 .PHONY: format
 format: .test ## Put the code into its form

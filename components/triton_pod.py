@@ -177,9 +177,9 @@ def _repository_mounts(server: TritonServerArgs) -> list[k8s.core.v1.VolumeMount
 def _policy_sidecar(pool: Pool, loading: OnDemandArgs) -> k8s.core.v1.ContainerArgs:
     """Return the policy as a native sidecar: it starts before Triton and stops after it.
 
-    It has no readiness probe on purpose: without the policy nothing is loaded, but what is resident still answers. While
-    a crashed policy waits for its restart Kubernetes counts the pod as not ready all the same, and takes its address
-    out of DNS: `tidegate_contracts.routing.Pool.host` says what follows for the proxy.
+    It has no readiness probe on purpose: without the policy nothing is loaded, but what is resident still answers.
+    While a crashed policy waits for its restart, Kubernetes counts the pod as not ready, and takes its address out of
+    DNS: `tidegate_contracts.routing.Pool.host` says what follows for the proxy.
     """
     return k8s.core.v1.ContainerArgs(
         name="eviction-policy",

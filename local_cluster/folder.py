@@ -57,6 +57,7 @@ def free_port(network: Network) -> Iterator[int]:
         yield network.port
         return
     with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         held.bind(("127.0.0.1", 0))
+        # Only now: a socket that shares could have been given a port that another start holds.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         yield held.getsockname()[1]

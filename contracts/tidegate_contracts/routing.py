@@ -20,9 +20,9 @@ class Pool(Message):
 
     name: str
     host: str
-    """Its addresses come and go with readiness. A pod whose eviction policy crashed leaves it for up to five minutes (the
-    kubelet's back-off) while its Triton still answers: so who follows this name keeps an address that it has known for
-    as long as it answers, and gives it up when it does not."""
+    """Its addresses come and go with readiness. A pod whose eviction policy crashed leaves it for up to five minutes
+    (the kubelet's back-off) while its Triton still answers: so who follows this name keeps an address that it has known
+    for as long as it answers, and gives it up when it does not."""
     http_port: int
     grpc_port: int
     grpc_tls: bool = False

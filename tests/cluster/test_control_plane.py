@@ -3,11 +3,13 @@
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 import tools
 from local_cluster import ClusterError, LocalCluster, Network, control_plane, processes
 from local_cluster import cluster as cluster_module
-from local_cluster.folder import locked
+from local_cluster.folder import free_port, locked
 
 from .world import ROOT, until
 
@@ -361,3 +363,16 @@ def test_in_a_network_of_its_own_the_api_server_is_reachable_and_advertised() ->
     words = plane.command("kube-apiserver")
     assert {"--bind-address=0.0.0.0", "--advertise-address=10.99.0.1", "--endpoint-reconciler-type=lease"} <= {*words}
     assert {"--allocate-node-cidrs", "--cluster-cidr=10.88.0.0/16"} <= {*plane.command("kube-controller-manager")}
+
+
+def test_clusters_that_start_at_once_hold_different_ports() -> None:
+    with ExitStack() as starting:
+        ports = [starting.enter_context(free_port(Network())) for _ in range(300)]
+        assert len(set(ports)) == 300
+
+
+def test_a_port_that_is_held_can_be_listened_on_by_the_api_server() -> None:
+    with free_port(Network()) as port, socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        server.bind(("127.0.0.1", port))
+        server.listen()

@@ -56,7 +56,8 @@ def test_of_kind_tells_classes_apart() -> None:
 
 
 def test_empty_lists_and_mappings_are_nothing() -> None:
-    assert [some(value) for value in ([], {}, (), None)] == [None] * 4
+    nothing: list[object] = [[], {}, (), None]
+    assert [some(value) for value in nothing] == [None] * 4
     assert [some(value) for value in ([0], {"a": ""})] == [[0], {"a": ""}]
 
 

@@ -1,9 +1,13 @@
-"""Taking a stack down: volumes and claims are protected, and outlive even a destroy that is forced."""
+"""Taking a stack down: volumes and claims are protected; with their namespace they outlive even a forced destroy."""
 
 from .engine import Project
 
 DEV = "dev-lab-rendered"
-KEPT = {"v1-persistentvolume-default-inference-dev-models.yaml", "v1-persistentvolumeclaim-inference-dev-models.yaml"}
+KEPT = {
+    "v1-namespace-default-inference-dev.yaml",  # it holds the claim
+    "v1-persistentvolume-default-inference-dev-models.yaml",
+    "v1-persistentvolumeclaim-inference-dev-models.yaml",
+}
 
 
 def names(project: Project) -> set[str]:
@@ -20,7 +24,7 @@ def test_a_plain_destroy_is_refused_and_takes_nothing(project: Project) -> None:
 
 def test_what_is_not_protected_can_be_destroyed_and_volumes_stay(project: Project) -> None:
     project.pulumi("destroy", "--yes", "--exclude-protected", "--stack", DEV)
-    assert names(project) == KEPT | {"v1-namespace-default-inference-dev.yaml"}
+    assert names(project) == KEPT
     assert {"PersistentVolume", "PersistentVolumeClaim"} < {
         item["type"].rpartition(":")[2] for item in project.state(DEV)
     }

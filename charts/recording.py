@@ -6,6 +6,7 @@ from its token to what stands below it.
 
 import itertools
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -98,7 +99,7 @@ class Opened:
 
 
 @dataclass
-class Recording:
+class Recording(ABC):
     """Marks by number, the guards that are open now, and named templates that are needed."""
 
     marks: list[Value | Guard | Spread | File] = field(default_factory=list)
@@ -150,9 +151,9 @@ class Recording:
         found = {self.token(Guard(f"if {condition}", condition)): made}
         return self.recorded(found if other is None else found | {self.token(Guard("else", inverse)): other})
 
+    @abstractmethod
     def recorded(self, bodies: dict[str, Any]) -> Any:
         """Return what stands for a loop or a branch; see `charts.placeholders`."""
-        raise NotImplementedError
 
     def branches(self, tree: Any) -> list[Branch]:
         """Return what of a mapping depends on values, in the order in which it was recorded."""

@@ -21,15 +21,15 @@ class Placeholder:
 
     def each(self, make: Callable[[Any], Any]) -> Any:
         """Record a loop."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__}: what this stands for cannot be looped over")
 
     def choice(self, make: Callable[[Any], Any], otherwise: Callable[[], Any], test: Any) -> Any:
         """Record a branch: on whether there is a value (None), on its truth (True), or on a class of it."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__}: what this stands for cannot be branched on")
 
     def asked(self, question: str, other: Any = None) -> Any:
         """Record a value that is computed from this one: present, equals, total, quotient."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__}: what this stands for cannot be computed with")
 
 
 class Recorder(Protocol):

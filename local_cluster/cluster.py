@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,6 +11,7 @@ from typing import Any, Self
 
 import tools
 
+from . import folder as place
 from . import processes
 from .control_plane import PROGRAMS, ControlPlane, Network, private, write_stages
 from .errors import ClusterError
@@ -48,7 +48,8 @@ class LocalCluster:
 
         `name` is the context in its kubeconfig, `command_prefix` stands before every command (`nsenter --net=…`),
         `options` are more options of the programs by name. Unless it `outlives` this process, it ends with it, even if
-        this process is killed. What an earlier, killed run left in the folder is ended and removed first.
+        this process is killed. What an earlier, killed run left in the folder is ended and removed first; nothing else
+        is, and a folder behind a link, or with somebody's files under the names of a cluster's, is refused.
         """
         processes.refuse_other_systems()
         folder = private_folder(folder)
@@ -62,6 +63,7 @@ class LocalCluster:
                         "Stop that one first, or use another folder."
                     )
                 processes.end(folder)
+            place.mark(folder)
             clean(folder)
             for program in PROGRAMS:
                 tools.path(program)
@@ -80,6 +82,8 @@ class LocalCluster:
     @classmethod
     def running(cls, folder: Path) -> Self | None:
         """Return the cluster that runs in a folder, started by whomever; None when there is none, or not all of one."""
+        if folder.is_symlink():
+            return None
         try:
             folder = folder.resolve()
             state = json.loads((folder / STATE).read_text("utf-8"))
@@ -91,18 +95,31 @@ class LocalCluster:
         return cls(plane, tuple(state["command_prefix"]))
 
     @classmethod
+    def missing(cls, folder: Path) -> tuple[str, ...]:
+        """Return which programs of the cluster that was started in a folder run no more; none where there is none."""
+        if folder.is_symlink() or not (folder / STATE).is_file():
+            return ()
+        there = processes.of(folder.resolve())
+        return tuple(program for program in PROGRAMS if program not in there)
+
+    @classmethod
     def remove(cls, folder: Path) -> bool:
-        """End what runs for the cluster in a folder, started by whomever, and remove the folder; tell if it ran."""
+        """End what runs for the cluster in a folder, started by whomever, and remove what it made; tell if it ran.
+
+        The folder goes too when nothing else lies there. Raises ClusterError, and changes nothing, where it is a link,
+        or holds somebody's files under the names of a cluster's.
+        """
         processes.refuse_other_systems()
+        place.refuse_others(folder)
         folder = folder.resolve()
-        if not folder.is_dir():  # somebody removed it under a running cluster
+        if not place.made(folder):  # somebody removed it under a running cluster
             running = bool(processes.of(folder))
             processes.end(folder)
             return running
         with locked(folder):
             running = bool(processes.of(folder))
             processes.end(folder)
-            shutil.rmtree(folder, ignore_errors=True)
+            place.remove(folder)
         return running
 
     def stop(self) -> None:

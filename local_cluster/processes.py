@@ -1,8 +1,9 @@
 """The processes of a local cluster: started, found again, and ended by their ids.
 
-Every process carries two marks in its environment, the cluster's folder and the program's name. By these it is found
-again by any other process, at any moment and without a file of ids: an id that was given to somebody else since, and a
-start that was killed half-way, need no thought.
+Every process carries two marks in its environment, the cluster's folder and the program's name. By these, and by that
+program in its command line, it is found again by any other process, at any moment and without a file of ids: an id that
+was given to somebody else since, and a start that was killed half-way, need no thought. A process that only inherited
+the marks is somebody else's.
 """
 
 import os
@@ -16,6 +17,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from .control_plane import PROGRAMS
 from .errors import ClusterError
 
 FOLDER_MARK = "TIDEGATE_CLUSTER"
@@ -64,9 +66,12 @@ def of(folder: Path) -> dict[str, int]:
     mark = os.fsencode(f"{FOLDER_MARK}={folder}")
     found = {}
     for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and mark in (marks := _environment(entry)):
-            names = [item.partition(b"=")[2].decode() for item in marks if item.startswith(PROGRAM_MARK.encode())]
-            found[names[0] if names else entry.name] = int(entry.name)
+        if entry.name.isdecimal() and mark in (marks := _words(entry / "environ")):
+            # A launcher or a prefix, which is about to become the program, names it as one of its words.
+            words = {os.path.basename(word) for word in _words(entry / "cmdline")}
+            for program in map(os.fsencode, PROGRAMS):
+                if os.fsencode(PROGRAM_MARK) + b"=" + program in marks and program in words:
+                    found[os.fsdecode(program)] = int(entry.name)
     return found
 
 
@@ -118,9 +123,9 @@ def refuse_other_systems() -> None:
         )
 
 
-def _environment(entry: Path) -> list[bytes]:
+def _words(file: Path) -> list[bytes]:
     try:
-        return (entry / "environ").read_bytes().split(b"\0")
+        return file.read_bytes().split(b"\0")
     except OSError:  # it ended meanwhile, or belongs to somebody else
         return []
 

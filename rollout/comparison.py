@@ -105,12 +105,14 @@ def _local_stacks(definition: Definition, only: str | None) -> tuple[Stack, ...]
     """Return the stacks of the local cluster, and let kubectl find it."""
     from local_cluster import LocalCluster
 
-    from .local import local_folder, local_stacks
+    from .local import incomplete, local_folder, local_stacks
 
     stacks = local_stacks(definition, only)
     cluster = LocalCluster.running(local_folder())
     if cluster is None:
         how = make("up", CLUSTER="local", DEFINITION=definition.file)
+        if what := incomplete():
+            raise RolloutError(f"{what}. Start it anew, empty:\n  {how}")
         raise RolloutError(f"there is no local cluster to compare with. Start one:\n  {how}")
     os.environ.update(cluster.environment())
     return stacks

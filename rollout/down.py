@@ -40,6 +40,9 @@ def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None
         stacks = [here(stack) for stack in local.local_stacks(definition, request.stack)]
         cluster = LocalCluster.running(local.local_folder())
         if cluster is None:
+            if what := local.incomplete():
+                how = make("down", CLUSTER=request.context)
+                raise RolloutError(f"{what}, so that no stack can be taken down alone. Take all of it down:\n  {how}")
             print("There is no local cluster.")
             return
         os.environ.update(cluster.environment())

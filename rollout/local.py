@@ -12,7 +12,7 @@ import tools
 from local_cluster import ClusterError, LocalCluster, crds
 from local_cluster.control_plane import PROGRAMS
 from local_cluster.nodes import nodes_of
-from stacks.problems import listed
+from stacks.problems import escaped, listed
 from stacks.stack import Definition, Stack
 
 from .choose import LOCAL
@@ -61,6 +61,8 @@ def start_local(definition: Definition, stacks: Sequence[Stack], folder: Path | 
     try:
         cluster = LocalCluster.running(folder)
         if cluster is None:
+            if what := incomplete(folder):
+                note(f"{what}. It is started anew, and empty: all that was brought up in it is lost.")
             _say_what_takes_long()
             cluster = LocalCluster.start(folder, name=CONTEXT, outlives=True)
             note(f"The local cluster is up: its programs and logs are in {folder}.")
@@ -75,12 +77,30 @@ def start_local(definition: Definition, stacks: Sequence[Stack], folder: Path | 
 
 
 def stop_local(folder: Path | None = None) -> bool:
-    """End the local cluster and remove all of it; return whether there was one; raises RolloutError."""
+    """End the local cluster and remove all of it; return whether there was one; raises RolloutError.
+
+    It says what was left of an incomplete one, and what lies in its folder and is not a cluster's.
+    """
     folder = folder or local_folder()
+    what = incomplete(folder)
     try:
-        return LocalCluster.remove(folder)
+        gone = LocalCluster.remove(folder)
+        left = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     except ClusterError as error:
         raise RolloutError(f"the local cluster is not down: {error}") from None
+    if what:
+        note(f"{what}. What was left of it is ended and removed.")
+    if left:
+        note(f"Left in {escaped(str(folder))}, for no local cluster made it: {listed(left, most=10)}.")
+    return gone or bool(what)
+
+
+def incomplete(folder: Path | None = None) -> str:
+    """Return a sentence, without its full stop, about a local cluster of which not all runs; nothing of any other."""
+    ended = LocalCluster.missing(folder or local_folder())
+    if not ended:
+        return ""
+    return f"The local cluster is incomplete: {listed(ended)} {'is' if len(ended) == 1 else 'are'} not running"
 
 
 def placement_table(cluster: LocalCluster, stacks: Sequence[Stack]) -> Table:

@@ -18,6 +18,7 @@ import pytest
 import tools
 from local_cluster import ClusterError, LocalCluster, Network, control_plane, processes
 from local_cluster import cluster as cluster_module
+from local_cluster import folder as place
 from local_cluster.folder import free_port, locked
 
 from .world import ROOT, until
@@ -280,6 +281,98 @@ def test_of_two_starts_at_once_one_is_told_to_wait(tmp_path: Path) -> None:
         LocalCluster.start(tmp_path)
     assert str(tmp_path) in str(caught.value)
     assert not processes.of(tmp_path.resolve())
+
+
+def files_in(folder: Path) -> dict[str, str]:
+    return {str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    """Somebody's folder, with names that a cluster uses too."""
+    for name in ("logs/app.log", "etcd/data", "thesis.txt", "kubeconfig"):
+        (tmp_path / "theirs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "theirs" / name).write_text("dear")
+    return tmp_path / "theirs"
+
+
+@pytest.mark.parametrize("do", [LocalCluster.remove, LocalCluster.start])
+def test_somebodys_files_are_refused_and_stay(theirs: Path, do: Callable[[Path], Any]) -> None:
+    """A folder without the mark of a cluster, as it is and behind a link; not even its rights change."""
+    theirs.chmod(0o755)
+    before = files_in(theirs)
+    with pytest.raises(ClusterError, match=r"No local cluster made etcd, logs, kubeconfig in .*nothing was removed"):
+        do(theirs)
+    link = theirs.parent / "link"
+    link.symlink_to(theirs)
+    with pytest.raises(ClusterError, match=f"link is a symbolic link to {theirs}, .*nothing was removed"):
+        do(link)
+    assert link.is_symlink()
+    assert files_in(theirs) == before
+    assert stat.S_IMODE(theirs.stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("do", [LocalCluster.remove, LocalCluster.start])
+@pytest.mark.parametrize("name", ["etcd", "logs", "tokens.csv", ".lock"])
+def test_a_link_in_a_clusters_folder_is_refused(
+    theirs: Path, tmp_path: Path, do: Callable[[Path], Any], name: str
+) -> None:
+    """Otherwise programs would write, and a cleaning remove, wherever it leads."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    place.mark(folder)
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(theirs / "logs")
+    before = files_in(theirs)
+    with pytest.raises(ClusterError, match=f"No local cluster made {name} in "):
+        do(folder)
+    assert (folder / name).is_symlink()
+    assert files_in(theirs) == before
+
+
+def test_a_removal_takes_what_a_cluster_made_and_leaves_the_rest(theirs: Path, tmp_path: Path) -> None:
+    """Links within what it made are removed and not followed; an empty folder goes, one of somebody's stays."""
+    folder = tmp_path / "cluster"
+    for more in (False, True):
+        (folder / "etcd").mkdir(parents=True)
+        place.mark(folder)
+        (folder / "etcd" / "link").symlink_to(theirs)
+        (folder / "stages.yaml").write_text("")
+        if more:
+            (folder / "notes.txt").write_text("kept")
+        assert LocalCluster.remove(folder) is False
+        assert folder.exists() is more
+    assert files_in(folder) == {"notes.txt": "kept"}
+    assert LocalCluster.remove(folder) is False
+    assert files_in(folder) == {"notes.txt": "kept"}
+    assert len(files_in(theirs)) == 4
+
+
+@pytest.mark.parametrize("program", [None, "etcd", "sleep"])
+def test_a_process_that_inherited_the_marks_is_left_alone(tmp_path: Path, program: str | None) -> None:
+    """With one mark or both: it is none of the programs."""
+    marks = {processes.FOLDER_MARK: str(tmp_path)} | ({processes.PROGRAM_MARK: program} if program else {})
+    bystander = subprocess.Popen(["sleep", "60"], env=os.environ | marks)
+    try:
+        assert not processes.of(tmp_path)
+        processes.end(tmp_path)
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_a_program_is_found_while_its_launcher_stands_for_it(tmp_path: Path) -> None:
+    """A start that is killed in that moment leaves nothing either."""
+    marks = {processes.FOLDER_MARK: str(tmp_path), processes.PROGRAM_MARK: "etcd"}
+    launcher = subprocess.Popen(["sh", "-c", "sleep 60; :", "sh", "/somewhere/etcd"], env=os.environ | marks)
+    try:
+        until("it is found", lambda: processes.of(tmp_path) == {"etcd": launcher.pid}, 5)
+        processes.end(tmp_path, [launcher])
+        assert launcher.returncode == -signal.SIGKILL
+    finally:
+        launcher.kill()
+        launcher.wait()
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,21 @@
 """What `make up CLUSTER=local` and `make down CLUSTER=local` do around the engine."""
 
 import io
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 import tools
-from local_cluster import LocalCluster, processes
+from local_cluster import ClusterError, LocalCluster, processes
+from local_cluster.folder import mark
 from rollout import local
+from rollout.cli import app
 from rollout.errors import RolloutError
 from rollout.pending import in_words
 from stacks.stack import Stack
@@ -164,6 +169,74 @@ def test_trouble_with_the_cluster_is_an_error_in_words(tmp_path: Path) -> None:
     definition = read(DEFINITIONS / "cpu-only.yaml")
     with pytest.raises(RolloutError, match="there is no local cluster: A local cluster cannot live in"):
         local.start_local(definition, local.local_stacks(definition), tmp_path / "file" / "cluster")
+
+
+@pytest.fixture
+def half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[bytes]"]:
+    """A local cluster of which only etcd runs still; a program that does nothing stands for it."""
+    folder = tmp_path / "local"
+    folder.mkdir()
+    mark(folder)
+    (folder / "cluster.json").write_text("{}")
+    (folder / "notes.txt").write_text("kept")
+    marks = {processes.FOLDER_MARK: str(folder.resolve()), processes.PROGRAM_MARK: "etcd"}
+    etcd = subprocess.Popen(["sh", "-c", "read nothing", "etcd"], stdin=subprocess.PIPE, env=os.environ | marks)
+    monkeypatch.setattr(local, "local_folder", lambda: folder)
+    until("etcd runs", lambda: processes.of(folder.resolve()), 5)
+    yield etcd
+    etcd.kill()
+    etcd.communicate()
+
+
+INCOMPLETE = (
+    "The local cluster is incomplete: kube-apiserver, kube-controller-manager, kube-scheduler, kwok are not running"
+)
+
+
+def test_down_ends_and_removes_what_is_left_of_an_incomplete_cluster(
+    half: "subprocess.Popen[bytes]", tmp_path: Path
+) -> None:
+    """And says so, and names what it leaves; a second time there is none."""
+    done = CliRunner().invoke(app, ["down", str(REFERENCE), "--cluster", "local"], catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    assert f"{INCOMPLETE}. What was left of it is ended and removed." in done.stderr
+    assert f"Left in {tmp_path / 'local'}, for no local cluster made it: notes.txt." in done.stderr
+    assert done.stdout == "The local cluster is gone, with all that was in it.\n"
+    assert half.wait(5)
+    assert [entry.name for entry in (tmp_path / "local").iterdir()] == ["notes.txt"]
+    done = CliRunner().invoke(app, ["down", str(REFERENCE), "--cluster", "local"], catch_exceptions=False)
+    assert done.stdout == "There is no local cluster.\n"
+
+
+@pytest.mark.usefixtures("half")
+@pytest.mark.parametrize(("command", "how"), [("preview", "make up"), ("down", "make down")])
+def test_nothing_is_compared_or_taken_down_alone_in_an_incomplete_cluster(
+    command: str, how: str, tmp_path: Path
+) -> None:
+    """It is told what does not run, and what to do."""
+    more = ["--summary", str(tmp_path / "page.md")] if command == "preview" else []
+    words = [command, str(REFERENCE), "--cluster", "local", "--stack", "dev-lab", *more]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert done.exit_code == 1
+    assert INCOMPLETE in done.stderr
+    assert f"{how} CLUSTER=local" in done.stderr
+
+
+@pytest.mark.usefixtures("half")
+def test_an_incomplete_cluster_is_started_anew_and_what_is_lost_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before it happens."""
+
+    def start(*_: Any, **__: Any) -> None:
+        raise ClusterError("no")
+
+    monkeypatch.setattr(LocalCluster, "start", start)
+    definition = read(DEFINITIONS / "cpu-only.yaml")
+    with pytest.raises(RolloutError):
+        local.start_local(definition, local.local_stacks(definition))
+    said = f"{INCOMPLETE}. It is started anew, and empty: all that was brought up in it is lost."
+    assert said in capsys.readouterr().err
 
 
 SPEC = {

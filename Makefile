@@ -26,6 +26,9 @@ export PYTHONDONTWRITEBYTECODE ?= 1
 RUN = "$(shell '$(PYTHON)' requirements/install.py --where run)/bin/python"
 TEST = "$(shell '$(PYTHON)' requirements/install.py --where test)/bin/python"
 
+# Whether a switch is on: any word but 0, no and false.
+on = $(filter-out 0 no false,$($(1)))
+
 # Settings go to recipes as environment variables, so that no name of a file or stack is read as shell or make.
 override export DEFINITION := $(value DEFINITION)
 override export OUT := $(value OUT)
@@ -49,11 +52,11 @@ ON_CLUSTER = $(if $(STACK),--stack "$$STACK") $(if $(CLUSTER),--cluster "$$CLUST
 
 .PHONY: up
 up: .run ## Render every stack of the definition to YAML; with CLUSTER=<context> (or local) bring stacks up there
-	@$(RUN) -m rollout up "$$DEFINITION" --out "$$OUT" $(ON_CLUSTER) $(if $(ADOPT),--adopt)
+	@$(RUN) -m rollout up "$$DEFINITION" --out "$$OUT" $(ON_CLUSTER) $(if $(call on,ADOPT),--adopt)
 
 .PHONY: down
-down: .run ## Take the stacks of CLUSTER=<context> (or local) down; datasets stay
-	@$(RUN) -m rollout down "$$DEFINITION" $(ON_CLUSTER) $(if $(YES),--yes)
+down: .run ## Take the stacks of CLUSTER=<context> down, datasets stay; local goes with all that is in it
+	@$(RUN) -m rollout down "$$DEFINITION" $(ON_CLUSTER) $(if $(call on,YES),--yes)
 
 .PHONY: check
 check: .run ## Check the definition, and nothing else
@@ -65,8 +68,9 @@ preview: .run ## Show what would change, against the last rendering, BASE=<git r
 
 .PHONY: rollout
 rollout: .run ## Bring ENV=<environment> up plane after plane (FROM=<plane> DRY_RUN=1 RESUME=1 BACK=1)
+	$(if $(STACK)$(CLUSTER),$(error make rollout brings every plane of ENV up, whatever STACK and CLUSTER say: begin with FROM=<plane>, or use make up))
 	@$(RUN) -m rollout rollout "$$DEFINITION" --environment "$$ENV" $(if $(FROM),--from "$$FROM") $(if $(ENGINE),--engine "$$ENGINE") \
-	  $(if $(DRY_RUN),--dry-run) $(if $(RESUME),--resume) $(if $(BACK),--back)
+	  $(if $(call on,DRY_RUN),--dry-run) $(if $(call on,RESUME),--resume) $(if $(call on,BACK),--back)
 
 .PHONY: chart
 chart: .run ## Write the Helm chart from the components
@@ -86,7 +90,7 @@ package: .run ## Package the chart for an OCI registry, byte for byte the same e
 
 .PHONY: pin
 pin: .run ## Ask the registries for the digests of the definition's images, and write images.lock
-	@$(RUN) -m rollout pin "$$DEFINITION" $(if $(KEEP_GOING),--keep-going) $(if $(INSECURE),--insecure) \
+	@$(RUN) -m rollout pin "$$DEFINITION" $(if $(call on,KEEP_GOING),--keep-going) $(if $(call on,INSECURE),--insecure) \
 	  $(if $(REGISTRY_PLANE),--registry-plane "$$REGISTRY_PLANE")
 
 .PHONY: test

@@ -1,9 +1,11 @@
 """The values that the chart is written and linted with: of the example beside this, and one scenario a definition."""
 
+import copy
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from policies.guardrails import ANNOTATION
 from stacks.resolve import resolve
 from stacks.validate import read_definition
 
@@ -35,7 +37,10 @@ def values_yaml() -> str:
 
 def default_values() -> Values:
     """Return the values of `values.yaml`."""
-    (values,) = _stacks(EXAMPLE).values()
+    (values,) = copy.deepcopy(_stacks(EXAMPLE)).values()
+    # Helm merges the user's annotations over these: what the example is held to would be what a file without a word
+    # about it is held to.
+    del values["namespace"]["annotations"][ANNOTATION]
     return values
 
 

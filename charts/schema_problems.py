@@ -79,6 +79,9 @@ def _said(path: PathInValues, what: str, document: Document) -> Iterator[tuple[P
         yield path, f"{shown(document.get(path))} is out of bounds: it must be {bound} {match[2]}", about
     elif re.fullmatch(r"value must be (one of )?.*", what):
         yield path, f"{shown(document.get(path))} is none of the choices: {what.removeprefix('value must be ')}", about
+    elif what == "'not' failed":
+        steps = "No step of it may be empty, . or .., beyond the slash that an absolute path begins with."
+        yield path, f"{shown(document.get(path))} has not the form that is wanted", steps
     elif "does not match pattern" in what:
         expected = schema.get("patternErrorMessage") or what.partition("does not match ")[2]
         yield path, f"{shown(document.get(path))} has not the form that is wanted", expected

@@ -91,6 +91,9 @@ WORDS: Mapping[str, Any] = {
     "network policy peer": NetworkPolicyPeer,
 }
 
+# What the definition refuses in code: Helm's regular expressions look neither ahead nor behind.
+_FORBIDDEN = ((base.RelativePath, r"(^|/)(\.\.?)?(/|$)"), (datasets.AbsolutePath, r"(^|/)\.\.?(/|$)"))
+
 
 def typed(kind: Any) -> Any:
     """Return a type with its words replaced by what they mean, beside whatever else is said of it."""
@@ -240,6 +243,9 @@ def _scalar(kind: Any) -> Schema:
     if "hint" in made:
         hint = made["hint"]
         made["patternErrorMessage"] = f"Expected {hint if ' ' in hint else 'a text such as ' + hint}."
+    for known, pattern in _FORBIDDEN:
+        if kind == known:
+            made["not"] = {"type": "string", "pattern": pattern}
     return {key: value for key, value in made.items() if key not in _NOT_OURS}
 
 

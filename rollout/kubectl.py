@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -37,23 +39,14 @@ class Kubectl:
         """Run a command; raise RolloutError when it fails, unless `check` is off, or takes too long."""
         command = [_path(), "--context", self.context, f"--request-timeout={seconds:g}s", *arguments]
         try:
-            done = subprocess.run(
-                command,
-                input=stdin or "",
-                env={**os.environ, "KUBERC": "off"},  # nobody's own aliases and defaults
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=seconds + 15,
-                check=False,
-            )
+            done = _ran(command, stdin or "", seconds + 15)
         except subprocess.TimeoutExpired:
             raise RolloutError(f"the cluster {self.context} gave no answer within {seconds:g} seconds.") from None
         except OSError as error:
             raise RolloutError(f"{command[0]} cannot be run: {error.strerror}.") from None
-        if check and done.returncode:
-            raise RolloutError(self.why(done.stderr or done.stdout, arguments[0]))
-        return Answer(done.returncode, done.stdout, done.stderr)
+        if check and done.code:
+            raise RolloutError(self.why(done.err or done.out, arguments[0]))
+        return done
 
     def why(self, said: str, doing: str) -> str:
         """Return why kubectl failed, and what to do where that is known."""
@@ -108,6 +101,27 @@ def items(found: Any) -> list[KubernetesObject]:
 def as_list(objects: Sequence[KubernetesObject]) -> str:
     """Return objects as one JSON document that kubectl takes."""
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+
+
+def _ran(command: Sequence[str], stdin: str, seconds: float) -> Answer:
+    """Run a command as a session of its own, so that what it started (a kubeconfig's plugin) is ended with it."""
+    with subprocess.Popen(
+        command,
+        env={**os.environ, "KUBERC": "off"},  # nobody's own aliases and defaults
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        try:
+            out, err = process.communicate(stdin, timeout=seconds)
+        except BaseException:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return Answer(process.returncode, out, err)
 
 
 @cache

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from policies import guardrails
+from policies.guardrails import check_all
 from stacks.placement import inventory
 from stacks.problems import DefinitionError, escaped
 from stacks.stack import Definition, Stack
@@ -22,7 +22,8 @@ from .changes.stack_change import StackChange, stack_change
 from .check import counted
 from .comparison import Comparison, Wanted, compared
 from .errors import WRONG_INPUT, RolloutError
-from .guardrails import eased, enforce
+from .guardrails import eased, enforce, findings
+from .render import Rendered
 from .terminal import console, note
 
 MOST_FIELDS = 40
@@ -43,7 +44,7 @@ def preview_changes(wanted: Wanted) -> None:
             what = "is wrong" if isinstance(error, DefinitionError) else "could not be compared"
             _write(wanted.summary, failed_page(f"{code(str(wanted.definition))} {what}", str(error)))
         raise
-    changes = _stack_changes(definition, comparison, local=wanted.is_local)
+    changes = _stack_changes(wanted, definition, rendering, comparison)
     _say(comparison, changes)
     if writes:
         _write(wanted.summary, page(changes, _subject(wanted, comparison), comparison.notes))
@@ -51,12 +52,17 @@ def preview_changes(wanted: Wanted) -> None:
     enforce(rendering, outcome="nothing was changed", local_cluster=wanted.is_local)
 
 
-def _stack_changes(definition: Definition, comparison: Comparison, *, local: bool) -> list[StackChange]:
+def _stack_changes(
+    wanted: Wanted, definition: Definition, rendering: Sequence[Rendered], comparison: Comparison
+) -> list[StackChange]:
+    local = wanted.is_local
     today = datetime.now(UTC).date()
-    known, found = (
-        guardrails.check_all({name: list(objects) for name, objects in side.items() if objects is not None}, today)
-        for side in (comparison.before, comparison.after)
-    )
+    found = findings(rendering, today)
+    if wanted.cluster is None:
+        before = {name: list(objects) for name, objects in comparison.before.items() if objects is not None}
+        known = check_all(before, today)
+    else:
+        known = found  # rules judge what is declared: in live objects stand defaults and autoscalers' numbers too
     there = {stack.name: _there(stack) for stack in definition.stacks}
     return [
         stack_change(

@@ -3,13 +3,19 @@ What NOTES.txt is made of. It reads the objects themselves, as the chart's templ
 nothing else than of what is installed.
 */ -}}
 
-{{- /* Every object of the chart, as a JSON list. */ -}}
+{{- /* Every object of the chart, as a JSON list. Two of one name are refused: the second would replace the first. */ -}}
 {{- define "tidegate.objects" -}}
 {{- $objects := list -}}
+{{- $seen := dict -}}
 {{- range $file := @TEMPLATES@ -}}
   {{- range $document := regexSplit "(?m)^---\\s*$" (include (print $.Template.BasePath "/" $file) $) -1 -}}
     {{- $object := fromYaml $document -}}
-    {{- if $object.kind }}{{ $objects = append $objects $object }}{{ end -}}
+    {{- if $object.kind -}}
+      {{- $id := printf "%s %s/%s" $object.apiVersion $object.kind $object.metadata.name -}}
+      {{- if hasKey $seen $id }}{{ fail (printf "these values make %s twice: two servers, pools, datasets or models have names that give it the same name" $id) }}{{ end -}}
+      {{- $_ := set $seen $id true -}}
+      {{- $objects = append $objects $object -}}
+    {{- end -}}
   {{- end -}}
 {{- end -}}
 {{- toJson $objects -}}

@@ -6,8 +6,8 @@ from datetime import date
 
 from .findings import Breach, Finding, finding
 from .objects import Environment, Object, environments, name_of
-from .rules import RULES
-from .settings import Severity, Waiver
+from .rules import BY_NAME, RULES
+from .settings import Settings, Severity, Waiver
 
 EXPIRED = "waivers-have-not-expired"
 UNUSED = "waivers-match-something"
@@ -28,7 +28,7 @@ def check(objects: Iterable[Object], today: date) -> list[Finding]:
 
 def check_all(stacks: Mapping[str, Iterable[Object]], today: date) -> dict[str, list[Finding]]:
     """Return what is wrong with each stack; rules that look at other environments see those of all these stacks."""
-    known = {stack: environments(objects, stack) for stack, objects in stacks.items()}
+    known = {stack: judged(objects, stack) for stack, objects in stacks.items()}
     everybody = [environment for of_stack in known.values() for environment in of_stack]
     found: dict[str, list[Finding]] = {}
     for stack, of_stack in known.items():
@@ -38,6 +38,20 @@ def check_all(stacks: Mapping[str, Iterable[Object]], today: date) -> dict[str, 
             findings += _findings(replace(environment, others=others), today)
         found[stack] = sorted(dict.fromkeys(findings), key=lambda each: _ORDER[each.severity])
     return found
+
+
+def judged(objects: Iterable[Object], stack: str = "") -> list[Environment]:
+    """Return the environments in a stack, with the settings that they are held to.
+
+    Settings that name a rule that there is not count as unreadable: somebody believes to have said something.
+    """
+    return [replace(each, settings=_with_known_rules(each.settings)) for each in environments(objects, stack)]
+
+
+def _with_known_rules(settings: Settings) -> Settings:
+    named = (*settings.severities, *(waiver.rule for waiver in settings.waivers))
+    unknown = next((name for name in named if name not in BY_NAME), None)
+    return settings if unknown is None else Settings(malformed=f"{unknown!r} is no rule")
 
 
 def _findings(environment: Environment, today: date) -> Iterator[Finding]:

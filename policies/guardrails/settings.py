@@ -67,16 +67,20 @@ def annotation(settings: Settings) -> str:
 def settings_of(text: Any) -> Settings:
     """Return the settings in an annotation; those of production, and why, where it cannot be read."""
     try:
-        tree = json.loads(text)
+        tree = json.loads(text, object_pairs_hook=_once)
         _only(tree, "kind", "severities", "waivers", "gpuSlices", "written")
         severities = tree.get("severities", {})
         slices = tree.get("gpuSlices")
         written = tree.get("written", [])
-        if tree["kind"] not in KINDS or not set(severities.values()) <= set(SEVERITIES):
+        if (
+            tree["kind"] not in KINDS
+            or not isinstance(severities, dict)
+            or not set(severities.values()) <= set(SEVERITIES)
+        ):
             raise ValueError("kind or severities have a value that there is not")
         if not (slices is None or (isinstance(slices, int) and not isinstance(slices, bool) and slices >= 0)):
             raise ValueError("gpuSlices is no whole number")
-        if not all(isinstance(each, str) for each in written):
+        if not isinstance(written, list) or not all(isinstance(each, str) for each in written):
             raise ValueError("written is no list of texts")
         return Settings(tree["kind"], severities, tuple(map(_waiver, tree.get("waivers", []))), slices, tuple(written))
     except KeyError as error:
@@ -98,6 +102,33 @@ def _waiver(tree: Any) -> Waiver:
     if not isinstance(about := tree.get("object"), str | None):
         raise ValueError("the object of a waiver is no text")
     return Waiver(**said, object=about, until=date.fromisoformat(tree["until"]))
+
+
+def held_to(settings: Settings) -> str:
+    """Return in a line what an environment is held to."""
+    severities = (f"{name} {severity}" for name, severity in sorted(settings.severities.items()))
+    waivers = (
+        f"{each.name} ({each.rule}{f' at {each.object}' if each.object else ''}, until {each.until})"
+        for each in settings.waivers
+    )
+    parts = [
+        f"{settings.kind} (its guardrails cannot be read)" if settings.malformed else settings.kind,
+        f"severities changed: {', '.join(severities) or 'none'}",
+        f"waivers: {', '.join(waivers) or 'none'}",
+        f"GPU slices: {'any number' if settings.gpu_slices is None else settings.gpu_slices}",
+        *([f"written from outside: {', '.join(settings.written)}"] if settings.written else []),
+    ]
+    return "; ".join(parts)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a key that stands twice: one reader would take the first, another the last."""
+    tree: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in tree:
+            raise ValueError(f"{key!r} stands there twice")
+        tree[key] = value
+    return tree
 
 
 def _only(tree: Any, *known: str) -> None:

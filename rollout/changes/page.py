@@ -10,7 +10,7 @@ from . import words
 from .compare import ObjectChange
 from .markdown import LIMIT, code, fitting, folded, most, preformatted, prose, table
 from .report import WORDS, tally, values, why_replaced
-from .secrets import hidden_text
+from .secrets import hidden_by_look, hidden_text
 from .stack_change import StackChange, verdict
 
 _BLANKS = re.compile(r"\n{3,}")
@@ -56,7 +56,7 @@ def failed_page(subject: str, message: str) -> str:
 
 
 def _message(text: str) -> str:
-    lines = [shortened(hidden_text(line), _LONGEST_LINE) for line in text.splitlines()]
+    lines = [shortened(hidden_text(line), _LONGEST_LINE) for line in hidden_by_look(text).splitlines()]
     return preformatted("\n".join(most(lines, _MOST_LINES, lambda rest: f"… and {rest} more lines")))
 
 

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from policies.guardrails.rules.credentials import KNOWN
+
 MASK = "•••"
 
 # A name of environment variables, arguments, headers and files: `API_KEY`, `--db-password`, `X-Auth-Token`, `apiKey`.
@@ -17,6 +19,7 @@ _TELLING = re.compile(
     r"(?i:pass(?:word|wd|phrase)|secret|token(?!i[sz])|credential)"
     r"|(?:^|[-_.]|(?<=[a-z])(?=[A-Z]))(?i:(?:[a-z]+[-_.]?)?keys?|pwd|authorization|cookies?)"
     r"(?:$|[-_.]|(?<=[a-z])(?=[A-Z]))"
+    r"|(?:^|[-_.]|(?<=[a-z])(?=[A-Z]))(?i:pass)$"
 )
 # Fields of Kubernetes and of our own files have such names with no secret in them (`key: app`, `secretName`), so there
 # only names are looked at that can mean nothing else.
@@ -78,7 +81,19 @@ def hidden_text(text: str) -> str:
     """Return a text without the secrets in it that can be told by their look."""
     text = _USERINFO.sub(lambda found: found["scheme"] + MASK, text)
     text = _SCHEME.sub(lambda found: f"{found['scheme']} {MASK}", text)
-    return _ASSIGNED.sub(_assigned, text)
+    return _ASSIGNED.sub(_assigned, hidden_by_look(text))
+
+
+def hidden_by_look(text: str) -> str:
+    """Return a text without what the guardrail knows by its look: keys of services, which may span lines."""
+    for _, pattern in KNOWN:
+        text = pattern.sub(_masked, text)
+    return text
+
+
+def _masked(found: re.Match[str]) -> str:
+    start, end = found.span("secret" if "secret" in found.re.groupindex else 0)
+    return found.string[found.start() : start] + MASK + found.string[end : found.end()]
 
 
 def _assigned(found: re.Match[str]) -> str:

@@ -3,11 +3,15 @@
 Environment variables, which are the user's and are handed on as they are: KUBECONFIG, and Helm's own (HELM_…).
 """
 
+import fcntl
+import os
+import stat
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir, mkstemp
 
 import yaml
 
@@ -31,6 +35,9 @@ from .watched import run_watched
 _MARGIN_SECONDS = 300
 _LEAST_SECONDS = 600
 _DOWN_SECONDS = 600
+_VALUES_PREFIX = "tidegate-values-"
+_FRESH_SECONDS = 60
+"""A file of values that is so young may be about to be locked."""
 
 
 @dataclass(frozen=True)
@@ -166,11 +173,32 @@ def _make_namespace(kube: Kubectl, stack: Stack, rendered: Rendered) -> None:
 
 @contextmanager
 def _values(values: dict[str, object]) -> Iterator[Path]:
-    """Yield a file with values that only this user can read."""
-    with TemporaryDirectory(prefix="tidegate-") as folder:
-        path = Path(folder) / "values.yaml"
-        path.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), "utf-8")
-        yield path
+    """Yield a file with values that only this user can read; it is locked for as long as it is needed."""
+    _remove_stale_values()
+    descriptor, name = mkstemp(prefix=_VALUES_PREFIX, suffix=".yaml")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yaml.safe_dump(values, file, sort_keys=False, allow_unicode=True)
+            file.flush()
+            yield Path(name)
+        finally:
+            Path(name).unlink(missing_ok=True)
+
+
+def _remove_stale_values() -> None:
+    """Remove the values that killed processes of this user left: nobody holds the lock of such a file any more."""
+    for path in Path(gettempdir()).glob(f"{_VALUES_PREFIX}*.yaml"):
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                found = os.fstat(descriptor)
+                old = time.time() - found.st_mtime > _FRESH_SECONDS
+                if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and old:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    path.unlink()
+            finally:
+                os.close(descriptor)
 
 
 def _why(said: str, kube: Kubectl, stack: Stack) -> str:

@@ -166,17 +166,19 @@ def encoded(line: BaseModel) -> bytes:
 def read(path: Path) -> Story:
     """Return what a journal says; raise RolloutError when it cannot be understood."""
     data = path.read_bytes()
-    *lines, _torn = data.split(b"\n")
-    if not lines:
+    *lines, torn = data.split(b"\n")
+    if not lines and not torn:
         raise RolloutError(f"{escaped(str(path))} is empty: it is no journal of a rollout. Move its folder away.")
+    if not lines:
+        raise damaged(path, 1, "is torn")
     begin = _parsed(path, 1, lines[0])
-    if not isinstance(begin, Begin):
-        raise _damaged(path, 1)
+    if not isinstance(begin, Begin) or not _holds_together(begin):
+        raise damaged(path, 1)
     story = Story(begin, {plane: Standing() for plane in begin.planes}, length=sum(len(line) + 1 for line in lines))
     for number, text in enumerate(lines[1:], 2):
         line = _parsed(path, number, text)
         if isinstance(line, Begin) or (isinstance(line, PlaneLine) and line.plane not in story.planes):
-            raise _damaged(path, number)
+            raise damaged(path, number)
         story.take(line)
     return story
 
@@ -197,12 +199,28 @@ def _parsed(path: Path, number: int, text: bytes) -> Begin | PlaneLine | RunLine
             )
         return _LINE.validate_json(text)
     except (ValueError, ValidationError, RecursionError):
-        raise _damaged(path, number) from None
+        raise damaged(path, number) from None
 
 
-def _damaged(path: Path, number: int) -> RolloutError:
+def _holds_together(begin: Begin) -> bool:
+    """Say whether a first line says enough of every plane that it names; somebody may have edited it."""
+    planes = begin.planes
+    return (
+        bool(planes)
+        and all(step.planes for step in begin.steps)
+        and len(set(planes)) == len(planes)
+        and not {*planes} & {*begin.left_out}
+        and {*begin.objects, *begin.good} <= {*planes}
+        and Path(begin.definition).name != ""
+        and "\0" not in begin.definition
+        and (begin.kind == "forward" or (begin.takes_back is not None and {*begin.good} == {*planes}))
+    )
+
+
+def damaged(path: Path, number: int, how: str = "cannot be understood") -> RolloutError:
+    """Return what to raise about a line that nobody may go by."""
     folder = escaped(str(path.parent))
     return RolloutError(
-        f"{escaped(str(path))}:{number}: this line of the journal cannot be understood, so nobody knows where the "
+        f"{escaped(str(path))}:{number}: this line of the journal {how}, so nobody knows where the "
         f"planes stand.\nNothing was changed. Move {folder} away and roll out anew: what is up already stays as it is."
     )

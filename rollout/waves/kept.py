@@ -14,7 +14,7 @@ from ..guardrails import enforce
 from ..render import Rendered, render
 from ..terminal import note
 from .history import Past, texts_of
-from .journal import Begin
+from .journal import FILE, Begin, damaged
 from .plan import stacks_of
 
 UNTOUCHED = "no plane was touched"
@@ -35,6 +35,9 @@ def of_kept_texts(
                 f"this Tidegate cannot use the definition of rollout {number} any more:\n{error}"
             ) from None
         every = stacks_of(definition, environment)
+        past = sources[planes[0]]
+        if past.story.begin.environment != environment or not {*planes} <= every.keys():
+            raise damaged(past.folder / FILE, 1)
         own = {plane: every[plane] for plane in planes}
         made = rendering_of(own, definition)
         if check:

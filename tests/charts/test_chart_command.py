@@ -1,24 +1,35 @@
 """`python -m charts`: values of a stack, a check of values, and the folder of the chart."""
 
+import copy
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
 from charts import CHART, values_of
+from charts import check as charts_check
 from charts.__main__ import app
 from charts.folder import contents, stale, write
+from charts.helm import helm
 from charts.metadata import ROOT
+from charts.scenarios import default_values
 from stacks.resolve import resolve
 from stacks.validate import read_definition
 
 REFERENCE = ROOT / "stacks" / "inference.yaml"
+PROBES = "every-container-has-probes"
+WAIVER = {"name": "w", "rule": PROBES, "object": "Pod/x", "owner": "me", "reason": "so", "until": "2099-01-31"}
 
 
 def charts(*arguments: str | Path) -> Result:
@@ -105,6 +116,152 @@ def test_an_edit_that_breaks_a_guardrail_is_refused(values_file: Path) -> None:
     assert (result.exit_code, result.stdout) == (1, "")
     assert "mandatory" in result.stderr
     assert "docs/guardrails.md" in result.stderr
+
+
+def test_a_file_without_the_annotation_is_held_to_what_production_is_held_to(values_file: Path) -> None:
+    values = yaml.safe_load(values_file.read_text("utf-8"))
+    del values["namespace"]["annotations"]
+    values_file.write_text(yaml.safe_dump(values), "utf-8")
+    result = charts("check", values_file)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "\nheld to: production; severities changed: none; waivers: none; GPU slices: any number\n" in result.stderr
+
+
+def test_the_charts_own_values_let_nobody_off() -> None:
+    assert default_values()["namespace"]["annotations"] == {}
+
+
+def test_the_check_says_what_it_held_the_file_to(values_file: Path) -> None:
+    held = "held to: shared; severities changed: none; waivers: none; GPU slices: 3; written from outside: models"
+    assert charts("check", values_file).stdout.splitlines()[-1] == held
+    edit(values_file, '"gpuSlices": 3', f'"severities": {{"{PROBES}": "mandatory"}}, "waivers": [{json.dumps(WAIVER)}]')
+    assert charts("check", values_file).stdout.splitlines()[-1] == (
+        f"held to: shared; severities changed: {PROBES} mandatory; waivers: w ({PROBES} at Pod/x, until 2099-01-31); "
+        "GPU slices: any number; written from outside: models"
+    )
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ('"kind": "production", "kind": "shared"', "'kind' stands there twice"),
+        ('"kind": "shared", "severities": {"no-such-rule": "advisory"}', "'no-such-rule' is no rule"),
+        ('"kind": "home"', "kind or severities have a value that there is not"),
+    ],
+)
+def test_an_annotation_that_says_nothing_clear_is_a_finding(values_file: Path, new: str, said: str) -> None:
+    edit(values_file, '"kind": "shared"', new)
+    result = charts("check", values_file)
+    assert result.exit_code == 1
+    assert f"its guardrails cannot be read: {said}" in result.stderr
+    assert "\nheld to: production (its guardrails cannot be read);" in result.stderr
+
+
+def test_a_pipe_is_read_once_and_judged_like_a_file(values_file: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    edit(values_file, '"kind": "shared"', '"kind": "production"')
+    writer = threading.Thread(target=lambda: pipe.write_bytes(values_file.read_bytes()), daemon=True)
+    writer.start()
+    of_pipe, of_file = charts("check", pipe), charts("check", values_file)
+    writer.join(10)
+    assert of_pipe.exit_code == of_file.exit_code == 1
+    assert of_pipe.stderr.replace(str(pipe), str(values_file)) == of_file.stderr
+
+
+@pytest.mark.parametrize("name", ["a,b.yaml", "--set=x.yaml", "a b.yaml", "-"])
+def test_a_file_may_have_any_name(
+    values_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    values_file.rename(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    result = charts("check", "--", name)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith(f"{name}: ok – ")
+
+
+def test_helms_copy_is_private_and_gone_afterwards(
+    values_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def looking(arguments: list[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
+        copy = folder / arguments[-1]
+        seen.append((folder.stat().st_mode & 0o777, copy.stat().st_mode & 0o777))
+        assert copy.read_bytes() == values_file.read_bytes()
+        return helm(arguments, folder)
+
+    folder = tmp_path / "temporary, with a comma"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setattr(charts_check, "helm", looking)
+    assert charts("check", values_file).exit_code == 0
+    assert seen == [(0o700, 0o600)]
+    assert list(folder.iterdir()) == []
+
+
+def again(values: dict[str, Any], *path: str | int) -> None:
+    """Let the first item of a list stand at its end once more."""
+    items: Any = values
+    for step in path:
+        items = items[step]
+    items.append(copy.deepcopy(items[0]))
+
+
+def two_pools_of_one_name(values: dict[str, Any]) -> None:
+    """Pool `b-c` of server `a`, and pool `c` of server `a-b`."""
+    one, other = values["servers"][:2]
+    one["name"], one["pools"][0]["name"] = "a", "b-c"
+    other["name"], other["pools"][0]["name"] = "a-b", "c"
+
+
+TWICE: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
+    "servers": (lambda values: again(values, "servers"), '" stands twice in servers'),
+    "pools": (lambda values: again(values, "servers", 0, "pools"), '" stands twice in pools'),
+    "datasets": (lambda values: again(values, "datasets"), '"models" stands twice in datasets'),
+    "pools of two servers": (
+        two_pools_of_one_name,
+        'its objects would be called "a-b-c", as those of servers[a].pools',
+    ),
+}
+
+
+@pytest.mark.parametrize("what", TWICE)
+def test_two_objects_of_one_name_are_refused_by_the_check_and_by_helm(what: str, tmp_path: Path) -> None:
+    values = yaml.safe_load((CHART / "ci" / "prod-east-values.yaml").read_text("utf-8"))
+    change, said = TWICE[what]
+    change(values)
+    file = tmp_path / "twice.yaml"
+    file.write_text(yaml.safe_dump(values), "utf-8")
+    result = charts("check", file)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert len(re.findall(rf"{re.escape(str(file))}:\d+:\d+", result.stderr)) >= 2  # both places
+    done = helm(["template", "tidegate", CHART, "--values", file])
+    assert done.returncode != 0
+    assert "twice: two servers, pools, datasets or models have names that give it the same name" in done.stderr
+
+
+def test_two_models_of_one_name_are_refused(tmp_path: Path) -> None:
+    values = yaml.safe_load((CHART / "ci" / "prod-east-values.yaml").read_text("utf-8"))
+    number = next(n for n, server in enumerate(values["servers"]) if server["pools"][0]["models"])
+    again(values, "servers", number, "pools", 0, "models")
+    file = tmp_path / "twice.yaml"
+    file.write_text(yaml.safe_dump(values), "utf-8")
+    result = charts("check", file)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert '" stands twice in models' in result.stderr
+
+
+def test_a_model_is_served_by_one_pool(tmp_path: Path) -> None:
+    values = yaml.safe_load((CHART / "ci" / "prod-east-values.yaml").read_text("utf-8"))
+    pools = [pool for server in values["servers"] for pool in server["pools"] if pool["models"]]
+    pools[-1]["models"].append({"name": pools[0]["models"][0]["name"]})
+    file = tmp_path / "twice.yaml"
+    file.write_text(yaml.safe_dump(values), "utf-8")
+    result = charts("check", file)
+    assert result.exit_code == 2
+    assert "A model is served by one pool of one server." in result.stderr
 
 
 def test_a_file_that_is_not_there_is_said_in_a_line(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from charts.twins import TWINS
 from charts.values_file import values_text
 from charts.values_schema import WORDS, values_schema
 from components import EnvironmentArgs
-from stacks.load import load
 from stacks.problems import DefinitionError
 from stacks.resolve import resolve
 from tests.strategies import definition_trees, read_tree
@@ -85,6 +84,11 @@ FIRST_POOL: Path_ = ("servers", 0, "pools", 0)
 ON_DEMAND = pool("loading", "on-demand")
 PRELOAD = pool("loading", "preload")
 MIG = pool("placement", "mig")
+MOUNTED: Path_ = (
+    "servers",
+    next(n for n, each in enumerate(EVERYTHING["servers"]) if each["repository"]["kind"] == "volume"),
+    "repository",
+)
 
 SCALING = {"kind": "cpu", "min": 1, "max": 2, "cpuPercent": 70}
 ISSUER = {"issuer": "https://idp.example.com", "audiences": ["a"], "groupsClaim": "groups"}
@@ -170,6 +174,9 @@ WRONG: dict[str, tuple[Path_, Any, str]] = {
         [{"name": "a", "versions": [{"version": 1, "weight": 101}]}],
         "101",
     ),
+    "a folder outside of its volume": ((*MOUNTED, "subPath"), "../../etc", "form"),
+    "a folder with an empty step": ((*MOUNTED, "subPath"), "a//b", "form"),
+    "an exported path with dots": ((*dataset("nfs"), "path"), "/srv/../etc", "form"),
     "a namespace that is no label": (("namespace", "name"), "a.b", "form"),
 }
 
@@ -179,7 +186,7 @@ def problems_in(values: dict[str, Any], folder: Path) -> list[str]:
     file = folder / "values.yaml"
     file.write_text(yaml.safe_dump(values, sort_keys=False), "utf-8")
     with pytest.raises(DefinitionError) as caught:
-        rendered(load(file), CHART)
+        rendered(file.read_text("utf-8"), str(file), CHART)
     return [str(problem) for problem in caught.value.problems]
 
 
@@ -225,10 +232,9 @@ def test_several_mistakes_are_all_said_in_the_order_of_the_file(tmp_path: Path) 
     assert lines == sorted(lines)
 
 
-def test_a_file_that_is_no_yaml_is_refused_with_its_line(tmp_path: Path) -> None:
-    (tmp_path / "values.yaml").write_text("name: a\nproxy: [\n")
+def test_a_file_that_is_no_yaml_is_refused_with_its_line() -> None:
     with pytest.raises(DefinitionError, match=r"values.yaml:2:8: the bracket that opens here is never closed"):
-        rendered(load(tmp_path / "values.yaml"), CHART)
+        rendered("name: a\nproxy: [\n", "values.yaml", CHART)
 
 
 def test_null_takes_away_what_need_not_be_there() -> None:
@@ -297,7 +303,7 @@ def test_twins_are_classes_that_the_values_hold() -> None:
 def test_values_that_are_written_and_read_again_are_still_taken(tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
     file.write_text(values_text(EVERYTHING, "Everything."), "utf-8")
-    assert rendered(load(file), CHART)
+    assert rendered(file.read_text("utf-8"), str(file), CHART)
 
 
 def test_a_choice_is_told_by_its_tag() -> None:

@@ -272,6 +272,33 @@ def test_rollouts_of_another_definition_are_not_mixed_in(
     assert doubles.order == []
 
 
+@pytest.mark.parametrize("edited", ["no step", "an unknown plane", "another environment", "nothing good"])
+def test_a_journal_that_somebody_edited_is_called_damaged_and_nothing_is_touched(
+    roll: Call, doubles: Doubles, folder: Path, edited: str
+) -> None:
+    doubles.fails.add("east")
+    roll()
+    path = folder / "0001" / journal.FILE
+    first, *rest = path.read_text("utf-8").splitlines(keepends=True)
+    tree = json.loads(first)
+    if edited == "no step":
+        tree["steps"] = []
+    elif edited == "an unknown plane":
+        first = first.replace('"north"', '"nowhere"')
+        tree = json.loads(first)
+    elif edited == "another environment":
+        tree["environment"] = "dev"
+    else:
+        tree |= {"kind": "back", "takes_back": 1, "good": {}}
+    path.write_text("".join([json.dumps(tree) + "\n", *rest]), "utf-8")
+    doubles.order.clear()
+    for option in ("--resume",) if edited != "nothing good" else ("--resume", "--back"):
+        ended = roll(option)
+        assert ended.code == 1
+        assert "0001/journal.jsonl:1: this line of the journal cannot be understood" in ended.err
+    assert not doubles.order
+
+
 # ---- going back ----
 
 

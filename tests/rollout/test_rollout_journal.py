@@ -120,6 +120,39 @@ def test_a_damaged_line_in_the_middle_is_an_error_that_names_it(
         journals.read(path)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"steps": []},
+        {"steps": [{"title": "canary", "planes": []}]},
+        {"steps": [{"title": "canary", "planes": ["east", "east"]}]},
+        {"objects": {"unknown": "0"}},
+        {"good": {"unknown": 1}},
+        {"kind": "back", "takes_back": 1, "good": {}},
+        {"kind": "back", "good": {"east": 1, "west": 1, "north": 1}},
+        {"definition": ""},
+        {"left_out": ["east"]},
+    ],
+)
+def test_a_first_line_that_does_not_hold_together_is_damaged(
+    history: History, definition: Path, changes: dict[str, Any]
+) -> None:
+    path = made(history, definition).folder / journals.FILE
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), **changes}) + "\n", "utf-8")
+    with pytest.raises(RolloutError, match=r"journal\.jsonl:1: this line of the journal cannot be understood"):
+        journals.read(path)
+
+
+def test_a_journal_that_was_cut_in_its_first_line_is_torn_and_not_empty(history: History, definition: Path) -> None:
+    path = made(history, definition).folder / journals.FILE
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(RolloutError, match=r"journal\.jsonl:1: this line of the journal is torn"):
+        journals.read(path)
+    path.write_bytes(b"")
+    with pytest.raises(RolloutError, match="is empty"):
+        journals.read(path)
+
+
 def test_a_journal_of_a_later_version_is_refused(history: History, definition: Path) -> None:
     path = made(history, definition).folder / journals.FILE
     path.write_text(path.read_text("utf-8").replace('"schema_version":1', '"schema_version":2'), "utf-8")

@@ -138,7 +138,8 @@ def begun(folder: Path, steps: tuple[Step, ...] = STEPS, kind: Kind = "forward")
         steps=steps,
         texts={},
         objects={},
-        good={},
+        good={plane: 1 for step in steps for plane in step.planes} if kind == "back" else {},
+        takes_back=2 if kind == "back" else None,
     )
     path = folder / journals.FILE
     path.write_bytes(journals.encoded(begin))

@@ -17,8 +17,12 @@ _HARMLESS = re.compile(r"(true|false|yes|no|none|null|[0-9.]{1,7})?|[$</{].*|.*\
 _ASSIGNED = re.compile(rf"([\w.-]*(?:{_WORD}))['\"]?\s*[=:]\s*['\"]?([^\s'\"&;,]+)", re.IGNORECASE)
 _REFERENCE = {"secret", "credential", "credentials"}
 """Keys of files that name a Secret, more often than they hold one."""
-_KNOWN = (
-    ("a private key", re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")),
+_VALUE = r"(?P<secret>[^\s;,&'\"$<{•][^\s;'\"]*)"
+KNOWN: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "a private key",
+        re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)"),
+    ),
     ("an AWS access key", re.compile(r"(?<![A-Z0-9])(AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])")),
     ("a GitHub token", re.compile(r"\b(gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{40,})")),
     ("a Google API key", re.compile(r"\bAIza[A-Za-z0-9_-]{35}\b")),
@@ -26,9 +30,29 @@ _KNOWN = (
     ("an NGC key", re.compile(r"\bnvapi-[A-Za-z0-9_-]{40,}")),
     ("a Hugging Face token", re.compile(r"\bhf_[A-Za-z0-9]{30,}\b")),
     ("a JSON web token", re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*")),
-    ("a password in an address", re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s/:@'\"]*:[^\s/@$'\"]{3,}@")),
-    ("an authorization header", re.compile(r"\b(?:Basic|Bearer)\s+(?=[^\s'\"]*[0-9])[A-Za-z0-9+/=_.~-]{16,}")),
+    ("a password in an address", re.compile(r"\b[a-z][a-z0-9+.-]*://(?P<secret>[^\s/:@'\"]*:[^\s/@$'\"]{3,})@")),
+    (
+        "an authorization header",
+        re.compile(r"\b(?:Basic|Bearer)\s+(?P<secret>(?=[^\s'\"]*[0-9])[A-Za-z0-9+/=_.~-]{16,})"),
+    ),
+    (
+        "an API key",
+        re.compile(
+            r"(?<![\w.-])sk-(?:(?:proj|ant|svcacct|admin|or)-[A-Za-z0-9_-]{16,}|[A-Za-z0-9]{20,}(?![A-Za-z0-9_-]))"
+        ),
+    ),
+    ("a Slack webhook", re.compile(r"\bhooks\.slack\.com/(?P<secret>[a-z]+/[A-Za-z0-9/_-]{8,})")),
+    ("a signed address", re.compile(r"(?:[?&;]|u0026)sig=(?P<secret>[A-Za-z0-9%+/=_-]{16,})")),
+    (
+        "a password in a connection string",
+        re.compile(
+            r"(?i)(?:\b(?:host|server|port|user(?:name)?|uid|login|dbname|database)=[^\s;=]+[\s;]+"
+            r"(?:pass|passwd|password|pwd)(?:\s*=\s*|[ \t]+)"
+            rf"|\bmachine\s+\S+\s+login\s+\S+\s+password\s+){_VALUE}"
+        ),
+    ),
 )
+"""What tells by its look, wherever it stands; previews hide it too, or only its group `secret` where it has one."""
 
 
 def secrets_are_never_inline(environment: Environment) -> Iterator[Breach]:
@@ -51,7 +75,7 @@ def _in_object(item: Mapping[str, Any]) -> Iterator[str]:
             yield "it is a Secret with its data in it"
         return
     for place, value in texts({key: value for key, value in item.items() if key != "status"}):
-        yield from (f"{place} holds {what}" for what, pattern in _KNOWN if pattern.search(value))
+        yield from (f"{place} holds {what}" for what, pattern in KNOWN if pattern.search(value))
     if item.get("kind") == "ConfigMap":
         for key, value in mapping(item.get("data")).items():
             if _is_credential(str(key), value):

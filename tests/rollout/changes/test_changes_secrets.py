@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.guardrails.rules.credentials import KNOWN
 from rollout.changes.compare import compare, field_changes
+from rollout.changes.page import failed_page
 from rollout.changes.report import report
 from rollout.changes.secrets import MASK, Hidden, hidden, hidden_text, telling
 
@@ -104,14 +106,80 @@ def test_hidden_values_are_equal_when_the_whole_values_are() -> None:
     assert SECRET not in repr([Hidden(MASK, SECRET)])
 
 
-@pytest.mark.parametrize("name", ["password", "DB_PASSWD", "x-api-key", "apiKey", "HF_TOKEN", "clientSecret", "Cookie"])
+@pytest.mark.parametrize(
+    "name", ["password", "DB_PASSWD", "x-api-key", "apiKey", "HF_TOKEN", "clientSecret", "Cookie", "DB_PASS"]
+)
 def test_names_that_tell(name: str) -> None:
     assert telling(name)
 
 
-@pytest.mark.parametrize("name", ["HOME", "keyboard", "TOKENIZER_PATH", "passenger", "AZURE_STORAGE_AUTH_TYPE"])
+@pytest.mark.parametrize(
+    "name", ["HOME", "keyboard", "TOKENIZER_PATH", "passenger", "pass_through", "AZURE_STORAGE_AUTH_TYPE"]
+)
 def test_names_that_do_not_tell(name: str) -> None:
     assert not telling(name)
+
+
+LOOKS = {
+    "a private key": ("-----BEGIN RSA PRIVATE KEY-----\nMIIabc\n-----END RSA PRIVATE KEY-----", "MIIabc"),
+    "an AWS access key": ("AKIA" + "A1B2" * 4,) * 2,
+    "a GitHub token": ("ghp_" + "a1B2c3" * 6,) * 2,
+    "a Google API key": ("AIza" + "a1B2c" * 7,) * 2,
+    "a Slack token": ("xoxb-" + "1234567890-abc",) * 2,
+    "an NGC key": ("nvapi-" + "a1B2" * 10,) * 2,
+    "a Hugging Face token": ("hf_" + "a1B2c3" * 5,) * 2,
+    "a JSON web token": ("eyJhbGciOiJI.eyJzdWIiOiIx.c2lnbmF0dXJl",) * 2,
+    "a password in an address": ("postgres://me:sesame@db.test/x", "sesame"),
+    "an authorization header": ("Bearer " + "a1B2" * 5, "a1B2" * 5),
+    "an API key": ("sk-proj-" + "a1B2" * 5,) * 2,
+    "a Slack webhook": ("https://hooks.slack.com/services/T000/B000/xyzxyz", "xyzxyz"),
+    "a signed address": ("https://a.test/x?sv=1&sig=a1B2c3D4e5F6g7H8%3D&se=2", "a1B2c3D4e5F6g7H8"),
+    "a password in a connection string": ("host=db user=x pass sesame", "sesame"),
+}
+
+
+def test_every_look_that_the_guardrail_knows_is_tried_here() -> None:
+    assert list(LOOKS) == [name for name, _ in KNOWN]
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        *LOOKS.values(),
+        ("sk-" + "a1B2" * 8,) * 2,
+        ("https://a.test/x?sig=a1B2c3D4e5F6g7H8", "a1B2c3D4e5F6g7H8"),
+        ("host=db user=x pass=sesame", "sesame"),
+        ("machine db.test login me password sesame", "sesame"),
+    ],
+)
+def test_what_the_guardrail_knows_by_its_look_shows_neither_in_the_report_nor_on_the_page(
+    text: str, secret: str
+) -> None:
+    assert any(pattern.search(text) for _, pattern in KNOWN)
+    for value in (text, f"see {text} there", f"one\n{text}\ntwo"):
+        one, other = made(spec={"note": "none"}), made(spec={"note": value})
+        values = [field.new for field in field_changes(one, other)]
+        for shown in (said(one, other), said(other, one), repr(values), failed_page("It", value)):
+            assert secret not in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sk-learn-inference-server-of-the-team",
+        "disk-abcdefghijklmnopqrstuvwxyz",
+        "https://a.test/?signature=none&sig=v1",
+        "https://slack.com/services",
+        "user may pass it on",
+        "the password is kept in a Secret",
+        "host=db user=x port=1",
+        "host=db user=x password=$(PASSWORD)",
+        "registry.test/a@sha256:" + "0a" * 32,
+    ],
+)
+def test_what_only_resembles_a_credential_is_none(text: str) -> None:
+    assert not [name for name, pattern in KNOWN if pattern.search(text)]
+    assert hidden_text(text) == text
 
 
 _TEXTS = st.text(st.sampled_from("abK =:/@-_.'\"${}\n•") | st.characters(), max_size=60)

@@ -83,26 +83,36 @@ class There:
     declared: list[KubernetesObject]
     gone: list[KubernetesObject]
     """What is no longer rendered, without what is kept for its data."""
+    marks: Mapping[str, str]
+    """The labels that every object of the stack carries."""
 
     @property
     def everything(self) -> list[KubernetesObject]:
-        """All that may be deleted when the stack is taken down."""
-        return [item for item in (*self.declared, *self.gone) if item["kind"] not in KEPT]
+        """All that may be deleted when the stack is taken down: nothing that somebody else gave the name of one."""
+        return [
+            item
+            for item in (*self.declared, *self.gone)
+            if item["kind"] not in KEPT and self.marks.items() <= (item["metadata"].get("labels") or {}).items()
+        ]
 
 
 def of_stack(kube: Kubectl, rendered: Sequence[KubernetesObject]) -> There:
     """Return every object that a stack has in its cluster, whether it is still rendered or not."""
     known = kube.kinds()
     declared = kube.like(item for item in rendered if (item["apiVersion"], item["kind"]) in known)
-    return There(declared, _no_longer_rendered(kube, known, rendered)[0])
+    return There(declared, _no_longer_rendered(kube, known, rendered)[0], _marks(rendered))
+
+
+def _marks(rendered: Sequence[KubernetesObject]) -> dict[str, str]:
+    labels = next(item for item in rendered if item["kind"] == "Namespace")["metadata"]["labels"]
+    return {label: labels[label] for label in (PART_OF, INSTANCE)}
 
 
 def _no_longer_rendered(
     kube: Kubectl, known: Mapping[tuple[str, str], str], rendered: Sequence[KubernetesObject]
 ) -> tuple[list[KubernetesObject], tuple[str, ...]]:
     namespace = next(item for item in rendered if item["kind"] == "Namespace")
-    labels = namespace["metadata"]["labels"]
-    selector = ",".join(f"{label}={labels[label]}" for label in (PART_OF, INSTANCE))
+    selector = ",".join(f"{label}={value}" for label, value in _marks(rendered).items())
     resources = {
         name for (version, kind), name in known.items() if kind in APPLY_ORDER and version.partition("/")[0] in _GROUPS
     }

@@ -104,6 +104,9 @@ class Helm:
             if failure is not None:
                 raise RolloutError(_why(failure, kube, stack))
             prune(kube, of_stack(kube, rendered.objects).everything)
+            # What `helm test` left to be read: Helm takes hooks for nobody's.
+            tests = ("--selector", "app.kubernetes.io/name=helm-test,app.kubernetes.io/part-of=tidegate")
+            kube.run("delete", "pods,networkpolicies", "--namespace", stack.namespace, *tests, "--wait=false")
 
     def _prepare(self, kube: Kubectl, stack: Stack, rendered: Rendered) -> list[KubernetesObject]:
         """Make sure that what is there is the release's, and as it was made; return what is no longer declared."""

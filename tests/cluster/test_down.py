@@ -53,6 +53,19 @@ def test_what_it_says_deletes_the_rest_for_good(helm_site: Site) -> None:
     assert site.down().out == f"dev-lab is not there: tests has no namespace {site.prefix}-dev.\n"
 
 
+def test_what_somebody_else_gave_the_name_of_one_of_ours_stays(helm_site: Site) -> None:
+    """Such as a ConfigMap that is there already when the definition comes to name one like it."""
+    site = helm_site
+    site.up()
+    namespace = f"{site.prefix}-dev"
+    site.cluster.kubectl("--namespace", namespace, "create", "configmap", "small-new-eviction")
+    extra = "      - {name: extra, loading: {mode: on-demand, capacity: 1Gi}, replicas: 1}\n"
+    site.edit(extra, extra + extra.replace("name: extra", "name: new"))
+    assert "belong" in site.up(ok=False).err
+    site.down()
+    assert ("ConfigMap", "small-new-eviction") in everything_in(site, namespace)
+
+
 def test_production_is_taken_down_only_by_somebody_who_is_sure(helm_site: Site) -> None:
     """And nothing else goes either before that."""
     site = helm_site

@@ -39,7 +39,8 @@ def held(kube: Kubectl, namespace: str) -> Iterator[None]:
         over.set()
         keeper.join()
         with suppress(RolloutError):
-            kube.run("delete", "lease", NAME, "-n", namespace, "--ignore-not-found", "--wait=false")
+            if _holder(kube.get("lease", NAME, namespace)) == _identity():  # nobody took us for dead meanwhile
+                kube.run("delete", "lease", NAME, "-n", namespace, "--ignore-not-found", "--wait=false")
 
 
 def _acquired(kube: Kubectl, namespace: str) -> bool:
@@ -48,7 +49,7 @@ def _acquired(kube: Kubectl, namespace: str) -> bool:
     seen: dict[str, float] = {}
     while True:
         lease = kube.get("lease", NAME, namespace)
-        holder = lease["spec"].get("holderIdentity", "") if lease else ""
+        holder = _holder(lease)
         # Clocks differ between machines: what counts is how long we ourselves have seen no sign of life.
         renewed = str((lease["metadata"] if lease else {}).get("resourceVersion"))
         fresh = time.monotonic() - seen.setdefault(renewed, time.monotonic()) < SECONDS
@@ -59,15 +60,20 @@ def _acquired(kube: Kubectl, namespace: str) -> bool:
             if "cannot create" in answer.err or "cannot update" in answer.err:
                 note(f"no Lease may be written in {namespace}: nothing stops another run from working there too.")
                 return False
-            if "AlreadyExists" not in answer.err and "Conflict" not in answer.err and "NotFound" not in answer.err:
+            # Somebody else was faster, with a Lease of their own or with giving theirs up; or there is no namespace.
+            faster = ("AlreadyExists", "Conflict") if lease is None else ("Conflict", "NotFound")
+            if not any(word in answer.err for word in faster):
                 raise RolloutError(kube.why(answer.err, "create"))
-            continue  # somebody else was faster
         if time.monotonic() > end:
             raise RolloutError(f"{escaped(holder)} has been at work in {namespace} for an hour; run this again later.")
         if said != holder:
             said = holder
             note(f"waiting: {escaped(holder)} is at work in {namespace} …")
         time.sleep(1)
+
+
+def _holder(lease: KubernetesObject | None) -> str:
+    return str(lease["spec"].get("holderIdentity", "")) if lease else ""
 
 
 def _write(lease: KubernetesObject | None) -> tuple[str, ...]:
@@ -87,7 +93,7 @@ def _renew(kube: Kubectl, namespace: str, over: threading.Event) -> None:
     while not over.wait(_RENEWED_EVERY):
         with suppress(RolloutError):
             lease = kube.get("lease", NAME, namespace)
-            if lease is not None and lease["spec"].get("holderIdentity") == _identity():
+            if lease is not None and _holder(lease) == _identity():
                 kube.run("replace", "-f", "-", stdin=as_list([_lease(namespace, lease)]))
 
 

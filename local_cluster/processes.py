@@ -7,13 +7,14 @@ the marks is somebody else's.
 """
 
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 
@@ -81,16 +82,21 @@ def end(folder: Path, children: Sequence["subprocess.Popen[bytes]"] = ()) -> Non
     Killed outright: all that these programs could still save is thrown away with the cluster.
     """
     deadline = time.monotonic() + END_SECONDS
-    while running := of(folder):
-        for pid in running.values():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        for child in children:
-            child.poll()
-        if time.monotonic() > deadline:
-            left = ", ".join(f"{name} ({pid})" for name, pid in running.items())
-            raise ClusterError(f"These processes of the local cluster in {folder} do not end: {left}.")
-        time.sleep(0.01)
+    with ExitStack() as stack:
+        # One that has lost its memory is found no more, and may hold its ports a moment longer: its handle tells.
+        handles: dict[int, int] = {}
+        while (running := of(folder)) or not all(map(_ended, handles.values())):
+            for pid in {*running.values()} - handles.keys():
+                with suppress(ProcessLookupError):
+                    handles[pid] = os.pidfd_open(pid)
+                    stack.callback(os.close, handles[pid])
+                    signal.pidfd_send_signal(handles[pid], signal.SIGKILL)
+            for child in children:
+                child.poll()
+            if time.monotonic() > deadline:
+                left = ", ".join(f"{name} ({pid})" for name, pid in running.items()) or "none is found, one still ends"
+                raise ClusterError(f"These processes of the local cluster in {folder} do not end: {left}.")
+            time.sleep(0.01)
     for child in children:
         child.wait()
 
@@ -121,6 +127,11 @@ def refuse_other_systems() -> None:
             "A local cluster needs Linux, and this is another system.\n"
             "Run this in a Linux container or virtual machine, or name the context of a real cluster."
         )
+
+
+def _ended(handle: int) -> bool:
+    """Tell whether the process has ended to which a handle belongs, reaped or not."""
+    return bool(select.select([handle], [], [], 0)[0])
 
 
 def _words(file: Path) -> list[bytes]:

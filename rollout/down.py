@@ -15,7 +15,7 @@ from .cluster import Request, here
 from .engines.ownership import owner_of
 from .errors import WRONG_INPUT, Outcome, RolloutError
 from .kubectl import Kubectl
-from .live import INSTANCE, KEPT, PART_OF
+from .live import INSTANCE, KEPT, PART_OF, namespace_of
 from .terminal import in_shell, make, note
 
 
@@ -87,7 +87,7 @@ def what_stays(stack: Stack, kube: Kubectl) -> Stays:
     selector = f"{PART_OF}=tidegate,{INSTANCE}={stack.environment.name}"
     names: dict[str, list[str]] = {kind: [] for kind in KEPT}
     for item in kube.find([f"{kind.lower()}s" for kind in KEPT], "-A", "-l", selector):
-        if item["metadata"].get("namespace", stack.namespace) == stack.namespace:
+        if namespace_of(item) == stack.namespace:
             names[item["kind"]].append(item["metadata"]["name"])
     return Stays(
         stack.namespace if stack.namespace in names["Namespace"] else "",

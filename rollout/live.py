@@ -122,7 +122,7 @@ def _no_longer_rendered(
         item
         for item in found
         if key(item) not in names
-        and item["metadata"].get("namespace", namespace["metadata"]["name"]) == namespace["metadata"]["name"]
+        and namespace_of(item) == namespace["metadata"]["name"]
         # What a controller made for one of ours, such as KEDA's autoscaler, goes with it.
         and not item["metadata"].get("ownerReferences")
         and "deletionTimestamp" not in item["metadata"]
@@ -132,6 +132,13 @@ def _no_longer_rendered(
         [item for item in gone if item["kind"] not in KEPT],
         tuple(f"{item['kind']} {item['metadata']['name']}" for item in kept if item["kind"] != "Namespace"),
     )
+
+
+def namespace_of(item: KubernetesObject) -> str:
+    """Return the namespace that an object belongs to; a volume belongs to that of its claim."""
+    claim: dict[str, str] = item.get("spec", {}).get("claimRef") or {}
+    meta = item["metadata"]
+    return str(meta.get("namespace") or claim.get("namespace") or meta["name"])
 
 
 _GROUPS = {

@@ -182,7 +182,15 @@ class Site:
             if item["metadata"].get("namespace", item["metadata"]["name"]).startswith(self.prefix)
         }
 
-    def state(self, what: str = "resourceVersion", kinds: str = KINDS) -> dict[tuple[str, str, str], Any]:
+    def written(self) -> dict[tuple[str, str, str], Any]:
+        """Return the objects without what controllers go on writing: an autoscaler's status never rests."""
+        objects = self.objects()
+        for item in objects.values():
+            item.pop("status", None)
+            del item["metadata"]["resourceVersion"]
+        return objects
+
+    def state(self, what: str, kinds: str = KINDS) -> dict[tuple[str, str, str], Any]:
         """Return a field of the metadata of every object."""
         return {key: item["metadata"].get(what) for key, item in self.objects(kinds).items()}
 

@@ -3,6 +3,7 @@
 import shlex
 
 from .bringing import Site
+from .world import until
 
 WHAT_A_NAMESPACE_HAS = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
 
@@ -38,12 +39,20 @@ def test_down_leaves_volumes_and_nothing_else_and_up_again_finds_them_bound(site
 
 
 def test_what_it_says_deletes_the_rest_for_good(helm_site: Site) -> None:
-    """The commands are run as they stand there."""
+    """The commands are run as they stand there; the volume of a namesake elsewhere in the cluster is not in them."""
     site = helm_site
     site.up()
+    theirs = site.cluster.get("persistentvolume", f"{site.prefix}-dev-models")
+    labels = theirs["metadata"]["labels"]
+    theirs["metadata"] = {"name": f"other-{site.prefix}-dev-models", "labels": labels}
+    theirs["spec"]["claimRef"] = {"namespace": f"other-{site.prefix}-dev", "name": "models"}
+    site.cluster.apply([theirs])
     ended = site.down()
+    assert "other-" not in ended.text
     commands = [line.split() for line in ended.out.splitlines() if line.startswith("  kubectl ")]
     assert len(commands) == 2
+    # While pods take leave, Kubernetes looks at a namespace again only after half of their grace period.
+    until("all pods are gone", lambda: not site.objects("pods"))
     for command in commands:
         assert shlex.join(command[1:3]) == "--context tests"
         site.cluster.kubectl(*command[1:])

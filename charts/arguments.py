@@ -5,15 +5,19 @@ import inspect
 import itertools
 import textwrap
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeGuard, Union, get_args, get_origin, get_type_hints
 
 import pulumi
+from pydantic import BaseModel, TypeAdapter
 from pydantic.alias_generators import to_camel
 
 from components.fields import ENGINE_ONLY
+from stacks.definition.base import byte_count
+
+from .twins import twin_of
 
 # Pulumi's `Input` names these in quotes.
 _IN_INPUT = {"Output": pulumi.Output, "T": Any}
@@ -29,9 +33,19 @@ class Argument:
     """Its type without Pulumi's `Input` and without None."""
     required: bool
     default: Any
-    """None where it is required, or where leaving it out means nothing."""
+    """The definition's, where the argument has none itself. None where it is required, or where nothing holds
+    without it; of a class of arguments a mapping: of its tag, where it is one of several."""
+    form: Any
+    """Its type in the definition, which says more of what it may be; its own where the definition has another."""
     about: str
     """The docstring below the field, else that of the class that it holds."""
+
+    @property
+    def zero(self) -> bool:
+        """Whether it may be zero."""
+        if bare(self.kind) is not int or meaning(self.kind) == "bytes":
+            return bare(self.kind) is not int
+        return bool(TypeAdapter(self.form).json_schema().get("minimum", 0) <= 0)
 
     @property
     def classes(self) -> tuple[type, ...]:
@@ -49,7 +63,7 @@ def arguments(owner: type) -> tuple[Argument, ...]:
         if ENGINE_ONLY in field.metadata:
             continue
         kind = without_input(hints[field.name])
-        default = field.default if field.default_factory is MISSING else field.default_factory()
+        default = _default(owner, field, kind)
         about = said.get(field.name) or " ".join(map(sentence, classes(item_type(kind))[:1]))
         found.append(
             Argument(
@@ -58,10 +72,37 @@ def arguments(owner: type) -> tuple[Argument, ...]:
                 without_none(kind),
                 default is MISSING,
                 None if default is MISSING else default,
+                _form(owner, field.name, without_none(kind)),
                 about,
             )
         )
     return tuple(found)
+
+
+def _default(owner: type, field: Field[Any], kind: Any) -> Any:
+    """Return what holds where an argument is left out; MISSING where it may not be."""
+    if field.default is not MISSING or field.default_factory is not MISSING:
+        return field.default if field.default_factory is MISSING else field.default_factory()
+    twin = twin_of(owner, field.name)
+    if twin is None or twin.field.is_required() or meaning(kind) == "image":
+        return MISSING
+    default = twin.field.get_default(call_default_factory=True)
+    if isinstance(default, BaseModel):
+        default = default.model_dump(by_alias=True, exclude_defaults=True)
+        return MISSING if any(each.required for each in arguments(chosen(classes(kind), default))) else default
+    if meaning(kind) == "bytes" and default is not None:
+        return byte_count(default)
+    return default if default is not None or without_none(kind) is not kind else MISSING
+
+
+def _form(owner: type, name: str, kind: Any) -> Any:
+    twin = twin_of(owner, name)
+    if twin is None or meaning(kind) in ("image", "bytes"):
+        return kind
+    theirs = without_none(twin.type)
+    if classes(item_type(kind)):
+        return Annotated[(kind, *theirs.__metadata__)] if is_list(kind) and get_origin(theirs) is Annotated else kind
+    return theirs
 
 
 def without_input(annotation: Any) -> Any:
@@ -106,6 +147,11 @@ def item_type(kind: Any) -> Any:
 def is_list(kind: Any) -> bool:
     """Say whether values of this type are lists."""
     return get_origin(bare(kind)) in (Sequence, list, tuple)
+
+
+def is_mapping(kind: Any) -> bool:
+    """Say whether values of this type are mappings with keys of the user's own."""
+    return get_origin(bare(kind)) in (Mapping, dict)
 
 
 def is_arguments(kind: Any) -> TypeGuard[type]:

@@ -18,8 +18,7 @@ from components.values import RECORDER
 from .comments import Comments
 from .placeholders import Recorder, placeholder
 from .recording import Opened, Recording, Spread, Value
-from .writer import action
-from .yaml_writer import YamlWriter
+from .writers import YamlWriter, action
 
 HELPERS = "_helpers.tpl"
 KEEP = {"helm.sh/resource-policy": "keep"}

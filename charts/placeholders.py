@@ -6,13 +6,12 @@ know the value already is refused, with the helper of `components.values` that r
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from components.values import Placeholder
 
-from .arguments import Argument, arguments, classes, is_list, item_type, tag, tag_values
-from .go import go_text, types_of
-from .recording import AS_TEXT, TOKEN, File, Guard, Recording, Spread, Value
+from .arguments import Argument, arguments, bare, classes, is_list, item_type, tag, tag_values
+from .recording import AS_TEXT, TOKEN, File, Guard, Recording, Spread, Value, enclosed, go_text, types_of
 
 
 class _Open(Placeholder):
@@ -58,7 +57,16 @@ class _Open(Placeholder):
             raise TypeError(f"{expression} is no list")
         variable = f"${singular(expression.rpartition('.')[2])}"
         item = placeholder(self._recording, Value(variable, item_type(self._value.kind)))
-        return self._recording.loop(f"range {variable} := {expression}", expression, lambda: make(item))
+        there = "" if self._value.default else expression
+        return self._recording.loop(f"range {variable} := {self._value.known}", there, lambda: make(item))
+
+    def entries(self, make: Callable[[Any, Any], Any]) -> Any:
+        """Record a loop over keys and values."""
+        it, inner = self._value.expression, get_args(bare(self._value.kind))
+        name, value = (
+            placeholder(self._recording, Value(*each)) for each in zip(("$name", "$value"), inner, strict=True)
+        )
+        return self._recording.loop(f"range $name, $value := {it}", it, lambda: make(name, value))
 
     def choice(self, make: Callable[[Any], Any], otherwise: Callable[[], Any], test: Any) -> Any:
         """Record a branch; what was tested is known to be there in it."""
@@ -67,24 +75,33 @@ class _Open(Placeholder):
         if test is None:
             return recording.branch(value.there, lambda: make(there), otherwise) if value.is_open else make(there)
         if test is True:
-            return recording.branch(value.expression, lambda: make(there), otherwise)
+            is_true = value.known if value.default else value.expression
+            return recording.branch(is_true, lambda: make(there), otherwise)
         if test not in classes(value.kind):
             raise TypeError(f"{value.expression} can be no {test.__name__}")
         key = tag(classes(value.kind))
-        is_one = f"eq {value.expression}.{key} {' '.join(map(go_text, tag_values(test, key)))}"
+        # Only where it is the default, a tag that is missing stands for the class.
+        named = Value(f"{value.expression}.{key}", str, default=(value.default or {}).get(key)).known
+        told = named if (value.default or {}).get(key) in tag_values(test, key) else f"{value.expression}.{key}"
+        is_one = f"eq {enclosed(told)} {' '.join(map(go_text, tag_values(test, key)))}"
         condition = f"and {value.expression} ({is_one})" if value.optional else is_one
         narrowed = placeholder(recording, Value(value.expression, test))
         return recording.branch(condition, lambda: make(narrowed), otherwise)
 
     def asked(self, question: str, other: Any = None) -> Any:
         """Record a value that is computed from this one."""
-        it = self._value.expression
+        it, value = enclosed(self._value.known), self._value
         if question == "present":
-            made = Value(f"not (empty {it})" if self._value.there == it else self._value.there, bool)
+            made = Value(f"not (empty {it})" if value.there == it else value.there, bool)
+        elif question == "needed":
+            made = Value(f"required {go_text(other)} {it}", value.kind)
         elif question == "equals":
             made = Value(f"eq {it} {go_text(other)}", bool)
         elif question == "total":
             made = Value(f"add {it} {other}", int)
+        elif question == "number_in":
+            after, before, times = other
+            made = Value(f"mul (trimSuffix {go_text(before)} (last (splitList {go_text(after)} {it}))) {times}", int)
         else:
             made = Value(f"div (add {it} {other - 1}) {other}", int)
         return placeholder(self._recording, made)
@@ -137,7 +154,7 @@ class Section(_Open):
         if self._value.optional:
             raise self._refuse(f"asked for its {name}", "when()")
         if found and len(found) == len(owners):
-            return placeholder(self._recording, _field(expression, found))
+            return placeholder(self._recording, _field(self._value, found))
         if all(hasattr(owner, name) for owner in owners):
             return getattr(owners[0], name)  # for the engine, and none of the values
         raise AttributeError(f"not every kind of {expression} has a {name}: use of_kind()")
@@ -238,8 +255,12 @@ def singular(name: str) -> str:
     return name
 
 
-def _field(expression: str, found: list[Argument]) -> Value:
-    """Return the value of a field; what tells the classes of a choice apart is always said, and has no default."""
+def _field(section: Value, found: list[Argument]) -> Value:
+    """Return the value of a field of a section, which several classes may have."""
     first = found[0]
-    default = first.default if len(found) == 1 else None
-    return Value(f"{expression}.{first.key}", first.kind, not first.required and first.default is None, default)
+    default = first.default if len(found) == 1 else (section.default or {}).get(first.key)
+    expression = f"{section.expression}.{first.key}"
+    if isinstance(default, dict) and first.classes:
+        expression = f"({expression})"  # what Go finds in nothing is nothing, where it stands in brackets
+    optional = not first.required and first.default is None
+    return Value(expression, first.kind, optional, default, first.zero)

@@ -10,12 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import pulumi
 
-from .arguments import arguments, classes, is_list
-from .go import both, either_of, enclosed, is_mapping
+from .arguments import arguments, bare, classes, is_list, is_mapping, item_type
 
 RAW, AS_TEXT, END = "\ue000", "\ue001", "\ue002"
 """Around the number of a mark: the value as it is, and the value as text, as f-strings ask for it."""
@@ -31,11 +30,25 @@ class Value:
     """Its Python type."""
     optional: bool = False
     default: Any = None
+    zero: bool = True
+    """Whether it may be zero."""
 
     @property
     def is_open(self) -> bool:
         """Whether it may be missing, or empty, which is alike for lists and mappings."""
-        return self.optional or is_list(self.kind) or is_mapping(self.kind)
+        return self.optional or ((is_list(self.kind) or is_mapping(self.kind)) and not self.default)
+
+    @property
+    def known(self) -> str:
+        """The expression of the value, or of its default where it is missing."""
+        it, default = self.expression, self.default
+        if default in (None, [], {}, ()) or classes(item_type(self.kind)):
+            return it
+        if default is True:
+            return f"ne {it} false"
+        if isinstance(default, int) and default and self.zero:
+            return f"ternary {it} {default} (ne {it} nil)"
+        return f"{it} | default {go(default)}"
 
     @property
     def there(self) -> str:
@@ -192,7 +205,7 @@ class Recording(ABC):
         if not branch.is_loop or not inner:
             return both(condition, inner)
         # Whether any item of a list has something is no expression of Helm's: a named template tells it.
-        words = re.findall(r"[A-Za-z]+", re.sub(r"\b(nil|ne|not|and|or|eq)\b", "", inner))
+        words = dict.fromkeys(re.findall(r"[A-Za-z]+", re.sub(r"\b(nil|ne|not|and|or|eq)\b", "", inner)))
         text = f"{{{{- {branch.mark.opening} }}}}{{{{ if {inner} }}}}true{{{{ end }}}}{{{{ end }}}}"
         return self.named(".".join(["tidegate.any", *words]), text)
 
@@ -210,3 +223,42 @@ class Recording(ABC):
 def is_tree(value: Any) -> bool:
     """Say whether something is a mapping with something in it."""
     return isinstance(value, Mapping) and bool(value)
+
+
+def go(value: Any) -> str:
+    """Return a constant as Go's templates write it."""
+    if isinstance(value, tuple | list):
+        return f"(list {' '.join(map(go, value))})"
+    return go_text(value) if isinstance(value, str) else str(value).lower()
+
+
+def enclosed(expression: str) -> str:
+    """Return an expression as an argument of another."""
+    return f"({expression})" if " " in expression else expression
+
+
+def both(condition: str, other: str) -> str:
+    """Return the condition that two conditions hold; an empty one always does."""
+    return f"and {enclosed(condition)} {enclosed(other)}" if other not in ("", condition) else condition
+
+
+def either_of(conditions: list[str]) -> str:
+    """Return the condition that one of several holds; empty when that is always so."""
+    different = list(dict.fromkeys(conditions))
+    if "" in different or any(f"not {enclosed(condition)}" in different for condition in different):
+        return ""
+    return different[0] if len(different) == 1 else f"or {' '.join(map(enclosed, different))}" if different else ""
+
+
+def go_text(text: str) -> str:
+    """Return a text as Go writes it: in back quotes where that saves escapes."""
+    if ('"' in text or "\\" in text) and "`" not in text and text.isprintable():
+        return f"`{text}`"
+    escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+    return '"' + "".join(escapes.get(c, c if c.isprintable() else f"\\U{ord(c):08x}") for c in text) + '"'
+
+
+def types_of(kind: Any) -> tuple[type, ...]:
+    """Return the plain types of a value; those of its words for a choice of words."""
+    kind = bare(kind)
+    return tuple({type(word) for word in get_args(kind)}) if get_origin(kind) is Literal else (kind,)

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any, Literal
 
+from stacks.definition.base import Conditional
 from stacks.load import Document
 from stacks.problems import Problem, in_order, listed, shown
 
+from .twins import TWINS
 from .values_schema import Schema, values_schema
 
 PathInValues = tuple[str | int, ...]
@@ -15,6 +17,12 @@ PathInValues = tuple[str | int, ...]
 _LINE = re.compile(r"\s*- at '(?P<path>.*?)': (?P<what>.*)")
 # Lines that only lead to others.
 _HEADINGS = re.compile(r"validation failed|'(allOf|anyOf|oneOf)' failed.*")
+_CONDITIONS = {
+    condition.why: condition
+    for part in TWINS.values()
+    if issubclass(part, Conditional)
+    for condition in part.conditions
+}
 _NO_KEY = "there is no such key here"
 _KINDS = {
     "string": "text",
@@ -40,7 +48,8 @@ def problems(message: str, document: Document) -> list[Problem]:
         if match is None or _HEADINGS.fullmatch(match["what"]):
             continue
         path = _path(match["path"], document)
-        for where, what, do in _said(path, match["what"], document):
+        said = list(_conditions(path, match["what"], document)) or _said(path, match["what"], document)
+        for where, what, do in said:
             at: Literal["key", "value"] = "key" if what == _NO_KEY else "value"
             found.setdefault((where, what), document.problem(where, what, "", do, at=at))
     return in_order(found.values())
@@ -53,6 +62,17 @@ def _path(pointer: str, document: Document) -> PathInValues:
         name = step.replace("~1", "/").replace("~0", "~")
         path.append(int(name) if name.isdigit() and not isinstance(document.get(path), dict) else name)
     return tuple(path)
+
+
+def _conditions(path: PathInValues, what: str, document: Document) -> Iterator[tuple[PathInValues, str, str]]:
+    """Yield the conditions of a section that do not hold, where it is them that a message is about."""
+    at_key = what == "'enum' failed" or (what == "'not' failed" and "not" not in _schema_at(path, document))
+    section = path[:-1] if at_key else path
+    schema, value = _schema_at(section, document), document.get(section)
+    missing = re.match(r"missing propert(?:y|ies) '(.*?)'", what)
+    if (at_key or (missing and missing[1] not in schema.get("required", []))) and isinstance(value, dict):
+        asked = [each["description"] for each in schema.get("conditions", [])]
+        yield from ((section, why, "") for why in asked if _CONDITIONS[why].is_broken(value))
 
 
 def _said(path: PathInValues, what: str, document: Document) -> Iterator[tuple[PathInValues, str, str]]:
@@ -74,14 +94,19 @@ def _said(path: PathInValues, what: str, document: Document) -> Iterator[tuple[P
     elif match := re.fullmatch(r"got (\w+), want (.*)", what):
         wanted = " or ".join(_KINDS.get(word, word) for word in match[2].split(" or ") if word != "null")
         yield path, f"this is {_KINDS.get(match[1], match[1])}, and {wanted} is wanted", about
-    elif match := re.fullmatch(r"(minimum|maximum): got .*, want (.*)", what):
-        bound = "at least" if match[1] == "minimum" else "at most"
-        yield path, f"{shown(document.get(path))} is out of bounds: it must be {bound} {match[2]}", about
+    elif match := re.fullmatch(r"(minimum|maximum): got .*", what):
+        bound = f"{'at least' if match[1] == 'minimum' else 'at most'} {schema[match[1]]:,}"
+        yield path, f"{shown(document.get(path))} is out of bounds: it must be {bound}", about
+    elif match := re.fullmatch(r"(min|max)(Items|Properties|Length): got (.*), want (.*)", what):
+        items = "characters" if match[2] == "Length" else "items"
+        bound = "at least" if match[1] == "min" else "at most"
+        yield path, f"this has {match[3]} {items}, and it must have {bound} {match[4]}", about
     elif re.fullmatch(r"value must be (one of )?.*", what):
         yield path, f"{shown(document.get(path))} is none of the choices: {what.removeprefix('value must be ')}", about
     elif what == "'not' failed":
-        steps = "No step of it may be empty, . or .., beyond the slash that an absolute path begins with."
-        yield path, f"{shown(document.get(path))} has not the form that is wanted", steps
+        refused = schema["not"] if schema["not"] else schema
+        at = shown(document.get(path) if schema["not"] else path[-1])
+        yield path, f"{at} {refused['description']}", "" if refused is schema else about
     elif "does not match pattern" in what:
         expected = schema.get("patternErrorMessage") or what.partition("does not match ")[2]
         yield path, f"{shown(document.get(path))} has not the form that is wanted", expected
@@ -101,8 +126,8 @@ def _schema_at(path: PathInValues, document: Document) -> Schema:
         if isinstance(step, int):
             below: Any = node.get("items", {})
         else:
-            free = [*node.get("patternProperties", {}).values(), node.get("additionalProperties", {})]
-            below = node.get("properties", {}).get(step, free[0])
+            free = [each for pattern, each in node.get("patternProperties", {}).items() if re.search(pattern, step)]
+            below = node.get("properties", {}).get(step, [node.get("additionalProperties", {}), *free][-1])
         node = _followed(below if isinstance(below, dict) else {}, whole, document.get(path[: number + 1]))
     return node
 
@@ -116,5 +141,6 @@ def _followed(schema: Schema, whole: Schema, value: Any) -> Schema:
                 continue
             part = part["then"]
         found = whole["definitions"][part["$ref"].rpartition("/")[2]]
-        schema = {**found, **schema, "properties": {**schema.get("properties", {}), **found["properties"]}}
+        properties = {**schema.get("properties", {}), **found["properties"]}
+        schema = {**found, **schema, "properties": properties, "conditions": found.get("allOf", [])}
     return schema

@@ -1,6 +1,6 @@
 """What `helm test` installs: a pod that asks the proxy and, through it, each server; and the way through the network.
 
-The proxy's probes are open to Prometheus alone, and every pod's way out is closed, so the pod needs two policies.
+The proxy's probes are open to Prometheus alone, and every pod's way out is closed, so the pod needs a way through both.
 """
 
 from pathlib import Path
@@ -18,10 +18,16 @@ _PROGRAM = Path(__file__).parent / "smoke_test_program.py"
 # What passed is taken away; a pod that failed stays, with its log, until the next test.
 _HOOK = {"helm.sh/hook": "test", "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded"}
 _POLICY_HOOK = {**_HOOK, "helm.sh/hook-weight": "-1"}
+# Without `--logs` too, Helm shows what a pod that failed has said.
+_POD_HOOK = {**_HOOK, "helm.sh/hook-output-log-policy": "hook-failed"}
 
 
 class SmokeTest(pulumi.ComponentResource):
-    """A pod that asks the proxy and each server whether they are ready, and the policies that let it."""
+    """A pod that asks the proxy and each server whether they are ready, and the policy that lets it.
+
+    One policy for both ends, with the pod's name: `helm test --logs` asks for a pod by the name of every hook that it
+    has run, whatever its kind, and fails when there is none.
+    """
 
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the pod and its policies."""
@@ -32,27 +38,23 @@ class SmokeTest(pulumi.ComponentResource):
         labels = place.labels(NAME, {"sidecar.istio.io/inject": "false"})
         own = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": place.environment}
         probes = [k8s.networking.v1.NetworkPolicyPortArgs(port=proxy_process.ADMIN_PORT, protocol="TCP")]
+        both = k8s.meta.v1.LabelSelectorRequirementArgs(
+            key="app.kubernetes.io/name", operator="In", values=[NAME, place.proxy_selector["app.kubernetes.io/name"]]
+        )
         k8s.networking.v1.NetworkPolicy(
-            f"{name}-to-proxy",
-            metadata=place.metadata(f"{NAME}-to-proxy", labels, _POLICY_HOOK),
+            name,
+            metadata=place.metadata(NAME, labels, _POLICY_HOOK),
             spec=k8s.networking.v1.NetworkPolicySpecArgs(
-                pod_selector=_pods(own),
-                policy_types=["Egress"],
+                pod_selector=k8s.meta.v1.LabelSelectorArgs(
+                    match_labels={"app.kubernetes.io/instance": place.environment}, match_expressions=[both]
+                ),
+                policy_types=["Ingress", "Egress"],
+                ingress=[k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[_peer(own)], ports=probes)],
                 egress=[k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=[_peer(place.proxy_selector)], ports=probes)],
             ),
             opts=child,
         )
-        k8s.networking.v1.NetworkPolicy(
-            f"proxy-from-{name}",
-            metadata=place.metadata(f"proxy-from-{NAME}", labels, _POLICY_HOOK),
-            spec=k8s.networking.v1.NetworkPolicySpecArgs(
-                pod_selector=_pods(place.proxy_selector),
-                policy_types=["Ingress"],
-                ingress=[k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[_peer(own)], ports=probes)],
-            ),
-            opts=child,
-        )
-        k8s.core.v1.Pod(name, metadata=place.metadata(NAME, labels, _HOOK), spec=_pod(args, place), opts=child)
+        k8s.core.v1.Pod(name, metadata=place.metadata(NAME, labels, _POD_HOOK), spec=_pod(args, place), opts=child)
         self.register_outputs({})
 
 
@@ -84,9 +86,5 @@ def _pod(args: EnvironmentArgs, place: Place) -> k8s.core.v1.PodSpecArgs:
     )
 
 
-def _pods(labels: dict[str, str]) -> k8s.meta.v1.LabelSelectorArgs:
-    return k8s.meta.v1.LabelSelectorArgs(match_labels=labels)
-
-
 def _peer(labels: dict[str, str]) -> k8s.networking.v1.NetworkPolicyPeerArgs:
-    return k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=_pods(labels))
+    return k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels))

@@ -8,10 +8,12 @@ import http.client
 import socket
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 PATIENCE_SECONDS = 60
 PAUSE_SECONDS = 2
 ANSWER_SECONDS = 5
+AT_ONCE = 16
 
 
 def addresses(host: str) -> list[str]:
@@ -42,7 +44,10 @@ def main(host: str, port: str, *paths: str) -> int:
     """Check every path of every replica, again and again until all pass or patience ends; return the exit code."""
     end = time.monotonic() + PATIENCE_SECONDS
     while True:
-        checks = [(address, path, failure(address, int(port), path)) for address in addresses(host) for path in paths]
+        asked = [(address, path) for address in addresses(host) for path in paths]
+        with ThreadPoolExecutor(AT_ONCE) as several:  # so that many which do not answer take no longer than one
+            answers = several.map(lambda one: failure(one[0], int(port), one[1]), asked)
+            checks = [(address, path, why) for (address, path), why in zip(asked, answers, strict=True)]
         passed = bool(checks) and not any(why for _, _, why in checks)
         if passed or time.monotonic() > end:
             break

@@ -7,12 +7,12 @@ have been, as far as a schema can.
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Literal, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, Field, TypeAdapter
 
 from components import EnvironmentArgs
-from stacks.definition import base, datasets, images, models, placement, proxy
+from stacks.definition import base, datasets, images, models, placement, proxy, servers
 from stacks.reference.schema import laid_out
 
 from .arguments import (
@@ -27,10 +27,8 @@ from .arguments import (
     tag,
     tag_values,
     title,
-    without_none,
 )
-from .kubernetes_parts import NetworkPolicyPeer
-from .twins import type_in_definition
+from .twins import TWINS
 
 Schema = dict[str, Any]
 
@@ -52,6 +50,15 @@ def _type_of(part: type[BaseModel], field: str) -> Any:
 
 _IMAGE = rf"^{_pattern(images.Repository)}(:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(@sha256:[0-9a-f]{{64}})?$"
 
+# Arguments that Tidegate sets; those that it sets by way of the values, for want of a key, may stand there.
+_OWNED = (
+    "^--(("
+    + "|".join(sorted({*servers.OWNED_ARGUMENTS} - {*servers.RESOLVED_ARGUMENTS}))
+    + ")(=|$)|("
+    + "|".join(servers.OWNED_PREFIXES)
+    + "))"
+)
+
 # What the words beside the types of arguments mean.
 WORDS: Mapping[str, Any] = {
     "DNS label": base.DnsLabel,
@@ -60,7 +67,6 @@ WORDS: Mapping[str, Any] = {
     "text": base.Text,
     "glob": base.Text,
     "model name": models.ModelName,
-    "name of an environment variable": base.EnvironmentName,
     "label key": base.LabelKey,
     "label value": base.LabelValue,
     "image": Annotated[str, Field(pattern=_IMAGE, json_schema_extra={"hint": "repository:tag@sha256:digest"})],
@@ -74,25 +80,22 @@ WORDS: Mapping[str, Any] = {
     "relative path": base.RelativePath,
     "address range": base.Cidr,
     "argument of tritonserver": Annotated[
-        str, Field(pattern=r"^--[a-z0-9][a-z0-9-]*(=.*)?$", json_schema_extra={"hint": "--log-verbose=1"})
+        servers.ExtraArgument, base.Without(_OWNED, "is an argument that Tidegate sets itself")
     ],
     "CPU quantity": base.CpuQuantity,
     "byte quantity": base.ByteQuantity,
-    "bytes": Annotated[int, Field(ge=1, le=2**63 - 1)],
+    "bytes": Annotated[int, Field(ge=base.LEAST_BYTES, le=base.MOST_NUMBER)],
     "replicas": Annotated[int, Field(ge=0, le=1000)],
     "count": Annotated[int, Field(ge=1)],
     "per cent": Annotated[int, Field(ge=0, le=100)],
     "port": base.Port,
     "level": Annotated[int, Field(ge=0)],
     "seconds": Annotated[int, Field(ge=0, le=86_400)],
+    "environment variables": Mapping[base.EnvironmentName, str],
     "labels": Mapping[base.LabelKey, base.LabelValue],
     "annotations": Mapping[base.LabelKey, str],
     "attributes": Mapping[base.Text, str],
-    "network policy peer": NetworkPolicyPeer,
 }
-
-# What the definition refuses in code: Helm's regular expressions look neither ahead nor behind.
-_FORBIDDEN = ((base.RelativePath, r"(^|/)(\.\.?)?(/|$)"), (datasets.AbsolutePath, r"(^|/)\.\.?(/|$)"))
 
 
 def typed(kind: Any) -> Any:
@@ -146,19 +149,27 @@ class _Writer:
         """Return the keys of a class of arguments. What need not be there may be null as well."""
         properties = {}
         for argument in arguments(owner):
-            value = self.value(type_in_definition(owner, argument.name, argument.kind))
+            value = self.value(argument.form)
             properties[argument.key] = {
                 "description": argument.about,
                 **(value if argument.required else _or_null(value)),
                 **({} if argument.default in (None, (), []) else {"default": argument.default}),
             }
-        return _keys(properties, [each.key for each in arguments(owner) if each.required])
+        twin = TWINS.get(owner)
+        asked = twin.conditions if twin is not None and issubclass(twin, base.Conditional) else ()
+        required = [each.key for each in arguments(owner) if each.required]
+        return {
+            "additionalProperties": False,
+            **({"required": required} if required else {}),
+            "properties": properties,
+            **({"allOf": [each.schema() for each in asked]} if asked else {}),
+        }
 
     def value(self, kind: Any) -> Schema:
         """Return the schema of a type."""
         kind = typed(kind)
         plain = bare(kind)
-        if is_arguments(plain) or is_typeddict(plain) or _is_message(plain):
+        if is_arguments(plain):
             return self.reference(plain)
         if is_list(plain):
             items = [each for each in get_args(plain) if each is not ...]
@@ -169,7 +180,12 @@ class _Writer:
             if "pattern" not in names:
                 return made | {"additionalProperties": values}
             # Not `propertyNames`: what Helm says of it does not tell where the key stands.
-            return made | {"patternProperties": {names["pattern"]: values}, "additionalProperties": False}
+            allowed = {names["pattern"]: values}
+            for each in getattr(kind, "__metadata__", ()):
+                allowed |= (
+                    {each.pattern: {"description": each.why, "not": {}}} if isinstance(each, base.Without) else {}
+                )
+            return made | {"patternProperties": allowed, "additionalProperties": False}
         if kinds := classes(plain):
             return self.choice(kinds)
         if is_choice(plain):
@@ -192,44 +208,15 @@ class _Writer:
         name = title(part)
         if name not in self.made:
             self.made[name] = {}  # taken, should the part refer to itself
-            keys = self.section(part) if is_arguments(part) else self.foreign(part)
-            self.made[name] = {"description": sentence(part), **keys}
+            self.made[name] = {"description": sentence(part), **self.section(part)}
         # In draft-07 whatever stands beside a $ref is ignored.
         return {"type": "object", "allOf": [{"$ref": _DEFINITIONS + name}]}
-
-    def foreign(self, part: type) -> Schema:
-        """Return the keys of a message of the contracts, or of one of Kubernetes' own parts."""
-        if is_typeddict(part):
-            hints = get_type_hints(part, include_extras=True)
-            properties = {key: self.value(_without_not_required(hint)) for key, hint in hints.items()}
-            return _keys(properties, [key for key, hint in hints.items() if get_origin(hint) is not NotRequired])
-        assert issubclass(part, BaseModel)
-        hints = get_type_hints(part, include_extras=True)
-        properties, required = {}, []
-        for name, field in part.model_fields.items():
-            key = str(field.alias or name)
-            value = self.value(without_none(hints[name]))
-            about = {"description": field.description} if field.description else {}
-            properties[key] = about | (value if field.is_required() else _or_null(value))
-            required += [key] if field.is_required() else []
-        return _keys(properties, required)
-
-
-def _keys(properties: dict[str, Schema], required: list[str]) -> Schema:
-    return {"additionalProperties": False, **({"required": required} if required else {}), "properties": properties}
-
-
-def _is_message(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
-
-
-def _without_not_required(hint: Any) -> Any:
-    return get_args(hint)[0] if get_origin(hint) is NotRequired else hint
 
 
 def _sizes(kind: Any, *keys: str) -> Schema:
     """Return how many items a list or a mapping must have."""
-    made = TypeAdapter(kind).json_schema() if get_origin(kind) is Annotated else {}
+    said = getattr(kind, "__metadata__", ())
+    made = TypeAdapter(Annotated[(list[Any], *said)]).json_schema() if said else {}
     return {key: made[key] for key in keys if key in made}
 
 
@@ -243,9 +230,6 @@ def _scalar(kind: Any) -> Schema:
     if "hint" in made:
         hint = made["hint"]
         made["patternErrorMessage"] = f"Expected {hint if ' ' in hint else 'a text such as ' + hint}."
-    for known, pattern in _FORBIDDEN:
-        if kind == known:
-            made["not"] = {"type": "string", "pattern": pattern}
     return {key: value for key, value in made.items() if key not in _NOT_OURS}
 
 

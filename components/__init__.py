@@ -7,12 +7,13 @@ engine; with placeholders for the arguments (`components.values`) they become th
 
 from .dataset_volume import CsiSourceArgs, DatasetVolume, DatasetVolumeArgs, HostPathSourceArgs, NfsSourceArgs
 from .domino import DominoArgs, Mesh, MeshArgs
-from .environment import Environment, EnvironmentArgs, NamespaceArgs, PullSecretArgs
+from .environment import ClaimArgs, Environment, EnvironmentArgs, NamespaceArgs, PullSecretArgs
 from .evaluate import evaluate
 from .exposure import proxy_address
 from .gpu_placement import CpuArgs, DraArgs, GpuPlacement, MigArgs, PlacementArgs, SharedGpuArgs, WholeGpuArgs
+from .identity import AwsIdentityArgs, AzureIdentityArgs, GcpIdentityArgs, IdentityArgs
 from .monitoring import Monitoring, MonitoringArgs
-from .network_boundary import DnsArgs, NetworkBoundary, NetworkBoundaryArgs, ReachArgs
+from .network_boundary import CallerArgs, DnsArgs, NetworkBoundary, NetworkBoundaryArgs, PrometheusPeerArgs, ReachArgs
 from .place import Place
 from .pods import ResourcesArgs, SecretArgs, TolerationArgs
 from .proxy import Proxy
@@ -35,12 +36,13 @@ from .scaling import CpuScalingArgs, QueueScalingArgs
 from .triton_pool import TritonPool
 from .triton_server import (
     EnginePatience,
-    EnvironmentVariableArgs,
     ModelArgs,
     ObjectStoreRepositoryArgs,
     OnDemandArgs,
+    PolicyResourcesArgs,
     PreloadArgs,
     TritonPoolArgs,
+    TritonResourcesArgs,
     TritonServerArgs,
     TritonSettingsArgs,
     VersionArgs,
@@ -51,7 +53,11 @@ from .triton_server import (
 __all__ = [
     "AccessRuleArgs",
     "AuthArgs",
+    "AwsIdentityArgs",
+    "AzureIdentityArgs",
+    "CallerArgs",
     "CertificateArgs",
+    "ClaimArgs",
     "ClusterIpArgs",
     "CpuArgs",
     "CpuScalingArgs",
@@ -64,11 +70,12 @@ __all__ = [
     "EnginePatience",
     "Environment",
     "EnvironmentArgs",
-    "EnvironmentVariableArgs",
     "ExposureArgs",
+    "GcpIdentityArgs",
     "GpuPlacement",
     "HostPathSourceArgs",
     "HttpRouteArgs",
+    "IdentityArgs",
     "IngressArgs",
     "LoadBalancerArgs",
     "Mesh",
@@ -86,7 +93,9 @@ __all__ = [
     "OnDemandArgs",
     "Place",
     "PlacementArgs",
+    "PolicyResourcesArgs",
     "PreloadArgs",
+    "PrometheusPeerArgs",
     "Proxy",
     "ProxyArgs",
     "PullSecretArgs",
@@ -101,6 +110,7 @@ __all__ = [
     "TolerationArgs",
     "TritonPool",
     "TritonPoolArgs",
+    "TritonResourcesArgs",
     "TritonServerArgs",
     "TritonSettingsArgs",
     "VersionArgs",

@@ -10,6 +10,7 @@ from .dataset_volume import DatasetVolume, DatasetVolumeArgs
 from .domino import DominoArgs, Mesh
 from .exposure import exposed_to
 from .fields import Annotations, DnsLabel, Image, Labels, ObjectName
+from .identity import GcpIdentityArgs, account_annotations
 from .monitoring import Monitoring, MonitoringArgs
 from .network_boundary import NetworkBoundary, NetworkBoundaryArgs, namespace_peer
 from .place import PROXY, Place, Texts, service_account
@@ -17,7 +18,7 @@ from .proxy import Proxy
 from .proxy_args import ProxyArgs
 from .triton_pool import TritonPool
 from .triton_server import TritonServerArgs
-from .values import each, joined, merged, some, when
+from .values import each, joined, merged, of_kind, some, when
 
 POD_SECURITY = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
 
@@ -43,6 +44,14 @@ class PullSecretArgs:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClaimArgs:
+    """A PersistentVolumeClaim that exists already; it is used and never changed."""
+
+    name: ObjectName
+    """Its name, in the environment's namespace."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class EnvironmentArgs:
     """A resolved environment: one environment on one data plane."""
 
@@ -54,6 +63,8 @@ class EnvironmentArgs:
     """Secrets to pull images with."""
     datasets: Sequence[DatasetVolumeArgs]
     """Volumes that hold model repositories."""
+    claims: Sequence[ClaimArgs] = ()
+    """Claims of volumes with model repositories that exist already."""
     eviction_policy_image: Image | None = None
     """Image of the eviction policy, the container beside each Triton; needed where a pool loads models on demand."""
     servers: Sequence[TritonServerArgs]
@@ -84,7 +95,7 @@ class Environment(pulumi.ComponentResource):
         namespace = self._namespace(name, args, place)
         inside = pulumi.ResourceOptions(parent=self, depends_on=[namespace])
 
-        def account(owner: str, labels: Texts, annotations: Annotations | None = None) -> k8s.core.v1.ServiceAccount:
+        def account(owner: str, labels: Texts, annotations: Texts | None = None) -> k8s.core.v1.ServiceAccount:
             return k8s.core.v1.ServiceAccount(
                 f"{name}-account-{owner}",
                 metadata=place.metadata(owner, labels, annotations),
@@ -102,14 +113,15 @@ class Environment(pulumi.ComponentResource):
             lambda server: account(
                 service_account(server.kind, server.name),
                 place.labels(server.kind),
-                server.service_account_annotations,
+                account_annotations(server.identity),
             ),
         )
         callers = joined(
             exposed_to(args.proxy.exposure),
             when(args.domino, lambda domino: [namespace_peer(domino.compute_namespace)]),
         )
-        boundary = NetworkBoundary(f"{name}-network", args.network, place, callers, args.domino, inside)
+        google = each(args.servers, lambda server: of_kind(server.identity, GcpIdentityArgs, lambda _: server.name))
+        boundary = NetworkBoundary(f"{name}-network", args.network, place, callers, args.domino, google, inside)
         datasets = each(
             args.datasets, lambda dataset: DatasetVolume(f"{name}-dataset-{dataset.name}", dataset, place, inside)
         )

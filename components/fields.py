@@ -8,7 +8,7 @@ an object as it is may also be an output of another resource.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pulumi import Input
 
@@ -19,7 +19,6 @@ ObjectName = Annotated[str, "object name"]
 Text = Annotated[str, "text"]
 Glob = Annotated[str, "glob"]
 ModelName = Annotated[str, "model name"]
-EnvironmentName = Annotated[Input[str], "name of an environment variable"]
 LabelKey = Annotated[Input[str], "label key"]
 LabelValue = Annotated[Input[str], "label value"]
 Image = Annotated[Input[str], "image"]
@@ -50,9 +49,7 @@ Seconds = Annotated[int, "seconds"]
 Labels = Annotated[Input[Mapping[str, Input[str]]], "labels"]
 Annotations = Annotated[Input[Mapping[str, Input[str]]], "annotations"]
 Attributes = Annotated[Input[Mapping[str, Input[str]]], "attributes"]
-
-# Parts that are Kubernetes' own, as manifests have them.
-Peer = Annotated[Input[Any], "network policy peer"]
+Variables = Annotated[Mapping[str, Input[str]], "environment variables"]
 
 ENGINE_ONLY: Final = "engine"
 """In the metadata of a field: it is for Pulumi's engine, and none of the chart's values."""

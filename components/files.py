@@ -10,6 +10,7 @@ from tidegate_contracts import eviction, eviction_process, routing, triton
 from tidegate_contracts.proxy_settings import variable
 
 from .domino import DominoArgs
+from .gpu_placement import DraArgs, MigArgs, models_share
 from .place import PROXY_HEADLESS, Place, pool_headless_name
 from .proxy_args import ProxyArgs
 from .triton_server import (
@@ -20,7 +21,7 @@ from .triton_server import (
     TritonServerArgs,
     WarmWindowArgs,
 )
-from .values import either, equals, flat, listed, merged, of_kind, present, when, where
+from .values import either, flat, listed, merged, needed, of_kind, present, when, where
 
 Made = TypeVar("Made")
 Tree = dict[str, Any]
@@ -57,7 +58,7 @@ def eviction_settings(server: TritonServerArgs, pool: TritonPoolArgs, loading: O
         "policy": loading.policy,
         "repository": repository_root(server, lambda root: root),
         "grpcTls": present(server.triton.grpc_tls),
-        "capacityBytes": loading.capacity_bytes,
+        "capacityBytes": either(loading.capacity_bytes, lambda capacity: capacity, lambda: _of_slice(pool, loading)),
         "idleSeconds": loading.idle_seconds,
         "leaseSeconds": loading.lease_seconds,
         "waitSeconds": loading.wait_seconds,
@@ -66,12 +67,29 @@ def eviction_settings(server: TritonServerArgs, pool: TritonPoolArgs, loading: O
     }
 
 
+def _of_slice(pool: TritonPoolArgs, loading: OnDemandArgs) -> int:
+    """Return what of a MIG slice models may take; elsewhere nothing tells how much there is."""
+    why = "capacityBytes is needed where no MIG profile tells how much memory there is"
+    return of_kind(
+        pool.placement,
+        MigArgs,
+        lambda mig: models_share(mig.profile),
+        lambda: of_kind(
+            pool.placement,
+            DraArgs,
+            lambda claim: models_share(needed(claim.profile, why)),
+            lambda: needed(loading.capacity_bytes, why),
+        ),
+    )
+
+
 def repository_root(server: TritonServerArgs, make: Callable[[str], Made]) -> Made | None:
     """Return what `make` makes of where Triton finds the models: where the volume is mounted, or a URL."""
-    return where(
-        equals(server.repository.kind, "volume"),
+    return of_kind(
+        server.repository,
+        ObjectStoreRepositoryArgs,
+        lambda bucket: make(bucket.url),
         lambda: make(triton.REPOSITORY_ROOT),
-        lambda: of_kind(server.repository, ObjectStoreRepositoryArgs, lambda bucket: make(bucket.url)),
     )
 
 

@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 import pulumi
 import pulumi_kubernetes as k8s
+from tidegate_contracts import eviction
 
 from .fields import Count, GpuProduct, Labels, MigProfile, ObjectName
 from .place import Place, Texts
 from .pods import GPU_TOLERATION, ResourcesArgs, TolerationArgs, container_resources, toleration
-from .values import each, equals, joined, merged, of_kind, some, when, where
+from .values import each, equals, joined, merged, needed, number_in, of_kind, some, when, where
 
 PRODUCT = "nvidia.com/gpu.product"
 MIG_STRATEGY = "nvidia.com/mig.strategy"
@@ -84,6 +85,12 @@ class DraArgs:
 
 
 PlacementArgs = CpuArgs | MigArgs | WholeGpuArgs | SharedGpuArgs | DraArgs
+
+
+def models_share(profile: MigProfile) -> int:
+    """Return the bytes of a slice that models may take where no capacity is said."""
+    part, whole = eviction.MODELS_SHARE
+    return number_in(profile, ".", "gb", 10**9 * part // whole)
 
 
 class GpuPlacement(pulumi.ComponentResource):
@@ -207,11 +214,15 @@ def _mig_selector(mig: MigArgs) -> dict[str, Any] | None:
         # With strategy single the resource is nvidia.com/gpu: only the product's label tells the profile.
         where(
             equals(mig.strategy, "single"),
-            lambda: {PRODUCT: f"{mig.product}-MIG-{mig.profile}"},
+            lambda: {PRODUCT: f"{_needed_product(mig)}-MIG-{mig.profile}"},
             lambda: _product(mig.product),
         ),
         {MIG_STRATEGY: mig.strategy, "nvidia.com/mig.config.state": "success"},
     )
+
+
+def _needed_product(mig: MigArgs) -> GpuProduct:
+    return needed(mig.product, "product is needed: with MIG strategy single only its label tells profiles apart")
 
 
 def _product(product: GpuProduct | None) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """Who may talk to whom: nothing, but for what is named here. Both directions are closed by default."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pulumi
@@ -9,24 +9,47 @@ import pulumi_kubernetes as k8s
 from tidegate_contracts import eviction_process, proxy_process, triton
 
 from .domino import ISTIOD_PORTS, DominoArgs
-from .fields import Cidr, DnsLabel, Peer, Port
+from .fields import Cidr, DnsLabel, Labels, Port
 from .place import ROLE, Place, Texts
-from .values import each, flat, joined, listed, some, when
+from .values import each, either, equals, flat, joined, listed, merged, some, when, where
 
 _EVERY_POD = k8s.meta.v1.LabelSelectorArgs()
 _Port = k8s.networking.v1.NetworkPolicyPortArgs
+# GKE's documentation of network policies with Workload Identity: with kube-proxy, and with Dataplane V2.
+_GKE_METADATA = (("169.254.169.252/32", 988), ("169.254.169.254/32", 80))
+
+Peer = Any
+"""A NetworkPolicyPeer, as manifests have it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallerArgs:
+    """Pods or addresses that may call the proxy."""
+
+    name: DnsLabel
+    """Its name, for people."""
+    namespace_labels: Labels = field(default_factory=dict)
+    """Labels of the pods' namespaces, such as kubernetes.io/metadata.name: ingress-nginx."""
+    pod_labels: Labels = field(default_factory=dict)
+    """Labels of their pods; every pod of those namespaces without."""
+    cidr: Cidr | None = None
+    """An address range, such as 10.0.0.0/8, instead of labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReachArgs:
-    """Something outside the environment that some of its pods may reach."""
+    """Pods or addresses outside the environment that its own pods may reach."""
 
     name: DnsLabel
-    """Name of its NetworkPolicy."""
-    by: Sequence[Literal["proxy", "server"]]
-    """Roles of the pods that may reach it."""
-    to: Peer
-    """Whom: a NetworkPolicyPeer."""
+    """Its name; that of its NetworkPolicy is reach-<name>."""
+    namespace_labels: Labels = field(default_factory=dict)
+    """Labels of the pods' namespaces, such as kubernetes.io/metadata.name: keycloak."""
+    pod_labels: Labels = field(default_factory=dict)
+    """Labels of their pods; every pod of those namespaces without."""
+    cidr: Cidr | None = None
+    """An address range, such as 10.0.0.0/8, instead of labels."""
+    by: Sequence[Literal["proxy", "servers"]]
+    """Which pods may reach it: the proxy's, the servers', or both."""
     ports: Sequence[Port] = ()
     """TCP ports; every port without."""
 
@@ -44,17 +67,27 @@ class DnsArgs:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PrometheusPeerArgs:
+    """The Prometheus that may read metrics."""
+
+    namespace: DnsLabel
+    """Its namespace."""
+    pod_labels: Labels = field(default_factory=dict)
+    """Labels of its pods; every pod of that namespace without."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class NetworkBoundaryArgs:
     """Who may talk to whom; everything else is refused in both directions."""
 
-    callers: Sequence[Peer]
-    """Who may call the proxy, as NetworkPolicyPeers, beside those that its exposure and Domino name themselves."""
+    callers: Sequence[CallerArgs]
+    """Who may call the proxy, beside those that its exposure and Domino name themselves."""
     reach: Sequence[ReachArgs]
     """What the environment's pods may reach, such as the identity provider or object storage."""
     dns: DnsArgs
     """The cluster's DNS."""
-    prometheus: Peer
-    """Who may read metrics: a NetworkPolicyPeer."""
+    prometheus: PrometheusPeerArgs
+    """Who may read metrics."""
 
 
 class NetworkBoundary(pulumi.ComponentResource):
@@ -67,15 +100,17 @@ class NetworkBoundary(pulumi.ComponentResource):
         place: Place,
         callers: Sequence[Peer] = (),
         domino: DominoArgs | None = None,
+        google: Sequence[str] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """Declare the boundary; `callers` may call the proxy as well."""
+        """Declare the boundary; `callers` may call the proxy as well, `google` are the servers that Google knows."""
         super().__init__("tidegate:components:NetworkBoundary", name, None, opts)
         proxies = _pods(place.proxy_selector)
         servers = _pods(place.server_selector)
         on_demand = _pods(place.on_demand_selector)
         inference = [_port(triton.HTTP_PORT), _port(triton.GRPC_PORT)]
         lease = [_port(eviction_process.LEASE_PORT)]
+        prometheus = _pods_of(args.prometheus, namespace_peer(args.prometheus.namespace))
 
         labels = place.labels("network")
 
@@ -95,7 +130,7 @@ class NetworkBoundary(pulumi.ComponentResource):
             egress=[_dns(args.dns)],
         )
         when(
-            some(joined(args.callers, callers)),
+            some(joined(each(args.callers, _peer), callers)),
             lambda peers: policy(
                 "callers-to-proxy",
                 pod_selector=proxies,
@@ -112,39 +147,52 @@ class NetworkBoundary(pulumi.ComponentResource):
             "proxy-to-servers",
             pod_selector=proxies,
             policy_types=["Egress"],
-            egress=[_to(_peer(servers), inference), _to(_peer(on_demand), lease)],
+            egress=[_to(_own(servers), inference), _to(_own(on_demand), lease)],
         )
         policy(
             "servers-from-proxy",
             pod_selector=servers,
             policy_types=["Ingress"],
-            ingress=[_from(_peer(proxies), inference)],
+            ingress=[_from(_own(proxies), inference)],
         )
         policy(
             "policy-from-proxy",
             pod_selector=on_demand,
             policy_types=["Ingress"],
-            ingress=[_from(_peer(proxies), lease)],
+            ingress=[_from(_own(proxies), lease)],
         )
         policy(
             "metrics-of-proxy",
             pod_selector=proxies,
             policy_types=["Ingress"],
-            ingress=[_from(args.prometheus, [_port(proxy_process.ADMIN_PORT)])],
+            ingress=[_from(prometheus, [_port(proxy_process.ADMIN_PORT)])],
         )
         policy(
             "metrics-of-servers",
             pod_selector=servers,
             policy_types=["Ingress"],
-            ingress=[_from(args.prometheus, [_port(triton.METRICS_PORT)])],
+            ingress=[_from(prometheus, [_port(triton.METRICS_PORT)])],
         )
         policy(
             "metrics-of-policy",
             pod_selector=on_demand,
             policy_types=["Ingress"],
-            ingress=[_from(args.prometheus, [_port(eviction_process.ADMIN_PORT)])],
+            ingress=[_from(prometheus, [_port(eviction_process.ADMIN_PORT)])],
         )
-        each(args.reach, lambda reach: policy(reach.name, **_reach(reach, place)))
+        each(args.reach, lambda reach: policy(f"reach-{reach.name}", **_reach(reach, place)))
+        # From GKE's metadata server pods get the tokens of their Google service account.
+        when(
+            google,
+            lambda _: [
+                policy(
+                    f"gke-metadata-{port}",
+                    pod_selector=servers,
+                    policy_types=["Egress"],
+                    egress=[_to(address_peer(address), [_port(port)])],
+                )
+                for address, port in _GKE_METADATA
+            ],
+        )
         when(
             domino,
             # Its services (principal, keys), and the mesh's control plane.
@@ -161,14 +209,26 @@ class NetworkBoundary(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def namespace_peer(name: str) -> Any:
+def namespace_peer(name: str) -> Peer:
     """Return all pods of a namespace, as a NetworkPolicyPeer."""
     return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
 
 
-def address_peer(cidr: Cidr) -> Any:
+def address_peer(cidr: Any) -> Peer:
     """Return a range of addresses, as a NetworkPolicyPeer."""
     return {"ipBlock": {"cidr": cidr}}
+
+
+def _peer(peer: CallerArgs | ReachArgs) -> Peer:
+    return either(
+        peer.cidr,
+        address_peer,
+        lambda: _pods_of(peer, {"namespaceSelector": {"matchLabels": peer.namespace_labels}}),
+    )
+
+
+def _pods_of(peer: CallerArgs | ReachArgs | PrometheusPeerArgs, namespaces: Peer) -> Any:
+    return merged(namespaces, when(some(peer.pod_labels), lambda labels: {"podSelector": {"matchLabels": labels}}))
 
 
 def _dns(dns: DnsArgs) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:
@@ -182,11 +242,12 @@ def _dns(dns: DnsArgs) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:
 
 def _reach(reach: ReachArgs, place: Place) -> dict[str, Any]:
     """Return the spec of a policy; both kinds of pods carry the role label, so one selector serves either or both."""
+    roles = each(reach.by, lambda pods: where(equals(pods, "servers"), lambda: "server", lambda: "proxy"))
     selector = k8s.meta.v1.LabelSelectorArgs(
         match_labels={"app.kubernetes.io/instance": place.environment},
-        match_expressions=[k8s.meta.v1.LabelSelectorRequirementArgs(key=ROLE, operator="In", values=reach.by)],
+        match_expressions=[k8s.meta.v1.LabelSelectorRequirementArgs(key=ROLE, operator="In", values=roles)],
     )
-    rule = k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=[reach.to], ports=each(reach.ports, _port))
+    rule = k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=[_peer(reach)], ports=each(reach.ports, _port))
     return {"pod_selector": selector, "policy_types": ["Egress"], "egress": [rule]}
 
 
@@ -200,7 +261,7 @@ def _pods(labels: Texts) -> k8s.meta.v1.LabelSelectorArgs:
     return k8s.meta.v1.LabelSelectorArgs(match_labels=labels)
 
 
-def _peer(selector: k8s.meta.v1.LabelSelectorArgs) -> k8s.networking.v1.NetworkPolicyPeerArgs:
+def _own(selector: k8s.meta.v1.LabelSelectorArgs) -> k8s.networking.v1.NetworkPolicyPeerArgs:
     return k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=selector)
 
 

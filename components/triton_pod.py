@@ -1,5 +1,7 @@
 """The pods of a pool: Triton, and beside it, where models are loaded on demand, the eviction policy."""
 
+from typing import Any
+
 import pulumi_kubernetes as k8s
 from tidegate_contracts import eviction_process, triton
 
@@ -7,9 +9,10 @@ from . import pods
 from .fields import Image
 from .files import repository_root
 from .gpu_placement import GpuPlacement
+from .identity import variables
 from .place import Place, pool_headless_name, pool_name, service_account
 from .triton_server import OnDemandArgs, PreloadArgs, TritonPoolArgs, TritonServerArgs, VolumeRepositoryArgs
-from .values import each, equals, joined, of_kind, quotient, total, when, where
+from .values import entries, equals, joined, needed, of_kind, quotient, total, when, where
 
 # Started by the kubelet only after the policy's start-up probe has passed, so the secret is there.
 _WITH_POLICY = f'secret=$(cat "{eviction_process.CONTROL_SECRET_FILE}")'
@@ -56,7 +59,7 @@ def pod(pool: Pool, placement: GpuPlacement) -> k8s.core.v1.PodSpecArgs:
         resource_claims=placement.resource_claims,
         # The pause before SIGTERM, then what requests in flight may take, then a margin.
         termination_grace_period_seconds=total(server.triton.exit_timeout_seconds, pods.GRACE_SECONDS),
-        init_containers=of_kind(args.loading, OnDemandArgs, lambda loading: [_policy_sidecar(pool, loading)]),
+        init_containers=of_kind(args.loading, OnDemandArgs, lambda _: [_policy_sidecar(pool)]),
         containers=[_triton(pool, placement)],
         volumes=joined(
             [pods.memory_volume("shm", args.shared_memory), pods.scratch_volume("tmp", args.scratch)],
@@ -86,9 +89,11 @@ def _triton(pool: Pool, placement: GpuPlacement) -> k8s.core.v1.ContainerArgs:
         image=server.image,
         command=["/bin/sh", "-c", start, "tritonserver"],
         args=_arguments(server, args),
-        env=each(
-            server.triton.environment,
-            lambda variable: k8s.core.v1.EnvVarArgs(name=variable.name, value=variable.value),
+        env=joined(
+            # The root file system is read-only, so home is elsewhere.
+            [k8s.core.v1.EnvVarArgs(name="HOME", value="/tmp")],
+            variables(server.identity),
+            entries(server.triton.environment, lambda name, value: k8s.core.v1.EnvVarArgs(name=name, value=value)),
         ),
         ports=[
             pods.container_port("http", triton.HTTP_PORT),
@@ -174,23 +179,24 @@ def _repository_mounts(server: TritonServerArgs) -> list[k8s.core.v1.VolumeMount
     )
 
 
-def _policy_sidecar(pool: Pool, loading: OnDemandArgs) -> k8s.core.v1.ContainerArgs:
+def _policy_sidecar(pool: Pool) -> k8s.core.v1.ContainerArgs:
     """Return the policy as a native sidecar: it starts before Triton and stops after it.
 
     It has no readiness probe on purpose: without the policy nothing is loaded, but what is resident still answers.
     While a crashed policy waits for its restart, Kubernetes counts the pod as not ready, and takes its address out of
     DNS: `tidegate_contracts.routing.Pool.host` says what follows for the proxy.
     """
+    image: Any = needed(pool.policy_image, "evictionPolicyImage is needed: a pool loads models on demand")
     return k8s.core.v1.ContainerArgs(
         name="eviction-policy",
-        image=pool.policy_image,
+        image=image,
         restart_policy="Always",
         command=["python", "-m", eviction_process.MODULE, "serve"],
         ports=[
             pods.container_port("lease", eviction_process.LEASE_PORT),
             pods.container_port("policy-admin", eviction_process.ADMIN_PORT),
         ],
-        resources=pods.container_resources(loading.policy_resources),
+        resources=pods.container_resources(pool.args.policy_resources),
         security_context=pods.container_security_context(),
         startup_probe=pods.http_probe(
             eviction_process.STARTED_PATH, "policy-admin", period_seconds=1, failure_threshold=60

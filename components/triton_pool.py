@@ -9,6 +9,7 @@ from .domino import DominoArgs
 from .fields import Image
 from .files import eviction_settings
 from .gpu_placement import GpuPlacement
+from .identity import pod_labels
 from .place import LOADING, ROLE, Place
 from .scaling import CpuScalingArgs, QueueScalingArgs, cpu_autoscaler, queue_autoscaler
 from .triton_pod import Pool, pod
@@ -59,7 +60,7 @@ class TritonPool(pulumi.ComponentResource):
                 template=k8s.core.v1.PodTemplateSpecArgs(
                     metadata=k8s.meta.v1.ObjectMetaArgs(
                         labels=merged(
-                            server.pod_labels,
+                            pod_labels(server.identity),
                             pool.labels,
                             {ROLE: "server", LOADING: args.loading.mode},
                             when(

@@ -5,16 +5,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import pulumi
-from pulumi import Input
 
 from .fields import (
     ENGINE_ONLY,
-    Annotations,
     ByteQuantity,
     Bytes,
     Count,
     DnsLabel,
-    EnvironmentName,
     Image,
     Labels,
     Level,
@@ -27,9 +24,11 @@ from .fields import (
     ServiceLabel,
     Text,
     TritonArgument,
+    Variables,
     Weight,
 )
 from .gpu_placement import PlacementArgs
+from .identity import IdentityArgs
 from .pods import ResourcesArgs, SecretArgs, TolerationArgs
 from .scaling import CpuScalingArgs, QueueScalingArgs
 
@@ -68,10 +67,8 @@ class OnDemandArgs:
     """Models are in memory that are in use."""
     policy: Literal["lru-idle", "lru", "cost-aware"]
     """Which models go first."""
-    policy_resources: ResourcesArgs
-    """CPU and memory of the eviction policy."""
-    capacity_bytes: Bytes
-    """Bytes that models may take on each replica."""
+    capacity_bytes: Bytes | None = None
+    """Bytes that models may take on each replica; nine tenths of the slice where a MIG profile tells its size."""
     idle_seconds: Seconds
     """A model that was idle for at least this long may be evicted."""
     lease_seconds: Seconds
@@ -126,6 +123,16 @@ class EnginePatience:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TritonResourcesArgs(ResourcesArgs):
+    """What each Triton asks of its node. The memory limit equals the request, so that nobody is evicted for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyResourcesArgs(ResourcesArgs):
+    """What an eviction policy asks of its node. The memory limit equals the request."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TritonPoolArgs:
     """Replicas of one server on one kind of slice; one Triton process holds one slice."""
 
@@ -139,8 +146,10 @@ class TritonPoolArgs:
     """How many; without effect where an autoscaler owns the number."""
     autoscaling: CpuScalingArgs | QueueScalingArgs | None = None
     """Bounds for an autoscaler, by CPU use or by queue time."""
-    resources: ResourcesArgs
+    resources: TritonResourcesArgs
     """CPU and memory of each Triton."""
+    policy_resources: PolicyResourcesArgs
+    """CPU and memory of the eviction policy beside it (on-demand pools only)."""
     shared_memory: ByteQuantity
     """Size of /dev/shm, which the Python backend uses; it is part of the memory limit."""
     scratch: ByteQuantity
@@ -184,16 +193,6 @@ class ObjectStoreRepositoryArgs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnvironmentVariableArgs:
-    """One environment variable. Never a secret."""
-
-    name: EnvironmentName
-    """Its name."""
-    value: Input[str]
-    """Its value."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class TritonSettingsArgs:
     """How the Triton process runs."""
 
@@ -213,7 +212,7 @@ class TritonSettingsArgs:
     """Encrypts gRPC between the proxy and Triton: a secret of type kubernetes.io/tls, with the authority's ca.crt."""
     arguments: Sequence[TritonArgument] = ()
     """Further arguments of tritonserver."""
-    environment: Sequence[EnvironmentVariableArgs]
+    environment: Variables = field(default_factory=dict)
     """Environment variables of the Triton container. Never a secret."""
 
 
@@ -229,10 +228,8 @@ class TritonServerArgs:
     """Its image."""
     repository: VolumeRepositoryArgs | ObjectStoreRepositoryArgs
     """Where its models lie: in a dataset, or straight in object storage."""
-    service_account_annotations: Annotations = field(default_factory=dict)
-    """Annotations of its pods' ServiceAccount: its identity in the cloud."""
-    pod_labels: Labels = field(default_factory=dict)
-    """Further labels of its pods."""
+    identity: IdentityArgs | None = None
+    """Cloud identity of its pods, which reads object storage."""
     triton: TritonSettingsArgs
     """Settings of the Triton process."""
     pools: Sequence[TritonPoolArgs]

@@ -23,12 +23,16 @@ class Placeholder:
         """Record a loop."""
         raise TypeError(f"{type(self).__name__}: what this stands for cannot be looped over")
 
+    def entries(self, make: Callable[[Any, Any], Any]) -> Any:  # noqa: ARG002
+        """Record a loop over keys and values."""
+        raise TypeError(f"{type(self).__name__}: what this stands for is no mapping")
+
     def choice(self, make: Callable[[Any], Any], otherwise: Callable[[], Any], test: Any) -> Any:  # noqa: ARG002
         """Record a branch: on whether there is a value (None), on its truth (True), or on a class of it."""
         raise TypeError(f"{type(self).__name__}: what this stands for cannot be branched on")
 
     def asked(self, question: str, other: Any = None) -> Any:  # noqa: ARG002
-        """Record a value that is computed from this one: present, equals, total, quotient."""
+        """Record a value that is computed from this one, by the helper of that name."""
         raise TypeError(f"{type(self).__name__}: what this stands for cannot be computed with")
 
 
@@ -61,6 +65,13 @@ def each(items: Iterable[Item], make: Callable[[Item], Made | None]) -> list[Mad
     if isinstance(items, Placeholder):
         return cast("list[Made]", items.each(make))
     return listed(items, make) or None
+
+
+def entries(values: Mapping[str, Item], make: Callable[[str, Item], Made]) -> list[Made] | None:
+    """Return what `make` makes of each key and value, by key; None for nothing, which omits the field."""
+    if isinstance(values, Placeholder):
+        return cast("list[Made]", values.entries(make))
+    return [make(key, values[key]) for key in sorted(values)] or None
 
 
 def listed(items: Iterable[Item], make: Callable[[Item], Made | None]) -> list[Made]:
@@ -98,11 +109,15 @@ def where(flag: bool | int, make: Callable[[], Any], otherwise: Callable[[], Any
     return make() if flag else otherwise()
 
 
-def of_kind(value: Any, kind: type[Item], make: Callable[[Item], Made | None]) -> Made | None:
-    """Return what `make` makes of a value of one class; None for one of another, or none at all."""
+@overload
+def of_kind(value: Any, kind: type[Item], make: Callable[[Item], Made | None]) -> Made | None: ...
+@overload
+def of_kind(value: Any, kind: type[Item], make: Callable[[Item], Made], otherwise: Callable[[], Made]) -> Made: ...
+def of_kind(value: Any, kind: type[Item], make: Callable[[Item], Any], otherwise: Callable[[], Any] = _nothing) -> Any:
+    """Return what `make` makes of a value of one class, else what `otherwise` makes."""
     if isinstance(value, Placeholder):
-        return cast("Made", value.choice(make, _nothing, kind))
-    return make(value) if isinstance(value, kind) else None
+        return value.choice(make, otherwise, kind)
+    return make(value) if isinstance(value, kind) else otherwise()
 
 
 def some(values: Any) -> Any:
@@ -113,6 +128,15 @@ def some(values: Any) -> Any:
 def present(value: Any) -> bool:
     """Say whether there is a value."""
     return cast("bool", value.asked("present")) if isinstance(value, Placeholder) else value is not None
+
+
+def needed(value: Item | None, why: str) -> Item:
+    """Return a value that must be there here, though not everywhere; raises ValueError, and stops Helm, without."""
+    if isinstance(value, Placeholder):
+        return cast("Item", value.asked("needed", why))
+    if value is None:
+        raise ValueError(why)
+    return value
 
 
 def equals(value: Item, other: Item) -> bool:
@@ -130,6 +154,13 @@ def quotient(number: int, divisor: int) -> int:
     if isinstance(number, Placeholder):
         return cast("int", number.asked("quotient", divisor))
     return -(-number // divisor)
+
+
+def number_in(text: str, after: str, before: str, times: int) -> int:
+    """Return the whole number in a text, behind the last `after` and before `before`, times a constant."""
+    if isinstance(text, Placeholder):
+        return cast("int", text.asked("number_in", (after, before, times)))
+    return int(text.rpartition(after)[2].removesuffix(before)) * times
 
 
 def joined(*parts: Iterable[Made] | None) -> list[Made]:

@@ -165,11 +165,15 @@ class Layered:
         document, found = self._origin(path)
         return document.text(found)
 
+    def path_text(self, path: Path) -> str:
+        """The path in words for people."""
+        return readable_path(self.tree, path)
+
     def problem(
         self, path: Path, what: str, why: str = "", do: str = "", *, severity: Literal["error", "advisory"] = "error"
     ) -> Problem:
         """A problem with the value at `path`."""
-        return Problem(self.value_position(path), readable_path(self.tree, path), what, why, do, severity)
+        return Problem(self.value_position(path), self.path_text(path), what, why, do, severity)
 
     def _origin(self, path: Path) -> tuple[Document, Path]:
         best: tuple[int, Document, Path] | None = None

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tidegate_contracts.eviction import MODELS_SHARE
+
 from .definition.base import byte_count
 from .definition.gpu_products import gpu_product, profile_bytes
 from .definition.placement import (
@@ -16,9 +18,6 @@ from .definition.placement import (
     SharedGpuPlacement,
 )
 from .definition.servers import OnDemand, Pool
-
-_DEFAULT_CAPACITY_SHARE = 9, 10
-"""Share of a slice that models may take by default; the rest is CUDA's context and Triton's own buffers."""
 
 
 @dataclass(frozen=True)
@@ -107,5 +106,5 @@ def capacity_bytes(pool: Pool) -> int | None:
     if pool.loading.capacity is not None:
         return byte_count(pool.loading.capacity)
     memory = memory_bytes(pool)
-    part, whole = _DEFAULT_CAPACITY_SHARE
+    part, whole = MODELS_SHARE
     return None if memory is None else memory * part // whole

@@ -8,6 +8,8 @@ from typing import Final, Literal
 from .message import Message
 
 VERSION: Final = 1
+MODELS_SHARE: Final = 9, 10
+"""Share of a slice that models may take where no capacity is said; the rest is CUDA's context and Triton's buffers."""
 
 
 class ManagedModel(Message):

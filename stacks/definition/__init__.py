@@ -9,7 +9,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from .base import Annotations, DnsLabel, Labels, Named, Section, Text
+from .base import Annotations, DnsLabel, Labels, Named, Section, Text, Without
 from .datasets import Dataset
 from .environment import Domino, Monitoring, Network, PullSecret
 from .guardrails import Guardrails
@@ -48,19 +48,27 @@ class Platform(Section):
     """What no stack may do: severities, exceptions and a ceiling for GPUs."""
 
 
-OWNED_LABELS = frozenset({"app.kubernetes.io", "pod-security.kubernetes.io", "kubernetes.io", "tidegate.dev"})
+Namespace = Annotated[
+    DnsLabel, Without(r"^(default|kube-.*)$", "belongs to Kubernetes; an environment owns its namespace")
+]
 
 
 class Environment(Named):
     """One environment, such as dev or prod; keys of the common part may stand here too and are laid over it."""
 
-    namespace: DnsLabel | None = None
+    namespace: Namespace | None = None
     """Its namespace; by default `tidegate-` and its name."""
     production: bool = False
     """Whether production's rules hold: nobody is granted everything, and nobody else may write its datasets."""
     local: bool = False
     """Whether it is a trial on one machine: host paths and images without a digest are allowed."""
-    labels: Labels = Field(default_factory=dict)
+    labels: Annotated[
+        Labels,
+        Without(
+            r"^(((app|pod-security)\.)?kubernetes\.io/|tidegate\.dev/|domino-compute$)",
+            "is a label that Tidegate or Kubernetes sets itself",
+        ),
+    ] = Field(default_factory=dict)
     """Further labels of its namespace."""
     annotations: Annotations = Field(default_factory=dict)
     """Annotations of its namespace."""
@@ -78,15 +86,6 @@ class Environment(Named):
         name = self.namespace or f"tidegate-{self.name}"
         if len(name) > 63:
             raise ValueError(f"the namespace {name} has {len(name)} characters, and it may have 63; say namespace")
-        if name == "default" or name.startswith("kube-"):
-            raise ValueError(f"the namespace {name} belongs to Kubernetes; an environment owns its namespace")
-        return self
-
-    @model_validator(mode="after")
-    def _labels_leave_ours_alone(self) -> Self:
-        for key in self.labels:
-            if key.partition("/")[0] in OWNED_LABELS or key == "domino-compute":
-                raise ValueError(f"labels may not set {key}: Tidegate or Kubernetes sets it itself")
         return self
 
     @model_validator(mode="after")

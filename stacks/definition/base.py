@@ -2,11 +2,22 @@
 
 import ipaddress
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema, core_schema
 
 
 class Section(BaseModel):
@@ -21,6 +32,89 @@ class Section(BaseModel):
         validate_by_alias=True,
         use_attribute_docstrings=True,
     )
+
+
+_NOTHING: tuple[Any, ...] = (None, (), [], {})
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What some keys of a section ask of others. JSON schemas can say it: it is said to them and to people alike."""
+
+    name: str
+    """What it asks, as the name of a rule."""
+    why: str
+    """What is wrong where it does not hold."""
+    needs: tuple[str, ...] = ()
+    """One of these keys is given, and not empty."""
+    forbids: tuple[str, ...] = ()
+    """None of these keys is."""
+    when: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """It is asked where each of these keys has one of these values (None: it is not said), or is given, with ()."""
+
+    def is_broken(self, part: Mapping[str, Any]) -> bool:
+        """Say whether it does not hold of a section, as it is written or with its defaults."""
+        given = {key for key, value in part.items() if value not in _NOTHING}
+        if all(part.get(key) in values if values else key in given for key, values in self.when.items()):
+            return bool(given.intersection(self.forbids)) or bool(self.needs and not given.intersection(self.needs))
+        return False
+
+    def schema(self) -> dict[str, Any]:
+        """Return the same in draft-07; null and what is empty count as not given."""
+        nothing: dict[str, Any] = {"enum": [None, [], {}]}
+        then: dict[str, Any] = {"properties": dict.fromkeys(self.forbids, nothing)} if self.forbids else {}
+        if self.needs:
+            then["anyOf"] = [{"required": [key], "properties": {key: {"not": nothing}}} for key in self.needs]
+        if not self.when:
+            return {"description": self.why, **then}
+        tests = {key: {"enum": list(values)} if values else {"not": nothing} for key, values in self.when.items()}
+        required = [key for key, values in self.when.items() if None not in values]
+        return {"description": self.why, "if": {"required": required, "properties": tests}, "then": then}
+
+
+class Conditional(Section):
+    """A section with conditions."""
+
+    conditions: ClassVar[tuple[Condition, ...]] = ()
+
+    @model_validator(mode="after")
+    def _conditions_hold(self) -> Self:
+        part = {str(field.alias): getattr(self, name) for name, field in type(self).model_fields.items()}
+        for condition in self.conditions:
+            if condition.is_broken(part):
+                raise ValueError(condition.why)
+        return self
+
+
+@dataclass(frozen=True)
+class Without:
+    """Beside a text, or a mapping with texts as keys: none may have a part that the pattern matches.
+
+    It is a pattern of its own, since the engines that read schemas look neither ahead nor behind.
+    """
+
+    pattern: str
+    why: str
+    """Follows the text that is refused."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Check after everything else."""
+        return core_schema.no_info_after_validator_function(self.checked, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Say the same in a schema."""
+        made = handler(schema)
+        if made["type"] == "object":
+            refused = {self.pattern: {"description": self.why, "not": {}}}
+            return {**made, "patternProperties": {**made.get("patternProperties", {}), **refused}}
+        return {**made, "not": {"description": self.why, "type": "string", "pattern": self.pattern}}
+
+    def checked(self, value: Any) -> Any:
+        """Return a text or mapping as it is; raises ValueError."""
+        for text in [value] if isinstance(value, str) else value:
+            if re.search(self.pattern, text):
+                raise ValueError(f"{text!r} {self.why}")
+        return value
 
 
 DnsLabel = Annotated[
@@ -100,14 +194,6 @@ HttpPath = Annotated[
 ]
 
 
-def _below_root(path: str) -> str:
-    if {"", ".", ".."} & set(path.split("/")):
-        raise ValueError(
-            f"{path!r} must be a path below the volume's root, without . or .. and without a slash at its start"
-        )
-    return path
-
-
 RelativePath = Annotated[
     str,
     Field(
@@ -116,14 +202,11 @@ RelativePath = Annotated[
             "hint": "a path below the volume's root: letters, digits, dots, dashes, underscores, slashes"
         },
     ),
-    AfterValidator(_below_root),
+    Without(
+        r"(^|/)(\.\.?)?(/|$)",
+        "must be a path below the volume's root, without . or .. and without a slash at its start",
+    ),
 ]
-
-
-def _no_address(host: str) -> str:
-    if re.fullmatch(r"[0-9.]+", host):
-        raise ValueError(f"{host!r} is an address, and a host name is wanted")
-    return host
 
 
 Host = Annotated[
@@ -133,7 +216,7 @@ Host = Annotated[
         pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$",
         json_schema_extra={"hint": "a host name such as inference.example.com"},
     ),
-    AfterValidator(_no_address),
+    Without(r"^[0-9.]+$", "is an address, and a host name is wanted"),
 ]
 
 
@@ -157,7 +240,7 @@ _FACTORS: dict[str | None, int | Decimal] = {
 
 MOST_NUMBER = 2**53
 """Beyond it a number in JSON is another one to those that read it as a floating-point number, as Helm does."""
-_LEAST_BYTES = 2**20
+LEAST_BYTES = 2**20
 _SHORT = Field(max_length=24)
 
 
@@ -195,7 +278,7 @@ def _whole_bytes(quantity: str) -> str:
     value = quantity_value(_positive_quantity(quantity))
     if value > MOST_NUMBER:
         raise ValueError(f"{quantity!r} is more bytes than every reader of JSON can count, 2^53 (8Pi)")
-    if value < _LEAST_BYTES:
+    if value < LEAST_BYTES:
         raise ValueError(f"{quantity!r} is {int(value)} bytes: is a unit missing, as in 2Gi or 512Mi?")
     if value != int(value):
         raise ValueError(f"{quantity!r} is not a whole number of bytes")

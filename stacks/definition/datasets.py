@@ -2,21 +2,14 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from .base import ByteQuantity, Host, Named, ObjectName, RelativePath, Section, Text
-
-
-def _plain_path(path: str) -> str:
-    if {".", ".."} & set(path.split("/")):
-        raise ValueError(f"{path!r} must be without . and ..")
-    return path
-
+from .base import ByteQuantity, Host, Named, ObjectName, RelativePath, Section, Text, Without
 
 AbsolutePath = Annotated[
     str,
     Field(pattern=r"^/(\S(.*\S)?)?$", json_schema_extra={"hint": "an absolute path, such as /exports/models"}),
-    AfterValidator(_plain_path),
+    Without(r"(^|/)\.\.?(/|$)", "must be without . and .."),
 ]
 
 

@@ -1,28 +1,32 @@
 """What surrounds the servers in a namespace: network, Domino, monitoring."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from .base import Cidr, DnsLabel, Labels, Named, ObjectName, Port, Section
+from .base import Cidr, Condition, Conditional, DnsLabel, Labels, Named, ObjectName, Port, Section
 
 
-class _Peer(Named):
+class _Peer(Named, Conditional):
+    conditions: ClassVar = (
+        Condition(
+            "addresses_stand_alone",
+            "cidr stands alone: labels cannot be joined to an address range",
+            forbids=("namespaceLabels", "podLabels"),
+            when={"cidr": ()},
+        ),
+        Condition(
+            "somebody_is_meant",
+            "say who: namespaceLabels (and podLabels), or a cidr",
+            needs=("namespaceLabels", "cidr"),
+        ),
+    )
     namespace_labels: Labels = Field(default_factory=dict)
     """Labels of the pods' namespaces, such as kubernetes.io/metadata.name: ingress-nginx."""
     pod_labels: Labels = Field(default_factory=dict)
     """Labels of their pods; every pod of those namespaces without."""
     cidr: Cidr | None = None
     """An address range, such as 10.0.0.0/8, instead of labels."""
-
-    @model_validator(mode="after")
-    def _labels_or_addresses(self) -> Self:
-        """A peer is pods by their labels, or an address range."""
-        if self.cidr is not None and (self.namespace_labels or self.pod_labels):
-            raise ValueError("cidr stands alone: labels cannot be joined to an address range")
-        if self.cidr is None and not self.namespace_labels:
-            raise ValueError("say who: namespaceLabels (and podLabels), or a cidr")
-        return self
 
 
 class Caller(_Peer):

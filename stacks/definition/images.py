@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from .base import Named
+from .base import Named, Without
 
 _COMPONENT = r"[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*"
 Repository = Annotated[
@@ -31,12 +31,6 @@ RegistryHost = Annotated[
 ]
 
 
-def _not_moving(tag: str) -> str:
-    if tag == "latest":
-        raise ValueError("the tag latest moves with every push: name a version")
-    return tag
-
-
 PROXY_IMAGE = "proxy"
 POLICY_IMAGE = "eviction-policy"
 """Names of the images that every environment runs; servers name theirs themselves."""
@@ -53,7 +47,7 @@ class Image(Named):
             pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$",
             json_schema_extra={"hint": "an image tag: letters, digits, dots, dashes and underscores"},
         ),
-        AfterValidator(_not_moving),
+        Without(r"^latest$", "is a tag that moves with every push: name a version"),
     ]
     """Tag; quote it when it looks like a number."""
 

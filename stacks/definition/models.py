@@ -1,11 +1,10 @@
 """Models: where each is served, and how its traffic is split."""
 
-import re
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from .base import MOST_NUMBER, ByteQuantity, DnsLabel, Section
+from .base import MOST_NUMBER, ByteQuantity, Condition, Conditional, DnsLabel, Section, Without
 
 ModelName = Annotated[
     str,
@@ -16,13 +15,13 @@ ModelName = Annotated[
 ]
 
 
-def _free_alias(alias: str) -> str:
-    if alias.lower() == "latest" or re.fullmatch(r"[vV][0-9]+", alias):
-        raise ValueError(f"MLflow keeps the alias {alias} for itself; name another, such as champion")
-    return alias
-
-
-Alias = Annotated[ModelName, AfterValidator(_free_alias)]
+Alias = Annotated[
+    ModelName,
+    Without(
+        r"^([lL][aA][tT][eE][sS][tT]|[vV][0-9]+)$",
+        "is an alias that MLflow keeps for itself; name another, such as champion",
+    ),
+]
 Weight = Annotated[int, Field(ge=0, le=100)]
 
 
@@ -35,9 +34,17 @@ class VersionTraffic(Section):
     """Share of the requests, in per cent; the shares of a model sum to 100."""
 
 
-class Model(Section):
+class Model(Conditional):
     """One model that clients may call."""
 
+    conditions: ClassVar = (
+        Condition(
+            "traffic_is_said_once",
+            "versions and alias cannot stand together: say either the versions or the alias",
+            forbids=("alias",),
+            when={"versions": ()},
+        ),
+    )
     name: ModelName
     """Its name, which is its folder in the repository."""
     server: DnsLabel
@@ -56,10 +63,8 @@ class Model(Section):
     """GPU memory it takes when loaded; measured when not declared."""
 
     @model_validator(mode="after")
-    def _traffic_is_said_once_and_whole(self) -> Self:
-        """Versions with shares that sum to 100, or an alias, or neither."""
-        if self.versions and self.alias is not None:
-            raise ValueError("versions and alias cannot stand together: say either the versions or the alias")
+    def _traffic_is_whole(self) -> Self:
+        """Each version once, with shares that sum to 100."""
         numbers = [share.version for share in self.versions]
         if twice := sorted({number for number in numbers if numbers.count(number) > 1}):
             raise ValueError(f"version {twice[0]} stands twice in versions")

@@ -1,11 +1,10 @@
 """GPU placement: one typed value from which node selector, resource key and tolerations all come."""
 
-import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from .base import ObjectName, Section
+from .base import Condition, Conditional, ObjectName, Section, Without
 from .gpu_products import fits_on_one_gpu, gpu_product
 
 _PROFILE = r"^[1-7]g\.[1-9][0-9]{0,3}gb$"
@@ -14,19 +13,13 @@ MigProfile = Annotated[
 ]
 
 
-def _without_ending(product: str) -> str:
-    if re.search(r"-(MIG-.*|SHARED)$", product):
-        raise ValueError(f"{product!r} carries an ending that the device plugin adds; leave -MIG-… and -SHARED out")
-    return product
-
-
 Product = Annotated[
     str,
     Field(
         pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
         json_schema_extra={"hint": "the value of a node label, such as NVIDIA-A100-SXM4-80GB"},
     ),
-    AfterValidator(_without_ending),
+    Without(r"-(MIG-.*|SHARED)$", "carries an ending that the device plugin adds; leave -MIG-… and -SHARED out"),
 ]
 
 
@@ -35,9 +28,18 @@ class _OnGpu(Section):
     """GPU product as its node label `nvidia.com/gpu.product` says it, such as NVIDIA-A100-SXM4-80GB; any without."""
 
 
-class MigPlacement(_OnGpu):
+class MigPlacement(_OnGpu, Conditional):
     """One MIG slice for each replica."""
 
+    conditions: ClassVar = (
+        Condition(
+            "a_strategy_of_single_names_a_product",
+            "MIG strategy single needs a product: only the node label nvidia.com/gpu.product tells one profile from "
+            "another; add it, as the label says it without its -MIG-… ending",
+            needs=("product",),
+            when={"strategy": ("single",)},
+        ),
+    )
     kind: Literal["mig"]
     profile: MigProfile
     """Profile of the slice."""
@@ -61,22 +63,28 @@ class SharedGpuPlacement(_OnGpu):
     """Whether the device plugin renames the shared resource to nvidia.com/gpu.shared (renameByDefault)."""
 
 
-class DraPlacement(_OnGpu):
+class DraPlacement(_OnGpu, Conditional):
     """A device by Dynamic Resource Allocation (Kubernetes 1.34 and later)."""
 
+    conditions: ClassVar = (
+        Condition(
+            "slices_have_a_profile",
+            "deviceClass mig.nvidia.com gives slices: say which profile, or use gpu.nvidia.com",
+            needs=("profile",),
+            when={"deviceClass": ("mig.nvidia.com", None)},
+        ),
+        Condition(
+            "whole_gpus_have_no_profile",
+            "deviceClass gpu.nvidia.com gives whole GPUs: take profile away, or use mig.nvidia.com",
+            forbids=("profile",),
+            when={"deviceClass": ("gpu.nvidia.com",)},
+        ),
+    )
     kind: Literal["dra"]
     device_class: ObjectName = "mig.nvidia.com"
     """DeviceClass, such as gpu.nvidia.com or mig.nvidia.com."""
     profile: MigProfile | None = None
     """MIG profile to ask for; the whole device without one."""
-
-    @model_validator(mode="after")
-    def _class_and_profile_fit(self) -> Self:
-        if self.device_class == "mig.nvidia.com" and self.profile is None:
-            raise ValueError("deviceClass mig.nvidia.com gives slices: say which profile, or use gpu.nvidia.com")
-        if self.device_class == "gpu.nvidia.com" and self.profile is not None:
-            raise ValueError("deviceClass gpu.nvidia.com gives whole GPUs: take profile away, or use mig.nvidia.com")
-        return self
 
 
 class CpuPlacement(Section):
@@ -108,9 +116,17 @@ class GpuSharing(Section):
     """Shares of one GPU."""
 
 
-class GpuNodes(Section):
+class GpuNodes(Conditional):
     """Nodes of one kind in a data plane."""
 
+    conditions: ClassVar = (
+        Condition(
+            "cut_or_shared",
+            "mig and sharing cannot stand together: a GPU is cut into slices, or shared",
+            forbids=("sharing",),
+            when={"mig": ()},
+        ),
+    )
     nodes: Annotated[int, Field(ge=1, le=10_000)]
     """How many nodes."""
     product: Product
@@ -121,13 +137,6 @@ class GpuNodes(Section):
     """How each GPU is cut; whole without it and without sharing."""
     sharing: GpuSharing | None = None
     """How each GPU is shared without MIG."""
-
-    @model_validator(mode="after")
-    def _cut_or_shared(self) -> Self:
-        """A GPU is cut into slices, or shared."""
-        if self.mig is not None and self.sharing is not None:
-            raise ValueError("mig and sharing cannot stand together: a GPU is cut into slices, or shared")
-        return self
 
     @model_validator(mode="after")
     def _slices_fit_on_one_gpu(self) -> Self:

@@ -1,6 +1,6 @@
 """The inference proxy: replicas, exposure, authentication, access rules and limits."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -9,6 +9,8 @@ from .base import (
     Annotations,
     ByteQuantity,
     Cidr,
+    Condition,
+    Conditional,
     CpuScaling,
     DnsLabel,
     Host,
@@ -21,6 +23,7 @@ from .base import (
     Section,
     Text,
     Toleration,
+    Without,
 )
 
 HttpUrl = Annotated[
@@ -45,8 +48,14 @@ class IngressExposure(Section):
     """Path prefix."""
     class_name: ObjectName | None = None
     """IngressClass; the cluster's default without one."""
-    annotations: Annotations = Field(default_factory=dict)
-    """Annotations for the ingress controller."""
+    annotations: Annotated[
+        Annotations,
+        Without(
+            r"/(.*-snippet|default-backend|mirror-.*)$",
+            "leads requests past the proxy, or lets whoever may write it run what they like in the ingress controller",
+        ),
+    ] = Field(default_factory=dict)
+    """Annotations for the ingress controller; none with configuration of its own, or with another backend."""
 
 
 class HttpRouteExposure(Section):
@@ -101,9 +110,18 @@ class SecretTls(Section):
 ProxyTls = Annotated[CertManagerTls | SecretTls, Field(discriminator="kind")]
 
 
-class OidcIssuer(Section):
+class OidcIssuer(Conditional):
     """An identity provider whose tokens are accepted."""
 
+    conditions: ClassVar = (
+        # Tokens that an issuer made for other applications are not for this one.
+        Condition(
+            "an_audience_is_named",
+            "the issuer has no audiences: tokens that it made for any other application would be accepted here; name "
+            "the audience of this proxy",
+            needs=("audiences",),
+        ),
+    )
     issuer: HttpUrl
     """The `iss` of its tokens."""
     audiences: tuple[Text, ...] = ()
@@ -112,16 +130,6 @@ class OidcIssuer(Section):
     """Where its keys are; found by OpenID discovery without it."""
     groups_claim: Text = "groups"
     """Claim that lists a caller's groups (Keycloak in Domino: user_groups)."""
-
-    @model_validator(mode="after")
-    def _an_audience_is_named(self) -> Self:
-        """Tokens that an issuer made for other applications are not for this one."""
-        if not self.audiences:
-            raise ValueError(
-                f"issuer {self.issuer} has no audiences: tokens that it made for any other application would be "
-                "accepted here; name the audience of this proxy"
-            )
-        return self
 
 
 class ApiKeys(Section):
@@ -142,9 +150,16 @@ class Auth(Section):
     """Whether Domino's own principal endpoint may identify callers; needs the Domino integration."""
 
 
-class AccessRule(Named):
+class AccessRule(Named, Conditional):
     """Grants actions on servers and models; what no rule grants is refused."""
 
+    conditions: ClassVar = (
+        Condition(
+            "somebody_is_named",
+            "the rule names neither principals nor groups, so it grants nothing",
+            needs=("principals", "groups"),
+        ),
+    )
     principals: tuple[Text, ...] = ()
     """Callers by name (`sub`, or the API key's principal); globs are allowed."""
     groups: tuple[Text, ...] = ()
@@ -155,13 +170,6 @@ class AccessRule(Named):
     """Servers, as globs."""
     models: Annotated[tuple[Text, ...], Field(min_length=1)] = ("*",)
     """Models, as globs."""
-
-    @model_validator(mode="after")
-    def _somebody_is_named(self) -> Self:
-        """A rule names principals, groups, or both."""
-        if not self.principals and not self.groups:
-            raise ValueError("the rule names neither principals nor groups, so it grants nothing")
-        return self
 
 
 class RateLimit(Section):

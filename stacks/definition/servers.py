@@ -26,6 +26,7 @@ from .base import (
     Text,
     Toleration,
     TritonResources,
+    Without,
     byte_count,
 )
 from .datasets import DatasetRepository, ObjectStoreRepository
@@ -264,6 +265,16 @@ OWNED_PREFIXES = (
     "vertex-ai-",
 )
 
+RESOLVED_ARGUMENTS = ("metrics-config", "rate-limit", "rate-limit-resource")
+"""Those that latency summaries and the rate limiter become, which components are not told otherwise."""
+ExtraArgument = Annotated[
+    str,
+    Field(
+        pattern=r"^--[a-z0-9][a-z0-9-]*(=.*)?$",
+        json_schema_extra={"hint": "one argument of tritonserver, such as --pinned-memory-pool-byte-size=268435456"},
+    ),
+]
+
 
 class TritonSettings(Section):
     """How the Triton process runs."""
@@ -284,20 +295,12 @@ class TritonSettings(Section):
     """How long requests in flight may take to end when a replica stops."""
     grpc_tls: Tls | None = None
     """Encrypts gRPC between the proxy and Triton. (Triton's HTTP endpoint has no TLS.)"""
-    extra_arguments: tuple[
-        Annotated[
-            str,
-            Field(
-                pattern=r"^--[a-z0-9][a-z0-9-]*(=.*)?$",
-                json_schema_extra={
-                    "hint": "one argument of tritonserver, such as --pinned-memory-pool-byte-size=268435456"
-                },
-            ),
-        ],
-        ...,
-    ] = ()
+    extra_arguments: tuple[ExtraArgument, ...] = ()
     """Further arguments of tritonserver; not those that Tidegate sets."""
-    environment: dict[EnvironmentName, str] = Field(default_factory=dict)
+    environment: Annotated[
+        dict[EnvironmentName, str],
+        Without("^HOME$", "is a variable that Tidegate sets itself: the root file system is read-only"),
+    ] = Field(default_factory=dict)
     """Environment variables of the Triton container. Never a secret."""
 
     @model_validator(mode="after")
@@ -386,6 +389,13 @@ class TritonServer(Named):
                 "triton.strictReadiness and an on-demand pool cannot stand together: Triton is not ready while any "
                 "model is loading, so every load would take its replica out of service"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _environment_leaves_the_identity_alone(self) -> Self:
+        """With an identity of Azure, Triton is told to use it."""
+        if isinstance(self.identity, AzureIdentity) and "AZURE_STORAGE_AUTH_TYPE" in self.triton.environment:
+            raise ValueError("triton.environment may not set AZURE_STORAGE_AUTH_TYPE beside an identity of Azure")
         return self
 
 

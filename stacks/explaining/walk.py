@@ -19,7 +19,8 @@ _CONTAINERS = ("union", "tagged-union", "dict", "list", "tuple", "set", "frozens
 
 
 class Source(Protocol):
-    """What was validated: a tree that knows where its values stand. A `Document` is one, and layers of them are."""
+    """What was validated: a tree that knows where its values stand. A `Document` is one, and layers of them are;
+    so is a definition that was read back from the values of a chart."""
 
     @property
     def tree(self) -> dict[str, Any]:
@@ -36,6 +37,9 @@ class Source(Protocol):
 
     def text(self, path: Path) -> str | None:
         """The scalar at `path` as it is written; None for anything else."""
+
+    def path_text(self, path: Path) -> str:
+        """The path in words for people."""
 
 
 @dataclass(frozen=True)

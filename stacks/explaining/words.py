@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from ..problems import Problem, escaped, listed, readable_path, shortened, shown
+from ..problems import Problem, escaped, listed, shortened, shown
 from .choice import EXPECTED, nearest
 from .walk import Found, Path, Source, Walk
 
@@ -61,7 +61,7 @@ class Message:
         return Problem(self.document.value_position(path), self._words(path), what, why, do)
 
     def _words(self, path: Path) -> str:
-        return readable_path(self.document.tree, path)
+        return self.document.path_text(path)
 
     def _unknown_key(self) -> Problem:
         found = self.found

@@ -11,6 +11,7 @@ from pydantic_core import PydanticUndefined
 
 from .. import overlays, rules
 from ..definition import Header
+from ..definition.base import Conditional
 from ..validate import OVERLAID
 from .examples import Examples
 from .outline import (
@@ -84,9 +85,13 @@ def sentence(name: str) -> str:
 
 def model_rules(model: Model) -> Iterator[tuple[str, str]]:
     """Yield name and docstring of each rule about several keys of one part that this class brings in itself."""
+    if model is Conditional:  # whose conditions are those of the classes below it
+        return
     for name, decorator in model.__pydantic_decorators__.model_validators.items():
         if name in vars(model):
             yield name, inspect.cleandoc(decorator.func.__doc__ or "")
+    for condition in vars(model).get("conditions", ()):
+        yield condition.name, f"{condition.why}."
 
 
 class _Page:

@@ -177,7 +177,8 @@ class _Writer:
         """Return the schema of a mapping with keys of the admin's own choice."""
         made: Schema = {"type": "object"}
         if patterns := source.get("patternProperties"):
-            made["patternProperties"] = {key: _or_null(self.value(each, form)) for key, each in patterns.items()}
+            allowed = {key: each for key, each in patterns.items() if each.get("not") != {}}
+            made["patternProperties"] = patterns | {k: _or_null(self.value(each, form)) for k, each in allowed.items()}
             made["additionalProperties"] = False
         else:
             made["additionalProperties"] = _or_null(self.value(source["additionalProperties"], form))

@@ -13,7 +13,7 @@ from components import EnvironmentArgs, PullSecretArgs
 from ..definition.images import POLICY_IMAGE
 from ..images_lock import ImagesLock
 from ..stack import Stack
-from .datasets import dataset_volumes
+from .datasets import claims, dataset_volumes
 from .names import image_reference
 from .namespace import namespace
 from .network import network_boundary
@@ -32,6 +32,7 @@ def resolve(stack: Stack, lock: ImagesLock) -> EnvironmentArgs:
         namespace=namespace(stack),
         pull_secrets=[PullSecretArgs(name=secret.name) for secret in stack.platform.pull_secrets],
         datasets=dataset_volumes(stack),
+        claims=claims(stack),
         eviction_policy_image=image_reference(stack, lock, POLICY_IMAGE) if POLICY_IMAGE in images else None,
         servers=[triton_server(stack, lock, server) for server in stack.platform.servers],
         proxy=proxy(stack, lock),

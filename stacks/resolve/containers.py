@@ -1,15 +1,18 @@
 """What containers of every kind are told alike: resources, tolerations, and when an autoscaler adds one."""
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from components import CpuScalingArgs, ResourcesArgs, TolerationArgs
 
 from ..definition.base import CpuScaling, Resources, Toleration
 
+Kind = TypeVar("Kind", bound=ResourcesArgs)
 
-def container_resources(resources: Resources) -> ResourcesArgs:
-    """Return what a container asks of its node."""
-    return ResourcesArgs(cpu=resources.cpu, memory=resources.memory, cpu_limit=resources.cpu_limit)
+
+def container_resources(kind: type[Kind], resources: Resources) -> Kind:
+    """Return what a container of a kind asks of its node."""
+    return kind(cpu=resources.cpu, memory=resources.memory, cpu_limit=resources.cpu_limit)
 
 
 def tolerations(wanted: Iterable[Toleration]) -> list[TolerationArgs]:

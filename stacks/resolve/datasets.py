@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from components import (
+    ClaimArgs,
     CsiSourceArgs,
     DatasetVolumeArgs,
     HostPathSourceArgs,
@@ -29,6 +30,12 @@ Volume = EfsDataset | NfsDataset | CsiDataset | HostPathDataset
 def dataset_volumes(stack: Stack) -> list[DatasetVolumeArgs]:
     """Return the volumes to make; claims that exist already are used as they are."""
     return [_volume(stack, item) for item in stack.platform.datasets if not isinstance(item, ClaimDataset)]
+
+
+def claims(stack: Stack) -> list[ClaimArgs]:
+    """Return the claims that exist already."""
+    names = {item.claim_name for item in stack.platform.datasets if isinstance(item, ClaimDataset)}
+    return [ClaimArgs(name=name) for name in sorted(names)]
 
 
 def repository(stack: Stack, server: Server) -> VolumeRepositoryArgs | ObjectStoreRepositoryArgs:

@@ -1,15 +1,22 @@
 """Servers of Triton, their pools and their models."""
 
+from typing import assert_never
+
 from components import (
+    AwsIdentityArgs,
+    AzureIdentityArgs,
     CpuScalingArgs,
     EnginePatience,
-    EnvironmentVariableArgs,
+    GcpIdentityArgs,
+    IdentityArgs,
     ModelArgs,
     OnDemandArgs,
+    PolicyResourcesArgs,
     PreloadArgs,
     QueueScalingArgs,
     SecretArgs,
     TritonPoolArgs,
+    TritonResourcesArgs,
     TritonServerArgs,
     TritonSettingsArgs,
     VersionArgs,
@@ -19,14 +26,24 @@ from components.pods import GRACE_SECONDS
 
 from ..definition.base import CpuScaling, byte_count
 from ..definition.models import Model
-from ..definition.servers import OnDemand, Pool, PoolScaling, Preload, Server, TritonSettings
+from ..definition.servers import (
+    AwsIdentity,
+    AzureIdentity,
+    GcpIdentity,
+    Identity,
+    OnDemand,
+    Pool,
+    PoolScaling,
+    Preload,
+    Server,
+    TritonSettings,
+)
 from ..images_lock import ImagesLock
 from ..placement import capacity_bytes, most_replicas
 from ..stack import Stack
 from . import names
 from .containers import container_resources, cpu_scaling, tolerations
 from .datasets import repository
-from .identity import annotations, pod_labels, variables
 from .placement import placement
 
 READY_MARGIN_SECONDS = 300
@@ -40,17 +57,28 @@ def triton_server(stack: Stack, lock: ImagesLock, server: Server) -> TritonServe
         kind=server.kind,
         image=names.image_reference(stack, lock, server.image),
         repository=repository(stack, server),
-        service_account_annotations=annotations(server.identity),
-        pod_labels=pod_labels(server.identity),
+        identity=_identity(server.identity),
         triton=_settings(server),
         pools=[_pool(stack, server, pool) for pool in server.pools],
     )
 
 
+def _identity(identity: Identity | None) -> IdentityArgs | None:
+    match identity:
+        case AwsIdentity():
+            return AwsIdentityArgs(role_arn=identity.role_arn)
+        case GcpIdentity():
+            return GcpIdentityArgs(service_account=identity.service_account)
+        case AzureIdentity():
+            return AzureIdentityArgs(client_id=identity.client_id)
+        case None:
+            return None
+        case _:
+            assert_never(identity)
+
+
 def _settings(server: Server) -> TritonSettingsArgs:
     settings = server.triton
-    # The root file system is read-only, so home is elsewhere.
-    environment = {"HOME": "/tmp", **variables(server.identity), **settings.environment}
     return TritonSettingsArgs(
         log_verbose=settings.log_verbose,
         log_format=settings.log_format,
@@ -60,7 +88,7 @@ def _settings(server: Server) -> TritonSettingsArgs:
         exit_timeout_seconds=settings.exit_timeout_seconds,
         grpc_tls=SecretArgs(secret=settings.grpc_tls.secret) if settings.grpc_tls else None,
         arguments=[*_optional_arguments(settings), *settings.extra_arguments],
-        environment=[EnvironmentVariableArgs(name=key, value=value) for key, value in sorted(environment.items())],
+        environment=dict(settings.environment),
     )
 
 
@@ -83,7 +111,8 @@ def _pool(stack: Stack, server: Server, pool: Pool) -> TritonPoolArgs:
         placement=placement(pool.placement),
         replicas=1 if pool.replicas is None else pool.replicas,
         autoscaling=_autoscaling(pool.autoscaling),
-        resources=container_resources(pool.resources),
+        resources=container_resources(TritonResourcesArgs, pool.resources),
+        policy_resources=container_resources(PolicyResourcesArgs, pool.policy_resources),
         shared_memory=pool.shared_memory,
         scratch=pool.scratch,
         node_selector=dict(pool.node_selector),
@@ -104,12 +133,11 @@ def _loading(pool: Pool) -> PreloadArgs | OnDemandArgs:
     loading = pool.loading
     if isinstance(loading, Preload):
         return PreloadArgs(poll_seconds=loading.poll_seconds)
-    capacity = capacity_bytes(pool)
-    assert capacity is not None  # the rules see to it
+    # What follows from the slice is left to follow, should anybody change the profile in the chart's values.
+    follows = loading.capacity is None and getattr(pool.placement, "profile", None) is not None
     return OnDemandArgs(
         policy=loading.policy,
-        policy_resources=container_resources(pool.policy_resources),
-        capacity_bytes=capacity,
+        capacity_bytes=None if follows else capacity_bytes(pool),
         idle_seconds=loading.idle_seconds,
         lease_seconds=loading.lease_seconds,
         wait_seconds=loading.wait_seconds,

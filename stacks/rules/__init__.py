@@ -33,7 +33,6 @@ STACK_RULES: tuple[Callable[[Stack], Iterator[Problem]], ...] = (
     references.cloud_identity_fits_the_object_store,
     references.domino_principals_need_the_domino_integration,
     capacity.mig_profiles_exist_on_their_product,
-    capacity.single_mig_strategy_names_a_product,
     capacity.preloaded_models_fit_their_slice,
     capacity.on_demand_models_fit_their_capacity,
     capacity.node_selectors_leave_the_placement_alone,

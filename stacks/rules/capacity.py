@@ -35,19 +35,6 @@ def mig_profiles_exist_on_their_product(stack: Stack) -> Iterator[Problem]:
             )
 
 
-def single_mig_strategy_names_a_product(stack: Stack) -> Iterator[Problem]:
-    """With strategy single every slice is a nvidia.com/gpu, and only the product's label tells which profile it has."""
-    for path, server, pool in _pools(stack):
-        placement_ = pool.placement
-        if isinstance(placement_, MigPlacement) and placement_.strategy == "single" and placement_.product is None:
-            yield stack.source.problem(
-                (*path, "placement"),
-                f"{server.name}/{pool.name} asks for MIG strategy single without a product",
-                why="With that strategy only the node label nvidia.com/gpu.product tells one profile from another.",
-                do="Add product, as the label says it without its -MIG-… ending.",
-            )
-
-
 def preloaded_models_fit_their_slice(stack: Stack) -> Iterator[Problem]:
     """All models of a preload pool are in memory at once, in each replica."""
     for path, server, pool in _pools(stack):

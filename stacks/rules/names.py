@@ -90,16 +90,18 @@ def a_namespace_belongs_to_its_environment(stack: Stack) -> Iterator[Problem]:
 
 def no_two_pools_become_one_object(stack: Stack) -> Iterator[Problem]:
     """Pool `c` of server `a-b` and pool `b-c` of server `a` would both be `a-b-c`."""
-    seen = dict(RESERVED)
+    seen: dict[str, tuple[str, str]] = {name: (owner, "") for name, owner in RESERVED.items()}
     for index, server in enumerate(stack.platform.servers):
         for place, pool in enumerate(server.pools):
             for name in (f"{server.name}-{pool.name}", f"{server.name}-{pool.name}-headless"):
                 owner = f'pool "{pool.name}" of server "{server.name}"'
-                other = seen.setdefault(name, owner)
+                path = ("servers", index, "pools", place, "name")
+                other, where = seen.setdefault(name, (owner, f"The first is at {stack.source.position(path)}."))
                 if other != owner:
                     yield stack.source.problem(
-                        ("servers", index, "pools", place, "name"),
+                        path,
                         f"{other} and {owner} would share the Kubernetes name {name}",
+                        where,
                         do="Rename one of them.",
                     )
                     break

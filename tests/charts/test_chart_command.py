@@ -221,7 +221,7 @@ TWICE: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "datasets": (lambda values: again(values, "datasets"), '"models" stands twice in datasets'),
     "pools of two servers": (
         two_pools_of_one_name,
-        'its objects would be called "a-b-c", as those of servers[a].pools',
+        'pool "b-c" of server "a" and pool "c" of server "a-b" would share the Kubernetes name a-b-c',
     ),
 }
 

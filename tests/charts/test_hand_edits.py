@@ -91,18 +91,10 @@ def add_pool_to_values(values: Values) -> None:
             name: xlarge
             loading:
               mode: on-demand
-              policy: lru-idle
               capacityBytes: 77309411328
-              idleSeconds: 300
-              leaseSeconds: 15
-              waitSeconds: 20
-              policyResources: {cpu: 100m, memory: 256Mi}
             placement: {kind: mig, profile: 7g.80gb, product: NVIDIA-A100-SXM4-80GB}
             replicas: 2
             resources: {cpu: "16", memory: 96Gi}
-            sharedMemory: 1Gi
-            scratch: 2Gi
-            startupSeconds: 900
             models:
               - {name: translate, footprintBytes: 42949672960}
             """)
@@ -115,6 +107,48 @@ NFS = {"server": "nfs.example.com", "path": "/exports/more"}
 INGRESS = {"kind": "ingress", "host": "models.example.com", "path": "/dev", "className": "nginx"}
 RULE = {"name": "zoo", "groups": ["keepers"], "actions": ["infer"], "servers": ["preload"], "models": ["lion-*"]}
 BASE = [{"name": "archive", "kind": "nfs", "server": "nfs.example.com", "path": "/exports/archive"}]
+
+
+SLICE = {"kind": "mig", "profile": "1g.10gb"}
+REACH = {"name": "more", "by": ["proxy", "servers"], "namespaceLabels": {"team": "a"}, "ports": [443]}
+CALLER = {"name": "more", "namespaceLabels": {"team": "a"}, "podLabels": {"app": "b"}}
+IDP = {"issuer": "https://second.example.com", "audiences": ["inference"]}
+PLAIN = ("resources", "rateLimit", "bodyLimit", "concurrency", "timeouts", "logLevel", "nodeSelector", "tolerations")
+
+
+def add_server(tree: Tree) -> None:
+    tree["servers"].append(
+        {
+            "name": "zoo",
+            "repository": {"url": "gs://models/prod"},
+            "identity": {"cloud": "gcp", "serviceAccount": "models@project.iam.gserviceaccount.com"},
+            "pools": [{"name": "main", "loading": {"mode": "preload"}}],
+        }
+    )
+    tree["network"]["reach"].append(REACH)
+
+
+def add_server_to_values(values: Values) -> None:
+    values["servers"].append(
+        {
+            "name": "zoo",
+            "image": values["servers"][0]["image"],
+            "repository": {"kind": "object-store", "url": "gs://models/prod"},
+            "identity": {"cloud": "gcp", "serviceAccount": "models@project.iam.gserviceaccount.com"},
+            "pools": [{"name": "main", "loading": {"mode": "preload"}}],
+        }
+    )
+    values["network"]["reach"].append(REACH)
+
+
+def plain_proxy(tree: Tree) -> None:
+    for part in (tree["proxy"], environment(tree, "prod")["proxy"]):
+        for key in PLAIN:
+            part.pop(key, None)
+
+
+def plain_proxy_in_values(values: Values) -> None:
+    values["proxy"].update({"bodyLimitBytes" if key == "bodyLimit" else key: None for key in PLAIN})
 
 
 def scale_pool(tree: Tree) -> None:
@@ -156,6 +190,44 @@ EDITS = {
         autoscale_pool(QUEUE), lambda values: pool(values, "ondemand", "small").update(autoscaling=QUEUE)
     ),
     "switch autoscaling off": Edit(no_autoscaling, lambda values: values["proxy"].update(autoscaling=None, replicas=4)),
+    "switch autoscaling on with its bounds alone": Edit(
+        autoscale_pool({"kind": "cpu", "min": 1, "max": 3}),
+        lambda values: pool(values, "ondemand", "small").update(autoscaling={"kind": "cpu", "min": 1, "max": 3}),
+    ),
+    "add a pool with what it needs and no more": Edit(
+        lambda tree: named(tree["servers"], "ondemand")["pools"].append(
+            {"name": "zplain", "loading": {"mode": "on-demand"}, "placement": SLICE}
+        ),
+        lambda values: named(values["servers"], "ondemand")["pools"].append(
+            {"name": "zplain", "loading": {"mode": "on-demand"}, "placement": SLICE}
+        ),
+    ),
+    "add a preloading pool on CPU": Edit(
+        lambda tree: named(tree["servers"], "ondemand")["pools"].append(
+            {"name": "zplain", "loading": {"mode": "preload"}}
+        ),
+        lambda values: named(values["servers"], "ondemand")["pools"].append(
+            {"name": "zplain", "loading": {"mode": "preload"}}
+        ),
+    ),
+    "add a server": Edit(add_server, add_server_to_values),
+    "set an environment variable": Edit(
+        lambda tree: named(tree["servers"], "preload").update(triton={"environment": {"A": "b"}}),
+        lambda values: named(values["servers"], "preload").update(triton={"environment": {"A": "b"}}),
+    ),
+    "let the proxy reach somebody": Edit(
+        lambda tree: tree["network"]["reach"].append(REACH),
+        lambda values: values["network"]["reach"].append(REACH),
+    ),
+    "let somebody call the proxy": Edit(
+        lambda tree: tree["network"].setdefault("callers", []).append(CALLER),
+        lambda values: values["network"]["callers"].append(CALLER),
+    ),
+    "add an identity provider": Edit(
+        lambda tree: tree["proxy"]["auth"]["oidc"].append(IDP),
+        lambda values: values["proxy"]["auth"]["oidc"].append(IDP),
+    ),
+    "let everything be what it is by default": Edit(plain_proxy, plain_proxy_in_values),
     "scale a pool": Edit(scale_pool, lambda values: pool(values, "ondemand", "small").update(replicas=5)),
     "scale a pool to nothing": Edit(
         lambda tree: pool(environment(tree, "prod"), "ondemand", "small").update(replicas=0),
@@ -167,13 +239,21 @@ EDITS = {
     ),
     "add a dataset": Edit(
         lambda tree: tree["datasets"].append({"name": "more", "kind": "nfs", **NFS, "capacity": "1Ti"}),
-        lambda values: values["datasets"].append(
-            {"name": "more", "source": {"kind": "nfs", **NFS}, "capacity": "1Ti", "accessMode": "ReadOnlyMany"}
-        ),
+        lambda values: values["datasets"].append({"name": "more", "source": {"kind": "nfs", **NFS}, "capacity": "1Ti"}),
     ),
     "change a MIG profile": Edit(
         lambda tree: pool(tree, "ondemand", "small")["placement"].update(profile="2g.20gb"),
         lambda values: pool(values, "ondemand", "small")["placement"].update(profile="2g.20gb"),
+    ),
+    "change a MIG profile, from which the capacity follows": Edit(
+        lambda tree: (
+            (in_definition := pool(tree, "ondemand", "small"))["placement"].update(profile="2g.20gb")
+            or in_definition["loading"].pop("capacity", None)
+        ),
+        lambda values: (
+            (in_values := pool(values, "ondemand", "small"))["placement"].update(profile="2g.20gb")
+            or in_values["loading"].pop("capacityBytes", None)
+        ),
     ),
     "take whole GPUs instead of slices": Edit(
         lambda tree: pool(tree, "ondemand", "small").update(placement={"kind": "gpu", "count": 2}),
@@ -219,7 +299,7 @@ EDITS = {
     "do without Domino": Edit(lambda tree: tree.pop("domino"), lambda values: values.pop("domino")),
     "join the mesh": Edit(
         lambda tree: tree["domino"].update(mesh={"mode": "istio", "mtls": "STRICT"}),
-        lambda values: values["domino"].update(mesh={"mtls": "STRICT", "namespace": "istio-system"}),
+        lambda values: values["domino"].update(mesh={"mtls": "STRICT"}),
     ),
     "move to another namespace": Edit(
         lambda tree: environment(tree, "prod").update(namespace="models-prod"),
@@ -229,9 +309,10 @@ EDITS = {
 
 
 def reference() -> Tree:
-    """The reference with a dataset that nobody needs, and GPUs enough for every edit."""
+    """The reference with a dataset that nobody needs, a proxy unlike others, and GPUs enough for every edit."""
     tree = copy.deepcopy(load(ROOT / "stacks/inference.yaml").tree)
     tree["datasets"] = [*BASE, *tree["datasets"]]
+    tree["proxy"].update(concurrency=7, bodyLimit="1Mi", logLevel="debug", timeouts={"drainSeconds": 5})
     for plane in tree["dataPlanes"]:
         groups = [{**group, "nodes": 50} for group in plane["gpus"]]
         whole = {"nodes": 50, "product": "NVIDIA-L40S", "perNode": 8}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from components import EnvironmentArgs, EnvironmentVariableArgs, IngressArgs
+from components import AwsIdentityArgs, ClaimArgs, EnvironmentArgs, IngressArgs
 from stacks.resolve import resolve
 from stacks.stack import Definition
 from stacks.validate import read_definition
@@ -103,13 +103,12 @@ def with_texts(args: EnvironmentArgs, texts: list[str], printable: list[str]) ->
     noted = args.namespace.annotations
     assert isinstance(noted, dict)
     keyed = {f"example.com/key-{number}": text for number, text in enumerate(texts)}
-    variables = [EnvironmentVariableArgs(name=f"TEXT_{number}", value=text) for number, text in enumerate(texts)]
+    variables = {f"TEXT_{number}": text for number, text in enumerate(texts)}
     servers = [
         replace(
             server,
             triton=replace(server.triton, arguments=texts, environment=variables),
-            service_account_annotations=keyed,
-            pod_labels=keyed,
+            identity=AwsIdentityArgs(role_arn=texts[-1]),
         )
         for server in args.servers
     ]
@@ -138,6 +137,7 @@ def test_any_text_arrives_as_it_was_typed(everything: EnvironmentArgs, texts: li
 def test_numbers_arrive_as_they_were_typed(everything: EnvironmentArgs) -> None:
     """Helm reads every number as a floating-point number, and would write a big one with an exponent."""
     for number in (0, 1, 1_000_000, 2**31, 2**53):
+        some = number or 1  # what may not be zero has a default, which stands for zero as well
         servers = [
             replace(
                 server,
@@ -145,14 +145,14 @@ def test_numbers_arrive_as_they_were_typed(everything: EnvironmentArgs) -> None:
                     replace(
                         pool,
                         replicas=number,
-                        models=[replace(model, footprint_bytes=number, idle_seconds=number) for model in pool.models],
+                        models=[replace(model, footprint_bytes=some, idle_seconds=number) for model in pool.models],
                     )
                     for pool in server.pools
                 ],
             )
             for server in everything.servers
         ]
-        proxy = replace(everything.proxy, body_limit_bytes=number, autoscaling=None, replicas=number)
+        proxy = replace(everything.proxy, body_limit_bytes=some, autoscaling=None, replicas=some)
         assert_alike(replace(everything, servers=servers, proxy=proxy), "--skip-schema-validation")
 
 
@@ -172,9 +172,15 @@ def test_numbers_that_readers_of_json_would_not_read_alike_are_refused(
 SMALLER: list[Callable[[EnvironmentArgs], EnvironmentArgs]] = [
     lambda args: replace(args, servers=[], eviction_policy_image=None),
     lambda args: replace(args, servers=[replace(server, pools=[]) for server in args.servers]),
-    lambda args: replace(args, datasets=[], domino=None, monitoring=None),
+    lambda args: replace(
+        args,
+        datasets=[],
+        claims=[*args.claims, *(ClaimArgs(name=dataset.name) for dataset in args.datasets)],
+        domino=None,
+        monitoring=None,
+    ),
     lambda args: replace(args, network=replace(args.network, reach=[], callers=[]), domino=None),
-    lambda args: replace(args, proxy=replace(args.proxy, access=[], tls=None, autoscaling=None, replicas=0)),
+    lambda args: replace(args, proxy=replace(args.proxy, access=[], tls=None, autoscaling=None)),
 ]
 
 

@@ -9,8 +9,8 @@ import pytest
 from charts.generate import templates_of
 from charts.placeholders import Recorder, placeholder, singular
 from charts.recording import Value
-from components import CpuScalingArgs, EnvironmentArgs, MigArgs, OnDemandArgs
-from components.values import each, of_kind, when
+from components import CpuArgs, CpuScalingArgs, EnvironmentArgs, MigArgs, OnDemandArgs
+from components.values import each, entries, needed, of_kind, when
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def root() -> Any:
         (lambda root: root.proxy.concurrency + 3, "$.Values.proxy.concurrency", "total()"),
         (lambda root: "a-" + root.name, "$.Values.name", "f-string"),
         (lambda root: root.servers[0], "$.Values.servers", "each()"),
-        (lambda root: "a" in root.network.callers, "$.Values.network.callers", "each()"),
-        (lambda root: f"{root.proxy.auth.domino_principal}", "$.Values.proxy.auth.dominoPrincipal", "where()"),
+        (lambda root: "a" in root.network.callers, "($.Values.network).callers", "each()"),
+        (lambda root: f"{root.proxy.auth.domino_principal}", "($.Values.proxy.auth).dominoPrincipal", "where()"),
         (lambda root: f"{root.name:>20}", "$.Values.name", "without a layout"),
         (lambda root: root.monitoring.rules, "$.Values.monitoring", "when()"),
     ],
@@ -50,7 +50,7 @@ def test_a_placeholder_refuses_to_be_known(root: Any, use: Callable[[Any], objec
 
 
 def test_a_field_that_only_some_kinds_have_is_asked_for_of_that_kind(root: Any) -> None:
-    with pytest.raises(AttributeError, match=r"not every kind of \$.Values.proxy.exposure has a host: use of_kind"):
+    with pytest.raises(AttributeError, match=r"not every kind of \(\$.Values.proxy.exposure\) has a host: use of_kind"):
         root.proxy.exposure.host  # noqa: B018
     with pytest.raises(AttributeError, match=r"\$.Values.proxy has a colour"):
         root.proxy.colour  # noqa: B018
@@ -109,12 +109,12 @@ def test_a_program_of_its_own_becomes_a_template() -> None:
         "  name: {{ $.Values.name | quote }}\n"
         '  braces: {{ "{{ .Values }}" | quote }}\n'
         '  host: {{ printf "100%% %s.%s" $.Values.name $.Values.namespace.name | quote }}\n'
-        "  number: {{ int64 $.Values.proxy.concurrency | quote }}\n"
+        "  number: {{ int64 ($.Values.proxy.concurrency | default 1024) | quote }}\n"
         "  script: |\n"
         "    first\n"
         "      second\n"
-        "  {{- if $.Values.monitoring }}\n"
-        '  profile: {{ printf "%ds" (int64 $.Values.monitoring.intervalSeconds) | quote }}\n'
+        "  {{- if ne $.Values.monitoring nil }}\n"
+        '  profile: {{ printf "%ds" (int64 ($.Values.monitoring.intervalSeconds | default 30)) | quote }}\n'
         "  {{- end }}\n"
     )
 
@@ -128,4 +128,50 @@ def test_a_choice_of_kinds_is_told_by_its_key() -> None:
             ),
         )
 
-    assert '{{- if eq $pool.placement.kind "mig" }}' in config_map(lambda args: {"x": data(args)})
+    assert '{{- if eq ($pool.placement).kind "mig" }}' in config_map(lambda args: {"x": data(args)})
+
+
+def test_what_is_missing_is_what_the_definition_says_it_is() -> None:
+    """Zero is a value where it may be one; a section that may be missing is looked into with care."""
+
+    def data(args: EnvironmentArgs) -> Any:
+        return each(
+            args.servers,
+            lambda server: each(
+                server.pools,
+                lambda pool: {
+                    "kind": server.kind,
+                    "memory": pool.resources.memory,
+                    "replicas": f"{pool.replicas}",
+                    "startup": f"{pool.startup_seconds}",
+                    "idle": of_kind(pool.loading, OnDemandArgs, lambda loading: f"{loading.idle_seconds}"),
+                    "cpu": of_kind(pool.placement, CpuArgs, lambda _: "yes"),
+                },
+            ),
+        )
+
+    text = config_map(lambda args: {"x": data(args)})
+    assert 'kind: {{ $server.kind | default "triton" | quote }}' in text
+    assert 'memory: {{ ($pool.resources).memory | default "8Gi" | quote }}' in text
+    assert "replicas: {{ int64 (ternary $pool.replicas 1 (ne $pool.replicas nil)) | quote }}" in text
+    assert "startup: {{ int64 ($pool.startupSeconds | default 900) | quote }}" in text
+    assert "ternary $pool.loading.idleSeconds 300 (ne $pool.loading.idleSeconds nil)" in text
+    assert '{{- if eq (($pool.placement).kind | default "cpu") "cpu" }}' in text
+
+
+def test_keys_and_values_of_a_mapping_are_looped_over() -> None:
+    text = config_map(
+        lambda args: {
+            "x": each(
+                args.servers,
+                lambda server: {"a": "b", "y": entries(server.triton.environment, lambda k, v: f"{k}={v}")},
+            )
+        }
+    )
+    assert "{{- range $name, $value := ($server.triton).environment }}" in text
+    assert '- {{ printf "%s=%s" $name $value | quote }}' in text
+
+
+def test_what_is_needed_stops_helm_where_it_is_missing() -> None:
+    text = config_map(lambda args: {"x": needed(args.eviction_policy_image, "say which")})
+    assert text == '  x: {{ required "say which" $.Values.evictionPolicyImage | quote }}\n'

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Barrier, Thread
 
 import pytest
 from tidegate_contracts import proxy_process
@@ -90,6 +90,18 @@ def test_it_waits_for_what_becomes_ready(proxy: Proxy, monkeypatch: pytest.Monke
     monkeypatch.setattr(program, "PATIENCE_SECONDS", 60)
     monkeypatch.setattr("time.sleep", lambda _: proxy.answers.update({SMALL: (200, b"")}))
     assert program.main("127.0.0.1", proxy.port, READY, SMALL) == 0
+
+
+def test_those_that_do_not_answer_are_waited_for_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that many of them keep the test no longer than one."""
+    together = Barrier(program.AT_ONCE)
+
+    def waits(*_: object) -> str:
+        together.wait(60)
+        return ""
+
+    monkeypatch.setattr(program, "failure", waits)
+    assert program.main("127.0.0.1", "8082", *(f"/{number}" for number in range(program.AT_ONCE))) == 0
 
 
 def test_the_pod_runs_it_as_text_on_a_bare_python(proxy: Proxy) -> None:

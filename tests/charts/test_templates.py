@@ -72,6 +72,7 @@ def test_helpers_hold_files_and_conditions_that_are_no_expressions_and_nothing_e
     names = re.findall(r'define "([^"]+)"', generated["_helpers.tpl"])
     assert set(names) == {
         "tidegate.access.json",
+        "tidegate.any.server.identity.cloud.gcp",
         "tidegate.any.server.triton.grpcTls",
         "tidegate.eviction.json",
         "tidegate.routing.json",

@@ -9,12 +9,15 @@ from components.values import (
     checksum,
     each,
     either,
+    entries,
     equals,
     flat,
     joined,
     json_text,
     listed,
     merged,
+    needed,
+    number_in,
     of_kind,
     present,
     quotient,
@@ -53,6 +56,26 @@ def test_of_kind_tells_classes_apart() -> None:
     assert of_kind("text", str, str.upper) == "TEXT"
     assert of_kind(1, str, str.upper) is None
     assert of_kind(None, str, str.upper) is None
+
+
+def test_of_kind_makes_something_else_of_what_is_of_no_such_class() -> None:
+    assert of_kind(1, str, str.upper, lambda: "-") == of_kind(None, str, str.upper, lambda: "-") == "-"
+    assert of_kind("a", str, str.upper, lambda: "-") == "A"
+
+
+def test_entries_are_made_by_key() -> None:
+    assert entries({"b": 1, "a": 2}, lambda key, value: f"{key}{value}") == ["a2", "b1"]
+    assert entries({}, lambda key, value: f"{key}{value}") is None
+
+
+def test_what_is_needed_is_there_or_says_why_it_must_be() -> None:
+    assert needed("", "because") == ""
+    with pytest.raises(ValueError, match="because"):
+        needed(None, "because")
+
+
+def test_a_number_is_read_out_of_a_text() -> None:
+    assert number_in("1g.10gb", ".", "gb", 900) == 9000
 
 
 def test_empty_lists_and_mappings_are_nothing() -> None:

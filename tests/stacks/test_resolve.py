@@ -235,6 +235,7 @@ SAID_BY_THE_OVERLAYS = {
     ("prod", "network.callers.ingress-controller.namespaceLabels.kubernetes.io/metadata.name"): None,
     ("prod", "datasets.models.writers"): {GUARDRAILS},  # nothing that runs: it is said for rules, and for promotion
     ("prod", "proxy.access.model-endpoints.servers"): {"ConfigMap inference-proxy-routing: data.access.json"},
+    ("prod", "proxy.access.data-scientists-look.servers"): {"ConfigMap inference-proxy-routing: data.access.json"},
     ("prod", "guardrails.gpuSlices"): {GUARDRAILS},
     ("prod", "guardrails.severities.images-are-pinned-by-digest"): {GUARDRAILS},
     ("prod", "rollout.canary"): set(),  # how it is rolled out is no object of it

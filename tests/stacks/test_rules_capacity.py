@@ -36,12 +36,6 @@ BROKEN: tuple[Broken, ...] = (
         'Did you mean "1g.18gb"?',
     ),
     Broken(
-        capacity.single_mig_strategy_names_a_product,
-        {f"{COLD}/placement": {"kind": "mig", "profile": "1g.10gb", "strategy": "single"}},
-        "»kind: mig",
-        "main/cold asks for MIG strategy single without a product",
-    ),
-    Broken(
         capacity.preloaded_models_fit_their_slice,
         {"models/churn/footprint": "19Gi"},
         "»kind: mig",
@@ -231,7 +225,6 @@ KEPT: tuple[Kept, ...] = (
         capacity.mig_profiles_exist_on_their_product,
         {f"{COLD}/placement": {"kind": "mig", "product": "NVIDIA-A30", "profile": "1g.6gb"}},
     ),
-    Kept(capacity.single_mig_strategy_names_a_product, {f"{COLD}/placement/strategy": "single"}),
     Kept(capacity.preloaded_models_fit_their_slice, {"models/churn/footprint": "18Gi"}),
     Kept(capacity.preloaded_models_fit_their_slice, {"models/churn/footprint": GONE}),
     Kept(capacity.preloaded_models_fit_their_slice, {"models/ocr/footprint": "100Gi"}),

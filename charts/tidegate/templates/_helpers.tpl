@@ -1,10 +1,10 @@
 {{- define "tidegate.access.json" -}}
 {
   "issuers": [
-    {{- range $oidc := $.Values.proxy.auth.oidc }}
+    {{- range $oidc := ($.Values.proxy.auth).oidc }}
     {
       "audiences": [{{ range $oidc.audiences }}{{ . | quote }}, {{ end }}],
-      "groupsClaim": {{ $oidc.groupsClaim | quote }},
+      "groupsClaim": {{ $oidc.groupsClaim | default "groups" | quote }},
       "issuer": {{ $oidc.issuer | quote }},
       {{- if ne $oidc.jwksUrl nil }}
       "jwksUrl": {{ $oidc.jwksUrl | quote }},
@@ -13,18 +13,18 @@
     {{- end }}
   ],
   "rateLimit": {
-    "burst": {{ int64 $.Values.proxy.rateLimit.burst }},
-    "requestsPerMinute": {{ int64 $.Values.proxy.rateLimit.requestsPerMinute }},
+    "burst": {{ int64 (($.Values.proxy.rateLimit).burst | default 100) }},
+    "requestsPerMinute": {{ int64 (($.Values.proxy.rateLimit).requestsPerMinute | default 1000) }},
   },
   "rules": [
     {{- range $access := $.Values.proxy.access }}
     {
-      "actions": [{{ range $access.actions }}{{ . | quote }}, {{ end }}],
+      "actions": [{{ range $access.actions | default (list "infer" "inspect") }}{{ . | quote }}, {{ end }}],
       "groups": [{{ range $access.groups }}{{ . | quote }}, {{ end }}],
-      "models": [{{ range $access.models }}{{ . | quote }}, {{ end }}],
+      "models": [{{ range $access.models | default (list "*") }}{{ . | quote }}, {{ end }}],
       "name": {{ $access.name | quote }},
       "principals": [{{ range $access.principals }}{{ . | quote }}, {{ end }}],
-      "servers": [{{ range $access.servers }}{{ . | quote }}, {{ end }}],
+      "servers": [{{ range $access.servers | default (list "*") }}{{ . | quote }}, {{ end }}],
     },
     {{- end }}
   ],
@@ -32,18 +32,30 @@
 }
 {{- end }}
 
+{{- define "tidegate.any.server.identity.cloud.gcp" -}}
+{{- range $server := $.Values.servers }}{{ if and $server.identity (eq $server.identity.cloud "gcp") }}true{{ end }}{{ end }}
+{{- end }}
+
 {{- define "tidegate.any.server.triton.grpcTls" -}}
-{{- range $server := $.Values.servers }}{{ if $server.triton.grpcTls }}true{{ end }}{{ end }}
+{{- range $server := $.Values.servers }}{{ if ($server.triton).grpcTls }}true{{ end }}{{ end }}
 {{- end }}
 
 {{- define "tidegate.eviction.json" -}}
 {{- $pool := .pool }}
 {{- $server := .server }}
 {
+  {{- if ne $pool.loading.capacityBytes nil }}
   "capacityBytes": {{ int64 $pool.loading.capacityBytes }},
-  "grpcTls": {{ not (empty $server.triton.grpcTls) }},
-  "idleSeconds": {{ int64 $pool.loading.idleSeconds }},
-  "leaseSeconds": {{ int64 $pool.loading.leaseSeconds }},
+  {{- else if eq ($pool.placement).kind "mig" }}
+  "capacityBytes": {{ mul (trimSuffix "gb" (last (splitList "." ($pool.placement).profile))) 900000000 }},
+  {{- else if eq ($pool.placement).kind "dra" }}
+  "capacityBytes": {{ mul (trimSuffix "gb" (last (splitList "." (required "capacityBytes is needed where no MIG profile tells how much memory there is" ($pool.placement).profile)))) 900000000 }},
+  {{- else }}
+  "capacityBytes": {{ int64 (required "capacityBytes is needed where no MIG profile tells how much memory there is" $pool.loading.capacityBytes) }},
+  {{- end }}
+  "grpcTls": {{ not (empty ($server.triton).grpcTls) }},
+  "idleSeconds": {{ int64 (ternary $pool.loading.idleSeconds 300 (ne $pool.loading.idleSeconds nil)) }},
+  "leaseSeconds": {{ int64 ($pool.loading.leaseSeconds | default 15) }},
   "models": [
     {{- range $model := $pool.models }}
     {
@@ -68,14 +80,14 @@
     },
     {{- end }}
   ],
-  "policy": {{ $pool.loading.policy | quote }},
-  {{- if eq $server.repository.kind "volume" }}
-  "repository": "/models",
-  {{- else if eq $server.repository.kind "object-store" }}
+  "policy": {{ $pool.loading.policy | default "lru-idle" | quote }},
+  {{- if eq $server.repository.kind "object-store" }}
   "repository": {{ $server.repository.url | quote }},
+  {{- else }}
+  "repository": "/models",
   {{- end }}
   "version": 1,
-  "waitSeconds": {{ int64 $pool.loading.waitSeconds }},
+  "waitSeconds": {{ int64 (ternary $pool.loading.waitSeconds 20 (ne $pool.loading.waitSeconds nil)) }},
   "warmWindows": [
     {{- range $warmWindow := $pool.loading.warmWindows }}
     {
@@ -83,7 +95,7 @@
       "models": [{{ range $warmWindow.models }}{{ . | quote }}, {{ end }}],
       "name": {{ $warmWindow.name | quote }},
       "opens": {{ $warmWindow.opens | quote }},
-      "timeZone": {{ $warmWindow.timeZone | quote }},
+      "timeZone": {{ $warmWindow.timeZone | default "UTC" | quote }},
     },
     {{- end }}
   ],
@@ -107,7 +119,7 @@
       {{- if ne $model.idleSeconds nil }}
       "idleSeconds": {{ int64 $model.idleSeconds }},
       {{- else if eq $pool.loading.mode "on-demand" }}
-      "idleSeconds": {{ int64 $pool.loading.idleSeconds }},
+      "idleSeconds": {{ int64 (ternary $pool.loading.idleSeconds 300 (ne $pool.loading.idleSeconds nil)) }},
       {{- end }}
       "name": {{ $model.name | quote }},
       "pinned": {{ $model.pinned | default false }},
@@ -129,13 +141,13 @@
   "servers": [
     {{- range $server := $.Values.servers }}
     {
-      "kind": {{ $server.kind | quote }},
+      "kind": {{ $server.kind | default "triton" | quote }},
       "name": {{ $server.name | quote }},
       "pools": [
         {{- range $pool := $server.pools }}
         {
           "grpcPort": 8001,
-          "grpcTls": {{ not (empty $server.triton.grpcTls) }},
+          "grpcTls": {{ not (empty ($server.triton).grpcTls) }},
           "host": {{ printf "%s-%s-headless.%s.svc" $server.name $pool.name $.Values.namespace.name | quote }},
           "httpPort": 8000,
           {{- if eq $pool.loading.mode "on-demand" }}
@@ -155,26 +167,26 @@
 
 {{- define "tidegate.settings-checksum" -}}
 {
-  {{- if $.Values.proxy.auth.apiKeys }}
+  {{- if ($.Values.proxy.auth).apiKeys }}
   "TIDEGATE_PROXY_API_KEYS": "true",
   {{- else }}
   "TIDEGATE_PROXY_API_KEYS": "false",
   {{- end }}
-  "TIDEGATE_PROXY_BODY_LIMIT_BYTES": {{ int64 $.Values.proxy.bodyLimitBytes | quote }},
-  "TIDEGATE_PROXY_CONCURRENCY": {{ int64 $.Values.proxy.concurrency | quote }},
-  "TIDEGATE_PROXY_CONNECT_TIMEOUT_SECONDS": {{ int64 $.Values.proxy.timeouts.connectSeconds | quote }},
-  "TIDEGATE_PROXY_DRAIN_SECONDS": {{ int64 $.Values.proxy.timeouts.drainSeconds | quote }},
+  "TIDEGATE_PROXY_BODY_LIMIT_BYTES": {{ int64 ($.Values.proxy.bodyLimitBytes | default 67108864) | quote }},
+  "TIDEGATE_PROXY_CONCURRENCY": {{ int64 ($.Values.proxy.concurrency | default 1024) | quote }},
+  "TIDEGATE_PROXY_CONNECT_TIMEOUT_SECONDS": {{ int64 (($.Values.proxy.timeouts).connectSeconds | default 2) | quote }},
+  "TIDEGATE_PROXY_DRAIN_SECONDS": {{ int64 (($.Values.proxy.timeouts).drainSeconds | default 60) | quote }},
   "TIDEGATE_PROXY_ENVIRONMENT": {{ $.Values.name | quote }},
-  "TIDEGATE_PROXY_LOG_LEVEL": {{ $.Values.proxy.logLevel | quote }},
+  "TIDEGATE_PROXY_LOG_LEVEL": {{ $.Values.proxy.logLevel | default "info" | quote }},
   "TIDEGATE_PROXY_REPLICAS_HOST": {{ printf "inference-proxy-headless.%s.svc" $.Values.namespace.name | quote }},
-  "TIDEGATE_PROXY_REQUEST_TIMEOUT_SECONDS": {{ int64 $.Values.proxy.timeouts.requestSeconds | quote }},
+  "TIDEGATE_PROXY_REQUEST_TIMEOUT_SECONDS": {{ int64 (($.Values.proxy.timeouts).requestSeconds | default 60) | quote }},
   {{- if $.Values.proxy.tls }}
   "TIDEGATE_PROXY_TLS": "true",
   {{- else }}
   "TIDEGATE_PROXY_TLS": "false",
   {{- end }}
-  {{- if and $.Values.domino $.Values.proxy.auth.dominoPrincipal }}
-  "TIDEGATE_PROXY_DOMINO_PRINCIPAL_URL": {{ printf "http://nucleus-frontend.%s:80/v4/auth/principal" $.Values.domino.platformNamespace | quote }},
+  {{- if and (ne $.Values.domino nil) ($.Values.proxy.auth).dominoPrincipal }}
+  "TIDEGATE_PROXY_DOMINO_PRINCIPAL_URL": {{ printf "http://nucleus-frontend.%s:80/v4/auth/principal" ($.Values.domino.platformNamespace | default "domino-platform") | quote }},
   {{- end }}
 }
 {{- end }}

@@ -3,7 +3,10 @@ What NOTES.txt is made of. It reads the objects themselves, as the chart's templ
 nothing else than of what is installed.
 */ -}}
 
-{{- /* Every object of the chart, as a JSON list. Two of one name are refused: the second would replace the first. */ -}}
+{{- /*
+Every object of the chart, as a JSON list. Two of one name are refused: the second would replace the first. So are pods
+that read a claim that nobody has: they would wait for it forever.
+*/ -}}
 {{- define "tidegate.objects" -}}
 {{- $objects := list -}}
 {{- $seen := dict -}}
@@ -16,6 +19,15 @@ nothing else than of what is installed.
       {{- $_ := set $seen $id true -}}
       {{- $objects = append $objects $object -}}
     {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- $claims := dict -}}
+{{- range $claim := .Values.claims }}{{ $_ := set $claims $claim.name true }}{{ end -}}
+{{- range $object := $objects }}{{ if eq $object.kind "PersistentVolumeClaim" }}{{ $_ := set $claims $object.metadata.name true }}{{ end }}{{ end -}}
+{{- range $object := $objects -}}
+  {{- range $volume := dig "spec" "template" "spec" "volumes" list $object -}}
+    {{- $claim := dig "persistentVolumeClaim" "claimName" "" $volume -}}
+    {{- if and $claim (not (hasKey $claims $claim)) }}{{ fail (printf "%s %s reads the claim %s, which neither datasets nor claims have" $object.kind $object.metadata.name $claim) }}{{ end -}}
   {{- end -}}
 {{- end -}}
 {{- toJson $objects -}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from stacks import definition
+from stacks.definition.base import Conditional
 from tests.stacks.definition.examples import (
     GONE,
     PRODUCT,
@@ -129,61 +131,61 @@ REFUSED: tuple[Refused, ...] = (
         "extraArguments may not set --http-restricted-api: Tidegate sets it itself",
     ),
     Refused(
-        "OidcIssuer._an_audience_is_named",
+        "OidcIssuer.an_audience_is_named",
         {"proxy/auth/oidc/0/audiences": GONE},
         "- »issuer:",
-        "issuer https://idp.example.com/realm has no audiences",
+        "the issuer has no audiences",
     ),
     Refused(
-        "OidcIssuer._an_audience_is_named",
+        "OidcIssuer.an_audience_is_named",
         {"proxy/auth/oidc/0/audiences": []},
         "- »issuer:",
         "name the audience of this proxy",
     ),
     Refused(
-        "AccessRule._somebody_is_named",
+        "AccessRule.somebody_is_named",
         {"proxy/access/callers/groups": GONE},
         "- »name: callers",
         "names neither principals nor groups",
     ),
     Refused(
-        "_Peer._labels_or_addresses",
+        "_Peer.addresses_stand_alone",
         {"network/callers/ingress/podLabels": {"app": "x"}},
         "- »name: ingress",
         "cidr stands alone",
     ),
     Refused(
-        "_Peer._labels_or_addresses",
+        "_Peer.somebody_is_meant",
         {"network/reach/identity/cidr": GONE},
         "- »name: identity",
         "say who: namespaceLabels (and podLabels), or a cidr",
     ),
     Refused(
-        "Model._traffic_is_said_once_and_whole",
+        "Model._traffic_is_whole",
         {"models/churn/versions": [{"version": 1, "weight": 20}, {"version": 2, "weight": 70}]},
         "- »name: churn",
         "the weights of versions must sum to 100, and 20 + 70 is 90",
     ),
     Refused(
-        "Model._traffic_is_said_once_and_whole",
+        "Model._traffic_is_whole",
         {"models/churn/versions": [{"version": 1, "weight": 0}]},
         "- »name: churn",
         "and 0 is 0",
     ),
     Refused(
-        "Model._traffic_is_said_once_and_whole",
+        "Model._traffic_is_whole",
         {"models/churn/versions": [{"version": 1, "weight": 50}, {"version": 1, "weight": 50}]},
         "- »name: churn",
         "version 1 stands twice",
     ),
     Refused(
-        "Model._traffic_is_said_once_and_whole",
+        "Model.traffic_is_said_once",
         {"models/churn/versions": [{"version": 1, "weight": 100}], "models/churn/alias": "champion"},
         "- »name: churn",
         "versions and alias cannot stand together",
     ),
     Refused(
-        "GpuNodes._cut_or_shared",
+        "GpuNodes.cut_or_shared",
         {LAB: [{**NODES, "mig": {"slices": {"1g.10gb": 1}}, "sharing": {"kind": "mps", "replicas": 2}}]},
         "- »nodes: 1",
         "mig and sharing cannot stand together",
@@ -228,13 +230,13 @@ REFUSED += (
         "is a unit missing",
     ),
     Refused(
-        "DraPlacement._class_and_profile_fit",
+        "DraPlacement.slices_have_a_profile",
         {f"{COLD}/placement": {"kind": "dra"}},
         "»placement:",
         "say which profile",
     ),
     Refused(
-        "DraPlacement._class_and_profile_fit",
+        "DraPlacement.whole_gpus_have_no_profile",
         {f"{COLD}/placement": {"kind": "dra", "deviceClass": "gpu.nvidia.com", "profile": "1g.10gb"}},
         "»placement:",
         "take profile away",
@@ -246,16 +248,16 @@ REFUSED += (
         "production and local cannot stand together",
     ),
     Refused(
-        "Environment._namespace_is_its_own",
+        "Environment.namespace",
         {"environments/dev/namespace": "kube-system"},
-        "- »name: dev",
-        "the namespace kube-system belongs to Kubernetes",
+        "namespace: »kube-system",
+        "'kube-system' belongs to Kubernetes",
     ),
     Refused(
-        "Environment._namespace_is_its_own",
+        "Environment.namespace",
         {"environments/dev/namespace": "default"},
-        "- »name: dev",
-        "the namespace default belongs to Kubernetes",
+        "namespace: »default",
+        "'default' belongs to Kubernetes",
     ),
     Refused(
         "Environment._namespace_is_its_own",
@@ -264,16 +266,49 @@ REFUSED += (
         "has 69 characters, and it may have 63",
     ),
     Refused(
-        "Environment._labels_leave_ours_alone",
+        "Environment.labels",
         {"environments/dev/labels": {"pod-security.kubernetes.io/enforce": "privileged"}},
-        "- »name: dev",
-        "labels may not set pod-security.kubernetes.io/enforce",
+        "»labels:",
+        "'pod-security.kubernetes.io/enforce' is a label that Tidegate or Kubernetes sets itself",
     ),
     Refused(
-        "Environment._labels_leave_ours_alone",
+        "Environment.labels",
         {"environments/dev/labels": {"app.kubernetes.io/name": "x"}},
-        "- »name: dev",
-        "labels may not set app.kubernetes.io/name",
+        "»labels:",
+        "'app.kubernetes.io/name' is a label that",
+    ),
+    Refused(
+        "MigPlacement.a_strategy_of_single_names_a_product",
+        {f"{COLD}/placement": {"kind": "mig", "profile": "1g.10gb", "strategy": "single"}},
+        "»placement:",
+        "MIG strategy single needs a product",
+    ),
+    Refused(
+        "TritonSettings.environment",
+        {"servers/main/triton": {"environment": {"HOME": "/root"}}},
+        "»environment:",
+        "'HOME' is a variable that Tidegate sets itself",
+    ),
+    Refused(
+        "TritonServer._environment_leaves_the_identity_alone",
+        {
+            "servers/main/identity": {"cloud": "azure", "clientId": "0f6b8a3e-0000-4000-8000-000000000001"},
+            "servers/main/triton": {"environment": {"AZURE_STORAGE_AUTH_TYPE": "key"}},
+        },
+        "- »name: main",
+        "beside an identity of Azure",
+    ),
+    Refused(
+        "IngressExposure.annotations",
+        {
+            "proxy/exposure": {
+                "kind": "ingress",
+                "host": "a.example.com",
+                "annotations": {"nginx.ingress.kubernetes.io/server-snippet": "return 200;"},
+            }
+        },
+        "»annotations:",
+        "'nginx.ingress.kubernetes.io/server-snippet' leads requests past the proxy",
     ),
     Refused(
         "Environment._annotations_leave_ours_alone",
@@ -284,16 +319,38 @@ REFUSED += (
 )
 
 ACCEPTED: dict[str, dict[str, Any]] = {
+    "MigPlacement.a_strategy_of_single_names_a_product": {
+        f"{COLD}/placement/strategy": "single",
+        f"{LAB}/1": {**NODES, "mig": {"strategy": "single", "slices": {"1g.10gb": 7}}},
+        "dataPlanes/east/gpus/1": {**NODES, "mig": {"strategy": "single", "slices": {"1g.10gb": 7}}},
+    },
+    "DraPlacement.whole_gpus_have_no_profile": {
+        f"{COLD}/placement": {"kind": "dra", "deviceClass": "gpu.nvidia.com"},
+        f"{COLD}/loading/capacity": "4Gi",
+        f"{LAB}/1": UNKNOWN_NODES,
+        "dataPlanes/east/gpus/1": UNKNOWN_NODES,
+    },
+    "TritonSettings.environment": {"servers/main/triton": {"environment": {"HOMELY": "/root"}}},
+    "TritonServer._environment_leaves_the_identity_alone": {
+        "servers/main/triton": {"environment": {"AZURE_STORAGE_AUTH_TYPE": "key"}},
+    },
+    "IngressExposure.annotations": {
+        "proxy/exposure": {
+            "kind": "ingress",
+            "host": "a.example.com",
+            "annotations": {"nginx.ingress.kubernetes.io/proxy-body-size": "64m"},
+        },
+    },
     "TritonServer._strict_readiness_is_for_preloaded_models": {"servers/main/triton": {"strictReadiness": False}},
     "Resources._memory_is_enough_for_a_process": {"proxy/resources": {"memory": "16Mi"}},
-    "DraPlacement._class_and_profile_fit": {
+    "DraPlacement.slices_have_a_profile": {
         f"{COLD}/placement": {"kind": "dra", "profile": "1g.10gb"},
         "dataPlanes/lab/gpus/1": {**UNKNOWN_NODES, "mig": {"strategy": "dra", "slices": {"1g.10gb": 1}}},
         "dataPlanes/east/gpus/1": {**UNKNOWN_NODES, "mig": {"strategy": "dra", "slices": {"1g.10gb": 1}}},
     },
     "Environment._production_is_no_trial": {"environments/dev/local": True},
     "Environment._namespace_is_its_own": {"environments/dev/namespace": "a" * 63},
-    "Environment._labels_leave_ours_alone": {"environments/dev/labels": {"example.com/name": "x"}},
+    "Environment.labels": {"environments/dev/labels": {"example.com/name": "x"}},
     "Environment._annotations_leave_ours_alone": {"environments/dev/annotations": {"example.com/owner": "x"}},
     "Resources._limit_is_at_least_the_request": {"proxy/resources": {"cpu": "500m", "cpuLimit": "0.5"}},
     "ReplicaBounds._bounds_are_in_order": {"proxy/autoscaling": {"min": 2, "max": 2}},
@@ -315,31 +372,41 @@ ACCEPTED: dict[str, dict[str, Any]] = {
         "gate/alerts": {"kind": "alertmanager", "service": {"name": "alertmanager-operated", "port": 9093}},
     },
     "Gate._there_is_time_to_settle": {"gate": {"timeoutSeconds": 60, "settleSeconds": 59}},
-    "OidcIssuer._an_audience_is_named": {"proxy/auth/oidc/0/audiences": ["a", "b"]},
-    "AccessRule._somebody_is_named": {"proxy/access/callers": {"principals": ["x"]}},
-    "_Peer._labels_or_addresses": {
+    "OidcIssuer.an_audience_is_named": {"proxy/auth/oidc/0/audiences": ["a", "b"]},
+    "AccessRule.somebody_is_named": {"proxy/access/callers": {"principals": ["x"]}},
+    "_Peer.addresses_stand_alone": {"network/callers/ingress": {"cidr": "10.0.0.0/8"}},
+    "_Peer.somebody_is_meant": {
         "network/callers/ingress": {"namespaceLabels": {"a": "b"}, "podLabels": {"app": "x"}},
     },
-    "Model._traffic_is_said_once_and_whole": {
+    "Model.traffic_is_said_once": {"models/churn/versions": [], "models/churn/alias": "champion"},
+    "Model._traffic_is_whole": {
         "models/churn/versions": [{"version": 1, "weight": 100}, {"version": 2, "weight": 0}],
     },
-    "GpuNodes._cut_or_shared": {f"{LAB}/1": {**UNKNOWN_NODES, "sharing": {"kind": "time-slicing", "replicas": 2}}},
+    "GpuNodes.cut_or_shared": {f"{LAB}/1": {**UNKNOWN_NODES, "sharing": {"kind": "time-slicing", "replicas": 2}}},
     "GpuNodes._slices_fit_on_one_gpu": {f"{LAB}/1": {**UNKNOWN_NODES, "mig": {"slices": {"1g.6gb": 4}}}},
 }  # fmt: skip
 
 
+def rules_of(part: type[BaseModel]) -> Iterator[str]:
+    """The names of a class's own validators and conditions."""
+    if part is Conditional:
+        return
+    yield from (
+        f"{part.__name__}.{name}" for name in part.__pydantic_decorators__.model_validators if name in vars(part)
+    )
+    yield from (f"{part.__name__}.{each.name}" for each in vars(part).get("conditions", ()))
+
+
 def validators() -> set[str]:
-    """Every model validator under stacks.definition, by the class that declares it."""
+    """Every model validator and condition under stacks.definition, by the class that declares it."""
     found = set()
     for module in pkgutil.iter_modules(definition.__path__):
         for part in vars(importlib.import_module(f"{definition.__name__}.{module.name}")).values():
             if isinstance(part, type) and issubclass(part, BaseModel):
-                own = part.__pydantic_decorators__.model_validators
-                found |= {f"{part.__name__}.{name}" for name in own if name in vars(part)}
+                found |= set(rules_of(part))
     for part in vars(definition).values():
         if isinstance(part, type) and issubclass(part, BaseModel):
-            own = part.__pydantic_decorators__.model_validators
-            found |= {f"{part.__name__}.{name}" for name in own if name in vars(part)}
+            found |= set(rules_of(part))
     return found
 
 

@@ -1,0 +1,260 @@
+"""Values as the definition that gives them, so that the definition's own rules judge them, and none is written twice.
+
+It is the way back from `stacks.resolve`, as far as there is one: what several data planes or environments must agree
+on stands in no values, and neither does who may write a dataset, beyond what the guardrails are told.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+import yaml
+from pydantic import ValidationError
+
+from policies.guardrails import ANNOTATION
+from policies.guardrails.settings import Settings, settings_of
+from stacks.definition import DataPlane, Environment, Platform
+from stacks.definition.images import POLICY_IMAGE, PROXY_IMAGE
+from stacks.definition.servers import RESOLVED_ARGUMENTS
+from stacks.lenient import what_is_left
+from stacks.load import Document
+from stacks.overlays import names_twice, without_nulls
+from stacks.problems import Position, Problem, in_order
+from stacks.resolve.datasets import EFS_DRIVER
+from stacks.rules import check_stack
+from stacks.schema_errors import problems_from
+from stacks.stack import Stack
+from stacks.trees import frozen
+
+Path = tuple[str | int, ...]
+Tree = dict[str, Any]
+
+ENVIRONMENT = "environment"
+"""Key of the part that is no platform's."""
+
+
+def rule_problems(document: Document, chart_values: str) -> list[Problem]:
+    """Return what the definition's rules say of values, errors and advisories, in the order of the file.
+
+    `chart_values` is the text of the chart's `values.yaml`, over which Helm lays the document. The values must have
+    the form that the schema asks for.
+    """
+    source = ReadBack(document, _laid_over(yaml.safe_load(chart_values), document.tree))
+    problems = [source.twice(*each) for each in names_twice(source.tree)]
+    try:
+        environment = Environment.model_validate(frozen(source.tree[ENVIRONMENT]))
+    except ValidationError as error:
+        return in_order([*problems, *problems_from(error, source, Environment, [ENVIRONMENT])])
+    tree = {key: part for key, part in source.tree.items() if key != ENVIRONMENT}
+    platform: Platform | None = None
+    hides: Callable[[Problem], bool] = lambda _: False  # noqa: E731
+    try:
+        platform = Platform.model_validate(frozen(tree))
+    except ValidationError as error:
+        problems += problems_from(error, source, Platform)
+        platform, disregarded = what_is_left(Platform, tree, error)
+        hides = disregarded.hides
+    if platform is not None:
+        plane = DataPlane.model_validate({"name": "values", "environments": (environment.name,)})
+        stack = Stack(environment, plane, platform, source)
+        problems += [problem for problem in check_stack(stack) if not hides(problem)]
+    return in_order(dict.fromkeys(problems))
+
+
+class ReadBack:
+    """A definition of one environment that was read back from values, and knows where in them each part stands."""
+
+    def __init__(self, document: Document, values: Tree) -> None:
+        self.document = document
+        self.file = document.file
+        self._origins: dict[Path, Path] = {}
+        """Places of the definition that are called otherwise in the values."""
+        self.tree = without_nulls(self._definition(values))
+
+    def position(self, path: Path) -> Position:
+        """Position of a key or list item in the values, or of its nearest known ancestor."""
+        return self.document.position(self._origin(path))
+
+    def value_position(self, path: Path) -> Position:
+        """Position of a value, likewise."""
+        return self.document.value_position(self._origin(path))
+
+    def get(self, path: Path) -> Any:
+        """The value of the values at `path`, or None."""
+        return self.document.get(self._origin(path))
+
+    def text(self, path: Path) -> str | None:
+        """The scalar at `path` as it is written in the values; None for anything else."""
+        return self.document.text(self._origin(path))
+
+    def path_text(self, path: Path) -> str:
+        """The path in the values, in words for people."""
+        return self.document.path_text(self._origin(path))
+
+    def problem(
+        self, path: Path, what: str, why: str = "", do: str = "", *, severity: Literal["error", "advisory"] = "error"
+    ) -> Problem:
+        """A problem with the value at `path`."""
+        return Problem(self.value_position(path), self.path_text(path), what, why, do, severity)
+
+    def twice(self, path: Path, name: str, section: str) -> Problem:
+        """A problem with the name of a list item that an earlier one has."""
+        items = _at(self.tree, path[:-2])
+        first = next(number for number, item in enumerate(items) if item.get("name") == name)
+        where = f"The first is at {self.position((*path[:-2], first))}."
+        do = "A model is served by one pool of one server." if section == "models" else "Give one of them another name."
+        return self.problem(path, f'"{name}" stands twice in {section}', where, do)
+
+    def _origin(self, path: Path) -> Path:
+        known = next((path[:end] for end in range(len(path), 0, -1) if path[:end] in self._origins), ())
+        return self._origins.get(known, ()) + path[len(known) :]
+
+    def _moved(self, tree: Tree, place: Path, old: str, new: str, to: Path | None = None) -> Any:
+        """Take a key out of a tree; its value is `new` in the definition, at `to`, or where the tree is."""
+        self._origins[(*(place if to is None else to), new)] = (*place, old)
+        return tree.pop(old, None)
+
+    def _definition(self, values: Tree) -> Tree:
+        values = copy.deepcopy(values)
+        network: Tree = values.setdefault("network", {})
+        prometheus = self._moved(network, ("network",), "prometheus", "prometheus", ("monitoring",))
+        monitoring = values.get("monitoring")
+        domino = values.get("domino")
+        if domino and domino.get("mesh") is not None:
+            domino["mesh"]["mode"] = "istio"
+        models: list[Tree] = []
+        return {
+            ENVIRONMENT: self._environment(values),
+            "images": list(self._images(values)),
+            "datasets": list(self._datasets(values)),
+            "servers": [self._server(values, number, models) for number in range(len(values["servers"]))],
+            "models": models,
+            "proxy": self._proxy(values["proxy"]),
+            "network": network,
+            "monitoring": {**(monitoring or {}), "operator": monitoring is not None, "prometheus": prometheus},
+            **{key: values.get(key) for key in ("pullSecrets", "domino")},
+        }
+
+    def _environment(self, values: Tree) -> Tree:
+        namespace: Tree = values["namespace"]
+        annotations: Tree = namespace.setdefault("annotations", {})
+        kind = settings_of(annotations.pop(ANNOTATION)).kind if ANNOTATION in annotations else Settings().kind
+        for key in ("name", "labels", "annotations"):
+            self._origins[ENVIRONMENT, {"name": "namespace"}.get(key, key)] = ("namespace", key)
+        self._origins[ENVIRONMENT, "name"] = ("name",)
+        return {
+            "name": values["name"],
+            "namespace": namespace.pop("name"),
+            **namespace,
+            "production": kind == "production",
+            "local": kind == "local",
+        }
+
+    def _images(self, values: Tree) -> Iterator[Tree]:
+        places: dict[str, Path] = {PROXY_IMAGE: ("proxy", "image"), POLICY_IMAGE: ("evictionPolicyImage",)}
+        places |= {f"server-{number}": ("servers", number, "image") for number in range(len(values["servers"]))}
+        self._origins["images",] = places[POLICY_IMAGE]  # all others are there: the schema asks for them
+        there = {name: place for name, place in places.items() if _at(values, place) is not None}
+        for number, (name, place) in enumerate(there.items()):
+            self._origins["images", number] = place
+            reference, _, digest = _at(values, place).partition("@")
+            repository, colon, tag = (
+                reference.rpartition(":") if ":" in reference.rpartition("/")[2] else (reference, "", "")
+            )
+            yield {"name": name, "repository": repository, "tag": tag if colon else "pinned" if digest else None}
+
+    def _datasets(self, values: Tree) -> Iterator[Tree]:
+        datasets: list[Tree] = values.get("datasets") or []
+        for number, dataset in enumerate(datasets):
+            place: Path = ("datasets", number)
+            source: Tree = dataset.pop("source")
+            if source.get("driver") == EFS_DRIVER:
+                file_system, _, point = source["volumeHandle"].partition("::")
+                handle = (*place, "source", "volumeHandle")
+                self._origins |= {(*place, key): handle for key in ("fileSystemId", "accessPointId")}
+                source = {"kind": "efs", "fileSystemId": file_system, "accessPointId": point or None}
+            self._origins |= {
+                (*place, key): (*place, "source", key) for key in source if (*place, key) not in self._origins
+            }
+            yield {**dataset, **source}
+        for number, (name, claim) in enumerate(_given(values).items()):
+            self._origins["datasets", len(datasets) + number] = ("claims", number)
+            self._origins["datasets", len(datasets) + number, "claimName"] = ("claims", number, "name")
+            yield {"name": name, "kind": "claim", "claimName": claim}
+
+    def _server(self, values: Tree, number: int, models: list[Tree]) -> Tree:
+        place: Path = ("servers", number)
+        server: Tree = values["servers"][number]
+        server["image"] = f"server-{number}"
+        repository: Tree = server["repository"]
+        if repository.pop("kind") == "volume":
+            claim = self._moved(repository, (*place, "repository"), "claim", "dataset")
+            given = (name for name, each in _given(values).items() if each == claim)
+            made = any(dataset["name"] == claim for dataset in values.get("datasets") or [])
+            repository["dataset"] = claim if made else next(given, claim)
+            repository["path"] = self._moved(repository, (*place, "repository"), "subPath", "path")
+        triton: Tree = server.setdefault("triton", {})
+        settings = (*place, "triton")
+        interval = self._moved(
+            triton, settings, "metricsIntervalMilliseconds", "intervalMilliseconds", (*settings, "metrics")
+        )
+        triton["metrics"] = {"intervalMilliseconds": interval}
+        arguments = self._moved(triton, settings, "arguments", "extraArguments") or []
+        triton["extraArguments"] = [one for one in arguments if one[2:].partition("=")[0] not in RESOLVED_ARGUMENTS]
+        for index, pool in enumerate(server["pools"]):
+            inside = (*place, "pools", index)
+            _without_replicas(pool)
+            if pool["loading"]["mode"] == "on-demand":
+                capacity = self._moved(pool["loading"], (*inside, "loading"), "capacityBytes", "capacity")
+                pool["loading"]["capacity"] = _quantity(capacity)
+            for at, model in enumerate(pool.pop("models", [])):
+                self._origins["models", len(models)] = (*inside, "models", at)
+                footprint = self._moved(
+                    model, (*inside, "models", at), "footprintBytes", "footprint", ("models", len(models))
+                )
+                own = {"server": server["name"], "pool": pool["name"], "footprint": _quantity(footprint)}
+                models.append({**model, **own})
+        return server
+
+    def _proxy(self, proxy: Tree) -> Tree:
+        del proxy["image"]
+        _without_replicas(proxy)
+        proxy["bodyLimit"] = _quantity(self._moved(proxy, ("proxy",), "bodyLimitBytes", "bodyLimit"))
+        tls = proxy.get("tls")
+        if tls and (certificate := tls.pop("certificate", None)) is not None:
+            self._origins |= {("proxy", "tls", key): ("proxy", "tls", "certificate", key) for key in certificate}
+            proxy["tls"] = {"kind": "cert-manager", **certificate}
+        elif tls:
+            proxy["tls"] = {"kind": "secret", **tls}
+        return proxy
+
+
+def _given(values: Tree) -> dict[str, str]:
+    """Return the claims that exist already, by names for their datasets, which have none in the values."""
+    made = {dataset["name"] for dataset in values.get("datasets") or []}
+    claims = [claim["name"] for claim in values.get("claims") or []]
+    return {f"claim-{n}" if "." in claim or claim in made else claim: claim for n, claim in enumerate(claims)}
+
+
+def _at(tree: Any, path: Path) -> Any:
+    for step in path:
+        tree = tree.get(step) if isinstance(tree, Mapping) else tree[step]
+    return tree
+
+
+def _quantity(count: int | None) -> str | None:
+    return None if count is None else str(count)
+
+
+def _without_replicas(part: Tree) -> None:
+    """Leave out the number of replicas where an autoscaler owns it: in the values it is without effect."""
+    if part.get("autoscaling") is not None:
+        part.pop("replicas", None)
+
+
+def _laid_over(under: Any, over: Any) -> Any:
+    """Return values laid over others as Helm does it: mappings key by key, and null takes a key away."""
+    if not isinstance(under, dict) or not isinstance(over, dict):
+        return over
+    merged = {key: _laid_over(under[key], value) if key in under else value for key, value in over.items()}
+    return {key: value for key, value in {**under, **merged}.items() if value is not None}

@@ -81,7 +81,7 @@ values: .run ## Print the chart's values of STACK=<stack>
 	@$(RUN) -m charts values "$$DEFINITION" --stack "$$STACK"
 
 .PHONY: check-chart
-check-chart: .run ## Check VALUES=<file> against the chart's schema and the guardrails
+check-chart: .run ## Check VALUES=<file> against the chart's schema, the definition's rules and the guardrails
 	@$(RUN) -m charts check "$$VALUES"
 
 .PHONY: package
@@ -123,8 +123,9 @@ lock: .test ## Resolve the dependencies of pyproject.toml anew
 	  --no-header pyproject.toml $$([ $$set = run ] || echo --extra $$set) --output-file requirements/$$set.txt; done
 
 .PHONY: clean
-clean: ## Take away what was built here; the cache folder stays
-	@rm -rf build .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean: ## Take away what was built here; the journals of rollouts and the cache folder stay
+	@[ ! -d build ] || find build -mindepth 1 -maxdepth 1 ! -name rollout -exec rm -rf {} +
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: .run .test

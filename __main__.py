@@ -23,7 +23,7 @@ import pulumi_kubernetes as k8s
 sys.path.insert(0, str(Path(__file__).resolve().parent / "contracts"))
 
 from components import Environment, proxy_address
-from rollout.advisories import advisory_text
+from rollout.check import advisory_text
 from rollout.choose import LOCAL
 from rollout.digests import refuse_tags
 from rollout.errors import RolloutError, unknown

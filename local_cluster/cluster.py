@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from . import processes
 from .control_plane import PROGRAMS, ControlPlane, Network, private, write_stages
 from .errors import ClusterError
 from .folder import STATE, clean, free_port, locked, private_folder
+from .watch import watched
 
 READY_SECONDS = 90
 
@@ -48,8 +50,9 @@ class LocalCluster:
 
         `name` is the context in its kubeconfig, `command_prefix` stands before every command (`nsenter --net=…`),
         `options` are more options of the programs by name. Unless it `outlives` this process, it ends with it, even if
-        this process is killed. What an earlier, killed run left in the folder is ended and removed first; nothing else
-        is, and a folder behind a link, or with somebody's files under the names of a cluster's, is refused.
+        this process is killed; a start that is killed before it is done leaves no process either way. What an earlier,
+        killed run left in the folder is ended and removed first; nothing else is, and a folder behind a link, or with
+        somebody's files under the names of a cluster's, is refused.
         """
         processes.refuse_other_systems()
         folder = private_folder(folder)
@@ -67,7 +70,7 @@ class LocalCluster:
             clean(folder)
             for program in PROGRAMS:
                 tools.path(program)
-            with free_port(network) as port:
+            with watched(folder) if outlives else nullcontext(), free_port(network) as port:
                 cluster = cls(ControlPlane(folder, name, network, port, options or {}), tuple(command_prefix))
                 try:
                     cluster._bring_up(outlives)

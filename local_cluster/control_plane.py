@@ -193,9 +193,31 @@ class ControlPlane:
 _BRISK = ("--kube-api-qps=300", "--kube-api-burst=600")
 
 
+def _address_stage(name: str, kind: Mapping[str, str], conditions: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Return a stage that publishes an address, as the controller of a cloud or of an Ingress does."""
+    field = ".status.loadBalancer.ingress"
+    patch = {"subresource": "status", "root": "status", "template": "loadBalancer: {ingress: [{ip: 192.0.2.1}]}"}
+    spec = {
+        "resourceRef": kind,
+        "selector": {"matchExpressions": [{"key": field, "operator": "DoesNotExist"}, *conditions]},
+        "next": {"patches": [patch]},
+    }
+    return json.dumps(
+        {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Stage", "metadata": {"name": name}, "spec": spec}
+    )
+
+
 def write_stages(folder: Path) -> None:
-    """Write what kwok plays, as one file: how simulated nodes and pods come and go."""
-    texts = (file.read_text("utf-8") for file in tools.module_files("kwok-stages"))
+    """Write what kwok plays, as one file: how simulated nodes and pods come and go, and who publishes addresses.
+
+    Without an address Pulumi takes no Ingress and no load balancer for ready.
+    """
+    balanced = {"key": ".spec.type", "operator": "In", "values": ["LoadBalancer"]}
+    texts = [
+        *(file.read_text("utf-8") for file in tools.module_files("kwok-stages")),
+        _address_stage("ingress-address", {"apiGroup": "networking.k8s.io/v1", "kind": "Ingress"}),
+        _address_stage("load-balancer-address", {"apiGroup": "v1", "kind": "Service"}, [balanced]),
+    ]
     (folder / "stages.yaml").write_text("\n---\n".join(texts), "utf-8")
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .control_plane import Network
-from .errors import ClusterError
+from .errors import ClusterBusyError, ClusterError
 
 STATE = "cluster.json"
 """What another process needs to find the cluster again."""
@@ -123,7 +123,7 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ClusterError(
+            raise ClusterBusyError(
                 f"Another process is starting or stopping the local cluster in {folder}.\n"
                 "Wait until it has done so, or use another folder."
             ) from None

@@ -1,5 +1,21 @@
 """Brings stacks out: as YAML for anybody to apply, or up on a cluster with the engine that is there.
 
-`python -m rollout up|check|preview|pin DEFINITION` is what the Makefile calls. Exit codes: 0 done · 1 it could not be
-done · 2 the definition or the command line is wrong · 3 no engine for a cluster · 130 stopped with Ctrl-C.
+`python -m rollout up|down|check|preview|pin|rollout DEFINITION` is what the Makefile calls. Exit codes: 0 done · 1 it
+could not be done · 2 the definition or the command line is wrong · 3 no engine for a cluster · 130 stopped with Ctrl-C.
+
+| module | what happens there |
+|---|---|
+| `cli`, `errors`, `terminal` | the command line; what goes wrong, and its exit code; what people see |
+| `check`, `pin` and `registries` | two commands: the definition alone; the digests of its images |
+| `render` | a stack as objects and YAML texts, for every other command |
+| `guardrails`, `digests` | what is looked for before anything is written or applied |
+| `up` | stacks as files; `output` and `swap` write them, `summary` and `differences` say what came out |
+| `cluster`, `down` | stacks up in a cluster, and down again; `choose` says which, `local` has the cluster here |
+| `engines/` | what makes a stack true on a cluster: Pulumi, Helm, and whose a stack is |
+| `waves/` | `rollout`: one data plane after another |
+| `preview`, `comparison`, `changes/` | what would change, and how that is said |
+| `kubectl`, `refusals` | asks a cluster, and explains its refusals |
+| `live`, `declared`, `managed_fields` | what a cluster has and would have, and who set which field |
+| `handover` | fields and objects of people and other engines, before an engine goes to work |
+| `health`, `pending` | whether workloads are well, and why a pod waits |
 """

@@ -1,13 +1,14 @@
-"""`check`: the definition, and nothing else."""
+"""`check`: the definition, and nothing else; what is in it, and what it is advised to change."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from stacks.problems import escaped, listed
+from stacks.problems import Problem, escaped, in_order, listed
 from stacks.stack import Definition
 from stacks.validate import read_definition
 
-from .advisories import advisory_text
+MOST_ALIKE = 6
+"""Places that a collapsed advisory names."""
 
 
 def check_definition(path: Path) -> None:
@@ -30,3 +31,18 @@ def contents(definition: Definition) -> str:
 def counted(things: Collection[object], name: str) -> str:
     """Return `1 stack`, `3 stacks`."""
     return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+
+
+def advisory_text(advisories: Iterable[Problem]) -> str:
+    """Return a paragraph for each kind of advisory; those with the same reason and remedy are of one kind."""
+    kinds: dict[tuple[str, str], list[Problem]] = {}
+    for problem in in_order(advisories):
+        kinds.setdefault((problem.why, problem.do), []).append(problem)
+    return "\n".join(str(alike[0]) if len(alike) == 1 else _collapsed(alike) for alike in kinds.values())
+
+
+def _collapsed(alike: list[Problem]) -> str:
+    first, *lines = str(alike[0]).split("\n")
+    rest = [str(problem).split("\n", 1)[0] for problem in alike[1:MOST_ALIKE]]
+    more = [f"… and {len(alike) - MOST_ALIKE} more like these"] if len(alike) > MOST_ALIKE else []
+    return "\n".join([first, *rest, *more, *lines])

@@ -1,7 +1,7 @@
 """Which stacks a command is about."""
 
 from stacks.definition import DataPlane
-from stacks.problems import escaped
+from stacks.problems import escaped, listed
 from stacks.stack import Definition, Stack
 
 from .errors import WRONG_INPUT, RolloutError, none_such, unknown
@@ -23,6 +23,14 @@ def chosen(definition: Definition, name: str | None) -> tuple[Stack, ...]:
 def context_of(plane: DataPlane) -> str:
     """Return a data plane's kubeconfig context."""
     return plane.context or plane.name
+
+
+def no_cluster(definition: Definition) -> RolloutError:
+    """Return the error for a command that is about a cluster and was told of none."""
+    contexts = listed(dict.fromkeys(context_of(plane) for plane in definition.header.data_planes))
+    return RolloutError(
+        f"Which cluster? CLUSTER=<context> of {contexts}; or CLUSTER={LOCAL}, the one on this machine.", WRONG_INPUT
+    )
 
 
 def on_cluster(definition: Definition, context: str, name: str | None) -> tuple[Stack, ...]:

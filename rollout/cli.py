@@ -26,6 +26,14 @@ EngineName = Annotated[
 DEFAULT_OUT = Path("build/rendered")
 
 
+def _require_known(engine: str | None) -> None:
+    """Refuse the name of an engine that there is not, also where none is needed: it was meant for something."""
+    if engine is not None:
+        from .engines import require_known
+
+        require_known(engine)
+
+
 @app.command()
 def up(
     definition: Definition,
@@ -41,6 +49,7 @@ def up(
 ) -> None:
     """Render every stack to YAML; with --cluster bring the stacks of that kubeconfig context up there."""
     with answering() as outcome:
+        _require_known(engine)
         if cluster is not None:
             from .cluster import Request, bring_up
 
@@ -54,13 +63,14 @@ def up(
 @app.command()
 def down(
     definition: Definition,
-    cluster: Annotated[str, typer.Option("--cluster", metavar="CONTEXT", help="Where; `local` is the one here.")],
+    cluster: Annotated[str, typer.Option("--cluster", metavar="CONTEXT", help="Where; `local` is the one here.")] = "",
     stack: StackName = None,
     engine: EngineName = None,
     yes: Annotated[bool, typer.Option("--yes", help="Take stacks of production down too.")] = False,
 ) -> None:
     """Take the stacks of a kubeconfig context down; their datasets stay."""
     with answering() as outcome:
+        _require_known(engine)
         from .cluster import Request
         from .down import take_down
 
@@ -95,8 +105,8 @@ def preview(
     ] = Path("build/preview.md"),
 ) -> None:
     """Show what would change against the last rendering, a git revision or a cluster; change nothing there."""
-    del engine
     with answering():
+        _require_known(engine)
         from .comparison import Wanted
         from .preview import preview_changes
 
@@ -145,6 +155,7 @@ def rollout(
 ) -> None:
     """Bring an environment up in one data plane after another, in waves, each behind a health gate."""
     with answering() as outcome:
+        _require_known(engine)
         from .waves.command import roll_out
         from .waves.prepare import Request
 

@@ -10,10 +10,10 @@ from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from . import engines, local
-from .advisories import advisory_text
+from .check import advisory_text
 from .choose import context_of, on_cluster
 from .digests import refuse_tags
-from .engines import Engine
+from .engines import Bundle, Engine
 from .errors import NO_ENGINE, Outcome, RolloutError
 from .guardrails import enforce
 from .render import render
@@ -72,22 +72,26 @@ def _up(request: Request, definition: Definition, stacks: Sequence[Stack], outco
     rendering = [render(stack, definition.lock, definition.file) for stack in stacks]
     for text in (
         advisory_text(definition.advisories) if not request.is_local else "",
-        enforce(rendering, outcome="nothing was changed", local_cluster=request.is_local),
+        enforce(rendering, definition, outcome="nothing was changed", local_cluster=request.is_local),
     ):
         if text:
             note(text)
     engine = _engine(request, stacks, context)
     names = ", ".join(stack.name for stack in stacks)
     note(f"Bringing up {names} in {escaped(context)} with {engine.title} …")
-    for done, stack in enumerate(stacks):
+    unchanged = []
+    for done, (stack, rendered) in enumerate(zip(stacks, rendering, strict=True)):
         outcome.text = f"stack {stack.name} may be partly up; run the same command again"
         try:
-            engine.up(stack, request.definition)
+            if not engine.up(Bundle(stack, rendered, definition.lock, request.definition)):
+                unchanged.append(stack.name)
         except RolloutError as error:
             rest = ", ".join(stack.name for stack in stacks[done + 1 :])
             raise RolloutError(
                 f"stack {stack.name} is not up: {error}" + (f"\nNot tried: {rest}." if rest else ""), error.code
             ) from None
+    for name in unchanged:
+        print(f"Nothing changed: {name} is as declared.")
     print(f"Up in {escaped(context)}: {names}.")
 
 

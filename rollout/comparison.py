@@ -47,10 +47,13 @@ class Comparison:
     against: str
     changes: Mapping[str, Sequence[ObjectChange]]
     before: Mapping[str, Objects | None]
+    """Of stacks that nobody asked for too, where they are known: rules compare them with the others."""
     after: Mapping[str, Objects | None]
     notes: tuple[str, ...] = ()
     """What people must know to read it right."""
     commit: str = ""
+    refused: int = 0
+    """How many objects the cluster would not take."""
 
 
 def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Comparison]:
@@ -96,7 +99,7 @@ def _with_texts(
     commit: str = "",
 ) -> Comparison:
     changes = changes_since(texts, rendering, () if only else texts)
-    before = {name: parsed(texts[name]) if name in texts else None for name in changes}
+    before = {name: parsed(texts[name]) if name in texts else None for name in {**changes, **texts}}
     after = {item.stack: item.objects for item in rendering}
     return Comparison(against, changes, before, {name: after.get(name) for name in changes}, notes, commit)
 
@@ -134,6 +137,7 @@ def _with_cluster(context: str, rendering: Sequence[Rendered]) -> Comparison:
         {name: live.before or None for name, live in found.items()},
         {name: live.after for name, live in found.items()},
         tuple(notes),
+        refused=sum(len(live.refused) for live in found.values()),
     )
 
 

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 
 from local_cluster import LocalCluster
 from stacks.problems import escaped
-from stacks.stack import Stack
+from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from . import engines, local
-from .choose import context_of, on_cluster
+from .choose import context_of, no_cluster, on_cluster
 from .cluster import Request, here
+from .engines import Bundle
 from .engines.ownership import owner_of
 from .errors import WRONG_INPUT, Outcome, RolloutError
 from .kubectl import Kubectl
 from .live import INSTANCE, KEPT, PART_OF, namespace_of
+from .render import render
 from .terminal import in_shell, make, note
 
 
@@ -35,6 +37,8 @@ def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None
         print("The local cluster is gone, with all that was in it." if gone else "There is no local cluster.")
         return
     definition = read_definition(request.definition)
+    if not request.context:
+        raise no_cluster(definition)
     stacks: Sequence[Stack]
     if request.is_local:
         stacks = [here(stack) for stack in local.local_stacks(definition, request.stack)]
@@ -51,7 +55,7 @@ def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None
         _ask_for_certainty(request, stacks, sure)
     kube = Kubectl(context_of(stacks[0].data_plane))
     for stack in stacks:
-        _down(request, stack, kube, outcome)
+        _down(request, definition, stack, kube, outcome)
 
 
 def _ask_for_certainty(request: Request, stacks: Sequence[Stack], sure: bool) -> None:
@@ -65,7 +69,7 @@ def _ask_for_certainty(request: Request, stacks: Sequence[Stack], sure: bool) ->
         )
 
 
-def _down(request: Request, stack: Stack, kube: Kubectl, outcome: Outcome) -> None:
+def _down(request: Request, definition: Definition, stack: Stack, kube: Kubectl, outcome: Outcome) -> None:
     owner = owner_of(kube, stack)
     if owner is None:
         print(f"{stack.name} is not there: {escaped(kube.context)} has no namespace {stack.namespace}.")
@@ -75,8 +79,9 @@ def _down(request: Request, stack: Stack, kube: Kubectl, outcome: Outcome) -> No
     engine = engines.find_engine(wanted)
     note(f"Taking {stack.name} in {escaped(kube.context)} down with {engine.title} …")
     outcome.text = f"stack {stack.name} may be partly down; run the same command again"
+    rendered = render(stack, definition.lock, definition.file)
     try:
-        engine.down(stack, request.definition)
+        engine.down(Bundle(stack, rendered, definition.lock, request.definition))
     except RolloutError as error:
         raise RolloutError(f"stack {stack.name} is not down: {error}", error.code) from None
     print(_report(stack, kube, what_stays(stack, kube)))

@@ -1,32 +1,63 @@
 """Holds what was rendered to the guardrails, before anything is written or applied."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 
 from policies.guardrails import Finding, check_all
 from policies.guardrails.report import report, summary
+from stacks.stack import Definition, Stack
 
 from .errors import RolloutError
-from .render import Rendered
+from .render import Rendered, render
 
 MOST = 6
 """Lines that an advisory is said in."""
 PINNED = "images-are-pinned-by-digest"
 
 
-def findings(rendering: Sequence[Rendered], today: date | None = None) -> dict[str, list[Finding]]:
-    """Return what is wrong with each stack; days are those of UTC, so that a waiver ends everywhere at once."""
+def findings(
+    rendering: Sequence[Rendered], definition: Definition, today: date | None = None
+) -> dict[str, list[Finding]]:
+    """Return what is wrong with each rendered stack, and what these stacks make wrong in others of the definition.
+
+    Rules that compare environments see those too that nobody has asked for. Days are those of UTC, so that a waiver
+    ends everywhere at once.
+    """
     today = today or datetime.now(UTC).date()
-    return check_all({item.stack: item.objects for item in rendering}, today)
+    ours = {item.stack: item.objects for item in rendering}
+    others = {
+        stack.name: render(stack, definition.lock, definition.file).objects for stack in _beside(ours, definition)
+    }
+    found = check_all({**ours, **others}, today)
+    without_ours = check_all(others, today)
+    for name, already in without_ours.items():
+        found[name] = [each for each in found[name] if each not in already]
+    return {name: of_stack for name, of_stack in found.items() if name in ours or of_stack}
 
 
-def enforce(rendering: Sequence[Rendered], *, outcome: str = "nothing was written", local_cluster: bool = False) -> str:
+def _beside(rendered: Container[str], definition: Definition) -> list[Stack]:
+    """Return the stacks that were not rendered and count all the same: production is compared with all that is not."""
+    kinds = {stack.environment.production for stack in definition.stacks if stack.name in rendered}
+    return [
+        stack
+        for stack in definition.stacks
+        if stack.name not in rendered and (not stack.environment.production) in kinds
+    ]
+
+
+def enforce(
+    rendering: Sequence[Rendered],
+    definition: Definition,
+    *,
+    outcome: str = "nothing was written",
+    local_cluster: bool = False,
+) -> str:
     """Return advisories and waivers as a text; raise RolloutError with every finding where one is mandatory.
 
     On a local cluster, whose simulated nodes run no images, one without a digest is only worth an advisory.
     """
-    found = findings(rendering)
+    found = findings(rendering, definition)
     if local_cluster:
         found = {stack: [eased(each) for each in of_stack] for stack, of_stack in found.items()}
     if any(each.severity == "mandatory" for of_stack in found.values() for each in of_stack):

@@ -99,8 +99,20 @@ class There:
 def of_stack(kube: Kubectl, rendered: Sequence[KubernetesObject]) -> There:
     """Return every object that a stack has in its cluster, whether it is still rendered or not."""
     known = kube.kinds()
-    declared = kube.like(item for item in rendered if (item["apiVersion"], item["kind"]) in known)
-    return There(declared, _no_longer_rendered(kube, known, rendered)[0], _marks(rendered))
+    with ThreadPoolExecutor(1) as pool:
+        declared = pool.submit(kube.like, [item for item in rendered if (item["apiVersion"], item["kind"]) in known])
+        gone, _ = _no_longer_rendered(kube, known, rendered)
+        return There(declared.result(), gone, _marks(rendered))
+
+
+def as_declared(kube: Kubectl, there: There, rendered: Sequence[KubernetesObject]) -> bool:
+    """Say whether a stack stands as it is declared, so that an `up` would change nothing: as a preview sees it."""
+    live = {key(item): item for item in there.declared}
+    if there.gone or live.keys() != {key(item) for item in rendered}:
+        return False
+    after, refused = _dry_run(kube, rendered, live)
+    changes = compare([clean(item) for item in live.values()], [clean(item) for item in after.values()])
+    return not refused and not changes
 
 
 def _marks(rendered: Sequence[KubernetesObject]) -> dict[str, str]:

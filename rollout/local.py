@@ -1,9 +1,12 @@
 """CLUSTER=local: a real control plane on this machine with simulated nodes, one for each user."""
 
+import math
 import shutil
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.table import Table
 from rich.text import Text
@@ -11,6 +14,8 @@ from rich.text import Text
 import tools
 from local_cluster import ClusterError, LocalCluster, crds
 from local_cluster.control_plane import PROGRAMS
+from local_cluster.errors import ClusterBusyError
+from local_cluster.folder import locked
 from local_cluster.nodes import nodes_of
 from stacks.problems import escaped, listed
 from stacks.stack import Definition, Stack
@@ -21,9 +26,14 @@ from .pending import asked_for, why_pending
 from .render import render
 from .terminal import in_shell, make, note
 
+Done = TypeVar("Done")
 CONTEXT = LOCAL
 MOST_NODES = 20
 """How many nodes of one kind are simulated."""
+_LONGEST_WAIT = 1800.0
+"""For another process that starts the local cluster: it may have to build Kubernetes first."""
+_WORD_EVERY = 30.0
+_ASKED_EVERY = 0.5
 
 
 def local_folder() -> Path:
@@ -59,21 +69,53 @@ def start_local(definition: Definition, stacks: Sequence[Stack], folder: Path | 
     objects = [item for stack in stacks for item in render(stack, definition.lock, definition.file).objects]
     nodes = _nodes(definition)
     try:
-        cluster = LocalCluster.running(folder)
-        if cluster is None:
-            if what := incomplete(folder):
-                note(f"{what}. It is started anew, and empty: all that was brought up in it is lost.")
-            _say_what_takes_long()
-            cluster = LocalCluster.start(folder, name=CONTEXT, outlives=True)
-            note(f"The local cluster is up: its programs and logs are in {folder}.")
-        cluster.add_nodes(nodes)
-        _remove_other_nodes(cluster, nodes)
-        crds.install(cluster, objects)
-        if classes := _priority_classes(objects):
-            cluster.apply(classes)
+        cluster = LocalCluster.running(folder) or _started(folder)
+        with ExitStack() as alone:
+            _patiently(lambda: alone.enter_context(locked(folder)))  # two at once would add the same nodes
+            cluster.add_nodes(nodes)
+            _remove_other_nodes(cluster, nodes)
+            crds.install(cluster, objects)
+            if classes := _priority_classes(objects):
+                cluster.apply(classes)
     except (ClusterError, tools.ToolError) as error:
         raise RolloutError(f"there is no local cluster: {error}") from None
     return cluster
+
+
+def _started(folder: Path) -> LocalCluster:
+    """Start the local cluster, or return the one that another process starts meanwhile."""
+    if what := incomplete(folder):
+        note(f"{what}. It is started anew, and empty: all that was brought up in it is lost.")
+    _say_what_takes_long()
+
+    def start() -> LocalCluster:
+        try:
+            cluster = LocalCluster.start(folder, name=CONTEXT, outlives=True)
+        except ClusterError:
+            if there := LocalCluster.running(folder):
+                return there
+            raise
+        note(f"The local cluster is up: its programs and logs are in {folder}.")
+        return cluster
+
+    return _patiently(start)
+
+
+def _patiently(do: Callable[[], Done]) -> Done:
+    """Do something as soon as no other process starts, stops or changes the local cluster; wait for a while."""
+    begin = time.monotonic()
+    said = -math.inf
+    while True:
+        try:
+            return do()
+        except ClusterBusyError:
+            waited = time.monotonic() - begin
+            if waited > _LONGEST_WAIT:
+                raise
+            if waited - said >= _WORD_EVERY:
+                said = waited
+                note("waiting: another process is at work on the local cluster …")
+            time.sleep(_ASKED_EVERY)
 
 
 def stop_local(folder: Path | None = None) -> bool:

@@ -34,8 +34,8 @@ def preview_changes(wanted: Wanted) -> None:
     if wanted.base is not None and wanted.cluster is not None:
         raise RolloutError("BASE and CLUSTER cannot stand together: compare with one of them.", WRONG_INPUT)
     writes = wanted.base is not None or wanted.cluster is not None
-    if writes:
-        wanted.summary.unlink(missing_ok=True)  # nobody shall take an old page for this one
+    if writes:  # nobody shall take an old page for this one, nor miss that this one did not come to its end
+        _write(wanted.summary, failed_page(code(str(wanted.definition)), "The preview was begun, and did not end."))
     try:
         definition = read_definition(wanted.definition)
         rendering, comparison = compared(wanted, definition)
@@ -45,11 +45,13 @@ def preview_changes(wanted: Wanted) -> None:
             _write(wanted.summary, failed_page(f"{code(str(wanted.definition))} {what}", str(error)))
         raise
     changes = _stack_changes(wanted, definition, rendering, comparison)
+    if writes:
+        subject = _subject(wanted, comparison)
+        _write(wanted.summary, page(changes, subject, comparison.notes, refused=comparison.refused))
     _say(comparison, changes)
     if writes:
-        _write(wanted.summary, page(changes, _subject(wanted, comparison), comparison.notes))
         note(f"written for reviewers: {escaped(str(wanted.summary))}")
-    enforce(rendering, outcome="nothing was changed", local_cluster=wanted.is_local)
+    enforce(rendering, definition, outcome="nothing was changed", local_cluster=wanted.is_local)
 
 
 def _stack_changes(
@@ -57,7 +59,7 @@ def _stack_changes(
 ) -> list[StackChange]:
     local = wanted.is_local
     today = datetime.now(UTC).date()
-    found = findings(rendering, today)
+    found = findings(rendering, definition, today)
     if wanted.cluster is None:
         before = {name: list(objects) for name, objects in comparison.before.items() if objects is not None}
         known = check_all(before, today)
@@ -67,14 +69,15 @@ def _stack_changes(
     return [
         stack_change(
             name,
-            changes,
-            comparison.before[name],
-            comparison.after[name],
+            comparison.changes.get(name, ()),
+            comparison.before[name] if name in comparison.changes else (),
+            comparison.after[name] if name in comparison.changes else (),
             there=there.get(name),
             findings=[eased(one) if local else one for one in found.get(name, ())],
             known=[eased(one) if local else one for one in known.get(name, ())],
         )
-        for name, changes in comparison.changes.items()
+        # A stack that nobody asked for is said where one of those that are asked for breaks something in it.
+        for name in {**comparison.changes, **found}
     ]
 
 

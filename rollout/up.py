@@ -10,10 +10,9 @@ from stacks.stack import Definition
 from stacks.validate import read_definition
 
 from . import output, summary, swap
-from .advisories import advisory_text
 from .changes.compare import ObjectChange, compare
 from .changes.report import left_behind, report, total
-from .check import counted
+from .check import advisory_text, counted
 from .choose import chosen, context_of
 from .errors import Outcome, RolloutError
 from .guardrails import enforce
@@ -36,7 +35,7 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
     rendering = [
         render(stack, definition.lock, definition.file) for stack in progress(stacks, len(stacks), "stacks rendered")
     ]
-    guarded = enforce(rendering)
+    guarded = enforce(rendering, definition)
     with swap.locked(place, f"waiting: another run is writing {escaped(str(out))} …"):
         before = output.read_index(out)
         _refuse_other_definition(before, definition, out, only)

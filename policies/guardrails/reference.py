@@ -7,6 +7,7 @@ from textwrap import fill
 
 from .checking import SETTINGS_RULES
 from .rules import RULES, Rule
+from .rules.datasets import production_shares_nothing_that_others_may_write
 from .rules.pod_security import CONTROLS
 from .settings import ANNOTATION
 
@@ -24,20 +25,24 @@ finding that is **mandatory** stops the command, and nothing is written or appli
 
 | where | what it looks at | a mandatory finding |
 |---|---|---|
-| `make up`, `make preview` | all stacks that are rendered, together | exit code 1, nothing written or applied |
+| `make up`, `make preview`, `make rollout` | all stacks of the definition, also those that nobody asked for | \
+exit code 1, nothing written or applied |
 | `make check-chart VALUES=<file>` | what the chart makes of one values file: one stack | exit code 1 |
 | `pulumi preview --policy-pack policies/guardrails`, or `up` | what the program declares: one stack | Pulumi stops |
 
-With one stack at hand, nobody can see what other environments write: there, the guardrail
-`{shared}`
-compares the environments of that stack only. The definition's own rules have looked at all of them
-before any stack exists.
+The exit codes are those of the commands that make runs (`python -m rollout`, `python -m charts`). `make` itself ends
+with 2 whenever one of them fails, and prints its code: `make: *** [Makefile:…] Error 1`.
+
+## With plain Pulumi
 
 The policy pack runs with the `python3` that is on the PATH, which needs `pulumi` and `pulumi-policy`. After `make up`:
 
 ```sh
 PATH="$PWD/.venv/bin:$PATH" pulumi preview --policy-pack policies/guardrails
 ```
+
+Pulumi fixes how severe a policy is when it loads the pack, and here a Namespace says it. So each guardrail is two
+policies of the pack, `<guardrail>` (mandatory) and `<guardrail>.advisory`; what is wrong is reported by one of them.
 
 ## Settings
 
@@ -64,9 +69,15 @@ A waived finding is still said, with who answers for it and until when. About wa
 """
 
 
+_ONE_STACK = (
+    "`make check-chart` has one values file and the policy pack one program: no other environment can be seen there, "
+    "so they compare only the environments within that one stack. `make up`, `make preview` and `make rollout` compare "
+    "with every stack of the definition, though only one is brought up, and stop for what it breaks in another too."
+)
+
+
 def page() -> str:
     """Return the page."""
-    shared = next(rule for rule in RULES if "others" in rule.name)
     about = "".join(f"- **{_words(name)}.** {why}\n" for name, why in SETTINGS_RULES.items())
     rows = "".join(
         f"| [{rule.name}](#{rule.name}) | {rule.production} | {rule.shared or '–'} | {rule.local or '–'} |\n"
@@ -77,7 +88,7 @@ def page() -> str:
         "Where there is a dash,\na guardrail is asked only when `severities` says how severe it is.\n\n"
         f"| guardrail | production | shared | local |\n|---|---|---|---|\n{rows}\n## The guardrails\n"
     )
-    return _BEGIN.format(shared=shared.name, annotation=ANNOTATION) + about + table + "".join(map(_section, RULES))
+    return _BEGIN.format(annotation=ANNOTATION) + about + table + "".join(map(_section, RULES))
 
 
 def stale(root: Path = ROOT) -> bool:
@@ -90,6 +101,8 @@ def _section(rule: Rule) -> str:
     text = f"\n### {rule.name}\n\n{fill(f'**{rule.sentence}** {rule.why}', _WIDTH)}\n\n{fill(rule.do, _WIDTH)}\n"
     if rule.name == "pods-fulfil-pod-security-restricted":
         text += "\n" + "".join(f"- {(control.__doc__ or '').strip()}\n" for control in CONTROLS)
+    if rule.function is production_shares_nothing_that_others_may_write:
+        text += f"\n{fill(_ONE_STACK, _WIDTH)}\n"
     return text
 
 

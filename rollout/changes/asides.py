@@ -10,6 +10,8 @@ from .trees import at, items, text
 from .workloads import Workload, workloads
 
 Tree = Mapping[str, Any]
+MODEL = "model"
+"""What an aside about a model has for a kind."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,8 @@ class Aside:
     kind: str
     name: str
     what: str
+    grave: bool = False
+    """Whether it is as bad as a deletion."""
 
 
 def asides(before: Iterable[Tree], after: Iterable[Tree], restarts: Iterable[Restart]) -> list[Aside]:
@@ -41,13 +45,13 @@ def _scaled(old: Mapping[Any, Workload], new: Mapping[Any, Workload]) -> Iterato
         if before is None or (before.least, before.most) == (workload.least, workload.most):
             continue
         what = f"{before.pods} → {workload.pods}: "
-        if workload.most == 0:
+        if grave := workload.most == 0:
             what += "NOTHING SERVES ANY LONGER"
         elif workload.most < before.most:
-            what += "the last ones end, and what they held in memory is cold"
+            what += "the last ones end" + (", and what they held in memory is cold" if workload.pool else "")
         else:
             what += "no running pod restarts"
-        yield Aside(workload.kind, workload.name, what)
+        yield Aside(workload.kind, workload.name, what, grave)
 
 
 def _not_by_itself(old: Mapping[Any, Workload], new: Mapping[Any, Workload]) -> Iterator[Aside]:
@@ -84,9 +88,9 @@ def _models(was: Serving, will: Serving) -> Iterator[Aside]:
             (server, pool), there = after[name], will.loading.get(after[name], "")
             how = "until its first request there" if there == "on-demand" else "until a replica there has loaded it"
             old = "/".join(before[name])
-            yield Aside("model", name, f"moves from {old} to {server}/{pool}: cold {how}")
+            yield Aside(MODEL, name, f"moves from {old} to {server}/{pool}: cold {how}")
     for name in sorted(before.keys() - after.keys()):
-        yield Aside("model", name, "IS NO LONGER SERVED")
+        yield Aside(MODEL, name, "IS NO LONGER SERVED", grave=True)
 
 
 def _changed(kind: str, before: Iterable[Tree], after: Iterable[Tree]) -> Iterator[tuple[str, str]]:

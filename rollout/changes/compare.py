@@ -23,6 +23,8 @@ class _Missing:
 
 
 MISSING = _Missing()
+DATASETS = ("PersistentVolume", "PersistentVolumeClaim")
+"""Kinds that hold models, or lead to them."""
 _LIST_KEYS = ("name", "mountPath", "containerPort", "port", "key")
 
 

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
+from policies.guardrails.findings import counted
 from stacks.problems import escaped
 
 from . import words
-from .stack_change import StackChange
+from .stack_change import StackChange, alike
 
 Line = tuple[str, str]
 """A text and its style."""
@@ -15,7 +16,7 @@ Line = tuple[str, str]
 
 def outlook(changes: Sequence[StackChange]) -> Text:
     """Return what restarts and for how long, what GPU devices are taken, and what guardrails say."""
-    parts = [_restarts(changes), _asides(changes), _devices(changes), _findings(changes)]
+    parts = [_restarts(changes), _asides(changes), _devices(changes), _findings(changes), _grave(changes)]
     return Text("\n").join(Text("\n").join(Text(*line) for line in part) for part in parts if part)
 
 
@@ -30,7 +31,7 @@ def _restarts(changes: Iterable[StackChange]) -> list[Line]:
             (f"      without a replica: {words.without_replica(restart)}; whole update: {words.whole(restart)}", ""),
         ]
         if restart.models:
-            lines.append((f"      models cold: {words.cold(restart)}", ""))
+            lines.append((f"      models cold: {words.cold(restart, escaped)}", ""))
     return [("What restarts:", "bold"), *lines, (words.ASSUMPTIONS, "dim")] if lines else []
 
 
@@ -39,6 +40,7 @@ def _asides(changes: Iterable[StackChange]) -> list[Line]:
         (f"  {escaped(f'{change.name} {aside.kind} {aside.name}: {aside.what}')}", "")
         for change in changes
         for aside in change.asides
+        if not aside.grave
     ]
     return [("Without a restart:", "bold"), *lines] if lines else []
 
@@ -58,15 +60,25 @@ def _of(there: int | None) -> str:
 
 
 def _findings(changes: Sequence[StackChange]) -> list[Line]:
+    found = alike((change.name, (each, change.is_new(each))) for change in changes for each in change.findings)
     lines: list[Line] = []
-    for change in changes:
-        for finding in change.findings:
-            if finding.severity != "mandatory" and not change.is_new(finding):
-                continue
-            word = f"{'NEW ' if change.is_new(finding) else ''}{finding.severity}"
-            place = f"{change.name} {finding.object}: {finding.what} ({finding.rule})"
-            lines.append((f"  {word} {escaped(place)}", "bold red" if finding.severity == "mandatory" else "yellow"))
-    fixed = sum(len(change.fixed) for change in changes)
-    if fixed:
+    for (each, new), stacks in sorted(found.items(), key=lambda item: not item[0][1]):
+        if new or each.severity == "mandatory":
+            place = f"{', '.join(stacks)} {each.object}: {each.what} ({each.rule})"
+            style = "bold red" if each.severity == "mandatory" else "yellow"
+            lines.append((f"  {'NEW ' if new else ''}{each.severity} {escaped(place)}", style))
+    changing = any(change.objects for change in changes)
+    if changing and (quiet := counted(each for each, new in found if not new and each.severity != "mandatory")):
+        lines.append((f"  as before: {quiet}", ""))
+    if fixed := len({each for change in changes for each in change.fixed}):
         lines.append((f"  {fixed} of before no longer there", ""))
     return [("Guardrails:", "bold"), *lines] if lines else []
+
+
+def _grave(changes: Iterable[StackChange]) -> list[Line]:
+    """Return what is as bad as a deletion: it stands last, where nobody misses it."""
+    grave = alike((change.name, aside) for change in changes for aside in change.grave)
+    return [
+        (escaped(f"{', '.join(stacks)} {aside.kind} {aside.name}: {aside.what}"), "bold red")
+        for aside, stacks in grave.items()
+    ]

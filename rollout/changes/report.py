@@ -11,7 +11,7 @@ from stacks.problems import escaped, listed, shortened, shown
 
 from ..check import counted
 from ..terminal import in_shell
-from .compare import MISSING, FieldChange, ObjectChange, Verb
+from .compare import DATASETS, MISSING, FieldChange, ObjectChange, Verb
 from .secrets import Hidden
 
 STYLES: Mapping[Verb, str] = {"created": "green", "changed": "yellow", "replaced": "bold red", "deleted": "bold red"}
@@ -21,12 +21,12 @@ WORDS: Mapping[Verb, str] = {
     "replaced": "REPLACED",
     "deleted": "DELETED ",
 }
-_DATASETS = ("PersistentVolume", "PersistentVolumeClaim")
 _OF_DATASETS = ", and datasets are protected: add a dataset of another name and move the servers to it"
+_KEPT = ("Namespace", *DATASETS)
+_STAYS = "nothing deletes it: with Helm it stays, and Pulumi refuses until it is unprotected; the files in it stay"
 _OF_OTHERS = ": kubectl refuses it; Pulumi deletes the object and makes a new one"
 _LONGEST = 60
 _LONGEST_ELEMENT = 200
-_MOST_COMMANDS = 8
 _ALL = 10**9
 
 
@@ -73,23 +73,25 @@ def left_behind(changes: Mapping[str, Sequence[ObjectChange]], contexts: Mapping
             lines.append(f"{escaped(stack)} is no longer described: what it has in a cluster stays there.")
             continue
         for change in reversed(found):
-            if change.verb == "deleted" and change.kind in ("Namespace", *_DATASETS):
+            if change.verb == "deleted" and change.kind in _KEPT:
                 kept.append(f"{change.kind} {change.name} ({contexts[stack]})")
             elif change.verb == "deleted":
                 commands.append(f"  {_deletion(change, contexts[stack])}")
     if commands:
         lines.append("`kubectl apply` deletes nothing: where that is used, delete by hand what is gone:")
-        lines += commands[:_MOST_COMMANDS]
-        if len(commands) > _MOST_COMMANDS:
-            lines.append(f"  … and {len(commands) - _MOST_COMMANDS} more")
+        lines += commands  # all of them: whoever copies these must not leave one behind
     if kept:
-        lines.append(f"Kept for the data in them: {listed(kept, _MOST_COMMANDS)}. Delete these by hand if you mean it.")
+        lines.append(f"Kept for the data in them: {listed(kept, len(kept))}. Delete these by hand if you mean it.")
     return "\n".join(lines)
 
 
-def why_replaced(change: ObjectChange) -> str:
-    """Return which immutable fields make a replacement, and what that means."""
-    remedy = _OF_DATASETS if change.kind in _DATASETS else _OF_OTHERS
+def meaning(change: ObjectChange) -> str:
+    """Return what people have to know of a replacement, or of the deletion of what holds data; else an empty text."""
+    if change.verb == "deleted" and change.kind in _KEPT:
+        return _STAYS
+    if not change.reasons:
+        return ""
+    remedy = _OF_DATASETS if change.kind in DATASETS else _OF_OTHERS
     return f"{', '.join(change.reasons)} cannot be changed in place{remedy}"
 
 
@@ -105,8 +107,8 @@ def _objects(changes: Sequence[ObjectChange], most: int, fields: int) -> Text:
     for change in [*dangerous, *harmless[:most]]:
         out.append(f"  {WORDS[change.verb]} ", STYLES[change.verb])
         out.append(f"{change.kind} {escaped(change.name)}\n")
-        if change.reasons:
-            out.append(f"      {why_replaced(change)}\n", "bold red")
+        if what := meaning(change):
+            out.append(f"      {what}\n", "bold red")
         for field in change.fields[:fields]:
             out.append(f"      {escaped(field.place)} {values(field)}\n")
         if len(change.fields) > fields:
@@ -127,7 +129,9 @@ def values(change: FieldChange) -> str:
     if isinstance(old, Hidden) and isinstance(new, Hidden) and str(old) == str(new):
         return "(values are not shown)"
     before, after = _brief(old, new), _brief(new, old)
-    return f"{_apart(before, after)} → {_apart(after, before)}"
+    # What comes or goes as a whole stands alone in its line: an access rule has to be read, not only noticed.
+    longest = _LONGEST_ELEMENT if old is MISSING or new is MISSING else _LONGEST
+    return f"{_apart(before, after, longest)} → {_apart(after, before, longest)}"
 
 
 def _element(value: Any) -> str:
@@ -143,19 +147,19 @@ def _brief(value: Any, other: Any) -> str:
         return repr(MISSING)
     if isinstance(value, str) and (isinstance(other, str) or other is MISSING):
         return value or '""'
-    return shown(value)
+    return _element(value) if other is MISSING and isinstance(value, (dict, list)) else shown(value)
 
 
-def _apart(text: str, other: str) -> str:
+def _apart(text: str, other: str, longest: int) -> str:
     """Return a text cut to where it differs from the other: the ends of two long image names, not their beginnings."""
     text = escaped(text)
-    if len(text) <= _LONGEST:
+    if len(text) <= longest:
         return text
     same = next((i for i, (a, b) in enumerate(zip(text, escaped(other), strict=False)) if a != b), 0)
-    start = max(0, text.rfind("/", 0, same) + 1) if same > _LONGEST // 3 else 0
-    start = start if same - start < _LONGEST // 2 else same - 10
+    start = max(0, text.rfind("/", 0, same) + 1) if same > longest // 3 else 0
+    start = start if same - start < longest // 2 else same - 10
     part = ("…" if start else "") + text[start:]
-    return part if len(part) <= _LONGEST else part[: _LONGEST - 1] + "…"
+    return shortened(part, longest)
 
 
 def _lines(old: str, new: str) -> str:

@@ -38,7 +38,7 @@ class Restart:
     def without_replica(self) -> int | None:
         """Longest time without any replica, in seconds: 0 for never, None where nothing bounds it."""
         pods, update = self.workload.least, self.replacing
-        if self.workload.most == 0 or (not self.replaced and update.unavailable + update.kept < pods):
+        if self.workload.most == 0 or (not self.replaced and (update.kept or update.unavailable < pods)):
             return 0
         if self.replaced:
             return _sum(self.workload.stop_seconds, self.workload.start_seconds)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from .asides import Aside, asides
-from .compare import ObjectChange
+from .asides import MODEL, Aside, asides
+from .compare import DATASETS, ObjectChange
 from .restarts import Restart, restarts
 from .slices import gpu_slices
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from policies.guardrails import Finding
 
 State = Literal["new", "removed", "changed", "unchanged"]
+Thing = TypeVar("Thing")
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,20 @@ class StackChange:
         gone = [change for change in self.objects if change.verb == "deleted"]
         return (*gone, *(change for change in self.objects if change.verb == "replaced"))
 
+    @property
+    def grave(self) -> tuple[Aside, ...]:
+        """What happens without a restart, and is as bad as a deletion."""
+        return tuple(aside for aside in self.asides if aside.grave)
+
     def is_new(self, finding: Finding) -> bool:
         """Say whether the change brings a finding: not when the rule was broken there, and no less, before."""
         return _breach(finding) not in {_breach(before) for before in self.known}
 
     @property
     def fixed(self) -> tuple[Finding, ...]:
-        """Findings of before that the change takes away."""
+        """Findings of before that the change takes away; a stack that is gone itself has mended nothing."""
+        if self.state == "removed":
+            return ()
         now = {_breach(finding) for finding in self.findings}
         return tuple(finding for finding in self.known if _breach(finding) not in now)
 
@@ -103,24 +111,49 @@ def _devices(before: Counter[str], after: Counter[str], there: Mapping[str, int]
     )
 
 
-def verdict(changes: Sequence[StackChange]) -> str:
-    """Return what a reviewer reads at a glance: `3 stacks: 2 changed, 1 unchanged · 1 DELETED · 2 pools restart`."""
+def alike(things: Iterable[tuple[str, Thing]]) -> dict[Thing, list[str]]:
+    """Return each thing once, with the names of the stacks that have it."""
+    found: dict[Thing, list[str]] = {}
+    for stack, thing in things:
+        found.setdefault(thing, []).append(stack)
+    return found
+
+
+def broken(changes: Sequence[StackChange]) -> str:
+    """Return `2 mandatory guardrail findings`, or an empty text for none; what two stacks have alike counts once."""
+    mandatory = {each for change in changes for each in change.findings if each.severity == "mandatory"}
+    return _counted(mandatory, "mandatory guardrail finding") if mandatory else ""
+
+
+def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
+    """Return what a reviewer reads at a glance: `3 stacks: 2 changed, 1 unchanged · 1 DELETED · 2 pools restart`.
+
+    `refused` counts the objects that the cluster would not take.
+    """
     from .report import tally
     from .words import restarting
 
     states = Counter(change.state for change in changes)
     words: Mapping[State, str] = {"new": "new", "removed": "REMOVED", "changed": "changed", "unchanged": "unchanged"}
     kinds = ", ".join(f"{states[state]} {word}" for state, word in words.items() if states[state])
-    broken = [finding for change in changes for finding in change.findings if finding.severity == "mandatory"]
-    objects = tally([item for change in changes for item in change.objects])
+    objects = [item for change in changes for item in change.objects]
+    datasets = {item.name for item in objects if item.verb == "replaced" and item.kind in DATASETS}
+    unserved = {aside.name for change in changes for aside in change.grave if aside.kind == MODEL}
     parts = [
-        f"{len(broken)} mandatory guardrail finding{'' if len(broken) == 1 else 's'}" if broken else "",
-        f"{len(changes)} stack{'' if len(changes) == 1 else 's'}: {kinds}",
-        objects and f"objects: {objects}",
+        broken(changes),
+        f"the cluster REFUSES {_counted(range(refused), 'object')}" if refused else "",
+        f"{_counted(datasets, 'dataset')} REPLACED" if datasets else "",
+        f"{_counted(unserved, 'model')} NO LONGER SERVED" if unserved else "",
+        f"{_counted(changes, 'stack')}: {kinds}",
+        f"objects: {tally(objects)}" if objects else "",
         restarting(restart for change in changes for restart in change.restarts),
         _slices(changes),
     ]
     return " · ".join(part for part in parts if part)
+
+
+def _counted(things: Collection[object], name: str) -> str:
+    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
 
 
 def _slices(changes: Sequence[StackChange]) -> str:

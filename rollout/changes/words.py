@@ -1,13 +1,14 @@
 """How restarts are said to people: what happens to the pods, for how long a pool or a model is missing, and why."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from .restarts import Restart
 
 BYTES_PER_SECOND = 250_000_000
 """At which a load is estimated: an assumption, which every text with an estimate states."""
 MOST_CAUSES = 3
+MOST_MODELS = 6
 
 ASSUMPTIONS = (
     "Times are bounds from what the pods declare: the grace period to stop, then start-up probes and the first look of "
@@ -44,7 +45,7 @@ def how(restart: Restart) -> str:
         at_once = "one" if update.surge == 1 else str(update.surge)
         return f"{workload.pods}, {at_once} at a time, the new before the old goes"
     if update.unavailable >= workload.most:
-        return f"{workload.pods}, all at once"
+        return f"{workload.pods}{kept}, all at once"
     at_once = "one after another" if update.unavailable == 1 else f"{update.unavailable} at a time"
     return f"{workload.pods}{kept}, {at_once}"
 
@@ -64,19 +65,21 @@ def whole(restart: Restart) -> str:
     return "no bound declared" if restart.whole is None else f"up to {duration(restart.whole)}"
 
 
-def cold(restart: Restart) -> str:
-    """Return which models are cold, and until when."""
+def cold(restart: Restart, named: Callable[[str], str]) -> str:
+    """Return which models are cold, and until when; `named` writes a model's name for whoever reads it."""
     models = restart.models
     if not models or restart.workload.most == 0:
         return "none"
     count = f"{len(models)} model{'' if len(models) == 1 else 's'}"
     missing = restart.without_replica != 0
+    if restart.loading == "preload" and not missing:
+        return f"none: other replicas serve the {count}"
+    more = f" and {len(models) - MOST_MODELS} more" if len(models) > MOST_MODELS else ""
+    names = ", ".join(named(model.name) for model in models[:MOST_MODELS]) + more
     if restart.loading == "preload":
-        if not missing:
-            return f"none: other replicas serve the {count}"
-        return f"{count}, until a replica is ready"
+        return f"{count} ({names}), until a replica is ready"
     pinned = sum(model.pinned for model in models)
-    parts = [f"{count}{f' ({pinned} pinned)' if pinned else ''}"]
+    parts = [f"{count} ({names}{f'; {pinned} pinned' if pinned else ''})"]
     parts.append("all cold, each until its first request is loaded" if missing else "cold on each new replica")
     if to_load := _loading(restart):
         parts.append(to_load)

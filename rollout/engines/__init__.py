@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from stacks.images_lock import ImagesLock
+from stacks.problems import escaped
 from stacks.stack import Stack
 
 from ..errors import NO_ENGINE, WRONG_INPUT, RolloutError
 
 if TYPE_CHECKING:
+    from ..render import Rendered
     from .pulumi import PulumiCli
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """One stack with all that an engine needs of it, read and rendered once."""
+
+    stack: Stack
+    rendered: Rendered
+    lock: ImagesLock
+    """The digests of its images."""
+    definition: Path
+    """The file that the stack is known to come from."""
+    read_from: Path | None = None
+    """The file that was read instead, where somebody keeps its text."""
 
 
 class Engine(Protocol):
@@ -25,14 +43,16 @@ class Engine(Protocol):
     def title(self) -> str:
         """Its name and version, for people."""
 
-    def up(self, stack: Stack, definition: Path, *, read_from: Path | None = None, wait: bool = True) -> None:
+    def check(self, stack: Stack, rendered: Rendered) -> None:
+        """Raise RolloutError where `up` would refuse a stack before it changes anything, such as another engine's."""
+
+    def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
         """Bring a stack up, showing what happens; raise RolloutError when it is not as declared.
 
-        `definition` is the file that the stack is known to come from. `read_from` is read instead, where somebody keeps
-        its text; `wait` waits until everything is ready.
+        `wait` waits until everything is ready. Returns False when it is known that nothing had to be changed.
         """
 
-    def down(self, stack: Stack, definition: Path) -> None:
+    def down(self, bundle: Bundle) -> None:
         """Take a stack down, all but its datasets and what holds them; raise RolloutError when that is not done."""
 
 
@@ -62,20 +82,34 @@ class _Pulumi:
     def title(self) -> str:
         return str(self._cli)
 
-    def up(self, stack: Stack, definition: Path, *, read_from: Path | None = None, wait: bool = True) -> None:
+    def check(self, stack: Stack, rendered: Rendered) -> None:
+        from . import pulumi_stack
+
+        pulumi_stack.check(stack, rendered, adopt=self._adopt)
+
+    def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
         from . import pulumi_stack
 
         del wait  # Pulumi always waits
-        pulumi_stack.up(self._cli, stack, definition, read_from=read_from, adopt=self._adopt)
+        pulumi_stack.up(self._cli, bundle, adopt=self._adopt)
+        return True  # what it leaves unchanged it says itself
 
-    def down(self, stack: Stack, definition: Path) -> None:
+    def down(self, bundle: Bundle) -> None:
         from . import pulumi_stack
 
-        pulumi_stack.down(self._cli, stack, definition)
+        pulumi_stack.down(self._cli, bundle)
 
 
 FINDERS: Mapping[str, Callable[[bool], Engine | None]] = {"pulumi": pulumi_engine, "helm": helm_engine}
 """How to find each engine, in the order in which they are tried."""
+
+
+def require_known(wanted: str | None) -> None:
+    """Raise RolloutError for the name of an engine that there is not."""
+    if wanted is not None and wanted not in FINDERS:
+        raise RolloutError(
+            f"there is no engine {escaped(wanted)}. ENGINE is one of: {', '.join(FINDERS)}.", WRONG_INPUT
+        )
 
 
 def find_engine(wanted: str | None = None, *, adopt: bool = False) -> Engine:
@@ -83,8 +117,7 @@ def find_engine(wanted: str | None = None, *, adopt: bool = False) -> Engine:
 
     With `adopt` it takes over a stack that another engine brought up.
     """
-    if wanted is not None and wanted not in FINDERS:
-        raise RolloutError(f"there is no engine {wanted}. ENGINE is one of: {', '.join(FINDERS)}.", WRONG_INPUT)
+    require_known(wanted)
     for name in [wanted] if wanted else FINDERS:
         engine = FINDERS[name](adopt)
         if engine is not None:

@@ -1,6 +1,7 @@
 """Helm: installs the generated chart with a stack's values.
 
-Environment variables, which are the user's and are handed on as they are: KUBECONFIG, and Helm's own (HELM_…).
+Environment variables, which are the user's and are handed on as they are: KUBECONFIG, and Helm's own (HELM_…). Only
+HELM_DRIVER must not name another place for Helm's records than Secrets: they are read here too.
 """
 
 import fcntl
@@ -12,25 +13,26 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir, mkstemp
+from typing import Any
 
 import yaml
 
 import tools
+from stacks.problems import escaped
 from stacks.resolve import resolve
 from stacks.stack import Stack
-from stacks.validate import read_definition
 
 from ..choose import context_of
-from ..errors import NO_ENGINE, RolloutError
+from ..errors import NO_ENGINE, WRONG_INPUT, RolloutError
 from ..handover import HELM_NAME, HELM_NAMESPACE, keep_scale, mend, prune, to_helm
 from ..kubectl import Kubectl, KubernetesObject, as_list
-from ..live import of_stack
+from ..live import There, as_declared, of_stack
 from ..refusals import explained, in_words
-from ..render import Rendered, render
+from ..render import Rendered
 from ..terminal import note
-from . import lease, ownership
-from .helm_release import recover, release_name
-from .watched import run_watched
+from . import Bundle, lease, ownership
+from .helm_release import is_of, recover, release_name
+from .watched import await_ready, run_watched
 
 _MARGIN_SECONDS = 300
 _LEAST_SECONDS = 600
@@ -38,6 +40,8 @@ _DOWN_SECONDS = 600
 _VALUES_PREFIX = "tidegate-values-"
 _FRESH_SECONDS = 60
 """A file of values that is so young may be about to be locked."""
+_DRIVERS = ("", "secret", "secrets")
+"""What HELM_DRIVER may say."""
 
 
 @dataclass(frozen=True)
@@ -54,68 +58,93 @@ class Helm:
         """As a user knows it."""
         return f"Helm {self.version} ({self.path})"
 
-    def up(self, stack: Stack, definition: Path, *, read_from: Path | None = None, wait: bool = True) -> None:
-        """Bring a stack up with its values; raise RolloutError when it is not as declared."""
+    def check(self, stack: Stack, rendered: Rendered) -> None:
+        """Raise RolloutError where `up` would refuse a stack before it changes anything."""
+        kube = Kubectl(context_of(stack.data_plane))
+        if ownership.require(kube, stack, "helm", adopt=self.adopt) is not None:
+            there = of_stack(kube, rendered.objects)
+            if strangers := _strangers(there, stack):
+                ownership.require_ours(strangers, stack, kube.context, adopt=self.adopt)
+
+    def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
+        """Bring a stack up with its values; raise RolloutError when it is not as declared.
+
+        A stack that stands as declared is only waited for, and False is returned: no revision is made.
+        """
         from charts import CHART, values_of
 
-        read = read_definition(read_from or definition)
-        rendered = render(stack, read.lock, read.file)
+        stack, objects = bundle.stack, bundle.rendered.objects
         kube = Kubectl(context_of(stack.data_plane))
         owner = ownership.require(kube, stack, "helm", adopt=self.adopt)
-        _make_namespace(kube, stack, rendered)
-        with lease.held(kube, stack.namespace):
-            recover(self.path, kube, stack)
-            gone = self._prepare(kube, stack, rendered)
-            with _values(values_of(resolve(stack, read.lock))) as values:
-                seconds = patience(rendered.objects)
-                command = [
-                    *(self.path, "upgrade", "--install", release_name(stack), str(CHART)),
-                    *("--kube-context", kube.context, "--namespace", stack.namespace, "--values", str(values)),
-                    # Server-side apply; what people changed by hand becomes as declared again.
-                    *("--server-side=true", "--force-conflicts", "--timeout", f"{seconds}s"),
-                    # Nobody sees the notes here, so nothing is looked up for them, and no rights are needed for that.
-                    *("--hide-notes", "--set", "global.lookup=false"),
-                    *(("--wait",) if wait else ()),
-                ]
-                failure = run_watched(command, kube, rendered.objects, watch=wait)
+        if owner is None:
+            _make_namespace(kube, stack, bundle.rendered)
+        # Nobody sees the notes here, so nothing is looked up for them, and no rights are needed for that.
+        values = {**values_of(resolve(stack, bundle.lock)), "global": {"lookup": False}}
+        seconds = patience(objects)
+        with lease.held(kube, stack.namespace) as hold:
+            newest = recover(self.path, kube, stack)
+            there = of_stack(kube, objects)
+            stands = (
+                newest is not None
+                and is_of(newest, CHART, values)
+                and not _strangers(there, stack)
+                and as_declared(kube, there, objects)
+            )
+            if not stands:
+                gone = self._prepare(kube, stack, bundle.rendered, there)
+                with _values(values) as file:
+                    command = [
+                        *(self.path, "upgrade", "--install", release_name(stack), str(CHART)),
+                        *("--kube-context", kube.context, "--namespace", stack.namespace, "--values", str(file)),
+                        # Server-side apply; what people changed by hand becomes as declared again.
+                        *("--server-side=true", "--force-conflicts", "--timeout", f"{seconds}s"),
+                        "--hide-notes",
+                        *(("--wait",) if wait else ()),
+                    ]
+                    failure = run_watched(command, kube, objects, hold, watch=wait)
+                if failure is not None:
+                    raise RolloutError(_why(failure, kube, stack))
+                hold.require()
+                prune(kube, gone)
+        if stands:
+            failure = await_ready(kube, objects, seconds) if wait else None
             if failure is not None:
-                raise RolloutError(_why(failure, kube, stack))
-            prune(kube, gone)
+                raise RolloutError(f"nothing was changed, and {failure}")
         if owner is not None and owner.engine == "pulumi":
             note(
                 f"{stack.name} is Helm's now. Pulumi's state still lists its objects, and `pulumi destroy` would delete"
-                f" them: let it forget them with `pulumi stack rm --force {stack.name}`, which deletes nothing."
+                " them: let it forget them, which deletes nothing, with"
+                f" `pulumi stack rm --force --preserve-config {stack.name}`."
             )
+        return not stands
 
-    def down(self, stack: Stack, definition: Path) -> None:
+    def down(self, bundle: Bundle) -> None:
         """Uninstall a stack's release; the chart keeps volumes, claims and the namespace that holds them."""
+        stack, objects = bundle.stack, bundle.rendered.objects
         kube = Kubectl(context_of(stack.data_plane))
-        if kube.get("namespace", stack.namespace) is None:
+        if ownership.require(kube, stack, "helm") is None:
             return
-        ownership.require(kube, stack, "helm")
-        read = read_definition(definition)
-        rendered = render(stack, read.lock, read.file)
-        with lease.held(kube, stack.namespace):
+        with lease.held(kube, stack.namespace) as hold:
             command = [
                 *(self.path, "uninstall", release_name(stack), "--ignore-not-found", "--wait"),
                 *("--kube-context", kube.context, "--namespace", stack.namespace, "--timeout", f"{_DOWN_SECONDS}s"),
             ]
-            failure = run_watched(command, kube, rendered.objects, watch=False)
+            failure = run_watched(command, kube, objects, hold, watch=False)
             if failure is not None:
                 raise RolloutError(_why(failure, kube, stack))
-            prune(kube, of_stack(kube, rendered.objects).everything)
+            hold.require()
+            release = release_name(stack), stack.namespace
+            left = of_stack(kube, objects).everything
+            prune(kube, [item for item in left if not ownership.is_of_another(item, release)])
             # What `helm test` left to be read: Helm takes hooks for nobody's.
             tests = ("--selector", "app.kubernetes.io/name=helm-test,app.kubernetes.io/part-of=tidegate")
             kube.run("delete", "pods,networkpolicies", "--namespace", stack.namespace, *tests, "--wait=false")
 
-    def _prepare(self, kube: Kubectl, stack: Stack, rendered: Rendered) -> list[KubernetesObject]:
+    def _prepare(self, kube: Kubectl, stack: Stack, rendered: Rendered, there: There) -> list[KubernetesObject]:
         """Make sure that what is there is the release's, and as it was made; return what is no longer declared."""
-        there = of_stack(kube, rendered.objects)
-        release = release_name(stack), stack.namespace
-        strangers = [item for item in (*there.declared, *there.gone) if ownership.helm_release(item) != release]
-        if strangers:
+        if strangers := _strangers(there, stack):
             ownership.require_ours(strangers, stack, kube.context, adopt=self.adopt)
-            to_helm(kube, strangers, release)
+            to_helm(kube, strangers, (release_name(stack), stack.namespace))
             there = of_stack(kube, rendered.objects)
         keep_scale(kube, rendered.objects, there.declared)
         mend(kube, rendered.objects, there.declared)
@@ -124,11 +153,24 @@ class Helm:
 
 def find(adopt: bool = False) -> Helm:
     """Return the `helm` that is there, or is built; raise RolloutError when there is none."""
+    driver = os.environ.get("HELM_DRIVER", "")
+    if driver not in _DRIVERS:
+        raise RolloutError(
+            f"HELM_DRIVER is {escaped(driver)}, and Tidegate knows only Helm releases that are kept in Secrets: unset"
+            " it, or bring the stack up with `helm upgrade --install` (docs/helm.md).",
+            WRONG_INPUT,
+        )
     try:
         found = tools.find("helm")
     except tools.ToolError as error:
         raise RolloutError(f"there is no Helm, and it cannot be built:\n{error}", NO_ENGINE) from None
     return Helm(str(found.path), found.version, adopt)
+
+
+def _strangers(there: There, stack: Stack) -> list[KubernetesObject]:
+    """Return what is there of a stack and is not its release's."""
+    release = release_name(stack), stack.namespace
+    return [item for item in (*there.declared, *there.gone) if ownership.helm_release(item) != release]
 
 
 def patience(objects: Sequence[KubernetesObject]) -> int:
@@ -155,8 +197,6 @@ def _start_seconds(container: KubernetesObject) -> int:
 
 def _make_namespace(kube: Kubectl, stack: Stack, rendered: Rendered) -> None:
     """Make the namespace before Helm needs it for its own records, as the release's own."""
-    if kube.get("namespace", stack.namespace) is not None:
-        return
     namespace = next(item for item in rendered.objects if item["kind"] == "Namespace")
     head = namespace["metadata"]
     owned = {
@@ -175,7 +215,7 @@ def _make_namespace(kube: Kubectl, stack: Stack, rendered: Rendered) -> None:
 
 
 @contextmanager
-def _values(values: dict[str, object]) -> Iterator[Path]:
+def _values(values: dict[str, Any]) -> Iterator[Path]:
     """Yield a file with values that only this user can read; it is locked for as long as it is needed."""
     _remove_stale_values()
     descriptor, name = mkstemp(prefix=_VALUES_PREFIX, suffix=".yaml")

@@ -8,33 +8,54 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from stacks.problems import escaped
 
 from ..errors import RolloutError
-from ..kubectl import Kubectl, KubernetesObject, as_list
+from ..kubectl import Answer, Kubectl, KubernetesObject, as_list
 from ..terminal import note
 
 NAME = "tidegate-up"
 SECONDS = 30
 """After so many seconds without a sign of life a holder counts as dead."""
 _RENEWED_EVERY = 8.0
+_ASKED_AGAIN_AFTER = 1.0
+"""Without an answer of the API server."""
 _LONGEST_WAIT = 3600.0
 
 
+@dataclass
+class Hold:
+    """Whether a run still has its Lease: another one may have taken it for dead."""
+
+    namespace: str
+    lost: str = ""
+    """Who has it now, when it is lost."""
+
+    def require(self) -> None:
+        """Raise RolloutError when the Lease is lost: two runs at once would undo each other's work."""
+        if self.lost:
+            raise RolloutError(
+                f"{escaped(self.lost)} has taken over the work in {self.namespace}, because nothing was heard of this"
+                f" run for {SECONDS} seconds. This run was stopped where it stood, and the other one finishes it."
+            )
+
+
 @contextmanager
-def held(kube: Kubectl, namespace: str) -> Iterator[None]:
+def held(kube: Kubectl, namespace: str) -> Iterator[Hold]:
     """Hold the Lease of a namespace; wait while another run holds it, and take it over from one that is dead."""
+    hold = Hold(namespace)
     if not _acquired(kube, namespace):
-        yield
+        yield hold
         return
     over = threading.Event()
-    keeper = threading.Thread(target=_renew, args=(kube, namespace, over), daemon=True)
+    keeper = threading.Thread(target=_renew, args=(kube, hold, over), daemon=True)
     keeper.start()
     try:
-        yield
+        yield hold
     finally:
         over.set()
         keeper.join()
@@ -47,14 +68,14 @@ def _acquired(kube: Kubectl, namespace: str) -> bool:
     """Wait for the Lease; return False where Leases may not be made, and one has to do without."""
     end, said = time.monotonic() + _LONGEST_WAIT, ""
     seen: dict[str, float] = {}
+    lease: KubernetesObject | None = None  # as it mostly is: asked for only when it cannot be made
     while True:
-        lease = kube.get("lease", NAME, namespace)
         holder = _holder(lease)
         # Clocks differ between machines: what counts is how long we ourselves have seen no sign of life.
         renewed = str((lease["metadata"] if lease else {}).get("resourceVersion"))
         fresh = time.monotonic() - seen.setdefault(renewed, time.monotonic()) < SECONDS
         if lease is None or not fresh or _is_dead(holder):
-            answer = kube.run(*_write(lease), "-f", "-", stdin=as_list([_lease(namespace, lease)]), check=False)
+            answer = _written(kube, namespace, lease)
             if answer.code == 0:
                 return True
             if "cannot create" in answer.err or "cannot update" in answer.err:
@@ -64,20 +85,26 @@ def _acquired(kube: Kubectl, namespace: str) -> bool:
             faster = ("AlreadyExists", "Conflict") if lease is None else ("Conflict", "NotFound")
             if not any(word in answer.err for word in faster):
                 raise RolloutError(kube.why(answer.err, "create"))
-        if time.monotonic() > end:
-            raise RolloutError(f"{escaped(holder)} has been at work in {namespace} for an hour; run this again later.")
-        if said != holder:
-            said = holder
-            note(f"waiting: {escaped(holder)} is at work in {namespace} …")
-        time.sleep(1)
+        else:
+            if time.monotonic() > end:
+                raise RolloutError(
+                    f"{escaped(holder)} has been at work in {namespace} for an hour; run this again later."
+                )
+            if said != holder:
+                said = holder
+                note(f"waiting: {escaped(holder)} is at work in {namespace} …")
+            time.sleep(1)
+        lease = kube.get("lease", NAME, namespace)
 
 
 def _holder(lease: KubernetesObject | None) -> str:
     return str(lease["spec"].get("holderIdentity", "")) if lease else ""
 
 
-def _write(lease: KubernetesObject | None) -> tuple[str, ...]:
-    return ("create",) if lease is None else ("replace",)
+def _written(kube: Kubectl, namespace: str, before: KubernetesObject | None) -> Answer:
+    """Make the Lease, or make it ours, and return what the API server says."""
+    verb = "create" if before is None else "replace"
+    return kube.run(verb, "--validate=false", "-f", "-", stdin=as_list([_lease(namespace, before)]), check=False)
 
 
 def _lease(namespace: str, before: KubernetesObject | None) -> KubernetesObject:
@@ -89,12 +116,17 @@ def _lease(namespace: str, before: KubernetesObject | None) -> KubernetesObject:
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": head, "spec": spec}
 
 
-def _renew(kube: Kubectl, namespace: str, over: threading.Event) -> None:
-    while not over.wait(_RENEWED_EVERY):
+def _renew(kube: Kubectl, hold: Hold, over: threading.Event) -> None:
+    """Give signs of life, and note when somebody else has the Lease. One that was deleted is made anew."""
+    pause = _RENEWED_EVERY
+    while not over.wait(pause) and not hold.lost:
+        pause = _ASKED_AGAIN_AFTER
         with suppress(RolloutError):
-            lease = kube.get("lease", NAME, namespace)
-            if lease is not None and _holder(lease) == _identity():
-                kube.run("replace", "-f", "-", stdin=as_list([_lease(namespace, lease)]))
+            lease = kube.get("lease", NAME, hold.namespace)
+            if lease is not None and _holder(lease) != _identity():
+                hold.lost = _holder(lease) or "another run"
+            elif _written(kube, hold.namespace, lease).code == 0:
+                pause = _RENEWED_EVERY
 
 
 def _identity() -> str:

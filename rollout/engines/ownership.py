@@ -51,8 +51,6 @@ def require(kube: Kubectl, stack: Stack, engine: str, *, adopt: bool = False) ->
     ours = (release_name(stack), stack.namespace)
     if owner is None or adopt or (owner.engine == engine and owner.release in (None, ours)):
         return owner
-    if engine == "pulumi" and owner.engine in ("", "kubectl"):
-        return owner  # Pulumi applies over what is there, and its state says what it owns
     raise RolloutError(f"{_whose(owner, stack)}\n    {_how_to_move(owner, stack, engine, kube.context)}")
 
 
@@ -60,7 +58,7 @@ def require_ours(objects: Sequence[KubernetesObject], stack: Stack, context: str
     """Raise RolloutError for objects that exist and are not the release's, unless they are to be adopted."""
     release = release_name(stack), stack.namespace
     foreign = [item for item in objects if not _is_labelled(item, stack) and item["kind"] != "Namespace"]
-    others = [item for item in objects if helm_release(item) not in (None, release)]
+    others = [item for item in objects if is_of_another(item, release)]
     if adopt and not foreign and not others:
         return
     shown = listed((f"{item['kind']} {item['metadata']['name']}" for item in foreign or others or objects), most=6)
@@ -73,6 +71,11 @@ def require_ours(objects: Sequence[KubernetesObject], stack: Stack, context: str
         f"{stack.name} has objects in {context} that are not Helm's: {shown}.\n    "
         + _how_to_move(Owner("kubectl"), stack, "helm", context)
     )
+
+
+def is_of_another(item: KubernetesObject, release: tuple[str, str] | None) -> bool:
+    """Say whether an object belongs to a Helm release, and that is not this one."""
+    return helm_release(item) not in (None, release)
 
 
 def _is_labelled(item: KubernetesObject, stack: Stack) -> bool:

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
 from stacks.problems import escaped
 from stacks.stack import Stack
@@ -96,6 +97,8 @@ def _operate(cli: PulumiCli, stack: Stack, definition: Path, command: list[str])
     _prepare(cli, stack, definition)
     whole = [cli.path, *command, "--stack", stack.name, "--non-interactive"]
     code, said = _show(cli, whole)
+    if code != 0 and _is_readable_again(cli, said):
+        code, said = _show(cli, whole)
     if code != 0 and is_locked_by_the_dead(said):
         note(f"stack {stack.name} was locked by a run that was killed; going on …")
         ask(cli, stack, ["cancel", "--yes", stack.name])
@@ -155,11 +158,40 @@ def _understanding(command: str) -> Iterator[None]:
 
 def ask(cli: PulumiCli, stack: Stack, arguments: Sequence[str]) -> str:
     """Return what a short command says."""
-    code, said = _run(cli, [cli.path, *arguments, "--non-interactive"], _SHORT_SECONDS)
+    whole = [cli.path, *arguments, "--non-interactive"]
+    code, said = _run(cli, whole, _SHORT_SECONDS)
+    if code != 0 and _is_readable_again(cli, said):
+        code, said = _run(cli, whole, _SHORT_SECONDS)
     if code != 0:
         command = " ".join(arguments[:2])
         raise RolloutError(explanation(said, stack) or f"`pulumi {command}` failed: {last_line(said)}.")
     return said
+
+
+def _is_readable_again(cli: PulumiCli, said: str) -> bool:
+    """Remove what keeps Pulumi from reading its state after a run that was killed; return whether there was anything.
+
+    Where state is kept in files, each has its attributes beside it. Pulumi does without them, but while one such file
+    is empty, as a Pulumi that was killed leaves it, every command ends with "EOF".
+    """
+    if not re.search(r": EOF$", said.strip()):
+        return False
+    code, answer = _run(cli, [cli.path, "whoami", "--json", "--non-interactive"], _SHORT_SECONDS)
+    with _understanding("whoami"):
+        url = str(json.loads(answer)["url"]) if code == 0 else ""
+    if not url.startswith("file://"):
+        return False
+    place = unquote(url.removeprefix("file://").partition("?")[0])
+    state = (cli.folder or ROOT) / Path(place).expanduser() / ".pulumi"
+    try:
+        empty = [path for path in state.rglob("*.attrs") if path.stat().st_size == 0]
+        for path in empty:
+            path.unlink()
+    except OSError as error:
+        raise RolloutError(f"Pulumi's state in {escaped(str(state))} cannot be mended: {error.strerror}.") from None
+    if empty:
+        note(f"a run that was killed left Pulumi's state in {escaped(str(state))} unreadable; mended, and going on …")
+    return bool(empty)
 
 
 def _run(cli: PulumiCli, command: Sequence[str], seconds: float) -> tuple[int, str]:

@@ -3,13 +3,11 @@
 import json
 import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from stacks.stack import Stack
-from stacks.validate import read_definition
 
 from .. import local
 from ..choose import context_of
@@ -17,8 +15,8 @@ from ..errors import RolloutError
 from ..handover import keep_scale, mend, prune, to_pulumi
 from ..kubectl import Kubectl, KubernetesObject
 from ..live import of_stack
-from ..render import Rendered, render
-from . import ownership, pulumi
+from ..render import Rendered
+from . import Bundle, ownership, pulumi
 from .helm_release import records
 
 READ_FROM = "TIDEGATE_READ_FROM"
@@ -26,18 +24,25 @@ READ_FROM = "TIDEGATE_READ_FROM"
 _UPSERT = "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"
 
 
-def up(
-    cli: pulumi.PulumiCli, stack: Stack, definition: Path, *, read_from: Path | None = None, adopt: bool = False
-) -> None:
-    """Bring a stack up; raise RolloutError when it is not as declared."""
+def check(stack: Stack, rendered: Rendered, *, adopt: bool) -> None:
+    """Raise RolloutError where `up` would refuse a stack before Pulumi is asked."""
     kube = Kubectl(context_of(stack.data_plane))
     owner = ownership.require(kube, stack, "pulumi", adopt=adopt)
-    rendered = _rendered(stack, read_from or definition)
+    if owner is not None and owner.engine == "helm":
+        there = of_stack(kube, rendered.objects)
+        ownership.require_ours([*there.declared, *there.gone], stack, kube.context, adopt=True)
+
+
+def up(cli: pulumi.PulumiCli, bundle: Bundle, *, adopt: bool = False) -> None:
+    """Bring a stack up; raise RolloutError when it is not as declared."""
+    stack, rendered = bundle.stack, bundle.rendered
+    kube = Kubectl(context_of(stack.data_plane))
+    owner = ownership.require(kube, stack, "pulumi", adopt=adopt)
     cli = _here(cli, stack)
     pending = _pending(cli, stack)
     environment = dict(cli.environment)
-    if read_from is not None:
-        environment[READ_FROM] = str(read_from.resolve())
+    if bundle.read_from is not None:
+        environment[READ_FROM] = str(bundle.read_from.resolve())
     if adopt or pending:
         # Objects may be there that Pulumi's state does not know; otherwise that is an error, and rightly.
         environment[_UPSERT] = "true"
@@ -52,7 +57,7 @@ def up(
             there = of_stack(kube, rendered.objects)
         keep_scale(kube, rendered.objects, there.declared)
         mend(kube, rendered.objects, there.declared)
-    _finish(cli, pulumi.up(replace(cli, environment=environment), stack, definition))
+    _finish(cli, pulumi.up(replace(cli, environment=environment), stack, bundle.definition))
     if pending:
         pulumi.ask(cli, stack, ["refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--stack", stack.name])
     if owner is not None and owner.engine == "helm":
@@ -61,24 +66,20 @@ def up(
     prune(kube, gone)
 
 
-def down(cli: pulumi.PulumiCli, stack: Stack, definition: Path) -> None:
+def down(cli: pulumi.PulumiCli, bundle: Bundle) -> None:
     """Take a stack down; its datasets are protected, and what holds them stays too."""
+    stack = bundle.stack
     kube = Kubectl(context_of(stack.data_plane))
     ownership.require(kube, stack, "pulumi")
-    rendered = _rendered(stack, definition)
     cli = _here(cli, stack)
-    _finish(cli, pulumi.destroy(cli, stack, definition))
-    prune(kube, of_stack(kube, rendered.objects).everything)
+    _finish(cli, pulumi.destroy(cli, stack, bundle.definition))
+    left = of_stack(kube, bundle.rendered.objects).everything
+    prune(kube, [item for item in left if not ownership.is_of_another(item, None)])
 
 
 def _finish(cli: pulumi.PulumiCli, code: int) -> None:
     if code:
         raise RolloutError(f"{cli} ended with exit code {code}; what it says stands above.")
-
-
-def _rendered(stack: Stack, definition: Path) -> Rendered:
-    read = read_definition(definition)
-    return render(stack, read.lock, read.file)
 
 
 def _pending(cli: pulumi.PulumiCli, stack: Stack) -> bool:

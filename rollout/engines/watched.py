@@ -1,4 +1,4 @@
-"""Runs an engine's command, and meanwhile says what is not ready yet, and why."""
+"""Waits for an engine's command, or for what stands already, and meanwhile says what is not ready yet, and why."""
 
 import ctypes
 import signal
@@ -10,13 +10,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ..errors import RolloutError
+from ..health import lacking, target_of
 from ..kubectl import Kubectl, KubernetesObject
 from ..terminal import note
-from ..waves.health import lacking, target_of
+from .lease import Hold
 
 LOOK_EVERY = 4.0
 PATIENCE_SECONDS = 15.0
 """How long the API server may refuse pods before waiting on is senseless."""
+_FIRST_PAUSE = 0.5
+_HEED_EVERY = 0.5
+"""How often it is asked whether the lease is still held."""
 _TO_END_SECONDS = 60.0
 _MOST_LINES = 8
 _PR_SET_PDEATHSIG = 1
@@ -24,15 +28,15 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def run_watched(
-    command: Sequence[str], kube: Kubectl, objects: Sequence[KubernetesObject], *, watch: bool
+    command: Sequence[str], kube: Kubectl, objects: Sequence[KubernetesObject], hold: Hold, *, watch: bool
 ) -> str | None:
     """Run a command until it ends; return None when it succeeded, else why it did not.
 
-    Where pods are refused for good the command is interrupted, as by Ctrl-C: it then notes that it failed.
+    Where pods are refused for good the command is interrupted, as by Ctrl-C: it then notes that it failed. Where the
+    lease is lost it is killed, and RolloutError raised: what it would note now goes into another run's records.
     """
     said: list[str] = []
-    namespace = target_of(objects).namespace
-    old = _refusals(kube, namespace) if watch else {}
+    looking = _Looking(kube, objects, from_now=watch)
     try:
         process = subprocess.Popen(
             command,
@@ -47,68 +51,93 @@ def run_watched(
         raise RolloutError(f"{command[0]} cannot be run: {error.strerror}.") from None
     reader = threading.Thread(target=lambda: said.extend(process.stdout or ()), daemon=True)
     reader.start()
-    looking = _Looking(kube, objects, namespace, old)
-    refused = ""
+    next_look = time.monotonic() + LOOK_EVERY
     try:
-        while process.poll() is None:
+        while process.poll() is None and not looking.given_up:
             with suppress(subprocess.TimeoutExpired):
-                process.wait(LOOK_EVERY)
+                process.wait(_HEED_EVERY)
                 break
-            if watch and (refused := looking.look()):
-                break
-        if refused:
+            hold.require()
+            if watch and time.monotonic() >= next_look:
+                looking.look()
+                next_look = time.monotonic() + LOOK_EVERY
+        if looking.given_up:
             _interrupt(process)
     except BaseException:
-        _interrupt(process)
+        if hold.lost:
+            process.kill()
+            process.wait()
+        else:
+            _interrupt(process)
         raise
     reader.join(_TO_END_SECONDS)
     if process.returncode == 0:
         return None
     why = "".join(said)
-    if refused:
-        return refused
+    if looking.given_up:
+        return looking.given_up
     if "deadline exceeded" in why or "not ready" in why or "timed out" in why:
-        late = looking.refused() or "\n    ".join(looking.lines())
-        return f"not everything became ready in time:\n    {late}" if late else why
+        return looking.late() or why
     return why
+
+
+def await_ready(kube: Kubectl, objects: Sequence[KubernetesObject], seconds: float) -> str | None:
+    """Wait for so many seconds until what stands already is ready; return None when it is, else why it is not."""
+    if not lacking(kube, target_of(objects)):
+        return None
+    looking = _Looking(kube, objects, from_now=True)
+    end, pause = time.monotonic() + seconds, _FIRST_PAUSE
+    while not looking.look():
+        if looking.given_up:
+            return looking.given_up
+        if time.monotonic() > end:
+            return looking.late() or "nobody can say whether everything is ready"
+        time.sleep(pause)
+        pause = min(2 * pause, LOOK_EVERY)
+    return None
 
 
 class _Looking:
     """Looks at a stack while it comes up, and says what has changed since the last look."""
 
-    def __init__(
-        self, kube: Kubectl, objects: Sequence[KubernetesObject], namespace: str, old: dict[str, tuple[str, str]]
-    ) -> None:
+    def __init__(self, kube: Kubectl, objects: Sequence[KubernetesObject], *, from_now: bool) -> None:
         self._kube = kube
         self._target = target_of(objects)
-        self._namespace = namespace
-        self._old = old
+        self._old = _refusals(kube, self._target.namespace) if from_now else {}
         self._said: list[str] = []
         self._since: float | None = None
+        self.given_up = ""
+        """Why it will never be ready, when pods have been refused for too long."""
 
-    def look(self) -> str:
-        """Say what is not ready; return why it never will be, when pods have been refused for too long."""
-        lines = self.lines()
+    def look(self) -> bool:
+        """Say what is not ready; return whether everything is."""
+        lines = self._lines()
+        if lines is None:
+            return False
         for line in lines[:_MOST_LINES]:
             if line not in self._said and not line.endswith("is not there"):
                 note(f"waiting: {line}")
         self._said = lines
-        refused = self.refused() if lines else ""
-        if not refused:
-            self._since = None
-            return ""
-        self._since = self._since or time.monotonic()
-        return refused if time.monotonic() - self._since >= PATIENCE_SECONDS else ""
+        refused = self._refused() if lines else ""
+        self._since = (self._since or time.monotonic()) if refused else None
+        if self._since and time.monotonic() - self._since >= PATIENCE_SECONDS:
+            self.given_up = refused
+        return not lines
 
-    def lines(self) -> list[str]:
+    def late(self) -> str:
+        """Return what is still not ready when the time is up, and nothing when that cannot be told."""
+        late = self._refused() or "\n    ".join(self._lines() or ())
+        return f"not everything became ready in time:\n    {late}" if late else ""
+
+    def _lines(self) -> list[str] | None:
         with suppress(RolloutError):  # a look that fails is no reason to give up
             return lacking(self._kube, self._target)
-        return []
+        return None
 
-    def refused(self) -> str:
-        """Return what the API server has said about pods that it refused since the command was started."""
+    def _refused(self) -> str:
+        """Return what the API server has said about pods that it refused since looking began."""
         with suppress(RolloutError):
-            found = _refusals(self._kube, self._namespace)
+            found = _refusals(self._kube, self._target.namespace)
             return next((message for uid, (when, message) in found.items() if self._old.get(uid, ("",))[0] != when), "")
         return ""
 

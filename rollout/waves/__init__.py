@@ -9,6 +9,6 @@
 | `journal` | one rollout as lines of JSON that only ever grow |
 | `runner` | works through the steps; knows engines and gates as two functions only |
 | `worker` | the process that brings one plane up, and how it is started and stopped |
-| `gate`, `health`, `probe`, `alerts` | what must hold before the next step |
+| `gate`, `probe`, `alerts` | what must hold before the next step |
 | `watch`, `report` | what people see during and after |
 """

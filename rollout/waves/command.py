@@ -9,12 +9,12 @@ from types import FrameType
 
 from ..choose import context_of
 from ..errors import FAILED, STOPPED, Outcome, RolloutError
+from ..health import target_of
 from ..kubectl import Kubectl
 from ..terminal import console, note
 from . import report, worker
 from .dry_run import what_would_change
 from .gate import Look, await_health, why_not_well
-from .health import target_of
 from .history import History, Past, Texts
 from .journal import FILE, Journal
 from .prepare import Prepared, Request, prepared, refuse_contradictions
@@ -31,8 +31,7 @@ def roll_out(request: Request, outcome: Outcome) -> None:
         screen = console()
         screen.print(report.plan_text(ready.begin, ready.stacks), soft_wrap=True)
         if request.dry_run:
-            screen.print(what_would_change(ready.stacks, ready.rendering), soft_wrap=True)
-            note("This was a dry run: nothing was changed.")
+            _say_what_would_change(ready)
             return
         past = ready.past
         if past is None:
@@ -40,6 +39,18 @@ def roll_out(request: Request, outcome: Outcome) -> None:
         sources = ready.sources or dict.fromkeys(ready.begin.planes, past)
         outcome.text = f"rollout {past.number} of {request.environment} can go on with RESUME=1"
         _run(past, ready, sources, lock)
+
+
+def _say_what_would_change(ready: Prepared) -> None:
+    """Say what a rollout would do; raise RolloutError where it would not come to its end."""
+    changes, refused = what_would_change(ready.stacks, ready.rendering, ready.engine)
+    if changes:
+        console().print(changes, soft_wrap=True)
+    dry = "This was a dry run: nothing was changed."
+    if refused:
+        lines = "\n  ".join(refused)
+        raise RolloutError(f"The rollout would not come to its end:\n  {lines}\n{dry}")
+    note(dry)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from typing import Protocol
 from stacks.definition.rollout import Gate
 from stacks.problems import shortened
 
+from .. import health
 from ..errors import RolloutError
+from ..health import Target
 from ..kubectl import Kubectl
-from . import alerts, health, probe
-from .health import Target
+from . import alerts, probe
 from .runner import Interrupted, Show
 
 _FIRST_PAUSE = 0.25

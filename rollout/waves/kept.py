@@ -42,7 +42,7 @@ def of_kept_texts(
         made = rendering_of(own, definition)
         if check:
             refuse_tags(definition, list(own.values()))
-            say(enforce(list(made.values()), outcome=UNTOUCHED))
+            say(enforce(list(made.values()), definition, outcome=UNTOUCHED))
         stacks |= own
         rendering |= made
     return {plane: stacks[plane] for plane in sources}, {plane: rendering[plane] for plane in sources}

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from stacks.problems import escaped, listed
 from stacks.stack import Stack
 from stacks.validate import read_definition
 
-from ..advisories import advisory_text
+from ..check import advisory_text
 from ..digests import refuse_tags
 from ..engines import Engine, find_engine
 from ..errors import WRONG_INPUT, RolloutError
@@ -50,6 +50,7 @@ class Prepared:
     """A rollout that can begin, or go on: everything that can be checked without touching a plane is checked."""
 
     begin: Begin
+    engine: Engine
     stacks: Mapping[str, Stack]
     rendering: Mapping[str, Rendered]
     sources: Mapping[str, Past] | None
@@ -94,16 +95,16 @@ def _new(request: Request, history: History, last: Past | None) -> Prepared:
     plan = plan_of(list(every.values()), request.start)
     stacks = {plane: every[plane] for plane in plan.planes}
     refuse_tags(definition, list(stacks.values()))
-    engine = _engine(request)
+    engine = find_engine(request.engine)
     rendering = rendering_of(stacks, definition)
-    say(advisory_text(definition.advisories), enforce(list(rendering.values()), outcome=UNTOUCHED))
+    say(advisory_text(definition.advisories), enforce(list(rendering.values()), definition, outcome=UNTOUCHED))
     if last is not None:
         refuse_other_definition(request.definition, last)
         if last.story.outcome != "succeeded" and not request.dry_run:
             note(f"Rollout {last.number} did not succeed; this one begins anew.")
     good = {plane: number for plane in plan.planes if (number := history.good(plane)) is not None}
     begin = _begin(request, "forward", engine, plan, rendering, good).model_copy(update={"texts": texts.digests})
-    return Prepared(begin, stacks, rendering, None, texts, None)
+    return Prepared(begin, engine, stacks, rendering, None, texts, None)
 
 
 def _going_on(request: Request, history: History, last: Past | None) -> Prepared:
@@ -112,11 +113,11 @@ def _going_on(request: Request, history: History, last: Past | None) -> Prepared
     begin = last.story.begin
     if last.story.outcome == "succeeded":
         raise RolloutError(f"There is nothing to go on with: rollout {last.number} of {begin.environment} succeeded.")
-    _engine(replace(request, engine=_same_engine(request, begin)))
+    engine = find_engine(_same_engine(request, begin))
     sources = {plane: history.numbered(begin.good[plane]) if begin.kind == "back" else last for plane in begin.planes}
     stacks, rendering = of_kept_texts(request.environment, sources, check=begin.kind == "forward")
     say_what_changed(request.definition, last, begin, rendering)
-    return Prepared(begin, stacks, rendering, sources, None, last)
+    return Prepared(begin, engine, stacks, rendering, sources, None, last)
 
 
 def _taking_back(request: Request, history: History, last: Past | None) -> Prepared:
@@ -137,7 +138,7 @@ def _taking_back(request: Request, history: History, last: Past | None) -> Prepa
             f"There is nothing to go back to: no earlier rollout of {', '.join(touched)} succeeded.\nRoll an older "
             "definition out: take it from version control, and run `make rollout` with it."
         )
-    engine = _engine(replace(request, engine=_same_engine(request, begin)))
+    engine = find_engine(_same_engine(request, begin))
     sources = {plane: history.numbered(begin.good[plane]) for plane in able}
     stacks, rendering = of_kept_texts(request.environment, sources, check=False)
     steps = backwards(begin.steps, able)
@@ -149,13 +150,13 @@ def _taking_back(request: Request, history: History, last: Past | None) -> Prepa
         objects = {plane: digest for plane, digest in past.story.begin.objects.items() if sources.get(plane) == past}
         say_if_rendered_otherwise(past, objects, new.objects)
     left = tuple(plane for plane in touched if plane not in able)
-    return Prepared(new, stacks, rendering, sources, Texts({}, ""), None, left)
+    return Prepared(new, engine, stacks, rendering, sources, Texts({}, ""), None, left)
 
 
 def _begin(
     request: Request,
     kind: Kind,
-    engine: Engine | None,
+    engine: Engine,
     plan: Plan,
     rendering: Mapping[str, Rendered],
     good: Mapping[str, int],
@@ -166,7 +167,7 @@ def _begin(
             "kind": kind,
             "environment": request.environment,
             "definition": str(request.definition),
-            "engine": engine.name if engine else "none",
+            "engine": engine.name,
             "steps": plan.steps,
             "left_out": plan.left_out,
             "texts": {},
@@ -174,17 +175,6 @@ def _begin(
             "good": dict(good),
         }
     )
-
-
-def _engine(request: Request) -> Engine | None:
-    """Return the engine; a dry run needs none."""
-    try:
-        return find_engine(request.engine)
-    except RolloutError as error:
-        if not request.dry_run or error.code == WRONG_INPUT:
-            raise
-        note(str(error))
-        return None
 
 
 def _same_engine(request: Request, begin: Begin) -> str:

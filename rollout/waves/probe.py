@@ -17,8 +17,8 @@ from stacks.definition.rollout import PortForwardProbe, Probe, ServiceProxyProbe
 from stacks.resolve.names import PROXY
 
 from ..errors import RolloutError
+from ..health import Target
 from ..kubectl import Kubectl
-from .health import Target
 
 _SECONDS = 10.0
 

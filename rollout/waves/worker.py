@@ -159,12 +159,17 @@ def main(arguments: list[str]) -> int:
 def _up(task: Task) -> None:
     from stacks.validate import read_definition
 
-    from ..engines import find_engine
+    from ..engines import Bundle, find_engine
+    from ..render import render
     from .plan import stacks_of
 
-    definition = read_definition(task.read_from)
+    read_from = Path(task.read_from)
+    definition = read_definition(read_from)
     stack = stacks_of(definition, task.environment)[task.plane]
-    find_engine(task.engine).up(stack, Path(task.definition), read_from=Path(task.read_from), wait=False)
+    rendered = render(stack, definition.lock, definition.file)
+    bundle = Bundle(stack, rendered, definition.lock, Path(task.definition), read_from)
+    if not find_engine(task.engine).up(bundle, wait=False):
+        print(f"Nothing changed: {stack.name} is as declared.")
 
 
 def _end_with_the_rollout() -> None:

@@ -43,7 +43,7 @@ servers:
 proxy:
   replicas: 1
   auth: {{apiKeys: {{secret: keys}}}}
-  access: [{{name: all, principals: [ci]}}]
+  access: [{{name: all, principals: [ci], servers: [small]}}]
 models:
   - {{name: one, server: small, pool: main}}
 network:

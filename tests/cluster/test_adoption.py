@@ -45,7 +45,7 @@ def test_from_helm_to_pulumi_and_back(pulumi_site: Site) -> None:
     assert ended.code == 1
     assert "dev-lab was brought up with Pulumi." in ended.err
     ended = site.up("--adopt", engine="helm")
-    assert "pulumi stack rm --force dev-lab" in ended.err
+    assert "pulumi stack rm --force --preserve-config dev-lab" in ended.err
     assert site.state("uid", EVERYTHING) == before
     assert site.release() == "deployed"
     assert site.changes() == []

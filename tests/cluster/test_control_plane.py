@@ -7,16 +7,16 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tools
-from local_cluster import ClusterError, LocalCluster, Network, control_plane, processes
+from local_cluster import ClusterError, LocalCluster, Network, control_plane, processes, watch
 from local_cluster import cluster as cluster_module
 from local_cluster import folder as place
 from local_cluster.folder import free_port, locked
@@ -28,9 +28,11 @@ STARTER = """
 import sys
 from pathlib import Path
 from local_cluster import LocalCluster
-cluster = LocalCluster.start(Path(sys.argv[1]), outlives=sys.argv[2] == "outlives")
+how = sys.argv[2]
+never = {"kube-controller-manager": ["--controllers=-*"]}  # there will be no `default` service account
+cluster = LocalCluster.start(Path(sys.argv[1]), outlives=how != "dies", options=never if how == "is never done" else {})
 print("ready", flush=True)
-if sys.argv[2] != "outlives":
+if how == "dies":
     sys.stdin.read()
 """
 
@@ -160,9 +162,14 @@ def test_pod_security_and_quota_are_enforced_and_name_the_rule(cluster: LocalClu
     with pytest.raises(ClusterError, match='violates PodSecurity "restricted:latest": privileged'):
         cluster.apply([pod])
     cluster.kubectl("create", "quota", "few", "--hard=configmaps=0", "-n", namespace)
-    until("the quota counts", lambda: "hard" in cluster.get("resourcequota", "few", namespace).get("status", {}))
-    with pytest.raises(ClusterError, match="exceeded quota: few"):
-        cluster.kubectl("create", "configmap", "one-too-many", "-n", namespace)
+    number = count()
+
+    def refused() -> bool:
+        # What admission knows of a quota comes a moment after the quota's own status.
+        said = cluster.kubectl("create", "configmap", f"more-{next(number)}", "-n", namespace, check=False)
+        return "exceeded quota: few" in said.stderr
+
+    until("the quota counts", refused)
 
 
 def test_after_a_stop_nothing_is_left_but_the_logs(make_cluster: MakeCluster) -> None:
@@ -171,9 +178,7 @@ def test_after_a_stop_nothing_is_left_but_the_logs(make_cluster: MakeCluster) ->
     pids = running.pids
     bystander = subprocess.Popen(["sleep", "60"], cwd=running.folder)
     try:
-        started = time.monotonic()
         running.stop()
-        assert time.monotonic() - started < 5
         assert all(gone(pid) for pid in pids.values())
         assert {entry.name for entry in running.folder.iterdir()} == {"logs", ".lock"}
         assert bystander.poll() is None
@@ -217,7 +222,7 @@ def test_a_killed_parent_takes_its_cluster_along(
     pids = processes.of(folder)
     assert pids.keys() == {*control_plane.PROGRAMS}
     process.kill()
-    until("all have ended", lambda: all(gone(pid) for pid in pids.values()), 10)
+    until("all have ended", lambda: all(gone(pid) for pid in pids.values()))
     assert (folder / "cluster.json").exists()
     assert LocalCluster.running(folder) is None
     with LocalCluster.start(folder) as running:
@@ -244,19 +249,54 @@ def test_one_that_outlives_its_starter_is_found_again_and_refuses_a_second_start
     assert LocalCluster.remove(folder) is False
 
 
-def test_a_start_that_was_killed_half_way_is_cleared_away(
+def test_a_start_that_is_killed_half_way_takes_its_programs_along(
+    starter: Callable[[str], "subprocess.Popen[str]"], tmp_path: Path
+) -> None:
+    """Also those that were to outlive it: nothing runs until somebody happens to start the next one."""
+    folder = (tmp_path / "cluster").resolve()
+    process = starter("is never done")
+    left = until("the API server has been started", lambda: processes.of(folder).get("kube-apiserver"))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    until("all have ended", lambda: gone(left) and not processes.of(folder))
+    until("its watcher has ended", lambda: not watchers(folder))
+
+
+def test_what_a_start_and_its_watcher_left_when_both_were_killed_is_cleared_away_by_the_next(
     starter: Callable[[str], "subprocess.Popen[str]"], tmp_path: Path
 ) -> None:
     """Programs that outlive their starter are found by their marks, although nobody wrote down their ids."""
     folder = (tmp_path / "cluster").resolve()
-    process = starter("outlives")
-    left = until("the API server has been started", lambda: processes.of(folder).get("kube-apiserver"), 60)
+    process = starter("is never done")
+    left = until("the API server has been started", lambda: processes.of(folder).get("kube-apiserver"))
+    (watcher,) = watchers(folder)
+    os.kill(watcher, signal.SIGKILL)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not gone(left)
     assert LocalCluster.running(folder) is None
     with LocalCluster.start(folder) as running:
         assert gone(left)
+        assert running.pids.keys() == {*control_plane.PROGRAMS}
+
+
+def watchers(folder: Path) -> list[int]:
+    """Return the processes that watch over a start in a folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                if [os.fsencode(word) for word in (*watch.COMMAND, folder)] == words[:-1]:
+                    found.append(int(entry.name))
+    return found
+
+
+def test_a_watcher_of_a_start_that_was_done_when_it_was_killed_ends_nothing(tmp_path: Path) -> None:
+    """Neither that cluster, nor one that somebody else has started there meanwhile."""
+    with LocalCluster.start(tmp_path) as running:
+        command = [*watch.COMMAND, str(running.folder)]
+        subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=True, timeout=60)
         assert running.pids.keys() == {*control_plane.PROGRAMS}
 
 
@@ -367,7 +407,7 @@ def test_a_program_is_found_while_its_launcher_stands_for_it(tmp_path: Path) -> 
     marks = {processes.FOLDER_MARK: str(tmp_path), processes.PROGRAM_MARK: "etcd"}
     launcher = subprocess.Popen(["sh", "-c", "sleep 60; :", "sh", "/somewhere/etcd"], env=os.environ | marks)
     try:
-        until("it is found", lambda: processes.of(tmp_path) == {"etcd": launcher.pid}, 5)
+        until("it is found", lambda: processes.of(tmp_path) == {"etcd": launcher.pid})
         processes.end(tmp_path, [launcher])
         assert launcher.returncode == -signal.SIGKILL
     finally:
@@ -469,3 +509,22 @@ def test_a_port_that_is_held_can_be_listened_on_by_the_api_server() -> None:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         server.bind(("127.0.0.1", port))
         server.listen()
+
+
+def test_an_ingress_and_a_load_balancer_get_an_address(cluster: LocalCluster) -> None:
+    """As controllers publish one: Pulumi waits for it."""
+    meta = {"name": "published", "namespace": "default"}
+    ports = [{"port": 80}]
+    backend = {"service": {"name": "published", "port": {"number": 80}}}
+    ingress = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": meta}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": meta}
+    inner = {**service, "metadata": {**meta, "name": "inner"}, "spec": {"ports": ports}}
+    balanced = {**service, "spec": {"type": "LoadBalancer", "ports": ports}}
+    cluster.apply([inner, balanced, {**ingress, "spec": {"defaultBackend": backend}}])
+
+    def addresses() -> list[Any]:
+        found = [cluster.get(kind, "published", "default") for kind in ("ingress", "service")]
+        return [item["status"]["loadBalancer"].get("ingress") for item in found]
+
+    until("both have one", lambda: all(addresses()))
+    assert cluster.get("service", "inner", "default")["status"]["loadBalancer"] == {}

@@ -1,20 +1,27 @@
 """`make down`: the datasets' volumes stay, and nothing else."""
 
 import shlex
+import shutil
 
-from .bringing import Site
+from .bringing import ENGINES, Site
 from .world import until
 
 WHAT_A_NAMESPACE_HAS = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
 
 
 def everything_in(site: Site, namespace: str) -> set[tuple[str, str]]:
-    """Return every object of a namespace, of every kind that can be listed; events are no objects of anybody."""
+    """Return every object of a namespace, of every kind that can be listed, but for events, which are nobody's.
+
+    Nor what goes by itself, with its owner or with the Service that it is of, when Kubernetes has the time.
+    """
     answer = site.cluster.kubectl("api-resources", "--verbs=list", "--namespaced", "--output=name")
     kinds = [kind for kind in answer.stdout.split() if not kind.startswith("events")]
     found = site.cluster.get(",".join(kinds), namespace=namespace)
-    gone = [item for item in found if "deletionTimestamp" not in item["metadata"]]
-    return {(item["kind"], item["metadata"]["name"]) for item in gone if item["kind"] not in ("Pod", "EndpointSlice")}
+    return {
+        (item["kind"], item["metadata"]["name"])
+        for item in found
+        if not item["metadata"].keys() & {"deletionTimestamp", "ownerReferences"} and item["kind"] != "Endpoints"
+    }
 
 
 def test_down_leaves_volumes_and_nothing_else_and_up_again_finds_them_bound(site: Site) -> None:
@@ -73,6 +80,37 @@ def test_what_somebody_else_gave_the_name_of_one_of_ours_stays(helm_site: Site) 
     assert "belong" in site.up(ok=False).err
     site.down()
     assert ("ConfigMap", "small-new-eviction") in everything_in(site, namespace)
+
+
+def test_what_belongs_to_another_helm_release_stays(helm_site: Site) -> None:
+    """Even when it carries the stack's labels, as a copy of a manifest does."""
+    site = helm_site
+    site.up()
+    for name, release in (("copied", "other"), ("forgotten", "dev-lab")):
+        site.kubectl("create", "configmap", name)
+        site.kubectl("label", "configmap", name, "app.kubernetes.io/part-of=tidegate", "app.kubernetes.io/instance=dev")
+        owner = (f"meta.helm.sh/release-name={release}", f"meta.helm.sh/release-namespace={site.prefix}-dev")
+        site.kubectl("annotate", "configmap", name, *owner)
+    site.down()
+    left = everything_in(site, f"{site.prefix}-dev")
+    assert ("ConfigMap", "copied") in left
+    assert ("ConfigMap", "forgotten") not in left
+
+
+def test_a_stack_that_nobody_brought_up_with_an_engine_is_not_taken_down(helm_site: Site) -> None:
+    """Neither what kubectl applied, nor a namespace of somebody else."""
+    site = helm_site
+    site.cluster.kubectl("create", "namespace", f"{site.prefix}-dev")
+    ended = site.down(ok=False)
+    assert ended.code == 1
+    assert "was made by somebody else" in ended.err
+    site.cluster.apply(site.rendered("dev-lab").objects)
+    before = site.state("uid")
+    for engine in ENGINES if shutil.which("pulumi") else ("helm",):
+        ended = site.down("--engine", engine, ok=False)
+        assert ended.code == 1
+        assert "was brought up with kubectl, or by a GitOps controller." in ended.err
+    assert site.state("uid") == before
 
 
 def test_production_is_taken_down_only_by_somebody_who_is_sure(helm_site: Site) -> None:

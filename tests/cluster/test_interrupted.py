@@ -3,10 +3,13 @@
 import os
 import random
 import signal
+import subprocess
 import time
 
+import tools
+
 from .bringing import Site
-from .world import settled
+from .world import settled, until
 
 
 def kill(site: Site, seconds: float) -> None:
@@ -69,29 +72,58 @@ def test_a_release_that_was_left_pending_is_finished_without_starting_a_pod_anew
     assert site.changes() == []
 
 
-def test_a_second_up_waits_for_the_first_and_says_for_whom(helm_site: Site) -> None:
-    """Two people, or a person and a pipeline."""
+def test_a_release_that_was_left_uninstalling_is_taken_down_first(helm_site: Site) -> None:
+    """As a Helm that was killed in `make down` leaves it: no upgrade of such a release is possible."""
     site = helm_site
     site.up()
-    first = site.start()
-    lease = ""
-    while not lease:
-        assert first.poll() is None
-        answer = site.kubectl("get", "lease", "tidegate-up", "--ignore-not-found", "--output=name")
-        lease = answer.stdout
-    os.kill(first.pid, signal.SIGSTOP)  # it holds the lease, and takes its time
-    second = site.start()
+    service = site.objects()["Service", f"{site.prefix}-dev", "small-main"]["metadata"]["uid"]
+    # A finalizer of somebody keeps one object, and Helm waits for it.
+    holding = '{"metadata":{"finalizers":["test.invalid/hold"]}}'
+    site.kubectl("patch", "configmap", "inference-proxy-settings", "--type=merge", f"--patch={holding}")
+    down = subprocess.Popen(
+        [str(tools.path("helm")), "uninstall", "dev-lab", "--wait", "--namespace", f"{site.prefix}-dev"],
+        env={**os.environ, **site.environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
-        assert second.stderr
-        said = ""
-        while "waiting:" not in said:
-            line = second.stderr.readline()
-            assert line, said
-            said += line
+        until("the rest is gone", lambda: ("Service", f"{site.prefix}-dev", "small-main") not in site.objects())
     finally:
-        os.kill(first.pid, signal.SIGCONT)
+        down.kill()
+        down.wait()
+    assert site.release() == "uninstalling"
+    free = '{"metadata":{"finalizers":null}}'
+    site.kubectl("patch", "configmap", "inference-proxy-settings", "--type=merge", f"--patch={free}")
+    ended = site.up()
+    assert "dev-lab was being taken down, and that was not finished; finishing it …" in ended.err
+    assert site.release() == "deployed"
+    assert site.objects()["Service", f"{site.prefix}-dev", "small-main"]["metadata"]["uid"] != service
+    assert site.changes() == []
+
+
+def test_a_second_up_waits_for_the_first_and_says_for_whom(helm_site: Site) -> None:
+    """Two people, or a person and a pipeline; the first one is at work for as long as no node takes its proxy."""
+    site = helm_site
+    site.up()
+    only = f"example.com/only-{site.prefix}"
+    site.edit("proxy:\n  replicas: 1", f"proxy:\n  replicas: 1\n  nodeSelector: {{{only}: here}}")
+    first = site.start()
+    assert first.stderr
+    while "Unschedulable" not in first.stderr.readline():
+        assert first.poll() is None
+    second = site.start()
+    assert second.stderr
+    said = ""
+    while "is at work" not in said:
+        line = second.stderr.readline()
+        assert line, said
+        said += line
     assert f"process {first.pid} is at work in {site.prefix}-dev …" in said
-    for process in (first, second):
-        _, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
+    site.cluster.kubectl("label", "node", "cpu-1", f"{only}=here")
+    try:
+        for process in (first, second):
+            _, err = process.communicate(timeout=240)
+            assert process.returncode == 0, err
+    finally:
+        site.cluster.kubectl("label", "node", "cpu-1", f"{only}-")
     assert site.kubectl("get", "leases", "--output=name").stdout == ""

@@ -7,6 +7,11 @@ from rollout.engines import lease
 from rollout.errors import RolloutError
 from rollout.kubectl import Kubectl
 
+from .bringing import Site
+from .world import until
+
+THEIRS = '{"spec": {"holderIdentity": "somebody@elsewhere, process 7"}}'
+
 
 @pytest.fixture
 def kube(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> Kubectl:
@@ -18,9 +23,57 @@ def kube(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> Kubectl:
 def test_a_lease_that_another_run_took_over_is_left_to_it(kube: Kubectl, namespace: str) -> None:
     kube.run("create", "namespace", namespace)
     with lease.held(kube, namespace):
-        theirs = '{"spec": {"holderIdentity": "somebody else"}}'
-        kube.run("patch", "lease", lease.NAME, "-n", namespace, "--type=merge", "--patch", theirs)
+        kube.run("patch", "lease", lease.NAME, "-n", namespace, "--type=merge", "--patch", THEIRS)
     assert kube.get("lease", lease.NAME, namespace) is not None
+
+
+def test_a_run_knows_when_another_one_has_taken_its_lease(
+    kube: Kubectl, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "_RENEWED_EVERY", 0.2)
+    kube.run("create", "namespace", namespace)
+    with lease.held(kube, namespace) as hold:
+        hold.require()
+        kube.run("patch", "lease", lease.NAME, "-n", namespace, "--type=merge", "--patch", THEIRS)
+        until("it is noticed", lambda: hold.lost)
+        with pytest.raises(RolloutError, match="somebody@elsewhere, process 7 has taken over"):
+            hold.require()
+
+
+def test_a_lease_that_somebody_deleted_is_made_anew(
+    kube: Kubectl, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "_RENEWED_EVERY", 0.2)
+    kube.run("create", "namespace", namespace)
+    with lease.held(kube, namespace) as hold:
+        kube.run("delete", "lease", lease.NAME, "-n", namespace)
+        until("it is there again", lambda: kube.get("lease", lease.NAME, namespace))
+        assert hold.lost == ""
+
+
+def test_an_up_whose_lease_another_run_took_over_ends_and_leaves_helms_records_alone(helm_site: Site) -> None:
+    """The other run goes on from what it finds; what this one's Helm would still note would be written over it."""
+    site = helm_site
+    site.up()
+    site.edit(
+        "replicas: 1}\n      - {name: extra",
+        'replicas: 1, resources: {cpu: "5000", memory: 8Gi}}\n      - {name: extra',
+    )
+    process = site.start()
+    assert process.stderr
+    while "Unschedulable" not in process.stderr.readline():
+        assert process.poll() is None
+    site.kubectl("patch", "lease", lease.NAME, "--type=merge", "--patch", THEIRS)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    last = [line for line in err.splitlines() if not line.startswith("waiting: ")]
+    assert len(last) == 1
+    assert last[0].startswith(
+        f"stack dev-lab is not up: somebody@elsewhere, process 7 has taken over the work in {site.prefix}-dev, because"
+    )
+    assert site.release() == "pending-upgrade", "as the other run would find it"
+    holder = site.kubectl("get", "lease", lease.NAME, "--output=jsonpath={.spec.holderIdentity}").stdout
+    assert holder == "somebody@elsewhere, process 7"
 
 
 def test_a_lease_of_ones_own_is_given_up(kube: Kubectl, namespace: str) -> None:

@@ -3,6 +3,8 @@
 import io
 import os
 import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,14 +15,14 @@ from typer.testing import CliRunner
 
 import tools
 from local_cluster import ClusterError, LocalCluster, processes
-from local_cluster.folder import mark
+from local_cluster.folder import locked, mark, private_folder
 from rollout import local
 from rollout.cli import app
 from rollout.errors import RolloutError
 from rollout.pending import in_words
 from stacks.stack import Stack
 
-from .world import DEFINITIONS, EVERYTHING, REFERENCE, objects_of, read, settled, until
+from .world import DEFINITIONS, EVERYTHING, REFERENCE, ROOT, objects_of, read, settled, until
 
 A100 = "NVIDIA-A100-SXM4-80GB"
 
@@ -90,6 +92,59 @@ def test_a_local_cluster_is_started_found_again_updated_and_taken_down(folder: P
     assert local.stop_local(folder) is False
 
 
+def test_a_second_up_waits_for_the_first_that_starts_the_cluster(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both find the same cluster, and whoever waits is told so."""
+    definition = read(REFERENCE)
+    stacks = local.local_stacks(definition, "dev-lab")
+    private_folder(folder)
+    started: list[LocalCluster] = []
+    with locked(folder):  # as another process that is about to start it
+        thread = threading.Thread(target=lambda: started.append(local.start_local(definition, stacks, folder)))
+        thread.start()
+        until("it says that it waits", lambda: "waiting: another process is at work" in capsys.readouterr().err)
+        assert not processes.of(folder.resolve())
+    thread.join(120)
+    assert [cluster.folder for cluster in started] == [folder.resolve()]
+    pids = started[0].pids
+    assert local.start_local(definition, stacks, folder).pids == pids
+
+
+STARTED = """
+import sys
+from pathlib import Path
+from rollout import local
+from stacks.validate import read_definition
+definition = read_definition(sys.argv[1])
+print(sorted(local.start_local(definition, local.local_stacks(definition, "dev-lab"), Path(sys.argv[2])).pids.items()))
+"""
+
+
+def test_two_ups_at_once_bring_one_local_cluster(folder: Path) -> None:
+    """Whichever was first."""
+    paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "contracts")])}
+    command = [sys.executable, "-c", STARTED, str(REFERENCE), str(folder)]
+    starts = [
+        subprocess.Popen(
+            command, env={**os.environ, **paths}, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
+        )
+        for _ in range(2)
+    ]
+    said = [process.communicate(timeout=180) for process in starts]
+    assert [process.returncode for process in starts] == [0, 0], said
+    assert said[0][0] == said[1][0] != ""
+
+
+def test_nobody_waits_for_ever_for_another_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then there is the message of before."""
+    monkeypatch.setattr(local, "_LONGEST_WAIT", 0.5)
+    definition = read(REFERENCE)
+    private_folder(folder)
+    with locked(folder), pytest.raises(RolloutError, match="Another process is starting or stopping"):
+        local.start_local(definition, local.local_stacks(definition, "dev-lab"), folder)
+
+
 def test_a_pod_that_waits_stands_in_the_table_with_its_reason(folder: Path) -> None:
     """With priority classes in place, what is left is what only a real cluster's people can bring: a claim."""
     definition = read(EVERYTHING)
@@ -127,7 +182,7 @@ def test_of_a_data_plane_with_very_many_nodes_some_are_simulated_and_it_is_said(
         REFERENCE, tmp_path, **{f"nodes: 2\n        product: {A100}": f"nodes: 900\n        product: {A100}"}
     )
     with pytest.raises(AddedError):
-        local.start_local(definition, local.local_stacks(definition, "dev-lab"), tmp_path / "cluster")
+        local.start_local(definition, local.local_stacks(definition, "dev-lab"), private_folder(tmp_path / "cluster"))
     assert sum(item["metadata"]["name"].startswith("east-gpu-") for item in got) == 20
     assert f"Of the 900 nodes with {A100} of east, 20 are simulated." in capsys.readouterr().err
 
@@ -182,7 +237,7 @@ def half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["subproces
     marks = {processes.FOLDER_MARK: str(folder.resolve()), processes.PROGRAM_MARK: "etcd"}
     etcd = subprocess.Popen(["sh", "-c", "read nothing", "etcd"], stdin=subprocess.PIPE, env=os.environ | marks)
     monkeypatch.setattr(local, "local_folder", lambda: folder)
-    until("etcd runs", lambda: processes.of(folder.resolve()), 5)
+    until("etcd runs", lambda: processes.of(folder.resolve()))
     yield etcd
     etcd.kill()
     etcd.communicate()
@@ -202,7 +257,7 @@ def test_down_ends_and_removes_what_is_left_of_an_incomplete_cluster(
     assert f"{INCOMPLETE}. What was left of it is ended and removed." in done.stderr
     assert f"Left in {tmp_path / 'local'}, for no local cluster made it: notes.txt." in done.stderr
     assert done.stdout == "The local cluster is gone, with all that was in it.\n"
-    assert half.wait(5)
+    assert half.wait(60)
     assert [entry.name for entry in (tmp_path / "local").iterdir()] == ["notes.txt"]
     done = CliRunner().invoke(app, ["down", str(REFERENCE), "--cluster", "local"], catch_exceptions=False)
     assert done.stdout == "There is no local cluster.\n"

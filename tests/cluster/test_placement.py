@@ -42,6 +42,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluste
         running.apply(objects)
         # The claim that the definition takes for granted, by the volume that somebody made for it.
         running.apply([_volume(), _claim()])
+        until("the proxy has been scaled", lambda: _replicas(running, "inference-prod", "inference-proxy") == 3)
         settled(running, "inference-prod")
         yield running
 
@@ -243,7 +244,7 @@ def test_a_misspelt_field_would_not_be_accepted(cluster: LocalCluster) -> None:
 
 
 def test_a_second_apply_changes_nothing(cluster: LocalCluster, namespace: str, tmp_path: Path) -> None:
-    """Also after the API server has filled in every default: no object has another version."""
+    """Also after the API server has filled in every default: no object is written."""
     definition = reference_in(namespace, tmp_path)
     objects = objects_of(definition, "dev-lab", "prod-east")
     prepare(cluster, objects)
@@ -267,17 +268,19 @@ def test_with_everything_switched_on_an_apply_of_the_same_changes_nothing(everyt
 
 
 def _versions(cluster: LocalCluster, objects: list[Object]) -> dict[tuple[str, str, str], Any]:
-    """Return the version of each object, as the cluster has it.
+    """Return each object as the cluster has it, with who has last written what of it and when, but for its status.
 
-    An autoscaler's own controller writes its status all the time, which makes new versions: of it the rest is taken.
+    Controllers write that whenever they like, which makes new versions of an object that nobody else has touched.
     """
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
     found = {}
-    for item in json.loads(cluster.kubectl("get", "-f", "-", "-o", "json", input=text).stdout)["items"]:
+    answer = cluster.kubectl("get", "-f", "-", "-o", "json", "--show-managed-fields", input=text)
+    for item in json.loads(answer.stdout)["items"]:
         meta = item["metadata"]
-        version = meta.pop("resourceVersion")
-        autoscaler = item["kind"] == "HorizontalPodAutoscaler"
-        found[item["kind"], meta.get("namespace", ""), meta["name"]] = (meta, item["spec"]) if autoscaler else version
+        meta.pop("resourceVersion")
+        item.pop("status", None)
+        meta["managedFields"] = [entry for entry in meta["managedFields"] if entry.get("subresource") != "status"]
+        found[item["kind"], meta.get("namespace", ""), meta["name"]] = item
     return found
 
 

@@ -82,11 +82,11 @@ def test_what_is_no_longer_described_is_deleted_and_loud(up: Up) -> None:
     text = text[:model] + text[text.index("network: #") :]
     up.definition.write_text(text, "utf-8")
     verdict = up.verdict()
-    assert verdict.startswith("**⚠️ 1 stack: 1 changed · objects: ")
+    assert verdict.startswith("**⚠️ 1 model NO LONGER SERVED · 1 stack: 1 changed · objects: ")
     assert " DELETED" in verdict
     page = up.page.read_text("utf-8")
     assert "- **DELETED** <code>dev-lab</code> <code>StatefulSet ondemand-large</code>" in page
-    assert "<code>model demand-forecast</code>: IS NO LONGER SERVED" in page
+    assert "<code>model demand-forecast</code>: **IS NO LONGER SERVED**" in page
     assert "| <code>dev-lab</code> | <code>MIG 3g.40gb (mixed)</code> | 1 | **0** | 1 |" in page
 
 

@@ -19,9 +19,15 @@ NO_NODE_HAS_THAT = 'resources: {cpu: "5000", memory: 8Gi}'
 
 
 def quota(site: Site, **hard: str) -> None:
-    """Give dev's namespace a quota; made first where it is not there."""
+    """Give dev's namespace a quota, and wait until what is used of it is known."""
     meta = {"name": "tight", "namespace": f"{site.prefix}-dev"}
     site.cluster.apply([{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": hard}}])
+
+    def known() -> bool:
+        status = site.cluster.get("resourcequota", "tight", f"{site.prefix}-dev").get("status", {})
+        return bool(status.get("hard") == hard and status.get("used", {}).keys() == hard.keys())
+
+    until("the quota counts", known)
 
 
 def test_a_quota_on_objects_is_named_with_the_object(site: Site) -> None:
@@ -107,7 +113,10 @@ def test_rbac_is_named_with_who_may_not_do_what_and_how_to_check(site: Site) -> 
             },
         ]
     )
-    site.environment = {**mine, "KUBECONFIG": str(site.cluster.user("most"))}
+    most = site.cluster.user("most")
+    question = ("auth", "can-i", "get", "namespaces")
+    until("the binding counts", lambda: site.cluster.kubectl(*question, check=False, kubeconfig=most).returncode == 0)
+    site.environment = {**mine, "KUBECONFIG": str(most)}
     ended = site.up(ok=False)
     assert ended.code == 1
     assert "was refused by RBAC: user most may not" in ended.err

@@ -1,5 +1,9 @@
 """`make up` in real clusters: dev and prod from one definition, again, and after edits."""
 
+import json
+
+from charts import CHART
+
 from .bringing import Site
 from .conftest import MakeCluster
 from .world import roomy_nodes, settled, until
@@ -29,11 +33,77 @@ def test_dev_and_prod_come_up_side_by_side_and_a_second_up_changes_nothing(site:
     for stack in ("dev-lab", "prod-lab"):
         assert site.changes(stack) == []
     before, pods = site.written(), site.state("uid", POD_KINDS)
-    site.up(stack=None)
+    again = site.up(stack=None)
+    if site.engine == "helm":  # Pulumi says itself what it left unchanged
+        assert again.out == "".join(
+            (*(f"Nothing changed: {stack} is as declared.\n" for stack in ("dev-lab", "prod-lab")), ended.out)
+        )
     assert site.written() == before
     assert site.state("uid", POD_KINDS) == pods
     for stack in ("dev-lab", "prod-lab"):
         assert site.changes(stack) == []
+
+
+def test_a_second_up_makes_no_new_revision_and_drift_is_mended_all_the_same(helm_site: Site) -> None:
+    """Nothing is taken for unchanged but what is: not by hand, not by somebody's Helm, not when Helm has failed."""
+    site = helm_site
+    where = ["--namespace", f"{site.prefix}-dev"]
+
+    def revisions() -> list[str]:
+        history = json.loads(site.helm("history", "dev-lab", *where, "--output", "json").out)
+        return [str(item["status"]) for item in history]
+
+    unchanged = "Nothing changed: dev-lab is as declared.\n"
+    assert unchanged not in site.up().out
+    assert unchanged in site.up().out
+    assert revisions() == ["deployed"]
+    assert site.kubectl("get", "leases", "--output=name").stdout == ""
+
+    site.kubectl("delete", "service", "small-main")
+    assert unchanged not in site.up().out
+    site.kubectl("set", "env", "statefulset/small-main", "--containers=triton", "LEAK=1")
+    assert unchanged not in site.up().out
+    assert revisions() == ["superseded"] * 2 + ["deployed"]
+    assert site.changes() == []
+    assert unchanged in site.up().out
+
+    # The objects are as declared again, but the release knows nothing of it.
+    site.helm("upgrade", "dev-lab", str(CHART), *where, "--reuse-values", "--set", "proxy.replicas=2", "--wait")
+    site.kubectl("scale", "deployment", "inference-proxy", "--replicas=1")
+    assert site.changes() == []
+    assert unchanged not in site.up().out
+    assert unchanged in site.up().out
+    assert revisions() == ["superseded"] * 4 + ["deployed"]
+
+
+def test_what_stands_as_declared_and_is_not_ready_is_waited_for(helm_site: Site) -> None:
+    """Nothing has to be changed, and yet it is not up."""
+    site = helm_site
+    site.up()
+    # Nobody makes pods until that is gone, and it is no part of the stack.
+    site.cluster.apply(
+        [
+            {
+                "apiVersion": "v1",
+                "kind": "ResourceQuota",
+                "metadata": {"name": "tight", "namespace": f"{site.prefix}-dev"},
+                "spec": {"hard": {"pods": "0"}},
+            }
+        ]
+    )
+    site.kubectl("delete", "pods", "--selector=app.kubernetes.io/name=inference-proxy")
+    process = site.start()
+    assert process.stderr
+    said = ""
+    while "waiting: Deployment inference-proxy" not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    site.kubectl("delete", "resourcequota", "tight")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "Nothing changed: dev-lab is as declared.\n" in out
+    settled(site.cluster, f"{site.prefix}-dev")
 
 
 def test_another_image_rolls_exactly_one_workload(site: Site) -> None:

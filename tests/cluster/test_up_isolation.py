@@ -3,7 +3,7 @@
 import json
 
 from .bringing import Site
-from .world import settled
+from .world import settled, until
 
 READABLE = ("pods", "configmaps", "secrets", "services", "statefulsets.apps", "persistentvolumeclaims", "pods/log")
 
@@ -23,6 +23,7 @@ def test_who_may_do_all_in_dev_cannot_even_read_prod(helm_site: Site) -> None:
     dev, prod = f"{site.prefix}-dev", f"{site.prefix}-prod"
     site.kubectl("create", "rolebinding", "owner", "--clusterrole=admin", "--user=owner-of-dev")
     someone = ["--as=owner-of-dev"]
+    until("the binding counts", lambda: may(site, "get", READABLE[0], dev, *someone))
     for resource in READABLE:
         assert may(site, "get", resource, dev, *someone)
         assert not may(site, "get", resource, prod, *someone)

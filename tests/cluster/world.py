@@ -66,8 +66,8 @@ def roomy_nodes() -> list[Object]:
     return [*gpus, *(cpu_node(f"cpu-{number}", cpu=256, memory_gi=1000) for number in range(1, 4))]
 
 
-def until(what: str, there: Callable[[], Any], seconds: float = 40) -> Any:
-    """Return what `there` returns as soon as it is true, and fail when that takes too long."""
+def until(what: str, there: Callable[[], Any], seconds: float = 120) -> Any:
+    """Return what `there` returns as soon as it is true, and fail when that takes too long: on a slow machine too."""
     deadline = time.monotonic() + seconds
     while not (found := there()):
         assert time.monotonic() < deadline, what
@@ -75,7 +75,7 @@ def until(what: str, there: Callable[[], Any], seconds: float = 40) -> Any:
     return found
 
 
-def settled(cluster: LocalCluster, *namespaces: str, seconds: float = 60) -> None:
+def settled(cluster: LocalCluster, *namespaces: str, seconds: float = 180) -> None:
     """Wait until every workload of these namespaces has all its pods, updated and available."""
 
     def busy() -> list[str]:

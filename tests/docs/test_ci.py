@@ -106,6 +106,24 @@ def test_whoever_may_write_runs_nothing_of_the_change() -> None:
     assert "pull_request_target" not in GITHUB["on"]
 
 
+def test_the_gitlab_token_is_named_in_one_job_only_which_no_fork_and_no_other_event_has() -> None:
+    for name, job in GITLAB.items():
+        assert ("COMMENT_TOKEN" in str(job)) == (name == "comment")
+    (rule,) = GITLAB["comment"]["rules"]
+    assert rule["if"].split(" && ") == [
+        '$CI_PIPELINE_SOURCE == "merge_request_event"',
+        "$CI_MERGE_REQUEST_SOURCE_PROJECT_ID == $CI_MERGE_REQUEST_PROJECT_ID",
+    ]
+
+
+def test_no_job_of_a_merge_request_names_a_kubeconfig() -> None:
+    for job in (job for name, job in GITLAB.items() if name not in GITLAB_WORDS):
+        of_a_change = any("merge_request_event" in rule["if"] for rule in job["rules"])
+        assert ("KUBECONFIG" in str(job)) != of_a_change
+    for name, job in GITHUB["jobs"].items():
+        assert ("KUBECONFIG" in str(job)) == (name in ("drift", "rollout"))
+
+
 def test_the_gitlab_example_is_a_pipeline() -> None:
     for name, job in GITLAB.items():
         if name in GITLAB_WORDS:
@@ -258,6 +276,9 @@ def test_a_pull_request_is_previewed_and_summed_up(runner: Runner) -> None:
     assert summary.read_text("utf-8") == page
 
 
+OF_MAIN = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": "origin/main"}
+
+
 def test_a_merge_request_is_previewed(runner: Runner) -> None:
     base = git(runner.clone, "merge-base", "origin/main", "HEAD")
     done = runner.run(gitlab("preview"), CI_MERGE_REQUEST_DIFF_BASE_SHA=base)
@@ -271,8 +292,20 @@ def test_a_definition_that_is_wrong_fails_the_job_and_there_is_a_page_to_show(ru
     only_preview = [command for command in github("preview") if "make check" not in command.text]
     summary = runner.home / "summary.md"
     done = runner.run(only_preview, github_base_ref="main", GITHUB_STEP_SUMMARY=str(summary))
-    assert [bool(one.returncode) for one in done] == [True, False]
+    assert [one.returncode for one in done] == [2, 0]
     assert summary.read_text("utf-8").startswith("**⛔ There is no preview**")
+    assert summary.read_text("utf-8").rstrip().splitlines()[-1].startswith("**⛔ ")
+
+
+def test_make_fails_with_2_and_prints_the_code_where_a_guardrail_is_broken(runner: Runner) -> None:
+    definition = runner.clone / "stacks/inference.yaml"
+    definition.write_text(definition.read_text("utf-8").replace("gpuSlices: 6", "gpuSlices: 5"), "utf-8")
+    (done,) = runner.run([command for command in gitlab("preview") if "preview" in command.text], **OF_MAIN)
+    assert done.returncode == 2
+    assert re.search(r"^make: \*\*\* \[.*\] Error 1$", done.stderr, re.MULTILINE)
+    lines = (runner.clone / "build/preview.md").read_text("utf-8").rstrip().splitlines()
+    assert lines[0].startswith("**⛔ 1 mandatory guardrail finding")
+    assert lines[-1].startswith("**⛔ ")
 
 
 def test_the_comment_is_the_page(runner: Runner) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import re
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,26 @@ def test_a_locked_stack_is_said_with_the_way_out(checkout: Project) -> None:
     lock.write_text(json.dumps({"pid": 1, "username": "u", "hostname": "h", "timestamp": "2026-01-01T00:00:00Z"}))
     with pytest.raises(RolloutError, match="pulumi cancel dev-lab"):
         pulumi.up(cli(), stack_of(definition), definition)
+
+
+@pytest.mark.parametrize("where", ["stacks/tidegate/dev-lab.json", "locks/organization/tidegate/dev-lab/dead.json"])
+def test_a_state_that_a_killed_pulumi_left_unreadable_is_mended(
+    checkout: Project, where: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    definition = checkout.checkout / "stacks" / "inference.yaml"
+    assert pulumi.preview(cli(), stack_of(definition), definition) == 0
+    file = checkout.root / "state" / ".pulumi" / where
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if "locks" in where:
+        with subprocess.Popen(["true"]) as ended:
+            ended.wait()
+        holder = {"pid": ended.pid, "username": "u", "hostname": socket.gethostname()}
+        file.write_text(json.dumps({**holder, "timestamp": "2026-01-01T00:00:00Z"}))
+    attributes = file.with_name(f"{file.name}.attrs")
+    attributes.write_text("")
+    assert "EOF" in checkout.pulumi("up", "--yes", "--stack", "dev-lab", code=None).text
+    assert pulumi.up(cli(), stack_of(definition), definition) != 0
+    assert "no digest in images.lock" in capsys.readouterr().out, "it came as far as it does with a sound state"
 
 
 # What follows needs no engine: a script stands in for it.

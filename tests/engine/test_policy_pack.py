@@ -26,7 +26,8 @@ def test_a_mandatory_finding_stops_the_preview_and_names_object_and_remedy(proje
     project.edit("gpuSlices: 6", "gpuSlices: 5")
     answer = preview(project, 1).text
     assert "[mandatory]  gpu-slices-stay-under-their-ceiling" in answer
-    assert "it may take 6 GPU slices, and its ceiling is 5" in answer
+    assert answer.count("it may take 6 GPU slices, and its ceiling is 5") == 1, "each rule is in the pack twice"
+    assert "gpu-slices-stay-under-their-ceiling.advisory" not in answer
     assert "raise guardrails.gpuSlices" in answer
 
 

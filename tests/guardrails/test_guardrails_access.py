@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from .stacks import Case, Edit, at, both, broken, kept, settings
+from .stacks import Case, Edit, at, both, broken, findings, kept, prod, settings
 
 EVERYBODY = "access-rules-name-their-callers"
 ALL = "access-rules-name-servers-or-models"
@@ -24,17 +24,24 @@ BROKEN = (
     Case(EVERYBODY, rule(principals=["**"], groups=[]), ROUTING, "for all principals"),
     Case(EVERYBODY, rule(principals=["alice", "?*"], models=["fraud"]), ROUTING, "for all principals"),
     Case(EVERYBODY, rule(groups=["*"], actions=["inspect"]), ROUTING, "for all groups"),
+    Case(EVERYBODY, rule(principals=["*@*"], groups=[]), ROUTING, "for all principals"),
+    Case(EVERYBODY, rule(groups=["[a-z]*"]), ROUTING, "for all groups"),
+    Case(EVERYBODY, rule(groups=["[!]x]*-*"]), ROUTING, "for all groups"),
     Case(ALL, rule(servers=["*"]), ROUTING, "every model of every server"),
+    Case(ALL, rule(servers=["*"], actions=["inspect"]), ROUTING, "every model of every server"),
+    Case(ALL, rule(servers=["[a-z0-9]*"], models=["*-*"]), ROUTING, "every model of every server"),
     Case(ALL, rule(servers=["a", "*"], models=["b", "?*"]), ROUTING, "every model of every server"),
 )
 KEPT = (
     Case(EVERYBODY, rule(groups=["team-*"])),
     Case(EVERYBODY, rule(principals=["service-account-*"])),
+    Case(EVERYBODY, rule(principals=["*@example.com", "[ab]lice"])),
     Case(EVERYBODY, both(rule(groups=["*"]), lambda objects: settings(objects, kind="shared"))),
     Case(EVERYBODY, table("no JSON: the proxy refuses it and keeps the last good one")),
     Case(ALL, rule(models=["*"], servers=["on*"])),
     Case(ALL, rule(models=["fraud-*"], servers=["*"])),
-    Case(ALL, rule(models=["*"], servers=["*"], actions=["inspect"])),
+    Case(ALL, rule(models=["fraud"], servers=["*"])),
+    Case(ALL, both(rule(servers=["*"]), lambda objects: settings(objects, kind="shared"))),
 )
 
 
@@ -46,3 +53,23 @@ def test_a_guardrail_is_broken_by(case: Case) -> None:
 @kept(*KEPT)
 def test_a_guardrail_is_kept_by(case: Case) -> None:
     case.kept()
+
+
+def test_a_wildcard_in_production_stops_everybody_and_only_a_waiver_lets_it_through() -> None:
+    """The issue says it in four words: no wildcard access in prod."""
+    for name, edit in ((EVERYBODY, rule(groups=["*"])), (ALL, rule(servers=["*"]))):
+        objects = prod()
+        edit(objects)
+        assert [(each.rule, each.severity) for each in findings(objects)] == [(name, "mandatory")]
+        waiver = {"name": "w", "rule": name, "owner": "me", "reason": "so", "until": "2999-01-01"}
+        settings(objects, waivers=[waiver])
+        assert [each.severity for each in findings(objects)] == ["waived"]
+
+
+def test_the_references_production_has_rules_of_its_own_for_each_group() -> None:
+    (routing,) = (item for item in prod() if f"{item['kind']}/{item['metadata']['name']}" == ROUTING)
+    rules = json.loads(routing["data"]["access.json"])["rules"]
+    assert {each["name"]: (each["groups"], each["actions"], each["servers"]) for each in rules} == {
+        "model-endpoints": (["model-endpoints"], ["infer", "inspect"], ["preload", "ondemand"]),
+        "data-scientists-look": (["data-scientists"], ["inspect"], ["preload", "ondemand"]),
+    }

@@ -214,6 +214,11 @@ def test_buckets_are_folders_too(ours: str, theirs: str, found: bool) -> None:
     assert said == [f"{ours} shares its files with {theirs} of dev, which others may write"] * found
 
 
+def test_a_buckets_name_is_the_same_with_a_slash_at_its_end() -> None:
+    found = "s3://models/prod shares its files with s3://models of dev, which others may write"
+    assert shared(bucket("s3://models/prod/"), bucket("s3://models/"), ["s3://models"]) == [found]
+
+
 def test_two_environments_of_one_stack_are_looked_at_together() -> None:
     """A program of one's own may have both in one Pulumi stack."""
     production, others = prod(), dev()
@@ -227,3 +232,10 @@ def test_two_environments_of_one_stack_are_looked_at_together() -> None:
 def test_the_reference_shares_nothing() -> None:
     assert named(prod(), "Deployment", PROXY)
     assert check_all({"prod": prod(), "dev": dev()}, TODAY) == {"prod": [], "dev": []}
+
+
+def test_production_may_share_with_production_what_its_own_people_write() -> None:
+    east, west = prod(), prod()
+    for objects in (east, west):
+        settings(objects, written=["models"])
+    assert check_all({"prod-east": east, "prod-west": west}, TODAY) == {"prod-east": [], "prod-west": []}

@@ -14,6 +14,7 @@ from rollout.cli import app
 from rollout.errors import RolloutError
 from rollout.guardrails import enforce, findings
 from rollout.render import render, rendered
+from stacks.images_lock import lock_text
 from stacks.validate import read_definition
 from tests.components.test_environment import declared
 from tests.strategies import definition_trees, read_tree
@@ -89,10 +90,13 @@ def test_no_malformed_object_makes_a_guardrail_crash(place: tuple[Any, ...], val
 
 # ---- make up ----
 
+WILDCARD = "access-rules-name-servers-or-models"
+
 
 def production(tmp_path: Path, guardrails: str = "") -> Path:
-    """The definition of object stores, whose production has no digests."""
+    """The definition of object stores, whose production has no digests; its callers may see what an advisory is."""
     text = (stacks.ROOT / "tests/definitions/object-store.yaml").read_text()
+    text = text.replace("servers: [aws, gcp, azure]", 'servers: ["*"]')
     lines = [line for line in text.splitlines() if not line.startswith("guardrails:")]
     assert len(lines) == len(text.splitlines()) - 1
     path = tmp_path / "production.yaml"
@@ -102,10 +106,11 @@ def production(tmp_path: Path, guardrails: str = "") -> Path:
 
 def test_up_writes_nothing_where_a_mandatory_guardrail_is_broken_and_names_every_finding(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    ended = CliRunner().invoke(app, ["up", str(production(tmp_path)), "--out", str(out)])
+    said = f"guardrails: {{severities: {{{WILDCARD}: advisory}}}}"
+    ended = CliRunner().invoke(app, ["up", str(production(tmp_path, said)), "--out", str(out)])
     assert ended.exit_code == 1
     assert ended.stderr.count("has no digest") == 6
-    assert "access-rules-name-servers-or-models, advisory here" in ended.stderr
+    assert f"{WILDCARD}, advisory here" in ended.stderr
     assert "6 mandatory findings, 1 advisory; nothing was written." in ended.stderr
     assert not out.exists()
 
@@ -124,26 +129,33 @@ def test_up_says_advisories_and_waivers_and_writes(tmp_path: Path) -> None:
 
 
 def test_an_image_without_a_digest_is_said_once_by_the_definitions_own_advisory(tmp_path: Path) -> None:
-    path = production(tmp_path, "guardrails: {severities: {images-are-pinned-by-digest: advisory}}")
+    path = production(
+        tmp_path, f"guardrails: {{severities: {{images-are-pinned-by-digest: advisory, {WILDCARD}: advisory}}}}"
+    )
     definition = read_definition(path)
     rendering = [render(definition.stacks[0], definition.lock, definition.file)]
-    assert "has no digest" not in enforce(rendering)
-    assert any(each.rule == "images-are-pinned-by-digest" for each in findings(rendering)["prod-multi"])
+    assert "has no digest" not in enforce(rendering, definition)
+    assert any(each.rule == "images-are-pinned-by-digest" for each in findings(rendering, definition)["prod-multi"])
 
 
 def test_a_local_cluster_takes_images_without_a_digest(tmp_path: Path) -> None:
-    definition = read_definition(production(tmp_path))
+    definition = read_definition(production(tmp_path, f"guardrails: {{severities: {{{WILDCARD}: advisory}}}}"))
     rendering = [render(definition.stacks[0], definition.lock, definition.file)]
     with pytest.raises(RolloutError, match="6 mandatory findings"):
-        enforce(rendering)
-    assert "no digest" not in enforce(rendering, local_cluster=True)
+        enforce(rendering, definition)
+    assert "no digest" not in enforce(rendering, definition, local_cluster=True)
 
 
 def test_a_local_cluster_takes_nothing_else_that_is_mandatory() -> None:
     objects = prod()
     in_small("hostNetwork", True)(objects)
     with pytest.raises(RolloutError, match="hostNetwork") as caught:
-        enforce([rendered("prod-east", objects, "f.yaml")], local_cluster=True, outcome="nothing was applied")
+        enforce(
+            [rendered("prod-east", objects, "f.yaml")],
+            read_definition(REFERENCE),
+            local_cluster=True,
+            outcome="nothing was applied",
+        )
     assert caught.value.code == 1
     assert "1 mandatory finding; nothing was applied." in str(caught.value)
 
@@ -151,6 +163,113 @@ def test_a_local_cluster_takes_nothing_else_that_is_mandatory() -> None:
 def test_what_is_wrong_in_one_stack_is_said_of_that_stack() -> None:
     objects = prod()
     at("Service", SMALL, "spec/type", "NodePort")(objects)
-    found = findings([rendered("east", objects, "f.yaml"), rendered("west", prod(), "f.yaml")])
-    assert [each.object for each in found["east"]] == [f"Service/{SMALL}"]
-    assert found["west"] == []
+    rendering = [rendered("prod-east", objects, "f.yaml"), rendered("prod-west", prod(), "f.yaml")]
+    found = findings(rendering, read_definition(REFERENCE))
+    assert [each.object for each in found["prod-east"]] == [f"Service/{SMALL}"]
+    assert found["prod-west"] == []
+
+
+# ---- one stack is judged among all of its definition ----
+
+SHARING = """\
+images:
+  - {name: triton, repository: registry.test/triton, tag: "1"}
+  - {name: proxy, repository: registry.test/proxy, tag: "1"}
+  - {name: eviction-policy, repository: registry.test/eviction-policy, tag: "1"}
+datasets:
+  - {name: models, kind: efs, fileSystemId: fs-00000001}
+servers:
+  - name: small
+    repository: {dataset: models}
+    pools: [{name: main, loading: {mode: on-demand}, replicas: 1}]
+proxy: {auth: {apiKeys: {secret: keys}}, access: [{name: ci, principals: [ci], servers: [small]}]}
+models: [{name: one, server: small}]
+network: {callers: [{name: ci, namespaceLabels: {kubernetes.io/metadata.name: ci}}]}
+guardrails: {severities: {images-are-pinned-by-digest: advisory}}
+environments:
+  - name: dev # writes to the same file system, by a driver's name that the definition's own rule does not look into
+    datasets:
+      - {name: drafts, kind: csi, driver: efs.csi.aws.com, volumeHandle: fs-00000001, writers: [data-scientists]}
+    servers: [{name: small, repository: {dataset: drafts}}]
+  - name: trial
+    datasets: [{name: models, fileSystemId: fs-00000002, writers: [data-scientists]}]
+  - {name: prod, production: true}
+dataPlanes:
+  - {name: lab, environments: [dev, trial]}
+  - {name: east, environments: [prod]}
+  - {name: west, environments: [prod]}
+"""
+SHARED = "models shares its files with drafts of dev-lab, which others may write"
+
+
+@pytest.fixture
+def sharing(tmp_path: Path) -> Path:
+    """A definition whose production serves what dev may write."""
+    path = tmp_path / "sharing.yaml"
+    path.write_text(SHARING)
+    return path
+
+
+def pin(path: Path) -> None:
+    """Write a lock with a digest for every image of a definition: no cluster takes one without."""
+    path.with_name("images.lock").write_text(lock_text(stacks.pinned(read_definition(path)).images))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["up", "--stack", "prod-east"],
+        ["preview", "--stack", "prod-east"],
+        ["rollout", "--environment", "prod", "--dry-run"],
+    ],
+    ids=["up", "preview", "rollout"],
+)
+def test_production_alone_is_judged_among_the_stacks_that_are_not_asked_for(
+    sharing: Path, tmp_path: Path, command: list[str]
+) -> None:
+    out = tmp_path / "out"
+    name, *options = command
+    folder = ["--journals" if name == "rollout" else "--out", str(out)]
+    pin(sharing)
+    if name == "preview":
+        wrong = sharing.read_text()
+        sharing.write_text(wrong.replace("writers: [data-scientists]", ""))
+        assert CliRunner().invoke(app, ["up", str(sharing), "--out", str(out)]).exit_code == 0
+        sharing.write_text(wrong)
+    ended = CliRunner().invoke(app, [name, str(sharing), *options, *folder])
+    assert ended.exit_code == 1, ended.stdout
+    stacks_said = "prod-east, prod-west" if name == "rollout" else "prod-east"
+    assert f"{stacks_said}: PersistentVolume/tidegate-prod-models in tidegate-prod: {SHARED}" in ended.stderr
+
+
+def test_what_a_stack_breaks_in_another_stops_it_too_and_is_said_of_the_other(sharing: Path, tmp_path: Path) -> None:
+    ended = CliRunner().invoke(app, ["up", str(sharing), "--stack", "dev-lab", "--out", str(tmp_path / "out")])
+    assert ended.exit_code == 1, ended.stdout
+    assert f"prod-east, prod-west: PersistentVolume/tidegate-prod-models in tidegate-prod: {SHARED}" in ended.stderr
+    assert "1 mandatory finding, 3 advisories; nothing was written." in ended.stderr
+
+
+def test_what_is_wrong_in_others_anyway_stops_no_stack(sharing: Path, tmp_path: Path) -> None:
+    definition = read_definition(sharing)
+    (trial,) = (stack for stack in definition.stacks if stack.name == "trial-lab")
+    rendering = [render(trial, definition.lock, definition.file)]
+    assert set(findings(rendering, definition)) == {"trial-lab"}
+    ended = CliRunner().invoke(app, ["up", str(sharing), "--stack", "trial-lab", "--out", str(tmp_path / "out")])
+    assert ended.exit_code == 0, ended.stderr
+
+
+def test_a_waiver_is_not_called_idle_because_the_other_stack_was_not_asked_for(sharing: Path) -> None:
+    waiver = (
+        "{name: w, rule: production-shares-nothing-that-others-may-write, owner: me, reason: so, until: 2999-01-01}"
+    )
+    text = sharing.read_text()
+    sharing.write_text(text.replace("advisory}}", f"advisory}}, waivers: [{waiver}]}}", 1))
+    definition = read_definition(sharing)
+    for name in ("prod-east", "dev-lab"):
+        rendering = [
+            render(stack, definition.lock, definition.file) for stack in definition.stacks if stack.name == name
+        ]
+        found = [
+            each for each in findings(rendering, definition)["prod-east"] if each.rule != "images-are-pinned-by-digest"
+        ]
+        assert [each.severity for each in found] == ["waived"], name

@@ -9,6 +9,7 @@ from .stacks import (
     SMALL,
     Case,
     Edit,
+    Objects,
     adding,
     at,
     both,
@@ -45,6 +46,12 @@ def policy(ports: list[int] | None, labels: dict[str, str] = SERVERS, **peer: An
     rule = {"from": [peer], **({} if ports is None else {"ports": [{"port": port} for port in ports]})}
     spec = {"podSelector": {"matchLabels": labels}, "policyTypes": ["Ingress"], "ingress": [rule]}
     return adding(thing("NetworkPolicy", "hole", spec=spec))
+
+
+def without_policy_types(objects: Objects) -> None:
+    for item in objects:
+        if item["kind"] == "NetworkPolicy":
+            del item["spec"]["policyTypes"]
 
 
 BROKEN = (
@@ -92,6 +99,15 @@ BROKEN = (
     Case(DOOR, policy([8090], ipBlock={"cidr": "10.0.0.0/8"}), HOLE, "others than the proxy"),
     Case(DOOR, policy([8001], podSelector={}), HOLE, "others than the proxy"),
     Case(DOOR, policy([8002, 8000], {}, namespaceSelector={}), HOLE, "others than the proxy"),
+    Case(
+        DOOR,
+        both(
+            policy([8002], namespaceSelector={}),
+            at("NetworkPolicy", "hole", "spec/ingress/0/ports/0/endPort", 8100),
+        ),
+        HOLE,
+        "others than the proxy",
+    ),
 )
 KEPT = (
     Case(PINNED, in_small("containers/0/image", f"localhost:5000/a/b@sha256:{'0f' * 32}")),
@@ -109,6 +125,8 @@ KEPT = (
     Case(DOOR, policy([8002, 8091], namespaceSelector={})),
     Case(DOOR, policy([8000], podSelector={"matchLabels": PROXIES})),
     Case(DOOR, policy([8080], PROXIES, namespaceSelector={})),
+    # Kubernetes' default: a policy without types is one of ingress.
+    Case(DOOR, without_policy_types),
 )
 
 

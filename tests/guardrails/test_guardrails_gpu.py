@@ -117,6 +117,13 @@ BROKEN = (
     Case(CEILING, scaler("HorizontalPodAutoscaler", minReplicas=1, maxReplicas=4), NAMESPACE, f"{SMALL} 4"),
     Case(CEILING, scaler("ScaledObject", minReplicaCount=1, maxReplicaCount=7), NAMESPACE, f"{SMALL} 7"),
     Case(CEILING, scaler("ScaledObject"), NAMESPACE, f"{SMALL} 100"),
+    Case(
+        CEILING,
+        at("ResourceClaimTemplate", f"{CLAIMED}-gpu", "spec/spec/devices/requests/0/exactly/count", 80),
+        NAMESPACE,
+        f"its ceiling is 64: {CLAIMED} ",
+        everything,
+    ),
 )
 KEPT = (
     Case(AGREE, in_small("tolerations", [{"operator": "Exists"}])),

@@ -125,6 +125,14 @@ def test_what_is_known_only_after_the_update_stops_nobody_before_it() -> None:
     assert UNKNOWN in asked(objects)[policy, level][0][0]
 
 
+def test_what_is_waived_stays_waived_while_it_is_not_known() -> None:
+    objects = prod()
+    in_small("containers/0/image", UNKNOWN_STRING_VALUE)(objects)
+    waiver = {"name": "w", "rule": "images-are-pinned-by-digest", "owner": "me", "reason": "so", "until": "2999-01-01"}
+    settings(objects, severities=None, waivers=[waiver])
+    assert asked(objects) == {}
+
+
 def test_the_providers_own_properties_are_not_part_of_an_object() -> None:
     props = unknown_checking_proxy({"kind": "Pod", "__fieldManager": "x", "spec": {"a": 1.0, "b": 1.5, "c": None}})
     assert plain(props) == {"kind": "Pod", "spec": {"a": 1, "b": 1.5}}

@@ -73,6 +73,7 @@ KEPT = (
     Case(RULE, words("--http-header=x-token-count")),
     Case(RULE, words("--token-file=/var/run/token")),
     Case(RULE, words("--use-api-key", "--verbose")),
+    Case(RULE, words("reset-password", "somebody-else")),
     Case(RULE, words("--model-repository=s3://https://minio.example.com:9000/models")),
     Case(RULE, annotated("basic authentication-is-required-for-this-host")),
     Case(RULE, annotated("nginx-ingress/auth-secret")),

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from charts.smoke_test import SmokeTest
 from components import Environment, evaluate
 from stacks.images_lock import ImagesLock
 from stacks.load import load, parse
@@ -66,7 +67,7 @@ class Question:
 
 @cache
 def rendered() -> dict[str, list[Object]]:
-    """Objects of dev and prod, which live on one data plane."""
+    """Objects of dev and prod, which live on one data plane, and what `helm test` puts beside them while it runs."""
     tree = load(ROOT / "stacks/inference.yaml").tree
     gpus = next(plane["gpus"] for plane in tree["dataPlanes"] if plane["name"] == "east")
     tree["dataPlanes"] = [{"name": "one", "environments": [*ENVIRONMENTS], "gpus": [{**gpus[0], "nodes": 9}]}]
@@ -75,13 +76,21 @@ def rendered() -> dict[str, list[Object]]:
     found = {}
     for stack in definition.stacks:
         args = resolve(stack, definition.lock)
-        found[stack.environment.name] = evaluate(lambda name=stack.name, args=args: Environment(name, args))  # type: ignore[misc]
+        found[stack.environment.name] = [
+            *evaluate(lambda name=stack.name, args=args: Environment(name, args)),  # type: ignore[misc]
+            *evaluate(lambda args=args: SmokeTest("helm-test", args)),  # type: ignore[misc]
+        ]
     return found
 
 
 def policies() -> list[Object]:
-    """The NetworkPolicies of both environments."""
+    """The NetworkPolicies of both environments while `helm test` runs in both."""
     return [item for objects in rendered().values() for item in of_kind(objects, "NetworkPolicy")]
+
+
+def is_hook(item: Object) -> bool:
+    """Tell whether an object is there for `helm test` only."""
+    return bool(item["metadata"].get("annotations", {}).get("helm.sh/hook") == "test")
 
 
 def places() -> list[Place]:
@@ -119,6 +128,10 @@ def _of(environment: str) -> Iterator[Place]:
             labels,
             ports=(*sorted(ports), ("TCP", NOBODYS_PORT), ("UDP", NOBODYS_PORT)),
         )
+    (pod,) = of_kind(objects, "Pod")
+    yield Place(
+        "helm test", environment, name, pod["metadata"]["labels"], labels, ports=(("TCP", 8082), ("TCP", NOBODYS_PORT))
+    )
     yield Place(
         "other pod of the namespace", environment, name, {}, labels, ports=(("TCP", 8000), ("UDP", NOBODYS_PORT))
     )

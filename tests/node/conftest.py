@@ -47,5 +47,5 @@ def node(request: pytest.FixtureRequest) -> Iterator[Machine]:
 @pytest.fixture(scope="session")
 def environment(node: Machine) -> Environment:
     shared = Environment(node)
-    made_once(node.folder, shared.bring_up)
+    made_once(node.folder / "brought-up", shared.bring_up)
     return shared

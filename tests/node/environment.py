@@ -23,6 +23,8 @@ DEFINITION = ROOT / "tests" / "definitions" / "real-node.yaml"
 NAMESPACE = "inference-trial"
 SLICE = "nvidia.com/mig-1g.10gb"
 SLICES = 3
+OTHER_SLICE = "nvidia.com/mig-1g.20gb"
+"""For the one on-demand server of the environment that Helm installs."""
 # What GPU feature discovery says of a node, and the device plugin then offers.
 GPU_LABELS = {
     "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
@@ -30,7 +32,8 @@ GPU_LABELS = {
     "nvidia.com/mig.config.state": "success",
 }
 PROXIES = "deployment/inference-proxy"
-READY_SECONDS = 90
+PATIENCE = 180
+"""Seconds for what must come and has no time of its own: a slow machine, busy with other things, must not fail."""
 
 Found = TypeVar("Found")
 
@@ -68,7 +71,7 @@ class Log:
         """Return the names of the events until now."""
         return [event.name for event in self.events()]
 
-    def wait(self, name: str, seconds: float = 60) -> Event:
+    def wait(self, name: str, seconds: float = PATIENCE) -> Event:
         """Return the first event of a name, as soon as it is there."""
         return until(
             lambda: next((event for event in self.events() if event.name == name), None), seconds, f"{name} in the log"
@@ -77,15 +80,16 @@ class Log:
 
 @dataclass(frozen=True)
 class Environment:
-    """The environment of tests/definitions/real-node.yaml."""
+    """An environment of tests/definitions/real-node.yaml: the first one, or another by its namespace."""
 
     machine: Machine
+    namespace: str = NAMESPACE
 
     def bring_up(self) -> None:
         """Bring it up on a node whose GPU has as many slices as there are replicas."""
         node = self.machine
         node.kubectl("label", "--overwrite", "node", NODE, *(f"{key}={value}" for key, value in GPU_LABELS.items()))
-        offered = {SLICE: str(SLICES)}
+        offered = {SLICE: str(SLICES), OTHER_SLICE: "1"}
         patch = json.dumps({"status": {"capacity": offered, "allocatable": offered}})
         node.kubectl("patch", "node", NODE, "--subresource=status", "--type=merge", f"--patch={patch}")
         namespace, *others = self.objects()
@@ -111,18 +115,18 @@ class Environment:
 
     def kubectl(self, *arguments: str, **settings: Any) -> str:
         """Run kubectl in the namespace; return what it prints."""
-        return self.machine.kubectl(f"--namespace={NAMESPACE}", *arguments, **settings).stdout
+        return self.machine.kubectl(f"--namespace={self.namespace}", *arguments, **settings).stdout
 
     def wait_until_ready(self, *names: str) -> None:
         """Wait until workloads are as they were declared, or single pods ready."""
         workloads, pods = [name for name in names if "/" in name], [name for name in names if "/" not in name]
         for workload in workloads:
-            self.kubectl("rollout", "status", workload, f"--timeout={READY_SECONDS}s", seconds=READY_SECONDS + 5)
-        until(lambda: all(any(map(is_ready, self.pods(pod))) for pod in pods), READY_SECONDS, f"{pods} to be ready")
+            self.kubectl("rollout", "status", workload, f"--timeout={PATIENCE}s", seconds=PATIENCE + 30)
+        until(lambda: all(any(map(is_ready, self.pods(pod))) for pod in pods), PATIENCE, f"{pods} to be ready")
 
     def pods(self, prefix: str) -> list[dict[str, Any]]:
         """Return the pods whose names begin so, without those that are on their way out."""
-        found = self.machine.get("pods", f"--namespace={NAMESPACE}")["items"]
+        found = self.machine.get("pods", f"--namespace={self.namespace}")["items"]
         return [
             pod
             for pod in found
@@ -131,13 +135,13 @@ class Environment:
 
     def pod(self, name: str) -> dict[str, Any]:
         """Return one pod."""
-        found: dict[str, Any] = self.machine.get("pod", name, f"--namespace={NAMESPACE}")
+        found: dict[str, Any] = self.machine.get("pod", name, f"--namespace={self.namespace}")
         return found
 
     def run(self, pod: str, container: str, *command: str, check: bool = True) -> str:
         """Run a command in a container; return what it prints, and what it complains about."""
         words = ["exec", pod, f"--container={container}", "--", *command]
-        done = self.machine.kubectl(f"--namespace={NAMESPACE}", *words, check=check)
+        done = self.machine.kubectl(f"--namespace={self.namespace}", *words, check=check)
         return done.stdout + done.stderr
 
     def post(self, pod: str, container: str, url: str, *, check: bool = True) -> str:
@@ -168,15 +172,18 @@ class Environment:
         about = pod["metadata"]
         folder = self.machine.folder / "pod-logs" / f"{about['namespace']}_{about['name']}_{about['uid']}" / container
         file = folder / f"{start}.log"
-        until(file.exists, 60, f"{file} to be there")
+        until(file.exists, PATIENCE, f"{file} to be there")
         return Log(file.open())
+
+    def _lock(self, name: str) -> str:
+        return f"alone-{self.namespace}-{name.replace('/', '-')}"
 
     @contextmanager
     def alone(self, *names: str) -> Iterator[None]:
         """Wait until these are ready, and let nobody else change them meanwhile: other processes run other tests."""
         with ExitStack() as locks:
             for name in sorted(names):  # in one order for everybody
-                file = locks.enter_context((self.machine.folder / f"alone-{name.replace('/', '-')}").open("a"))
+                file = locks.enter_context((self.machine.folder / self._lock(name)).open("a"))
                 fcntl.flock(file, fcntl.LOCK_EX)
             self.wait_until_ready(*names)
             yield
@@ -209,10 +216,10 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
     return condition(pod, "Ready").get("status") == "True"
 
 
-def made_once(folder: Path, make: Callable[[], object]) -> None:
-    """Make something that several test processes share: the first one does, the others wait."""
-    with (folder / "made.lock").open("a") as lock:
+def made_once(made: Path, make: Callable[[], object]) -> None:
+    """Make something that several test processes share: the first one does, and writes this file; the others wait."""
+    with made.with_suffix(".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "made").exists():
+        if not made.exists():
             make()
-            (folder / "made").touch()
+            made.touch()

@@ -7,8 +7,11 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
+import sys
+import sysconfig
 import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,6 +27,9 @@ SOURCES = Path(__file__).parent / "images"
 ROLES = ("usr/bin/tritonserver", "usr/bin/python", "usr/bin/caller", "pause")
 SHELL = ("sh", "cat", "head", "base64", "tr", "ls", "touch", "grep", "mount", "wget", "id")
 """What Triton's start line and the tests use."""
+PYTHON = "opt/python"
+"""Where the stand-ins' image has a real Python: `helm test` runs one in the proxy's image."""
+NOT_COPIED = ("__pycache__", "*-packages", "config-*", "ensurepip", "idlelib", "lib2to3", "test", "tests", "tkinter")
 BUILD_SECONDS = 10 * 60
 
 
@@ -32,7 +38,9 @@ class Configuration:
     """What an image says of itself."""
 
     entrypoint: Sequence[str] = ()
-    environment: dict[str, str] = field(default_factory=lambda: {"PATH": "/usr/local/bin:/usr/bin:/bin"})
+    environment: dict[str, str] = field(
+        default_factory=lambda: {"PATH": "/usr/local/bin:/usr/bin:/bin", "LD_LIBRARY_PATH": f"/{PYTHON}/lib"}
+    )
     user: str = ""
     folder: str = "/"
 
@@ -105,7 +113,7 @@ def stand_ins(names: Sequence[str], debian: Unpacked) -> Path:
     """Return an archive with an image that plays every part, under all these names; made on first use."""
     sources = sorted(path for path in SOURCES.iterdir() if path.suffix in (".go", ".mod"))
     busybox = debian.path("busybox")
-    parts = [path.read_bytes() for path in (Path(__file__), *sources, busybox)]
+    parts = [path.read_bytes() for path in (Path(__file__), *sources, busybox, Path(sys.executable).resolve())]
     archive = cache_root() / "images" / f"{digest(*names, *parts)}.tar"
 
     def make(partial: Path) -> None:
@@ -120,10 +128,29 @@ def stand_ins(names: Sequence[str], debian: Unpacked) -> Path:
         subprocess.run(go, cwd=SOURCES, env=gotoolchain.environment(), check=True, timeout=BUILD_SECONDS)
         for role in ROLES:
             (root / role).symlink_to("/usr/bin/stand-in")
+        _copy_python(root)
         pack(root, names, partial, Configuration(entrypoint=["/pause"]))
 
     once(archive, make, "the stand-in images")
     return archive
+
+
+def _copy_python(root: Path) -> None:
+    """Copy the Python that runs this, with its standard library and the libraries that it is linked with."""
+    program = Path(sys.executable).resolve()
+    home = root / PYTHON
+    (home / "bin").mkdir(parents=True)
+    shutil.copy(program, home / "bin" / "python3")
+    library = Path(sysconfig.get_path("stdlib"))
+    ignored = shutil.ignore_patterns(*NOT_COPIED)
+    shutil.copytree(library, home / library.relative_to(sys.base_prefix), ignore=ignored)
+    programs = [program, *library.glob("lib-dynload/*.so")]
+    linked = subprocess.run(["ldd", *programs], capture_output=True, text=True, timeout=60).stdout
+    for name, place in {*re.findall(r"^\s*(?:(\S+) => )?(/\S+) \(", linked, re.MULTILINE)}:
+        # The loader, which stands there without an arrow, is looked for where it is; the others where the image says.
+        target = home / "lib" / name if name else root / place.strip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(place, target)
 
 
 def single_program(tool: str, name: str) -> Path:

@@ -61,8 +61,8 @@ class Inside:
         self._kubelet(cluster)
         self._kube_proxy(cluster)
         cluster.kubectl("apply", "--server-side", "-f", str(HERE / "coredns.yaml"))
-        cluster.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=60s", timeout=70)
-        cluster.kubectl("wait", "--for=jsonpath={.metadata.name}=default", "serviceaccount/default", "--timeout=30s")
+        cluster.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=180s", timeout=200)
+        cluster.kubectl("wait", "--for=jsonpath={.metadata.name}=default", "serviceaccount/default", "--timeout=50s")
         seconds = time.monotonic() - started
         write(self.folder / READY, json.dumps({"kubeconfig": str(cluster.kubeconfig), "seconds": seconds}))
 
@@ -158,7 +158,7 @@ class Inside:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(self.environment)
             )
 
-    def _wait(self, name: str, ready: Callable[[], bool], seconds: float = 60) -> None:
+    def _wait(self, name: str, ready: Callable[[], bool], seconds: float = 180) -> None:
         deadline = time.monotonic() + seconds
         while not ready():
             ended = self.processes[name].poll()

@@ -102,6 +102,18 @@ class Machine:
         assert not check or done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}{done.stdout}"
         return done
 
+    def helm(self, *arguments: str | Path, seconds: float = 120) -> subprocess.CompletedProcess[str]:
+        """Run Helm as the administrator, with nothing of the person's own; return how it ended, whether well or not."""
+        folders = {f"HELM_{name}_HOME": str(self.folder / "helm") for name in ("CACHE", "CONFIG", "DATA")}
+        others = {name: value for name, value in os.environ.items() if not name.startswith("HELM_")}
+        return subprocess.run(
+            self.command(str(tools.path("helm")), f"--kubeconfig={self.kubeconfig}", *map(str, arguments)),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            env=others | folders,
+        )
+
     def get(self, *arguments: str) -> Any:
         """Return what `kubectl get` finds."""
         return json.loads(self.kubectl("get", "--output=json", *arguments).stdout)

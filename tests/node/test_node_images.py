@@ -7,7 +7,7 @@ import pytest
 
 from tools import debian
 
-from .environment import until
+from .environment import PATIENCE, until
 from .image_archives import Configuration, pack
 from .machine import Machine
 from .parts import PACKAGES
@@ -36,7 +36,7 @@ def test_a_folder_becomes_an_image_that_runs_as_its_configuration_says(node: Mac
     node.import_image(archive)
     node.kubectl("run", "told", "--image=localhost/told:1", "--restart=Never")
     try:
-        until(lambda: node.get("pod", "told")["status"]["phase"] == "Succeeded", 30, "the pod to be done")
+        until(lambda: node.get("pod", "told")["status"]["phase"] == "Succeeded", PATIENCE, "the pod to be done")
         assert json.loads(node.kubectl("logs", "told").stdout) == {"event": "from the file, hello, /bin"}
     finally:
         node.kubectl("delete", "pod", "told", "--now")

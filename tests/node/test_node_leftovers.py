@@ -11,7 +11,7 @@ import pytest
 
 import tools
 
-from .environment import until
+from .environment import PATIENCE, until
 from .keeper import PROCESS, ROOT, cgroup_mounts
 from .machine import Machine, machine
 
@@ -53,11 +53,11 @@ def cgroups() -> list[Path]:
 @pytest.mark.usefixtures("node")
 def test_a_run_that_is_killed_while_its_node_comes_up_leaves_nothing(other_run: "subprocess.Popen[str]") -> None:
     folder = tools.cache_root() / "node" / RUN
-    until(lambda: (folder / "cluster" / "logs" / "kube-apiserver.log").exists(), 60, "a node that comes up")
+    until(lambda: (folder / "cluster" / "logs" / "kube-apiserver.log").exists(), PATIENCE, "a node that comes up")
     assert cgroups()
     other_run.kill()
-    until(lambda: not folder.exists(), 20, "the folder to be gone")
-    until(lambda: not processes(str(folder)), 20, "the processes to be gone")
+    until(lambda: not folder.exists(), PATIENCE, "the folder to be gone")
+    until(lambda: not processes(str(folder)), PATIENCE, "the processes to be gone")
     assert not cgroups()
     assert str(folder) not in Path("/proc/self/mounts").read_text()
 
@@ -74,8 +74,8 @@ def test_what_is_left_when_the_keeper_is_killed_too_is_swept_away_by_the_next_ru
     first = Path("/proc") / (folder / PROCESS).read_text()
     os.kill(int(keeper.name), signal.SIGKILL)
     other_run.kill()
-    until(lambda: not first.exists(), 20, "the node to end with its keeper")
-    until(lambda: not processes(str(folder)), 20, "the processes to be gone")
+    until(lambda: not first.exists(), PATIENCE, "the node to end with its keeper")
+    until(lambda: not processes(str(folder)), PATIENCE, "the processes to be gone")
     assert folder.exists()
     with machine(node.folder.name):
         pass

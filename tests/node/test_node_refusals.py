@@ -21,6 +21,9 @@ def test_tests_that_cannot_run_here_say_so_in_one_line_with_their_number() -> No
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
     assert line.startswith("SKIPPED [2] ")
     assert "NOT RUN: NO REAL NODE CAN RUN HERE" in line
+    listed = [line.strip() for line in done.stdout.splitlines() if line.startswith("  tests/node/")]
+    assert len(listed) == 2, done.stdout
+    assert "tests/node/test_node_images.py::test_the_same_folder_becomes_the_same_image" in listed
 
 
 def test_somebody_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,10 @@
 """What a kubelet does when a container of ours breaks: which one it starts again, and what goes on meanwhile."""
 
+from contextlib import suppress
+
 from tidegate_contracts import eviction_process, triton
 
-from .environment import NAMESPACE, Environment, container_status, until
+from .environment import NAMESPACE, PATIENCE, Environment, container_status, until
 
 POLICY = f"http://127.0.0.1:{eviction_process.ADMIN_PORT}/stand-in"
 TRITON = f"http://127.0.0.1:{triton.HTTP_PORT}/stand-in"
@@ -21,7 +23,7 @@ def crash(environment: Environment, pod: str) -> None:
         now = container_status(environment.pod(pod), "eviction-policy")
         return "terminated" in now["state"] or "waiting" in now["state"] or now.get("lastState") != before
 
-    until(seen, 30, "the kubelet to see the crash")
+    until(seen, PATIENCE, "the kubelet to see the crash")
 
 
 def test_a_policy_that_crashes_is_started_again_and_its_triton_goes_on(environment: Environment) -> None:
@@ -34,8 +36,14 @@ def test_a_policy_that_crashes_is_started_again_and_its_triton_goes_on(environme
         secret = environment.run(name, "triton", "cat", eviction_process.CONTROL_SECRET_FILE)
         crash(environment, name)
         assert environment.answers(pod)
-        until(lambda: restarts(environment, name, "eviction-policy") == policy["restartCount"] + 1, 30, "a new policy")
-        until(lambda: container_status(environment.pod(name), "eviction-policy")["ready"], 30, "a policy that is up")
+        until(
+            lambda: restarts(environment, name, "eviction-policy") == policy["restartCount"] + 1,
+            PATIENCE,
+            "a new policy",
+        )
+        until(
+            lambda: container_status(environment.pod(name), "eviction-policy")["ready"], PATIENCE, "a policy that is up"
+        )
         now = environment.pod(name)
         assert now["metadata"]["uid"] == pod["metadata"]["uid"]
         assert container_status(now, "eviction-policy")["lastState"]["terminated"]["exitCode"] == 3
@@ -45,11 +53,16 @@ def test_a_policy_that_crashes_is_started_again_and_its_triton_goes_on(environme
         log = environment.log(pod, "eviction-policy", policy["restartCount"] + 1)
         assert "secret" not in log.names()
 
-        crash(environment, name)  # the second time the kubelet waits for ten seconds
         address = pod["status"]["podIP"]
-        until(lambda: address not in environment.addresses()[host], 10, f"{host} without {address}")
+        for pause in (10, 20, 40):  # for which the kubelet waits the second, third and fourth time: one is long enough
+            crash(environment, name)
+            with suppress(AssertionError):
+                until(lambda: address not in environment.addresses()[host], pause, f"{host} without {address}")
+                break
+        else:
+            raise AssertionError(f"{address} was never out of {host}")
         assert environment.answers(pod)
-        until(lambda: address in environment.addresses()[host], 60, f"{host} with {address} again")
+        until(lambda: address in environment.addresses()[host], PATIENCE, f"{host} with {address} again")
         assert container_status(environment.pod(name), "triton")["containerID"] == server["containerID"]
 
 
@@ -70,21 +83,22 @@ def test_what_hangs_is_taken_out_of_the_names_and_started_again_after_its_grace_
         environment.post(beside, "triton", f"{POLICY}/hang")
 
         # Readiness: three failures, one every five seconds.
-        until(lambda: address not in environment.addresses()[host], 25, f"{host} without {address}")
+        until(lambda: address not in environment.addresses()[host], 45, f"{host} without {address}")
         assert restarts(environment, hung, "triton") == count, "it may come back by itself"
 
         # Liveness of the policy: three failures, one every ten seconds.
-        until(lambda: restarts(environment, beside, "eviction-policy") == policies + 1, 60, "a new policy")
+        until(lambda: restarts(environment, beside, "eviction-policy") == policies + 1, PATIENCE, "a new policy")
         now = environment.pod(beside)
         assert container_status(now, "triton")["containerID"] == container_status(other, "triton")["containerID"]
         assert environment.answers(now)
 
         # Liveness of Triton: six failures, then the pause, then SIGTERM, then the rest of the grace period.
-        until(lambda: restarts(environment, hung, "triton") == count + 1, 60 + grace + 20, "a new Triton")
+        until(lambda: restarts(environment, hung, "triton") == count + 1, grace + PATIENCE, "a new Triton")
         ended = container_status(environment.pod(hung), "triton")["lastState"]["terminated"]
         assert ended["exitCode"] == 128 + 9, "it had to be killed"
         (first,) = [event for event in server.events() if event.name == "hung"]
         (told,) = [event for event in server.events() if event.name == "sigterm"]
         assert "exit" not in server.names()
-        assert (told.at - first.at).total_seconds() >= 50 + 10
-        until(lambda: address in environment.addresses()[host], 30, f"{host} with {address} again")
+        # A probe that comes late is no longer than a moment ahead of the next one.
+        assert (told.at - first.at).total_seconds() > 45 + 10
+        until(lambda: address in environment.addresses()[host], PATIENCE, f"{host} with {address} again")

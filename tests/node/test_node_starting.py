@@ -8,6 +8,7 @@ from tidegate_contracts import eviction_process, proxy_process, triton
 
 from .environment import (
     NAMESPACE,
+    PATIENCE,
     PROXIES,
     SLICE,
     SLICES,
@@ -40,8 +41,9 @@ def seconds_between(first: Event, second: Event) -> float:
 
 
 def test_every_pod_of_the_environment_runs_under_pod_security_restricted(environment: Environment) -> None:
-    labels = environment.machine.get("namespace", NAMESPACE)["metadata"]["labels"]
-    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    root = ("run", "root", "--image=localhost/pause:test", "--dry-run=server")
+    refused = environment.machine.kubectl(f"--namespace={NAMESPACE}", *root, check=False)
+    assert 'violates PodSecurity "restricted:' in refused.stderr
     with environment.alone(ON_DEMAND):
         names = {pod["metadata"]["name"] for pod in environment.pods("") if pod["status"]["phase"] == "Running"}
     assert {*ON_DEMANDS, PRELOAD} < names
@@ -188,7 +190,7 @@ def test_the_names_in_the_routing_table_lead_to_the_addresses_of_the_pods(enviro
         }
         return all(ready.values()) and ready == {host: {*found} for host, found in environment.addresses().items()}
 
-    until(lead_to_pods, 30, "names that lead to all pods that are ready and to no others")
+    until(lead_to_pods, PATIENCE, "names that lead to all pods that are ready and to no others")
 
 
 def test_a_call_goes_through_the_service_and_a_proxy_to_a_triton_of_the_models_pool(environment: Environment) -> None:
@@ -203,7 +205,7 @@ def test_a_replica_without_a_slice_waits_and_the_reason_is_said(environment: Env
     assert environment.machine.get("node", NODE)["status"]["allocatable"][SLICE] == str(SLICES)
     try:
         environment.kubectl("scale", "statefulset/ondemand-small", f"--replicas={SLICES + 1}")
-        said = until(lambda: why_pending(environment, f"ondemand-small-{SLICES}"), 20, "a reason")
+        said = until(lambda: why_pending(environment, f"ondemand-small-{SLICES}"), PATIENCE, "a reason")
     finally:
         environment.kubectl("scale", "statefulset/ondemand-small", f"--replicas={SLICES}")
     assert f"Insufficient {SLICE}" in said

@@ -3,22 +3,20 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .environment import NAMESPACE, PROXIES, Environment, Log, container_status, until
-
-URL = f"http://inference-proxy.{NAMESPACE}.svc/v2/models/digits/infer"
+from .environment import NAMESPACE, PATIENCE, PROXIES, Environment, Log, container_status, until
 
 
 @contextmanager
-def calls(environment: Environment) -> Iterator[Log]:
+def calls(environment: Environment, model: str) -> Iterator[Log]:
     """Call a model through the proxy's Service, a hundred times a second, from a pod of another namespace."""
-    node = environment.machine
+    node, url = environment.machine, f"http://inference-proxy.{NAMESPACE}.svc/v2/models/{model}/infer"
     overrides = '{"spec": {"automountServiceAccountToken": false, "terminationGracePeriodSeconds": 5}}'
     node.kubectl(
         *("run", "caller", "--image=localhost/caller:test", "--restart=Never", f"--overrides={overrides}"),
-        *("--command", "--", "caller", URL),
+        *("--command", "--", "caller", url),
     )
     try:
-        node.kubectl("wait", "--for=condition=Ready", "pod/caller", "--timeout=30s")
+        node.kubectl("wait", "--for=condition=Ready", "pod/caller", f"--timeout={PATIENCE}s", seconds=PATIENCE + 30)
         yield environment.log(node.get("pod", "caller"), "caller")
     finally:
         node.kubectl("delete", "pod", "caller", "--now")
@@ -33,8 +31,8 @@ def served(log: Log) -> tuple[int, set[str]]:
 def test_a_new_version_of_the_proxy_is_rolled_out_without_losing_a_call(environment: Environment) -> None:
     with environment.alone("ondemand-small-0", PROXIES):
         old = {pod["metadata"]["name"] for pod in environment.pods("inference-proxy")}
-        with calls(environment) as log:
-            until(lambda: served(log)[1] == old, 30, "calls that both proxies answer")
+        with calls(environment, "digits") as log:
+            until(lambda: served(log)[1] == old, PATIENCE, "calls that both proxies answer")
             objects = environment.objects(
                 "{name: proxy, repository: localhost/proxy, tag: test}",
                 "{name: proxy, repository: localhost/proxy, tag: next}",
@@ -42,17 +40,49 @@ def test_a_new_version_of_the_proxy_is_rolled_out_without_losing_a_call(environm
             # Nothing else has changed, and another test may be scaling a pool.
             environment.apply([item for item in objects if item["kind"] == "Deployment"])
             environment.wait_until_ready(PROXIES)
-            until(lambda: all_gone(environment, old), 60, "the old proxies to be gone")
+            until(lambda: all_gone(environment, old), PATIENCE, "the old proxies to be gone")
             new = {pod["metadata"]["name"] for pod in environment.pods("inference-proxy")}
-            until(lambda: served(log)[1] >= old | new, 30, "calls that the new proxies answer")
+            until(lambda: served(log)[1] >= old | new, PATIENCE, "calls that the new proxies answer")
             before = served(log)[0]
-            until(lambda: served(log)[0] > before + 100, 30, "more calls")
+            until(lambda: served(log)[0] > before + 100, PATIENCE, "more calls")
         images = {pod["spec"]["containers"][0]["image"] for pod in environment.pods("inference-proxy")}
         assert images == {"localhost/proxy:next"}
         assert len(new) == len(old) == 2
         assert not new & old
-        lost = [event for event in log.events() if event.name == "lost"]
-        assert not lost, f"{len(lost)} of {served(log)[0] + len(lost)} calls were lost, such as {lost[0]}"
+        assert lost(log) == []
+
+
+def lost(log: Log) -> list[str]:
+    """Return why calls were lost, at the most ten of them, and how many calls there were."""
+    reasons = [f"{event.at} {event.details['why']}" for event in log.events() if event.name == "lost"]
+    return [*reasons[:10], f"{len(reasons)} of {served(log)[0] + len(reasons)}"] if reasons else []
+
+
+def test_a_new_version_of_a_pool_is_rolled_out_one_replica_after_the_other_without_losing_a_call(
+    environment: Environment,
+) -> None:
+    """A replica goes only when the other one is ready, and it leaves the names long before it ends."""
+    names = ("preload-main-0", "preload-main-1")
+    with environment.alone(*names, PROXIES):
+        old = {name: environment.pod(name)["metadata"]["uid"] for name in names}
+        with calls(environment, "churn") as log:
+            until(lambda: served(log)[0] > 100, PATIENCE, "calls that are answered")
+            objects = environment.objects(
+                "{name: triton, repository: localhost/triton, tag: test}",
+                "{name: triton, repository: localhost/triton, tag: next}",
+            )
+            (pool,) = [
+                item for item in objects if (item["kind"], item["metadata"]["name"]) == ("StatefulSet", "preload-main")
+            ]
+            environment.apply([pool])
+            environment.wait_until_ready("statefulset/preload-main")
+            before = served(log)[0]
+            until(lambda: served(log)[0] > before + 100, PATIENCE, "more calls")
+        for name in names:
+            pod = environment.pod(name)
+            assert pod["metadata"]["uid"] != old[name]
+            assert pod["spec"]["containers"][0]["image"] == "localhost/triton:next"
+        assert lost(log) == []
 
 
 def all_gone(environment: Environment, names: set[str]) -> bool:
@@ -78,10 +108,10 @@ def test_a_changed_routing_table_reaches_the_running_proxies(environment: Enviro
 
         routing("{name: churn, server", "{name: churn-two, server")
         try:
-            until(lambda: all(last_models(log) == ["digits", "churn-two"] for log in logs), 20, "the new table")
+            until(lambda: all(last_models(log) == ["digits", "churn-two"] for log in logs), PATIENCE, "the new table")
         finally:
             routing()
-        until(lambda: all(last_models(log) == ["digits", "churn"] for log in logs), 20, "the old table")
+        until(lambda: all(last_models(log) == ["digits", "churn"] for log in logs), PATIENCE, "the old table")
         for pod in pods:
             now = environment.pod(pod["metadata"]["name"])
             assert container_status(now, "proxy") == container_status(pod, "proxy"), "no proxy was started again"

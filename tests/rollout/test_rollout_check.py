@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rollout.advisories import MOST, advisory_text
+from rollout.check import MOST_ALIKE, advisory_text
 from stacks.problems import Position, Problem
 
 
@@ -23,7 +23,7 @@ def test_alike_advisories_are_one_paragraph(call: Callable[..., Any], definition
 
 
 def test_long_paragraphs_are_cut_and_counted() -> None:
-    found = [Problem(Position("f", n, 1), "", f"no {n}", "why", "do", "advisory") for n in range(MOST + 2)]
+    found = [Problem(Position("f", n, 1), "", f"no {n}", "why", "do", "advisory") for n in range(MOST_ALIKE + 2)]
     assert "… and 2 more like these" in advisory_text(found)
 
 

@@ -1,5 +1,7 @@
 """`up --cluster` and `down --cluster` around the engine; what happens in a real cluster is in tests/cluster."""
 
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,9 @@ import pytest
 
 import tools
 from rollout import engines
+from rollout.engines import Bundle
 from rollout.errors import RolloutError
+from rollout.render import Rendered, render
 from stacks.stack import Stack
 
 Call = Callable[..., Any]
@@ -30,18 +34,25 @@ class Engine:
         self.adopts: list[bool] = []
         self.fails = fails
         self.stopped = stopped
+        self.stands: tuple[str, ...] = ()
 
-    def up(self, stack: Stack, definition: Path, *, read_from: Path | None = None, wait: bool = True) -> None:
-        assert read_from is None
+    def check(self, stack: Stack, rendered: Rendered) -> None:
+        raise AssertionError(f"{stack.name} was only looked at: {rendered.stack}")
+
+    def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
+        name = bundle.stack.name
+        assert bundle.read_from is None
+        assert bundle.rendered.stack == name
         assert wait
-        self.asked.append((stack.name, definition.name))
+        self.asked.append((name, bundle.definition.name))
         if self.stopped:
             raise KeyboardInterrupt
-        if stack.name in self.fails:
+        if name in self.fails:
             raise RolloutError("it cannot.")
+        return name not in self.stands
 
-    def down(self, stack: Stack, definition: Path) -> None:
-        raise AssertionError(f"{stack.name} of {definition} was taken down")
+    def down(self, bundle: Bundle) -> None:
+        raise AssertionError(f"{bundle.stack.name} was taken down")
 
     def found(self, adopt: bool) -> "Engine":
         self.adopts.append(adopt)
@@ -71,6 +82,27 @@ def test_the_stacks_of_that_context_or_data_plane_are_brought_up(
     assert ended.code == 0, ended.err
     assert engine.asked == [(stack, "two.yaml")]
     assert "with Stand-in 1.0" in ended.err
+
+
+def test_each_stack_is_rendered_once(call: Call, pinned: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the guardrails and for the engine alike."""
+    rendered = []
+
+    def counted(stack: Stack, *more: Any) -> Rendered:
+        rendered.append(stack.name)
+        return render(stack, *more)
+
+    monkeypatch.setattr("rollout.cluster.render", counted)
+    assert call("up", pinned, "--cluster", "kind-lab").code == 0
+    assert (rendered, engine.asked) == (["dev-lab"], [("dev-lab", "two.yaml")])
+
+
+def test_what_stood_already_is_said(call: Call, pinned: Path, engine: Engine, edit: Edit) -> None:
+    edit("environments: [dev]}", "environments: [dev, prod]}")
+    edit("  - {name: east, environments: [prod]}\n", "")
+    engine.stands = ("prod-lab",)
+    ended = call("up", pinned, "--cluster", "kind-lab")
+    assert ended.out == "Nothing changed: prod-lab is as declared.\nUp in kind-lab: dev-lab, prod-lab.\n"
 
 
 def test_an_unknown_cluster_lists_those_that_there_are(call: Call, pinned: Path, engine: Engine) -> None:
@@ -191,3 +223,57 @@ def test_production_is_not_taken_down_by_the_way(call: Call, pinned: Path, engin
     assert (ended.code, engine.asked) == (2, [])
     assert "prod-east is production" in ended.err
     assert ended.err.endswith(f"If that is meant: make down CLUSTER=east DEFINITION={pinned} YES=1\n")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("up",),
+        ("up", "--cluster", "kind-lab"),
+        ("up", "--cluster", "local"),
+        ("down", "--cluster", "kind-lab"),
+        ("down", "--cluster", "local"),
+        ("preview",),
+        ("preview", "--cluster", "kind-lab"),
+        ("rollout", "--environment", "prod"),
+    ],
+    ids=" ".join,
+)
+def test_an_engine_that_there_is_not_is_refused_everywhere_in_the_same_words(
+    call: Call, pinned: Path, command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no engine is needed: whoever names one means something by it."""
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    ended = call(command[0], pinned, *command[1:], "--engine", "foo")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == "there is no engine foo. ENGINE is one of: pulumi, helm.\n"
+    assert not (tmp_path / "build").exists()
+
+
+def test_down_without_a_cluster_says_what_to_name_and_lists_the_contexts(call: Call, pinned: Path) -> None:
+    ended = call("down", pinned)
+    assert ended.code == 2
+    assert ended.err == (
+        "Which cluster? CLUSTER=<context> of kind-lab, east; or CLUSTER=local, the one on this machine.\n"
+    )
+
+
+def test_clean_keeps_the_journals_of_rollouts(tmp_path: Path) -> None:
+    """RESUME and BACK go by them; everything else can be made again."""
+    shutil.copy(Path(__file__).resolve().parents[2] / "Makefile", tmp_path)
+    journal = "build/rollout/prod/0001/journal.jsonl"
+    for name in (
+        journal,
+        "build/rendered/dev-lab/a.yaml",
+        ".venv/x",
+        "a/__pycache__/b",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("x", "utf-8")
+    for _ in range(2):
+        subprocess.run(["make", "clean"], cwd=tmp_path, check=True, timeout=60)
+        left = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()]
+        assert sorted(left) == ["Makefile", journal]
+    shutil.rmtree(tmp_path / "build")
+    subprocess.run(["make", "clean"], cwd=tmp_path, check=True, timeout=60)

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from rollout.errors import RolloutError
+from rollout.live import Live
+from rollout.render import Rendered
 from rollout.waves import journal
 from rollout.waves.worker import Task, TooLong
 
@@ -126,8 +128,8 @@ def test_an_engine_that_takes_too_long_is_a_failure_with_what_the_plane_lacks(
         raise TooLong("it was interrupted: it was not done within 3600 s")
 
     monkeypatch.setattr("rollout.waves.command.worker.bring_up", hang)
-    monkeypatch.setattr("rollout.waves.health.lacking", lambda *_: ["StatefulSet small-main: 0 of 1 pods"])
-    monkeypatch.setattr("rollout.waves.health.warnings", lambda *_: ["StatefulSet small-main: exceeded quota"])
+    monkeypatch.setattr("rollout.health.lacking", lambda *_: ["StatefulSet small-main: 0 of 1 pods"])
+    monkeypatch.setattr("rollout.health.warnings", lambda *_: ["StatefulSet small-main: exceeded quota"])
     ended = roll()
     assert ended.code == 1
     assert doubles.order == []
@@ -152,17 +154,64 @@ def test_from_leaves_planes_out_and_says_so(roll: Call, doubles: Doubles) -> Non
     assert sorted(doubles.order) == ["north", "west"]
 
 
-def test_a_dry_run_shows_the_plan_and_touches_nothing(
+def test_a_dry_run_of_planes_that_cannot_be_asked_shows_the_plan_and_ends_as_the_rollout_would(
     roll: Call, doubles: Doubles, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nonexistent")
     ended = roll("--dry-run")
-    assert ended.code == 0, ended.err
+    assert ended.code == 1
     assert "2. wave 2\n     west (context west)\n     north (context north)\n" in ended.out
-    assert "east cannot be compared: " in ended.out
+    assert "The rollout would not come to its end:\n  east: there is no context east in the kubeconfig." in ended.err
     assert ended.err.endswith("This was a dry run: nothing was changed.\n")
     assert doubles.order == []
     assert not folder.exists()
+
+
+def sees(monkeypatch: pytest.MonkeyPatch, live: Live, refuses: str = "") -> None:
+    """Let every plane be as this, and its engine refuse to touch it."""
+
+    def check(_: object, __: object, rendered: Rendered) -> None:
+        if refuses and rendered.stack == "prod-west":
+            raise RolloutError(refuses)
+
+    monkeypatch.setattr("rollout.waves.dry_run.live_objects", lambda _, rendering: {rendering[0].stack: live})
+    monkeypatch.setattr("rollout.engines.helm.Helm.check", check)
+
+
+def test_a_dry_run_that_nothing_refuses_ends_with_zero(roll: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    sees(monkeypatch, Live([], []))
+    ended = roll("--dry-run")
+    assert ended.code == 0, ended.err
+    assert "west: nothing would change." in ended.out
+    assert ended.err.endswith("This was a dry run: nothing was changed.\n")
+
+
+POOL = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "small-main", "namespace": "n"}}
+
+
+@pytest.mark.parametrize(
+    ("live", "refuses", "says"),
+    [
+        (Live([], [], refused=("services x was refused by the quota tight",)), "", "the quota tight"),
+        (Live([], []), "The namespace n is there already", "west: The namespace n is there already"),
+        (
+            Live([{**POOL, "spec": {"serviceName": "a"}}], [{**POOL, "spec": {"serviceName": "b"}}]),
+            "",
+            "west: StatefulSet small-main cannot be changed in place (spec.serviceName)",
+        ),
+    ],
+    ids=["the API server", "the engine", "immutable"],
+)
+def test_a_dry_run_of_what_would_be_refused_ends_as_the_rollout_would_and_says_why(
+    roll: Call, doubles: Doubles, monkeypatch: pytest.MonkeyPatch, live: Live, refuses: str, says: str
+) -> None:
+    sees(monkeypatch, live, refuses)
+    ended = roll("--dry-run")
+    assert ended.code == 1
+    assert "1. canary\n" in ended.out
+    assert says in ended.err
+    assert ended.err.endswith("\nThis was a dry run: nothing was changed.\n")
+    assert doubles.order == []
 
 
 @pytest.mark.parametrize(

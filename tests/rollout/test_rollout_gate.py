@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from rollout import health
 from rollout.errors import RolloutError
+from rollout.health import Target
 from rollout.kubectl import Kubectl
 from rollout.render import render
-from rollout.waves import alerts, gate, health, probe
+from rollout.waves import alerts, gate, probe
 from rollout.waves.gate import Look, await_health
-from rollout.waves.health import Target
 from rollout.waves.runner import Interrupted
 from stacks.definition.rollout import Alerts, Gate, MonitoringService, ServiceProxyProbe, UrlProbe
 from stacks.validate import read_definition

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from rollout.live import Live
+
 ROOT = Path(__file__).resolve().parents[2]
 Call = Callable[..., Any]
 Edit = Callable[[str, str], None]
@@ -158,10 +160,13 @@ def test_the_page_for_reviewers_says_at_a_glance_what_changes_and_what_restarts(
     assert ended.code == 0, ended.err
     assert "without a replica: never" in ended.out
     text = page.read_text("utf-8")
-    assert text.splitlines()[0] == ("**⚠️ 2 stacks: 2 changed · objects: 2 changed, 1 REPLACED · 2 proxies restart**")
+    assert text.splitlines()[0] == (
+        "**⚠️ 1 dataset REPLACED · 2 stacks: 2 changed · objects: 2 changed, 1 REPLACED · 2 proxies restart**"
+    )
     for part in (
         "against <code>main</code> (<code>",
-        "- **REPLACED** <code>prod-east</code> <code>PersistentVolume tidegate-prod-models</code>",
+        "- **DATASET REPLACED** <code>prod-east</code> <code>PersistentVolume tidegate-prod-models</code>",
+        "\n  - <code>spec.nfs.path</code> <code>/prod → /elsewhere</code>\n",
         "| <code>dev-lab</code> | <code>Deployment inference-proxy</code> | 1 pod: the new one is ready before",
         "<code>registry.test/proxy&#58;1 → registry.test/proxy&#58;2</code>",
     ):
@@ -195,7 +200,8 @@ def test_a_stack_that_is_no_longer_described_is_all_deleted_and_its_name_is_only
     assert against("main").code == 0
     text = page.read_text("utf-8")
     assert text.startswith("**⚠️ 2 stacks: 1 REMOVED, 1 unchanged · objects: ")
-    assert "- **DELETED** <code>prod-east</code> <code>StatefulSet small-main</code>" in text
+    assert "- **REMOVED** <code>prod-east</code>: it is no longer described. Its 26 objects stay in its cluster" in text
+    assert "- **DELETED** <code>StatefulSet small-main</code>" in text[text.index("#### Changes") :]
 
 
 def test_a_link_out_of_the_repository_is_no_part_of_a_revision(repository: Path, against: Call) -> None:
@@ -208,7 +214,10 @@ def test_a_link_out_of_the_repository_is_no_part_of_a_revision(repository: Path,
     assert "Nothing would change" in ended.out
 
 
-@pytest.mark.skipif(sys.platform == "darwin", reason="its file systems take no such names")
+@pytest.mark.skipif(
+    sys.platform == "darwin",
+    reason="NOT RUN: FILE SYSTEMS HERE TAKE UTF-8 ALONE, so that no preview was made of a path with other names.",
+)
 def test_a_path_that_is_no_utf_8_is_a_path_like_any_other(
     call: Call, definition: Path, tmp_path: Path, page: Path
 ) -> None:
@@ -267,6 +276,27 @@ def test_code_that_fails_is_a_failure_and_no_news(repository: Path, against: Cal
     assert page.read_text("utf-8").startswith("**⛔ There is no preview**\n")
 
 
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError("no space"), ZeroDivisionError])
+def test_a_preview_that_does_not_come_to_its_end_leaves_a_page_that_says_so(
+    repository: Path, call: Call, page: Path, monkeypatch: pytest.MonkeyPatch, stop: Exception
+) -> None:
+    def compared(*_: object) -> None:
+        raise stop
+
+    monkeypatch.setattr("rollout.preview.compared", compared)
+    page.parent.mkdir()
+    page.write_text("of yesterday", "utf-8")
+    try:
+        ended = call("preview", repository / "definitions/two.yaml", "--base=main", "--summary", page)
+    except ZeroDivisionError:
+        pass
+    else:
+        assert ended.code != 0
+    text = page.read_text("utf-8")
+    assert text.startswith("**⛔ There is no preview**\n")
+    assert "The preview was begun, and did not end." in text
+
+
 def test_a_definition_that_is_wrong_now_ends_as_ever_and_reviewers_see_why(
     repository: Path, against: Call, page: Path
 ) -> None:
@@ -275,6 +305,7 @@ def test_a_definition_that_is_wrong_now_ends_as_ever_and_reviewers_see_why(
     assert ended.code == 2
     text = page.read_text("utf-8")
     assert text.startswith("**⛔ There is no preview**\n")
+    assert text.endswith("\n**⛔ This preview failed: nothing was compared.**\n")
     assert "two.yaml&#58;" in text
     assert "<b>" not in text
 
@@ -323,6 +354,7 @@ def test_a_mandatory_rule_that_breaks_fails_the_preview_after_it_was_written(
     text = page.read_text("utf-8")
     assert text.startswith("**⛔ ")
     assert " mandatory guardrail findings · 2 stacks: 1 changed, 1 unchanged" in text.splitlines()[0]
+    assert text.splitlines()[-1] == "**⛔ This preview failed: 4 mandatory guardrail findings.**"
     assert "- **new** **mandatory** <code>prod-east</code> <code>Deployment/inference-proxy</code>" in text
 
 
@@ -334,7 +366,44 @@ def test_a_revision_that_broke_a_rule_can_be_compared_with_and_what_is_mended_is
     change(repository / "definitions/two.yaml", *reversed(PRODUCTION))
     ended = against("HEAD")
     assert ended.code == 0, ended.err
-    assert "- gone: <code>prod-east</code> <code>Deployment/inference-proxy</code>" in page.read_text("utf-8")
+    text = page.read_text("utf-8")
+    assert "- gone: **mandatory** <code>prod-east</code> <code>Deployment/inference-proxy</code>" in text
+    assert "preview failed" not in text
+
+
+SHARED = "production-shares-nothing-that-others-may-write"
+
+
+def test_what_a_stack_breaks_in_another_that_nobody_asked_for_stands_on_the_page(
+    repository: Path, against: Call, page: Path
+) -> None:
+    lock = "images:\n" + "".join(
+        f"  - {{image: 'registry.test/{name}:1', digest: 'sha256:{'0' * 64}'}}\n"
+        for name in ("triton", "proxy", "eviction-policy")
+    )
+    (repository / "definitions/images.lock").write_text(lock, "utf-8")
+    definition = repository / "definitions/two.yaml"
+    change(definition, *PRODUCTION)
+    # By a driver's name that the definition's own rule does not look into.
+    change(
+        definition, "datasets: [{name: models, path: /prod}]", "servers: [{name: small, repository: {dataset: efs}}]"
+    )
+    change(definition, "datasets:\n", "datasets:\n  - {name: efs, kind: efs, fileSystemId: fs-00000001}\n")
+    git(repository, "add", "--all")
+    git(repository, "commit", "--quiet", "--message=sound")
+    theirs = "{name: x, kind: csi, driver: efs.csi.aws.com, volumeHandle: fs-00000001, writers: [everybody]}"
+    dev = f"  - name: dev\n    datasets: [{theirs}]\n    servers: [{{name: small, repository: {{dataset: x}}}}]\n"
+    change(definition, "  - {name: dev}\n", dev)
+    ended = against("main", "--stack", "dev-lab")
+    assert ended.code == 1, ended.out
+    text = page.read_text("utf-8")
+    assert text.startswith("**⛔ 1 mandatory guardrail finding · ")
+    assert "- **new** **mandatory** <code>prod-east</code> <code>PersistentVolume/tidegate-prod-efs</code>" in text
+    assert "NEW mandatory prod-east PersistentVolume/tidegate-prod-efs: efs shares its files" in ended.out
+    git(repository, "commit", "--quiet", "--all", "--message=shared")
+    ended = against("HEAD", "--stack", "dev-lab")
+    assert ended.code == 1
+    assert "**new**" not in page.read_text("utf-8")
 
 
 def test_without_a_revision_rules_count_too_and_no_page_is_written(
@@ -345,3 +414,18 @@ def test_without_a_revision_rules_count_too_and_no_page_is_written(
     assert ended.code == 1
     assert "NEW mandatory prod-east Deployment/inference-proxy" in ended.out
     assert not page.exists()
+
+
+# ---- against a cluster ----
+
+
+def test_what_the_cluster_would_refuse_stands_in_the_verdict_of_the_page(
+    call: Call, definition: Path, page: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = Live(before=[], after=[], refused=("the quota is used up", "no kind ScaledObject"))
+    monkeypatch.setattr("rollout.live.live_objects", lambda *_: {"dev-lab": live})
+    ended = call("preview", definition, "--cluster", "kind-lab", "--summary", page)
+    assert ended.code == 0, ended.err
+    text = page.read_text("utf-8")
+    assert text.startswith("**⚠️ the cluster REFUSES 2 objects · 1 stack: ")
+    assert "dev-lab: the cluster would refuse this: the quota is used up\n" in text

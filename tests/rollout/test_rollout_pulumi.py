@@ -112,3 +112,31 @@ def test_the_lock_of_somebody_else_is_left_alone(up: Callable[[str], int], tmp_p
         finally:
             lives.kill()
     assert not (tmp_path / "bin" / "pulumi.cancelled").exists()
+
+
+def test_attributes_that_a_killed_run_left_empty_are_removed_and_nothing_else(
+    up: Callable[[str], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pulumi reads nothing of a state of files while one of them is there."""
+    state = tmp_path / "the state"
+    stacks = state / ".pulumi" / "stacks"
+    stacks.mkdir(parents=True)
+    for name, text in {"dev.json": "", "dev.json.attrs": "", "other.json.attrs": "{}"}.items():
+        (stacks / name).write_text(text)
+    reads = f"if [ -e '{stacks}/dev.json.attrs' ]; then echo 'error: EOF' >&2; exit 255; fi; echo '[]' ;;"
+    script = PULUMI.format(said="no more").replace("echo '[]' ;;", reads)
+    assert up(_who(script, state.as_uri())) == 255
+    assert sorted(path.name for path in stacks.iterdir()) == ["dev.json", "other.json.attrs"]
+    assert "mended, and going on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("url", ["https://app.pulumi.test/u", "file://{}"])
+def test_an_end_of_file_that_has_another_cause_is_said(up: Callable[[str], int], tmp_path: Path, url: str) -> None:
+    script = PULUMI.format(said="").replace("echo '[]' ;;", "echo 'error: EOF' >&2; exit 255 ;;")
+    with pytest.raises(RolloutError, match='`pulumi stack ls` failed: "error: EOF"'):
+        up(_who(script, url.format(tmp_path)))
+
+
+def _who(script: str, url: str) -> str:
+    """Let a script say where its state is."""
+    return script.replace("*) exit 9", f"""'whoami --json') echo '{{"user": "u", "url": "{url}"}}' ;;\n*) exit 9""")

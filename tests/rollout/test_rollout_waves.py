@@ -212,6 +212,20 @@ def test_resume_tries_the_failed_plane_again_and_leaves_those_that_passed(tmp_pa
     assert journals.read(path).planes["c"].began == 2
 
 
+@pytest.mark.parametrize("most", [1, 2])
+def test_asked_to_stop_inside_a_wave_wider_than_what_goes_side_by_side_it_begins_no_further_plane(
+    tmp_path: Path, most: int
+) -> None:
+    """Those of the same wave that wait for their turn have not begun."""
+    stop = Stop()
+    wide = (Step("canary", ("a",)), Step("wave 1", ("b", "c", "d", "e", "f")))
+    doubles = Doubles(seconds=0.05, begin=lambda plane: stop.asked.set() if plane == "b" else None)
+    path = begun(tmp_path, wide)
+    assert ran(path, doubles, most=most, stop=stop) == "stopped"
+    second = "waiting" if most == 1 else "passed"
+    assert states(path) == f"a:passed b:passed c:{second} d:waiting e:waiting f:waiting"
+
+
 def test_asked_to_stop_it_finishes_the_planes_at_work_and_begins_no_other(tmp_path: Path) -> None:
     stop = Stop()
     doubles = Doubles(seconds=0.05, begin=lambda plane: stop.asked.set() if plane in "bc" else None)

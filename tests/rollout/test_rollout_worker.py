@@ -30,9 +30,10 @@ from rollout.errors import RolloutError
 class Engine:
     name, title = "stand-in", "Stand-in 1.0"
 
-    def up(self, stack, definition, *, read_from=None, wait=True):
-        assert (stack.name, definition.name, wait) == ("prod-east", "known-as.yaml", False)
-        print("creating things in", stack.data_plane.name)
+    def up(self, bundle, *, wait=True):
+        assert (bundle.stack.name, bundle.rendered.stack, wait) == ("prod-east", "prod-east", False)
+        assert (bundle.definition.name, bundle.read_from.name) == ("known-as.yaml", "two.yaml")
+        print("creating things in", bundle.stack.data_plane.name)
         print("on standard error", file=sys.stderr)
         what = os.environ["STAND_IN"]
         if what == "fails":
@@ -45,6 +46,7 @@ class Engine:
             child = subprocess.Popen(["sleep", "300"], stdin=subprocess.DEVNULL)
             Path(os.environ["PIDS"]).write_text(f"{os.getpid()} {child.pid}")
             child.wait()
+        return what != "stands"
 
 rollout.engines.FINDERS = {"stand-in": lambda adopt: Engine()}
 """
@@ -121,6 +123,11 @@ def test_what_an_engine_says_is_shown_line_by_line_and_kept(
     assert (tmp_path / "logs" / "east.log").read_text("utf-8") == "creating things in east\non standard error\n"
 
 
+def test_that_nothing_had_to_be_changed_is_shown(bring: Bring, stand_in: Callable[[str], None]) -> None:
+    stand_in("stands")
+    assert bring()[-1] == "Nothing changed: prod-east is as declared."
+
+
 def test_why_an_engine_failed_arrives_in_full(bring: Bring, stand_in: Callable[[str], None]) -> None:
     stand_in("fails")
     with pytest.raises(RolloutError, match=r"^stack prod-east is not up:\nexceeded quota: gpus$"):
@@ -148,13 +155,22 @@ def test_somebody_who_stops_it_interrupts_the_engine(bring: Bring, stand_in: Cal
     stand_in("hangs")
     stop = threading.Event()
 
+    stopped: list[float] = []
+
     def stop_it() -> None:
         soon(pids.exists)
+        stopped.append(time.monotonic())
         stop.set()
 
     threading.Thread(target=stop_it, daemon=True).start()
-    with pytest.raises(Interrupted):
-        bring(stop=stop)
+    # Whoever starts a rollout in the background may have it ignore Ctrl-C, and a worker must not inherit that.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(Interrupted):
+            bring(stop=stop)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert time.monotonic() - stopped[0] < 10, "a worker answers within moments, long before it would be killed"
     assert soon(lambda: gone(pids))
 
 

@@ -144,10 +144,10 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         access.access_rules_name_servers_or_models,
-        "advisory",
+        "mandatory",
         None,
         None,
-        "Name servers or models in proxy.access.",
+        "Name servers or models in proxy.access; whoever really may use all that there will ever be gets a waiver.",
     ),
 )
 

@@ -1,6 +1,7 @@
 """Access: the table that the proxy follows."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,11 +10,15 @@ from tidegate_contracts import proxy_process
 from ..findings import Breach
 from ..objects import Environment, items, mapping, mappings, text
 
+_SET = re.compile(r"\[!?\]?[^\]]*\]")
+"""A wildcard for one of several characters, as fnmatch has it."""
+
 
 def access_rules_name_their_callers(environment: Environment) -> Iterator[Breach]:
     """No access rule is for every principal or every group.
 
-    A rule for everybody is no rule: whoever gets any token of the identity provider may use it.
+    A rule for everybody is no rule: whoever gets any token of the identity provider may use it. Globs that name
+    somebody, such as team-* or *@example.com, are allowed; those that name nobody, such as * or *@*, are not.
     """
     for item, rule in _rules(environment):
         for key in ("principals", "groups"):
@@ -22,13 +27,14 @@ def access_rules_name_their_callers(environment: Environment) -> Iterator[Breach
 
 
 def access_rules_name_servers_or_models(environment: Environment) -> Iterator[Breach]:
-    """An access rule that lets its callers use models names servers, models, or both.
+    """No access rule is for every model of every server: it names servers, models, or both.
 
-    With wildcards for both, a model that is added later is open to them the moment it is there.
+    With wildcards for both, a model or a server that is added later is open to its callers the moment it is there.
+    All models of a server that is named are no such wildcard, and neither is one model on all servers.
     """
     for item, rule in _rules(environment):
-        if "infer" in items(rule.get("actions")) and _any(rule.get("servers")) and _any(rule.get("models")):
-            yield Breach(item, f'access rule "{rule.get("name")}" lets its callers use every model of every server')
+        if _any(rule.get("servers")) and _any(rule.get("models")):
+            yield Breach(item, f'access rule "{rule.get("name")}" is for every model of every server')
 
 
 def _rules(environment: Environment) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
@@ -45,5 +51,5 @@ def _rules(environment: Environment) -> Iterator[tuple[Mapping[str, Any], Mappin
 
 
 def _any(globs: Any) -> bool:
-    """Say whether one of the globs matches any name."""
-    return any(isinstance(glob, str) and not glob.strip("*?") for glob in items(globs))
+    """Say whether one of the globs names nothing: no letter and no digit stands in it outside of its wildcards."""
+    return any(isinstance(glob, str) and not any(map(str.isalnum, _SET.sub("", glob))) for glob in items(globs))

@@ -11,7 +11,7 @@ import (
 // down every answer that is not 200, and now and then how many were.
 func caller(arguments []string) {
 	stop := terminated()
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	answered, by, told := 0, map[string]int{}, time.Now()
 	for tick := time.Tick(10 * time.Millisecond); ; {
 		select {

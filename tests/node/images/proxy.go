@@ -3,11 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"time"
 )
@@ -83,6 +84,7 @@ func proxy() {
 	faults(admin)
 	admin.HandleFunc("GET /healthz", answer(always))
 	admin.HandleFunc("GET /readyz", answer(routed))
+	admin.HandleFunc("GET /readyz/servers/{server}", serverReady)
 	admin.HandleFunc("GET /metrics", func(http.ResponseWriter, *http.Request) {})
 	admin.HandleFunc("GET /stand-in/addresses", addresses)
 	serve("8082", admin)
@@ -96,6 +98,41 @@ func proxy() {
 	server.Shutdown(context.Background()) // takes nothing new, and ends what is under way
 	note("exit", nil)
 }
+
+// serverReady says whether a replica of a server is ready: 200, 503 and why, or 404 when the routing table has no such.
+func serverReady(writer http.ResponseWriter, request *http.Request) {
+	name := request.PathValue("server")
+	routes := routing.Load()
+	if hung.Load() || routes == nil {
+		http.Error(writer, "this proxy has no routing table yet", http.StatusServiceUnavailable)
+		return
+	}
+	for _, server := range routes.Servers {
+		if server.Name != name {
+			continue
+		}
+		for _, pool := range server.Pools {
+			addresses, _ := net.DefaultResolver.LookupHost(request.Context(), pool.Host)
+			for _, address := range addresses {
+				place := net.JoinHostPort(address, strconv.Itoa(pool.HTTPPort))
+				if answer, err := quick.Get("http://" + place + "/v2/health/ready"); err == nil {
+					answer.Body.Close()
+					if answer.StatusCode == http.StatusOK {
+						return
+					}
+				}
+			}
+		}
+		http.Error(writer, "no replica of "+name+" is ready", http.StatusServiceUnavailable)
+		return
+	}
+	http.Error(writer, "there is no server "+name, http.StatusNotFound)
+}
+
+// upstream looks for a server anew for each call: a connection that is kept leads to one that may be about to go.
+var upstream = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+var quick = &http.Client{Timeout: 2 * time.Second}
 
 // addresses says which addresses the hosts of the routing table and the proxy's own replicas have, as a pod sees them.
 func addresses(writer http.ResponseWriter, request *http.Request) {
@@ -118,8 +155,15 @@ func forward(writer http.ResponseWriter, request *http.Request) {
 		http.NotFound(writer, request)
 		return
 	}
-	url := fmt.Sprintf("http://%s:%d%s", pool.Host, pool.HTTPPort, request.URL.Path)
-	answer, err := http.Post(url, "application/json", request.Body)
+	addresses, err := net.DefaultResolver.LookupHost(request.Context(), pool.Host)
+	if err != nil {
+		http.Error(writer, err.Error(), http.StatusBadGateway)
+		return
+	}
+	// One of them, and no second try with another: what is shown is that none is needed.
+	place := net.JoinHostPort(addresses[rand.IntN(len(addresses))], strconv.Itoa(pool.HTTPPort))
+	url := "http://" + place + request.URL.Path
+	answer, err := upstream.Post(url, "application/json", request.Body)
 	if err != nil {
 		http.Error(writer, err.Error(), http.StatusBadGateway)
 		return

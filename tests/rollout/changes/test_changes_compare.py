@@ -150,14 +150,14 @@ def test_a_replacement_says_what_to_do_for_datasets_and_what_will_happen_to_othe
     ) in said(made("StatefulSet", spec={"selector": 1, "serviceName": 1}), made("StatefulSet", spec={}))
 
 
-def test_deleted_objects_come_with_commands_workloads_first_and_the_rest_is_counted() -> None:
+def test_every_deleted_object_comes_with_its_command_workloads_first() -> None:
     gone = [made(kind) for kind in ("ConfigMap", "StatefulSet")]
-    gone += [made("Service") | {"metadata": {"name": f"s{n}", "namespace": "ns"}} for n in range(9)]
+    gone += [made("Service") | {"metadata": {"name": f"s{n}", "namespace": "ns"}} for n in range(50)]
     lines = left_behind({"stack": compare(gone, [])}, {"stack": "my context"}).splitlines()[1:]
     assert lines[0] == "  kubectl --context 'my context' -n ns delete StatefulSet it"
-    assert lines[1] == "  kubectl --context 'my context' -n ns delete Service s8"
-    assert len(lines) == 9
-    assert lines[-1] == "  … and 3 more"
+    assert lines[1] == "  kubectl --context 'my context' -n ns delete Service s9"
+    assert len(lines) == 52
+    assert {line.split()[-1] for line in lines} == {"it", *(f"s{n}" for n in range(50))}
 
 
 def test_no_command_deletes_a_dataset_or_the_namespace_around_it() -> None:

@@ -1,7 +1,9 @@
 """The page for reviewers: it says everything, fits a comment, and nothing foreign in it is anything but text."""
 
+import json
 import re
 from collections.abc import Sequence
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from policies.guardrails import Finding
+from policies.guardrails.findings import Level
 from rollout.changes.compare import compare
 from rollout.changes.markdown import LIMIT, code, preformatted, prose, size, table
 from rollout.changes.page import failed_page, page
@@ -156,6 +159,85 @@ def test_what_is_deleted_or_replaced_stands_before_all_details() -> None:
     assert text.index("REPLACED** <code>prod") < text.index("<details>")
 
 
+def served(*models: str) -> Object:
+    table = {"models": [{"name": name, "server": "s", "pool": "p"} for name in models]}
+    return made("ConfigMap", "routing", data={"routing.json": json.dumps(table)})
+
+
+def volume(path: str, name: str = "models") -> Object:
+    return made("PersistentVolume", name, spec={"nfs": {"path": path}, "persistentVolumeReclaimPolicy": "Retain"})
+
+
+def test_a_model_that_is_no_longer_served_is_as_loud_as_a_deletion() -> None:
+    both = [changed([served("a", "b", "c")], [served("a")], name) for name in ("east", "west")]
+    text = page(both, "x")
+    assert text.startswith("**⚠️ 2 models NO LONGER SERVED · 2 stacks: 2 changed")
+    loud = text[text.index("#### Deleted, replaced, no longer served") : text.index("#### What restarts")]
+    assert "- <code>east</code>, <code>west</code> <code>model b</code>: **IS NO LONGER SERVED**\n" in loud
+    assert text.count("model b") == 1
+
+
+def test_what_is_scaled_to_nothing_is_as_loud_as_a_deletion() -> None:
+    text = page([changed([stateful(2)], [stateful(0)])], "x")
+    assert text.startswith("**⚠️ ")
+    assert text.index("**2 pods → 0 pods: NOTHING SERVES ANY LONGER**") < text.index("#### What restarts")
+
+
+def test_a_dataset_that_is_replaced_comes_first_and_says_from_where_to_where() -> None:
+    before = [made("Service", "gone"), volume("/old"), served("a")]
+    text = page([changed(before, [volume("/new"), served()])], "x")
+    assert text.startswith("**⚠️ 1 dataset REPLACED · 1 model NO LONGER SERVED · 1 stack")
+    lines = text[text.index("- **") :].splitlines()
+    assert lines[0].startswith("- **DATASET REPLACED** <code>prod-east</code> <code>PersistentVolume models</code>")
+    assert lines[1] == "  - <code>spec.nfs.path</code> <code>/old → /new</code>"
+    assert "IS NO LONGER SERVED" in lines[2]
+    assert lines[3] == "- **DELETED** <code>prod-east</code> <code>Service gone</code>"
+
+
+def test_a_dataset_that_is_no_longer_described_is_said_to_stay() -> None:
+    text = page([changed([volume("/old")], [])], "x")
+    assert "<code>PersistentVolume models</code>: nothing deletes it: with Helm it stays, and Pulumi refuses" in text
+    assert "dataset REPLACED" not in text
+
+
+def test_a_stack_that_is_no_longer_described_loses_nothing_in_its_cluster() -> None:
+    before = [made("Service", "one"), stateful(), served("a")]
+    text = page([stack_change("old", compare(before, []), before, None)], "x")
+    assert text.startswith("**⚠️ 1 stack: 1 REMOVED · objects: 3 DELETED")
+    loud = text[: text.index("<details>")]
+    assert "- **REMOVED** <code>old</code>: it is no longer described. Its 3 objects stay in its cluster" in loud
+    assert "Service one" not in loud
+    assert "NO LONGER SERVED" not in text
+
+
+def test_what_a_stack_that_is_gone_had_broken_counts_as_nothing_mended() -> None:
+    was = Finding("rule", "advisory", "Service", "ns", "it", what="x")
+    gone = stack_change("old", [], [made("Service")], None, known=[was])
+    assert "Guardrails" not in page([gone], "x")
+
+
+def test_what_is_new_comes_first_then_what_else_stops_and_all_the_rest_is_a_count() -> None:
+    def found(rule: str, severity: Level, name: str = "it") -> Finding:
+        return Finding(rule, severity, "Service", "ns", name, what="x")
+
+    old = [found("standing", "mandatory"), *(found("known", "advisory", f"s{n}") for n in range(30))]
+    old.append(found("let", "waived"))
+    new = [found("hint", "advisory"), found("stop", "mandatory")]
+    changes = [changed([made("Service")], [made("Service")], n, findings=[*old, *new], known=old) for n in ("a", "b")]
+    text = page(changes, "x")
+    rules = re.findall(r"^- .*<code>([a-z]+)</code>$", text[: text.index("<details>")], re.MULTILINE)
+    assert rules == ["stop", "hint", "standing"]
+    assert "<summary>as before: 30 advisories, 1 waived</summary>" in text
+    assert "- **new** **mandatory** <code>a</code>, <code>b</code> <code>Service/it</code>: x <code>stop</code>" in text
+    assert text.startswith("**⛔ 2 mandatory guardrail findings · ")
+
+
+def test_a_line_names_few_stacks_and_counts_the_others() -> None:
+    text = page([changed([made("Service")], [], f"p{n}") for n in range(9)], "x")
+    names = ", ".join(f"<code>p{n}</code>" for n in range(6))
+    assert f"- **DELETED** {names} and 3 more <code>Service it</code>" in text
+
+
 def test_stacks_that_come_and_go_are_counted() -> None:
     new = stack_change("new", compare([], [stateful()]), None, [stateful()])
     gone = stack_change("old", compare([stateful()], []), [stateful()], None)
@@ -170,8 +252,11 @@ def test_new_findings_are_told_from_known_ones_and_known_ones_are_folded_away() 
     assert text.startswith("**⛔ 1 mandatory guardrail finding · ")
     assert "- **new** **mandatory** <code>prod-east</code> <code>Service/it</code>: is wrong" in text
     assert "\n  Mend it." in text
-    assert "- gone: <code>prod-east</code> <code>Service/it</code> <code>mended-rule</code>" in text
-    assert text.index("<summary>1 as before") < text.index("old-rule")
+    assert (
+        "- gone: **advisory** <code>prod-east</code> <code>Service/it</code>: was wrong <code>mended-rule</code>"
+        in text
+    )
+    assert text.index("<summary>as before: 1 advisory, 1 gone</summary>") < text.index("old-rule")
 
 
 def test_a_finding_with_another_severity_is_news() -> None:
@@ -183,6 +268,20 @@ def test_a_finding_with_another_severity_is_news() -> None:
 def test_gpu_devices_before_and_after_are_a_table_with_what_the_plane_has() -> None:
     text = page([changed([stateful(2)], [stateful(3)], there={"MIG 1g.10gb (mixed)": 4})], "x")
     assert "| <code>prod-east</code> | <code>MIG 1g.10gb (mixed)</code> | 2 | **3** | 4 |" in text
+    assert "unchanged" not in text[text.index("#### GPU devices") : text.index("#### Changes")]
+
+
+def test_gpu_devices_that_stay_the_same_are_folded_away() -> None:
+    stays = [changed([stateful(2)], [stateful(2, "a:2")], name) for name in ("one", "two")]
+    text = page(stays, "x")
+    assert text.index("<summary>unchanged: 4</summary>") < text.index("(mixed)</code> | 2 | 2 |")
+    assert "| <code>one</code>, <code>two</code> |" in text
+
+
+def test_an_access_rule_that_is_new_can_be_read() -> None:
+    rule = {"name": "anybody", "actions": ["infer"], "groups": [], "models": ["*"], "principals": ["*"]}
+    old, new = (made("ConfigMap", data={"a.json": json.dumps({"rules": rules})}) for rules in ([], [rule]))
+    assert "&#34;principals&#34;: &#91;&#34;&#42;&#34;&#93;" in page([changed([old], [new])], "x")
 
 
 def test_the_same_changes_are_the_same_page() -> None:
@@ -227,12 +326,44 @@ def test_thousands_of_deletions_are_counted_where_they_cannot_be_named() -> None
     text = page([changed([made("Service", f"gone-{n}") for n in range(5_000)], [])], "x")
     assert size(text) <= LIMIT
     assert "5000 DELETED" in text.splitlines()[0]
-    assert "MORE that are deleted or replaced" in text
+    assert "MORE as bad as these" in text
 
 
-def test_a_preview_that_failed_says_why_and_fits_too() -> None:
-    text = failed_page("it", "\n".join("|" * 3_000 for _ in range(500)) + " https://u:hunter2@x")
-    assert size(text) <= LIMIT
+def test_a_preview_that_failed_says_all_of_why() -> None:
+    lines = [f"{number}: {'long ' * 60}end" for number in range(50)]
+    text = failed_page("it", "\n".join(lines))
     assert text.startswith("**⛔ There is no preview**\n")
-    assert "… and 460 more lines" in text
+    assert [unescape(line) for line in text.splitlines() if line.endswith("end")] == lines
+    assert "…" not in text
     assert "hunter2" not in failed_page("it", "no https://u:hunter2@host")
+
+
+@pytest.mark.parametrize("message", ["\n".join("|" * 3_000 for _ in range(500)), "|" * 200_000, "ü" * 200_000])
+def test_what_does_not_fit_is_counted_and_the_end_says_that_it_failed(message: str) -> None:
+    text = failed_page("it", message)
+    assert LIMIT // 4 < size(text) <= LIMIT
+    assert text.endswith("\n\n**⛔ This preview failed: nothing was compared.**\n")
+    assert "…" in text
+    assert ("… and 497 more lines" in text) == ("\n" in message)
+
+
+@pytest.mark.parametrize("objects", [1, 3_000])
+def test_a_page_with_a_mandatory_finding_ends_with_it_however_short_it_has_to_be(objects: int) -> None:
+    found = [Finding("rule", "mandatory", "Service", "ns", f"s{n}", what="x" * 50) for n in range(objects)]
+    text = page([changed([made("Service")], [made("Service")], findings=found)], "x")
+    assert size(text) <= LIMIT
+    plural = "s" if objects > 1 else ""
+    assert text.endswith(f"\n\n**⛔ This preview failed: {objects} mandatory guardrail finding{plural}.**\n")
+
+
+def test_notes_of_any_length_leave_room_for_the_page() -> None:
+    text = page([changed([made("Service")], [])], "x", [f"note {n} {'<' * 90}" for n in range(5_000)], refused=2)
+    assert size(text) <= LIMIT
+    assert text.startswith("**⚠️ the cluster REFUSES 2 objects · 1 stack: 1 changed · objects: 1 DELETED**")
+    assert re.search(r"… and [0-9]+ more lines\n</pre>", text)
+    assert "- **DELETED** <code>prod-east</code>" in text
+
+
+def test_what_a_cluster_refuses_is_never_as_declared() -> None:
+    text = page([changed([made("Service")], [made("Service")])], "x", ["no"], refused=1)
+    assert text.startswith("**⚠️ the cluster REFUSES 1 object · 1 stack: 1 unchanged**")

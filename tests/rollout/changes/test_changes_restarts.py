@@ -111,6 +111,14 @@ def test_a_replaced_workload_loses_all_pods_at_once() -> None:
         (4, {"updateStrategy": {"rollingUpdate": {"maxUnavailable": "50%"}}}, "4 pods, 2 at a time", 0, 230),
         (2, {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 5}}}, "2 pods, all at once", 115, 115),
         (3, {"updateStrategy": {"rollingUpdate": {"partition": 1}}}, "3 pods, without the first 1, one after", 0, 230),
+        (2, {"updateStrategy": {"rollingUpdate": {"partition": 1}}}, "2 pods, without the first 1, one after", 0, 115),
+        (
+            2,
+            {"updateStrategy": {"rollingUpdate": {"partition": 1, "maxUnavailable": 2}}},
+            "2 pods, without the first 1, all at once",
+            0,
+            115,
+        ),
         (3, {"minReadySeconds": 10}, "3 pods, one after another", 0, 375),
     ],
 )
@@ -194,8 +202,8 @@ def test_pods_that_only_a_hand_renews_are_told_and_do_not_restart() -> None:
 def test_preloaded_models_are_cold_only_while_there_is_no_replica() -> None:
     table = routing("preload", {"name": "a"}, {"name": "b"})
     alone, several = (only([pool(n), table], [new_image(pool(n)), table]) for n in (1, 2))
-    assert words.cold(alone) == "2 models, until a replica is ready"
-    assert words.cold(several) == "none: other replicas serve the 2 models"
+    assert words.cold(alone, str) == "2 models (a, b), until a replica is ready"
+    assert words.cold(several, str) == "none: other replicas serve the 2 models"
 
 
 def test_models_on_demand_are_cold_until_they_are_called_and_what_they_load_is_summed_up() -> None:
@@ -207,12 +215,18 @@ def test_models_on_demand_are_cold_until_they_are_called_and_what_they_load_is_s
     )
     settings = made("ConfigMap", "big-eviction", data={"eviction.json": '{"waitSeconds": 20}'})
     item = pool(1, inside={"volumes": [{"name": "x", "configMap": {"name": "big-eviction"}}]})
-    assert words.cold(only([item, table, settings], [new_image(item), table, settings])) == (
-        "3 models (1 pinned); all cold, each until its first request is loaded; 5.6 GiB to load, ≈ 24 s without 1 of "
-        "unknown size; a caller waits up to 20 s for a load, then is told to try again"
+    assert words.cold(only([item, table, settings], [new_image(item), table, settings]), str) == (
+        "3 models (a, b, c; 1 pinned); all cold, each until its first request is loaded; 5.6 GiB to load, ≈ 24 s "
+        "without 1 of unknown size; a caller waits up to 20 s for a load, then is told to try again"
     )
     several = only([pool(2), table], [new_image(pool(2)), table])
-    assert words.cold(several).startswith("3 models (1 pinned); cold on each new replica; 5.6 GiB")
+    assert words.cold(several, str.upper).startswith("3 models (A, B, C; 1 pinned); cold on each new replica; 5.6 GiB")
+
+
+def test_many_cold_models_are_counted() -> None:
+    table = routing("preload", *({"name": f"m{n}"} for n in range(9)))
+    cold = words.cold(only([pool(1), table], [new_image(pool(1)), table]), str)
+    assert cold == "9 models (m0, m1, m2, m3, m4, m5 and 3 more), until a replica is ready"
 
 
 def test_a_model_that_is_new_there_does_not_count_as_made_cold() -> None:
@@ -280,6 +294,23 @@ def test_a_service_account_reaches_only_pods_that_start_later() -> None:
 )
 def test_more_or_fewer_pods_are_no_restart(before: int, after: int, what: str) -> None:
     assert [aside.what for aside in asides([pool(before)], [pool(after)], [])] == [what]
+
+
+def test_an_autoscaler_that_may_go_less_high_ends_pods_even_where_it_begins_higher() -> None:
+    def scaled(least: int, most: int) -> list[Object]:
+        target = {"kind": "StatefulSet", "name": "big-main"}
+        bounds = {"minReplicas": least, "maxReplicas": most}
+        return [pool(None), made("HorizontalPodAutoscaler", "x", spec={"scaleTargetRef": target, **bounds})]
+
+    (aside,) = asides(scaled(2, 6), scaled(3, 4), [])
+    assert aside.what == "2 to 6 pods → 3 to 4 pods: the last ones end, and what they held in memory is cold"
+    (aside,) = asides(scaled(2, 6), scaled(1, 6), [])
+    assert aside.what.endswith("no running pod restarts")
+
+
+def test_fewer_proxies_make_nothing_cold() -> None:
+    (aside,) = asides([proxy(3)], [proxy(2)], [])
+    assert aside.what == "3 pods → 2 pods: the last ones end"
 
 
 @pytest.mark.parametrize(

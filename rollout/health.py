@@ -7,7 +7,7 @@ from typing import Any
 from stacks.problems import escaped, shortened
 from stacks.resolve.names import PROXY
 
-from ..kubectl import Kubectl
+from .kubectl import Kubectl
 
 Object = Mapping[str, Any]
 WORKLOADS = {"Deployment": "deployments", "StatefulSet": "statefulsets"}

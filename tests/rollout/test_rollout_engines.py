@@ -1,0 +1,337 @@
+"""What engines do around their commands: whose objects they touch, how long they wait, what they go by."""
+
+import base64
+import gzip
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from charts import CHART
+from rollout.engines import Bundle, helm, ownership, pulumi, pulumi_stack, watched
+from rollout.engines.helm_release import is_of
+from rollout.engines.lease import Hold
+from rollout.errors import RolloutError
+from rollout.live import as_declared, of_stack
+from rollout.render import Rendered, render
+from stacks.stack import Stack
+from stacks.validate import read_definition
+
+Call = Callable[..., Any]
+Object = dict[str, Any]
+OURS = {"app.kubernetes.io/part-of": "tidegate", "app.kubernetes.io/instance": "dev"}
+
+
+class Cluster:
+    """Stands for kubectl: has objects, and notes what is deleted."""
+
+    context = "kind-lab"
+
+    def __init__(self, objects: Sequence[Object] = ()) -> None:
+        self.objects = list(objects)
+        self.deleted: list[str] = []
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
+        found = (item for item in self.objects if item["kind"].lower() == kind and item["metadata"]["name"] == name)
+        return next((item for item in found if item["metadata"].get("namespace", "") == namespace), None)
+
+    def find(self, kinds: Sequence[str], *_: str) -> list[Object]:
+        wanted = {kind.partition(".")[0].removesuffix("s") for kind in kinds}
+        return [item for item in self.objects if item["kind"].lower() in wanted]
+
+    def like(self, objects: Sequence[Object]) -> list[Object]:
+        wanted = {(item["kind"], item["metadata"]["name"]) for item in objects}
+        return [item for item in self.objects if (item["kind"], item["metadata"]["name"]) in wanted]
+
+    def kinds(self) -> Mapping[tuple[str, str], str]:
+        return {("v1", "ConfigMap"): "configmaps", ("v1", "Service"): "services", ("v1", "Namespace"): "namespaces"}
+
+    def run(self, *arguments: str, stdin: str = "", **_: Any) -> None:
+        if arguments[0] == "delete" and stdin:
+            self.deleted += [item["metadata"]["name"] for item in json.loads(stdin)["items"]]
+
+
+def made(kind: str, name: str, namespace: str = "tidegate-dev", **head: Any) -> Object:
+    """An object of dev."""
+    where = {} if kind == "Namespace" else {"namespace": namespace}
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "labels": OURS, **where, **head}}
+
+
+def by(manager: str, operation: str = "Apply") -> list[Object]:
+    fields: Object = {"f:metadata": {"f:labels": {"f:a": {}}}}
+    return [{"manager": manager, "operation": operation, "time": "2026-01-01T00:00:00Z", "fieldsV1": fields}]
+
+
+@pytest.fixture
+def stack(definition: Path) -> Stack:
+    return read_definition(definition).stacks[0]
+
+
+@pytest.fixture
+def rendered(stack: Stack, definition: Path) -> Rendered:
+    return render(stack, read_definition(definition).lock, str(definition))
+
+
+# ---- whose objects ----
+
+
+@pytest.mark.parametrize("engine", ["helm", "pulumi"])
+@pytest.mark.parametrize(
+    ("namespace", "whose"),
+    [
+        (made("Namespace", "tidegate-dev", labels={}), "was made by somebody else"),
+        (made("Namespace", "tidegate-dev", managedFields=by("kubectl")), "brought up with kubectl"),
+    ],
+)
+def test_no_engine_takes_what_nobody_brought_up_with_it(
+    stack: Stack, engine: str, namespace: Object, whose: str
+) -> None:
+    cluster: Any = Cluster([namespace])
+    with pytest.raises(RolloutError, match=whose) as caught:
+        ownership.require(cluster, stack, engine)
+    assert f"ENGINE={engine} ADOPT=1" in str(caught.value)
+    assert ownership.require(cluster, stack, engine, adopt=True) is not None
+
+
+@pytest.fixture
+def destroyed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Stands for `pulumi destroy`: the stacks that it was called for."""
+    stacks: list[str] = []
+
+    def destroy(_: object, stack: Stack, __: Path) -> int:
+        stacks.append(stack.name)
+        return 0
+
+    monkeypatch.setattr(pulumi, "destroy", destroy)
+    return stacks
+
+
+@pytest.mark.parametrize("labels", [{}, OURS])
+def test_pulumi_takes_nothing_down_that_it_has_not_brought_up(
+    stack: Stack, rendered: Rendered, definition: Path, destroyed: list[str], labels: dict[str, str], monkeypatch: Any
+) -> None:
+    cluster = Cluster([made("Namespace", "tidegate-dev", labels=labels), made("ConfigMap", "inference-proxy-routing")])
+    monkeypatch.setattr(pulumi_stack, "Kubectl", lambda _: cluster)
+    bundle = Bundle(stack, rendered, read_definition(definition).lock, definition)
+    with pytest.raises(RolloutError, match=r"Nothing was changed"):
+        pulumi_stack.down(pulumi.PulumiCli("pulumi", "3.260.0"), bundle)
+    assert (cluster.deleted, destroyed) == ([], [])
+
+
+def test_pulumi_takes_its_own_down_and_leaves_what_is_a_helm_releases(
+    stack: Stack, rendered: Rendered, definition: Path, destroyed: list[str], monkeypatch: Any
+) -> None:
+    theirs = {"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "tidegate-dev"}
+    cluster = Cluster(
+        [
+            made("Namespace", "tidegate-dev", managedFields=by("pulumi-kubernetes", "Update")),
+            made("ConfigMap", "forgotten"),
+            made("ConfigMap", "of-helm", annotations=theirs),
+        ]
+    )
+    monkeypatch.setattr(pulumi_stack, "Kubectl", lambda _: cluster)
+    bundle = Bundle(stack, rendered, read_definition(definition).lock, definition)
+    pulumi_stack.down(pulumi.PulumiCli("pulumi", "3.260.0"), bundle)
+    assert (cluster.deleted, destroyed) == (["forgotten"], ["dev-lab"])
+
+
+@pytest.mark.parametrize("adopt", [False, True])
+def test_objects_of_another_helm_release_are_refused_whatever_they_are_labelled(stack: Stack, adopt: bool) -> None:
+    theirs = {"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "tidegate-dev"}
+    objects = [made("ConfigMap", "ours"), made("Service", "theirs", annotations=theirs)]
+    with pytest.raises(RolloutError, match=r"belong to somebody else: Service theirs\.") as caught:
+        ownership.require_ours(objects, stack, "kind-lab", adopt=adopt)
+    assert "Nothing was changed" in str(caught.value)
+
+
+def test_what_a_controller_made_for_an_object_is_no_leftover_of_ours(rendered: Rendered) -> None:
+    owned = made("ConfigMap", "of-a-controller", ownerReferences=[{"kind": "Deployment", "name": "inference-proxy"}])
+    cluster: Any = Cluster([made("ConfigMap", "forgotten"), owned])
+    assert [item["metadata"]["name"] for item in of_stack(cluster, rendered.objects).gone] == ["forgotten"]
+
+
+# ---- whether anything differs ----
+
+
+def record(chart: Path, values: Mapping[str, Any]) -> Object:
+    """A record as Helm writes it."""
+    files = {str(path.relative_to(chart)): path.read_bytes() for path in (chart / "templates").rglob("*.*")}
+    release: Object = {
+        "chart": {
+            "metadata": yaml.safe_load((chart / "Chart.yaml").read_text("utf-8")),
+            "templates": [{"name": name, "data": base64.b64encode(data).decode()} for name, data in files.items()],
+            "values": yaml.safe_load((chart / "values.yaml").read_text("utf-8")),
+        },
+        "config": values,
+    }
+    data = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(release).encode()))).decode()
+    return {"metadata": {"labels": {"status": "deployed"}}, "data": {"release": data}}
+
+
+def test_a_revision_counts_as_the_same_only_with_the_same_chart_and_the_same_values(tmp_path: Path) -> None:
+    values = {"proxy": {"replicas": 2}}
+    assert is_of(record(CHART, values), CHART, values)
+    assert not is_of(record(CHART, values), CHART, {"proxy": {"replicas": 3}})
+    for status in ("failed", "pending-upgrade", "superseded"):
+        other = record(CHART, values)
+        other["metadata"]["labels"]["status"] = status
+        assert not is_of(other, CHART, values)
+    for number, name in enumerate(("Chart.yaml", "values.yaml", "templates/proxy.yaml")):
+        chart = shutil.copytree(CHART, tmp_path / str(number))
+        (chart / name).write_text((chart / name).read_text("utf-8") + "\nanother: x\n", "utf-8")
+        assert not is_of(record(chart, values), CHART, values), name
+    for nonsense in ("", "e30=", base64.b64encode(b"e30=").decode()):
+        assert not is_of({**record(CHART, values), "data": {"release": nonsense}}, CHART, values)
+
+
+def test_a_stack_of_which_an_object_is_missing_or_left_over_is_not_as_declared(rendered: Rendered) -> None:
+    objects = [item for item in rendered.objects if item["kind"] in ("ConfigMap", "Namespace")]
+    declared = [*objects]
+    cluster: Any = Cluster(declared[:-1])
+    assert not as_declared(cluster, of_stack(cluster, objects), objects)
+    cluster = Cluster([*declared, made("ConfigMap", "forgotten")])
+    assert not as_declared(cluster, of_stack(cluster, objects), objects)
+
+
+# ---- waiting ----
+
+
+def pool(replicas: int, starts: int, grace: int | None = None) -> Object:
+    probe = {"startupProbe": {"failureThreshold": starts, "periodSeconds": 10}}
+    pod = {"containers": [probe], "initContainers": [{}], **({"terminationGracePeriodSeconds": grace} if grace else {})}
+    return {
+        "kind": "StatefulSet",
+        "metadata": {"name": "pool"},
+        "spec": {"replicas": replicas, "template": {"spec": pod}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("objects", "seconds"),
+    [
+        ([], 600),
+        ([pool(1, 3)], 600),
+        ([pool(2, 60, 120)], 2 * (600 + 120) + 300),
+        ([pool(2, 60)], 2 * (600 + 30) + 300),
+        ([pool(1, 60, 120), pool(3, 60, 120)], 3 * 720 + 300),
+        (
+            [
+                pool(1, 60, 120),
+                {
+                    "kind": "HorizontalPodAutoscaler",
+                    "metadata": {"name": "x"},
+                    "spec": {"scaleTargetRef": {"name": "pool"}, "maxReplicas": 5},
+                },
+            ],
+            5 * 720 + 300,
+        ),
+        (
+            [
+                pool(1, 60, 120),
+                {
+                    "kind": "ScaledObject",
+                    "metadata": {"name": "x"},
+                    "spec": {"scaleTargetRef": {"name": "pool"}, "maxReplicaCount": 4},
+                },
+            ],
+            4 * 720 + 300,
+        ),
+    ],
+)
+def test_an_up_may_take_as_long_as_the_slowest_pool_pod_by_pod_and_five_minutes(
+    objects: list[Object], seconds: int
+) -> None:
+    assert helm.patience(objects) == seconds
+
+
+@pytest.fixture
+def lacks(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What the workloads lack, look after look; nothing at the end."""
+    looks: list[list[str]] = []
+    monkeypatch.setattr(watched, "lacking", lambda *_: looks.pop(0) if looks else [])
+    monkeypatch.setattr(watched, "_FIRST_PAUSE", 0.01)
+    return looks
+
+
+def test_what_stands_already_is_waited_for_until_it_is_ready(
+    rendered: Rendered, lacks: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster: Any = Cluster()
+    lacks += [["Deployment inference-proxy: 0 of 1 pods are available"]] * 3
+    assert watched.await_ready(cluster, rendered.objects, 60) is None
+    assert lacks == []
+    assert capsys.readouterr().err.count("waiting: Deployment inference-proxy: 0 of 1 pods are available") == 1
+
+
+def test_what_stands_already_and_is_not_ready_in_time_is_an_error_that_says_what(
+    rendered: Rendered, lacks: list[list[str]]
+) -> None:
+    cluster: Any = Cluster()
+    lacks += [["StatefulSet small-main: 0 of 1 pods are new"]] * 1000
+    why = watched.await_ready(cluster, rendered.objects, 0.05)
+    assert why == "not everything became ready in time:\n    StatefulSet small-main: 0 of 1 pods are new"
+
+
+def test_a_command_whose_lease_is_lost_is_killed_without_a_last_word(rendered: Rendered, tmp_path: Path) -> None:
+    """What Helm writes when it is merely interrupted would go into the records of the run that took over."""
+    cluster: Any = Cluster()
+    ready, wrote = tmp_path / "ready", tmp_path / "wrote"
+    script = (
+        "import signal, sys, time; from pathlib import Path\n"
+        "def end(*_): Path(sys.argv[2]).touch(); sys.exit(1)\n"
+        "signal.signal(signal.SIGINT, end); signal.signal(signal.SIGTERM, end)\n"
+        "Path(sys.argv[1]).touch(); time.sleep(60)"
+    )
+
+    class Taken(Hold):
+        def require(self) -> None:
+            if ready.exists():
+                self.lost = "somebody@elsewhere, process 7"
+            super().require()
+
+    begin = time.monotonic()
+    with pytest.raises(RolloutError, match=r"somebody@elsewhere, process 7 has taken over the work in tidegate-dev"):
+        watched.run_watched(
+            [sys.executable, "-c", script, str(ready), str(wrote)],
+            cluster,
+            rendered.objects,
+            Taken("tidegate-dev"),
+            watch=False,
+        )
+    assert time.monotonic() - begin < 20
+    assert not wrote.exists()
+
+
+# ---- what Helm is told ----
+
+
+@pytest.mark.parametrize("driver", ["configmap", "configmaps", "sql", "memory", "x"])
+def test_releases_that_are_not_kept_in_secrets_are_refused_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, call: Call, definition: Path, driver: str
+) -> None:
+    monkeypatch.setenv("HELM_DRIVER", driver)
+    with pytest.raises(RolloutError, match=f"^HELM_DRIVER is {driver}, and Tidegate knows only .* in Secrets"):
+        helm.find()
+    (definition.parent / "images.lock").write_text(
+        "images:\n"
+        + "".join(
+            f"  - image: registry.test/{name}:1\n    digest: sha256:{'0' * 64}\n"
+            for name in ("eviction-policy", "proxy", "triton")
+        ),
+        "utf-8",
+    )
+    ended = call("up", definition, "--cluster", "kind-lab", "--engine", "helm")
+    assert ended.code == 2
+    assert ended.err.splitlines()[-1].startswith(f"HELM_DRIVER is {driver}, ")
+
+
+@pytest.mark.parametrize("driver", ["", "secret", "secrets"])
+def test_releases_in_secrets_may_be_asked_for(monkeypatch: pytest.MonkeyPatch, driver: str) -> None:
+    monkeypatch.setenv("HELM_DRIVER", driver)
+    assert helm.find().version

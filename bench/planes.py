@@ -138,6 +138,7 @@ def checkout(folder: Path) -> Path:
     """Return a copy of the checkout for Pulumi, which writes the configuration of stacks there."""
     root = folder / "checkout"
     shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*_NOT_COPIED))
+    (root / ".venv").symlink_to(sys.prefix)  # as make links it; otherwise Pulumi would install one while it is measured
     return root
 
 

@@ -193,7 +193,8 @@ class ReadBack:
             made = any(dataset["name"] == claim for dataset in values.get("datasets") or [])
             repository["dataset"] = claim if made else next(given, claim)
             repository["path"] = self._moved(repository, (*place, "repository"), "subPath", "path")
-        triton: Tree = server.setdefault("triton", {})
+        triton: Tree = server.get("triton") or {}
+        server["triton"] = triton
         settings = (*place, "triton")
         interval = self._moved(
             triton, settings, "metricsIntervalMilliseconds", "intervalMilliseconds", (*settings, "metrics")
@@ -207,7 +208,7 @@ class ReadBack:
             if pool["loading"]["mode"] == "on-demand":
                 capacity = self._moved(pool["loading"], (*inside, "loading"), "capacityBytes", "capacity")
                 pool["loading"]["capacity"] = _quantity(capacity)
-            for at, model in enumerate(pool.pop("models", [])):
+            for at, model in enumerate(pool.pop("models", None) or []):
                 self._origins["models", len(models)] = (*inside, "models", at)
                 footprint = self._moved(
                     model, (*inside, "models", at), "footprintBytes", "footprint", ("models", len(models))

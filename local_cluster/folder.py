@@ -14,10 +14,12 @@ from .errors import ClusterBusyError, ClusterError
 
 STATE = "cluster.json"
 """What another process needs to find the cluster again."""
+PULUMI = "pulumi"
+"""Folder of what Pulumi knows about the cluster; it is nothing without it."""
 # What a cluster makes in its folder; whatever else lies there is left alone.
 _LOCK = ".lock"
 _MARK = "A local cluster of Tidegate made this folder.\n"
-_MADE = ("etcd", "pki", "tokens", "kubeconfigs", "logs", "kubectl-cache")
+_MADE = ("etcd", "pki", "tokens", "kubeconfigs", "logs", "kubectl-cache", PULUMI)
 _MADE_FILES = (STATE, "kubeconfig", "tokens.csv", "stages.yaml", "etcd.sock", "peer:0")
 
 

@@ -63,7 +63,7 @@ def warnings(kubectl: Kubectl, target: Target) -> list[str]:
         about = event.get("involvedObject", {})
         kind, name = about.get("kind", ""), about.get("name", "")
         owner = next((own for own in target.workloads if (kind, name) == own or _made_by(own, kind, name)), None)
-        if owner is not None and kind != "Pod":
+        if owner is not None:
             latest[owner] = f"{kind} {name}: {event.get('reason')}: {_short(event.get('message', ''))}"
     return list(latest.values())
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from ..check import counted
 from .asides import MODEL, Aside, asides
 from .compare import DATASETS, ObjectChange
 from .restarts import Restart, restarts
@@ -122,7 +123,7 @@ def alike(things: Iterable[tuple[str, Thing]]) -> dict[Thing, list[str]]:
 def broken(changes: Sequence[StackChange]) -> str:
     """Return `2 mandatory guardrail findings`, or an empty text for none; what two stacks have alike counts once."""
     mandatory = {each for change in changes for each in change.findings if each.severity == "mandatory"}
-    return _counted(mandatory, "mandatory guardrail finding") if mandatory else ""
+    return counted(mandatory, "mandatory guardrail finding") if mandatory else ""
 
 
 def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
@@ -141,19 +142,15 @@ def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
     unserved = {aside.name for change in changes for aside in change.grave if aside.kind == MODEL}
     parts = [
         broken(changes),
-        f"the cluster REFUSES {_counted(range(refused), 'object')}" if refused else "",
-        f"{_counted(datasets, 'dataset')} REPLACED" if datasets else "",
-        f"{_counted(unserved, 'model')} NO LONGER SERVED" if unserved else "",
-        f"{_counted(changes, 'stack')}: {kinds}",
+        f"the cluster REFUSES {counted(range(refused), 'object')}" if refused else "",
+        f"{counted(datasets, 'dataset')} REPLACED" if datasets else "",
+        f"{counted(unserved, 'model')} NO LONGER SERVED" if unserved else "",
+        f"{counted(changes, 'stack')}: {kinds}",
         f"objects: {tally(objects)}" if objects else "",
         restarting(restart for change in changes for restart in change.restarts),
         _slices(changes),
     ]
     return " · ".join(part for part in parts if part)
-
-
-def _counted(things: Collection[object], name: str) -> str:
-    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
 
 
 def _slices(changes: Sequence[StackChange]) -> str:

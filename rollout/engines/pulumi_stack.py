@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from local_cluster.folder import PULUMI
 from stacks.stack import Stack
 
 from .. import local
@@ -94,7 +95,7 @@ def _here(cli: pulumi.PulumiCli, stack: Stack) -> pulumi.PulumiCli:
     """Return Pulumi with a project and a state of its own for the local cluster, beside which these vanish."""
     if context_of(stack.data_plane) != local.CONTEXT:
         return cli
-    folder = local.local_folder() / "pulumi"
+    folder = local.local_folder() / PULUMI
     (folder / "state").mkdir(parents=True, exist_ok=True, mode=0o700)
     project = yaml.safe_load((pulumi.ROOT / "Pulumi.yaml").read_text("utf-8"))
     project["main"] = os.path.relpath(pulumi.ROOT, folder)

@@ -487,6 +487,17 @@ def test_the_values_of_the_scenarios_break_no_rule() -> None:
         assert [each for each in rule_problems(parse(text, name), CHART_VALUES) if each.severity == "error"] == []
 
 
+def test_null_takes_a_value_away_also_within_lists() -> None:
+    """Whatever the schema takes is judged without a defect of ours."""
+    for name, text in scenarios().items():
+        values = yaml.safe_load(text)
+        for server in values.get("servers", []):
+            server["triton"] = None
+            for pool in server["pools"]:
+                pool["models"] = None
+        rule_problems(parse(yaml.safe_dump(values), name), CHART_VALUES)
+
+
 STOPPED: dict[str, tuple[Callable[[Values], object], str]] = {
     "a claim that nobody has": (
         lambda values: named(values["servers"], "main")["repository"].update(claim="nobodys"),

@@ -1,11 +1,14 @@
 """The Lease of a run: whose it is decides who may give it up."""
 
+import subprocess
+import time
+
 import pytest
 
 from local_cluster import LocalCluster
 from rollout.engines import lease
 from rollout.errors import RolloutError
-from rollout.kubectl import Kubectl
+from rollout.kubectl import Kubectl, as_list
 
 from .bringing import Site
 from .world import until
@@ -38,6 +41,22 @@ def test_a_run_knows_when_another_one_has_taken_its_lease(
         until("it is noticed", lambda: hold.lost)
         with pytest.raises(RolloutError, match="somebody@elsewhere, process 7 has taken over"):
             hold.require()
+
+
+def test_a_holder_elsewhere_is_dead_only_after_a_long_silence(
+    kube: Kubectl, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process id says nothing here."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    kube.run("create", "namespace", namespace)
+    body = lease._lease(namespace, None)
+    body["spec"]["holderIdentity"] = f"somebody@elsewhere, process {ended.pid}"
+    kube.run("create", "-f", "-", stdin=as_list([body]))
+    monkeypatch.setattr(lease, "SECONDS", 4)
+    started = time.monotonic()
+    with lease.held(kube, namespace):
+        assert time.monotonic() - started >= 4
 
 
 def test_a_lease_that_somebody_deleted_is_made_anew(

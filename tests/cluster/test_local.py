@@ -252,6 +252,7 @@ def test_down_ends_and_removes_what_is_left_of_an_incomplete_cluster(
     half: "subprocess.Popen[bytes]", tmp_path: Path
 ) -> None:
     """And says so, and names what it leaves; a second time there is none."""
+    (tmp_path / "local" / "pulumi" / "state").mkdir(parents=True)
     done = CliRunner().invoke(app, ["down", str(REFERENCE), "--cluster", "local"], catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     assert f"{INCOMPLETE}. What was left of it is ended and removed." in done.stderr

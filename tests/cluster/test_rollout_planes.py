@@ -202,6 +202,7 @@ def _checkout(folder: Path) -> tuple[Path, Mapping[str, str]]:
     away = shutil.ignore_patterns(".*", "__pycache__", "build", "tests", "bench", "docs", "encryptionsalt")
     root = folder / "checkout"
     shutil.copytree(ROOT, root, ignore=away)
+    (root / ".venv").symlink_to(sys.prefix)  # as make links it; otherwise each Pulumi would make one there
     (folder / "state").mkdir()
     return root, {"PULUMI_BACKEND_URL": (folder / "state").as_uri(), "PULUMI_CONFIG_PASSPHRASE": ""}
 
@@ -344,6 +345,13 @@ def test_a_dry_run_of_what_a_plane_would_refuse_ends_as_the_rollout_would(world:
     assert ended.err.endswith("This was a dry run: nothing was changed.\n")
     assert "  east: " not in ended.err
     assert not (world.folder / "journals").exists()
+
+
+def test_from_a_plane_on_the_others_stay_as_they_are(world: World) -> None:
+    ended = world.roll("--from", "west")
+    assert ended.code == 0, ended.out + ended.err
+    assert "left out" in row(ended.out, "east")
+    assert {plane: world.warm(plane) for plane in PLANES} == {"east": None, "west": 1, "north": 1}
 
 
 class Answers(ThreadingHTTPServer):

@@ -80,17 +80,8 @@ def test_what_stands_as_declared_and_is_not_ready_is_waited_for(helm_site: Site)
     """Nothing has to be changed, and yet it is not up."""
     site = helm_site
     site.up()
-    # Nobody makes pods until that is gone, and it is no part of the stack.
-    site.cluster.apply(
-        [
-            {
-                "apiVersion": "v1",
-                "kind": "ResourceQuota",
-                "metadata": {"name": "tight", "namespace": f"{site.prefix}-dev"},
-                "spec": {"hard": {"pods": "0"}},
-            }
-        ]
-    )
+    # No pod finds a node until that is gone, and it is no part of the stack.
+    site.cluster.kubectl("taint", "nodes", "--all", "test=held:NoSchedule")
     site.kubectl("delete", "pods", "--selector=app.kubernetes.io/name=inference-proxy")
     process = site.start()
     assert process.stderr
@@ -99,7 +90,7 @@ def test_what_stands_as_declared_and_is_not_ready_is_waited_for(helm_site: Site)
         line = process.stderr.readline()
         assert line, said
         said += line
-    site.kubectl("delete", "resourcequota", "tight")
+    site.cluster.kubectl("taint", "nodes", "--all", "test-")
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert "Nothing changed: dev-lab is as declared.\n" in out

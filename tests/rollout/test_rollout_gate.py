@@ -215,6 +215,25 @@ def test_what_is_looked_at_follows_from_what_is_rendered(definition: Path) -> No
     )
 
 
+def test_a_proxy_with_a_certificate_is_asked_over_https() -> None:
+    ports = [{"name": "https", "port": 443}, {"name": "grpc", "port": 8001}]
+    service = {
+        "kind": "Service",
+        "metadata": {"name": "inference-proxy", "namespace": "prod"},
+        "spec": {"ports": ports},
+    }
+    assert health.target_of([service]) == Target("prod", (), 443, True)
+
+
+def test_an_init_container_that_keeps_a_pod_waiting_is_named() -> None:
+    """Such as the eviction policy, which starts before its Triton."""
+    behind = workload("StatefulSet", "small-main", availableReplicas=1)
+    waiting = {"name": "eviction-policy", "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}}
+    stuck = pod("small-main-0", "small-main", ready="False", initContainerStatuses=[waiting])
+    [line] = lacking(PROXY, behind, *PODS, stuck)
+    assert "pod small-main-0: container eviction-policy: CrashLoopBackOff: back-off" in line
+
+
 def test_a_cluster_that_cannot_be_asked_is_not_well() -> None:
     class Gone(Cluster):
         def find(self, *_: Any) -> list[dict[str, Any]]:

@@ -251,7 +251,7 @@ def test_new_findings_are_told_from_known_ones_and_known_ones_are_folded_away() 
     text = page([changed([made("Service")], [made("Service")], findings=[old, new], known=[old, mended])], "x")
     assert text.startswith("**⛔ 1 mandatory guardrail finding · ")
     assert "- **new** **mandatory** <code>prod-east</code> <code>Service/it</code>: is wrong" in text
-    assert "\n  Mend it." in text
+    assert "is wrong <code>new-rule</code> Mend it.\n" in text
     assert (
         "- gone: **advisory** <code>prod-east</code> <code>Service/it</code>: was wrong <code>mended-rule</code>"
         in text

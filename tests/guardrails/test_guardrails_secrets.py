@@ -32,8 +32,8 @@ def data(key: str, value: str) -> Edit:
     return adding(thing("ConfigMap", "further", data={key: value}))
 
 
-def annotated(value: str) -> Edit:
-    return at("Service", PROXY, "metadata/annotations", {"example.com/note": value})
+def annotated(value: str, name: str = "example.com/note") -> Edit:
+    return at("Service", PROXY, "metadata/annotations", {name: value})
 
 
 BROKEN = (
@@ -44,6 +44,10 @@ BROKEN = (
     Case(RULE, variable("DB_PASSWORD", "hunter2"), STATEFUL_SET, "variable DB_PASSWORD"),
     Case(RULE, variable("SERVICE_APIKEY", "k3y"), STATEFUL_SET, "variable SERVICE_APIKEY"),
     Case(RULE, variable("NOTE", f"use {AWS}"), STATEFUL_SET, "holds an AWS access key"),
+    Case(
+        RULE, annotated("Zx81kkLMn", "example.com/auth-token"), f"Service/{PROXY}", "auth-token looks like a credential"
+    ),
+    Case(RULE, annotated("hunter2hunter2", "example.com/password"), f"Service/{PROXY}", "password looks like a cred"),
     Case(RULE, words("--password=hunter2"), STATEFUL_SET, "argument --password"),
     Case(RULE, words("--api-key", "hunter2"), STATEFUL_SET, "argument --api-key"),
     Case(RULE, words(f"--header=Authorization: Bearer {'a1' * 12}"), STATEFUL_SET, "an authorization header"),

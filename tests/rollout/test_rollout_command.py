@@ -235,6 +235,13 @@ def test_what_cannot_be_meant_is_refused_with_exit_code_two(
     assert says in ended.err
     assert doubles.order == []
     assert not list(tmp_path.glob("rollout/*/0001"))
+    assert not (tmp_path / "rollout" / "prd").exists(), "a slip of the pen leaves no folder"
+
+
+def test_a_definition_that_is_not_there_is_told_as_everywhere(call: Call, tmp_path: Path) -> None:
+    ended = call("rollout", tmp_path / "nope.yaml", "--environment", "prod", "--journals", tmp_path / "rollout")
+    assert ended.code == 2
+    assert "there is no such file" in ended.err
 
 
 def test_images_without_a_digest_keep_a_rollout_from_beginning(

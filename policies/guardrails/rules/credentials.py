@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..findings import Breach
-from ..objects import Environment, items, mapping, mappings, text, texts
+from ..objects import Environment, at, items, mapping, mappings, text, texts
 
 _WORD = r"PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|API[_-]?KEY|ACCESS[_-]?KEY|PRIVATE[_-]?KEY|CREDENTIALS?"
 _NAME = re.compile(rf"(^|[_-])({_WORD})$", re.IGNORECASE)
@@ -76,6 +76,11 @@ def _in_object(item: Mapping[str, Any]) -> Iterator[str]:
         return
     for place, value in texts({key: value for key, value in item.items() if key != "status"}):
         yield from (f"{place} holds {what}" for what, pattern in KNOWN if pattern.search(value))
+    for key, value in mapping(at(item, "metadata", "annotations")).items():
+        name = str(key).rpartition("/")[2]
+        # Annotations name Secrets as often as not, and short words choose among ways.
+        if "secret" not in name and len(text(value)) >= 8 and _is_credential(name, value):
+            yield f"metadata.annotations.{key} looks like a credential"
     if item.get("kind") == "ConfigMap":
         for key, value in mapping(item.get("data")).items():
             if _is_credential(str(key), value):

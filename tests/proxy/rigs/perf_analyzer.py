@@ -1,0 +1,65 @@
+"""Triton's own load generator, the real one."""
+
+import csv
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .process import pinned
+from .triton import installed
+
+SECONDS = 180.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What it measured."""
+
+    per_second: float
+    p99_seconds: float
+    output: str
+
+
+class PerfAnalyzerError(Exception):
+    """It did not complete; with what it said."""
+
+
+def perf_analyzer(
+    folder: Path,
+    protocol: str,
+    url: str,
+    model: str,
+    *options: str,
+    token: str = "",
+    concurrency: int = 32,
+    core: int | None = None,
+) -> Measured:
+    """Run it against a server until it is done; `protocol` is http or grpc. Raises PerfAnalyzerError."""
+    have = installed()
+    report = folder / f"perf-analyzer-{protocol}-{model}.csv"
+    report.unlink(missing_ok=True)
+    command = [have.perf_analyzer, "-m", model, "-i", protocol, "-u", url, "-f", report, "--percentile", "99", *options]
+    command += ["--concurrency-range", str(concurrency)]
+    if token:
+        # Its help says that gRPC calls go without; they do not.
+        command += ["-H", f"authorization:Bearer {token}"]
+    environment = os.environ | have.variables | {"LD_LIBRARY_PATH": str(have.libraries)}
+    with pinned(core):
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=SECONDS, env=environment)
+    output = done.stdout + done.stderr
+    if done.returncode or not report.exists():
+        raise PerfAnalyzerError(f"perf_analyzer ended with {done.returncode}:\n{output[:2000]}\n…\n{output[-1000:]}")
+    return _read(report, output)
+
+
+def count(requests: int) -> Sequence[str]:
+    """Return the options with which it makes so many requests and is done, however even their times are."""
+    return ["--request-count", str(requests)]
+
+
+def _read(report: Path, output: str) -> Measured:
+    with report.open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    return Measured(float(row["Inferences/Second"]), float(row["p99 latency"]) / 1e6, output)

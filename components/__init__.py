@@ -31,13 +31,11 @@ from .proxy_args import (
     RateLimitArgs,
     TimeoutsArgs,
     TlsArgs,
-    TracingArgs,
 )
 from .scaling import CpuScalingArgs, QueueScalingArgs
 from .triton_pool import TritonPool
 from .triton_server import (
     EnginePatience,
-    MirrorArgs,
     ModelArgs,
     ObjectStoreRepositoryArgs,
     OnDemandArgs,
@@ -83,7 +81,6 @@ __all__ = [
     "Mesh",
     "MeshArgs",
     "MigArgs",
-    "MirrorArgs",
     "ModelArgs",
     "Monitoring",
     "MonitoringArgs",
@@ -111,7 +108,6 @@ __all__ = [
     "TimeoutsArgs",
     "TlsArgs",
     "TolerationArgs",
-    "TracingArgs",
     "TritonPool",
     "TritonPoolArgs",
     "TritonResourcesArgs",

@@ -128,23 +128,22 @@ def stand_ins(names: Sequence[str], debian: Unpacked) -> Path:
         subprocess.run(go, cwd=SOURCES, env=gotoolchain.environment(), check=True, timeout=BUILD_SECONDS)
         for role in ROLES:
             (root / role).symlink_to("/usr/bin/stand-in")
-        copy_python(root)
+        _copy_python(root)
         pack(root, names, partial, Configuration(entrypoint=["/pause"]))
 
     once(archive, make, "the stand-in images")
     return archive
 
 
-def copy_python(root: Path) -> Path:
-    """Copy the Python that runs this, and the libraries that it is linked with; return its standard library's place."""
+def _copy_python(root: Path) -> None:
+    """Copy the Python that runs this, with its standard library and the libraries that it is linked with."""
     program = Path(sys.executable).resolve()
     home = root / PYTHON
     (home / "bin").mkdir(parents=True)
     shutil.copy(program, home / "bin" / "python3")
     library = Path(sysconfig.get_path("stdlib"))
     ignored = shutil.ignore_patterns(*NOT_COPIED)
-    copied = home / library.relative_to(sys.base_prefix)
-    shutil.copytree(library, copied, ignore=ignored)
+    shutil.copytree(library, home / library.relative_to(sys.base_prefix), ignore=ignored)
     programs = [program, *library.glob("lib-dynload/*.so")]
     linked = subprocess.run(["ldd", *programs], capture_output=True, text=True, timeout=60).stdout
     for name, place in {*re.findall(r"^\s*(?:(\S+) => )?(/\S+) \(", linked, re.MULTILINE)}:
@@ -152,7 +151,6 @@ def copy_python(root: Path) -> Path:
         target = home / "lib" / name if name else root / place.strip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(place, target)
-    return copied
 
 
 def single_program(tool: str, name: str) -> Path:

@@ -1,1 +1,0 @@
-"""The proxy against what people put there today: `python -m bench.proxy`."""

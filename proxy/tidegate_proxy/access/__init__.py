@@ -1,1 +1,0 @@
-"""Who callers are, and what they may do: denied by default."""

@@ -1,1 +1,0 @@
-"""What operators see: metrics, logs, traces."""

@@ -1,1 +1,0 @@
-"""The inference servers behind the proxy: their pools, replicas, and connections to them."""

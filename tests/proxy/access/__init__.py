@@ -1,1 +1,0 @@
-"""Tests of who callers are, and what they may do."""

@@ -1,1 +1,0 @@
-"""The life of the process: started wrongly, reloaded, restarted and ended under load, with providers that fail."""

@@ -1,1 +1,0 @@
-"""A real Triton, asked directly and through a real proxy."""

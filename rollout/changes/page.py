@@ -157,7 +157,8 @@ def _findings(changes: Sequence[StackChange], detail: Detail) -> Iterator[str]:
     found = alike((change.name, (each, change.is_new(each))) for change in changes for each in change.findings)
     ordered = sorted(found.items(), key=lambda item: (not item[0][1], _ORDER.index(item[0][0].severity)))
     loud = [
-        f"- {'**new** ' if new else ''}{_finding(each, stacks)}" + (f" {prose(each.do)}" if each.do else "")
+        f"- {'**new** ' if new else ''}{_finding(each, stacks)}"
+        + (f" {prose(more)}" if (more := each.waiver or each.do) else "")
         for (each, new), stacks in ordered
         if new or each.severity == "mandatory"
     ]

@@ -244,6 +244,22 @@ def test_stacks_that_come_and_go_are_counted() -> None:
     assert "2 stacks: 1 new, 1 REMOVED" in page([new, gone], "x")
 
 
+def test_a_new_waiver_says_who_answers_for_it() -> None:
+    waived = Finding(
+        "cost",
+        "waived",
+        "Namespace",
+        "ns",
+        "it",
+        what="it may take 6",
+        do="Take fewer.",
+        waiver="waived by ml until 2030",
+    )
+    text = page([changed([made("Service")], [made("Service")], findings=[waived], known=[])], "x")
+    assert "it may take 6 <code>cost</code> waived by ml until 2030\n" in text
+    assert "Take fewer" not in text
+
+
 def test_new_findings_are_told_from_known_ones_and_known_ones_are_folded_away() -> None:
     old = Finding("old-rule", "advisory", "Service", "ns", "it", what="is as it was")
     new = Finding("new-rule", "mandatory", "Service", "ns", "it", what="is wrong", do="Mend it.")

@@ -139,9 +139,9 @@ class ReadBack:
         namespace: Tree = values["namespace"]
         annotations: Tree = namespace.setdefault("annotations", {})
         kind = settings_of(annotations.pop(ANNOTATION)).kind if ANNOTATION in annotations else Settings().kind
-        for key in ("name", "labels", "annotations"):
-            self._origins[ENVIRONMENT, {"name": "namespace"}.get(key, key)] = ("namespace", key)
-        self._origins[ENVIRONMENT, "name"] = ("name",)
+        places = {"name": ("name",), "namespace": ("namespace", "name")}
+        places |= {key: ("namespace", key) for key in ("labels", "annotations")}
+        self._origins |= {(ENVIRONMENT, key): place for key, place in places.items()}
         return {
             "name": values["name"],
             "namespace": namespace.pop("name"),

@@ -47,7 +47,8 @@ def bring_up(request: Request, outcome: Outcome) -> None:
         return
     stacks = on_cluster(definition, request.context, request.stack)
     refuse_tags(definition, stacks)
-    _up(request, definition, stacks, outcome)
+    bundles, engine = _checked(request, definition, stacks)
+    _up(bundles, engine, outcome)
 
 
 def _bring_up_here(request: Request, definition: Definition, outcome: Outcome) -> None:
@@ -55,9 +56,10 @@ def _bring_up_here(request: Request, definition: Definition, outcome: Outcome) -
     stacks = local.local_stacks(definition, request.stack)
     if any(definition.lock.digest(image.reference) is None for stack in stacks for image in stack.platform.images):
         note("Images without a digest are accepted here: the simulated nodes run none.")
+    bundles, engine = _checked(request, definition, [here(stack) for stack in stacks])
     cluster = local.start_local(definition, stacks)
     os.environ.update(cluster.environment())
-    _up(request, definition, [here(stack) for stack in stacks], outcome)
+    _up(bundles, engine, outcome)
     console().print(local.placement_table(cluster, stacks))
     print(local.how_to_look_around(cluster))
 
@@ -67,8 +69,8 @@ def here(stack: Stack) -> Stack:
     return replace(stack, data_plane=stack.data_plane.model_copy(update={"context": local.CONTEXT}))
 
 
-def _up(request: Request, definition: Definition, stacks: Sequence[Stack], outcome: Outcome) -> None:
-    context = context_of(stacks[0].data_plane)
+def _checked(request: Request, definition: Definition, stacks: Sequence[Stack]) -> tuple[Sequence[Bundle], Engine]:
+    """Return what is to be brought up, and with what, once nothing forbids it; raise RolloutError."""
     rendering = [render(stack, definition.lock, definition.file) for stack in stacks]
     for text in (
         advisory_text(definition.advisories) if not request.is_local else "",
@@ -76,14 +78,24 @@ def _up(request: Request, definition: Definition, stacks: Sequence[Stack], outco
     ):
         if text:
             note(text)
-    engine = _engine(request, stacks, context)
+    engine = _engine(request, stacks, context_of(stacks[0].data_plane))
+    bundles = [
+        Bundle(stack, rendered, definition.lock, request.definition)
+        for stack, rendered in zip(stacks, rendering, strict=True)
+    ]
+    return bundles, engine
+
+
+def _up(bundles: Sequence[Bundle], engine: Engine, outcome: Outcome) -> None:
+    stacks = [bundle.stack for bundle in bundles]
+    context = context_of(stacks[0].data_plane)
     names = ", ".join(stack.name for stack in stacks)
     note(f"Bringing up {names} in {escaped(context)} with {engine.title} …")
     unchanged = []
-    for done, (stack, rendered) in enumerate(zip(stacks, rendering, strict=True)):
+    for done, (stack, bundle) in enumerate(zip(stacks, bundles, strict=True)):
         outcome.text = f"stack {stack.name} may be partly up; run the same command again"
         try:
-            if not engine.up(Bundle(stack, rendered, definition.lock, request.definition)):
+            if not engine.up(bundle):
                 unchanged.append(stack.name)
         except RolloutError as error:
             rest = ", ".join(stack.name for stack in stacks[done + 1 :])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from components.evaluate import APPLY_ORDER, apply_key
 
 from . import managed_fields
-from .changes.compare import ObjectChange, compare
+from .changes.compare import compare
 from .declared import Key, clean, key
 from .kubectl import Kubectl, KubernetesObject, as_list, items
 from .refusals import explained
@@ -43,11 +43,6 @@ class Live:
     """What the API server would refuse, in words."""
     kept: tuple[str, ...] = ()
     """Volumes and claims that are no longer described, and stay: `PersistentVolume prod-old`."""
-
-
-def live_changes(context: str, rendering: Sequence[Rendered]) -> dict[str, list[ObjectChange]]:
-    """Return what an `up` would change in a cluster, stack by stack."""
-    return {name: compare(live.before, live.after) for name, live in live_objects(context, rendering).items()}
 
 
 def live_objects(context: str, rendering: Sequence[Rendered]) -> dict[str, Live]:

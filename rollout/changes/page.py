@@ -24,6 +24,7 @@ _LONGEST_SIGN = 6
 _MOST_STACKS = 6
 """Names of stacks that a line has."""
 _ORDER = ("mandatory", "advisory", "waived")
+_DATASET_REPLACED = "DATASET REPLACED"
 _FAILED = "**⛔ This preview failed"
 
 
@@ -133,8 +134,10 @@ def _dangerous(changes: Sequence[StackChange], detail: Detail) -> Iterator[str]:
     staying = [change for change in changes if change.state != "removed"]
     objects = alike((change.name, _dangerous_object(item)) for change in staying for item in change.dangerous)
     asides = alike((change.name, aside) for change in staying for aside in change.grave)
-    lines = [(3, f"- **{verb}** {_places(stacks)} {rest}") for (verb, rest), stacks in objects.items()]
-    lines = [(0 if "DATASET" in line else rank, line) for rank, line in lines]
+    lines = [
+        (0 if verb == _DATASET_REPLACED else 2, f"- **{verb}** {_places(stacks)} {rest}")
+        for (verb, rest), stacks in objects.items()
+    ]
     lines += [
         (1, f"- {_places(stacks)} {code(f'{aside.kind} {aside.name}')}: **{prose(aside.what)}**")
         for aside, stacks in asides.items()
@@ -149,7 +152,7 @@ def _dangerous_object(item: ObjectChange) -> tuple[str, str]:
     if item.verb != "replaced" or item.kind not in DATASETS:
         return item.verb.upper(), _named(item) + why
     fields = "".join(f"\n  - {code(field.place)} {code(values(field))}" for field in item.fields)
-    return "DATASET REPLACED", _named(item) + why + fields
+    return _DATASET_REPLACED, _named(item) + why + fields
 
 
 def _findings(changes: Sequence[StackChange], detail: Detail) -> Iterator[str]:

@@ -69,11 +69,9 @@ def refuse_contradictions(request: Request) -> None:
     if request.start and (request.resume or request.back):
         other = "RESUME" if request.resume else "BACK"
         raise RolloutError(f"FROM and {other} cannot stand together: {other} knows where planes stand.", WRONG_INPUT)
-    if not (request.resume or request.back):  # those go by what was kept
+    by_what_was_kept = request.resume or request.back
+    if not by_what_was_kept or not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", request.environment):
         stacks_of(read_definition(request.definition), request.environment)
-    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", request.environment):
-        stacks_of(read_definition(request.definition), request.environment)
-        raise RolloutError(f"{escaped(request.environment)} is no name of an environment.", WRONG_INPUT)
 
 
 def prepared(request: Request, history: History) -> Prepared:

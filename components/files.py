@@ -21,7 +21,7 @@ from .triton_server import (
     TritonServerArgs,
     WarmWindowArgs,
 )
-from .values import either, flat, listed, merged, needed, of_kind, present, when, where
+from .values import either, flat, joined, listed, merged, needed, of_kind, present, when, where
 
 Made = TypeVar("Made")
 Tree = dict[str, Any]
@@ -112,6 +112,7 @@ def _model(server: TritonServerArgs, pool: TritonPoolArgs, model: ModelArgs) -> 
         "pool": pool.name,
         "versions": listed(model.versions, lambda share: {"version": share.version, "weight": share.weight}),
         "alias": model.alias,
+        "mirror": when(model.mirror, lambda mirror: {"version": mirror.version, "percent": mirror.percent}),
         "idleSeconds": either(
             model.idle_seconds,
             lambda seconds: seconds,
@@ -129,7 +130,10 @@ def _managed_model(model: ModelArgs) -> Tree:
         "pinned": model.pinned,
         "footprintBytes": model.footprint_bytes,
         # Versions without traffic need not be loaded.
-        "versions": listed(model.versions, lambda share: where(share.weight, lambda: share.version)),
+        "versions": joined(
+            listed(model.versions, lambda share: where(share.weight, lambda: share.version)),
+            when(model.mirror, lambda mirror: [mirror.version]),
+        ),
         "alias": model.alias,
     }
 
@@ -190,6 +194,13 @@ def proxy_settings(proxy: ProxyArgs, place: Place, domino: DominoArgs | None) ->
             variable("tls"): either(proxy.tls, lambda _: "true", lambda: "false"),
             variable("api_keys"): either(proxy.auth.api_keys, lambda _: "true", lambda: "false"),
         },
+        when(
+            proxy.tracing,
+            lambda tracing: {
+                variable("otlp_endpoint"): tracing.endpoint,
+                variable("trace_percent"): f"{tracing.percent}",
+            },
+        ),
         when(
             domino,
             lambda found: where(

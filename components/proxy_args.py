@@ -20,6 +20,7 @@ from .fields import (
     Replicas,
     Seconds,
     Text,
+    Weight,
 )
 from .pods import ResourcesArgs, SecretArgs, TolerationArgs
 from .scaling import CpuScalingArgs
@@ -169,6 +170,16 @@ class TimeoutsArgs:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TracingArgs:
+    """Spans of calls, for an OpenTelemetry collector."""
+
+    endpoint: HttpUrl
+    """Base address of a collector that takes OTLP over HTTP."""
+    percent: Weight
+    """Share of the calls that get a span, in per cent; a caller that sends a traceparent decides for its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProxyArgs:
     """The inference proxy: the one door to every model."""
 
@@ -198,6 +209,8 @@ class ProxyArgs:
     """How long it waits."""
     log_level: Literal["debug", "info", "warning", "error"]
     """Level of its log."""
+    tracing: TracingArgs | None = None
+    """Where spans of its calls go; none are made without it."""
     node_selector: Labels = field(default_factory=dict)
     """Labels that its nodes must carry."""
     tolerations: Sequence[TolerationArgs] = ()

@@ -90,6 +90,16 @@ class VersionArgs:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MirrorArgs:
+    """A candidate version that gets copies of a share of the requests; its answers are dropped."""
+
+    version: Count
+    """Version, as its folder in the repository; one without traffic."""
+    percent: Weight
+    """Share of the requests that is copied, in per cent."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelArgs:
     """One model that clients may call."""
 
@@ -99,6 +109,8 @@ class ModelArgs:
     """Versions and their shares of the traffic; without versions and alias, the newest."""
     alias: ModelName | None = None
     """Alias in the registry that says which version is served; not together with versions."""
+    mirror: MirrorArgs | None = None
+    """Candidate version that gets copies of a share of the requests, beside versions; no caller waits for it."""
     idle_seconds: Seconds | None = None
     """Seconds of idleness after which it may be evicted; by default its pool's."""
     pinned: bool = False

@@ -256,8 +256,7 @@ class LocalCluster:
         socket_file = folder / "etcd.sock"
         processes.wait_for("etcd", socket_file.exists, self._children, folder, READY_SECONDS)
         start("kube-apiserver")
-        certificate = folder / "pki" / "apiserver.crt"
-        processes.wait_for("kube-apiserver", certificate.exists, self._children, folder, READY_SECONDS)
+        processes.wait_for("kube-apiserver", plane.has_certificate, self._children, folder, READY_SECONDS)
         plane.write_kubeconfigs()
         there("kube-apiserver", "get", "--raw", "/readyz")
         start("kube-controller-manager", "kube-scheduler", "kwok")

@@ -71,6 +71,10 @@ class ControlPlane:
             lines.append(f'{token},{user},{user},"{group}"\n')
         private(self.folder / "tokens.csv", "".join(lines))
 
+    def has_certificate(self) -> bool:
+        """Tell whether the API server has made its certificate, all of it: it writes the key after that."""
+        return (self.folder / _KEY).exists()
+
     def write_kubeconfigs(self) -> None:
         """Write the kubeconfigs; the API server must have made its certificate."""
         for name in _IDENTITIES:

@@ -39,7 +39,9 @@ def install(requirements: Path, venv: Path) -> None:
         print(f"installing {what} (usually less than a minute) …", file=sys.stderr)
         shutil.rmtree(venv, ignore_errors=True)
         log = Path(f"{venv}.log")
-        pip = [str(venv / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", "--require-hashes"]
+        # The file has all that is needed, and nothing else is.
+        exactly = ["--no-deps", "--require-hashes"]
+        pip = [str(venv / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", *exactly]
         with open(log, "w") as out:
             for command, hint in (
                 ([sys.executable, "-m", "venv", str(venv)], "Debian and Ubuntu want their package python3-venv."),

@@ -1,5 +1,9 @@
 """The proxy's settings that are in no mounted file: environment variables, named after the fields."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from .message import Message
 from .proxy_process import ENVIRONMENT_PREFIX
 
@@ -22,6 +26,10 @@ class ProxySettings(Message):
     api_keys: bool
     """Whether hashes of API keys are mounted at `proxy_process.API_KEYS_ROOT`."""
     domino_principal_url: str | None = None
+    otlp_endpoint: Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")] | None = None
+    """Base address of an OpenTelemetry collector that takes OTLP over HTTP; without it there are no spans."""
+    trace_percent: Annotated[int, Field(ge=0, le=100)] = 0
+    """Share of the calls without a traceparent that get a span; one with a traceparent gets what that says."""
 
 
 def variable(field: str) -> str:

@@ -46,6 +46,13 @@ class VersionShare(Message):
     weight: Annotated[int, Field(ge=0, le=100)]
 
 
+class Mirror(Message):
+    """A candidate version that gets copies of a share of a model's requests; what it answers is dropped."""
+
+    version: int
+    percent: Annotated[int, Field(ge=1, le=100)]
+
+
 class Model(Message):
     """One model: where it is served, and which versions get how much of its traffic.
 
@@ -57,6 +64,7 @@ class Model(Message):
     pool: str
     versions: tuple[VersionShare, ...] = ()
     alias: str | None = None
+    mirror: Mirror | None = None
     idle_seconds: int | None = None
     pinned: bool = False
     footprint_bytes: int | None = None

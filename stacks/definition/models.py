@@ -34,6 +34,15 @@ class VersionTraffic(Section):
     """Share of the requests, in per cent; the shares of a model sum to 100."""
 
 
+class Mirror(Section):
+    """A candidate version that gets copies of a share of the requests; its answers are dropped."""
+
+    version: Annotated[int, Field(ge=1, le=MOST_NUMBER)]
+    """Version, as its folder in the repository; one without traffic."""
+    percent: Annotated[int, Field(ge=1, le=100)]
+    """Share of the requests that is copied, in per cent. The candidate's work costs the pool as much as any other."""
+
+
 class Model(Conditional):
     """One model that clients may call."""
 
@@ -43,6 +52,12 @@ class Model(Conditional):
             "versions and alias cannot stand together: say either the versions or the alias",
             forbids=("alias",),
             when={"versions": ()},
+        ),
+        Condition(
+            "a_mirror_has_versions_beside_it",
+            "mirror stands beside versions: without them the newest version is served, which may be the candidate",
+            needs=("versions",),
+            when={"mirror": ()},
         ),
     )
     name: ModelName
@@ -55,6 +70,8 @@ class Model(Conditional):
     """Versions and their shares of the traffic; without versions and alias, the newest."""
     alias: Alias | None = None
     """Alias in the registry that says which version is served; not together with versions."""
+    mirror: Mirror | None = None
+    """Candidate version that gets copies of a share of the requests, beside versions; no caller waits for it."""
     idle_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None
     """Seconds of idleness after which it may be evicted; by default its pool's."""
     pinned: bool = False
@@ -71,4 +88,12 @@ class Model(Conditional):
         if self.versions and (total := sum(share.weight for share in self.versions)) != 100:
             weights = " + ".join(str(share.weight) for share in self.versions)
             raise ValueError(f"the weights of versions must sum to 100, and {weights} is {total}")
+        return self
+
+    @model_validator(mode="after")
+    def _a_candidate_has_no_traffic(self) -> Self:
+        """A copy for a version that serves the request anyway tells nothing."""
+        mirror = self.mirror
+        if mirror is not None and any(share.weight and share.version == mirror.version for share in self.versions):
+            raise ValueError(f"version {mirror.version} has traffic, so it is no candidate for mirror")
         return self

@@ -192,6 +192,16 @@ class Timeouts(Section):
     """Seconds that requests in flight may take to end when a replica stops."""
 
 
+class Tracing(Section):
+    """Spans of calls, for an OpenTelemetry collector. Callers' trace context goes on to the servers without it too."""
+
+    endpoint: HttpUrl
+    """Base address of a collector that takes OTLP over HTTP, such as http://collector.tracing.svc:4318; network.reach
+    has to let the proxy reach it."""
+    percent: Annotated[int, Field(ge=0, le=100)] = 1
+    """Share of the calls that get a span, in per cent; a caller that sends a traceparent decides for its own."""
+
+
 class Proxy(Section):
     """The inference proxy: the one door to every model."""
 
@@ -219,6 +229,8 @@ class Proxy(Section):
     """How long it waits."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Level of its log."""
+    tracing: Tracing | None = None
+    """Where spans of its calls go; none are made without it."""
     node_selector: Labels = Field(default_factory=dict)
     """Labels that its nodes must carry."""
     tolerations: tuple[Toleration, ...] = ()

@@ -18,6 +18,7 @@ from components import (
     SecretArgs,
     TimeoutsArgs,
     TlsArgs,
+    TracingArgs,
 )
 from components.place import PROXY
 
@@ -57,6 +58,9 @@ def proxy(stack: Stack, lock: ImagesLock) -> ProxyArgs:
             drain_seconds=timeouts.drain_seconds,
         ),
         log_level=settings.log_level,
+        tracing=TracingArgs(endpoint=settings.tracing.endpoint, percent=settings.tracing.percent)
+        if settings.tracing
+        else None,
         node_selector=dict(settings.node_selector),
         tolerations=tolerations(settings.tolerations),
         priority_class=settings.priority_class,

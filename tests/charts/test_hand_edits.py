@@ -281,6 +281,16 @@ EDITS = {
             versions=[{"version": 7, "weight": 100}]
         ),
     ),
+    "mirror a model's requests": Edit(
+        lambda tree: named(tree["models"], "fraud-score").update(mirror={"version": 7, "percent": 5}),
+        lambda values: named(pool(values, "preload", "main")["models"], "fraud-score").update(
+            mirror={"version": 7, "percent": 5}
+        ),
+    ),
+    "trace calls": Edit(
+        lambda tree: tree["proxy"].update(tracing={"endpoint": "http://collector:4318"}),
+        lambda values: values["proxy"].update(tracing={"endpoint": "http://collector:4318"}),
+    ),
     "expose the proxy by an Ingress": Edit(
         lambda tree: environment(tree, "dev")["proxy"].update(exposure=INGRESS),
         lambda values: values["proxy"].update(exposure=INGRESS),

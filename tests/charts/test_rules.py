@@ -293,8 +293,14 @@ RULES: dict[str, Refused | Never] = {
     "MigPlacement.a_strategy_of_single_names_a_product": schema(
         placed(kind="mig", profile="1g.10gb", strategy="single"), "placement", "strategy single needs a product"
     ),
+    "Model._a_candidate_has_no_traffic": check(
+        model("fraud", mirror={"version": 1, "percent": 5}), "models[fraud]", "version 1 has traffic"
+    ),
     "Model._traffic_is_whole": check(
         model("fraud", versions=[{"version": 1, "weight": 60}]), "models[fraud]", "must sum to 100, and 60 is 60"
+    ),
+    "Model.a_mirror_has_versions_beside_it": schema(
+        model("ocr", mirror={"version": 2, "percent": 5}), "models[ocr]", "mirror stands beside versions"
     ),
     "Model.traffic_is_said_once": schema(model("fraud", alias="champion"), "models[fraud]", "cannot stand together"),
     "OidcIssuer.an_audience_is_named": schema(

@@ -155,10 +155,10 @@ def test_a_pod_that_waits_stands_in_the_table_with_its_reason(folder: Path) -> N
 
     def waits() -> bool:
         tables.append(text_of(cluster, stacks))
-        return "Its claim already-there is not in its namespace." in tables[-1] and "looked" not in tables[-1]
+        told = "Its claim already-there is not in its namespace." in tables[-1] and "looked" not in tables[-1]
+        return told and tables[-1].count("none yet") == 1
 
-    until("the reason stands there", waits)
-    assert tables[-1].count("none yet") == 1
+    until("the reason stands there, of this pod alone", waits)
     assert "1 × share of NVIDIA-L40S (mps)" in tables[-1]
     assert "2 × NVIDIA-H200" in tables[-1]
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidegate_contracts import eviction, eviction_process
 
 from components import Environment, evaluate
 from components.evaluate import KubernetesObject
@@ -72,6 +73,20 @@ def test_another_share_of_traffic_changes_the_routing_table_only(tree: dict[str,
     before = prod_east(tree)
     named(tree["models"], "fraud-score")["versions"] = [{"version": 3, "weight": 50}, {"version": 4, "weight": 50}]
     assert changed(before, prod_east(tree)) == {"ConfigMap inference-proxy-routing"}
+
+
+def test_a_candidate_changes_tables_and_restarts_nothing(tree: dict[str, Any]) -> None:
+    """The pool's eviction policy loads it beside the versions with traffic."""
+    model: dict[str, Any] = {"name": "new", "server": "ondemand", "pool": "small"}
+    model["versions"] = [{"version": 1, "weight": 100}]
+    tree["models"].append(model)
+    before = prod_east(tree)
+    model["mirror"] = {"version": 2, "percent": 10}
+    after = prod_east(tree)
+    assert changed(before, after) == {"ConfigMap inference-proxy-routing", "ConfigMap ondemand-small-eviction"}
+    (settings,) = (item["data"] for key, item in after.items() if "ondemand-small-eviction" in key)
+    managed = eviction.EvictionSettings.model_validate_json(settings[eviction_process.SETTINGS_FILE]).models
+    assert [each.versions for each in managed if each.name == "new"] == [(1, 2)]
 
 
 def test_another_time_out_starts_new_proxies(tree: dict[str, Any]) -> None:

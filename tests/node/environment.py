@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from tidegate_contracts import proxy_process, triton
+from tidegate_proxy.access.api_keys import hash_line, new_key
 
 from rollout.render import render
 from stacks.validate import read_definition
@@ -80,10 +81,11 @@ class Log:
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment of tests/definitions/real-node.yaml: the first one, or another by its namespace."""
+    """An environment of tests/definitions/real-node.yaml, the first one or another by its namespace; or of others."""
 
     machine: Machine
     namespace: str = NAMESPACE
+    definition: Path = DEFINITION
 
     def bring_up(self) -> None:
         """Bring it up on a node whose GPU has as many slices as there are replicas."""
@@ -92,21 +94,32 @@ class Environment:
         offered = {SLICE: str(SLICES), OTHER_SLICE: "1"}
         patch = json.dumps({"status": {"capacity": offered, "allocatable": offered}})
         node.kubectl("patch", "node", NODE, "--subresource=status", "--type=merge", f"--patch={patch}")
+        self.install("statefulset/ondemand-small", "statefulset/preload-main")
+
+    def install(self, *workloads: str) -> None:
+        """Apply it with its callers' keys; wait for its proxies and these."""
         namespace, *others = self.objects()
-        keys = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "api-keys", "namespace": NAMESPACE}}
-        self.apply([namespace, {**keys, "stringData": {"tests": "no-hash"}}, *others])
-        self.wait_until_ready(PROXIES, "statefulset/ondemand-small", "statefulset/preload-main")
+        keys = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "api-keys", "namespace": self.namespace}}
+        self.apply([namespace, {**keys, "stringData": {"tests": hash_line(self.key)}}, *others])
+        self.wait_until_ready(PROXIES, *workloads)
+
+    @property
+    def key(self) -> str:
+        """The API key of the principal `tests`."""
+        file = self.machine.folder / "api-key"
+        made_once(file, lambda: file.write_text(new_key()))
+        return file.read_text()
 
     def objects(self, old: str = "", new: str = "") -> list[dict[str, Any]]:
         """Return the rendered objects of the definition, or of one in which a text is another."""
-        file = DEFINITION
+        file = self.definition
         if old:
-            text = DEFINITION.read_text()
+            text = file.read_text()
             assert text.count(old) == 1, f"the definition has changed: {old!r} does not stand there once"
             file = self.machine.folder / f"changed-{time.monotonic_ns()}.yaml"
             file.write_text(text.replace(old, new))
         definition = read_definition(file)
-        return list(render(definition.stacks[0], definition.lock, DEFINITION.name).objects)
+        return list(render(definition.stacks[0], definition.lock, self.definition.name).objects)
 
     def apply(self, objects: list[dict[str, Any]]) -> str:
         """Apply objects as README.md says; return what kubectl says."""

@@ -128,22 +128,23 @@ def stand_ins(names: Sequence[str], debian: Unpacked) -> Path:
         subprocess.run(go, cwd=SOURCES, env=gotoolchain.environment(), check=True, timeout=BUILD_SECONDS)
         for role in ROLES:
             (root / role).symlink_to("/usr/bin/stand-in")
-        _copy_python(root)
+        copy_python(root)
         pack(root, names, partial, Configuration(entrypoint=["/pause"]))
 
     once(archive, make, "the stand-in images")
     return archive
 
 
-def _copy_python(root: Path) -> None:
-    """Copy the Python that runs this, with its standard library and the libraries that it is linked with."""
+def copy_python(root: Path) -> Path:
+    """Copy the Python that runs this, and the libraries that it is linked with; return its standard library's place."""
     program = Path(sys.executable).resolve()
     home = root / PYTHON
     (home / "bin").mkdir(parents=True)
     shutil.copy(program, home / "bin" / "python3")
     library = Path(sysconfig.get_path("stdlib"))
     ignored = shutil.ignore_patterns(*NOT_COPIED)
-    shutil.copytree(library, home / library.relative_to(sys.base_prefix), ignore=ignored)
+    copied = home / library.relative_to(sys.base_prefix)
+    shutil.copytree(library, copied, ignore=ignored)
     programs = [program, *library.glob("lib-dynload/*.so")]
     linked = subprocess.run(["ldd", *programs], capture_output=True, text=True, timeout=60).stdout
     for name, place in {*re.findall(r"^\s*(?:(\S+) => )?(/\S+) \(", linked, re.MULTILINE)}:
@@ -151,6 +152,7 @@ def _copy_python(root: Path) -> None:
         target = home / "lib" / name if name else root / place.strip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(place, target)
+    return copied
 
 
 def single_program(tool: str, name: str) -> Path:

@@ -16,11 +16,11 @@ import tools
 from local_cluster import LocalCluster
 
 from . import settings
-from .parts import have_parts
+from .parts import Parts
 from .settings import NETWORK, NODE
 
 HERE = Path(__file__).resolve().parent
-READY, FAILED = "ready.json", "failed.txt"
+READY, FAILED, PARTS = "ready.json", "failed.txt", "parts.json"
 HIDDEN = ("/run", "/var/lib", "/var/log", "/srv")
 """Where containerd, kubelet and CNI plugins write whatever they are told; and where the definition has its dataset."""
 
@@ -46,7 +46,7 @@ class Inside:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.parts = have_parts()
+        self.parts = Parts.read(folder / PARTS)
         self.debian = self.parts.debian
         self.room = folder / "room"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from .inside import failed
+from .inside import PARTS, failed
 from .parts import have_parts
 
 USERS, CGROUP, PROCESS = "users", "cgroup", "process"
@@ -28,7 +28,7 @@ def keep(folder: Path) -> None:
     """Start a node and end it when nobody uses it any more, or when it could not be brought up."""
     (folder / "log").mkdir()
     try:
-        have_parts()  # while there is a network
+        have_parts().write(folder / PARTS)  # while there is a network
     except Exception as error:
         failed(folder, error)
         _leave(folder)

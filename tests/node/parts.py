@@ -1,5 +1,6 @@
 """What a node is made of: programs and images, all of them in the cache before any namespace is made."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from local_cluster.control_plane import PROGRAMS
 from tools import debian
 
 from .image_archives import single_program, stand_ins
+from .proxy_image import proxy_image
 
 PACKAGES = ("containerd", "runc", "containernetworking-plugins", "nftables", "iproute2", "busybox-static")
 IMAGES = ("triton", "proxy", "eviction-policy", "caller", "pause")
@@ -21,6 +23,16 @@ class Parts:
     archives: list[Path]
     """Of images."""
 
+    def write(self, file: Path) -> None:
+        """Write down where they are: for whoever has no network to get others, when a source has changed meanwhile."""
+        file.write_text(json.dumps({"debian": str(self.debian.root), "archives": [*map(str, self.archives)]}))
+
+    @classmethod
+    def read(cls, file: Path) -> "Parts":
+        """Return what was written down."""
+        told = json.loads(file.read_text())
+        return cls(debian.Unpacked(Path(told["debian"])), [Path(archive) for archive in told["archives"]])
+
 
 def have_parts() -> Parts:
     """Return all the parts, in the cache from now on: the first time takes minutes, and a network."""
@@ -29,4 +41,5 @@ def have_parts() -> Parts:
         tools.path(tool)
     tools.module_files("kwok-stages")
     images = stand_ins([f"localhost/{name}:test" for name in IMAGES], packages)
-    return Parts(packages, [images, single_program("coredns", "localhost/coredns:test")])
+    others = [single_program("coredns", "localhost/coredns:test"), proxy_image("localhost/inference-proxy:test")]
+    return Parts(packages, [images, *others])

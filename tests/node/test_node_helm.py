@@ -5,6 +5,7 @@ from subprocess import CompletedProcess
 
 import pytest
 from tidegate_contracts.proxy_process import READY_PATH, server_ready_path
+from tidegate_proxy.access.api_keys import hash_line
 
 from charts import CHART, values_of
 from charts.smoke_test_program import PATIENCE_SECONDS
@@ -34,7 +35,7 @@ def install(charted: Environment) -> None:
     values = node.folder / "values.yaml"
     values.write_text(values_text(values_of(resolve(stack, definition.lock)), "Of tests/node."), "utf-8")
     node.kubectl("create", "namespace", NAMESPACE)
-    charted.kubectl("create", "secret", "generic", "api-keys", "--from-literal=tests=no-hash")
+    charted.kubectl("create", "secret", "generic", "api-keys", f"--from-literal=tests={hash_line(charted.key)}")
     options = ("--namespace", NAMESPACE, "--create-namespace", "--take-ownership", "-f", values)
     done = node.helm("install", RELEASE, CHART, *options, "--wait", "--timeout", "120s", seconds=150)
     assert done.returncode == 0, done.stderr

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from tidegate_contracts import eviction_process, proxy_process, triton
+from tidegate_proxy.access.api_keys import hash_line
 
 from .environment import (
     NAMESPACE,
@@ -121,7 +122,8 @@ def test_datasets_settings_and_keys_are_where_the_contracts_say(environment: Env
         assert [model["name"] for model in json.loads(settings)["models"]] == ["digits"]
         proxy = environment.pods("inference-proxy")[0]
         name = proxy["metadata"]["name"]
-        assert environment.run(name, "proxy", "cat", f"{proxy_process.API_KEYS_ROOT}/tests") == "no-hash"
+        keys = environment.run(name, "proxy", "cat", f"{proxy_process.API_KEYS_ROOT}/tests")
+        assert keys == hash_line(environment.key)
         assert environment.log(proxy, "proxy").wait("started").details["environment"] == "trial"
 
 

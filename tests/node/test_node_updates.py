@@ -1,31 +1,7 @@
 """What a kubelet and kube-proxy make of an update: a roll that loses no call, and files that follow their ConfigMap."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
+from .callers import calls, lost, served
 from .environment import NAMESPACE, PATIENCE, PROXIES, Environment, Log, container_status, until
-
-
-@contextmanager
-def calls(environment: Environment, model: str) -> Iterator[Log]:
-    """Call a model through the proxy's Service, a hundred times a second, from a pod of another namespace."""
-    node, url = environment.machine, f"http://inference-proxy.{NAMESPACE}.svc/v2/models/{model}/infer"
-    overrides = '{"spec": {"automountServiceAccountToken": false, "terminationGracePeriodSeconds": 5}}'
-    node.kubectl(
-        *("run", "caller", "--image=localhost/caller:test", "--restart=Never", f"--overrides={overrides}"),
-        *("--command", "--", "caller", url),
-    )
-    try:
-        node.kubectl("wait", "--for=condition=Ready", "pod/caller", f"--timeout={PATIENCE}s", seconds=PATIENCE + 30)
-        yield environment.log(node.get("pod", "caller"), "caller")
-    finally:
-        node.kubectl("delete", "pod", "caller", "--now")
-
-
-def served(log: Log) -> tuple[int, set[str]]:
-    """Return how many calls were answered until now, and by which proxies."""
-    last = [event.details for event in log.events() if event.name == "answered"][-1:]
-    return (last[0]["number"], set(last[0]["by"])) if last else (0, set())
 
 
 def test_a_new_version_of_the_proxy_is_rolled_out_without_losing_a_call(environment: Environment) -> None:
@@ -50,12 +26,6 @@ def test_a_new_version_of_the_proxy_is_rolled_out_without_losing_a_call(environm
         assert len(new) == len(old) == 2
         assert not new & old
         assert lost(log) == []
-
-
-def lost(log: Log) -> list[str]:
-    """Return why calls were lost, at the most ten of them, and how many calls there were."""
-    reasons = [f"{event.at} {event.details['why']}" for event in log.events() if event.name == "lost"]
-    return [*reasons[:10], f"{len(reasons)} of {served(log)[0] + len(reasons)}"] if reasons else []
 
 
 def test_a_new_version_of_a_pool_is_rolled_out_one_replica_after_the_other_without_losing_a_call(

@@ -215,12 +215,17 @@ def models(draw: st.DrawFn, platform_servers: list[Tree]) -> list[Tree]:
         pool = draw(st.sampled_from(server["pools"]))
         weight = draw(st.integers(0, 100))
         split = [{"version": 3, "weight": 100 - weight}, {"version": 4, "weight": weight}]
+        mirror = {"version": 5, "percent": draw(st.integers(1, 100))}
         found.append(
             {
                 "name": name,
                 "server": server["name"],
                 "pool": pool["name"],
-                **draw(st.sampled_from([{}, {"alias": "champion"}, {"versions": split}])),
+                **draw(
+                    st.sampled_from(
+                        [{}, {"alias": "champion"}, {"versions": split}, {"versions": split, "mirror": mirror}]
+                    )
+                ),
                 **draw(
                     sometimes(
                         {
@@ -265,6 +270,7 @@ def proxies() -> st.SearchStrategy[Tree]:
         sometimes(
             {
                 "resources": resources(),
+                "tracing": st.integers(0, 100).map(lambda percent: {"endpoint": "http://x:4318", "percent": percent}),
                 "timeouts": st.integers(1, 600).map(lambda seconds: {"drainSeconds": seconds}),
                 "bodyLimit": gigabytes,
                 "logLevel": st.sampled_from(["debug", "info", "warning", "error"]),

@@ -76,6 +76,9 @@
         {{ int64 $version.version }},
         {{- end }}
         {{- end }}
+        {{- if $model.mirror }}
+        {{ int64 $model.mirror.version }},
+        {{- end }}
       ],
     },
     {{- end }}
@@ -120,6 +123,12 @@
       "idleSeconds": {{ int64 $model.idleSeconds }},
       {{- else if eq $pool.loading.mode "on-demand" }}
       "idleSeconds": {{ int64 (ternary $pool.loading.idleSeconds 300 (ne $pool.loading.idleSeconds nil)) }},
+      {{- end }}
+      {{- if $model.mirror }}
+      "mirror": {
+        "percent": {{ int64 $model.mirror.percent }},
+        "version": {{ int64 $model.mirror.version }},
+      },
       {{- end }}
       "name": {{ $model.name | quote }},
       "pinned": {{ $model.pinned | default false }},
@@ -184,6 +193,10 @@
   "TIDEGATE_PROXY_TLS": "true",
   {{- else }}
   "TIDEGATE_PROXY_TLS": "false",
+  {{- end }}
+  {{- if $.Values.proxy.tracing }}
+  "TIDEGATE_PROXY_OTLP_ENDPOINT": {{ $.Values.proxy.tracing.endpoint | quote }},
+  "TIDEGATE_PROXY_TRACE_PERCENT": {{ int64 (ternary $.Values.proxy.tracing.percent 1 (ne $.Values.proxy.tracing.percent nil)) | quote }},
   {{- end }}
   {{- if and (ne $.Values.domino nil) ($.Values.proxy.auth).dominoPrincipal }}
   "TIDEGATE_PROXY_DOMINO_PRINCIPAL_URL": {{ printf "http://nucleus-frontend.%s:80/v4/auth/principal" ($.Values.domino.platformNamespace | default "domino-platform") | quote }},

@@ -3,15 +3,18 @@ package main
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
 
-// caller sends a request every few milliseconds until it is stopped, each over a connection of its own, and writes
-// down every answer that is not 200, and now and then how many were.
+// caller sends a request every few milliseconds until it is stopped, each over a connection of its own unless it is to
+// keep one alive, and writes down every answer that is not 200, and now and then how many were. Its arguments are the
+// address, then `keep-alive` or headers.
 func caller(arguments []string) {
 	stop := terminated()
-	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	transport := &http.Transport{DisableKeepAlives: !slices.Contains(arguments, "keep-alive")}
+	client := &http.Client{Timeout: 20 * time.Second, Transport: transport}
 	answered, by, told := 0, map[string]int{}, time.Now()
 	for tick := time.Tick(10 * time.Millisecond); ; {
 		select {
@@ -20,7 +23,7 @@ func caller(arguments []string) {
 			return
 		case <-tick:
 		}
-		who, why := call(client, arguments[0])
+		who, why := call(client, arguments)
 		if why != "" {
 			note("lost", map[string]any{"why": why})
 		} else {
@@ -34,8 +37,18 @@ func caller(arguments []string) {
 	}
 }
 
-func call(client *http.Client, url string) (who, why string) {
-	answer, err := client.Post(url, "application/json", strings.NewReader("{}"))
+func call(client *http.Client, arguments []string) (who, why string) {
+	request, err := http.NewRequest(http.MethodPost, arguments[0], strings.NewReader("{}"))
+	if err != nil {
+		return "", err.Error()
+	}
+	request.Header.Set("Content-Type", "application/json")
+	for _, argument := range arguments[1:] {
+		if name, value, isHeader := strings.Cut(argument, ": "); isHeader {
+			request.Header.Set(name, value)
+		}
+	}
+	answer, err := client.Do(request)
 	if err != nil {
 		return "", err.Error()
 	}

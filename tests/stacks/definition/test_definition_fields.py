@@ -101,9 +101,15 @@ WRONG: tuple[tuple[str, Any, str], ...] = (
     ("models/churn/versions", [{"version": 0, "weight": 100}], "version: »0"),
     ("models/churn/versions", [{"version": 1, "weight": 101}], "weight: »101"),
     ("models/churn/versions", [{"version": 2**53 + 1, "weight": 100}], "version: »90071"),  # JSON's numbers
+    ("models/churn/mirror", {"version": 0, "percent": 5}, "version: »0"),
+    ("models/churn/mirror", {"version": 2, "percent": 0}, "percent: »0"),
+    ("models/churn/mirror", {"version": 2, "percent": 101}, "percent: »101"),
+    ("models/churn/mirror", {"version": 2, "percent": 0.5}, "percent: »0.5"),
     ("proxy/autoscaling", {"min": 0, "max": 1}, "min: »0"),
     ("proxy/autoscaling", {"min": 1, "max": 2, "cpuPercent": 0}, "cpuPercent: »0"),
     ("proxy/bodyLimit", "9Pi", "bodyLimit: »9Pi"),  # beyond JSON's numbers
+    ("proxy/tracing", {"endpoint": "collector:4318"}, "endpoint: »collector"),
+    ("proxy/tracing", {"endpoint": "http://collector:4318", "percent": 101}, "percent: »101"),
     ("proxy/rateLimit", {"requestsPerMinute": 0}, "requestsPerMinute: »0"),
     ("monitoring", {"intervalSeconds": 4}, "intervalSeconds: »4"),
     ("dataPlanes/lab/wave", 0, "wave: »0"),

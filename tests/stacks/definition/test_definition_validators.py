@@ -179,6 +179,24 @@ REFUSED: tuple[Refused, ...] = (
         "version 1 stands twice",
     ),
     Refused(
+        "Model._a_candidate_has_no_traffic",
+        {"models/churn/versions": [{"version": 1, "weight": 100}], "models/churn/mirror": {"version": 1, "percent": 5}},
+        "- »name: churn",
+        "version 1 has traffic, so it is no candidate for mirror",
+    ),
+    Refused(
+        "Model.a_mirror_has_versions_beside_it",
+        {"models/churn/mirror": {"version": 2, "percent": 5}},
+        "- »name: churn",
+        "mirror stands beside versions",
+    ),
+    Refused(
+        "Model.a_mirror_has_versions_beside_it",
+        {"models/churn/alias": "champion", "models/churn/mirror": {"version": 2, "percent": 5}},
+        "- »name: churn",
+        "mirror stands beside versions",
+    ),
+    Refused(
         "Model.traffic_is_said_once",
         {"models/churn/versions": [{"version": 1, "weight": 100}], "models/churn/alias": "champion"},
         "- »name: churn",
@@ -379,6 +397,14 @@ ACCEPTED: dict[str, dict[str, Any]] = {
         "network/callers/ingress": {"namespaceLabels": {"a": "b"}, "podLabels": {"app": "x"}},
     },
     "Model.traffic_is_said_once": {"models/churn/versions": [], "models/churn/alias": "champion"},
+    "Model.a_mirror_has_versions_beside_it": {
+        "models/churn/versions": [{"version": 1, "weight": 100}],
+        "models/churn/mirror": {"version": 2, "percent": 100},
+    },
+    "Model._a_candidate_has_no_traffic": {
+        "models/churn/versions": [{"version": 1, "weight": 100}, {"version": 2, "weight": 0}],
+        "models/churn/mirror": {"version": 2, "percent": 1},
+    },
     "Model._traffic_is_whole": {
         "models/churn/versions": [{"version": 1, "weight": 100}, {"version": 2, "weight": 0}],
     },

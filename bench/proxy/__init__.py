@@ -1,0 +1,1 @@
+"""The proxy against what people put there today: `python -m bench.proxy`."""

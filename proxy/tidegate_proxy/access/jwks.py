@@ -1,0 +1,201 @@
+"""The keys that an identity provider signs with."""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import jwt
+
+from ..problems import Kind, Problem
+from .flights import Flights
+from .refusals import refused, unanswered
+from .web import MOST_REDIRECTS, NoAnswer, Web
+
+REFRESH_SECONDS = 300.0
+"""Seconds after which keys are fetched again, while nobody waits for it."""
+PAUSE_SECONDS = 10.0
+"""Seconds between two fetches at least, however many unknown keys tokens name."""
+TRUST_SECONDS = 4 * 3600.0
+"""Seconds for which keys are trusted while their provider does not answer."""
+MOST_KEYS = 100
+_LONGEST_PAUSE_SECONDS = 60.0
+_DISCOVERY = "/.well-known/openid-configuration"
+_ALGORITHMS = {("RSA", None): "RS256", ("EC", "P-256"): "ES256", ("OKP", "Ed25519"): "EdDSA"}
+_FEWEST_RSA_BITS = 2048
+ALGORITHMS = frozenset(_ALGORITHMS.values())
+"""What tokens may be signed with (RFC 8725, 3.1). Each kind of key has one, and no secret is among the kinds."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A public key, and the one algorithm that it is used with."""
+
+    kid: str | None
+    algorithm: str
+    material: str
+    """The key as it was published, to see whether it is still the same."""
+    jwk: jwt.PyJWK
+
+
+def read_keys(document: Mapping[str, Any]) -> list[Key]:
+    """Return the keys of a JWK set (RFC 7517) that sign tokens; what is of no use here is left out."""
+    published = document.get("keys")
+    if not isinstance(published, list):
+        raise NoAnswer("the answer is no JWK set")
+    keys = [key for each in published[:MOST_KEYS] if isinstance(each, dict) and (key := _read_key(each)) is not None]
+    if not keys:
+        raise NoAnswer("the JWK set has no RSA (of 2048 bits or more), P-256 or Ed25519 key for signatures")
+    return keys
+
+
+def _read_key(published: dict[str, Any]) -> Key | None:
+    curve = published.get("crv")
+    kind = published.get("kty")
+    if not isinstance(kind, str) or not isinstance(curve, str | None) or "d" in published:
+        return None
+    algorithm = _ALGORITHMS.get((kind, None if kind == "RSA" else curve))
+    operations = published.get("key_ops", ["verify"])
+    if (
+        algorithm is None
+        or published.get("alg", algorithm) != algorithm
+        or published.get("use", "sig") != "sig"
+        or not isinstance(operations, list)
+        or "verify" not in operations
+    ):
+        return None
+    kid = published.get("kid")
+    if not isinstance(kid, str | None):
+        return None
+    try:
+        jwk = jwt.PyJWK(published, algorithm)
+    except (jwt.PyJWTError, ValueError, TypeError):
+        return None
+    if kind == "RSA" and jwk.key.key_size < _FEWEST_RSA_BITS:
+        return None
+    return Key(kid, algorithm, json.dumps(published, sort_keys=True), jwk)
+
+
+class IssuerKeys:
+    """The keys of one issuer, fetched from `jwks_url` or, without it, from where OpenID discovery says."""
+
+    def __init__(
+        self,
+        issuer: str,
+        jwks_url: str | None,
+        web: Web,
+        changed: Callable[[str, bool], None] = lambda _issuer, _fewer: None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.issuer = issuer
+        self.jwks_url = jwks_url
+        self.failures = 0
+        """Fetches that failed since the last that did not."""
+        self.fetches = 0
+        self._web = web
+        self._changed = changed
+        self._clock = clock
+        self._wall = wall
+        self._keys: list[Key] = []
+        self._by_name: dict[tuple[str | None, str], Key | None] = {}
+        self._flights: Flights[None] = Flights()
+        self._began: float | None = None
+        """Wall-clock time at which the last fetch that succeeded began."""
+        self._trusted_until = float("-inf")
+        self._pause_until = float("-inf")
+        self._due = float("-inf")
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to fetch, so that no caller ever waits for it."""
+        return self._clock() >= self._due and None not in self._flights
+
+    @property
+    def trust_left(self) -> float:
+        """Seconds for which the keys are still trusted if their provider never answers again."""
+        return self._trusted_until - self._clock()
+
+    def known(self, kid: str | None, algorithm: str) -> Key | None:
+        """Return a key that is at hand; without a name, the only one for the algorithm."""
+        return self._by_name.get((kid, algorithm)) if self.trust_left > 0 else None
+
+    async def find(self, kid: str | None, algorithm: str, issued: float | None) -> Key:
+        """Return the key of a token issued at a wall-clock time, fetching when that may help.
+
+        Raises Problem: unauthenticated where no key of the issuer can have signed the token, because they were fetched
+        after it was; busy where that cannot be known now.
+        """
+        arrived = self._wall()
+        if (key := self.known(kid, algorithm)) is not None:
+            return key
+        if None in self._flights or self._clock() >= self._pause_until:
+            await self.refresh()
+            if (key := self.known(kid, algorithm)) is not None:
+                return key
+        wait = max(1.0, self._pause_until - self._clock())
+        if self.failures or self._began is None:
+            raise unanswered(f"The identity provider {self.issuer}", wait)
+        if self._began >= (arrived if issued is None else min(issued, arrived)):
+            raise refused("No key of its issuer has signed the token. Get a new one.")
+        raise Problem(
+            Kind.BUSY, "The token's key is unknown, and its issuer was asked for keys a moment ago. Try again.", wait
+        )
+
+    async def refresh(self) -> None:
+        """Fetch the keys now, or wait for the fetch that is under way; a failure only counts."""
+        await self._flights.join(None, self._fetch)
+
+    async def close(self) -> None:
+        """Give up a fetch that is under way."""
+        await self._flights.close()
+
+    async def _fetch(self) -> None:
+        began, wall = self._clock(), self._wall()
+        self.fetches += 1
+        try:
+            url = self.jwks_url or await self._discover()
+            keys = read_keys((await self._web.get(url, redirects=MOST_REDIRECTS)).json())
+        except Exception as error:  # whatever a provider answers, it must not end the fetching
+            self.failures += 1
+            if not isinstance(error, NoAnswer):
+                log.exception("keys of %s met a defect", self.issuer)
+            elif self.failures == 1:
+                log.warning("keys of %s cannot be fetched: %s", self.issuer, error)
+            pause = min(PAUSE_SECONDS * 2 ** min(self.failures - 1, 10), _LONGEST_PAUSE_SECONDS)
+            self._pause_until = self._clock() + PAUSE_SECONDS
+            self._due = self._clock() + pause
+            return
+        if self.failures:
+            log.warning("keys of %s are fetched again, after %d failures", self.issuer, self.failures)
+        self.failures = 0
+        self._began = wall
+        self._trusted_until = began + TRUST_SECONDS
+        self._pause_until = self._clock() + PAUSE_SECONDS
+        self._due = began + REFRESH_SECONDS
+        self._take(keys)
+
+    def _take(self, keys: list[Key]) -> None:
+        before, after = ({(key.kid, key.material) for key in each} for each in (self._keys, keys))
+        self._keys = keys
+        by_name: dict[tuple[str | None, str], Key | None] = {}
+        for key in keys:
+            for name in {(key.kid, key.algorithm), (None, key.algorithm)}:
+                by_name[name] = None if name in by_name else key  # what names two keys names none
+        self._by_name = by_name
+        if before != after:
+            log.info("keys of %s: %d, %d of them new", self.issuer, len(after), len(after - before))
+            self._changed(self.issuer, not before <= after)
+
+    async def _discover(self) -> str:
+        document = (await self._web.get(self.issuer.rstrip("/") + _DISCOVERY, redirects=MOST_REDIRECTS)).json()
+        if document.get("issuer") != self.issuer:
+            raise NoAnswer("its discovery document is of another issuer")
+        url = document.get("jwks_uri")
+        if not isinstance(url, str) or urlsplit(url).scheme not in {"https", urlsplit(self.issuer).scheme}:
+            raise NoAnswer("its discovery document has no jwks_uri of the issuer's scheme")
+        return url

@@ -1,0 +1,207 @@
+"""The gate: answers from memory at once, and otherwise finds out who calls and what the rules grant."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidegate_contracts.routing import AccessTable, OidcIssuer
+
+from ..door.paths import Action
+from ..problems import Kind, Problem
+from ..routes import Route, Routes
+from . import domino
+from .api_keys import ApiKeys
+from .flights import Flights
+from .gate import Grant
+from .identity import Credential, Identity
+from .jwks import IssuerKeys
+from .limits import Limits
+from .memory import TAIL, Identities, Refusals
+from .rules import Rules
+from .trust import API_KEY, Issuer, Trust
+from .web import Web
+
+TEND_SECONDS = 1.0
+"""Seconds between two looks at what has ended and at keys that must be fetched."""
+_LOOKED_AT = 1024
+"""Identities and buckets that one look takes in, so that no request waits for it."""
+_NO_KEYS = ApiKeys()
+log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """Implements `Gate`, for one event loop: between two awaits nothing changes, so every decision is of one state."""
+
+    def __init__(
+        self,
+        access: AccessTable,
+        routes: Routes,
+        keys: ApiKeys = _NO_KEYS,
+        *,
+        domino_principal_url: str | None = None,
+        replicas: int = 1,
+        web: Web | None = None,
+        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.identities = Identities()
+        self.refusals = Refusals()
+        self.limits = Limits(access.rate_limit, replicas)
+        self.generation = 0
+        """Counts the states of rules, routes and keys: what was decided in another one is void."""
+        self._replicas = replicas
+        self._wall = wall
+        self._clock = clock
+        self._web = web or Web()
+        self._find = self.identities.by_tail.get
+        self._domino = domino.Domino(domino_principal_url, self._web, wall) if domino_principal_url else None
+        self._refreshes: set[asyncio.Task[None]] = set()
+        self._trust = Trust({}, _NO_KEYS, self._domino, wall)
+        self.replace(access, routes, keys)
+
+    # --- what the door asks
+    def known(self, credential: Credential, server: str | None, model: str, action: Action) -> Grant | None:
+        """Return a grant that was found before and still holds; None when it must be asked for."""
+        identity = self._find(credential[-TAIL:])
+        if (
+            identity is None
+            or identity.credential != credential
+            or identity.expires <= self._wall()
+            or identity.generation != self.generation
+        ):
+            return None
+        return identity.grants.get((server, model, action))
+
+    async def ask(self, credential: Credential, server: str | None, model: str, action: Action) -> Grant:
+        """Return a grant; raises Problem (unauthenticated, denied, unknown, malformed, busy)."""
+        identity = await self.identify(credential)
+        route = self._decide(identity, server, model, action)
+        bucket = None
+        if action == "infer":
+            principal = identity.principal
+            bucket = self.limits.bucket((principal.source, principal.name, route.server, route.name), self._clock())
+        grant = Grant(identity, route, bucket)
+        self.identities.grant(identity, (server, model, action), grant)
+        return grant
+
+    async def identify(self, credential: Credential) -> Identity:
+        """Return who a caller is; raises Problem (unauthenticated, or busy when that cannot be known now)."""
+        while True:
+            now = self._wall()
+            identity = self.identities.find(credential)
+            if identity is not None and identity.expires > now:
+                if identity.generation != self.generation:
+                    self.identities.clear(identity)
+                    identity.generation = self.generation
+                return identity
+            self.refusals.check(credential, self._clock())
+            trust = self._trust
+            try:
+                found = trust.believe(credential)
+                if not isinstance(found, Identity):
+                    found = await trust.flights.join(credential, found)
+            except Problem as problem:
+                if trust is not self._trust:
+                    continue
+                if problem.kind is Kind.UNAUTHENTICATED and credential:
+                    self.refusals.add(credential, problem.detail, self._clock())
+                raise
+            if trust is self._trust:  # otherwise the tables changed meanwhile
+                self._remember(credential, found)
+                return found
+
+    def permits(self, identity: Identity, route: Route, action: Action) -> bool:
+        """Tell whether a rule grants it."""
+        return self._rules.of(identity.principal).allow(action, route.server, route.name)
+
+    # --- what the rest of the proxy tells
+    def replace(self, access: AccessTable, routes: Routes, keys: ApiKeys, rules: Rules | None = None) -> None:
+        """Decide by other tables from now on. Those who are still believed need not prove themselves again.
+
+        Many rules take long to read: `build_rules` reads them beforehand while other work goes on.
+        """
+        before = self._trust
+        issuers = {}
+        for told in access.issuers:
+            old = before.issuers.get(told.issuer)
+            same = old is not None and old.told.jwks_url == told.jwks_url
+            issuers[told.issuer] = Issuer(told, old.keys if old is not None and same else self._keys_of(told))
+        changed = {name for name, old in before.issuers.items() if name not in issuers or issuers[name] != old}
+        if keys.principals != before.api_keys.principals:
+            changed.add(API_KEY)
+        self._trust = Trust(issuers, keys, self._domino, self._wall)
+        self._rules = rules if rules is not None else Rules(access.rules)
+        self._routes = routes
+        self._access = access
+        self.generation += 1
+        self.refusals.clear()
+        if changed:
+            self.identities.forget_sources(changed)
+        self.limits.change(access.rate_limit, self._replicas)
+
+    def set_replicas(self, replicas: int) -> None:
+        """Learn how many replicas of the proxy share the rate limits."""
+        if replicas != self._replicas:
+            self._replicas = replicas
+            self.limits.change(self._access.rate_limit, replicas)
+            self.generation += 1  # so that grants ask for their buckets again, which then follow
+
+    async def tend(self) -> None:
+        """Fetch keys before they are old, and forget what has ended, for ever."""
+        while True:
+            for issuer in self._trust.issuers.values():
+                if issuer.keys.due:
+                    task = asyncio.get_running_loop().create_task(issuer.keys.refresh())
+                    self._refreshes.add(task)
+                    task.add_done_callback(self._refreshes.discard)
+            self.sweep()
+            await asyncio.sleep(TEND_SECONDS)
+
+    def sweep(self) -> None:
+        """Look at some of what is remembered, and forget what has ended."""
+        self.identities.sweep(self._wall(), self.generation, _LOOKED_AT)
+        self.refusals.sweep(self._clock())
+        self.limits.forget_idle(self._clock(), _LOOKED_AT)
+
+    async def close(self) -> None:
+        """Give up what is under way, and close connections."""
+        await self._trust.flights.close()
+        for issuer in self._trust.issuers.values():
+            await issuer.keys.close()
+        await self._web.close()
+
+    # ---
+    def _decide(self, identity: Identity, server: str | None, model: str, action: Action) -> Route:
+        routes = self._routes.find(server, model)
+        usable = [route for route in routes if self.permits(identity, route, action)]
+        if len(usable) == 1:
+            return usable[0]
+        if usable:
+            names = ", ".join(sorted(route.server for route in usable))
+            raise Problem(Kind.MALFORMED, f"Several servers have the model {model}: name one of {names}.")
+        other: Action = "inspect" if action == "infer" else "infer"
+        seen = sorted(route.server for route in routes if self.permits(identity, route, other))
+        if seen:
+            raise Problem(
+                Kind.DENIED,
+                f"{identity.principal.name} may {other} the model {model} of the server {seen[0]}, but not {action}: "
+                f"that needs an access rule with the action {action} for this principal or one of its groups.",
+            )
+        where = "" if server is None else f" of the server {server}"
+        raise Problem(Kind.UNKNOWN, f"There is no model {model}{where}, or none that you may know of.")
+
+    def _remember(self, credential: Credential, identity: Identity) -> None:
+        identity.generation = self.generation
+        self.identities.remember(credential, identity)
+
+    def _keys_of(self, told: OidcIssuer) -> IssuerKeys:
+        return IssuerKeys(told.issuer, told.jwks_url, self._web, self._keys_changed, self._clock, self._wall)
+
+    def _keys_changed(self, issuer: str, fewer: bool) -> None:
+        """A token may be right now that was not before, and one whose key is gone is right no longer."""
+        self.refusals.clear()
+        if fewer:
+            self.identities.forget_sources({issuer})
+            self._trust = replace(self._trust, flights=Flights())  # so that what is being checked is checked again

@@ -1,0 +1,106 @@
+"""Rate limits: how many requests a principal may send to a model."""
+
+import weakref
+from collections import OrderedDict
+
+from tidegate_contracts.routing import RateLimit
+
+MOST_BUCKETS = 131_072
+"""Buckets that are kept; beyond, the one longest untouched is forgotten, full or not."""
+_LOOKED_AT = 64
+"""Buckets that are looked at, to make room for one."""
+_Key = tuple[str, str, str, str]
+
+
+class Bucket:
+    """A token bucket (leaky bucket as a meter, ITU-T I.371): `burst` requests at once, then `rate` a second."""
+
+    __slots__ = ("__weakref__", "_at", "_left", "burst", "rate")
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        self.rate = rate
+        self.burst = burst
+        self._left = burst
+        self._at = now
+
+    def take(self, now: float) -> float:
+        """Take one request; return 0, or the seconds until there is room for it. `now` is monotonic seconds."""
+        left = self._left
+        if now > self._at:  # the loop's clock may be a little behind the one that made the bucket
+            left += (now - self._at) * self.rate
+            self._at = now
+            if left > self.burst:
+                left = self.burst
+        if left >= 1:
+            self._left = left - 1
+            return 0.0
+        self._left = left
+        return (1 - left) / self.rate
+
+    def full(self, now: float) -> bool:
+        """Tell whether it is as good as a new one."""
+        return self._left + (now - self._at) * self.rate >= self.burst
+
+    def rescale(self, rate: float, burst: float, now: float) -> None:
+        """Go on at another rate, as full in proportion as it is now."""
+        left = min(self.burst, self._left + max(0.0, now - self._at) * self.rate)
+        self._left = left * burst / self.burst
+        self._at = max(now, self._at)
+        self.rate = rate
+        self.burst = burst
+
+
+class Limits:
+    """The buckets of all principals and models: this replica's share of what all replicas allow together."""
+
+    def __init__(self, limit: RateLimit, replicas: int = 1, most: int = MOST_BUCKETS) -> None:
+        self._buckets: OrderedDict[_Key, Bucket] = OrderedDict()
+        self._most = most
+        self._limit = limit
+        self._replicas = max(1, replicas)
+        self._share()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def bucket(self, key: _Key, now: float) -> Bucket:
+        """Return the bucket of a principal (who vouches, and name) and a model (server, and name)."""
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            if len(self._buckets) >= self._most:
+                self.forget_idle(now, _LOOKED_AT)
+            if len(self._buckets) >= self._most:
+                self._buckets.popitem(last=False)
+            bucket = self._buckets[key] = Bucket(self._rate, self._burst, now)
+        self._rescale(bucket, now)
+        return bucket
+
+    def change(self, limit: RateLimit, replicas: int) -> None:
+        """Go on with another limit, or as one of another number of replicas.
+
+        A bucket follows when it is next asked for or looked at: a hundred thousand at once would stall requests.
+        """
+        self._limit, self._replicas = limit, max(1, replicas)
+        self._share()
+
+    def forget_idle(self, now: float, most: int) -> None:
+        """Look at some buckets, and forget those that are full and in nobody's hand: nothing is lost with them."""
+        buckets = self._buckets
+        for _ in range(min(most, len(buckets))):
+            key, bucket = buckets.popitem(last=False)
+            self._rescale(bucket, now)
+            if bucket.full(now):
+                kept = weakref.ref(bucket)
+                del bucket
+                if (held := kept()) is not None:
+                    buckets[key] = held  # a grant has it: another one beside it would double the limit
+            else:
+                buckets[key] = bucket
+
+    def _rescale(self, bucket: Bucket, now: float) -> None:
+        if bucket.rate != self._rate or bucket.burst != self._burst:
+            bucket.rescale(self._rate, self._burst, now)
+
+    def _share(self) -> None:
+        self._rate = self._limit.requests_per_minute / 60 / self._replicas
+        self._burst = max(1.0, self._limit.burst / self._replicas)

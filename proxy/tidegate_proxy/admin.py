@@ -1,0 +1,65 @@
+"""The admin port: probes and metrics, on a thread of its own, so that load on the API cannot delay them."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable
+
+import uvicorn
+from fastapi import FastAPI, Response
+from fastapi.responses import PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from tidegate_contracts import proxy_process
+
+
+def make_admin(
+    ready: Callable[[], str], server_ready: Callable[[str], str | None], registry: CollectorRegistry
+) -> FastAPI:
+    """Return the application. `ready` says why the proxy is not, or nothing; `server_ready` the same of a server, and
+    None of one that nobody knows.
+    """
+    app = FastAPI(title="Tidegate inference proxy: probes and metrics", openapi_url=None)
+
+    @app.get(proxy_process.LIVE_PATH)
+    async def live() -> Response:
+        return PlainTextResponse("ok\n")
+
+    @app.get(proxy_process.READY_PATH)
+    async def whole() -> Response:
+        why = ready()
+        return PlainTextResponse(f"{why or 'ready'}\n", 503 if why else 200)
+
+    @app.get(f"{proxy_process.SERVER_READY_PATH}/{{server}}")
+    async def one(server: str) -> Response:
+        why = server_ready(server)
+        if why is None:
+            return PlainTextResponse("the routing table has no such server\n", 404)
+        return PlainTextResponse(f"{why or 'ready'}\n", 503 if why else 200)
+
+    @app.get(proxy_process.METRICS_PATH)
+    async def metrics() -> Response:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    return app
+
+
+class AdminThread:
+    """Serves an application from a thread with an event loop of its own."""
+
+    def __init__(self, app: FastAPI, listener: socket.socket) -> None:
+        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", loop="asyncio", ws="none")
+        self._server = uvicorn.Server(config)
+        self._listener = listener
+        self._thread = threading.Thread(target=self._run, name="admin", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait for it."""
+        self._server.should_exit = True
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        asyncio.run(self._server._serve([self._listener]))

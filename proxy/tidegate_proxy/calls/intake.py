@@ -1,0 +1,281 @@
+"""Reads a caller's messages as they come: what they ask for, and that nothing later in them asks for something else.
+
+A message is five bytes (whether it is compressed, and its length), then protobuf. The fields that decide (name,
+version, parameters) come before the tensors, as every protobuf library writes them; a message that says one of them
+later, or twice, is refused, for the inference server would take the last.
+"""
+
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+from ..door.paths import is_name
+from ..problems import Kind, Problem
+from .protobuf import BYTES, VARINT, MalformedError, field_at, fields, last, number_at, text
+
+MOST_HEAD = 64 * 1024
+"""Bytes of what comes before a message's tensors."""
+MOST_FIELDS = 10_000
+"""Fields of a message: each is looked at, though not into."""
+_NAME, _VERSION, _ID, _PARAMETERS = range(1, 5)
+_WBITS = {b"gzip": 31, b"deflate": 15}
+_SEQUENCE = b"sequence_id"
+_SIGNED, _TEXT, _UNSIGNED = 2, 3, 5
+"""Fields of InferParameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one message asks for."""
+
+    model: str
+    version: str | None
+    sequence: bytes = b""
+    """A sequence's id as text, as over HTTP; empty where the message is of none (0 and "" are none)."""
+
+
+class Intake:
+    """The messages of one call. `feed` it, then `asked` and `passed` in turn until there is no more."""
+
+    __slots__ = (
+        "_asked", "_at", "_carry", "_count", "_encoding", "_inflate", "_left", "_length", "_limit", "_plain", "_raw",
+        "_sent_head", "_skip", "_version_at", "_whole",
+    )  # fmt: skip
+
+    def __init__(self, limit: int, encoding: bytes, whole: bool) -> None:
+        self._limit = limit
+        self._encoding = encoding
+        self._whole = whole
+        """Whether a message is short, and all of it is looked at before any of it is passed on."""
+        self._raw = b""
+        self._length = -1
+        self._begin()
+
+    def _begin(self) -> None:
+        self._left = 0
+        self._inflate: Any = None
+        self._plain: bytes | bytearray = b""
+        self._at = 0
+        self._skip = 0
+        self._carry = b""
+        self._count = 0
+        self._asked: Asked | None = None
+        self._version_at: tuple[int, int] = (0, 0)
+        self._sent_head = False
+
+    @property
+    def between(self) -> bool:
+        """Whether the last message was passed on, and the next has not begun."""
+        return self._length < 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether no message is under way."""
+        return self._length < 0 and not self._raw
+
+    @property
+    def missing(self) -> int:
+        """Bytes of the message under way that have not come."""
+        return self._left
+
+    def feed(self, data: bytes) -> None:
+        """Take what has come; raises Problem."""
+        self._raw = self._raw + data if self._raw else data
+        self._pull()
+
+    def asked(self) -> Asked | None:
+        """Return what the message under way asks for, once that is known; raises Problem."""
+        if self._length < 0 and (not self._raw or not self._pull()):
+            return None
+        if self._asked is None:
+            try:
+                if self._read_head():
+                    self._asked = self._understood()
+            except MalformedError as error:
+                raise Problem(Kind.MALFORMED, f"The message is no protobuf: {error}.") from None
+        return self._asked
+
+    def passed(self, version: str | None) -> bytes | bytearray:
+        """Return what can be passed on of a message that was understood, with the version put in; raises Problem."""
+        assert self._asked is not None
+        if self._inflate is not None and self._left:
+            return b""  # its length is known only when all of it is there
+        data = self._plain
+        try:
+            if not self._sent_head:
+                data = self._head(version)
+            else:
+                self._follow(data)
+        except MalformedError as error:
+            raise Problem(Kind.MALFORMED, f"The message is no protobuf: {error}.") from None
+        self._plain = b""
+        if not self._left:
+            if self._skip or self._carry:
+                raise Problem(Kind.MALFORMED, "The message is no protobuf: it ends within a field.")
+            self._length = -1
+            self._begin()
+        return data
+
+    # ---
+    def _pull(self) -> bool:
+        """Move what has come into the message under way; return whether there is one."""
+        raw = self._raw
+        if self._length < 0:
+            if len(raw) < 5:
+                return False
+            length = int.from_bytes(raw[1:5])
+            if length > (MOST_HEAD if self._whole else self._limit):
+                raise self._too_long()
+            if raw[0]:
+                if raw[0] != 1 or self._encoding not in _WBITS:
+                    raise Problem(Kind.MALFORMED, "The message is compressed in a way that was not said.")
+                self._inflate = zlib.decompressobj(_WBITS[self._encoding])
+                self._plain = bytearray()
+            self._length = self._left = length
+            raw = raw[5:]
+        part = raw[: self._left]
+        self._raw = raw[len(part) :]
+        self._left -= len(part)
+        if self._inflate is not None:
+            part = self._inflated(part)
+            self._plain += part
+        else:
+            self._plain = self._plain + part if self._plain else part
+        return True
+
+    def _inflated(self, part: bytes) -> bytes:
+        room = self._limit - len(self._plain)
+        try:
+            part = self._inflate.decompress(part, room + 1)
+        except zlib.error:
+            raise Problem(Kind.MALFORMED, "The message is not compressed as was said.") from None
+        if len(part) > room or self._inflate.unconsumed_tail:
+            raise self._too_long()
+        if not self._left and not self._inflate.eof:
+            raise Problem(Kind.MALFORMED, "The message is not compressed as was said.")
+        return part
+
+    def _too_long(self) -> Problem:
+        most = MOST_HEAD if self._whole else self._limit
+        return Problem(Kind.TOO_LONG, f"A message may have {most} bytes here.")
+
+    def _read_head(self) -> bool:
+        """Look at the fields before the tensors; return whether all of them are there."""
+        plain, at = self._plain, self._at
+        while at < len(plain) or self._left:
+            found = field_at(plain, at)
+            if found is not None:
+                number, _, _, end = found
+                if number > _PARAMETERS and not self._whole:
+                    break
+                if end <= len(plain):
+                    at = end
+                    self._count_field()
+                    continue
+            if not self._left:
+                raise MalformedError("it ends within a field")
+            if len(plain) > MOST_HEAD:
+                raise _too_much()
+            self._at = at
+            return False
+        if at > MOST_HEAD:
+            raise _too_much()
+        self._at = at
+        return True
+
+    def _understood(self) -> Asked:
+        plain, at = self._plain, 0
+        name: bytes | bytearray | None = None
+        version: bytes | bytearray | None = None
+        sequence = b""
+        while at < self._at:
+            found = field_at(plain, at)
+            assert found is not None
+            number, wire, start, end = found
+            if wire == BYTES and number <= _PARAMETERS:
+                if number == _NAME:
+                    if name is not None:
+                        raise _twice("model's name")
+                    name = plain[start:end]
+                    if version is None:
+                        self._version_at = end, end
+                elif number == _VERSION:
+                    if version is not None:
+                        raise _twice("model's version")
+                    version = plain[start:end]
+                    self._version_at = at, end
+                elif number == _PARAMETERS and not self._whole and last(plain[start:end], 1) == _SEQUENCE:
+                    sequence = _sequence(plain[start:end])
+            at = end
+        return Asked(_model(bytes(name or b"")), _version(bytes(version or b"")), sequence)
+
+    def _head(self, version: str | None) -> bytes:
+        plain = self._plain
+        start, end = self._version_at
+        field = text(_VERSION, version.encode()) if version else b""
+        length = self._length if self._inflate is None else len(plain)
+        self._follow(plain[self._at :])
+        self._sent_head = True
+        return b"".join((b"\0", (length - (end - start) + len(field)).to_bytes(4), plain[:start], field, plain[end:]))
+
+    def _follow(self, data: bytes | bytearray) -> None:
+        """Look at the fields of what is passed on."""
+        at = self._skip
+        if self._carry:
+            data = self._carry + data
+            self._carry = b""
+        while at < len(data):
+            found = field_at(data, at)
+            if found is None:
+                self._carry = bytes(data[at:])
+                at = len(data)
+                break
+            number, _, _, end = found
+            if number in (_NAME, _VERSION, _PARAMETERS):
+                raise Problem(Kind.MALFORMED, "A message says its model, version and parameters before its tensors.")
+            self._count_field()
+            at = end
+        self._skip = at - len(data)
+
+    def _count_field(self) -> None:
+        self._count += 1
+        if self._count > MOST_FIELDS:
+            raise Problem(Kind.TOO_LONG, f"A message may have {MOST_FIELDS} fields here.")
+
+
+def _too_much() -> Problem:
+    return Problem(Kind.MALFORMED, f"What comes before the tensors may have {MOST_HEAD} bytes.")
+
+
+def _twice(what: str) -> Problem:
+    return Problem(Kind.MALFORMED, f"The message says the {what} twice.")
+
+
+def _model(name: bytes) -> str:
+    text = name.decode("latin-1")
+    if name and not is_name(text):
+        raise Problem(Kind.UNKNOWN, "No model can have such a name.")
+    return text
+
+
+def _sequence(entry: bytes | bytearray) -> bytes:
+    """Return the id in an entry of `parameters`: one of a number with a sign, a text, or a number without."""
+    found = b""
+    value = last(entry, 2) or b""
+    for field, wire, start, end in fields(value):
+        if (field, wire) == (_TEXT, BYTES):
+            found = bytes(value[start:end])
+        elif wire == VARINT and field in (_SIGNED, _UNSIGNED):
+            number = number_at(value, start)
+            if field == _SIGNED and number >> 63:
+                number -= 1 << 64
+            found = b"%d" % number if number else b""
+    return found
+
+
+def _version(version: bytes) -> str | None:
+    if not version:
+        return None
+    if not version.isdigit() or version[:1] == b"0" or len(version) > 16:
+        raise Problem(Kind.MALFORMED, "A model's version is a number from 1, or left out.")
+    return version.decode()

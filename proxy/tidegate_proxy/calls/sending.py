@@ -1,0 +1,249 @@
+"""The writing end of an HTTP/2 connection: headers, and data as far as the windows let it."""
+
+import asyncio
+from collections import deque
+from time import monotonic
+
+from .frames import (
+    CONTINUATION,
+    DATA,
+    DEFAULT_FRAME,
+    DEFAULT_WINDOW,
+    END_HEADERS,
+    GOAWAY,
+    HEAD,
+    HEADERS,
+    LONG,
+    NO_ERROR,
+    RST_STREAM,
+    WINDOW_UPDATE,
+    frame,
+)
+from .stream import Stream
+
+CLOSE_SECONDS = 5.0
+"""Seconds that a peer has to read what is left, at the end."""
+
+
+class Sender(asyncio.Protocol):
+    """Gathers what is written until all that is at hand has been read: calls of one turn of the loop share it."""
+
+    stream_window = DEFAULT_WINDOW
+    """Bytes that a stream may receive before credit is given."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.transport: asyncio.Transport = None  # type: ignore[assignment]
+        self.streams: dict[int, Stream] = {}
+        self.alive = False
+        self.last_used = monotonic()
+        self.is_ending = False
+        """Whether nothing more is read, and the rest is being written."""
+        self.last_opened = 0
+        """The newest stream's number."""
+        self.peer_window = DEFAULT_WINDOW
+        self.peer_frame = DEFAULT_FRAME
+        self.send_window = DEFAULT_WINDOW
+        self.block_prefix = b""
+        """What the next headers begin with."""
+        self._out: list[bytes | bytearray | memoryview] = []
+        self._flushing = False
+        self._paused = False
+        self._blocked: dict[int, Stream] = {}
+
+    # --- asyncio
+    def pause_writing(self) -> None:
+        """Hold all streams: the peer does not read."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """Let them go on."""
+        self._paused = False
+        self.pump()
+
+    # --- for the two ends
+    def stream_ended(self) -> None:
+        """Learn that there is one stream less."""
+
+    def half_closed(self, stream: Stream) -> None:
+        """Learn that this end has said all on a stream, and the peer has not."""
+
+    # --- streams
+    def add(self, stream: Stream, number: int) -> None:
+        """Begin to use a stream."""
+        stream.link = self
+        stream.number = number
+        stream.send_window = self.peer_window
+        stream.receive_window = self.stream_window
+        self.streams[number] = stream
+
+    def send_head(self, stream: Stream, block: bytes, end: bool = False) -> None:
+        """Send headers; those that end a stream come after all of its data."""
+        if stream.local_closed:
+            return
+        if end and stream.number in self._blocked:
+            stream._end_block = block
+            return
+        self._write_block(stream.number, block, end)
+        if end:
+            self._local_end(stream)
+
+    def send_data(self, stream: Stream, data: bytes | bytearray, end: bool = False) -> None:
+        """Send data, as far as the windows let it; the stream keeps the rest, and learns when it is gone."""
+        if stream.local_closed:
+            return
+        size = len(data)
+        held = self._paused or stream.number in self._blocked
+        if not held and size <= stream.send_window and size <= self.send_window:
+            stream.send_window -= size
+            self.send_window -= size
+            self._write_data(stream.number, data, end)
+            if end:
+                self._local_end(stream)
+            return
+        if stream._unsent is None:
+            stream._unsent = deque()
+        stream._unsent.append(memoryview(data))
+        stream.unsent_bytes += size
+        stream._end_data = end
+        self._blocked[stream.number] = stream
+        self.pump()
+
+    def credit(self, stream: Stream, size: int) -> None:
+        """Let a stream receive as much again."""
+        if stream.remote_closed or not size:
+            return
+        stream._credit += size
+        if stream._credit * 2 >= self.stream_window:
+            self.write(frame(WINDOW_UPDATE, 0, stream.number, LONG.pack(stream._credit)))
+            stream.receive_window += stream._credit
+            stream._credit = 0
+
+    def widen(self, stream: Stream, size: int) -> None:
+        """Let a stream receive more at once, from now on."""
+        if not stream.remote_closed:
+            self.write(frame(WINDOW_UPDATE, 0, stream.number, LONG.pack(size)))
+            stream.receive_window += size
+
+    def reset(self, number: int, code: int) -> None:
+        """End a stream at once, in both directions."""
+        self.forget(number)
+        if self.alive:
+            self.write(frame(RST_STREAM, 0, number, LONG.pack(code)))
+
+    def forget(self, number: int) -> Stream | None:
+        """Note that a stream has ended in both directions, and return it."""
+        stream = self.streams.pop(number, None)
+        if stream is not None:
+            stream.local_closed = stream.remote_closed = True
+            stream._unsent = None
+            stream.unsent_bytes = 0
+            self._blocked.pop(number, None)
+            self.last_used = monotonic()
+            self.stream_ended()
+        return stream
+
+    def _local_end(self, stream: Stream) -> None:
+        stream.local_closed = True
+        if stream.remote_closed:
+            self.forget(stream.number)
+        else:
+            self.half_closed(stream)
+
+    def remote_end(self, stream: Stream) -> None:
+        """Note that the peer has said all on a stream."""
+        stream.remote_closed = True
+        if stream.local_closed:
+            self.forget(stream.number)
+
+    # --- writing
+    def pump(self) -> None:
+        """Send what the windows let through, a frame of each stream in turn."""
+        moved = True
+        while moved and self._blocked and not self._paused:
+            moved = False
+            for stream in list(self._blocked.values()):
+                if stream.number in self._blocked and self._send_some(stream):
+                    moved = True
+
+    def _send_some(self, stream: Stream) -> bool:
+        queue = stream._unsent
+        assert queue
+        room = max(0, min(stream.send_window, self.send_window, self.peer_frame))
+        if not room and stream.unsent_bytes:
+            return False
+        data = queue[0]
+        if len(data) > room:
+            queue[0] = data[room:]
+            data = data[:room]
+        else:
+            queue.popleft()
+        size = len(data)
+        stream.send_window -= size
+        self.send_window -= size
+        stream.unsent_bytes -= size
+        if queue:
+            self._write_data(stream.number, data, False)
+            return True
+        del self._blocked[stream.number]
+        self._write_data(stream.number, data, stream._end_data)
+        if stream._end_block is not None:
+            self._write_block(stream.number, stream._end_block, True)
+            self._local_end(stream)
+        elif stream._end_data:
+            self._local_end(stream)
+        stream.drained()
+        return True
+
+    def _write_data(self, number: int, data: bytes | bytearray | memoryview, end: bool) -> None:
+        size, most = len(data), self.peer_frame
+        if size <= most:
+            self.write(HEAD.pack(size >> 8, size & 0xFF, DATA, end, number))
+            if size:
+                self._out.append(data)
+            return
+        whole = memoryview(data)
+        for at in range(0, size, most):
+            self._write_data(number, whole[at : at + most], end and at + most >= size)
+
+    def _write_block(self, number: int, block: bytes, end: bool) -> None:
+        if self.block_prefix:
+            block = self.block_prefix + block
+            self.block_prefix = b""
+        most = self.peer_frame
+        if len(block) <= most:
+            self.write(frame(HEADERS, END_HEADERS | end, number, block))
+            return
+        parts = [block[at : at + most] for at in range(0, len(block), most)]
+        self.write(frame(HEADERS, int(end), number, parts[0]))
+        for part in parts[1:-1]:
+            self.write(frame(CONTINUATION, 0, number, part))
+        self.write(frame(CONTINUATION, END_HEADERS, number, parts[-1]))
+
+    def write(self, data: bytes) -> None:
+        """Write frames, with whatever else this turn brings."""
+        self._out.append(data)
+        if not self._flushing:
+            self._flushing = True
+            self.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._out and self.alive:
+            self.transport.write(b"".join(self._out))
+        self._out.clear()
+        if self.is_ending:
+            self.transport.close()
+
+    # --- the end
+    def farewell(self, last: int, code: int = NO_ERROR, why: str = "") -> None:
+        """Say that no streams after `last` are taken."""
+        if self.alive:
+            self.write(frame(GOAWAY, 0, 0, LONG.pack(last) + LONG.pack(code) + why.encode()))
+
+    def end(self, code: int = NO_ERROR, why: str = "") -> None:
+        """End the connection, once what is to be written is written."""
+        if not self.is_ending:
+            self.farewell(self.last_opened, code, why)
+            self.is_ending = True
+            self.loop.call_later(CLOSE_SECONDS, self.transport.abort)

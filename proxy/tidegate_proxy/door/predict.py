@@ -1,0 +1,101 @@
+"""`POST /predict`, as the clients of Domino's reference implementation send it.
+
+The envelope names server, model and version; its payload is the body of a v2 inference request, and goes on as it is.
+"""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..problems import Kind, Problem
+from .exchange import Exchange
+from .head import Head
+from .paths import Target, is_name
+
+if TYPE_CHECKING:
+    from .door import Door
+
+PREDICT = Target("infer", None, "predict", None)
+"""What `/predict` asks for before its body is known."""
+
+
+class Envelope(msgspec.Struct):
+    """The body of `/predict`. An empty version leaves the choice to the traffic's shares."""
+
+    inference_server_name: str
+    model_name: str
+    payload: msgspec.Raw
+    model_version: str | int | None = None
+
+
+_decoder = msgspec.json.Decoder(Envelope)
+
+
+class Predict(Exchange):
+    """Decided when the body is whole, for only that says what is asked."""
+
+    def __init__(self, door: "Door", head: Head, started: float) -> None:
+        super().__init__(door, head, started)
+        self._parts: list[bytes] = []
+
+    def _decide(self) -> None:
+        if self.body_complete:  # it waited behind another request
+            self._open()
+        elif self.expects_continue:
+            self._later(self._let_body_come())
+
+    async def _let_body_come(self) -> None:
+        await self.door.hall.gate.identify(self.head.credential)
+        if not self.body_complete and not self.response_complete:  # otherwise it came without being asked for
+            self.door.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.expects_continue = False
+
+    async def _explain(self, problem: Problem) -> None:
+        """Tell what is wrong, to whom the proxy knows: others are first told to say who they are."""
+        await self.door.hall.gate.identify(self.head.credential)
+        raise problem
+
+    def take_body(self, data: bytes) -> None:
+        """Take a part of the envelope."""
+        if self.response_complete:
+            return
+        self.body_bytes += len(data)
+        if self.body_bytes > self.door.hall.settings.body_limit_bytes:
+            self.refuse(self._too_long())
+        else:
+            self._parts.append(data)
+
+    def end_body(self) -> None:
+        """Open the envelope, when it is this request's turn."""
+        self.body_complete = True
+        if self.door.active is self and not self.response_complete:
+            self._open()
+
+    def _open(self) -> None:
+        """Open the envelope, and go on as for a request to the model's own address."""
+        try:
+            envelope = _decoder.decode(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
+            self.target = _target(envelope)
+        except msgspec.MsgspecError as error:
+            self._later(self._explain(Problem(Kind.MALFORMED, f"The body of /predict is no envelope: {error}.")))
+            return
+        except Problem as problem:
+            self._later(self._explain(problem))
+            return
+        finally:
+            self._parts.clear()
+        self.chunked = False
+        self.length = len(bytes(envelope.payload))
+        self._out.append(bytes(envelope.payload))
+        super()._decide()
+
+
+def _target(envelope: Envelope) -> Target:
+    for name in (envelope.inference_server_name, envelope.model_name):
+        if not is_name(name):
+            raise Problem(Kind.UNKNOWN, "No server or model can have such a name.")
+    said = envelope.model_version
+    version = None if said is None or said == "" else str(said)
+    if version is not None and not (version.isascii() and version.isdecimal() and version[0] != "0"):
+        raise Problem(Kind.MALFORMED, "model_version is a number from 1, or left out.")
+    return Target("infer", envelope.inference_server_name, envelope.model_name, version)

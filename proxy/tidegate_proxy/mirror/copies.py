@@ -1,0 +1,172 @@
+"""Keeps copies of a share of the requests, and sends them to the candidate: bounded, in the background, forgotten.
+
+A copy takes none of the callers' places, limits, connections or deadlines. It never opens or closes a replica's circuit
+breaker: a candidate that fails says nothing about the versions beside it, and a replica that fails gets no copies.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from random import random
+from typing import TYPE_CHECKING, Literal
+
+from tidegate_contracts import routing
+
+from ..upstream.pool import Replica
+
+if TYPE_CHECKING:
+    from ..routes import Route
+    from ..seeing.meter import Meter
+
+Outcome = Literal["answered", "refused", "failed", "late", "incomplete", "too-large", "too-many", "sequence", "nowhere"]
+"""Answered, or with an error (refused); no answer, or none in time; not sent, for one of several reasons."""
+Send = Callable[[Replica, bytes], Awaitable[Outcome]]
+"""Sends a whole copy to a replica's double, and reads the answer to its end."""
+Learn = Callable[["Route"], Awaitable[bool | None]]
+"""Tells whether a model keeps sequences; None where that cannot be known now."""
+
+MOST_BYTES = 1024 * 1024
+"""Bytes of one request that is copied."""
+MOST_BYTES_OF_ALL = 32 * 1024 * 1024
+"""Bytes of all copies under way."""
+MOST_COPIES = 64
+"""Copies under way."""
+MOST_OF_A_MODEL = 16
+"""The same of one model, so that one dead candidate does not keep the others from their copies."""
+log = logging.getLogger(__name__)
+
+
+class Share:
+    """The share of one model's requests that is copied."""
+
+    __slots__ = ("asking", "in_flight", "percent", "version")
+
+    def __init__(self, told: routing.Mirror) -> None:
+        self.version = str(told.version)
+        self.percent = told.percent
+        self.in_flight = 0
+        self.asking = asyncio.Lock()
+        """Held while a replica is asked whether the model keeps sequences: copies wait for the answer together."""
+
+
+class Copy:
+    """Of one request: kept while the request goes by, and sent when it is whole."""
+
+    __slots__ = ("_copies", "_parts", "_route", "_send", "_sequence", "_share", "_size", "_whole")
+
+    def __init__(self, copies: "Copies", route: "Route", share: Share, sequence: bool | None, send: Send) -> None:
+        self._copies = copies
+        self._route = route
+        self._share = share
+        self._sequence = sequence
+        self._send = send
+        self._parts: list[bytes | bytearray] = []
+        self._size = 0
+        self._whole: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()
+
+    def add(self, data: bytes | bytearray, whole: bool) -> None:
+        """Keep a part of the request."""
+        if self._whole.done():
+            return
+        self._size += len(data)
+        self._copies.bytes += len(data)
+        if self._size > MOST_BYTES:
+            self._drop("too-large")
+        elif self._copies.bytes > MOST_BYTES_OF_ALL:
+            self._drop("too-many")
+        else:
+            self._parts.append(data)
+            if whole:
+                self._whole.set_result(None)
+
+    def _drop(self, why: Outcome) -> None:
+        self._parts.clear()
+        self._whole.set_result(why)
+
+    async def run(self) -> None:
+        """Wait until it is whole, and send it."""
+        outcome: Outcome = "failed"
+        try:
+            async with asyncio.timeout(self._copies.seconds):
+                outcome = await self._whole or await self._deliver()
+        except TimeoutError:
+            outcome = "late" if self._whole.done() and not self._whole.cancelled() else "incomplete"
+        except OSError:
+            pass  # it is counted, and nobody waits for it
+        except Exception:
+            log.exception("a copy for %s/%s met a defect", self._route.server, self._route.name)
+        finally:
+            self._parts.clear()
+            self._share.in_flight -= 1
+            self._copies.bytes -= self._size
+            self._copies.count(self._route, outcome)
+
+    async def _deliver(self) -> Outcome:
+        if self._sequence is None:
+            async with self._share.asking:
+                self._sequence = await self._copies.learn(self._route)
+        if self._sequence is not False:
+            return "nowhere" if self._sequence is None else "sequence"
+        now = asyncio.get_running_loop().time()
+        replica = self._route.pool.pick(now)
+        if replica is None or replica.breaker.state(now) != "closed":
+            return "nowhere"
+        return await self._send(replica.double, b"".join(self._parts))
+
+
+class _None:
+    """Stands for the copy that is not made."""
+
+    def add(self, data: bytes | bytearray, whole: bool) -> None:
+        """Keep nothing."""
+
+
+AnyCopy = Copy | _None
+NO_COPY: AnyCopy = _None()
+
+
+class Copies:
+    """All copies of a proxy."""
+
+    def __init__(self, meter: "Meter", seconds: float, learn: Learn) -> None:
+        self.seconds = seconds
+        """How long one may take, from the request's first part to the answer's last."""
+        self.bytes = 0
+        self.learn = learn
+        self._meter = meter
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def in_flight(self) -> int:
+        """How many are under way."""
+        return len(self._tasks)
+
+    def begin(self, route: "Route", version: str | None, sequence: bool | None, send: Send) -> AnyCopy:
+        """Begin to copy a request that `version` serves, if it is one of the share.
+
+        Requests of a sequence are left out, for some of a sequence are no sequence; None: its model is asked.
+        """
+        share = route.mirror
+        if share is None or version == share.version or random() * 100 >= share.percent:
+            return NO_COPY
+        if sequence:
+            self.count(route, "sequence")
+            return NO_COPY
+        if len(self._tasks) >= MOST_COPIES or share.in_flight >= MOST_OF_A_MODEL:
+            self.count(route, "too-many")
+            return NO_COPY
+        share.in_flight += 1
+        copy = Copy(self, route, share, sequence, send)
+        task = asyncio.get_running_loop().create_task(copy.run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return copy
+
+    def count(self, route: "Route", outcome: Outcome) -> None:
+        """Count what became of one."""
+        self._meter.mirrored[route.server, route.name, outcome] += 1
+
+    def stop(self) -> None:
+        """Drop them all."""
+        for task in list(self._tasks):
+            task.cancel()

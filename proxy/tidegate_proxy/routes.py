@@ -1,0 +1,130 @@
+"""What there is to call: servers, pools and models, as the routing table has them."""
+
+import asyncio
+import hashlib
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from random import random
+
+from tidegate_contracts import routing
+
+from .door.paths import Target
+from .mirror.copies import Share
+from .seeing.meter import CallCount
+from .upstream.pool import Pool
+
+_MOST_HEADS = 64
+"""Kinds of calls of one model whose first lines are kept."""
+
+
+class Route:
+    """One model on one server: where it is served, and which version a request gets."""
+
+    __slots__ = (
+        "_ends", "_heads", "_versions", "grpc_count", "http_count", "learning", "mirror", "model", "name", "pool",
+        "sequential", "sequential_asked", "server",
+    )  # fmt: skip
+
+    def __init__(self, model: routing.Model, server: routing.Server, pool: Pool) -> None:
+        self.model = model
+        self.name = model.name
+        self.server = server.name
+        self.pool = pool
+        shares = [share for share in model.versions if share.weight]
+        self._versions = [str(share.version) for share in shares]
+        self._ends = [end / 100 for end in accumulate(share.weight for share in shares)]
+        self._heads: dict[tuple[str, str | None], bytes] = {}
+        self.mirror = Share(model.mirror) if model.mirror is not None else None
+        """The share of its requests that a candidate gets copies of."""
+        self.sequential: bool | None = None
+        """Whether the model keeps sequences; None while that is not known."""
+        self.sequential_asked = 0.0
+        self.learning: asyncio.Task[None] | None = None
+        """Finds that out."""
+        self.http_count: CallCount | None = None
+        """Where its calls over HTTP are counted, once there was one."""
+        self.grpc_count: CallCount | None = None
+        """The same over gRPC."""
+
+    def version(self, asked: str | None, sticky: bytes | None) -> str | None:
+        """Return the version that serves a request: the one asked for, else by share; None leaves it to the server.
+
+        Requests with the same sticky value get the same version for as long as the shares stay.
+        """
+        versions = self._versions
+        if asked is not None or not versions:
+            return asked
+        if len(versions) == 1:
+            return versions[0]
+        return versions[bisect_right(self._ends, random() if sticky is None else _point(self.name, sticky))]
+
+    def first_lines(self, target: Target, version: str | None) -> bytes:
+        """Return the first line of a request to Triton, and its Host header."""
+        lines = self._heads.get((target.verb, version))
+        if lines is None:
+            lines = b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (
+                target.method,
+                target.path(version),
+                self.pool.told.host.encode(),
+            )
+            if len(self._heads) < _MOST_HEADS:
+                self._heads[target.verb, version] = lines
+        return lines
+
+
+def _point(model: str, sticky: bytes) -> float:
+    digest = hashlib.blake2b(sticky, digest_size=7, key=model.encode()[:64]).digest()
+    return int.from_bytes(digest, "big") / (1 << 56)
+
+
+class Routes:
+    """The whole table, made once and never changed; a new table is a new object."""
+
+    def __init__(self, table: routing.RoutingTable, pools: Mapping[tuple[str, str], Pool]) -> None:
+        self.environment = table.environment
+        self.pools = pools
+        self.servers = {server.name: server for server in table.servers}
+        self._by_server: dict[tuple[str, str], Route] = {}
+        self._by_model: dict[str, list[Route]] = {}
+
+    def add(self, model: routing.Model) -> None:
+        """Add a model, while the table is being made."""
+        route = Route(model, self.servers[model.server], self.pools[model.server, model.pool])
+        self._by_server[model.server, model.name] = route
+        self._by_model.setdefault(model.name, []).append(route)
+
+    def find(self, server: str | None, model: str) -> Sequence[Route]:
+        """Return where a model is served: none when nobody knows it, several when the server must be named."""
+        if server is None:
+            return self._by_model.get(model, ())
+        route = self._by_server.get((server, model))
+        return () if route is None else (route,)
+
+    def of_server(self, server: str | None) -> Sequence[Route]:
+        """Return every route of a server, or of all of them."""
+        return [route for route in self._by_server.values() if server in (None, route.server)]
+
+
+async def build_routes(table: routing.RoutingTable, pools: Mapping[tuple[str, str], Pool]) -> Routes:
+    """Return the routes of a table; other work goes on meanwhile."""
+    routes = Routes(table, pools)
+    for number, model in enumerate(table.models):
+        routes.add(model)
+        if number % 50 == 49:
+            await asyncio.sleep(0)
+    return routes
+
+
+def pools_of(
+    table: routing.RoutingTable,
+    before: Mapping[tuple[str, str], Pool],
+    make: Callable[[str, routing.Pool], Pool] = Pool,
+) -> dict[tuple[str, str], Pool]:
+    """Return the pools of a table; those that are as they were before are the same objects, with their replicas."""
+    found = {}
+    for server in table.servers:
+        for pool in server.pools:
+            old = before.get((server.name, pool.name))
+            found[server.name, pool.name] = old if old is not None and old.told == pool else make(server.name, pool)
+    return found

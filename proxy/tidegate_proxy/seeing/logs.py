@@ -1,0 +1,72 @@
+"""The log: one JSON object a line, with the request's id; never a credential, never a tensor."""
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+SUCCESS_EVERY = 0.2
+"""Seconds between two calls that went well and are logged: a line costs more than the call's own work."""
+FAILURES_A_SECOND = 50
+"""Calls that ended badly that are logged each second; the rest are counted, and their number is in the next line."""
+log = logging.getLogger("tidegate_proxy.calls")
+
+
+class JsonLines(logging.Formatter):
+    """Formats records as JSON objects; what a record's `call` holds becomes fields of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        said: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        said |= getattr(record, "call", {})
+        if record.exc_info:
+            said["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(said).decode()
+
+
+def configure(level: str) -> None:
+    """Send everything that is logged, by libraries too, to standard error in this form."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+class CallLog:
+    """Logs calls: of those that went well a few a second, of the others as many as a reader can bear."""
+
+    __slots__ = ("_failures", "_next_success", "_second", "_unsaid")
+
+    def __init__(self) -> None:
+        self._next_success = 0.0
+        self._second = 0
+        self._failures = 0
+        self._unsaid = 0
+
+    def wants(self, status: int, now: float) -> bool:
+        """Tell whether a call that ended now is to be logged. `now` is monotonic seconds."""
+        if status < 400:
+            if now < self._next_success:
+                return False
+            self._next_success = now + SUCCESS_EVERY
+            return True
+        if int(now) != self._second:
+            self._second, self._failures = int(now), 0
+        self._failures += 1
+        if self._failures > FAILURES_A_SECOND:
+            self._unsaid += 1
+            return False
+        return True
+
+    def say(self, status: int, call: dict[str, Any]) -> None:
+        """Log a call."""
+        if self._unsaid:
+            call["notLogged"], self._unsaid = self._unsaid, 0
+        level = logging.WARNING if status >= 500 else logging.INFO
+        log.log(level, "%s %s", call.get("protocol"), status, extra={"call": call})

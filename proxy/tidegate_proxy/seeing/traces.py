@@ -1,0 +1,217 @@
+"""Spans, when asked: one for each call that is sampled, sent to an OpenTelemetry collector in the background.
+
+What a span's parent is: W3C Trace Context (https://www.w3.org/TR/trace-context/). How spans travel: OTLP over HTTP in
+its JSON form (https://opentelemetry.io/docs/specs/otlp/#otlphttp), for which the proxy needs no library that it has
+not. Attributes: the semantic conventions of HTTP and RPC spans, and `tidegate.*` for what they have no word for.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping
+from time import time_ns
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from ..calls.heads import literal
+
+EXPORT_SECONDS = 1.0
+"""Seconds between two exports."""
+MOST_WAITING = 4096
+"""Spans that wait for the collector; while it is away the oldest are dropped, and counted."""
+BATCH = 512
+ANSWER_SECONDS = 10.0
+_PARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_HTTP = {
+    name: re.compile(rb"(?i:^|(?<=\r\n))(?i:%b): ([^\r\n]*)\r\n" % name) for name in (b"traceparent", b"tracestate")
+}
+_SERVER, _ERROR = 2, 2
+"""Of OTLP's enumerations: the kind of span, and the status."""
+_GRPC_ERRORS = frozenset({2, 4, 12, 13, 14, 15})
+"""Codes that are a server's errors, as the conventions have it."""
+log = logging.getLogger(__name__)
+
+
+class Span:
+    """Of one call."""
+
+    __slots__ = ("parent", "sampled", "span", "state", "trace")
+
+    def __init__(self, trace: str, parent: str, state: str, sampled: bool) -> None:
+        self.trace = trace
+        self.span = f"{random.getrandbits(64) or 1:016x}"
+        self.parent = parent
+        self.state = state
+        self.sampled = sampled
+
+    @property
+    def header(self) -> bytes:
+        """The `traceparent` of what is asked of the replica."""
+        return f"00-{self.trace}-{self.span}-01".encode()
+
+
+class Tracer:
+    """Makes spans and sends them; nobody waits for it."""
+
+    def __init__(self, endpoint: str, percent: int, environment: str) -> None:
+        self.counts = {"exported": 0, "dropped": 0, "failed": 0}
+        """What became of spans."""
+        self._url = endpoint.rstrip("/") + "/v1/traces"
+        self._share = percent / 100
+        self._waiting: deque[dict[str, Any]] = deque()
+        self._resource = _attributes(
+            {
+                "service.name": "tidegate-proxy",
+                "service.instance.id": os.uname().nodename,
+                "deployment.environment.name": environment,
+            }
+        )
+        self._failing = False
+
+    # --- at a call's beginning
+    def over_http(self, passed: bytes) -> tuple[Span, bytes]:
+        """Return a request's span, and the header lines that go on to the replica."""
+        parents = _HTTP[b"traceparent"].findall(passed)
+        states = _HTTP[b"tracestate"].findall(passed)
+        span = self._begin(parents, states)
+        if not span.sampled:
+            return span, passed
+        passed = _HTTP[b"traceparent"].sub(b"", passed)
+        if not span.parent:
+            passed = _HTTP[b"tracestate"].sub(b"", passed)
+        return span, passed + b"traceparent: " + span.header + b"\r\n"
+
+    def over_grpc(self, passed: bytes) -> tuple[Span, bytes]:
+        """Return a call's span, and the headers that go on to the replica, as they are sent."""
+        fields = list(_literals(passed))
+        parents = [value for name, value in fields if name == b"traceparent"]
+        states = [value for name, value in fields if name == b"tracestate"]
+        span = self._begin(parents, states)
+        if not span.sampled:
+            return span, passed
+        gone = (b"traceparent",) if span.parent else (b"traceparent", b"tracestate")
+        kept = [literal(name, value) for name, value in fields if name not in gone]
+        return span, b"".join((*kept, literal(b"traceparent", span.header)))
+
+    def _begin(self, parents: list[bytes], states: list[bytes]) -> Span:
+        found = _PARENT.fullmatch(parents[0]) if len(parents) == 1 else None
+        if found is not None and _is_valid(found):
+            state = b",".join(states).decode("latin-1")
+            return Span(found[2].decode(), found[3].decode(), state, bool(int(found[4], 16) & 1))
+        return Span(f"{random.getrandbits(128) or 1:032x}", "", "", random.random() < self._share)
+
+    # --- at its end
+    def http_ended(self, span: Span, route: str, status: int, seconds: float, more: Mapping[str, Any]) -> None:
+        """Keep a request's span until it is sent."""
+        method, _, path = route.partition(" ")
+        said = {"http.request.method": method, "http.route": path, "http.response.status_code": status, **more}
+        if status >= 500:
+            said.setdefault("error.type", str(status))
+        self._keep(span, route, seconds, said, status >= 500)
+
+    def grpc_ended(
+        self, span: Span, service: str, method: str, code: int, seconds: float, more: Mapping[str, Any]
+    ) -> None:
+        """Keep a call's span until it is sent."""
+        said = {
+            "rpc.system": "grpc",
+            "rpc.service": service,
+            "rpc.method": method,
+            "rpc.grpc.status_code": code,
+            **more,
+        }
+        self._keep(span, f"{service}/{method}", seconds, said, code in _GRPC_ERRORS)
+
+    def _keep(self, span: Span, name: str, seconds: float, said: Mapping[str, Any], failed: bool) -> None:
+        end = time_ns()
+        if len(self._waiting) >= MOST_WAITING:
+            self._waiting.popleft()
+            self.counts["dropped"] += 1
+        self._waiting.append(
+            {
+                "traceId": span.trace,
+                "spanId": span.span,
+                "parentSpanId": span.parent,
+                "traceState": span.state,
+                "name": name,
+                "kind": _SERVER,
+                "startTimeUnixNano": str(end - int(seconds * 1e9)),
+                "endTimeUnixNano": str(end),
+                "attributes": _attributes(said),
+                "status": {"code": _ERROR} if failed else {},
+            }
+        )
+
+    # --- in the background
+    async def export(self) -> None:
+        """Send what there is, for ever."""
+        while True:
+            await asyncio.sleep(EXPORT_SECONDS)
+            await self.flush(ANSWER_SECONDS)
+
+    async def flush(self, seconds: float) -> None:
+        """Send what there is; what a collector does not take within so many seconds is lost, and counted."""
+        if not self._waiting:
+            return
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=seconds)) as session:
+            for _ in range(0, len(self._waiting), BATCH):
+                spans = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+                why = await self._send(session, spans)
+                self.counts["failed" if why else "exported"] += len(spans)
+                if why and not self._failing:
+                    log.warning("spans cannot be sent to %s: %s", self._url, why)
+                self._failing = bool(why)
+                if why:
+                    break
+
+    async def _send(self, session: aiohttp.ClientSession, spans: list[dict[str, Any]]) -> str:
+        """Return why the collector did not take them, or nothing."""
+        scope = {"scope": {"name": "tidegate_proxy"}, "spans": spans}
+        body = {"resourceSpans": [{"resource": {"attributes": self._resource}, "scopeSpans": [scope]}]}
+        headers = {"content-type": "application/json"}
+        try:
+            data = msgspec.json.encode(body)
+            async with session.post(self._url, data=data, headers=headers, allow_redirects=False) as answer:
+                return "" if answer.status == 200 else f"status {answer.status}"
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return type(error).__name__
+
+
+def _literals(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Read headers that `literal` wrote."""
+    at = 0
+    while at < len(block):
+        name, at = _string(block, at + 1)
+        value, at = _string(block, at)
+        yield name, value
+
+
+def _string(block: bytes, at: int) -> tuple[bytes, int]:
+    length, at = block[at], at + 1
+    if length == 127:
+        shift = 0
+        while True:
+            byte, at = block[at], at + 1
+            length += (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+    return block[at : at + length], at + length
+
+
+def _is_valid(found: re.Match[bytes]) -> bool:
+    version, trace, parent, _, rest = found.groups()
+    return version != b"ff" and bool(trace.strip(b"0") and parent.strip(b"0")) and (version != b"00" or rest is None)
+
+
+def _attributes(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"key": name, "value": {"intValue": str(value)} if isinstance(value, int) else {"stringValue": str(value)}}
+        for name, value in said.items()
+        if value is not None
+    ]

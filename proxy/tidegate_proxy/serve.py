@@ -1,0 +1,184 @@
+"""One proxy, from its first file to its last answer."""
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+from functools import partial
+from time import monotonic
+
+from prometheus_client import CollectorRegistry
+from tidegate_contracts.proxy_settings import ProxySettings
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from .admin import AdminThread, make_admin
+from .app import make_app
+from .calls.switchboard import Switchboard
+from .config import Following
+from .door.door import Door
+from .door.hall import Hall
+from .door.head import KnownHeads
+from .door.places import Places
+from .place import Place
+from .seeing.meter import Meter
+from .seeing.metrics import MeterCollector
+from .servers import Servers
+from .tables import follow
+from .upstream.pool import Lookup, lookup
+
+KEEP_ALIVE_SECONDS = 75.0
+"""Seconds that a caller's connection may stand idle."""
+HEAD_SECONDS = 20.0
+"""Seconds that the head of a request may take."""
+QUIET_SECONDS = 1.0
+"""After SIGTERM the proxy goes on taking connections until no request has come for so long."""
+BACKLOG = 4096
+LAST_SPANS_SECONDS = 2.0
+"""Seconds that the collector has for the last spans."""
+log = logging.getLogger(__name__)
+
+
+class Proxy:
+    """Everything of one proxy process."""
+
+    def __init__(self, settings: ProxySettings, place: Place, find: Lookup = lookup) -> None:
+        self.settings = settings
+        self.place = place
+        self.meter = Meter()
+        self.following = Following(settings, place, find)
+        self.hall = Hall(settings, self.following.keeper, self.meter, Places(settings.concurrency))
+        if settings.otlp_endpoint is not None:
+            from .seeing.traces import Tracer  # only where it is asked for
+
+            self.hall.tracer = Tracer(settings.otlp_endpoint, settings.trace_percent, settings.environment)
+        self.ports: dict[str, int] = {}
+        """Where it listens, once it does: http, grpc, admin."""
+        self._stopping = ""
+        self._state = ServerState()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Read every file and listen; raises TableError or OSError, and then nothing listens."""
+        await self.following.load()
+        numbers = {"http": self.place.http_port, "grpc": self.place.grpc_port, "admin": self.place.admin_port}
+        listeners = {name: self._listen(port) for name, port in numbers.items()}
+        self.ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
+        loop = asyncio.get_running_loop()
+        servers = Servers(self.following.keeper, lambda: self.following.routes, self.settings.request_timeout_seconds)
+        app = make_app(servers, self.why_not_ready, self.meter)
+        config = Config(app, log_config=None, access_log=False, lifespan="off", ws="none", server_header=False)
+        config.load()
+        door = partial(Door, self.hall, {}, KnownHeads(), config, self._state)
+        self._server = await loop.create_server(door, sock=listeners["http"], ssl=self.following.tls, backlog=BACKLOG)
+        registry = CollectorRegistry()
+        registry.register(MeterCollector(self))
+        self._admin = AdminThread(
+            make_admin(self.why_not_ready, self.why_server_not_ready, registry), listeners["admin"]
+        )
+        self._admin.start()
+        self.board = Switchboard(self.hall, servers, self.place.upstream_ca)
+        grpc_tls = self.following.grpc_tls
+        self._grpc = await loop.create_server(self.board.caller, sock=listeners["grpc"], ssl=grpc_tls, backlog=BACKLOG)
+        for work in (
+            self.hall.sweep(),
+            self._sweep_doors(),
+            follow(self.following.watched),
+            self.following.count_replicas(),
+            self.following.keeper.tend(),
+        ):
+            self._tasks.append(loop.create_task(work))
+        if self.hall.tracer is not None:
+            self._tasks.append(loop.create_task(self.hall.tracer.export()))
+        log.info("serving", extra={"call": {"ports": self.ports, "servers": [*self.following.routes.servers]}})
+        gc.collect()
+        gc.freeze()  # what is there now stays: no later collection looks at it
+
+    async def run_until_stopped(self) -> None:
+        """Serve until SIGTERM or SIGINT, then end in peace."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await stop.wait()
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Be not ready, go on while callers still come, finish what is in flight, end."""
+        log.info("stopping: not ready from now on, %d requests in flight", len(self.hall.under_way))
+        self._stopping = "the proxy is stopping"
+        end = monotonic() + self.settings.drain_seconds
+        self.hall.leaving = True
+        self.board.leave()
+        await self._until_quiet(end)
+        self._server.close()
+        self._grpc.close()
+        self.board.close()
+        for door in list(self._state.connections):
+            door.shutdown()
+        while (self.hall.under_way or self._state.tasks) and monotonic() < end:
+            await asyncio.sleep(0.02)
+        for door in list(self._state.connections):
+            door.transport.abort()
+        await self.board.stop()
+        self.hall.copies.stop()
+        for task in self._tasks:
+            task.cancel()
+        if self.hall.tracer is not None:
+            await self.hall.tracer.flush(LAST_SPANS_SECONDS)
+        await self.following.close()
+        self._admin.stop()
+        log.info("stopped")
+
+    # --- readiness
+    def why_not_ready(self) -> str:
+        """Return why no more requests should come, or nothing."""
+        return self._stopping
+
+    def why_server_not_ready(self, server: str) -> str | None:
+        """Return why no replica of a server can be used, or nothing; None for a server that nobody knows."""
+        routes = self.following.routes
+        if server not in routes.servers:
+            return None
+        now = monotonic()
+        pools = [pool for (name, _), pool in routes.pools.items() if name == server]
+        replicas = [replica for pool in pools for replica in pool.replicas]
+        if not replicas:
+            return f"no replica of {server} is there: {', '.join(pool.told.host for pool in pools)}"
+        if not any(replica.breaker.allows(now) for replica in replicas):
+            return f"no replica of {server} answers: {', '.join(replica.name for replica in replicas)}"
+        return ""
+
+    # ---
+    def _listen(self, port: int) -> socket.socket:
+        host = self.place.host
+        if not host and socket.has_dualstack_ipv6():
+            made = socket.create_server(("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
+        else:
+            made = socket.create_server((host, port), backlog=BACKLOG)
+        # Connections inherit it. uvloop sets it anyway, asyncio (the admin port's) not: its answers took 40 ms.
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return made
+
+    async def _until_quiet(self, end: float) -> None:
+        """Wait until no request has come for a while: whoever balances load needs time to learn that this one ends."""
+        quiet_since, seen = monotonic(), self._requests
+        while monotonic() - quiet_since < QUIET_SECONDS and monotonic() < end:
+            await asyncio.sleep(0.05)
+            if self._requests != seen:
+                quiet_since, seen = monotonic(), self._requests
+
+    @property
+    def _requests(self) -> int:
+        """How many there were."""
+        return self._state.total_requests + self.board.opened
+
+    async def _sweep_doors(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            now = monotonic()
+            for door in list(self._state.connections):
+                if isinstance(door, Door):
+                    door.end_if_late(now, KEEP_ALIVE_SECONDS, HEAD_SECONDS)
+            self.board.look()

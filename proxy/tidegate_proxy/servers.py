@@ -1,0 +1,87 @@
+"""What is asked of servers, rather than of models: alive, ready, metadata, statistics of all models."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from fastapi import Response
+
+from .access.gate import Gate
+from .problems import Kind, Problem
+from .routes import Route, Routes
+from .upstream.ask import Answer, ask
+from .upstream.pool import Pool
+
+
+class Servers:
+    """Answers from the servers' own, as far as the caller may see them."""
+
+    def __init__(self, gate: Gate, routes: Callable[[], Routes], seconds: float) -> None:
+        self._gate = gate
+        self._routes = routes
+        self._seconds = seconds
+
+    async def live(self, credential: bytes, server: str | None) -> Response:
+        """Answer as Triton does, without a body; anybody may ask whether the door is open."""
+        if server is not None:
+            await self.seen(credential, server)
+        return _empty(200)
+
+    async def ready(self, credential: bytes, server: str | None) -> Response:
+        """Answer whether a replica of a server, or of every server, can be used: 200, or 400 as Triton does."""
+        if server is not None:
+            await self.seen(credential, server)
+        now = asyncio.get_running_loop().time()
+        pools = self._routes().pools.values()
+        up = {pool.server: False for pool in pools if server in (None, pool.server)}
+        for pool in pools:
+            if pool.server in up and any(replica.breaker.allows(now) for replica in pool.replicas):
+                up[pool.server] = True
+        return _empty(200 if all(up.values()) else 400)
+
+    async def metadata(self, credential: bytes, server: str | None) -> Response:
+        """Answer what the server says of itself; without a name, the first that the caller may see."""
+        routes = await self.seen(credential, server)
+        return _as_it_is(await self._ask(routes[0].pool, b"/v2"))
+
+    async def statistics(self, credential: bytes, server: str | None) -> Response:
+        """Answer the statistics of every model that the caller may inspect, from a replica of each pool."""
+        routes = await self.seen(credential, server)
+        pools = list({id(route.pool): route.pool for route in routes}.values())
+        answers = await asyncio.gather(*(self._ask(pool, b"/v2/models/stats") for pool in pools))
+        visible = {(route.server, route.pool.name, route.name) for route in routes}
+        if len(pools) == 1 and answers[0].status != 200:
+            return _as_it_is(answers[0])
+        found: list[Any] = []
+        for pool, answer in zip(pools, answers, strict=True):
+            if answer.status == 200:
+                try:
+                    stats = json.loads(answer.body)["model_stats"]
+                    found += [each for each in stats if (pool.server, pool.name, each["name"]) in visible]
+                except (ValueError, KeyError, TypeError, RecursionError):
+                    why = f"What {pool.server}/{pool.name} answers is no statistics."
+                    raise Problem(Kind.UPSTREAM, why) from None
+        return Response(json.dumps({"model_stats": found}, separators=(",", ":")), media_type="application/json")
+
+    async def seen(self, credential: bytes, server: str | None) -> list[Route]:
+        """Return the routes of a server, or of all, that the caller may inspect; raises Problem."""
+        identity = await self._gate.identify(credential)
+        routes = self._inspectable(identity, self._routes().of_server(server))
+        if not routes:
+            raise Problem(Kind.UNKNOWN, "There is no such server, or none of its models is for you to see.")
+        return routes
+
+    def _inspectable(self, identity: Any, routes: Iterable[Route]) -> list[Route]:
+        return [route for route in routes if self._gate.permits(identity, route, "inspect")]
+
+    async def _ask(self, pool: Pool, path: bytes) -> Answer:
+        return await ask(pool, path, self._seconds)
+
+
+def _as_it_is(answer: Answer) -> Response:
+    return Response(answer.body, answer.status, {"content-type": answer.media_type})
+
+
+def _empty(status: int) -> Response:
+    return Response(status_code=status, headers={"content-type": "text/plain"})

@@ -1,0 +1,130 @@
+"""The mounted tables: read, checked, and read again when they change; a bad one is refused, the last good one stays."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+from tidegate_contracts import routing
+
+LOOK_SECONDS = 1.0
+"""Seconds between two looks at a file."""
+AT_ONCE = 10
+"""Models that are checked before requests have their turn again."""
+log = logging.getLogger(__name__)
+
+
+class TableError(Exception):
+    """Says what is wrong with a table, in one line."""
+
+
+class _Outline(msgspec.Struct, forbid_unknown_fields=True):
+    """A routing table whose models are not looked at yet: checking 10 000 at once would hold every request up."""
+
+    version: int
+    environment: str
+    servers: msgspec.Raw
+    models: list[msgspec.Raw]
+
+
+async def routing_table(data: bytes) -> routing.RoutingTable:
+    """Return the routing table of a file; raises TableError. Other work goes on meanwhile."""
+    try:
+        outline = msgspec.json.decode(data, type=_Outline)
+        models = []
+        for number, model in enumerate(outline.models):
+            models.append(routing.Model.model_validate_json(bytes(model)))
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+        rest = {"version": outline.version, "environment": outline.environment, "models": ()}
+        table = routing.RoutingTable.model_validate(rest | {"servers": msgspec.json.decode(outline.servers)})
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise TableError(f"it is no routing table: {error}") from None
+    except ValidationError as error:
+        raise TableError(_first(error)) from None
+    pools = {(server.name, pool.name) for server in table.servers for pool in server.pools}
+    for each in models:
+        if (each.server, each.pool) not in pools:
+            raise TableError(f"model {each.name} is in {each.server}/{each.pool}, a pool that the table does not have")
+    return table.model_copy(update={"models": tuple(models)})
+
+
+async def access_table(data: bytes) -> routing.AccessTable:
+    """Return the access table of a file; raises TableError."""
+    try:
+        return routing.AccessTable.model_validate_json(data)
+    except ValidationError as error:
+        raise TableError(_first(error)) from None
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_input=False, include_url=False)[0]
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}{more}"
+
+
+class Watched:
+    """One file or folder that others may replace at any time.
+
+    Its state is a fingerprint; ConfigMaps and Secrets swap a whole folder by a symbolic link, editors a file.
+    """
+
+    def __init__(
+        self, name: str, path: Path, read: Callable[[Path], Any], use: Callable[[Any], Awaitable[None]]
+    ) -> None:
+        self.name = name
+        self.path = path
+        self.generation = 0
+        """How many times it was taken over."""
+        self.failures = 0
+        self.last_error = ""
+        self._read = read
+        self._use = use
+        self._seen: object = None
+
+    async def load(self) -> None:
+        """Read it and use it; raises TableError, and then what was in use stays in use."""
+        self._seen = self._fingerprint()
+        try:
+            data = await asyncio.get_running_loop().run_in_executor(None, self._read, self.path)
+        except OSError as error:
+            raise TableError(f"it cannot be read: {error.strerror}") from None
+        await self._use(data)
+        self.generation += 1
+        self.last_error = ""
+
+    async def look(self) -> None:
+        """Load it if it has changed; a bad one is told in the log and in the metrics, and changes nothing else."""
+        if self._fingerprint() == self._seen:
+            return
+        try:
+            await self.load()
+        except TableError as error:
+            self.failures += 1
+            self.last_error = str(error)
+            log.error("%s was refused, the last good one stays: %s", self.path, error)
+        except Exception:  # a defect: the others are followed all the same
+            self.failures += 1
+            self.last_error = "the proxy has a defect; it is in the log"
+            log.exception("%s could not be used, the last good one stays", self.path)
+        else:
+            log.info("%s was read again", self.path)
+
+    def _fingerprint(self) -> object:
+        try:
+            files = sorted(self.path.iterdir()) if self.path.is_dir() else [self.path]
+            stats = [(file.name, file.stat()) for file in files if file.is_file()]
+            return [(name, stat.st_mtime_ns, stat.st_ino, stat.st_size) for name, stat in stats]
+        except OSError as error:
+            return error.errno
+
+
+async def follow(watched: list[Watched]) -> None:
+    """Look at all of them, for ever."""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        for each in watched:
+            await each.look()

@@ -1,0 +1,262 @@
+"""One kept-alive HTTP/1.1 connection to a replica: sends a request, hands its answer on as it comes."""
+
+import asyncio
+import socket
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import httptools
+
+# Headers that belong to one connection, not to a message (RFC 9110, 7.6.1), and those that are written anew.
+(_PASSED, _DROPPED, _LENGTH, _ENCODING) = range(4)
+_OWN = {
+    b"connection": _DROPPED,
+    b"keep-alive": _DROPPED,
+    b"proxy-connection": _DROPPED,
+    b"te": _DROPPED,
+    b"trailer": _DROPPED,
+    b"upgrade": _DROPPED,
+    b"content-length": _LENGTH,
+    b"transfer-encoding": _ENCODING,
+    b"content-type": _PASSED,
+}
+_OWN |= {name.title(): kind for name, kind in _OWN.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The head of an answer that came before: the parser has said what it means, so it need not say it again."""
+
+    status: int
+    lines: bytes
+    length: int
+
+
+_KNOWN: dict[bytes, _Known] = {}
+_MOST_KNOWN = 4096
+_LONGEST_KNOWN = 1024
+
+
+def _learn(data: bytes, known: _Known) -> None:
+    end = data.find(b"\r\n\r\n", 0, _LONGEST_KNOWN)
+    if end > 0 and len(data) - end - 4 == known.length:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[data[:end]] = known
+
+
+class Receiver(Protocol):
+    """Who waits for an answer."""
+
+    def answer_began(self, status: int, head: bytes, length: int | None) -> None:
+        """Take the status and the header lines; `length` is None where the body's end is told otherwise."""
+
+    def answer_data(self, data: bytes) -> None:
+        """Take a part of the body."""
+
+    def answer_ended(self) -> None:
+        """Learn that the answer is whole."""
+
+    def answer_failed(self, reason: str) -> None:
+        """Learn that there will be no answer, or no more of it."""
+
+    def flush_answer(self) -> None:
+        """Send on what has come so far: no more is at hand."""
+
+    def sending_paused(self, paused: bool) -> None:
+        """Learn whether the replica takes the body slower than it is sent."""
+
+
+class Connection(asyncio.Protocol):
+    """Its owner writes to `transport`; what comes back goes to `receiver`."""
+
+    __slots__ = (
+        "_began", "_between", "_ended", "_head", "_length", "_parser", "_skipped", "_strange", "_whole", "alive",
+        "idle_since", "keep", "receiver", "sock", "transport",
+    )  # fmt: skip
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.transport: asyncio.Transport = None  # type: ignore[assignment]
+        self.receiver: Receiver | None = None
+        self.alive = False
+        self.keep = True
+        self.idle_since = 0.0
+        self._parser = httptools.HttpResponseParser(self)
+        self._head: list[bytes] = []
+        self._length: int | None = None
+        self._began = False
+        self._skipped = False
+        self._strange = False
+        self._between = True
+        self._ended = False
+        self._whole: _Known | None = None
+
+    # --- asyncio
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Be connected."""
+        self.transport = cast(asyncio.Transport, transport)
+        self.alive = True
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has come, and hand it on."""
+        if self.receiver is None:  # an answer to nothing: nobody can tell what it belongs to
+            self.close()
+            return
+        if self._between:
+            end = data.find(b"\r\n\r\n", 0, _LONGEST_KNOWN)
+            known = _KNOWN.get(data[:end]) if end > 0 else None
+            if known is not None and len(data) - end - 4 == known.length:
+                receiver = self.receiver
+                receiver.answer_began(known.status, known.lines, known.length)
+                if known.length:
+                    receiver.answer_data(data[end + 4 :])
+                receiver.answer_ended()
+                return
+        began, self._whole = self._between, None
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if not self._ended:
+                self._fail(f"its answer is not HTTP ({type(error).__name__})")
+                return
+            self.keep = False
+        if self._ended:
+            # Only now, so that what follows the answer is taken for no other caller's.
+            self._ended = False
+            if began and self._whole is not None and self.keep:
+                _learn(data, self._whole)
+            self._end()
+        elif self.receiver is not None:
+            self.receiver.flush_answer()
+
+    def eof_received(self) -> bool | None:
+        """Let the transport close: replicas do not half-close."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell who waits for an answer that there will be no more."""
+        self.alive = False
+        if self.receiver is None:
+            return
+        if exc is None and self._began and self._length is None and not self._chunked():
+            self._end()  # a body without a length ends with its connection (RFC 9112, 6.3)
+        else:
+            self._fail(f"it ended the connection ({exc})" if exc else "it closed the connection")
+
+    def pause_writing(self) -> None:
+        """Have the body held back: the replica is slow."""
+        if self.receiver is not None:
+            self.receiver.sending_paused(True)
+
+    def resume_writing(self) -> None:
+        """Let the body come."""
+        if self.receiver is not None:
+            self.receiver.sending_paused(False)
+
+    # --- httptools
+    def on_message_begin(self) -> None:
+        """Begin an answer."""
+        if self._ended:  # nobody asked for it
+            self.keep = False
+            return
+        self._between = False
+        self._head = []
+        self._length = None
+        self._began = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header of the answer."""
+        if self._ended:
+            return
+        own = _OWN.get(name)
+        if own is None:
+            own = _OWN.get(name.lower(), _PASSED)
+        if own == _PASSED:
+            self._head += (name, b": ", value, b"\r\n")
+        elif own == _LENGTH:
+            self._length = int(value)
+        elif own == _ENCODING:
+            self._strange = self._strange or self._length == -1 or value.lower() != b"chunked"
+            self._length = -1
+
+    def on_headers_complete(self) -> None:
+        """Hand the answer's head on."""
+        if self._ended:
+            return
+        if self._strange:
+            raise ValueError("its body is encoded otherwise than in chunks")
+        status = self._parser.get_status_code()
+        self._skipped = status < 200  # an interim answer (100, 103); the real one follows
+        if self._skipped:
+            return
+        self._began = True
+        length = 0 if status in (204, 304) else self._length
+        if self.receiver is not None:
+            lines = b"".join(self._head)
+            self.receiver.answer_began(status, lines, None if length == -1 else length)
+            self._whole = _Known(status, lines, length) if length is not None and length >= 0 else None
+
+    def on_body(self, body: bytes) -> None:
+        """Hand a part of the body on."""
+        if self.receiver is not None and not self._ended:
+            self.receiver.answer_data(body)
+
+    def on_message_complete(self) -> None:
+        """Note the end."""
+        self._between = True
+        if not self._skipped and not self._ended:
+            self._began = False
+            self._ended = True
+            self.keep = self._parser.should_keep_alive()
+
+    # ---
+    def usable(self, now: float) -> bool:
+        """Tell whether it can take a request: a replica may have closed it while nobody looked."""
+        if not self.alive or self.transport.is_closing():
+            return False
+        if now - self.idle_since < 0.2:
+            return True
+        try:
+            return not self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) and False
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """End it, whatever it is doing, without telling anybody."""
+        self.receiver = None
+        self.alive = False
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _chunked(self) -> bool:
+        return self._length == -1
+
+    def _end(self) -> None:
+        receiver = self.receiver
+        if receiver is not None:
+            receiver.answer_ended()
+
+    def _fail(self, reason: str) -> None:
+        receiver, self.receiver = self.receiver, None
+        self.close()
+        if receiver is not None:
+            receiver.answer_failed(reason)
+
+
+async def connect(address: tuple[Any, ...], family: int, seconds: float) -> Connection:
+    """Return a new connection; raises OSError, or TimeoutError after `seconds`."""
+    loop = asyncio.get_running_loop()
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        async with asyncio.timeout(seconds):
+            await loop.sock_connect(sock, address)
+            _, connection = await loop.create_connection(lambda: Connection(sock), sock=sock)
+    except BaseException:
+        sock.close()
+        raise
+    return connection

@@ -1,0 +1,89 @@
+"""Tables, clocks and gates for the tests."""
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from tidegate_contracts.routing import AccessRule, AccessTable, Model, OidcIssuer, Pool, RateLimit, RoutingTable, Server
+from tidegate_proxy.access.keeper import Keeper
+from tidegate_proxy.access.web import Web
+from tidegate_proxy.problems import Kind, Problem
+from tidegate_proxy.routes import Routes, pools_of
+
+from .provider import AUDIENCE, Provider
+
+WEBS: list[Web] = []
+"""Those of a test, to be closed with it."""
+
+
+class Clock:
+    """Time that goes on when it is told to, from what it really is: tokens are signed with real times."""
+
+    def __init__(self) -> None:
+        self.wall_now = time.time()
+        self.now = time.monotonic()
+
+    def wall(self) -> float:
+        return self.wall_now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def goes_on(self, seconds: float) -> None:
+        self.wall_now += seconds
+        self.now += seconds
+
+
+def rule(**more: Any) -> AccessRule:
+    usual: dict[str, Any] = {"name": "r", "actions": ("infer", "inspect"), "servers": ("*",), "models": ("*",)}
+    return AccessRule(**(usual | more))
+
+
+def issuer_of(provider: Provider, **more: Any) -> OidcIssuer:
+    usual = {"issuer": provider.issuer, "audiences": (AUDIENCE,), "jwks_url": provider.jwks_url}
+    return OidcIssuer(**(usual | {"groups_claim": "groups"} | more))
+
+
+def access(*rules: AccessRule, issuers: Iterable[OidcIssuer] = (), a_minute: int = 600, burst: int = 10) -> AccessTable:
+    limit = RateLimit(requests_per_minute=a_minute, burst=burst)
+    return AccessTable(issuers=tuple(issuers), rules=rules, rate_limit=limit)
+
+
+def routes(*models: str) -> Routes:
+    """A table of models, each said as `server/model`."""
+    placed = [model.split("/") for model in models]
+    pool = Pool(name="main", host="pool.example", http_port=8000, grpc_port=8001, loading="preload")
+    servers = tuple(
+        Server(name=name, kind="triton", pools=(pool,)) for name in dict.fromkeys(server for server, _ in placed)
+    )
+    table = RoutingTable(
+        environment="dev",
+        servers=servers,
+        models=tuple(Model(name=model, server=server, pool="main") for server, model in placed),
+    )
+    made = Routes(table, pools_of(table, {}))
+    for model in table.models:
+        made.add(model)
+    return made
+
+
+def gate(table: AccessTable, clock: Clock | None = None, *, seconds: float = 1.0, **more: Any) -> Keeper:
+    """A gate of two servers: `main` has a and b, `other` has b and c."""
+    WEBS.append(Web(seconds))
+    usual: dict[str, Any] = {"web": WEBS[-1]}
+    if clock is not None:
+        usual |= {"wall": clock.wall, "clock": clock.monotonic}
+    where = more.pop("where", None) or routes("main/a", "main/b", "other/b", "other/c")
+    return Keeper(table, where, **(usual | more))
+
+
+async def problem_of(keeper: Keeper, credential: bytes, model: str = "a", **more: Any) -> Problem:
+    """What a caller is told who is let through nowhere."""
+    with pytest.raises(Problem) as caught:
+        await keeper.ask(credential, more.get("server"), model, more.get("action", "infer"))
+    return caught.value
+
+
+async def kind_of(keeper: Keeper, credential: bytes, model: str = "a", **more: Any) -> Kind:
+    return (await problem_of(keeper, credential, model, **more)).kind

@@ -1,0 +1,143 @@
+"""API keys: made, mounted, recognised."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate_proxy.access import api_keys
+from tidegate_proxy.access.api_keys import ApiKeysError, hash_line, is_whole, new_key, read_api_keys
+from tidegate_proxy.problems import Kind
+
+from .tables import access, gate, kind_of, problem_of, routes, rule
+
+pytestmark = pytest.mark.anyio
+ANYBODY = rule(principals=("*",))
+
+
+def written(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_a_key_is_of_a_form_that_scanners_find_and_differs_each_time() -> None:
+    keys = {new_key() for _ in range(100)}
+    assert len(keys) == 100
+    assert all(re.fullmatch(r"tgk_[0-9A-Za-z]{49}", key) and is_whole(key) for key in keys)
+
+
+@given(st.integers(4, 52), st.sampled_from("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"))
+def test_a_slip_of_the_pen_is_noticed(place: int, sign: str) -> None:
+    key = "tgk_0sVtB4zJ0yqGJ3n0C5kXv1ZkQm8rY2wLh6pD9fT7aEu"
+    key += api_keys._check(key[4:])
+    assert is_whole(key)
+    wrong = key[:place] + sign + key[place + 1 :]
+    assert is_whole(wrong) == (wrong == key)
+    assert not is_whole(key[:-1])
+    assert not is_whole(key + "\n")
+
+
+async def test_a_key_names_the_principal_whose_file_has_its_hash(tmp_path: Path) -> None:
+    old, new = new_key(), new_key()
+    folder = written(tmp_path, batch=f"# since May\n{hash_line(old)}\n\n{hash_line(new)} # June\n", other="")
+    keeper = gate(access(ANYBODY), keys=read_api_keys(folder))
+    for key in (old, new):
+        for credential in (f"x-api-key {key}", f"Bearer {key}", f"bearer  {key}"):
+            grant = await keeper.ask(credential.encode(), None, "a", "infer")
+            assert grant.identity.principal.name == "batch"
+            assert grant.identity.principal.source == "api-key"
+            assert grant.identity.expires == float("inf")
+            assert keeper.known(credential.encode(), None, "a", "infer") is grant
+
+
+async def test_keys_that_are_nobodys_are_refused_without_repeating_them(tmp_path: Path) -> None:
+    keeper = gate(access(ANYBODY), keys=read_api_keys(written(tmp_path, batch=hash_line(new_key()))))
+    stranger = new_key()
+    for key, said in ((stranger, "Nobody here has"), (stranger[:-1], "missing or mistyped"), ("x", "mistyped")):
+        problem = await problem_of(keeper, f"x-api-key {key}".encode())
+        assert problem.kind is Kind.UNAUTHENTICATED
+        assert said in problem.detail
+        assert stranger[:12] not in problem.detail
+
+
+async def test_a_hash_is_no_key(tmp_path: Path) -> None:
+    key = new_key()
+    keeper = gate(access(ANYBODY), keys=read_api_keys(written(tmp_path, batch=hash_line(key))))
+    assert await kind_of(keeper, f"x-api-key {hash_line(key)}".encode()) is Kind.UNAUTHENTICATED
+
+
+async def test_without_mounted_keys_none_is_believed() -> None:
+    assert await kind_of(gate(access(ANYBODY)), f"x-api-key {new_key()}".encode()) is Kind.UNAUTHENTICATED
+
+
+def test_the_folder_of_a_kubernetes_secret_is_read(tmp_path: Path) -> None:
+    """Its files are links into a folder that is a link itself, both of which change when the secret does."""
+    key = new_key()
+    real = tmp_path / "..2026_05_01_10_00_00.1"
+    real.mkdir()
+    written(real, batch=hash_line(key))
+    (tmp_path / "..data").symlink_to(real.name)
+    (tmp_path / "batch").symlink_to("..data/batch")
+    (tmp_path / ".hidden").write_text("not a hash")
+    assert set(read_api_keys(tmp_path).principals.values()) == {"batch"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("no-hash", "line 1: no hash"),
+        ("# fine\n\nsha256:abc", "line 3: no hash"),
+        ("sha256:" + "A" * 64, "no hash"),
+        ("\x00\xff", "no hash"),
+        ("x" * 70_000, "bytes"),
+    ],
+)
+def test_a_wrong_file_is_named_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ApiKeysError) as caught:
+        read_api_keys(written(tmp_path, batch=text))
+    assert said in str(caught.value)
+    assert str(tmp_path / "batch") in str(caught.value)
+
+
+def test_a_key_in_place_of_its_hash_is_not_repeated(tmp_path: Path) -> None:
+    key = new_key()
+    with pytest.raises(ApiKeysError) as caught:
+        read_api_keys(written(tmp_path, batch=key))
+    assert "no longer secret" in str(caught.value)
+    assert key[:12] not in str(caught.value)
+
+
+def test_a_key_of_two_principals_is_refused(tmp_path: Path) -> None:
+    line = hash_line(new_key())
+    with pytest.raises(ApiKeysError, match="batch's too"):
+        read_api_keys(written(tmp_path, batch=line, other=line))
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ApiKeysError, match="No such file"):
+        read_api_keys(tmp_path / "none")
+
+
+async def test_a_key_that_is_taken_away_ends_at_once_and_others_go_on(tmp_path: Path) -> None:
+    gone, stays = new_key(), new_key()
+    table, where = access(ANYBODY), routes("main/a")
+    keeper = gate(table, where=where, keys=read_api_keys(written(tmp_path, a=hash_line(gone), b=hash_line(stays))))
+    credentials = [f"x-api-key {key}".encode() for key in (gone, stays)]
+    for credential in credentials:
+        await keeper.ask(credential, None, "a", "infer")
+    (tmp_path / "a").unlink()
+    keeper.replace(table, where, read_api_keys(tmp_path))
+    assert all(keeper.known(credential, None, "a", "infer") is None for credential in credentials)
+    assert await kind_of(keeper, credentials[0]) is Kind.UNAUTHENTICATED
+    assert await keeper.ask(credentials[1], None, "a", "infer")
+
+
+async def test_a_key_that_is_added_is_believed_at_once_though_it_was_refused_before(tmp_path: Path) -> None:
+    key = new_key()
+    table, where = access(ANYBODY), routes("main/a")
+    keeper = gate(table, where=where)
+    assert await kind_of(keeper, f"x-api-key {key}".encode()) is Kind.UNAUTHENTICATED
+    keeper.replace(table, where, read_api_keys(written(tmp_path, a=hash_line(key))))
+    assert await keeper.ask(f"x-api-key {key}".encode(), None, "a", "infer")

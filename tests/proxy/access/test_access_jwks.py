@@ -1,0 +1,332 @@
+"""Keys of identity providers: found, kept, renewed, and what happens when they cannot be had."""
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jwt.algorithms import RSAAlgorithm
+from tidegate_proxy.access import jwks, tokens
+from tidegate_proxy.access.identity import Identity
+from tidegate_proxy.access.jwks import IssuerKeys, read_keys
+from tidegate_proxy.access.keeper import Keeper
+from tidegate_proxy.access.web import NoAnswer, Web
+from tidegate_proxy.problems import Kind
+
+from .provider import Provider, public_jwk, rsa_key
+from .tables import WEBS, Clock, access, gate, issuer_of, kind_of, problem_of, rule
+
+pytestmark = pytest.mark.anyio
+ANYBODY = rule(principals=("*",))
+
+
+def gate_for(provider: Provider, clock: Clock | None = None, seconds: float = 1.0, **more: Any) -> Keeper:
+    return gate(access(ANYBODY, issuers=[issuer_of(provider, **more)]), clock, seconds=seconds)
+
+
+def keys_of(keeper: Keeper, provider: Provider) -> IssuerKeys:
+    return keeper._trust.issuers[provider.issuer].keys
+
+
+async def test_keys_are_found_by_discovery(provider: Provider) -> None:
+    keeper = gate_for(provider, jwks_url=None)
+    assert await keeper.identify(provider.bearer())
+    assert (provider.discovered, provider.asked) == (1, 1)
+
+
+async def test_discovery_of_another_issuer_is_not_believed(
+    provider: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider.said_issuer = "https://elsewhere.example"
+    assert await kind_of(gate_for(provider, jwks_url=None), provider.bearer()) is Kind.BUSY
+    assert "of another issuer" in caplog.text
+    assert provider.asked == 0
+
+
+async def test_discovery_leads_to_no_other_scheme(provider: Provider) -> None:
+    for uri in ("file:///etc/passwd", "ftp://127.0.0.1/x", "certs"):
+        provider.said_jwks_uri = uri
+        assert await kind_of(gate_for(provider, jwks_url=None), provider.bearer()) is Kind.BUSY
+    assert provider.asked == 0
+
+
+async def test_redirects_are_followed_within_the_scheme(provider: Provider, caplog: pytest.LogCaptureFixture) -> None:
+    provider.mode = "moved"
+    assert await gate_for(provider).identify(provider.bearer())
+    for mode, said in (("elsewhere", "redirects to https"), ("circle", "redirects too often")):
+        provider.mode = mode
+        assert await kind_of(gate_for(provider), provider.bearer()) is Kind.BUSY
+        assert said in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["error", "junk", "empty", "huge", "slow", "gone"])
+async def test_a_provider_that_fails_makes_the_answer_busy_not_a_refusal(provider: Provider, mode: str) -> None:
+    """A token that cannot be checked may be right: whoever has it shall come again, not log in again."""
+    provider.mode = mode
+    told = issuer_of(provider, jwks_url="http://127.0.0.1:1/certs" if mode == "gone" else provider.jwks_url)
+    keeper = gate(access(ANYBODY, issuers=[told]), seconds=0.3)
+    begun = time.monotonic()
+    problem = await problem_of(keeper, provider.bearer())
+    assert time.monotonic() - begun < 2
+    assert problem.kind is Kind.BUSY
+    assert problem.retry_after is not None
+    assert 0 < problem.retry_after <= jwks.PAUSE_SECONDS
+    assert "identity provider" in problem.detail
+    assert "eyJ" not in problem.detail
+
+
+async def test_known_keys_go_on_while_the_provider_is_down_and_unknown_ones_are_not_trusted(
+    provider: Provider, clock: Clock
+) -> None:
+    keeper = gate_for(provider, clock)
+    known = provider.bearer(exp=int(clock.wall()) + 10**6)
+    await keeper.identify(known)
+    provider.mode = "error"
+    clock.goes_on(jwks.REFRESH_SECONDS + 1)
+    await keys_of(keeper, provider).refresh()
+    assert await keeper.identify(provider.bearer(sub="bob", exp=int(clock.wall()) + 10**6))
+    provider.keys = {"second": rsa_key("second")}
+    assert await kind_of(keeper, provider.bearer(exp=int(clock.wall()) + 100)) is Kind.BUSY
+    # … for a bounded time, which ends what was already granted, too.
+    clock.goes_on(jwks.TRUST_SECONDS)
+    assert keeper.known(known, None, "a", "infer") is None
+    assert await kind_of(keeper, known) is Kind.BUSY
+    provider.mode = "well"
+    provider.keys = {"first": rsa_key("first")}
+    clock.goes_on(jwks.PAUSE_SECONDS)
+    assert await keeper.identify(known)
+
+
+async def test_a_provider_that_is_slow_slows_nobody_whose_key_is_known(provider: Provider, clock: Clock) -> None:
+    keeper = gate_for(provider, clock, seconds=5)
+    await keeper.identify(provider.bearer())
+    provider.mode = "slow"
+    clock.goes_on(jwks.REFRESH_SECONDS)
+    refresh = asyncio.create_task(keys_of(keeper, provider).refresh())
+    await asyncio.sleep(0.05)
+    begun = time.monotonic()
+    assert await keeper.identify(provider.bearer(sub="bob", iat=int(clock.wall()), exp=int(clock.wall()) + 60))
+    assert time.monotonic() - begun < 0.5
+    refresh.cancel()
+    await keeper.close()
+
+
+async def test_a_rotated_key_is_found_at_its_first_use(provider: Provider, clock: Clock) -> None:
+    keeper = gate_for(provider, clock)
+    old = provider.bearer()
+    await keeper.identify(old)
+    clock.goes_on(jwks.PAUSE_SECONDS)
+    provider.keys = {"second": rsa_key("second"), "first": rsa_key("first")}
+    assert (await keeper.identify(provider.bearer("second", sub="bob"))).principal.name == "bob"
+    assert await keeper.identify(old)
+    assert provider.asked == 2
+
+
+async def test_a_key_that_is_withdrawn_ends_what_it_signed(provider: Provider, clock: Clock) -> None:
+    keeper = gate_for(provider, clock)
+    credential = provider.bearer()
+    await keeper.ask(credential, None, "a", "infer")
+    provider.published = {"second": rsa_key("second")}
+    clock.goes_on(jwks.PAUSE_SECONDS)
+    await keys_of(keeper, provider).refresh()
+    assert keeper.known(credential, None, "a", "infer") is None
+    assert await kind_of(keeper, credential) is Kind.UNAUTHENTICATED
+
+
+async def test_a_key_that_is_withdrawn_while_a_token_is_checked_ends_it_too(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = gate_for(provider)
+    checked = []
+
+    def verified(*args: Any) -> Identity:
+        checked.append(args)
+        if len(checked) == 1:
+            keeper._keys_changed(provider.issuer, True)
+        return verify(*args)
+
+    verify = tokens.verify
+    monkeypatch.setattr(tokens, "verify", verified)
+    await keeper.identify(provider.bearer())
+    assert len(checked) == 2
+
+
+async def test_a_name_that_gets_another_key_ends_what_the_first_signed(provider: Provider, clock: Clock) -> None:
+    keeper = gate_for(provider, clock)
+    credential = provider.bearer()
+    await keeper.identify(credential)
+    provider.published = {"first": rsa_key("second")}
+    await keys_of(keeper, provider).refresh()
+    assert await kind_of(keeper, credential) is Kind.UNAUTHENTICATED
+
+
+async def test_keys_are_fetched_again_before_anybody_waits(
+    provider: Provider, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate_proxy.access.keeper.TEND_SECONDS", 0.01)
+    keeper = gate_for(provider, clock)
+    tending = asyncio.create_task(keeper.tend())
+
+    async def asked(times: int) -> None:
+        async with asyncio.timeout(5):
+            while provider.asked < times or keys_of(keeper, provider)._flights._under_way:
+                await asyncio.sleep(0.01)
+
+    await asked(1)
+    await keeper.identify(provider.bearer())
+    assert provider.asked == 1
+    clock.goes_on(jwks.REFRESH_SECONDS)
+    await asked(2)
+    # A provider that fails is asked less and less often.
+    provider.mode = "error"
+    clock.goes_on(jwks.REFRESH_SECONDS)
+    await asked(3)
+    clock.goes_on(jwks.PAUSE_SECONDS)
+    await asked(4)
+    clock.goes_on(jwks.PAUSE_SECONDS)
+    await asyncio.sleep(0.05)
+    assert provider.asked == 4
+    clock.goes_on(jwks.PAUSE_SECONDS)
+    await asked(5)
+    tending.cancel()
+    await keeper.close()
+
+
+async def test_a_thundering_herd_of_unknown_keys_is_one_fetch(provider: Provider, clock: Clock) -> None:
+    keeper = gate_for(provider, clock)
+    await keeper.identify(provider.bearer())
+    clock.goes_on(jwks.PAUSE_SECONDS)
+    provider.mode = "late"
+    strangers = [
+        b"Bearer " + jwt.encode(provider.claims(), rsa_key("attacker"), "RS256", headers={"kid": f"k{n}"}).encode()
+        for n in range(300)
+    ]
+    kinds = await asyncio.gather(*(kind_of(keeper, each) for each in strangers))
+    assert set(kinds) == {Kind.UNAUTHENTICATED}
+    assert provider.asked == 2
+
+
+async def test_made_up_keys_do_not_make_the_proxy_ask_again_and_again(provider: Provider, clock: Clock) -> None:
+    keeper = gate_for(provider, clock)
+    asked_before = []
+    for n in range(50):
+        token = jwt.encode(provider.claims(), rsa_key("attacker"), "RS256", headers={"kid": f"k{n}"})
+        assert await kind_of(keeper, f"Bearer {token}".encode()) is Kind.UNAUTHENTICATED
+        clock.goes_on(1)
+        asked_before.append(provider.asked)
+    assert asked_before[9] == 1
+    assert provider.asked == 5
+
+
+async def test_a_key_newer_than_the_last_fetch_makes_the_answer_busy(provider: Provider, clock: Clock) -> None:
+    """Keys were fetched a moment ago, and then rotated: the token may be right, which the next fetch will show."""
+    keeper = gate_for(provider, clock)
+    await keeper.identify(provider.bearer())
+    clock.goes_on(3)
+    provider.keys = {"second": rsa_key("second")}
+    fresh = provider.bearer(iat=int(clock.wall()))
+    problem = await problem_of(keeper, fresh)
+    assert problem.kind is Kind.BUSY
+    assert problem.retry_after == pytest.approx(jwks.PAUSE_SECONDS - 3)
+    clock.goes_on(jwks.PAUSE_SECONDS - 3)
+    assert await keeper.identify(fresh)
+
+
+async def test_first_callers_wait_together_for_the_first_fetch(provider: Provider) -> None:
+    provider.mode = "late"
+    keeper = gate_for(provider)
+    credential = provider.bearer()
+    found = await asyncio.gather(*(keeper.identify(credential) for _ in range(100)))
+    assert {each.principal.name for each in found} == {"alice"}
+    assert provider.asked == 1
+
+
+async def test_one_who_leaves_does_not_end_the_fetch_for_others(provider: Provider) -> None:
+    provider.mode = "late"
+    keeper = gate_for(provider)
+    first = asyncio.create_task(keeper.identify(provider.bearer()))
+    await asyncio.sleep(0.05)
+    second = asyncio.create_task(keeper.identify(provider.bearer(sub="bob")))
+    await asyncio.sleep(0.05)
+    first.cancel()
+    assert (await second).principal.name == "bob"
+    assert provider.asked == 1
+
+
+async def test_a_token_without_a_key_name_needs_a_single_key(provider: Provider) -> None:
+    token = jwt.encode(provider.claims(), rsa_key("first"), "RS256")
+    assert await gate_for(provider).identify(f"Bearer {token}".encode())
+    provider.keys = {"first": rsa_key("first"), "second": rsa_key("second")}
+    assert await kind_of(gate_for(provider), f"Bearer {token}".encode()) is Kind.UNAUTHENTICATED
+    provider.keys = {"first": rsa_key("first"), "other": ec.generate_private_key(ec.SECP256R1())}
+    assert await gate_for(provider).identify(f"Bearer {token}".encode())
+
+
+async def test_what_fails_is_logged_once_and_without_credentials(
+    provider: Provider, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "tidegate_proxy")
+    provider.mode = "error"
+    keeper = gate_for(provider, clock)
+    for _ in range(5):
+        assert await kind_of(keeper, provider.bearer()) is Kind.BUSY
+        clock.goes_on(jwks.PAUSE_SECONDS)
+    assert [each.levelname for each in caplog.records if each.levelno > logging.INFO] == ["WARNING"]
+    assert "status 500" in caplog.text
+    assert "eyJ" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "jwk",
+    [
+        {"kty": "oct", "k": "c2VjcmV0", "kid": "k", "alg": "HS256"},
+        public_jwk(rsa_key("small", 1024), kid="k"),
+        public_jwk(rsa_key("first"), kid="k", use="enc"),
+        public_jwk(rsa_key("first"), kid="k", alg="RSA-OAEP"),
+        public_jwk(rsa_key("first"), kid="k", alg="PS256"),
+        public_jwk(rsa_key("first"), kid="k", key_ops=["encrypt"]),
+        RSAAlgorithm.to_jwk(rsa_key("first"), as_dict=True) | {"kid": "k", "key_ops": ["verify"]},
+        public_jwk(rsa_key("first"), kid=7),
+        public_jwk(ec.generate_private_key(ec.SECP384R1()), kid="k"),
+        public_jwk(ec.generate_private_key(ec.SECP256K1()), kid="k"),
+        public_jwk(ed25519.Ed25519PrivateKey.generate(), kid="k") | {"crv": "X25519"},
+        {"kty": "RSA", "kid": "k"},
+        {"kty": "RSA", "n": 5, "e": "AQAB"},
+        {"kty": ["RSA"]},
+        {},
+    ],
+)
+def test_keys_of_no_use_are_left_out(jwk: dict[str, Any]) -> None:
+    good = public_jwk(rsa_key("second"), kid="good")
+    assert [key.kid for key in read_keys({"keys": [jwk, "no key", None, good]})] == ["good"]
+    with pytest.raises(NoAnswer):
+        read_keys({"keys": [jwk]})
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(["kty", "crv", "n", "e", "x", "y", "kid", "alg", "use", "key_ops"]),
+        st.none() | st.integers() | st.text(max_size=9) | st.lists(st.text(max_size=3), max_size=2)
+        | st.sampled_from(["RSA", "EC", "OKP", "P-256", "Ed25519", "AQAB", "sig"]),
+    )
+)  # fmt: skip
+def test_whatever_a_provider_publishes_is_read_or_left_out(jwk: dict[str, Any]) -> None:
+    good = public_jwk(rsa_key("second"), kid="good")
+    assert read_keys({"keys": [good, jwk]})[0].kid == "good"
+
+
+async def test_an_empty_set_does_not_take_the_keys_away(provider: Provider, clock: Clock) -> None:
+    """Nobody withdraws all keys on purpose: that is a failure, and those that are known go on for their time."""
+    WEBS.append(web := Web())
+    keys = IssuerKeys(provider.issuer, provider.jwks_url, web, clock=clock.monotonic, wall=clock.wall)
+    await keys.refresh()
+    provider.mode = "empty"
+    await keys.refresh()
+    assert keys.failures == 1
+    assert keys.known("first", "RS256") is not None

@@ -1,0 +1,276 @@
+"""Tokens: whom they name, and which are refused."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tidegate_proxy.access import tokens
+from tidegate_proxy.access.gate import Gate
+from tidegate_proxy.access.jwks import read_keys
+from tidegate_proxy.access.keeper import Keeper
+from tidegate_proxy.problems import Kind, Problem
+
+from .provider import AUDIENCE, PrivateKey, Provider, part, public_jwk, rsa_key
+from .tables import Clock, access, gate, issuer_of, kind_of, problem_of, rule
+
+pytestmark = pytest.mark.anyio
+ANYBODY = rule(principals=("*",))
+
+
+def gate_for(provider: Provider, clock: Clock | None = None, **more: Any) -> Keeper:
+    return gate(access(ANYBODY, issuers=[issuer_of(provider, **more)]), clock)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [rsa_key("first"), ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()],
+    ids=["RS256", "ES256", "EdDSA"],
+)
+async def test_a_token_of_a_known_issuer_names_its_principal(provider: Provider, key: PrivateKey) -> None:
+    provider.keys = {"k": key}
+    keeper: Gate = gate_for(provider)
+    credential = provider.bearer(groups=["scientists", "staff"])
+    assert keeper.known(credential, None, "a", "infer") is None
+    grant = await keeper.ask(credential, None, "a", "infer")
+    principal = grant.identity.principal
+    assert (principal.name, principal.source) == ("alice", provider.issuer)
+    assert principal.groups == {"scientists", "staff"}
+    assert (grant.route.server, grant.route.name) == ("main", "a")
+    assert keeper.known(credential, None, "a", "infer") is grant
+
+
+async def test_the_scheme_is_written_in_any_case(provider: Provider) -> None:
+    token = provider.token().encode()
+    for scheme in (b"bearer ", b"BEARER ", b"Bearer   "):
+        assert (await gate_for(provider).identify(scheme + token)).principal.name == "alice"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"aud": "tidegate-prod"}, f"audience {AUDIENCE}"),
+        ({"aud": []}, "`aud`"),
+        ({"aud": None}, "`aud`"),
+        ({"exp": None}, "`exp`"),
+        ({"exp": 1}, "has ended"),
+        ({"exp": "9999999999"}, "no time"),
+        ({"exp": True}, "no time"),
+        ({"exp": 10**400}, "no time"),
+        ({"nbf": 9_999_999_999}, "not valid yet (`nbf`)"),
+        ({"iat": 9_999_999_999}, "not valid yet (`iat`)"),
+        ({"nbf": "now"}, "no time"),
+        ({"sub": None}, "`sub`"),
+        ({"sub": ""}, "`sub`"),
+        ({"sub": 7}, "not valid"),
+        ({"sub": ["alice"]}, "not valid"),
+        ({"sub": "a\nb"}, "`sub`"),
+        ({"sub": "x" * 256}, "`sub`"),
+        ({"iss": "https://elsewhere.example"}, "not believed"),
+        ({"iss": None}, "Bearer"),
+    ],
+)
+async def test_a_token_with_wrong_claims_is_refused(provider: Provider, wrong: dict[str, Any], said: str) -> None:
+    claims = {name: value for name, value in (provider.claims() | wrong).items() if value is not None}
+    # Written by hand: PyJWT would not even sign some of them.
+    signing_input = f"{part({'alg': 'RS256', 'kid': 'first'})}.{part(claims)}"
+    signature = jwt.algorithms.RSAAlgorithm(jwt.algorithms.RSAAlgorithm.SHA256).sign(
+        signing_input.encode(), rsa_key("first")
+    )
+    token = f"{signing_input}.{part(signature)}"
+    problem = await problem_of(gate_for(provider), f"Bearer {token}".encode())
+    assert problem.kind is Kind.UNAUTHENTICATED
+    assert said in problem.detail
+    assert token[:20] not in problem.detail
+
+
+async def test_a_token_of_dev_is_no_token_of_prod(provider: Provider) -> None:
+    """One provider serves both environments: what differs is the audience."""
+    dev, prod = gate_for(provider), gate_for(provider, audiences=("tidegate-prod",))
+    credential = provider.bearer()
+    assert await dev.identify(credential)
+    assert await kind_of(prod, credential) is Kind.UNAUTHENTICATED
+
+
+async def test_one_of_several_audiences_is_enough(provider: Provider) -> None:
+    assert await gate_for(provider).identify(provider.bearer(aud=["account", AUDIENCE]))
+
+
+async def test_a_token_without_a_signature_is_refused(provider: Provider) -> None:
+    for algorithm in ("none", "None", "NONE", ""):
+        token = f"{part({'alg': algorithm, 'kid': 'first'})}.{part(provider.claims())}."
+        assert await kind_of(gate_for(provider), f"Bearer {token}".encode()) is Kind.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512"])
+@pytest.mark.parametrize("form", ["pem", "der", "jwk"])
+async def test_a_public_key_is_no_secret_for_hmac(provider: Provider, algorithm: str, form: str) -> None:
+    public = rsa_key("first").public_key()
+    shape = serialization.PublicFormat.SubjectPublicKeyInfo
+    secret = {
+        "pem": public.public_bytes(serialization.Encoding.PEM, shape),
+        "der": public.public_bytes(serialization.Encoding.DER, shape),
+        "jwk": json.dumps(public_jwk(rsa_key("first"), kid="first")).encode(),
+    }[form]
+    signing_input = f"{part({'alg': algorithm, 'kid': 'first'})}.{part(provider.claims())}"
+    digest = hmac.new(secret, signing_input.encode(), getattr(hashlib, f"sha{algorithm[2:]}")).digest()
+    token = f"{signing_input}.{part(digest)}".encode()
+    assert await kind_of(gate_for(provider), b"Bearer " + token) is Kind.UNAUTHENTICATED
+    # Nor is it where the check of the algorithm's name is passed by: the key itself decides.
+    (key,) = read_keys(provider.jwks())
+    with pytest.raises(Problem):
+        tokens.verify(token, key, issuer_of(provider), provider.claims()["iat"])
+
+
+@pytest.mark.parametrize("algorithm", ["PS256", "RS384", "RS512"])
+async def test_other_algorithms_of_the_right_key_are_refused(provider: Provider, algorithm: str) -> None:
+    token = jwt.encode(provider.claims(), rsa_key("first"), algorithm, headers={"kid": "first"})
+    problem = await problem_of(gate_for(provider), f"Bearer {token}".encode())
+    assert problem.kind is Kind.UNAUTHENTICATED
+    assert "ES256" in problem.detail
+
+
+async def test_an_allowed_algorithm_that_is_not_the_keys_is_refused(provider: Provider) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    token = jwt.encode(provider.claims(), key, "ES256", headers={"kid": "first"})
+    assert await kind_of(gate_for(provider), f"Bearer {token}".encode()) is Kind.UNAUTHENTICATED
+
+
+async def test_a_key_that_comes_with_the_token_is_not_believed(provider: Provider) -> None:
+    key = rsa_key("attacker")
+    brought = {"jwk": public_jwk(key), "jku": "http://127.0.0.1:1/keys", "x5u": "http://127.0.0.1:1/x", "kid": "first"}
+    token = jwt.encode(provider.claims(), key, "RS256", headers=brought)
+    assert await kind_of(gate_for(provider), f"Bearer {token}".encode()) is Kind.UNAUTHENTICATED
+
+
+async def test_a_changed_token_is_refused(provider: Provider) -> None:
+    head, _, signature = provider.token().split(".")
+    token = f"{head}.{part(provider.claims(sub='root'))}.{signature}"
+    problem = await problem_of(gate_for(provider), f"Bearer {token}".encode())
+    assert (problem.kind, problem.detail) == (Kind.UNAUTHENTICATED, "The token's signature is wrong.")
+
+
+async def test_critical_extensions_that_nobody_knows_are_refused(provider: Provider) -> None:
+    token = provider.token(headers={"crit": ["x"], "x": 1})
+    assert await kind_of(gate_for(provider), f"Bearer {token}".encode()) is Kind.UNAUTHENTICATED
+
+
+async def test_a_token_that_is_too_long_is_refused_unread(provider: Provider) -> None:
+    credential = provider.bearer(more="x" * tokens.MOST_TOKEN_BYTES)
+    assert await kind_of(gate_for(provider), credential) is Kind.UNAUTHENTICATED
+    assert provider.asked == 0
+
+
+@pytest.mark.parametrize(
+    "credential",
+    [b"", b" ", b"Bearer", b"Bearer ", b"Basic YTpi", b"Bearer a.b.c", b"Bearer ..", b"Bearer \xff.\xff.\xff",
+     b"x-api-key ", b"x-domino-api-key x", b"Bearer a\x00b", b"Negotiate x", b"Bearer " + b"e30." * 3],
+)  # fmt: skip
+async def test_what_is_no_credential_is_refused_with_help(provider: Provider, credential: bytes) -> None:
+    problem = await problem_of(gate_for(provider), credential)
+    assert problem.kind is Kind.UNAUTHENTICATED
+    assert "`Authorization: Bearer`" in problem.detail
+
+
+async def test_a_token_ends_at_once(provider: Provider, clock: Clock) -> None:
+    """A connection that is kept alive gains nothing: each request is asked for anew."""
+    clock.wall_now = int(clock.wall_now)
+    keeper = gate_for(provider, clock)
+    credential = provider.bearer(exp=int(clock.wall()) + 60)
+    grant = await keeper.ask(credential, None, "a", "infer")
+    assert grant.identity.expires == int(clock.wall()) + 60
+    clock.goes_on(58.5)
+    assert keeper.known(credential, None, "a", "infer") is grant
+    clock.goes_on(1.5)
+    assert keeper.known(credential, None, "a", "infer") is None
+    problem = await problem_of(keeper, credential)
+    assert (problem.kind, problem.detail) == (Kind.UNAUTHENTICATED, "The token has ended. Get a new one.")
+
+
+async def test_an_issuers_clock_may_be_a_little_ahead(provider: Provider, clock: Clock) -> None:
+    keeper = gate_for(provider, clock)
+    soon = int(clock.wall()) + 20
+    assert await keeper.identify(provider.bearer(nbf=soon, iat=soon))
+    assert await kind_of(keeper, provider.bearer(nbf=soon + 60)) is Kind.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize(
+    ("claim", "claims", "groups"),
+    [
+        ("groups", {"groups": ["a", "b"]}, {"a", "b"}),
+        ("groups", {"groups": "a b  c"}, {"a", "b", "c"}),
+        ("groups", {"groups": ["a", 1, None, ["b"]]}, {"a"}),
+        ("groups", {}, set()),
+        ("groups", {"groups": {"a": 1}}, set()),
+        ("groups", {"groups": 5}, set()),
+        ("realm_access.roles", {"realm_access": {"roles": ["r"]}}, {"r"}),
+        ("realm_access.roles", {"realm_access": ["roles"]}, set()),
+        ("realm_access.roles", {"realm_access.roles": ["flat"], "realm_access": {"roles": ["r"]}}, {"flat"}),
+        ("https://example.com/groups", {"https://example.com/groups": ["g"]}, {"g"}),
+        ("resource_access.app.roles", {"resource_access": {"app": {"roles": "x"}}}, {"x"}),
+    ],
+)
+async def test_groups_are_found_where_the_claim_says(
+    provider: Provider, claim: str, claims: dict[str, Any], groups: set[str]
+) -> None:
+    identity = await gate_for(provider, groups_claim=claim).identify(provider.bearer(**claims))
+    assert identity.principal.groups == groups
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+claims_said = st.dictionaries(
+    st.sampled_from(["iss", "aud", "exp", "sub", "nbf", "iat", "groups", "jti"]), json_values, max_size=5
+)
+headers_said = st.dictionaries(st.sampled_from(["alg", "kid", "crit", "b64"]), json_values)
+
+
+@settings(deadline=None)
+@given(claims_said, headers_said)
+def test_whatever_a_signed_token_says_it_is_believed_or_refused(
+    claims: dict[str, Any], headers: dict[str, Any]
+) -> None:
+    """Even the holder of a good key causes no defect."""
+    told = issuer_of(Provider("http://idp.example"))
+    (key,) = read_keys({"keys": [public_jwk(rsa_key("first"), kid="first")]})
+    good = Provider("http://idp.example").claims()
+    header = part({"alg": "RS256", "kid": "first"} | headers)
+    signing_input = f"{header}.{part(good | claims)}"
+    sign = jwt.algorithms.RSAAlgorithm(jwt.algorithms.RSAAlgorithm.SHA256).sign
+    token = f"{signing_input}.{part(sign(signing_input.encode(), rsa_key('first')))}".encode()
+    tokens.peek(token)
+    try:
+        identity = tokens.verify(token, key, told, good["iat"])
+    except Problem as refusal:
+        outcome = refusal.kind.word
+    else:
+        outcome = identity.principal.name
+    assert outcome in ("unauthenticated", (good | claims)["sub"])
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=300) | st.from_regex(rb"[A-Za-z0-9_-]{0,40}\.[A-Za-z0-9_=-]{0,40}\.[A-Za-z0-9_-]{0,40}"))
+def test_whatever_is_no_token_is_refused(text: bytes) -> None:
+    keeper = gate(access(ANYBODY))
+
+    async def ask() -> Kind:
+        return await kind_of(keeper, b"Bearer " + text)
+
+    assert asyncio.run(ask()) is Kind.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize("depth", [10_000, 5_000])
+def test_deep_nesting_does_no_harm(depth: int) -> None:
+    deep = b'{"iss":"x","more":' + b"[" * depth + b"]" * depth + b"}"
+    token = f"{part({'alg': 'RS256'})}.{part(deep)}.x".encode()
+    assert tokens.peek(token) is None or len(token) <= tokens.MOST_TOKEN_BYTES

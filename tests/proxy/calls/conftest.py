@@ -1,0 +1,14 @@
+"""What the tests of the proxy's gRPC side share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from .harness import Rig, rig
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """A proxy with one replica behind it, which the tests of a module share."""
+    with rig(tmp_path_factory.mktemp("proxy")) as running:
+        yield running

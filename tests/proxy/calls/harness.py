@@ -1,0 +1,328 @@
+"""A proxy in this process, on a thread of its own, between real gRPC clients and replicas that do as they are told."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import grpc
+import uvloop
+from tidegate_contracts import routing
+from tidegate_contracts.proxy_settings import ProxySettings
+from tidegate_proxy import serve
+from tidegate_proxy.place import Place
+from tidegate_proxy.serve import Proxy
+from tidegate_proxy.upstream.pool import Address
+from tritonclient.grpc import service_pb2 as pb
+
+from ..rigs.issuer import AUDIENCE, Issuer, issuer
+
+HOST = "127.0.0.1"
+SERVICE = "inference.GRPCInferenceService"
+RESERVED = (("grpc.so_reuseport", 0),)
+Metadata = Sequence[tuple[str, str | bytes]]
+
+
+@dataclass
+class Stub:
+    """A replica over real gRPC: answers each model as `answers` has it, and notes what it was asked."""
+
+    port: int = 0
+    name: str = "a"
+    host: str = HOST
+    asked: list[tuple[str, Any, dict[str, str | bytes]]] = field(default_factory=list)
+    """Method, message (of streams: each), and metadata."""
+    seconds_left: list[float | None] = field(default_factory=list)
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    release: threading.Event = field(default_factory=threading.Event)
+    """Lets those that hang go on."""
+    server: Any = None
+
+    def infer(self, request: Any, context: Any) -> Any:
+        """Answer ModelInfer."""
+        self._note("ModelInfer", request, context)
+        match request.model_name:
+            case "hang":
+                context.add_callback(self.cancelled.set)
+                self.release.wait(20)
+            case "broken":
+                context.set_trailing_metadata((("why", "because"), ("why-bin", b"\x00\xff")))
+                context.abort(grpc.StatusCode.FAILED_PRECONDITION, "no: 100 % ü")
+            case "slow":
+                time.sleep(0.3)
+        answer = pb.ModelInferResponse(
+            model_name=request.model_name, model_version=request.model_version, id=request.id
+        )
+        answer.raw_output_contents.extend(request.raw_input_contents)
+        answer.parameters["replica"].string_param = self.name
+        context.send_initial_metadata((("from", self.name),))
+        return answer
+
+    def stream(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
+        """Answer ModelStreamInfer: each message, and once more when all have come."""
+        context.add_callback(self.cancelled.set)
+        for request in requests:
+            self._note("ModelStreamInfer", request, context)
+            answer = pb.ModelStreamInferResponse()
+            answer.infer_response.id = request.id
+            answer.infer_response.model_version = request.model_version
+            answer.infer_response.parameters["replica"].string_param = self.name
+            for _ in range(3 if request.model_name == "many" else 1):
+                yield answer
+            if request.model_name == "broken":
+                context.abort(grpc.StatusCode.DATA_LOSS, "lost")
+        if self.asked and self.asked[-1][1].model_name == "many":
+            yield pb.ModelStreamInferResponse(error_message="the end")
+
+    def other(self, method: str) -> Any:
+        """Return what answers a method about models."""
+
+        def answer(request: Any, context: Any) -> Any:
+            self._note(method, request, context)
+            match method:
+                case "ModelReady":
+                    return pb.ModelReadyResponse(ready=True)
+                case "ModelMetadata":
+                    return pb.ModelMetadataResponse(name=request.name, versions=[request.version])
+                case "ModelStatistics":
+                    names = [request.name] if request.name else ["echo", "secret", "slow"]
+                    return pb.ModelStatisticsResponse(model_stats=[pb.ModelStatistics(name=name) for name in names])
+                case "ServerMetadata":
+                    return pb.ServerMetadataResponse(name=self.name)
+            return pb.ModelConfigResponse()
+
+        return answer
+
+    def _note(self, method: str, request: Any, context: Any) -> None:
+        self.asked.append((method, request, dict(context.invocation_metadata())))
+        self.seconds_left.append(context.time_remaining())
+
+    def start(self, credentials: grpc.ServerCredentials | None = None) -> None:
+        """Listen."""
+        unary = grpc.unary_unary_rpc_method_handler
+        handlers = {
+            "ModelInfer": unary(self.infer, pb.ModelInferRequest.FromString, pb.ModelInferResponse.SerializeToString),
+            "ModelStreamInfer": grpc.stream_stream_rpc_method_handler(
+                self.stream, pb.ModelInferRequest.FromString, pb.ModelStreamInferResponse.SerializeToString
+            ),
+        }
+        for method in ("ModelReady", "ModelMetadata", "ModelConfig", "ModelStatistics", "ServerMetadata"):
+            asked, told = getattr(pb, f"{method}Request"), getattr(pb, f"{method}Response")
+            handlers[method] = unary(self.other(method), asked.FromString, told.SerializeToString)
+        options = (("grpc.max_receive_message_length", -1), *RESERVED)
+        self.server = grpc.server(ThreadPoolExecutor(24), options=options)
+        self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        where = f"{self.host}:{self.port}"
+        if credentials:
+            self.port = self.server.add_secure_port(where, credentials)
+        else:
+            self.port = self.server.add_insecure_port(where)
+        self.server.start()
+
+    def stop(self, grace: float | None = None) -> None:
+        """End, at once without a grace."""
+        self.release.set()
+        self.server.stop(grace).wait(10)
+
+
+@dataclass
+class Rig:
+    """A proxy that runs, its replicas, and who may call it."""
+
+    proxy: Proxy
+    loop: asyncio.AbstractEventLoop
+    issuer: Issuer
+    stubs: list[Stub]
+    addresses: list[Address]
+    """What the pool's name leads to."""
+    _channels: list[grpc.Channel] = field(default_factory=list)
+
+    @property
+    def port(self) -> int:
+        """Where it takes gRPC."""
+        return self.proxy.ports["grpc"]
+
+    def token(self, name: str = "alice", groups: Sequence[str] = ("all",), seconds: float = 600) -> str:
+        """Return a caller's token."""
+        return self.issuer.token(name, groups, seconds)
+
+    def metadata(self, *more: tuple[str, str | bytes], token: str = "") -> Metadata:
+        """Return a caller's metadata."""
+        return (("authorization", f"Bearer {token or self.token()}"), *more)
+
+    def channel(self, *options: tuple[str, Any], credentials: grpc.ChannelCredentials | None = None) -> grpc.Channel:
+        """Return a connection of its own to the proxy."""
+        where = f"{HOST}:{self.port}"
+        own = (
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.enable_retries", 0),
+        )
+        given = (*own, *options)
+        channel = grpc.secure_channel(where, credentials, given) if credentials else grpc.insecure_channel(where, given)
+        self._channels.append(channel)
+        return channel
+
+    def do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run something on the proxy's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(20)
+
+    def on_loop(self, work: Callable[[], Any]) -> Any:
+        """Call something on the proxy's loop."""
+
+        async def call() -> Any:
+            return work()
+
+        return self.do(call())
+
+    def close(self) -> None:
+        """End every connection to it."""
+        for channel in self._channels:
+            channel.close()
+        self._channels.clear()
+
+
+def method(channel: grpc.Channel, name: str) -> Any:
+    """Return a method of Triton's service as clients have it."""
+    if name == "ModelStreamInfer":
+        return channel.stream_stream(
+            f"/{SERVICE}/{name}", pb.ModelInferRequest.SerializeToString, pb.ModelStreamInferResponse.FromString
+        )
+    asked, told = getattr(pb, f"{name}Request"), getattr(pb, f"{name}Response")
+    return channel.unary_unary(f"/{SERVICE}/{name}", asked.SerializeToString, told.FromString)
+
+
+def raw(channel: grpc.Channel, path: str) -> Any:
+    """Return a method whose messages are bytes."""
+    return channel.unary_unary(path)
+
+
+def infer_request(model: str = "echo", data: bytes = b"tensor", **more: Any) -> Any:
+    """Return a request to infer."""
+    request = pb.ModelInferRequest(model_name=model, **more)
+    tensor = request.inputs.add(name="INPUT", datatype="UINT8")
+    tensor.shape.extend([len(data)])
+    request.raw_input_contents.append(data)
+    return request
+
+
+MODELS = ("echo", "slow", "hang", "broken", "many", "secret")
+
+
+def tables(
+    provider: Issuer, grpc_port: int, models: Sequence[str | routing.Model] = MODELS, **pool: Any
+) -> tuple[routing.RoutingTable, routing.AccessTable]:
+    """Return tables: `all` may do everything but see `secret`; `lookers` may only look."""
+    servers = (
+        routing.Server(
+            name="main",
+            kind="triton",
+            pools=(
+                routing.Pool(name="one", host="replicas", http_port=1, grpc_port=grpc_port, loading="preload", **pool),
+            ),
+        ),
+        routing.Server(
+            name="spare",
+            kind="triton",
+            pools=(routing.Pool(name="one", host="nowhere", http_port=1, grpc_port=1, loading="preload"),),
+        ),
+    )
+    found = [routing.Model(name=each, server="main", pool="one") if isinstance(each, str) else each for each in models]
+    found.append(routing.Model(name="elsewhere", server="spare", pool="one"))
+    visible = tuple(model.name for model in found if model.name != "secret")
+    rules = (
+        routing.AccessRule(name="all", groups=("all",), actions=("infer", "inspect"), servers=("*",), models=visible),
+        routing.AccessRule(name="look", groups=("lookers",), actions=("inspect",), servers=("*",), models=visible),
+    )
+    issuers = (
+        routing.OidcIssuer(
+            issuer=provider.url, audiences=(AUDIENCE,), jwks_url=provider.jwks_url, groups_claim="groups"
+        ),
+    )
+    table = routing.RoutingTable(environment="test", servers=servers, models=tuple(found))
+    limit = routing.RateLimit(requests_per_minute=60, burst=200)
+    return table, routing.AccessTable(issuers=issuers, rules=rules, rate_limit=limit)
+
+
+@contextmanager
+def rig(
+    folder: Path,
+    replicas: int = 1,
+    models: Sequence[str | routing.Model] = MODELS,
+    credentials: grpc.ServerCredentials | None = None,
+    **settings: Any,
+) -> Iterator[Rig]:
+    """Run a proxy with so many replicas, each at an address of its own, behind it."""
+    with issuer() as provider:
+        stubs: list[Stub] = []
+        for number in range(replicas):
+            stub = Stub(stubs[0].port if stubs else 0, "abcdef"[number], f"127.0.0.{number + 1}")
+            stub.start(credentials)
+            stubs.append(stub)
+        addresses: list[Address] = [(socket.AF_INET, (stub.host, 1)) for stub in stubs]
+        table, access = tables(provider, stubs[0].port, models, grpc_tls=credentials is not None)
+        tables_folder = folder / "routing"
+        tables_folder.mkdir(parents=True, exist_ok=True)
+        (tables_folder / "routing.json").write_text(table.model_dump_json(by_alias=True))
+        (tables_folder / "access.json").write_text(access.model_dump_json(by_alias=True))
+        said = {
+            "environment": "test", "replicas_host": "proxies", "body_limit_bytes": 8 << 20, "concurrency": 8,
+            "connect_timeout_seconds": 1, "request_timeout_seconds": 3, "drain_seconds": 2, "log_level": "warning",
+            "tls": False, "api_keys": False,
+        }  # fmt: skip
+
+        async def find(host: str, _: int) -> Sequence[Address]:
+            return list(addresses) if host == "replicas" else []
+
+        place = Place(
+            routing=tables_folder,
+            tls=folder / "tls",
+            upstream_ca=folder / "ca",
+            host=HOST,
+            http_port=0,
+            grpc_port=0,
+            admin_port=0,
+        )
+        # Nobody balances load here who would have to learn that the proxy ends.
+        running_down = patch.object(serve, "QUIET_SECONDS", 0.2)
+        proxy = Proxy(ProxySettings.model_validate(said | settings), place, find)
+        with running_down, _loop() as loop:
+            running = Rig(proxy, loop, provider, stubs, addresses)
+            running.do(proxy.start())
+            try:
+                yield running
+            finally:
+                running.close()
+                for stub in stubs:
+                    stub.release.set()
+                running.do(proxy.stop())
+                for stub in stubs:
+                    stub.stop()
+
+
+@contextmanager
+def _loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = uvloop.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Wait until something is true."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)

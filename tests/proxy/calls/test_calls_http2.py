@@ -1,0 +1,313 @@
+"""HTTP/2 itself, as attackers and odd clients speak it: frames by hand, on a socket."""
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import hpack
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tidegate_proxy.calls.frames import PREFACE
+from tidegate_proxy.calls.link import Link
+from tidegate_proxy.calls.stream import Stream
+
+from .harness import HOST, Rig, infer_request, method, until
+
+DATA, HEADERS, PRIORITY, RESET, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = range(10)
+NO_ERROR, PROTOCOL, INTERNAL, FLOW, _, CLOSED, SIZE, REFUSED, CANCEL, COMPRESSION = range(10)
+CALM = 11
+INFER = "/inference.GRPCInferenceService/ModelInfer"
+
+
+def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> bytes:
+    return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
+
+
+def request(*more: tuple[str, str], path: str = INFER, without: str = "", method: str = "POST") -> bytes:
+    fields = [
+        (":method", method), (":scheme", "http"), (":path", path), (":authority", "x"), ("te", "trailers"),
+        ("content-type", "application/grpc"),
+    ]  # fmt: skip
+    return bytes(hpack.Encoder().encode([field for field in fields if field[0] != without] + list(more)))
+
+
+class Peer:
+    """A connection; `frames` reads until it ends or nothing comes."""
+
+    def __init__(self, door: Rig, hello: bytes = PREFACE + frame(SETTINGS)) -> None:
+        self.sock = socket.create_connection((HOST, door.port))
+        self.sock.settimeout(3)
+        self.decoder = hpack.Decoder()
+        self.rest = b""
+        self.sock.sendall(hello)
+
+    def send(self, *frames: bytes) -> "Peer":
+        with contextlib.suppress(OSError):  # it may have ended already; what it said is still to be read
+            self.sock.sendall(b"".join(frames))
+        return self
+
+    def frames(self) -> Iterator[tuple[int, int, int, bytes]]:
+        while True:
+            while len(self.rest) >= 9 and len(self.rest) >= 9 + int.from_bytes(self.rest[:3]):
+                length = int.from_bytes(self.rest[:3])
+                found = self.rest[3], self.rest[4], int.from_bytes(self.rest[5:9]), self.rest[9 : 9 + length]
+                self.rest = self.rest[9 + length :]
+                yield found
+            try:
+                data = self.sock.recv(65_536)
+            except ConnectionResetError:
+                return
+            if not data:
+                return
+            self.rest += data
+
+    def next(self, kind: int) -> tuple[int, int, int, bytes]:
+        return next(found for found in self.frames() if found[0] == kind)
+
+    def farewell(self) -> int:
+        payload = self.next(GOAWAY)[3]
+        return int(struct.unpack_from(">LL", payload)[1])
+
+    def headers(self) -> dict[str, str]:
+        _, _, _, block = self.next(HEADERS)
+        return {str(name): str(value) for name, value in self.decoder.decode(block)}
+
+    def is_up(self) -> bool:
+        self.send(frame(PING, 0, 0, b"12345678"))
+        return self.next(PING)[3] == b"12345678"
+
+
+BIG = b"\x00" * 70_000
+WINDOW_1 = struct.pack(">L", 1)
+BROKEN: list[Any] = [
+    (PROTOCOL, [frame(DATA, 0, 1, b"x")]),
+    (PROTOCOL, [frame(DATA, 0, 0, b"x")]),
+    (PROTOCOL, [frame(HEADERS, 5, 2, request())]),
+    (PROTOCOL, [frame(HEADERS, 5, 0, request())]),
+    (PROTOCOL, [frame(HEADERS, 1, 1, request()), frame(PING, 0, 0, b"12345678")]),
+    (PROTOCOL, [frame(HEADERS, 1, 1, request()), frame(CONTINUATION, 4, 3, b"")]),
+    (PROTOCOL, [frame(CONTINUATION, 4, 1, b"")]),
+    (PROTOCOL, [frame(PUSH, 4, 1, b"\0\0\0\2" + request())]),
+    (PROTOCOL, [frame(RESET, 0, 1, b"\0\0\0\0")]),
+    (PROTOCOL, [frame(PING, 0, 1, b"12345678")]),
+    (PROTOCOL, [frame(SETTINGS, 0, 1)]),
+    (PROTOCOL, [frame(SETTINGS, 0, 0, struct.pack(">HL", 2, 7))]),
+    (PROTOCOL, [frame(SETTINGS, 0, 0, struct.pack(">HL", 5, 1))]),
+    (PROTOCOL, [frame(WINDOW, 0, 0, b"\0\0\0\0")]),
+    (PROTOCOL, [frame(WINDOW, 0, 9, WINDOW_1)]),
+    (PROTOCOL, [frame(HEADERS, 4, 1, request()), frame(DATA, 8, 1, b"\xff1")]),
+    (FLOW, [frame(SETTINGS, 0, 0, struct.pack(">HL", 4, 1 << 31))]),
+    (FLOW, [frame(WINDOW, 0, 0, struct.pack(">L", (1 << 31) - 1))]),
+    (PROTOCOL, [frame(PRIORITY, 0, 0, b"12345")]),
+    (CLOSED, [frame(HEADERS, 5, 1, request()), frame(HEADERS, 5, 1, request())]),
+    (SIZE, [frame(PING, 0, 0, b"1")]),
+    (SIZE, [frame(SETTINGS, 0, 0, b"1")]),
+    (SIZE, [frame(WINDOW, 0, 0, b"1")]),
+    (SIZE, [frame(PRIORITY, 0, 1, b"1")]),
+    (SIZE, [frame(RESET, 0, 1, b"1")]),
+    (SIZE, [frame(HEADERS, 4, 1, BIG)]),
+    (SIZE, [b"\xff\xff\xff\x00\x00\x00\x00\x00\x01"]),
+    (COMPRESSION, [frame(HEADERS, 5, 1, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff")]),
+    (COMPRESSION, [frame(HEADERS, 5, 1, b"\xfe")]),
+    (CLOSED, [frame(HEADERS, 5, 1, request(path="/grpc.health.v1.Health/Watch")), frame(DATA, 0, 1, b"x")]),
+    (CALM, [frame(HEADERS, 1, 1, request()), *(frame(CONTINUATION, 0, 1, b"\0\1a\1b" * 1000) for _ in range(40))]),
+    (CALM, [frame(HEADERS, 1, 1, request()), *(frame(CONTINUATION, 0, 1) for _ in range(40))]),
+    (CALM, [frame(PING, 0, 0, b"12345678") * 10_001]),
+    (CALM, [frame(SETTINGS) * 10_001]),
+    (
+        CALM,
+        [b"".join(frame(HEADERS, 4, n, request()) + frame(RESET, 0, n, b"\0\0\0\x08") for n in range(1, 20_004, 2))],
+    ),
+    (CALM, [frame(HEADERS, 4, 1, request()), frame(DATA, 0, 1) * 10_001]),
+]
+
+
+@pytest.mark.parametrize(("code", "frames"), BROKEN)
+def test_who_breaks_the_protocol_is_told_and_left(door: Rig, code: int, frames: list[bytes]) -> None:
+    peer = Peer(door).send(*frames)
+    assert peer.farewell() == code
+    for _ in peer.frames():
+        pass  # until the connection is closed
+    until(lambda: not door.proxy.hall.under_way)
+    assert method(door.channel(), "ModelInfer")(infer_request(), metadata=door.metadata(), timeout=5)
+
+
+@pytest.mark.parametrize(
+    "hello", [b"GET / HTTP/1.1\r\n\r\n", PREFACE[:-1] + b"x", PREFACE + frame(PING, 0, 0, b"12345678")]
+)
+def test_what_does_not_begin_as_http2_does_is_left(door: Rig, hello: bytes) -> None:
+    assert Peer(door, hello).farewell() == PROTOCOL
+
+
+def test_headers_that_unfold_without_end_are_refused(door: Rig) -> None:
+    encoder = hpack.Encoder()
+    block = bytes(encoder.encode([("big", "x" * 4000)]))
+    again = bytes(encoder.encode([("big", "x" * 4000)] * 100))
+    assert Peer(door).send(frame(HEADERS, 5, 1, block), frame(HEADERS, 5, 3, again)).farewell() == COMPRESSION
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        request(("Upper", "x")),
+        request(("connection", "close")),
+        request(("transfer-encoding", "chunked")),
+        request(("a", "b\r\nc: d")),
+        request(("a", "b\0")),
+        request(("a b", "c")),
+        request(("grpc-timeout", "-1S")),
+        request(("grpc-timeout", "1")),
+        request((":path", "/again")),
+        request((":late", "x")),
+        request(("te", "gzip"), without="te"),
+        request((":scheme", "http")),
+        request(without=":scheme"),
+        request(without=":path"),
+        request(without=":method"),
+    ],
+)
+def test_headers_that_no_request_has_end_their_stream_alone(door: Rig, block: bytes) -> None:
+    peer = Peer(door).send(frame(HEADERS, 4, 1, block))
+    _, _, stream, payload = peer.next(RESET)
+    assert (stream, int.from_bytes(payload)) == (1, PROTOCOL)
+    assert peer.is_up()
+
+
+def test_what_is_no_grpc_is_answered_as_http(door: Rig) -> None:
+    for block, status in (
+        (request(without="content-type"), "415"),
+        (request(("content-type", "application/json"), without="content-type"), "415"),
+        (request(method="GET"), "405"),
+    ):
+        assert Peer(door).send(frame(HEADERS, 5, 1, block)).headers()[":status"] == status
+
+
+def test_only_the_exact_path_is_a_method(door: Rig) -> None:
+    for path in (INFER + "/", INFER.lower(), "/inference.GRPCInferenceService/RepositoryIndex", "*", INFER + "?a"):
+        assert Peer(door).send(frame(HEADERS, 5, 1, request(path=path))).headers()["grpc-status"] == "12"
+
+
+def test_more_calls_at_once_than_announced_are_refused_one_by_one(door: Rig) -> None:
+    path = "/grpc.health.v1.Health/Check"
+    peer = Peer(door).send(*(frame(HEADERS, 4, 2 * n + 1, request(path=path)) for n in range(300)))
+    _, _, stream, payload = peer.next(RESET)
+    assert (stream, int.from_bytes(payload)) == (2 * 256 + 1, REFUSED)
+    assert peer.is_up()
+    peer.sock.close()
+    until(lambda: not door.proxy.hall.under_way)
+
+
+def health(flags: int = 1, pad: int | None = None) -> bytes:
+    data = b"\0\0\0\0\0"
+    return frame(DATA, flags, 1, data) if pad is None else frame(DATA, flags | 8, 1, bytes((pad,)) + data + b"\0" * pad)
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_padding_priorities_and_any_cut_of_the_bytes_change_nothing(door: Rig, size: int) -> None:
+    block = request(path="/grpc.health.v1.Health/Check")
+    padded = b"\x05" + b"\x80\0\0\0\x10" + block[:10]
+    frames = [
+        frame(PRIORITY, 0, 1, b"\0\0\0\0\x10"), frame(0x20, 0, 0, b"unknown"),
+        frame(HEADERS, 0x28, 1, padded + b"\0" * 5),
+        frame(CONTINUATION, 0, 1, block[10:20]), frame(CONTINUATION, 4, 1, block[20:]), health(pad=9),
+    ]  # fmt: skip
+    peer = Peer(door, b"")
+    data = PREFACE + frame(SETTINGS) + b"".join(frames)
+    for at in range(0, len(data), size):
+        peer.send(data[at : at + size])
+    assert peer.next(DATA)[3] == b"\0\0\0\0\x02\x08\x01"
+
+
+def test_a_tiny_window_is_kept_to(door: Rig) -> None:
+    hello = PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HL", 4, 3))
+    peer = Peer(door, hello).send(frame(HEADERS, 4, 1, request(path="/grpc.health.v1.Health/Check")), health())
+    got = peer.next(DATA)[3]
+    assert got == b"\0\0\0"
+    peer.send(frame(SETTINGS, 0, 0, struct.pack(">HL", 4, 0)))
+    assert peer.is_up()
+    for _ in range(7):
+        peer.send(frame(WINDOW, 0, 1, WINDOW_1))
+    while len(got) < 7:
+        part = peer.next(DATA)[3]
+        assert len(part) <= 4
+        got += part
+    assert got == b"\0\0\0\0\x02\x08\x01"
+    assert peer.headers()["grpc-status"] == "0"
+
+
+def test_a_farewell_of_the_callers_ends_nothing_that_is_under_way(door: Rig) -> None:
+    peer = Peer(door).send(frame(HEADERS, 4, 1, request(path="/grpc.health.v1.Health/Check")))
+    peer.send(frame(GOAWAY, 0, 0, b"\0" * 8), health())
+    assert peer.next(DATA)[3] == b"\0\0\0\0\x02\x08\x01"
+
+
+chaos = st.lists(
+    st.builds(
+        frame,
+        st.integers(0, 10),
+        st.integers(0, 255),
+        st.integers(0, 7),
+        st.one_of(st.binary(max_size=40), st.sampled_from([request(), b"\0\0\0\0\5hello", WINDOW_1, b"\0" * 8])),
+    ),
+    max_size=30,
+)
+
+
+@given(chaos)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_frames_whatever_hurt_anybody_else(door: Rig, frames: list[bytes]) -> None:
+    peer = Peer(door).send(*frames)
+    peer.sock.shutdown(socket.SHUT_WR)
+    for _ in peer.frames():
+        pass
+    peer.sock.close()
+    until(lambda: not door.proxy.hall.under_way and not door.proxy.hall.places.taken)
+
+
+class Written(asyncio.Transport):
+    """Takes what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.data += data
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+
+class Hoarder(Link[None]):
+    """Gives no credit."""
+
+    def understand(self, _: Any) -> None:
+        return None
+
+    def opened(self, number: int, _head: None, _end: bool) -> None:
+        self.add(Stream(), number)
+
+
+@pytest.mark.parametrize(("pieces", "code"), [([65_535], None), ([65_535, 1], FLOW), ([30_000, 30_000, 5_536], FLOW)])
+def test_more_data_than_there_is_room_for_ends_the_connection(pieces: list[int], code: int | None) -> None:
+    async def run() -> bytes:
+        link, transport = Hoarder({}, b""), Written()
+        link.connection_made(transport)
+        link.data_received(frame(SETTINGS) + frame(HEADERS, 4, 1, request()))
+        for piece in pieces:
+            link.data_received(frame(DATA, 0, 1, b"x" * piece))
+        await asyncio.sleep(0)
+        return transport.data
+
+    said = frame(GOAWAY, 0, 0, struct.pack(">LL", 1, code or 0))[3:17]
+    assert (said in asyncio.run(run())) == (code is not None)

@@ -1,0 +1,143 @@
+"""What is read of messages: the same however they are cut, and whoever wrote them."""
+
+import gzip
+import zlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tidegate_proxy.calls.intake import Asked, Intake
+from tidegate_proxy.calls.protobuf import MalformedError, fields
+from tidegate_proxy.problems import Problem
+from tritonclient.grpc import service_pb2 as pb
+
+LIMIT = 1 << 20
+parameter = st.one_of(
+    st.builds(lambda value: pb.InferParameter(int64_param=value), st.integers(-(2**63), 2**63 - 1)),
+    st.builds(lambda value: pb.InferParameter(uint64_param=value), st.integers(0, 2**64 - 1)),
+    st.builds(lambda value: pb.InferParameter(string_param=value), st.text(max_size=20)),
+    st.builds(lambda value: pb.InferParameter(double_param=value), st.floats(allow_nan=False)),
+)
+tensor = st.builds(
+    lambda name, shape, words: pb.ModelInferRequest.InferInputTensor(
+        name=name, datatype="BYTES", shape=shape, contents=pb.InferTensorContents(bytes_contents=words)
+    ),
+    st.text(max_size=10),
+    st.lists(st.integers(0, 2**40), max_size=4),
+    st.lists(st.binary(max_size=30), max_size=4),
+)
+message = st.builds(
+    lambda name, version, about, parameters, inputs, raw: pb.ModelInferRequest(
+        model_name=name, model_version=version, id=about, parameters=parameters, inputs=inputs, raw_input_contents=raw
+    ),
+    st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,40}", fullmatch=True),
+    st.sampled_from(["", "1", "42"]),
+    st.text(max_size=20),
+    st.dictionaries(st.sampled_from(["sequence_id", "priority", "é"]), parameter, max_size=3),
+    st.lists(tensor, max_size=3),
+    st.lists(st.binary(max_size=400), max_size=4),
+)
+
+
+def framed(body: bytes, packed: str = "") -> bytes:
+    if packed:
+        body = gzip.compress(body) if packed == "gzip" else zlib.compress(body)
+    return bytes((packed != "",)) + len(body).to_bytes(4) + body
+
+
+def taken(data: bytes, cuts: list[int], version: str | None, packed: str = "") -> tuple[list[Asked], bytes]:
+    """What is asked, and what is passed on, when it comes in pieces."""
+    intake = Intake(LIMIT, packed.encode() or b"identity", False)
+    asked: list[Asked] = []
+    passed = b""
+    found: Asked | None = None
+    ends = sorted({cut % (len(data) + 1) for cut in cuts} | {len(data)})
+    for start, end in zip([0, *ends], ends, strict=False):
+        if start == end:
+            continue
+        intake.feed(data[start:end])
+        while True:
+            if found is None:
+                found = intake.asked()
+                if found is None:
+                    break
+                asked.append(found)
+            passed += intake.passed(version or found.version)
+            if not intake.between:
+                break
+            found = None
+    assert intake.idle
+    return asked, passed
+
+
+@given(
+    st.lists(message, min_size=1, max_size=3),
+    st.lists(st.integers(0, 10_000), max_size=8),
+    st.sampled_from([None, "7"]),
+)
+@settings(deadline=None)
+def test_messages_are_understood_and_get_their_version_wherever_they_are_cut(
+    messages: list[pb.ModelInferRequest], cuts: list[int], version: str | None
+) -> None:
+    for packed in ("", "gzip", "deflate"):
+        data = b"".join(framed(each.SerializeToString(), packed) for each in messages)
+        asked, passed = taken(data, cuts, version, packed)
+        for each, found in zip(messages, asked, strict=True):
+            assert (found.model, found.version) == (each.model_name, each.model_version or None)
+            said = each.parameters["sequence_id"] if "sequence_id" in each.parameters else pb.InferParameter()
+            assert found.sequence.decode() == str(said.int64_param or said.uint64_param or said.string_param or "")
+            length = int.from_bytes(passed[1:5])
+            assert passed[0] == 0
+            got = pb.ModelInferRequest.FromString(passed[5 : 5 + length])
+            expected = pb.ModelInferRequest.FromString(each.SerializeToString())
+            expected.model_version = version or each.model_version
+            assert got == expected
+            passed = passed[5 + length :]
+        assert passed == b""
+
+
+@given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=4))
+def test_whatever_comes_is_refused_or_means_to_triton_what_it_meant_here(body: bytes, cuts: list[int]) -> None:
+    body = b"\x0a\x04echo" + body
+    try:
+        (asked,), passed = taken(framed(body), cuts, None)
+    except Problem:
+        return
+    try:
+        got = pb.ModelInferRequest.FromString(passed[5:])
+    except Exception:
+        return  # Triton refuses it, and so does this
+    assert (got.model_name, got.model_version) == (asked.model, asked.version or "")
+
+
+@given(st.binary(max_size=200))
+def test_fields_are_found_as_the_library_finds_them(data: bytes) -> None:
+    try:
+        found = list(fields(data))
+    except MalformedError:
+        return
+    assert [end for *_, end in found][-1:] in ([], [len(data)])
+    assert all(start <= end for _, _, start, end in found)
+
+
+@pytest.mark.parametrize("packed", ["gzip", "deflate"])
+def test_a_bomb_is_stopped_before_it_unfolds(packed: str) -> None:
+    data = framed(b"\x0a\x04echo" + b"\x3a\x80\x80\x80\x08" + b"\0" * (16 << 20), packed)
+    with pytest.raises(Problem) as problem:
+        taken(data, [], None, packed)
+    assert problem.value.kind.word == "too-large"
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x01\0\0\0\x05nogz!", b"\x02\0\0\0\x01a", framed(b"\x0a\x04echo", "gzip")[:-5] + b"xxxxx"]
+)
+def test_what_is_not_packed_as_was_said_is_refused(data: bytes) -> None:
+    with pytest.raises(Problem) as problem:
+        taken(data, [], None, "gzip")
+    assert problem.value.kind.word == "malformed"
+
+
+def test_a_length_beyond_the_limit_is_refused_before_the_message_comes() -> None:
+    with pytest.raises(Problem) as problem:
+        Intake(LIMIT, b"identity", False).feed(b"\0" + (LIMIT + 1).to_bytes(4))
+    assert problem.value.kind.word == "too-large"

@@ -1,0 +1,207 @@
+"""Streams: one call, one replica, each message decided."""
+
+import itertools
+import queue
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from tidegate_contracts import routing
+
+from .harness import Rig, infer_request, method, rig, until
+
+SHARES = (routing.VersionShare(version=1, weight=50), routing.VersionShare(version=2, weight=50))
+MODELS = (
+    "echo",
+    "hang",
+    "many",
+    "broken",
+    "secret",
+    routing.Model(name="split", server="main", pool="one", versions=SHARES),
+)
+names = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    with rig(tmp_path_factory.mktemp("three"), replicas=3, models=MODELS) as running:
+        yield running
+
+
+class Talk:
+    """A stream that the test writes to and reads from in turn."""
+
+    def __init__(self, rig: Rig, *metadata: tuple[str, str], timeout: float | None = None) -> None:
+        self._queue: queue.Queue[Any] = queue.Queue()
+        self.call = method(rig.channel(), "ModelStreamInfer")(
+            iter(self._queue.get, None),
+            metadata=rig.metadata(*metadata, token=rig.token(f"s{next(names)}")),
+            timeout=timeout,
+        )
+
+    def say(self, *requests: Any) -> None:
+        for request in requests:
+            self._queue.put(request)
+
+    def end(self) -> None:
+        self._queue.put(None)
+
+    def hear(self) -> Any:
+        return next(self.call)
+
+    def code(self) -> Any:
+        with pytest.raises(grpc.RpcError):
+            for _ in self.call:
+                pass
+        return self.call.code()
+
+
+def test_messages_come_and_go_in_turn_at_one_replica(three: Rig) -> None:
+    talk = Talk(three)
+    replicas = set()
+    for number in range(30):
+        talk.say(infer_request(id=str(number)))
+        heard = talk.hear()
+        assert heard.infer_response.id == str(number)
+        replicas.add(heard.infer_response.parameters["replica"].string_param)
+    talk.end()
+    with pytest.raises(StopIteration):
+        talk.hear()
+    assert len(replicas) == 1
+    assert talk.call.code() == grpc.StatusCode.OK
+
+
+def test_a_decoupled_model_sends_as_many_answers_as_it_likes_even_after_the_last_message(three: Rig) -> None:
+    talk = Talk(three)
+    talk.say(infer_request("many"))
+    for _ in range(3):
+        talk.hear()
+    talk.end()
+    assert talk.hear().error_message == "the end"
+    with pytest.raises(StopIteration):
+        talk.hear()
+
+
+def test_long_messages_pass_between_short_ones(three: Rig) -> None:
+    talk = Talk(three)
+    sizes = [10, 3 << 20, 0, 200_000, 70_000, 1]
+    talk.say(*(infer_request(data=b"x" * size, id=str(size)) for size in sizes))
+    for size in sizes:
+        assert talk.hear().infer_response.id == str(size)
+    talk.end()
+
+
+def test_each_message_is_decided(three: Rig) -> None:
+    for second, code in (
+        ("secret", grpc.StatusCode.NOT_FOUND),
+        ("elsewhere", grpc.StatusCode.INVALID_ARGUMENT),
+        ("nothing", grpc.StatusCode.NOT_FOUND),
+    ):
+        before = sum(len(stub.asked) for stub in three.stubs)
+        talk = Talk(three)
+        talk.say(infer_request())
+        talk.hear()
+        talk.say(infer_request(second))
+        assert talk.code() == code
+        assert sum(len(stub.asked) for stub in three.stubs) == before + 1
+
+
+def test_each_message_counts_against_the_limit(three: Rig) -> None:
+    talk = Talk(three)
+    for number in range(200):
+        talk.say(infer_request(id=str(number)))
+        talk.hear()
+    talk.say(infer_request())
+    assert talk.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_a_stream_has_one_version_of_a_model(three: Rig) -> None:
+    seen = set()
+    for _ in range(12):
+        talk = Talk(three)
+        talk.say(*(infer_request("split") for _ in range(6)))
+        versions = {talk.hear().infer_response.model_version for _ in range(6)}
+        assert len(versions) == 1
+        seen |= versions
+        talk.end()
+    assert seen == {"1", "2"}
+
+
+def test_sequences_stay_at_their_replica_whichever_way_they_come(three: Rig) -> None:
+    call = method(three.channel(), "ModelInfer")
+    used = set()
+    for number in range(12):
+        found = set()
+        request = infer_request()
+        request.parameters["sequence_id"].int64_param = number + 1
+        for _ in range(4):
+            found.add(call(request, metadata=three.metadata()).parameters["replica"].string_param)
+        talk = Talk(three)
+        talk.say(request)
+        found.add(talk.hear().infer_response.parameters["replica"].string_param)
+        talk.end()
+        assert len(found) == 1
+        used |= found
+    assert len(used) > 1
+
+
+def test_an_error_in_the_middle_comes_after_what_came_before(three: Rig) -> None:
+    talk = Talk(three)
+    talk.say(infer_request("broken"))
+    talk.hear()
+    with pytest.raises(grpc.RpcError):
+        talk.hear()
+    assert talk.call.code() == grpc.StatusCode.DATA_LOSS
+    assert talk.call.details() == "lost"
+
+
+def test_a_caller_who_leaves_in_the_middle_frees_the_replica(three: Rig) -> None:
+    for stub in three.stubs:
+        stub.cancelled.clear()
+    talk = Talk(three)
+    talk.say(infer_request())
+    talk.hear()
+    talk.call.cancel()
+    until(lambda: any(stub.cancelled.is_set() for stub in three.stubs))
+    until(lambda: not three.proxy.hall.under_way and not three.proxy.board.streams.taken)
+
+
+def test_a_deadline_ends_a_stream(three: Rig) -> None:
+    talk = Talk(three, timeout=0.5)
+    talk.say(infer_request())
+    talk.hear()
+    assert talk.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    until(lambda: not three.proxy.hall.under_way)
+
+
+def test_a_stream_without_a_message_ends_well(three: Rig) -> None:
+    talk = Talk(three)
+    talk.end()
+    with pytest.raises(StopIteration):
+        talk.hear()
+
+
+def test_idle_streams_keep_no_other_call_waiting_and_their_number_is_bounded(three: Rig) -> None:
+    talks = [Talk(three) for _ in range(8)]
+    for talk in talks:
+        talk.say(infer_request())
+        talk.hear()
+    assert method(three.channel(), "ModelInfer")(infer_request(), metadata=three.metadata(), timeout=2)
+    waiting = Talk(three)
+    waiting.say(infer_request())
+    talks[0].end()
+    waiting.hear()
+    for talk in (*talks[1:], waiting):
+        talk.end()
+    until(lambda: not three.proxy.hall.under_way)
+
+
+def test_a_slow_reader_holds_the_replica_and_not_the_proxys_memory(three: Rig) -> None:
+    talk = Talk(three)
+    big = infer_request(data=b"x" * 900_000)
+    talk.say(*(big for _ in range(3)))
+    for _ in range(3):
+        talk.hear()
+    talk.end()
+    until(lambda: not three.proxy.hall.under_way)

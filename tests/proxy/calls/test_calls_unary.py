@@ -1,0 +1,346 @@
+"""Calls with one message each way, through the proxy to a replica that speaks real gRPC."""
+
+import itertools
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf import any_pb2, duration_pb2
+from grpc_status import rpc_status
+from tidegate_contracts import routing
+from tritonclient.grpc import service_pb2 as pb
+
+from .harness import Metadata, Rig, infer_request, method, raw, rig, until
+
+names = itertools.count()
+
+
+def refused(call: Any, request: Any, metadata: Metadata = (), **more: Any) -> Any:
+    with pytest.raises(grpc.RpcError) as error:
+        call(request, metadata=metadata, timeout=5, **more)
+    return error.value
+
+
+def reason(error: Any) -> str:
+    status = rpc_status.from_call(error)
+    assert status is not None
+    return bytes(status.details[0].value).split(b"\n")[1][1:].decode().split("\x12")[0]
+
+
+@pytest.fixture
+def infer(door: Rig) -> Any:
+    return method(door.channel(), "ModelInfer")
+
+
+def test_an_answer_comes_back_as_the_replica_sent_it(door: Rig, infer: Any) -> None:
+    request = infer_request("echo", b"\x00\xff" * 50, id="seven")
+    answer, call = infer.with_call(request, metadata=door.metadata(("x-request-id", "mine-1")))
+    assert bytes(answer.raw_output_contents[0]) == b"\x00\xff" * 50
+    assert answer.id == "seven"
+    told = dict(call.initial_metadata())
+    assert told["from"] == "a"
+    assert told["x-request-id"] == "mine-1"
+    assert door.stubs[0].asked[-1][1] == request
+
+
+@pytest.mark.parametrize("size", [0, 1, 16_384, 131_072, 700_000, 6 << 20])
+def test_messages_of_any_size_pass_both_ways(door: Rig, infer: Any, size: int) -> None:
+    data = bytes(range(256)) * (size // 256 + 1)
+    answer = infer(infer_request("echo", data[:size]), metadata=door.metadata())
+    assert bytes(answer.raw_output_contents[0]) == data[:size]
+
+
+@pytest.mark.parametrize("how", [grpc.Compression.Gzip, grpc.Compression.Deflate])
+@pytest.mark.parametrize("size", [10, 3 << 20])
+def test_compressed_messages_pass(door: Rig, infer: Any, how: Any, size: int) -> None:
+    answer = infer(infer_request("echo", b"x" * size), metadata=door.metadata(), compression=how)
+    assert bytes(answer.raw_output_contents[0]) == b"x" * size
+
+
+def test_a_message_longer_than_allowed_is_refused_however_it_is_packed(door: Rig, infer: Any) -> None:
+    long = infer_request("echo", b"x" * (9 << 20))
+    for how in (grpc.Compression.NoCompression, grpc.Compression.Gzip):
+        error = refused(infer, long, door.metadata(), compression=how)
+        assert error.code() == grpc.StatusCode.OUT_OF_RANGE
+        assert reason(error) == "TOO_LARGE"
+
+
+def test_a_replicas_own_error_comes_untouched(door: Rig, infer: Any) -> None:
+    error: Any = refused(infer, infer_request("broken"), door.metadata())
+    assert error.code() == grpc.StatusCode.FAILED_PRECONDITION
+    assert error.details() == "no: 100 % ü"
+    told = dict(error.trailing_metadata())
+    assert (told["why"], told["why-bin"]) == ("because", b"\x00\xff")
+    assert "grpc-status-details-bin" not in told
+
+
+def test_credentials_and_what_opens_triton_never_go_on_and_the_rest_does(door: Rig, infer: Any) -> None:
+    infer(
+        infer_request(),
+        metadata=door.metadata(
+            ("cookie", "a=b"), ("inference-server", "main"),
+            ("triton-grpc-protocol-tidegate-control", "guess"), ("tidegate-control", "guess"), ("tidegate-sticky", "s"),
+            ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), ("own", "a"),
+            ("own-bin", b"\x00"),
+        ),
+    )  # fmt: skip
+    told = door.stubs[0].asked[-1][2]
+    assert {"traceparent", "own", "own-bin", "x-request-id", "user-agent"} == set(told)
+    assert told["own-bin"] == b"\x00"
+
+
+@pytest.mark.parametrize(
+    ("model", "metadata", "code", "why"),
+    [
+        ("echo", (), grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED"),
+        ("echo", (("authorization", "Bearer no.token.at-all"),), grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED"),
+        ("nothing", None, grpc.StatusCode.NOT_FOUND, "UNKNOWN"),
+        ("secret", None, grpc.StatusCode.NOT_FOUND, "UNKNOWN"),
+        ("../echo", None, grpc.StatusCode.NOT_FOUND, "UNKNOWN"),
+        ("", None, grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED"),
+        ("elsewhere", None, grpc.StatusCode.UNAVAILABLE, "BUSY"),
+    ],
+)
+def test_what_may_not_be_called_is_refused_with_a_reason(
+    door: Rig, infer: Any, model: str, metadata: Metadata | None, code: Any, why: str
+) -> None:
+    before = len(door.stubs[0].asked)
+    error: Any = refused(infer, infer_request(model), door.metadata() if metadata is None else metadata)
+    assert error.code() == code
+    assert reason(error) == why
+    assert dict(error.initial_metadata() or error.trailing_metadata())["x-request-id"]
+    assert "no.token" not in error.details()
+    assert len(door.stubs[0].asked) == before
+
+
+def test_two_credentials_are_one_too_many(door: Rig, infer: Any) -> None:
+    for more in (("x-api-key", "key"), ("x-domino-api-key", "key"), ("authorization", "Bearer x")):
+        assert refused(infer, infer_request(), door.metadata(more)).code() == grpc.StatusCode.INVALID_ARGUMENT
+    error = refused(infer, infer_request(), (("x-api-key", "wrong"),))
+    assert error.code() == grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_who_may_only_look_is_told_so(door: Rig, infer: Any) -> None:
+    metadata = door.metadata(token=door.token("bob", ["lookers"]))
+    assert refused(infer, infer_request(), metadata).code() == grpc.StatusCode.PERMISSION_DENIED
+    assert method(door.channel(), "ModelReady")(pb.ModelReadyRequest(name="echo"), metadata=metadata).ready
+
+
+def test_the_server_can_be_named(door: Rig, infer: Any) -> None:
+    for server, code in (("main", None), ("spare", grpc.StatusCode.NOT_FOUND), ("no/name", grpc.StatusCode.NOT_FOUND)):
+        metadata = door.metadata(("inference-server", server))
+        if code is None:
+            infer(infer_request(), metadata=metadata)
+        else:
+            assert refused(infer, infer_request(), metadata).code() == code
+
+
+def test_too_many_requests_are_refused_with_the_time_to_wait(door: Rig, infer: Any) -> None:
+    metadata = door.metadata(token=door.token(f"busy{next(names)}"))
+    for _ in range(200):
+        infer(infer_request(), metadata=metadata)
+    error = refused(infer, infer_request(), metadata)
+    assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    status = rpc_status.from_call(error)
+    assert status is not None
+    retry = any_pb2.Any()
+    retry.CopyFrom(status.details[1])
+    assert retry.type_url.endswith("google.rpc.RetryInfo")
+    delay = duration_pb2.Duration.FromString(retry.value[2:])
+    assert 0 < delay.seconds + delay.nanos / 1e9 <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "request_message"),
+    [
+        ("ModelReady", pb.ModelReadyRequest(name="echo")),
+        ("ModelMetadata", pb.ModelMetadataRequest(name="echo", version="3")),
+        ("ModelConfig", pb.ModelConfigRequest(name="echo")),
+        ("ModelStatistics", pb.ModelStatisticsRequest(name="echo")),
+    ],
+)
+def test_questions_about_a_model_reach_it(door: Rig, name: str, request_message: Any) -> None:
+    method(door.channel(), name)(request_message, metadata=door.metadata())
+    assert door.stubs[0].asked[-1][:2] == (name, request_message)
+    error = refused(method(door.channel(), name), type(request_message)(name="secret"), door.metadata())
+    assert error.code() == grpc.StatusCode.NOT_FOUND
+
+
+def test_statistics_of_all_models_are_those_that_a_caller_may_see(door: Rig) -> None:
+    call = method(door.channel(), "ModelStatistics")
+    stats = call(pb.ModelStatisticsRequest(), metadata=door.metadata(("inference-server", "main")))
+    assert [each.name for each in stats.model_stats] == ["echo", "slow"]
+    assert refused(call, pb.ModelStatisticsRequest()).code() == grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_servers_say_that_they_live_and_what_they_are(door: Rig) -> None:
+    channel = door.channel()
+    assert method(channel, "ServerLive")(pb.ServerLiveRequest()).live
+    main = door.metadata(("inference-server", "main"))
+    assert method(channel, "ServerReady")(pb.ServerReadyRequest(), metadata=main).ready
+    spare = door.metadata(("inference-server", "spare"))
+    assert not method(channel, "ServerReady")(pb.ServerReadyRequest(), metadata=spare).ready
+    assert method(channel, "ServerMetadata")(pb.ServerMetadataRequest(), metadata=main).name == "a"
+    ask = method(channel, "ServerMetadata")
+    assert refused(ask, pb.ServerMetadataRequest()).code() == grpc.StatusCode.UNAUTHENTICATED
+    nobody = door.metadata(("inference-server", "nobody"))
+    assert refused(ask, pb.ServerMetadataRequest(), nobody).code() == grpc.StatusCode.NOT_FOUND
+
+
+CLOSED = [
+    "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload", "SystemSharedMemoryStatus",
+    "SystemSharedMemoryRegister", "SystemSharedMemoryUnregister", "CudaSharedMemoryStatus", "CudaSharedMemoryRegister",
+    "CudaSharedMemoryUnregister", "TraceSetting", "LogSettings",
+]  # fmt: skip
+SPELLINGS = [
+    "/inference.GRPCInferenceService/{}", "/inference.grpcinferenceservice/{}", "//inference.GRPCInferenceService/{}",
+    "/inference.GRPCInferenceService//{}", "/inference.GRPCInferenceService/ModelInfer/../{}",
+    "/inference.GRPCInferenceService/%52epository{}", "/inference.GRPCInferenceService/{}?x", "/{}",
+    "/inference.GRPCInferenceService/{}\x00", "/inference.GRPCInferenceService/ModelInfer;{}",
+    "http://x/inference.GRPCInferenceService/{}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_model_control_has_no_spelling(door: Rig, spelling: str) -> None:
+    channel, before = door.channel(), len(door.stubs[0].asked)
+    for name in CLOSED:
+        with pytest.raises(grpc.RpcError) as error:
+            raw(channel, spelling.format(name))(b"", metadata=door.metadata(), timeout=5)
+        assert error.value.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INTERNAL), name
+    assert len(door.stubs[0].asked) == before
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (infer_request("echo").SerializeToString() + b"\x0a\x06secret", "before its tensors"),
+        (infer_request("echo").SerializeToString() + b"\x12\x011", "before its tensors"),
+        (b"\x0a\x04echo\x0a\x06secret", "twice"),
+        (b"\x0a\x04echo\x8a\x80\x00\x06secret", "twice"),
+        (b"\x0a\x04echo\x12\x011\x12\x012", "twice"),
+        (b"\x0a\x04echo\x2a\x05abc", "within a field"),
+        (b"\x0a\x04echo\x2b\x2c", "no known type"),
+        (b"\x0a\x04echo\x00\x00", "number 0"),
+        (b"\x0a\x04echo" + b"\x2a\x00" * 10_001, "fields"),
+        (b"\x0a\x04echo\x12\x0301a", "number from 1"),
+        (b"\x0a\x04echo\x12\x0201", "number from 1"),
+        (b"\x0a\x04echo\x1a\xff\xff\x04" + b"i" * 0x13FFF, "may have"),
+    ],
+)
+def test_a_message_that_means_two_things_reaches_nobody(door: Rig, body: bytes, why: str) -> None:
+    before = len(door.stubs[0].asked)
+    call = raw(door.channel(), "/inference.GRPCInferenceService/ModelInfer")
+    error: Any = refused(call, body, door.metadata())
+    assert error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE)
+    assert why in error.details()
+    assert len(door.stubs[0].asked) == before
+
+
+def test_the_callers_deadline_goes_on_and_the_proxys_own_caps_it(door: Rig, infer: Any) -> None:
+    for given, most in ((1.0, 1.0), (60.0, 3.0), (None, 3.0)):
+        infer(infer_request(), metadata=door.metadata(), timeout=given)
+        left = door.stubs[0].seconds_left[-1]
+        assert left is not None
+        assert most - 0.5 < left <= most + 0.1  # clients round up
+
+
+def test_a_replica_that_hangs_is_given_up_in_time_and_told(door: Rig, infer: Any) -> None:
+    stub = door.stubs[0]
+    for timeout in (0.3, None):
+        stub.cancelled.clear()
+        stub.release.clear()
+        error = refused(infer, infer_request("hang"), door.metadata()) if timeout is None else None
+        if timeout is not None:
+            with pytest.raises(grpc.RpcError) as raised:
+                infer(infer_request("hang"), metadata=door.metadata(), timeout=timeout)
+            error = raised.value
+        assert error is not None
+        assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        assert stub.cancelled.wait(3)
+        stub.release.set()
+    until(lambda: not door.proxy.hall.under_way and not door.proxy.hall.places.taken)
+
+
+def test_a_caller_who_leaves_frees_the_replica(door: Rig, infer: Any) -> None:
+    stub = door.stubs[0]
+    stub.cancelled.clear()
+    stub.release.clear()
+    before = len(stub.asked)
+    call = infer.future(infer_request("hang"), metadata=door.metadata())
+    until(lambda: len(stub.asked) > before)
+    call.cancel()
+    assert stub.cancelled.wait(3)
+    stub.release.set()
+    until(lambda: not door.proxy.hall.under_way and not door.proxy.hall.places.taken)
+    pools = door.proxy.following.routes.pools
+    assert all(replica.in_flight == 0 for pool in pools.values() for replica in pool.replicas)
+
+
+def test_calls_wait_for_a_place_first_come_first_served_and_the_line_is_bounded(door: Rig, infer: Any) -> None:
+    calls = [infer.future(infer_request("slow", id=str(n)), metadata=door.metadata()) for n in range(60)]
+    codes = [call.code() for call in calls]
+    done, busy = codes.count(grpc.StatusCode.OK), codes.count(grpc.StatusCode.UNAVAILABLE)
+    assert (done, busy) == (8 + 32, 20)
+    until(lambda: not door.proxy.hall.under_way)
+    assert door.proxy.hall.places.taken == 0
+
+
+def test_what_happens_is_counted(door: Rig, infer: Any) -> None:
+    count = door.proxy.meter.count("main", "echo", "grpc")
+    ended, came, went = dict(count.statuses), count.bytes_in, count.bytes_out
+    infer(infer_request("echo", b"x" * 1000), metadata=door.metadata())
+    until(lambda: count.statuses[0] == ended.get(0, 0) + 1)
+    assert 1000 < count.bytes_in - came < 1100
+    assert 1000 < count.bytes_out - went < 1100
+    infer_broken = door.proxy.meter.count("main", "broken", "grpc")
+    refused(infer, infer_request("broken"), door.metadata())
+    until(lambda: infer_broken.statuses[9] >= 1)
+
+
+SHARES = (routing.VersionShare(version=1, weight=20), routing.VersionShare(version=2, weight=80))
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    models = [routing.Model(name="echo", server="main", pool="one", versions=SHARES)]
+    with rig(tmp_path_factory.mktemp("split"), models=models) as running:
+        yield running
+
+
+def test_traffic_is_split_by_shares_and_the_version_is_told(split: Rig) -> None:
+    call = method(split.channel(), "ModelInfer")
+    got = {"1": 0, "2": 0}
+    for turn in range(2):
+        metadata = split.metadata(token=split.token(f"caller{turn}"))
+        for _ in range(150):
+            answer, told = call.with_call(infer_request("echo", b"x" * 200), metadata=metadata)
+            version = dict(told.initial_metadata())["tidegate-model-version"]
+            assert answer.model_version == version
+            assert bytes(answer.raw_output_contents[0]) == b"x" * 200
+            got[str(version)] += 1
+    assert 30 <= got["1"] <= 95  # 60 are to be expected; six standard deviations are 42
+
+
+def test_a_version_that_is_asked_for_is_served_and_a_sticky_value_or_a_sequence_keeps_one(split: Rig) -> None:
+    call = method(split.channel(), "ModelInfer")
+    assert call(infer_request(model_version="1"), metadata=split.metadata()).model_version == "1"
+    assert call(infer_request(model_version="7"), metadata=split.metadata()).model_version == "7"
+    sticky = {
+        call(infer_request(), metadata=split.metadata(("tidegate-sticky", "me"))).model_version for _ in range(10)
+    }
+    assert len(sticky) == 1
+    for number in range(5):
+        found = set()
+        for _ in range(5):
+            request = infer_request()
+            request.parameters["sequence_id"].int64_param = 1000 + number
+            found.add(call(request, metadata=split.metadata()).model_version)
+        assert len(found) == 1
+
+
+def test_a_version_is_put_into_a_compressed_message_too(split: Rig) -> None:
+    call = method(split.channel(), "ModelInfer")
+    answer = call(infer_request("echo", b"x" * 999), metadata=split.metadata(), compression=grpc.Compression.Gzip)
+    assert answer.model_version in ("1", "2")
+    assert bytes(answer.raw_output_contents[0]) == b"x" * 999

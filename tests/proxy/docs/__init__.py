@@ -1,0 +1,1 @@
+"""docs/proxy-api.md says what is so."""

@@ -1,0 +1,156 @@
+"""docs/proxy-api.md: its examples do what it says, before a real Triton; its tables are those of the code."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import pytest
+from tidegate_contracts import routing
+from tidegate_proxy import serve
+from tidegate_proxy.access.api_keys import hash_line, new_key
+from tidegate_proxy.calls import call, heads
+from tidegate_proxy.door import door, places
+from tidegate_proxy.door.hall import is_request_id
+from tidegate_proxy.door.paths import is_name, understand
+from tidegate_proxy.problems import TYPE_ROOT, Kind
+
+from stacks.definition.proxy import Proxy, RateLimit
+
+from ..rigs.proxy import POOL, SERVER, access_table, proxy, routing_table, write_tables
+from ..rigs.repository import MODELS
+from ..rigs.triton import Triton
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs/proxy-api.md").read_text("utf-8")
+CALLER = "reader"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A block that is run, and what the page says that comes of it."""
+
+    heading: str
+    language: str
+    text: str
+    shown_as: str
+    shown: str
+
+    def __str__(self) -> str:
+        return f"{self.heading} ({self.language})"
+
+
+def examples() -> Iterator[Example]:
+    heading = ""
+    blocks = list(re.finditer(r"^#+ ([^\n]*)$|^```(\w+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
+    for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+        if block[1]:
+            heading = block[1]
+        elif block[2] in ("sh", "python"):
+            assert after is not None
+            assert after[2] in ("text", "json"), f"the page does not show what this prints:\n{block[3]}"
+            yield Example(heading, block[2], block[3], after[2], after[3])
+        else:
+            assert block[2] in ("text", "json"), f"nobody runs this: {block[0]}"
+
+
+@pytest.fixture(scope="module")
+def reader(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The variables that the page names, and what they lead to."""
+    root = tmp_path_factory.mktemp("reader")
+    shares = (routing.VersionShare(version=1, weight=80), routing.VersionShare(version=2, weight=20))
+    split = routing.Model(name="versions", server=SERVER, pool=POOL, versions=shares)
+    models = [split if model.name == "versions" else model.name for model in MODELS]
+    access = access_table([])
+    rule = access.rules[0].model_copy(update={"principals": (CALLER,)})
+    write_tables(
+        root,
+        routing_table(real_triton.http_port, real_triton.grpc_port, models),
+        access.model_copy(update={"rules": (rule,)}),
+    )
+    key = new_key()
+    (root / "api-keys").mkdir()
+    (root / "api-keys" / CALLER).write_text(hash_line(key), "utf-8")
+    with proxy(root, settings={"api_keys": "true"}) as running:
+        yield {"TIDEGATE_URL": f"http://{running.http}", "TIDEGATE_GRPC": running.grpc, "TIDEGATE_KEY": key}
+
+
+def has_curl() -> bool:
+    if shutil.which("curl") is None:
+        return False
+    said = subprocess.run(["curl", "--version"], capture_output=True, text=True, check=True).stdout
+    return tuple(map(int, re.findall(r"\d+", said)[:2])) >= (7, 82)
+
+
+@pytest.mark.parametrize("example", list(examples()), ids=str)
+def test_an_example_prints_what_the_page_says(reader: dict[str, str], tmp_path: Path, example: Example) -> None:
+    if example.language == "sh" and not has_curl():
+        pytest.skip("NOT RUN: there is no curl 7.82 here, so that its examples were not tried.")
+    program = ["bash", "-euo", "pipefail", "-c"] if example.language == "sh" else [sys.executable, "-c"]
+    done = subprocess.run(
+        [*program, example.text],
+        cwd=tmp_path,
+        env={**os.environ, **reader},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    if example.shown_as == "json":
+        assert json.loads(done.stdout) == json.loads(example.shown)
+    else:
+        assert done.stdout.replace("\r", "").strip() == example.shown.strip()
+
+
+def test_the_page_names_every_variable_that_its_examples_use() -> None:
+    used = {name for example in examples() for name in re.findall(r"TIDEGATE_\w+", example.text)}
+    assert used == set(re.findall(r"^\| `(TIDEGATE_\w+)` \|", PAGE, re.MULTILINE))
+
+
+def rows(heading: str) -> list[list[str]]:
+    """Return the rows of the first table below a heading."""
+    below = PAGE.split(f"\n## {heading}\n")[1]
+    table = below[below.index("\n|") :].split("\n\n")[0].strip().splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
+
+
+def test_the_table_of_problems_is_that_of_the_code() -> None:
+    assert f"`{TYPE_ROOT}…`" in PAGE
+    codes = {code.value[0]: code.name for code in grpc.StatusCode}
+    kinds = sorted(Kind, key=lambda kind: kind.status)
+    expected = [[f"`{kind.word}`", str(kind.status), f"`{codes[kind.grpc_status]}`"] for kind in kinds]
+    found = rows("Problems")
+    assert [row[:3] for row in found] == expected
+    assert all(row[3].endswith(".") for row in found)
+
+
+def longest(fits: Callable[[str], bool]) -> int:
+    return max(length for length in range(1, 200) if fits("a" * length))
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    limits = dict(rows("Limits"))
+    rate, body = RateLimit(), Proxy.model_fields["body_limit"].default
+    assert f"{rate.requests_per_minute} a minute, {rate.burst} at once" in limits["requests of one caller to one model"]
+    assert f" {body.removesuffix('Mi')} MiB by default" in limits["a request's body, compressed or not"]
+    assert limits["a request's headers over HTTP"] == f"{door.MOST_HEAD_BYTES} bytes"
+    assert limits["a request's headers over gRPC"] == f"{heads.MOST_HEAD_BYTES} bytes"
+    assert limits["the head of a request comes within"] == f"{serve.HEAD_SECONDS:g} s"
+    assert limits["a connection without requests stays open"] == f"{serve.KEEP_ALIVE_SECONDS:g} s"
+    assert limits["a gRPC stream on which nothing moves ends after"] == f"{call.IDLE_STREAM_SECONDS:g} s"
+    assert limits["characters of a request id"] == str(longest(lambda text: is_request_id(text.encode())))
+    assert limits["a name of a server or model"].startswith(f"{longest(is_name)} characters")
+    assert limits["requests in line, for each that is worked on"].startswith(f"{places.WAITING_FOR_EACH};")
+
+
+def test_every_address_of_a_model_is_one_that_the_proxy_knows() -> None:
+    found = re.findall(r"`(?:GET|POST) (/v2/models/\{model\}\S*)`", PAGE)
+    assert {understand(path.format(model="m").encode()).verb for path in found} == {  # type: ignore[union-attr]
+        "infer", "generate", "generate_stream", "ready", "metadata", "config", "stats",
+    }  # fmt: skip

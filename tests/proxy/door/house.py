@@ -1,0 +1,204 @@
+"""A proxy in the test's own event loop, with replicas that the test names, and callers that speak raw HTTP."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tidegate_contracts import routing
+from tidegate_contracts.proxy_settings import ProxySettings
+from tidegate_proxy.access.api_keys import hash_line, new_key
+from tidegate_proxy.place import Place
+from tidegate_proxy.serve import Proxy
+from tidegate_proxy.upstream.pool import Address
+
+from ..rigs.proxy import write_tables
+from .upstream import Upstream
+
+KEY = new_key()
+MODEL = "resnet"
+PATH = f"/v2/models/{MODEL}/infer"
+BODY = b'{"inputs":[]}'
+
+
+@dataclass
+class Reply:
+    """An answer as a caller got it."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        """Return what the body says."""
+        return json.loads(self.body)
+
+    @property
+    def problem(self) -> str:
+        """The name of a problem of the proxy's own, or nothing."""
+        if self.headers.get("content-type") != "application/problem+json":
+            return ""
+        return str(self.json()["type"]).rpartition("/")[2]
+
+
+@dataclass
+class Caller:
+    """A connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def reply(self) -> Reply:
+        """Read an answer; raises asyncio.IncompleteReadError when it is cut short."""
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        line, *rest = head.strip().split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in rest)}
+        body = b""
+        if headers.get("transfer-encoding") == "chunked":
+            while chunk := await self.chunk():
+                body += chunk
+        elif "content-length" in headers:
+            body = await self.reader.readexactly(int(headers["content-length"]))
+        elif headers.get("connection") == "close":
+            body = await self.reader.read()
+        return Reply(int(line.split()[1]), headers, body)
+
+    async def head(self) -> str:
+        """Read the head of an answer alone."""
+        return (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+
+    async def chunk(self) -> bytes:
+        """Read one chunk of a body; nothing at its end."""
+        size = int((await self.reader.readuntil(b"\r\n")).strip(), 16)
+        data = await self.reader.readexactly(size)
+        await self.reader.readexactly(2)
+        return data
+
+    async def ended(self) -> bool:
+        """Tell whether the proxy ends the connection, with nothing more to say."""
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionError:
+            return True
+
+
+def request(path: str = PATH, body: bytes = BODY, method: str = "POST", key: str | None = KEY, **headers: str) -> bytes:
+    """Write a request; a header's name has dashes for underscores."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: proxy"]
+    lines += [f"X-API-Key: {key}"] if key else []
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    lines += [f"Content-Length: {len(body)}"] if method == "POST" and "Transfer_Encoding" not in headers else []
+    return "\r\n".join([*lines, "", ""]).encode() + (body if method == "POST" else b"")
+
+
+@dataclass
+class House:
+    """A proxy, its files, and where its pool's name leads."""
+
+    proxy: Proxy
+    root: Path
+    addresses: list[Address] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def caller(self) -> AsyncIterator[Caller]:
+        """Connect to the proxy."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.proxy.ports["http"], limit=1 << 26)
+        try:
+            yield Caller(reader, writer)
+        finally:
+            writer.transport.abort()
+
+    async def ask(self, data: bytes | None = None, seconds: float = 20) -> Reply:
+        """Send one request over a connection of its own, and return the answer."""
+        async with self.caller() as caller, asyncio.timeout(seconds):
+            await caller.send(request() if data is None else data)
+            return await caller.reply()
+
+    def leads_to(self, *replicas: Upstream | int) -> None:
+        """Let the pool's name lead to these replicas from now on."""
+        self.addresses[:] = [address_of(each) for each in replicas]
+
+    async def look_up(self) -> None:
+        """Have the proxy look now, instead of in some seconds."""
+        for pool in self.proxy.following.routes.pools.values():
+            await pool.refresh()
+
+    @property
+    def pool(self) -> Any:
+        """The one pool."""
+        return next(iter(self.proxy.following.routes.pools.values()))
+
+
+def address_of(replica: Upstream | int) -> Address:
+    """Return a replica's address."""
+    return socket.AF_INET, ("127.0.0.1", replica if isinstance(replica, int) else replica.port)
+
+
+def settings(**more: Any) -> ProxySettings:
+    """Return settings for a test."""
+    usual: dict[str, Any] = {
+        "environment": "test",
+        "replicas_host": "proxies",
+        "body_limit_bytes": 1_000_000,
+        "concurrency": 64,
+        "connect_timeout_seconds": 2,
+        "request_timeout_seconds": 10,
+        "drain_seconds": 3,
+        "log_level": "info",
+        "tls": False,
+        "api_keys": True,
+    }
+    return ProxySettings(**(usual | more))
+
+
+def routing_table(models: Sequence[routing.Model] = ()) -> routing.RoutingTable:
+    """Return a table with one pool, and one plain model unless others are named."""
+    pool = routing.Pool(name="main", host="pool.test", http_port=8000, grpc_port=8001, loading="preload")
+    plain = routing.Model(name=MODEL, server="vision", pool="main")
+    server = routing.Server(name="vision", kind="triton", pools=(pool,))
+    return routing.RoutingTable(environment="test", servers=(server,), models=tuple(models) or (plain,))
+
+
+def access_table(a_minute: int = 1_000_000, burst: int = 1_000_000) -> routing.AccessTable:
+    """Return a table in which `ci` may do all, and `eve` nothing."""
+    rule = routing.AccessRule(
+        name="ci", principals=("ci",), actions=("infer", "inspect"), servers=("*",), models=("*",)
+    )
+    return routing.AccessTable(rules=(rule,), rate_limit=routing.RateLimit(requests_per_minute=a_minute, burst=burst))
+
+
+@asynccontextmanager
+async def house(
+    root: Path,
+    *replicas: Upstream | int,
+    models: Sequence[routing.Model] = (),
+    access: routing.AccessTable | None = None,
+    **more: Any,
+) -> AsyncIterator[House]:
+    """Run a proxy in front of these replicas; it ends with the block."""
+    write_tables(root, routing_table(models), access or access_table())
+    (root / "api-keys").mkdir(exist_ok=True)
+    (root / "api-keys" / "ci").write_text(hash_line(KEY) + "\n")
+    addresses: list[Address] = []
+
+    async def find(host: str, _: int) -> list[Address]:
+        return list(addresses) if host == "pool.test" else [address_of(1)]
+
+    place = Place(root / "routing", root / "tls", root / "api-keys", root / "upstream-ca", "127.0.0.1", 0, 0, 0)
+    made = House(Proxy(settings(**more), place, find), root, addresses)
+    made.leads_to(*replicas)
+    await made.proxy.start()
+    try:
+        yield made
+    finally:
+        made.proxy.settings = made.proxy.settings.model_copy(update={"drain_seconds": 0})
+        await made.proxy.stop()

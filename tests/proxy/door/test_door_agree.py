@@ -1,0 +1,420 @@
+"""The fast path answers as the slow path does: whatever is known beforehand, and however the bytes come.
+
+Every request is sent several ways, over a connection of its own: as the third of its kind (head, credential and
+connection known), with everything forgotten, in pieces, and with no head known. Caller and replica must see the same,
+and the same must be counted.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from tidegate_contracts import routing
+from tidegate_proxy.door.head import KnownHeads
+from tidegate_proxy.door.paths import understand
+from tidegate_proxy.seeing.logs import JsonLines
+from tidegate_proxy.upstream import connection
+from tidegate_proxy.upstream.breaker import Breaker
+
+from ..rigs.issuer import AUDIENCE, Issuer
+from .house import KEY, House, house
+from .upstream import Asked, Upstream, upstream
+
+GOOD = ["key", "key as token", "token", "token, oddly"]
+BAD = ["key of Domino", "expired token", "broken token", "stranger", "wrong key", "other scheme", "two", "none"]
+CANARY = b"GET /healthz HTTP/1.1\r\nHost: proxy\r\nConnection: close\r\n\r\n"
+TENSOR = b"TENSOR-THAT-NOBODY-LOGS"
+SHARES = tuple(routing.VersionShare(version=version, weight=weight) for version, weight in ((1, 20), (2, 80)))
+MODELS = [
+    routing.Model(name="resnet", server="vision", pool="main"),
+    routing.Model(name="split", server="vision", pool="main", versions=SHARES),
+    routing.Model(name="seen", server="vision", pool="main"),
+    routing.Model(name="hidden", server="vision", pool="main"),
+]
+
+
+@dataclass
+class Script:
+    """What the replica does, and what it saw."""
+
+    parts: tuple[bytes, ...] = ()
+    cut: bool = False
+
+    async def __call__(self, _: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        for part in self.parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(0)
+        if self.cut:
+            writer.transport.abort()
+            await asyncio.sleep(0)
+
+
+@dataclass(repr=False)
+class World:
+    """A proxy that runs whenever the test lets it."""
+
+    run: Callable[[Coroutine[Any, Any, None]], None]
+    here: House
+    replica: Upstream
+    script: Script
+    heads: list[KnownHeads]
+    credentials: dict[str, bytes]
+    secrets: list[bytes] = field(default_factory=list)
+
+
+class Lines(logging.Handler):
+    """All that is logged, as the proxy writes it."""
+
+    said = b""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a record."""
+        self.said += JsonLines().format(record).encode() + b"\n"
+
+
+@pytest.fixture
+def world(tmp_path: Path, identity_provider: Issuer, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    lines = Lines()
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.DEBUG)
+    root.addHandler(lines)
+    monkeypatch.setattr("tidegate_proxy.seeing.logs.SUCCESS_EVERY", 0)
+    heads: list[KnownHeads] = []
+
+    def make() -> KnownHeads:
+        heads.append(KnownHeads())
+        return heads[-1]
+
+    monkeypatch.setattr("tidegate_proxy.serve.KnownHeads", make)
+    monkeypatch.setattr(connection, "_KNOWN", {})
+    both: tuple[routing.Action, ...] = ("infer", "inspect")
+    access = routing.AccessTable(
+        issuers=(
+            routing.OidcIssuer(
+                issuer=identity_provider.url,
+                audiences=(AUDIENCE,),
+                jwks_url=identity_provider.jwks_url,
+                groups_claim="groups",
+            ),
+        ),
+        rules=(
+            _rule("all", both, "resnet", "split"),
+            _rule("look", ("inspect",), "seen"),
+        ),
+        rate_limit=routing.RateLimit(requests_per_minute=10_000_000, burst=10_000_000),
+    )
+    good, late = (identity_provider.token("alice", ["callers"], seconds=seconds) for seconds in (3600, -3600))
+    stranger = identity_provider.token("mallory", ["others"])
+    credentials = {
+        "key": f"X-API-Key: {KEY}",
+        "key of Domino": f"x-domino-api-key: {KEY}",
+        "key as token": f"Authorization: Bearer {KEY}",
+        "token": f"Authorization: Bearer {good}",
+        "token, oddly": f"AUTHORIZATION:bearer  {good} ",
+        "expired token": f"Authorization: Bearer {late}",
+        "broken token": f"Authorization: Bearer {good[:-4]}AAAA",
+        "stranger": f"Authorization: Bearer {stranger}",
+        "wrong key": "X-API-Key: tgk_wrong",
+        "other scheme": "Authorization: Basic eDp5",
+        "two": f"X-API-Key: {KEY}\r\nAuthorization: Bearer {good}",
+        "none": "",
+    }
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        stack = AsyncExitStack()
+        script = Script()
+
+        async def build() -> tuple[House, Upstream]:
+            replica = await stack.enter_async_context(upstream(script))
+            return await stack.enter_async_context(house(tmp_path, replica, models=MODELS, access=access)), replica
+
+        here, replica = runner.run(build())
+        made = World(
+            runner.run, here, replica, script, heads, {name: said.encode() for name, said in credentials.items()}
+        )
+        made.secrets = [KEY.encode(), good.encode(), late.encode(), stranger.encode(), TENSOR]
+        try:
+            yield made
+        finally:
+            runner.run(stack.aclose())
+    root.removeHandler(lines)
+    root.setLevel(level)
+    assert b"resnet" in lines.said
+    for secret in made.secrets:
+        where = lines.said.find(secret)
+        assert where < 0, lines.said[max(0, where - 300) : where + 100]
+
+
+def _rule(name: str, actions: tuple[routing.Action, ...], *models: str) -> routing.AccessRule:
+    return routing.AccessRule(
+        name=name, principals=("ci",), groups=("callers",), actions=actions, servers=("vision",), models=models
+    )
+
+
+# --- what callers send
+names = ["resnet", "split"]
+odd_names = ["seen", "hidden", "nobody", "%72esnet", "..", "resnet;x", "stats"]
+verbs = ["/infer", "/infer", "/generate", "/generate_stream", "/ready", "/config", "/stats", ""]
+prefixes = ["", "", "/servers/vision"]
+versions = ["", "", "/versions/3"]
+queries = ["", "", "?a=b"]
+extra = [
+    *("Content-Type: application/json", "Accept: */*", "traceparent: 00-ab-cd-01", "X-Empty:", "X-Twice: 1"),
+    *("X-Twice: 2", "Cookie: a=b", "TE: trailers", "Keep-Alive: 5", "Content-Encoding: identity", "Upgrade: h2c"),
+    *("Inference-Header-Content-Length: 2", "INFERENCE-HEADER-CONTENT-LENGTH:2", "x-Odd: \xe9", "X-Tab:\ta\t"),
+    *("X-Request-Id: mine-1", "X-Request-Id: not mine", "Request-Timeout: 9", "request-timeout: never"),
+    *("Tidegate-Sticky: me", "tidegate-control: guess", "Proxy-Authorization: Basic eA==", "Trailer: X"),
+    *("Connection: keep-alive", "Connection: close", "Connection: X-Twice", "Expect: 100-continue", "Expect: x"),
+]
+odd_extra = ["Connection: Upgrade, close", "Transfer-Encoding: gzip", "Content-Length: 3", " folded", "X :y"]
+bodies = st.one_of(
+    st.sampled_from([b"", b"{}", b'{"inputs":[]}', b'{"inputs":["%b"]}' % TENSOR, CANARY]),
+    st.binary(max_size=60),
+    st.binary(min_size=1, max_size=8).map(lambda seed: seed * 9000),
+)
+
+
+@st.composite
+def predicts(draw: st.DrawFn) -> bytes:
+    said = {
+        "inference_server_name": draw(st.sampled_from(["vision"] * 5 + ["other", "../x"])),
+        "model_name": draw(st.sampled_from(["resnet"] * 5 + ["seen", "hidden", "a\r\nb"])),
+        "model_version": draw(st.sampled_from([None, None, "", "3", 3, 0, "x"])),
+        "payload": draw(st.sampled_from([{"inputs": []}, {"inputs": [TENSOR.decode()]}, [], "text"])),
+    }
+    left_out = draw(st.sampled_from([""] * 6 + list(said)))
+    said.pop(left_out, None)
+    whole = json.dumps(said).encode()
+    return whole[: -draw(st.sampled_from([0] * 6 + [1, 9])) or None]
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[list[bytes], str, bytes]:
+    """Return a request as head lines without a credential, the credential's name, and the body as it is sent."""
+    odd = draw(st.sampled_from(["nothing", "nothing", "path", "credential", "headers", "method", "everything"]))
+
+    def one_of(usual: list[str], unusual: list[str], what: str) -> str:
+        return draw(st.sampled_from(unusual if odd in (what, "everything") else usual))
+
+    predict = draw(st.sampled_from([False, False, True]))
+    if predict:
+        path = "/predict"
+    else:
+        path = one_of(prefixes, [*prefixes, "/servers/other", "/servers/%2e"], "path") + "/v2/models/"
+        path += one_of(names, odd_names, "path") + one_of(versions, [*versions, "/versions/0"], "path")
+        path += one_of(verbs, [*verbs, "/load"], "path")
+    lines = draw(st.lists(st.sampled_from(extra + (odd_extra if odd in ("headers", "everything") else [])), max_size=4))
+    if "split" in path and "Tidegate-Sticky: me" not in lines:
+        lines.append("Tidegate-Sticky: me")  # shares are drawn by chance otherwise
+    posted = predict or path.endswith(("/infer", "/generate", "/generate_stream"))
+    method = one_of(["POST" if posted else "GET"], ["GET", "POST", "HEAD", "PUT", "OPTIONS", "CONNECT"], "method")
+    line = f"{method} {path}{one_of(queries, [*queries, '?', '#x'], 'path')}"
+    line += f" HTTP/{one_of(['1.1'] * 5 + ['1.0'], ['1.1', '1.0', '1.2'], 'method')}"
+    hosts = draw(st.sampled_from([[], ["Host: a", "host: b"]] if odd == "headers" else [["Host: proxy"]]))
+    body = draw(predicts() if predict else bodies)
+    sent = b""
+    if method not in ("GET", "HEAD") or draw(st.sampled_from([False, False, True])):
+        if draw(st.sampled_from([False, False, True])):
+            size = draw(st.integers(1, 200))
+            parts = [body[start : start + size] for start in range(0, len(body), size)]
+            tail = draw(st.sampled_from([b"", b";x=y"]))
+            sent = b"".join(b"%x%b\r\n%b\r\n" % (len(part), tail, part) for part in parts) + b"0\r\n\r\n"
+            lines.append("Transfer-Encoding: chunked")
+        else:
+            sent = body
+            lines.append(f"content-length: {len(body)}")
+    head = [line, *hosts, *draw(st.permutations(lines))]
+    return [each.encode("latin-1") for each in head], one_of(GOOD, BAD, "credential"), sent
+
+
+def answered(*lines: bytes, status: bytes = b"200 OK") -> bytes:
+    return b"\r\n".join([b"HTTP/1.1 " + status, *lines, b"", b""])
+
+
+CHUNKED = answered(b"Content-Type: text/event-stream", b"Transfer-Encoding: chunked")
+OK = answered(b"Content-Length: 2") + b"ok"
+LONG = answered(b"content-length: 40000") + b"long" * 10_000
+scripts = st.sampled_from(
+    [
+        *([Script((OK,))] * 3),
+        Script((OK[:-2], b"ok")),
+        Script((OK[:9], OK[9:-1], b"k")),
+        Script((LONG,)),
+        Script((answered(b"Content-Length: 0"),)),
+        Script(
+            (
+                answered(b"Inference-Header-Content-Length: 1", b"content-length: 3", b"X-Twice: 1", b"X-Twice: 2")
+                + b"abc",
+            )
+        ),
+        Script((CHUNKED + b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n",)),
+        Script((CHUNKED, b"3\r\none\r\n", b"3\r\ntwo\r\n", b"0\r\n\r\n")),
+        Script((answered(status=b"204 No Content"),)),
+        Script((answered(b"Content-Length: 9", status=b"304 Not Modified"),)),
+        Script((answered(status=b"100 Continue") + OK,)),
+        Script((answered(status=b"103 Early Hints"), OK)),
+        Script((answered(b"Content-Length: 11", status=b"400 Bad Request") + b'{"error":1}',)),
+        Script((answered(b"Content-Length: 2", status=b"599 Odd") + b"no",)),
+        Script((answered(b"Connection: close", b"Content-Length: 2") + b"ok",)),
+        Script((answered(b"Content-Length: 100") + b"short",), cut=True),
+        Script((CHUNKED + b"3\r\none\r\n",), cut=True),
+        Script((b"nonsense\r\n\r\n",)),
+        Script((), cut=True),
+    ]
+)
+
+
+# --- ways of sending
+@dataclass
+class Outcome:
+    """What a caller and the replica saw, and what was counted."""
+
+    answer: tuple[int, list[str], bytes] | None
+    kept: bool
+    asked: list[tuple[str, dict[str, str], bytes]]
+    counted: dict[str, Any]
+
+    @property
+    def but_when_it_was_refused(self) -> object:
+        """All of it but what depends on how much of a body had come when the proxy refused it."""
+        if self.answer is None or b"requestId" not in self.answer[2]:
+            return self
+        status, headers, body = self.answer
+        headers = [each for each in headers if each != "connection: close"]
+        return (
+            status,
+            headers,
+            body,
+            self.asked,
+            {name: each for name, each in self.counted.items() if name[-3:] != " in"},
+        )
+
+
+def forget(here: House, heads: list[KnownHeads]) -> None:
+    """Let nothing be known beforehand."""
+    heads[0].__init__()  # type: ignore[misc]
+    identities = here.proxy.following.keeper.identities
+    for tail in list(identities.by_tail):
+        identities.forget(tail)
+    here.proxy.following.keeper.refusals.clear()
+    connection._KNOWN.clear()
+    for replica in here.pool.replicas:
+        replica.close()
+
+
+def counts(here: House) -> dict[str, Any]:
+    """Return all counts but times, without zeros."""
+    meter = here.proxy.meter
+    found: dict[str, Any] = {f"problem {word}": number for word, number in meter.problems.items()}
+    found |= {f"upstream {key}": number for key, number in meter.upstream_errors.items()}
+    for key, count in meter.calls.items():
+        found |= {f"{key} {status}": number for status, number in count.statuses.items()}
+        found |= {f"{key} in": count.bytes_in, f"{key} out": count.bytes_out, f"{key} all": sum(count.buckets)}
+    return found
+
+
+async def send(world: World, data: bytes, size: int) -> Outcome:
+    """Send a request in pieces of so many bytes, and then, where the connection is kept, another."""
+    here, replica = world.here, world.replica
+    for each in here.pool.replicas:
+        each.breaker = Breaker()
+    before, seen = counts(here), len(replica.asked)
+    async with here.caller() as caller, asyncio.timeout(20):
+        try:
+            for start in range(0, len(data), size):
+                caller.writer.write(data[start : start + size])
+                await asyncio.sleep(0)
+        except (ConnectionError, RuntimeError):
+            pass  # refused before it was whole; RuntimeError is uvloop's
+        answer, kept = await _answer(caller.reader, data.startswith(b"HEAD ")), False
+        if answer and "connection: close" not in answer[1]:
+            caller.writer.write(CANARY)
+            kept = (await caller.reader.read()).endswith(b'{"status":"ok"}')
+    places = here.proxy.hall.places
+    assert (places.taken, places.waiting, len(here.proxy.hall.under_way)) == (0, 0, 0)
+    assert not [each for each in here.pool.replicas if each.in_flight]
+    after = counts(here)
+    counted = {name: number - before.get(name, 0) for name, number in after.items() if number != before.get(name, 0)}
+    return Outcome(answer, kept, [_plain(asked) for asked in replica.asked[seen:]], counted)
+
+
+async def _answer(reader: asyncio.StreamReader, is_head: bool) -> tuple[int, list[str], bytes] | None:
+    """Return status, headers and body of an answer but ids; None for none."""
+    while True:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        line, *headers = head.strip().split("\r\n")
+        status = int(line.split()[1])
+        if status >= 200:
+            break
+    said = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in headers)}
+    body = b""
+    try:
+        if is_head or status in (204, 304):
+            pass
+        elif "transfer-encoding" in said:
+            while size := int((await reader.readuntil(b"\r\n")).strip(), 16):
+                body += (await reader.readexactly(size + 2))[:-2]
+            await reader.readexactly(2)
+        elif "content-length" in said:
+            body = await reader.readexactly(int(said["content-length"]))
+        else:
+            body = await reader.read()
+    except (asyncio.IncompleteReadError, ConnectionError) as error:
+        body += b" CUT " + getattr(error, "partial", b"")
+    request_id = said["x-request-id"]
+    if request_id == "mine-1":
+        return status, headers, body
+    kept = [each for each in headers if not each.lower().startswith("x-request-id:")]
+    lengths = [each for each in kept if not (b"requestId" in body and each.startswith("content-length:"))]
+    return status, lengths, body.replace(request_id.encode(), b"ID")
+
+
+def _plain(asked: Asked) -> tuple[str, dict[str, str], bytes]:
+    headers = {name: value for name, value in asked.headers.items() if name != "x-request-id" or value == "mine-1"}
+    return asked.line, headers, asked.body
+
+
+@settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    report_multiple_bugs=False,
+)
+@given(data=st.data())
+def test_however_a_request_comes_its_answer_is_the_same(world: World, data: st.DataObject) -> None:
+    lines, credential, body = data.draw(requests())
+    script = data.draw(scripts)
+    world.script.parts, world.script.cut = script.parts, script.cut
+    said = world.credentials[credential]
+    whole = b"\r\n".join([*lines, *([said] if said else []), b"", b""]) + body
+    size = data.draw(st.sampled_from([1, 7, 40, 400]))
+
+    async def check() -> None:
+        forget(world.here, world.heads)
+        cold = await send(world, whole, len(whole))
+        for _ in range(2):
+            await send(world, whole, len(whole))
+        known = world.heads[0].find(whole) is not None
+        warm = await send(world, whole, len(whole))
+        event(f"{'known' if known else 'not known'}, {warm.answer[0] if warm.answer else 'no answer'}")
+        assert warm == cold, "warm and cold"
+        world.heads[0].__init__()  # type: ignore[misc]
+        assert await send(world, whole, len(whole)) == cold, "no head known"
+        if understand(lines[0].split()[1]) is None and not lines[0].startswith(b"POST /predict "):
+            return  # the application's: uvicorn cuts connections off while a caller still sends
+        in_pieces = await send(world, whole, size if len(whole) < 2000 else 1000 * size)
+        assert in_pieces.but_when_it_was_refused == cold.but_when_it_was_refused, "in pieces"
+
+    world.run(check())

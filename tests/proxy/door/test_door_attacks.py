@@ -1,0 +1,188 @@
+"""Requests that are meant to be understood differently by two parties, or to wear the proxy out."""
+
+import asyncio
+import re
+import resource
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .house import BODY, KEY, MODEL, PATH, Caller, Reply, house, request
+from .test_door_faults import until
+from .test_door_paths import CONTROL, TRICKS
+from .upstream import upstream
+
+pytestmark = pytest.mark.anyio
+AT_ONCE = 25
+"""Nonsense that is sent at the same time, each over a connection of its own."""
+HEAD = f"POST {PATH} HTTP/1.1\r\nHost: proxy\r\nX-API-Key: {KEY}\r\n".encode()
+SMUGGLED = b"GET /v2/models/resnet/config HTTP/1.1\r\nHost: proxy\r\n\r\n"
+
+
+@pytest.fixture(autouse=True)
+def short_goodbyes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused connections end soon."""
+    monkeypatch.setattr("tidegate_proxy.door.door.LINGER_SECONDS", 0.1)
+
+
+async def all_that_comes(caller: Caller, data: bytes, seconds: float = 5) -> bytes:
+    """Send, and return everything until the proxy ends the connection or has nothing more to say."""
+    await caller.send(data)
+    found = b""
+    try:
+        async with asyncio.timeout(seconds):
+            while part := await caller.reader.read(1 << 16):
+                found += part
+    except (TimeoutError, ConnectionError):
+        pass
+    return found
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+        b"Transfer-Encoding: xchunked\r\n",
+        b"Transfer-Encoding : chunked\r\n",
+        b"Transfer-Encoding:\x0bchunked\r\n",
+        b"Content-Length: 4\r\nContent-Length: 5\r\n",
+        b"Content-Length: 4, 5\r\n",
+        b"Content-Length: +4\r\n",
+        b"Content-Length: 4 \r\n 5\r\n",
+        b"Content-Length: 0x4\r\n",
+        b"Content-Length: -1\r\n",
+        b"Content-Length: 99999999999999999999\r\n",
+        b"X: a\r\n b\r\nContent-Length: 4\r\n",
+        b"X: a\nContent-Length: 4\r\n",
+        b"X\0: a\r\nContent-Length: 4\r\n",
+        b"Content-Length: 4\r\nHost: other\r\n",
+        b"Content-Length: 4\r\nX-API-Key: other\r\n",
+    ],
+)
+async def test_a_request_of_two_readings_is_refused_and_ends_its_connection(tmp_path: Path, head: bytes) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
+        said = await all_that_comes(caller, HEAD + head + b"\r\n" + b"0\r\n\r\n" + SMUGGLED)
+        assert said.startswith((b"HTTP/1.1 400", b"HTTP/1.1 413")), said[:200]
+        assert len(re.findall(rb"HTTP/1.1 \d\d\d", said)) == 1
+        assert not replica.begun
+
+
+async def test_a_header_that_only_contains_content_length_is_another_header(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
+        await caller.send(HEAD + b"Inference-Header-Content-Length: 7\r\nContent-Length: 13\r\n\r\n" + BODY)
+        assert (await caller.reply()).status == 200
+        assert replica.asked[0].body == BODY
+        assert replica.asked[0].headers["inference-header-content-length"] == "7"
+
+
+@pytest.mark.parametrize("path", [*TRICKS[:20], *CONTROL])
+async def test_no_trick_of_a_path_reaches_a_replica(tmp_path: Path, path: str) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        for method in ("GET", "POST"):
+            line = f"{method} {path} HTTP/1.1\r\nHost: proxy\r\nX-API-Key: {KEY}\r\nContent-Length: 0\r\n\r\n"
+            async with here.caller() as caller:
+                await caller.send(line.encode("latin-1"))
+                said = await caller.reader.readuntil(b"\r\n")
+            if path != "/v2/models/stats" or method == "POST":
+                assert said[9:12] in (b"400", b"404", b"405"), (path, said[:100])
+                assert not replica.begun or path == "/v2/models/stats", path
+
+
+async def test_headers_too_long_are_refused_whether_they_end_or_not(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        for data in (
+            HEAD + b"X: " + b"a" * 70_000 + b"\r\nContent-Length: 0\r\n\r\n",
+            HEAD + b"X: " + b"a" * 200_000,
+            HEAD + b"X: y\r\n" * 20_000,
+            b"GET /" + b"a" * 200_000,
+        ):
+            async with here.caller() as caller:
+                said = await all_that_comes(caller, data, 3)
+            assert said[9:12] in (b"431", b"404"), said[:100]
+        assert not replica.begun
+
+
+async def test_what_is_said_cannot_be_made_a_header(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        for data in (
+            request(f"/v2/models/{MODEL}%0d%0aX-Evil:%201/infer"),
+            request(X_Request_Id="a\tb"),
+            request("/predict", b'{"inference_server_name":"vision","model_name":"a\\r\\nX-Evil: 1","payload":{}}'),
+        ):
+            async with here.caller() as caller:
+                await caller.send(data)
+                assert "evil" not in (await caller.head()).lower()
+
+
+async def test_who_sends_a_head_too_slowly_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate_proxy.serve.HEAD_SECONDS", 0.5)
+    async with house(tmp_path) as here, here.caller() as caller:
+        answered = asyncio.ensure_future(caller.reply())
+        for sign in b"POST / HTTP/1.1\r\nX: aaaaaaaaaaaaaaaaaaaaaaaaa":
+            if not answered.done():
+                await caller.send(bytes([sign]))
+                await asyncio.sleep(0.1)
+        reply: Reply = await answered
+        assert (reply.status, reply.problem) == (408, "request-timeout")
+
+
+async def test_thousands_of_idle_connections_keep_nobody_out(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
+    number = min(10_000, (min(hard, 65_536) - 500) // 2)
+    try:
+        async with upstream() as replica, house(tmp_path, replica) as here:
+            idle = []
+            for _ in range(number):
+                idle.append((await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"]))[1])
+            assert (await here.ask()).status == 200
+            assert len(here.proxy._state.connections) >= number
+            for writer in idle:
+                writer.transport.abort()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_nothing_that_can_be_sent_breaks_the_door(tmp_path: Path) -> None:
+    """Mutations of a request: each is answered or cut off, and the next caller is served."""
+    whole = request(Content_Type="application/json", Expect="100-continue")
+    pieces = st.lists(
+        st.one_of(
+            st.binary(max_size=20),
+            st.sampled_from([whole, whole[:40], b"\r\n", b"\r\n\r\n", b"0\r\n\r\n", b"HTTP/1.1", BODY, b": ", b" "]),
+            st.sampled_from([b"Transfer-Encoding: chunked\r\n", b"Content-Length: 3\r\n", b"Connection: upgrade\r\n"]),
+            st.sampled_from(
+                [b"Upgrade: h2c\r\n", b"GET /docs HTTP/1.1\r\nHost: a\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]
+            ),
+        ),
+        max_size=8,
+    ).map(b"".join)
+    found: list[bytes] = []
+
+    @settings(
+        max_examples=3 * settings().max_examples,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )
+    @given(pieces)
+    def gather(data: bytes) -> None:
+        found.append(data)
+
+    gather()
+    async with upstream() as replica, house(tmp_path, replica) as here:
+
+        async def send(data: bytes) -> None:
+            async with here.caller() as caller:
+                said = await all_that_comes(caller, data, 0.3)
+            assert not said or said.startswith(b"HTTP/1.1 "), (data, said)
+            assert b"500" not in said[:13], (data, said)
+
+        for start in range(0, len(found), AT_ONCE):
+            await asyncio.gather(*(send(data) for data in found[start : start + AT_ONCE]))
+        assert (await here.ask()).status == 200
+        await until(lambda: here.proxy.hall.places.taken == 0 and not here.proxy.hall.under_way)

@@ -1,0 +1,242 @@
+"""A call goes to a replica as it came, and its answer comes back as it was given."""
+
+import asyncio
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tidegate_contracts import routing
+
+from .house import BODY, KEY, MODEL, PATH, house, request
+from .upstream import Asked, Upstream, answer, upstream
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_call_reaches_the_replica_and_its_answer_the_caller(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        reply = await here.ask(request(Content_Type="application/json", Traceparent="00-ab-cd-01"))
+        assert (reply.status, reply.body) == (200, b'{"ok":1}')
+        [asked] = replica.asked
+        assert asked.line == f"POST {PATH} HTTP/1.1"
+        assert asked.body == BODY
+        assert asked.headers["content-type"] == "application/json"
+        assert asked.headers["traceparent"] == "00-ab-cd-01"
+        assert asked.headers["x-request-id"] == reply.headers["x-request-id"]
+
+
+async def test_no_credential_and_no_word_of_control_goes_on(tmp_path: Path) -> None:
+    secrets = {"X_API_Key": KEY, "Cookie": "a=b", "Tidegate_Control": "guess", "Proxy_Authorization": "Basic eA=="}
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        assert (await here.ask(request(PATH, BODY, "POST", None, **secrets))).status == 200
+        assert (await here.ask(request(key=None, Authorization=f"Bearer {KEY}"))).status == 200
+        for asked in replica.asked:
+            assert asked.headers.keys() == {"host", "content-length", "x-request-id"}
+
+
+async def test_a_request_id_of_the_callers_is_kept_unless_it_is_none(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        assert (await here.ask(request(X_Request_Id="mine-1"))).headers["x-request-id"] == "mine-1"
+        for bad in ("a b", "x" * 129, "ü", "<script>"):
+            assert (await here.ask(request(X_Request_Id=bad))).headers["x-request-id"] != bad
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        (f"/v2/models/{MODEL}/infer?a=1", f"/v2/models/{MODEL}/infer"),
+        (f"/servers/vision/v2/models/{MODEL}/versions/3/infer", f"/v2/models/{MODEL}/versions/3/infer"),
+        (f"/v2/models/{MODEL}/generate", f"/v2/models/{MODEL}/generate"),
+        ("/v2/models/%72esnet/infer", f"/v2/models/{MODEL}/infer"),
+    ],
+)
+async def test_a_path_is_written_anew_from_what_was_understood(tmp_path: Path, asked: str, sent: str) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        assert (await here.ask(request(asked))).status == 200
+        assert replica.asked[0].line == f"POST {sent} HTTP/1.1"
+
+
+@pytest.mark.parametrize("tail", ["", "/ready", "/config", "/stats"])
+async def test_a_model_is_inspected_with_get(tmp_path: Path, tail: str) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        assert (await here.ask(request(f"/v2/models/{MODEL}{tail}", method="GET"))).status == 200
+        refused = await here.ask(request(f"/v2/models/{MODEL}{tail}"))
+        assert (refused.status, refused.problem, refused.headers["allow"]) == (405, "method-not-allowed", "GET")
+
+
+async def test_predict_opens_its_envelope_and_sends_the_payload_as_it_is(tmp_path: Path) -> None:
+    payload = b'{ "inputs" : [ 1.0, "\\u00fc" ] }'
+    for version, path in (
+        (b'"7"', "/versions/7/infer"),
+        (b"7", "/versions/7/infer"),
+        (b"null", "/infer"),
+        (b'""', "/infer"),
+    ):
+        envelope = b'{"inference_server_name":"vision","model_name":"resnet","model_version":%b,"payload":%b}' % (
+            version,
+            payload,
+        )
+        async with upstream() as replica, house(tmp_path, replica) as here:
+            reply = await here.ask(request("/predict", envelope))
+            assert (reply.status, reply.body) == (200, b'{"ok":1}')
+            assert replica.asked[0].line == f"POST /v2/models/resnet{path} HTTP/1.1"
+            assert replica.asked[0].body == payload
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "problem"),
+    [
+        (b"", 400, "malformed"),
+        (b"{", 400, "malformed"),
+        (b'{"model_name":"resnet","payload":{}}', 400, "malformed"),
+        (
+            b'{"inference_server_name":"vision","model_name":"resnet","model_version":"0","payload":{}}',
+            400,
+            "malformed",
+        ),
+        (b'{"inference_server_name":"vision","model_name":"resnet","model_version":-1,"payload":{}}', 400, "malformed"),
+        (b'{"inference_server_name":"vision","model_name":"../resnet","payload":{}}', 404, "unknown"),
+        (b'{"inference_server_name":"other","model_name":"resnet","payload":{}}', 404, "unknown"),
+    ],
+)
+async def test_an_envelope_that_is_none_is_refused(tmp_path: Path, body: bytes, status: int, problem: str) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        reply = await here.ask(request("/predict", body))
+        assert (reply.status, reply.problem) == (status, problem)
+        assert not replica.begun
+
+
+async def test_chunks_of_a_body_stay_chunks(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
+        await caller.send(request(body=b"", Transfer_Encoding="chunked"))
+        for part in (b"3\r\nabc\r\n", b"4;x=y\r\ndefg\r\n", b"0\r\n\r\n"):
+            await caller.send(part)
+            await asyncio.sleep(0.02)
+        assert (await caller.reply()).status == 200
+        assert replica.asked[0].body == b"abcdefg"
+        assert replica.asked[0].headers["transfer-encoding"] == "chunked"
+
+
+async def test_compressed_bodies_pass_as_they_are(tmp_path: Path) -> None:
+    body = gzip.compress(BODY)
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        assert (await here.ask(request(body=body, Content_Encoding="gzip"))).status == 200
+        assert replica.asked[0].body == body
+        assert replica.asked[0].headers["content-encoding"] == "gzip"
+
+
+async def test_a_stream_arrives_event_by_event(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def events(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for number in range(3):
+            event = b"data: %d\n\n" % number
+            writer.write(b"%x\r\n%b\r\n" % (len(event), event))
+            await writer.drain()
+            await go_on.wait()
+            go_on.clear()
+        writer.write(b"0\r\n\r\n")
+
+    async with upstream(events) as replica, house(tmp_path, replica) as here, here.caller() as caller:
+        await caller.send(request(f"/v2/models/{MODEL}/generate_stream"))
+        assert "text/event-stream" in await caller.head()
+        for number in range(3):  # the next event is only made when this one has arrived
+            assert await caller.chunk() == b"data: %d\n\n" % number
+            go_on.set()
+        assert await caller.chunk() == b""
+
+
+async def test_pipelined_requests_are_answered_in_their_order(tmp_path: Path) -> None:
+    async def by_body(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        await asyncio.sleep(0.1 if asked.body == b"0" else 0)
+        await answer(writer, asked.body)
+
+    async with upstream(by_body) as replica, house(tmp_path, replica) as here, here.caller() as caller:
+        health = request("/healthz", method="GET", key=None)
+        await caller.send(b"".join([request(body=b"0"), request(body=b"1"), health, request(body=b"2")]))
+        bodies = [(await caller.reply()).body for _ in range(4)]
+        assert bodies == [b"0", b"1", b'{"status":"ok"}', b"2"]
+
+
+async def test_a_body_is_asked_for_only_when_the_call_is_granted(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        head, body = request(body=b"x" * 10, Expect="100-continue").split(b"\r\n\r\n")
+        async with here.caller() as caller:
+            await caller.send(head + b"\r\n\r\n")
+            assert await caller.head() == "HTTP/1.1 100 Continue\r\n\r\n"
+            await caller.send(body)
+            assert (await caller.reply()).status == 200
+        async with here.caller() as caller:
+            await caller.send(head.replace(KEY.encode(), b"tgk_nobody") + b"\r\n\r\n")
+            assert (await caller.reply()).status == 401
+            assert await caller.ended()
+        assert len(replica.asked) == 1
+
+
+async def test_connections_are_kept_on_both_sides(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
+        for _ in range(20):
+            await caller.send(request())
+            assert (await caller.reply()).status == 200
+        assert len(replica.writers) == 1
+
+
+async def test_shares_of_traffic_are_exact_and_sticky_where_the_caller_says_so(tmp_path: Path) -> None:
+    shares = tuple(
+        routing.VersionShare(version=version, weight=weight) for version, weight in ((1, 20), (2, 80), (3, 0))
+    )
+    model = routing.Model(name=MODEL, server="vision", pool="main", versions=shares)
+    async with upstream() as replica, house(tmp_path, replica, models=[model]) as here, here.caller() as caller:
+        served: Counter[str] = Counter()
+        for _ in range(1000):
+            await caller.send(request())
+            served[(await caller.reply()).headers["tidegate-model-version"]] += 1
+        assert served.keys() == {"1", "2"}
+        assert 140 < served["1"] < 260  # 200 ± 4.7 standard deviations
+        for user in range(20):
+            await caller.send(request(Tidegate_Sticky=f"user-{user}") * 5)
+            assert len({(await caller.reply()).headers["tidegate-model-version"] for _ in range(5)}) == 1
+        await caller.send(request(f"/v2/models/{MODEL}/versions/9/infer"))
+        assert (await caller.reply()).headers["tidegate-model-version"] == "9"
+
+
+async def test_who_says_nothing_or_something_wrong_is_told_to_say_who_it_is(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        for data in (request(key=None), request(key="tgk_wrong"), request(key=None, Authorization="Bearer x")):
+            reply = await here.ask(data)
+            assert (reply.status, reply.problem) == (401, "unauthenticated")
+            assert "www-authenticate" in reply.headers
+        assert not replica.begun
+
+
+async def test_too_many_requests_are_told_when_there_is_room(tmp_path: Path) -> None:
+    from .house import access_table
+
+    async with upstream() as replica, house(tmp_path, replica, access=access_table(60, 3)) as here:
+        replies = [await here.ask() for _ in range(5)]
+        assert [reply.status for reply in replies] == [200, 200, 200, 429, 429]
+        assert replies[-1].headers["retry-after"] == "1"
+        assert 0 < replies[-1].json()["retryAfterSeconds"] <= 1
+        assert len(replica.asked) == 3
+
+
+async def test_what_is_asked_of_servers_is_answered(tmp_path: Path) -> None:
+    async def tell(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        stats = {"model_stats": [{"name": MODEL, "version": "1"}, {"name": "hidden", "version": "1"}]}
+        await answer(writer, json.dumps(stats if "stats" in asked.line else {"name": "triton"}).encode())
+
+    async with upstream(tell) as replica, house(tmp_path, replica) as here:
+        for prefix in ("", "/servers/vision"):
+            for path, body in (
+                ("/v2/health/live", b""),
+                ("/v2/health/ready", b""),
+                ("/v2", b'{"name": "triton"}'),
+                ("/v2/models/stats", b'{"model_stats":[{"name":"resnet","version":"1"}]}'),
+            ):
+                reply = await here.ask(request(prefix + path, method="GET"))
+                assert (reply.status, reply.body) == (200, body), prefix + path
+        assert (await here.ask(request("/servers/other/v2", method="GET"))).status == 404
+        assert (await here.ask(request("/v2", method="GET", key=None))).status == 401

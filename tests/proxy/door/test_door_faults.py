@@ -1,0 +1,390 @@
+"""Replicas that fail, callers that leave, proxies that stop: nothing is lost in silence."""
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from .house import BODY, MODEL, House, Reply, access_table, house, request
+from .upstream import Asked, Upstream, answer, upstream
+
+pytestmark = pytest.mark.anyio
+METADATA = request(f"/v2/models/{MODEL}", method="GET")
+
+
+def closed_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+
+async def hang(_: Upstream, __: asyncio.StreamWriter, ___: Asked) -> None:
+    await asyncio.sleep(60)
+
+
+async def reset(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+    writer.transport.abort()
+    await asyncio.sleep(0)
+
+
+async def cut_short(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+    await writer.drain()
+    writer.close()
+
+
+async def nonsense(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+    writer.write(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
+    await writer.drain()
+
+
+async def drip(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+    for byte in b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{"ok":1}':
+        writer.write(bytes([byte]))
+        await writer.drain()
+        await asyncio.sleep(0.002)
+
+
+async def until(there: object, seconds: float = 10) -> None:
+    async with asyncio.timeout(seconds):
+        while not there():  # type: ignore[operator]
+            await asyncio.sleep(0.01)
+
+
+async def test_a_replica_that_refuses_costs_the_caller_nothing_while_another_is_there(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, closed_port(), replica) as here:
+        replies = [await here.ask() for _ in range(30)]
+        assert {reply.status for reply in replies} == {200}
+        assert len([asked for asked in replica.asked if asked.line.startswith("POST")]) == 30
+
+
+async def test_when_none_takes_connections_the_caller_is_told_to_come_back(tmp_path: Path) -> None:
+    async with house(tmp_path, closed_port()) as here:
+        reply = await here.ask()
+        assert (reply.status, reply.problem) == (503, "busy")
+        assert int(reply.headers["retry-after"]) >= 1
+    async with house(tmp_path) as here:
+        assert "No replica of vision/main is there" in (await here.ask()).json()["detail"]
+
+
+async def test_a_call_that_was_sent_is_never_sent_twice(tmp_path: Path) -> None:
+    async with upstream(reset) as bad, house(tmp_path, bad) as here:
+        reply = await here.ask()
+        assert (reply.status, reply.problem) == (502, "upstream-failed")
+        assert "It may have done the work" in reply.json()["detail"]
+        assert len(bad.asked) == 1
+
+
+async def test_what_only_looks_is_asked_of_another_replica(tmp_path: Path) -> None:
+    async with upstream(reset) as bad, upstream() as good, house(tmp_path, bad, good) as here:
+        assert {(await here.ask(METADATA)).status for _ in range(4)} == {200}
+        assert bad.asked
+        assert len(good.asked) == 4
+
+
+@pytest.mark.parametrize("act", [nonsense, reset])
+async def test_an_answer_that_is_none_is_told_as_a_problem(tmp_path: Path, act: object) -> None:
+    async with upstream(act) as replica, house(tmp_path, replica) as here:  # type: ignore[arg-type]
+        assert (await here.ask()).status == 502
+
+
+async def test_an_answer_cut_short_is_cut_short_for_the_caller_too(tmp_path: Path) -> None:
+    async with upstream(cut_short) as replica, house(tmp_path, replica) as here:
+        with pytest.raises(asyncio.IncompleteReadError) as caught:
+            await here.ask()
+        assert caught.value.partial == b"half"
+
+
+async def test_an_answer_that_drips_arrives_whole(tmp_path: Path) -> None:
+    async with upstream(drip) as replica, house(tmp_path, replica) as here:
+        assert (await here.ask()).body == b'{"ok":1}'
+
+
+async def test_a_body_that_ends_with_its_connection_arrives_whole(tmp_path: Path) -> None:
+    async def old(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        writer.write(b"HTTP/1.0 200 OK\r\n\r\nall of it")
+        await writer.drain()
+        writer.close()
+
+    async with upstream(old) as replica, house(tmp_path, replica) as here:
+        assert (await here.ask()).body == b"all of it"
+
+
+async def test_a_stream_that_breaks_is_seen_to_break(tmp_path: Path) -> None:
+    async def break_off(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.1)
+        writer.transport.abort()
+
+    async with upstream(break_off) as replica, house(tmp_path, replica) as here, here.caller() as caller:
+        await caller.send(request())
+        await caller.head()
+        assert await caller.chunk() == b"first"
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await caller.chunk()
+
+
+async def test_an_error_event_after_200_passes_as_it_is(tmp_path: Path) -> None:
+    event = b'data: {"error":"out of memory"}\n\n'
+
+    async def late(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(event), event)
+        )
+
+    async with upstream(late) as replica, house(tmp_path, replica) as here:
+        assert (await here.ask(request(f"/v2/models/{MODEL}/generate_stream"))).body == event
+
+
+async def test_an_error_of_the_servers_own_passes_untouched(tmp_path: Path) -> None:
+    async def fail(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        writer.write(b'HTTP/1.1 500 Internal Server Error\r\nContent-Length: 17\r\n\r\n{"error":"no x"}\n')
+
+    async with upstream(fail) as replica, house(tmp_path, replica) as here:
+        reply = await here.ask()
+        assert (reply.status, reply.body) == (500, b'{"error":"no x"}\n')
+
+
+async def test_a_replica_that_hangs_costs_a_caller_no_longer_than_it_said(tmp_path: Path) -> None:
+    async with upstream(hang) as replica, house(tmp_path, replica) as here:
+        reply = await here.ask(request(Request_Timeout="0.3"))
+        assert (reply.status, reply.problem) == (504, "deadline-exceeded")
+        await until(lambda: not here.pool.replicas[0].in_flight)
+        assert here.proxy.hall.places.taken == 0
+        assert not here.proxy.hall.under_way
+
+
+async def test_connections_that_a_replica_closed_meanwhile_are_not_used(tmp_path: Path) -> None:
+    async def close_after(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        await answer(writer)
+        writer.close()
+
+    async with upstream(close_after) as replica, house(tmp_path, replica) as here:
+        for pause in (0.05, 0.3, 0, 0.3):
+            await asyncio.sleep(pause)
+            reply = await here.ask()
+            assert reply.status in ((200,) if pause else (200, 502))
+
+
+async def test_a_replica_that_fails_again_and_again_is_left_alone_and_tried_later(tmp_path: Path) -> None:
+    async with upstream(reset) as bad, house(tmp_path, bad) as here:
+        for _ in range(5):
+            assert (await here.ask()).status == 502
+        for _ in range(20):
+            assert (await here.ask()).status == 503
+        assert len(bad.asked) == 5
+        bad.act = None
+        await asyncio.sleep(1.1)
+        assert {(await here.ask()).status for _ in range(5)} == {200}
+
+
+async def test_a_caller_who_leaves_is_not_worked_for(tmp_path: Path) -> None:
+    async with upstream(hang) as replica, house(tmp_path, replica) as here:
+        async with here.caller() as caller:
+            await caller.send(request())
+            await until(lambda: replica.asked)
+        await until(lambda: not here.proxy.hall.under_way)
+        replica.server.close()  # type: ignore[union-attr]
+        assert here.pool.replicas[0].in_flight == 0
+        assert here.proxy.hall.places.taken == 0
+        [count] = here.proxy.meter.calls.values()
+        assert dict(count.statuses) == {499: 1}
+
+
+async def test_a_slow_caller_slows_the_replica_and_nobody_else(tmp_path: Path) -> None:
+    size = 64 << 20
+    sent = 0
+
+    async def pour(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        nonlocal sent
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        for _part in range(size >> 16):
+            writer.write(bytes(1 << 16))
+            await writer.drain()
+            sent += 1 << 16
+
+    async with upstream(pour) as replica, house(tmp_path, replica) as here:
+        reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"], limit=1024)
+        writer.write(request())
+        await asyncio.sleep(1)
+        held = sent
+        assert held < size // 2, "the proxy holds no more than its buffers"
+        assert (await here.ask(request("/healthz", method="GET", key=None))).status == 200
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        left = size
+        while left:
+            left -= len(await reader.read(1 << 20))
+        writer.close()
+
+
+async def test_a_replica_that_comes_is_used_and_one_that_goes_is_left(tmp_path: Path) -> None:
+    async with upstream() as first, upstream() as second, house(tmp_path, first) as here:
+        await here.ask()
+        here.leads_to(first, second)
+        await here.look_up()
+        for _ in range(40):
+            await here.ask()
+        assert second.asked
+        here.leads_to(second)
+        await here.look_up()
+        seen = len(first.asked)
+        for _ in range(10):
+            assert (await here.ask()).status == 200
+        assert len(first.asked) == seen
+        assert len(here.pool.replicas) == 2, "it still answers, so it is kept"
+        await first.close()
+        await here.look_up()
+        assert len(here.pool.replicas) == 1
+
+
+async def test_a_replica_that_left_its_name_is_used_while_there_is_no_other(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        await here.ask()
+        here.leads_to()
+        await here.look_up()
+        assert (await here.ask()).status == 200
+
+
+async def test_a_replica_removed_under_load_loses_no_call(tmp_path: Path) -> None:
+    async def slow(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        await asyncio.sleep(0.02)
+        await answer(writer)
+
+    async with upstream(slow) as first, upstream(slow) as second, house(tmp_path, first, second) as here:
+
+        async def calls() -> list[int]:
+            async with here.caller() as caller:
+                statuses = []
+                for _ in range(40):
+                    await caller.send(request())
+                    statuses.append((await caller.reply()).status)
+                return statuses
+
+        work = [asyncio.ensure_future(calls()) for _ in range(8)]
+        await asyncio.sleep(0.2)
+        here.leads_to(second)
+        await here.look_up()
+        await until(lambda: not [each for each in here.pool.replicas if not each.listed and each.in_flight])
+        await first.close()
+        assert {status for statuses in await asyncio.gather(*work) for status in statuses} == {200}
+
+
+async def test_work_beyond_the_places_waits_and_beyond_the_line_is_refused(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def held(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        await go_on.wait()
+        await answer(writer)
+
+    async with upstream(held) as replica, house(tmp_path, replica, concurrency=2) as here:
+        first = [asyncio.ensure_future(here.ask()) for _ in range(10)]
+        places = here.proxy.hall.places
+        await until(lambda: (places.taken, places.waiting) == (2, 8))
+        assert replica.begun == 2
+        refused = await here.ask()
+        assert (refused.status, refused.problem) == (503, "busy")
+        late = await here.ask(request("/healthz", method="GET", key=None))
+        assert late.status == 200, "health answers at any load"
+        go_on.set()
+        assert {reply.status for reply in await asyncio.gather(*first)} == {200}
+        assert (places.taken, places.waiting) == (0, 0)
+
+
+async def test_one_who_waits_in_line_and_leaves_takes_nobodys_place(tmp_path: Path) -> None:
+    async with upstream(hang) as replica, house(tmp_path, replica, concurrency=1) as here:
+        async with here.caller() as first:
+            await first.send(request())
+            await until(lambda: replica.asked)
+            async with here.caller() as second:
+                await second.send(request())
+                await until(lambda: here.proxy.hall.places.waiting == 1)
+            await until(lambda: here.proxy.hall.places.waiting == 0)
+        await until(lambda: here.proxy.hall.places.taken == 0)
+
+
+async def test_sigterm_finishes_what_is_in_flight_and_takes_what_still_comes(tmp_path: Path) -> None:
+    async def slow(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        await asyncio.sleep(0.5)
+        await answer(writer)
+
+    async with upstream(slow) as replica, house(tmp_path, replica, drain_seconds=20) as here, here.caller() as kept:
+        before = asyncio.ensure_future(here.ask())
+        await until(lambda: replica.asked)
+        ending = asyncio.ensure_future(here.proxy.stop())
+        await asyncio.sleep(0.05)
+        assert here.proxy.why_not_ready() == "the proxy is stopping"
+        late = await here.ask()
+        await kept.send(request())
+        last = await kept.reply()
+        for reply in (await before, late, last):
+            assert reply.status == 200
+        assert last.headers["connection"] == "close"
+        await ending
+        with pytest.raises(ConnectionRefusedError):
+            await here.ask()
+
+
+def write(here: House, name: str, text: str) -> None:
+    new = here.root / "new"
+    new.write_text(text)
+    os.replace(new, here.root / "routing" / name)
+
+
+async def test_a_bad_table_is_refused_and_the_last_good_one_stays(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        [routes, rules] = here.proxy.following.watched[:2]
+        for bad in ("", "{", "[]", '{"version":2}', '{"version":1,"environment":"x","servers":[],"models":[{}]}'):
+            write(here, "routing.json", bad)
+            await routes.look()
+            assert routes.last_error, bad
+            assert (await here.ask()).status == 200
+        assert routes.failures == 5
+        write(here, "access.json", access_table().model_copy(update={"rules": ()}).model_dump_json(by_alias=True))
+        await rules.look()
+        assert (await here.ask()).status == 404, "new rules count at once"
+
+
+async def test_a_reload_drops_no_call_in_flight(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def held(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        await go_on.wait()
+        await answer(writer)
+
+    async with upstream(held) as replica, house(tmp_path, replica) as here:
+        call: asyncio.Future[Reply] = asyncio.ensure_future(here.ask())
+        await until(lambda: replica.asked)
+        empty = {"version": 1, "environment": "test", "servers": [], "models": []}
+        write(here, "routing.json", str(empty).replace("'", '"'))
+        await here.proxy.following.watched[0].look()
+        assert (await here.ask()).status == 404
+        go_on.set()
+        assert (await call).status == 200
+
+
+async def test_a_large_body_streams_both_ways_and_too_large_a_one_is_refused(tmp_path: Path) -> None:
+    async def echo(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        await answer(writer, asked.body)
+
+    body = os.urandom(900_000)
+    async with upstream(echo) as replica, house(tmp_path, replica) as here:
+        assert (await here.ask(request(body=body))).body == body
+        for data in (
+            request(body=body * 2),
+            request(body=b"", Transfer_Encoding="chunked")
+            + b"".join(b"186a0\r\n%b\r\n" % bytes(100_000) for _ in range(12)),
+            request("/predict", b"x" * 1_000_001),
+        ):
+            reply = await here.ask(data)
+            assert (reply.status, reply.problem) == (413, "too-large")
+        assert len(replica.asked) == 1
+
+
+async def test_deadlines_that_are_no_numbers_are_passed_over(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        for said in ("soon", "-1", "nan", "inf", "1e999", ""):
+            assert (await here.ask(request(body=BODY, Request_Timeout=said))).status == 200

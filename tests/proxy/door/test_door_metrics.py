@@ -1,0 +1,135 @@
+"""Every metric is there, counts what happened, and has labels that callers cannot multiply."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from .house import BODY, MODEL, Caller, House, access_table, house, request
+from .test_door_faults import METADATA, hang, reset, until, write
+from .upstream import upstream
+
+pytestmark = pytest.mark.anyio
+
+
+async def scrape(here: House) -> dict[str, Metric]:
+    """Return what Prometheus reads; its own parser checks the form."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["admin"])
+    await Caller(reader, writer).send(b"GET /metrics HTTP/1.1\r\nHost: admin\r\n\r\n")
+    reply = await Caller(reader, writer).reply()
+    writer.close()
+    assert reply.status == 200
+    assert reply.headers["content-type"].startswith("text/plain")
+    return {metric.name: metric for metric in text_string_to_metric_families(reply.body.decode())}
+
+
+def value(found: dict[str, Metric], sample: str, **labels: str) -> float:
+    """Return one sample's value; 0 where there is none."""
+    values = [
+        each.value
+        for metric in found.values()
+        for each in metric.samples
+        if each.name == f"tidegate_proxy_{sample}" and labels.items() <= each.labels.items()
+    ]
+    assert len(values) < 2, f"{sample} {labels} is ambiguous"
+    return values[0] if values else 0.0
+
+
+async def test_calls_are_counted_with_their_bytes_and_seconds(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        for data in (request(), request(), METADATA, request(f"/v2/models/{MODEL}/ready")):
+            await here.ask(data)
+        found = await scrape(here)
+        call = {"server": "vision", "model": MODEL, "protocol": "http"}
+        assert value(found, "requests_total", status="200", **call) == 3
+        assert value(found, "request_bytes_total", **call) == 2 * len(BODY)
+        assert value(found, "response_bytes_total", **call) == 3 * len(b'{"ok":1}')
+        assert value(found, "request_seconds_count", **call) == 3
+        assert value(found, "request_seconds_bucket", le="+Inf", **call) == 3
+        assert 0 < value(found, "request_seconds_sum", **call) < 60
+        buckets = [each.value for each in found["tidegate_proxy_request_seconds"].samples if "le" in each.labels]
+        assert buckets == sorted(buckets)
+        assert value(found, "problems_total", type="method-not-allowed") == 1
+        for each in found.values():
+            assert each.name.startswith("tidegate_proxy_")
+            assert each.documentation
+
+
+async def test_refusals_are_counted_by_their_kind(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica, access=access_table(60, 2)) as here:
+        for data in (request(), request(), request(), request(key=None), request("/v2/models/nobody/infer")):
+            await here.ask(data)
+        await here.ask(request("/v2/models/stats", method="GET", key=None))
+        await here.ask(b"nonsense\r\n\r\n")
+        found = await scrape(here)
+        for kind, number in (("rate-limited", 1), ("unauthenticated", 2), ("unknown", 1), ("malformed", 1)):
+            assert value(found, "problems_total", type=kind) == number, kind
+        assert value(found, "requests_total", status="429") == 1
+
+
+async def test_what_is_under_way_and_what_waits_is_told(tmp_path: Path) -> None:
+    async with upstream(hang) as replica, house(tmp_path, replica, concurrency=1) as here:
+        calls = [asyncio.ensure_future(here.ask()) for _ in range(3)]
+        await until(lambda: here.proxy.hall.places.waiting == 2 and replica.asked)
+        found = await scrape(here)
+        assert (value(found, "in_flight"), value(found, "waiting")) == (1, 2)
+        assert value(found, "replica_in_flight", replica=f"127.0.0.1:{replica.port}") == 1
+        for each in calls:
+            each.cancel()
+        await until(lambda: not here.proxy.hall.under_way)
+        found = await scrape(here)
+        assert (value(found, "in_flight"), value(found, "waiting"), value(found, "replica_in_flight")) == (0, 0, 0)
+
+
+async def test_errors_of_replicas_and_their_breakers_are_told(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        await here.ask()
+        assert value(await scrape(here), "breaker", state="closed") == 1
+        replica.act = reset
+        for _ in range(5):
+            assert (await here.ask()).status == 502
+        found = await scrape(here)
+        assert value(found, "upstream_errors_total", server="vision", how="reset") == 5
+        states = {each.labels["state"]: each.value for each in found["tidegate_proxy_breaker"].samples}
+        assert [state for state, is_so in states.items() if is_so] in (["open"], ["half-open"])
+        assert value(found, "requests_total", status="502") == 5
+
+
+async def test_files_taken_over_and_refused_are_told(tmp_path: Path) -> None:
+    async with house(tmp_path) as here:
+        found = await scrape(here)
+        for file in ("routing", "access", "api-keys"):
+            assert value(found, "config_generation", file=file) == 1
+            assert value(found, "config_good", file=file) == 1
+        [_, rules, keys] = here.proxy.following.watched
+        write(here, "access.json", "nonsense")
+        await rules.look()
+        (tmp_path / "api-keys" / "eve").write_text("# none\n")
+        await keys.look()
+        found = await scrape(here)
+        assert value(found, "config_failures_total", file="access") == 1
+        assert value(found, "config_good", file="access") == 0
+        assert value(found, "config_generation", file="access") == 1
+        assert value(found, "config_generation", file="api-keys") == 2
+
+
+async def test_no_answer_of_a_probe_waits_for_the_other_sides_acknowledgement(tmp_path: Path) -> None:
+    async with house(tmp_path) as here:
+        assert here.proxy._admin._listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+async def test_callers_make_no_labels(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
+        await here.ask()
+        await here.ask(request("/v2/models/nobody/infer", key=None))
+        await here.ask(request("/v2/models/nobody/infer"))
+        before = sum(len(metric.samples) for metric in (await scrape(here)).values())
+        for number in range(100):
+            await caller.send(request(f"/servers/s{number}/v2/models/m{number}/versions/{number + 1}/infer"))
+            assert (await caller.reply()).status == 404
+            await caller.send(request(f"/v2/models/{MODEL}/versions/{number + 1}/infer", X_Request_Id=f"id-{number}"))
+            assert (await caller.reply()).status == 200
+        assert sum(len(metric.samples) for metric in (await scrape(here)).values()) == before

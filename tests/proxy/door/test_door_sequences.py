@@ -1,0 +1,125 @@
+"""All requests of a sequence reach the replica that keeps its state."""
+
+import asyncio
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate_proxy.door.sequences import sequence_of
+from tidegate_proxy.problems import Problem
+
+from .house import House, house, request
+from .upstream import Asked, Upstream, answer, upstream
+
+pytestmark = pytest.mark.anyio
+
+
+def body_of(sequence: object, size: int = 1) -> bytes:
+    tensor = {"name": "x", "datatype": "FP32", "shape": [size], "data": [1.5] * size}
+    return json.dumps({"inputs": [tensor], "parameters": {"sequence_id": sequence, "sequence_start": False}}).encode()
+
+
+def keeper_of_sequences(batching: bool) -> object:
+    async def act(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        if asked.line.startswith("GET"):
+            await answer(writer, json.dumps({"sequence_batching": {}} if batching else {"max_batch_size": 8}).encode())
+        else:
+            await answer(writer)
+
+    return act
+
+
+def calls(replica: Upstream) -> list[Asked]:
+    return [asked for asked in replica.asked if asked.line.startswith("POST")]
+
+
+async def spread(here: House, first: Upstream, data: list[bytes]) -> list[set[int]]:
+    """Send each request several times; return to which replicas each went."""
+    found = []
+    for each in data:
+        where: set[int] = set()
+        for _ in range(6):
+            before = len(calls(first))
+            assert (await here.ask(each)).status == 200
+            where.add(0 if len(calls(first)) > before else 1)
+        found.append(where)
+    return found
+
+
+async def test_a_sequence_stays_at_one_replica_and_sequences_spread(tmp_path: Path) -> None:
+    act = keeper_of_sequences(True)
+    async with upstream(act) as first, upstream(act) as second, house(tmp_path, first, second) as here:  # type: ignore[arg-type]
+        found = await spread(here, first, [request(body=body_of(number)) for number in range(1, 13)])
+        assert {len(where) for where in found} == {1}
+        assert set().union(*found) == {0, 1}
+
+
+@pytest.mark.parametrize("how", ["chunked", "gzip", "binary", "predict", "large"])
+async def test_however_it_is_sent(tmp_path: Path, how: str) -> None:
+    act = keeper_of_sequences(True)
+
+    def one(number: int) -> bytes:
+        body = body_of(number)
+        if how == "chunked":
+            chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:20], body[20:]))
+            return request(body=b"", Transfer_Encoding="chunked") + chunks + b"0\r\n\r\n"
+        if how == "gzip":
+            return request(body=gzip.compress(body), Content_Encoding="gzip")
+        if how == "binary":
+            return request(body=body + bytes(400), Inference_Header_Content_Length=str(len(body)))
+        if how == "predict":
+            return request("/predict", b'{"inference_server_name":"vision","model_name":"resnet","payload":%b}' % body)
+        return request(body=body_of(number, 100_000))
+
+    async with upstream(act) as first, upstream(act) as second, house(tmp_path, first, second) as here:  # type: ignore[arg-type]
+        found = await spread(here, first, [one(number) for number in range(1, 9)])
+        assert {len(where) for where in found} == {1}
+        assert set().union(*found) == {0, 1}
+
+
+async def test_models_without_sequences_are_not_read(tmp_path: Path) -> None:
+    act = keeper_of_sequences(False)
+    async with upstream(act) as first, upstream(act) as second, house(tmp_path, first, second) as here:  # type: ignore[arg-type]
+        for _ in range(40):
+            assert (await here.ask(request(body=body_of(7)))).status == 200
+        assert calls(first)
+        assert calls(second)
+        asked = [each for replica in (first, second) for each in replica.asked if each.line.startswith("GET")]
+        assert len(asked) == 1, "its configuration is asked for once"
+
+
+async def test_requests_that_come_while_the_model_is_looked_at_wait_for_what_it_is(tmp_path: Path) -> None:
+    keeper = keeper_of_sequences(True)
+
+    async def slowly(replica: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        if asked.line.startswith("GET"):
+            await asyncio.sleep(0.3)
+        await keeper(replica, writer, asked)  # type: ignore[operator]
+
+    async with upstream(slowly) as first, upstream(slowly) as second, house(tmp_path, first, second) as here:
+        data = [request(body=body_of(number)) for number in range(1, 13)] * 4
+        assert {reply.status for reply in await asyncio.gather(*(here.ask(each) for each in data))} == {200}
+        bodies = [{asked.body for asked in calls(replica)} for replica in (first, second)]
+        assert all(bodies)
+        assert not bodies[0] & bodies[1], "one sequence went to both"
+
+
+@given(st.integers() | st.text(max_size=20))
+def test_ids_are_told_apart(sequence: int | str) -> None:
+    found = sequence_of(b"", body_of(sequence), 1000)
+    assert (found is None) == (not sequence)
+    if found is not None:
+        assert found != sequence_of(b"", body_of(f"{sequence}x"), 1000)
+
+
+def test_a_bomb_is_not_unpacked() -> None:
+    with pytest.raises(Problem, match="1000 bytes here, unpacked"):
+        sequence_of(b"Content-Encoding: gzip\r\n", gzip.compress(bytes(10_000_000)), 1000)
+
+
+@given(st.binary(max_size=100))
+def test_nonsense_is_left_to_the_replica(body: bytes) -> None:
+    sequence_of(b"", body, 1000)

@@ -1,0 +1,194 @@
+"""W3C trace context goes on to the replica; spans go to a collector, when asked, and no caller waits for that."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate_contracts import routing
+from tidegate_proxy.seeing import traces
+
+from .house import BODY, MODEL, PATH, House, house, request
+from .upstream import Asked, Upstream, upstream
+
+pytestmark = pytest.mark.anyio
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+PARENT = "00f067aa0ba902b7"
+SAMPLED, NOT_SAMPLED = f"00-{TRACE}-{PARENT}-01", f"00-{TRACE}-{PARENT}-00"
+VERSION = routing.Model(
+    name=MODEL, server="vision", pool="main", versions=(routing.VersionShare(version=4, weight=100),)
+)
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces, "EXPORT_SECONDS", 0.05)
+
+
+def traced(collector: Upstream | int, percent: int = 0) -> dict[str, Any]:
+    port = collector if isinstance(collector, int) else collector.port
+    return {"otlp_endpoint": f"http://127.0.0.1:{port}", "trace_percent": percent}
+
+
+async def spans(collector: Upstream, count: int) -> list[dict[str, Any]]:
+    """Wait for so many spans, with their attributes as a mapping."""
+    async with asyncio.timeout(10):
+        while True:
+            found = []
+            for asked in collector.asked:
+                assert asked.line == "POST /v1/traces HTTP/1.1"
+                assert asked.headers["content-type"] == "application/json"
+                [resource] = json.loads(asked.body)["resourceSpans"]
+                assert attributes(resource["resource"])["service.name"] == "tidegate-proxy"
+                found += [span for scope in resource["scopeSpans"] for span in scope["spans"]]
+            if len(found) >= count:
+                return found
+            await asyncio.sleep(0.02)
+
+
+def attributes(part: dict[str, Any]) -> dict[str, Any]:
+    return {each["key"]: next(iter(each["value"].values())) for each in part["attributes"]}
+
+
+def parents(replica: Upstream) -> list[str | None]:
+    return [asked.headers.get("traceparent") for asked in replica.asked]
+
+
+async def test_without_a_collector_the_context_goes_on_as_it_came(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        assert here.proxy.hall.tracer is None
+        await here.ask(request(Traceparent=SAMPLED, Tracestate="a=1,b=2"))
+        [asked] = replica.asked
+        assert (asked.headers["traceparent"], asked.headers["tracestate"]) == (SAMPLED, "a=1,b=2")
+
+
+async def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(tmp_path: Path) -> None:
+    async with upstream() as replica, upstream() as collector:
+        async with house(tmp_path, replica, models=[VERSION], **traced(collector)) as here:
+            reply = await here.ask(request(Traceparent=SAMPLED, Tracestate="a=1"))
+            [span] = await spans(collector, 1)
+        assert (span["traceId"], span["parentSpanId"], span["traceState"]) == (TRACE, PARENT, "a=1")
+        assert parents(replica) == [f"00-{TRACE}-{span['spanId']}-01"]
+        assert replica.asked[0].headers["tracestate"] == "a=1"
+        assert (span["name"], span["kind"], span["status"]) == ("POST /v2/models/{model}/infer", 2, {})
+        assert int(span["startTimeUnixNano"]) < int(span["endTimeUnixNano"])
+        assert (
+            attributes(span).items()
+            >= {
+                "http.request.method": "POST",
+                "http.route": "/v2/models/{model}/infer",
+                "http.response.status_code": "200",
+                "http.request.body.size": str(len(BODY)),
+                "http.response.body.size": "8",
+                "network.protocol.version": "1.1",
+                "tidegate.server": "vision",
+                "tidegate.model": MODEL,
+                "tidegate.version": "4",
+                "tidegate.request_id": reply.headers["x-request-id"],
+            }.items()
+        )
+
+
+async def test_the_caller_decides_and_else_the_share(tmp_path: Path) -> None:
+    async with upstream() as replica, upstream() as collector:
+        async with house(tmp_path, replica, **traced(collector, 100)) as here:
+            await here.ask(request(Traceparent=NOT_SAMPLED))
+            await here.ask()
+            [span] = await spans(collector, 1)
+        assert parents(replica) == [NOT_SAMPLED, f"00-{span['traceId']}-{span['spanId']}-01"]
+        assert span["parentSpanId"] == ""
+    async with upstream() as replica, upstream() as collector:
+        async with house(tmp_path, replica, **traced(collector, 0)) as here:
+            await here.ask()
+        assert parents(replica) == [None]
+        assert not collector.asked
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "00-ab-cd-01",
+        SAMPLED.upper(),
+        f"00-{'0' * 32}-{PARENT}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"ff-{TRACE}-{PARENT}-01",
+        f"{SAMPLED}-more",
+        "",
+    ],
+)
+async def test_a_context_that_is_none_begins_a_new_trace(tmp_path: Path, bad: str) -> None:
+    async with upstream() as replica, upstream() as collector:
+        async with house(tmp_path, replica, **traced(collector, 100)) as here:
+            await here.ask(request(Traceparent=bad, Tracestate="a=1"))
+            [span] = await spans(collector, 1)
+        assert (span["parentSpanId"], span["traceState"]) == ("", "")
+        assert parents(replica) == [f"00-{span['traceId']}-{span['spanId']}-01"]
+        assert "tracestate" not in replica.asked[0].headers
+
+
+async def test_calls_that_fail_have_spans_that_say_so(tmp_path: Path) -> None:
+    async def cut(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        writer.transport.abort()
+
+    async with upstream(cut) as replica, upstream() as collector:
+        async with house(tmp_path, replica, **traced(collector)) as here:
+            await here.ask(request(Traceparent=SAMPLED))
+            await here.ask(request(Traceparent=SAMPLED, key=None))
+            broken, refused = await spans(collector, 2)
+        assert (broken["status"], attributes(broken)["error.type"]) == ({"code": 2}, "upstream-failed")
+        assert attributes(broken)["http.response.status_code"] == "502"
+        assert (refused["status"], attributes(refused)["http.response.status_code"]) == ({}, "401")
+        assert "tidegate.version" not in attributes(refused)
+
+
+async def many(here: House, count: int) -> None:
+    async with here.caller() as caller:
+        for _ in range(count):
+            await caller.send(request(Traceparent=SAMPLED))
+            assert (await caller.reply()).status == 200
+
+
+async def test_a_collector_that_is_away_costs_bounded_memory_and_no_caller_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traces, "MOST_WAITING", 20)
+    monkeypatch.setattr(traces, "EXPORT_SECONDS", 60)
+    async with upstream() as replica, house(tmp_path, replica, **traced(1)) as here:
+        await many(here, 50)
+        assert here.proxy.hall.tracer is not None
+        assert here.proxy.hall.tracer.counts == {"exported": 0, "dropped": 30, "failed": 0}
+        await here.proxy.hall.tracer.flush(1)
+        assert here.proxy.hall.tracer.counts == {"exported": 0, "dropped": 30, "failed": 20}
+
+
+async def test_the_last_spans_are_sent_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces, "EXPORT_SECONDS", 60)
+    monkeypatch.setattr(traces, "BATCH", 4)
+    async with upstream() as replica, upstream() as collector:
+        async with house(tmp_path, replica, **traced(collector)) as here:
+            await many(here, 10)
+        assert len(await spans(collector, 10)) == 10
+        assert len(collector.asked) == 3
+
+
+async def test_nothing_of_it_is_imported_unless_it_is_asked_for() -> None:
+    code = (
+        "import sys, tidegate_proxy.serve, tidegate_proxy.door.door; "
+        "assert 'tidegate_proxy.seeing.traces' not in sys.modules"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+    assert await process.wait() == 0
+
+
+@pytest.mark.parametrize("path", [PATH, "/predict"])
+async def test_predict_is_traced_like_the_models_own_address(tmp_path: Path, path: str) -> None:
+    body = BODY if path == PATH else b'{"inference_server_name":"vision","model_name":"resnet","payload":%b}' % BODY
+    async with upstream() as replica, upstream() as collector:
+        async with house(tmp_path, replica, **traced(collector)) as here:
+            await here.ask(request(path, body, Traceparent=SAMPLED))
+            [span] = await spans(collector, 1)
+        assert parents(replica) == [f"00-{TRACE}-{span['spanId']}-01"]
+        assert attributes(span)["tidegate.model"] == MODEL

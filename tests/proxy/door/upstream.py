@@ -1,0 +1,94 @@
+"""A replica whose every answer is told beforehand; real sockets, real HTTP."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Asked:
+    """A request as a replica got it."""
+
+    line: str
+    headers: dict[str, str]
+    body: bytes
+
+
+Act = Callable[["Upstream", asyncio.StreamWriter, Asked], Awaitable[None]]
+
+
+@dataclass
+class Upstream:
+    """Answers 200 with `{"ok":1}` unless `act` says otherwise."""
+
+    act: Act | None = None
+    asked: list[Asked] = field(default_factory=list)
+    """Every whole request."""
+    begun: int = 0
+    """Requests whose head came."""
+    left: int = 0
+    """Connections that the other end closed."""
+    port: int = 0
+    server: asyncio.Server | None = None
+    writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    async def close(self) -> None:
+        """Take no connection any more, and end those that there are."""
+        if self.server is not None:
+            self.server.close()
+        for writer in list(self.writers):
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+
+async def answer(writer: asyncio.StreamWriter, body: bytes = b'{"ok":1}', head: str = "") -> None:
+    """Answer 200."""
+    lines = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{head}Content-Length: {len(body)}\r\n\r\n"
+    writer.write(lines.encode() + body)
+    await writer.drain()
+
+
+async def _read(reader: asyncio.StreamReader, upstream: Upstream) -> Asked:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    upstream.begun += 1
+    line, *rest = head.strip().split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in rest)}
+    if headers.get("transfer-encoding") == "chunked":
+        body = b""
+        while size := int((await reader.readuntil(b"\r\n")).partition(b";")[0], 16):
+            body += await reader.readexactly(size)
+            await reader.readexactly(2)
+        await reader.readexactly(2)
+    else:
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Asked(line, headers, body)
+
+
+@asynccontextmanager
+async def upstream(act: Act | None = None, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Upstream]:
+    """Run a replica."""
+    made = Upstream(act)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        made.writers.add(writer)
+        try:
+            while True:
+                asked = await _read(reader, made)
+                made.asked.append(asked)
+                if made.act is None:
+                    await answer(writer)
+                else:
+                    await made.act(made, writer, asked)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            made.left += 1
+        finally:
+            made.writers.discard(writer)
+            writer.close()
+
+    made.server = await asyncio.start_server(serve, host, port, limit=1 << 20)
+    made.port = made.server.sockets[0].getsockname()[1]
+    try:
+        yield made
+    finally:
+        await made.close()

@@ -1,0 +1,208 @@
+"""Who calls, at the door: providers that fail and change keys, tokens that end or are another's, keys and rules that
+change under load.
+"""
+
+import asyncio
+import logging
+import ssl
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tidegate_contracts import routing
+from tidegate_proxy.access.api_keys import hash_line, new_key
+
+from ..calls.test_calls_tls import Authority
+from ..door.house import KEY, Caller, House, access_table, house, request
+from ..door.test_door_faults import until, write
+from ..door.upstream import Asked, Upstream, answer, upstream
+from ..rigs.issuer import AUDIENCE, Issuer, issuer
+from ..rigs.proxy import GROUP
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def no_token_in_the_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Nothing that begins like a token or a key is logged."""
+    caplog.set_level(logging.DEBUG)
+    yield
+    said = "".join(f"{record.getMessage()}{getattr(record, 'call', '')}" for record in caplog.records)
+    assert "eyJ" not in said
+    assert "tgk_" not in said
+
+
+def trusting(*providers: Issuer) -> routing.AccessTable:
+    """Return a table in which who has the group may do all."""
+    rule = routing.AccessRule(
+        name="callers", groups=(GROUP,), actions=("infer", "inspect"), servers=("*",), models=("*",)
+    )
+    return routing.AccessTable(
+        issuers=tuple(
+            routing.OidcIssuer(issuer=each.url, audiences=(AUDIENCE,), jwks_url=each.jwks_url, groups_claim="groups")
+            for each in providers
+        ),
+        rules=(rule,),
+        rate_limit=routing.RateLimit(requests_per_minute=10_000_000, burst=10_000_000),
+    )
+
+
+async def status(here: House | Caller, token: str) -> int:
+    data = request(key=None, Authorization=f"Bearer {token}")
+    if isinstance(here, House):
+        return (await here.ask(data, 60)).status
+    await here.send(data)
+    return (await here.reply()).status
+
+
+async def test_a_token_that_ends_counts_no_more_on_a_connection_that_goes_on(
+    tmp_path: Path, identity_provider: Issuer
+) -> None:
+    async with upstream() as replica, house(tmp_path, replica, access=trusting(identity_provider)) as here:
+        assert await status(here, identity_provider.token("bob", [GROUP])) == 200  # the keys are there
+        token, ends = identity_provider.token("alice", [GROUP], seconds=3), time.time() + 3
+        async with here.caller() as caller:
+            while (found := await status(caller, token)) == 200:
+                assert time.time() < ends + 20
+                await asyncio.sleep(0.02)
+            assert found == 401
+            assert time.time() >= ends - 1
+            assert await status(caller, identity_provider.token("alice", [GROUP])) == 200
+
+
+async def test_a_token_of_dev_is_nobodys_in_prod(tmp_path: Path) -> None:
+    with issuer() as dev, issuer() as prod:
+        async with upstream() as replica, house(tmp_path, replica, access=trusting(prod)) as here:
+            assert await status(here, prod.token("alice", [GROUP])) == 200
+            for token in (
+                dev.token("alice", [GROUP]),
+                dev.token("alice", [GROUP], iss=prod.url),
+                prod.token("alice", [GROUP], iss=dev.url),
+                prod.token("alice", [GROUP], aud="inference-proxy-dev"),
+                prod.token("alice", [GROUP], aud=None),
+                prod.token("alice", [GROUP], key=dev.keys[0]),
+            ):
+                assert await status(here, token) == 401
+            assert len(replica.asked) == 1
+            assert not dev.asked, "who is not trusted is not asked either"
+
+
+async def test_while_the_provider_is_down_who_is_known_goes_on_and_a_new_one_is_told_to_come_back(
+    tmp_path: Path, identity_provider: Issuer
+) -> None:
+    identity_provider.down = True
+    async with upstream() as replica, house(tmp_path, replica, access=trusting(identity_provider)) as here:
+        token = identity_provider.token("alice", [GROUP])
+        assert await status(here, token) in (401, 503), "fails closed"
+        assert (await here.ask(request("/healthz", method="GET", key=None))).status == 200
+    identity_provider.down = False
+    async with upstream() as replica, house(tmp_path, replica, access=trusting(identity_provider)) as here:
+        assert await status(here, token) == 200
+        identity_provider.down = True
+        assert await status(here, token) == 200
+        assert await status(here, identity_provider.token("bob", [GROUP])) == 200, "its key is known"
+        unpublished = identity_provider.new_key(publish=False)
+        assert await status(here, identity_provider.token("carol", [GROUP], key=unpublished)) in (401, 503)
+
+
+async def test_a_slow_provider_holds_up_nobody_who_is_known_and_is_asked_once(
+    tmp_path: Path, identity_provider: Issuer
+) -> None:
+    async with upstream() as replica, house(tmp_path, replica, access=trusting(identity_provider)) as here:
+        identity_provider.delay_seconds = 1
+        asking = [
+            asyncio.ensure_future(status(here, identity_provider.token(f"user-{number}", [GROUP])))
+            for number in range(20)
+        ]
+        await until(lambda: identity_provider.asked)
+        write(here, "access.json", trusting(identity_provider).model_dump_json(by_alias=True))
+        assert (await here.ask(request("/healthz", method="GET", key=None))).status == 200
+        assert set(await asyncio.gather(*asking)) == {200}
+        assert len(identity_provider.asked) == 1
+
+
+async def test_keys_that_rotate_are_found(tmp_path: Path, identity_provider: Issuer) -> None:
+    async with upstream() as replica, house(tmp_path, replica, access=trusting(identity_provider)) as here:
+        before = identity_provider.token("alice", [GROUP])
+        assert await status(here, before) == 200
+        issuers = here.proxy.following.keeper._trust.issuers
+        issuers[identity_provider.url].keys._pause_until = 0  # as if the last fetch was some time ago
+        identity_provider.new_key()
+        assert await status(here, identity_provider.token("alice", [GROUP])) == 200
+        assert await status(here, before) == 200
+        assert len(identity_provider.asked) == 2
+
+
+async def test_keys_and_rules_change_under_load_without_a_wrong_answer(tmp_path: Path) -> None:
+    other = new_key()
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        (here.root / "api-keys" / "ci").write_text(f"{hash_line(KEY)}\n{hash_line(other)}\n")
+        [_, rules, keys] = here.proxy.following.watched
+        await keys.look()
+        stopped = False
+        seen: dict[str, Counter[int]] = {KEY: Counter(), other: Counter()}
+
+        async def call(key: str) -> None:
+            async with here.caller() as caller:
+                while not stopped:
+                    await caller.send(request(key=key))
+                    seen[key][(await caller.reply()).status] += 1
+
+        calls = [asyncio.ensure_future(call(key)) for key in (KEY, other) * 3]
+        for number in range(5):
+            more = f"{hash_line(other)}\n" if number % 2 else "# nothing\n"
+            (here.root / "api-keys" / "ci").write_text(f"{hash_line(KEY)}\n{more}")
+            await keys.look()
+            write(here, "access.json", access_table(1_000_000 + number).model_dump_json(by_alias=True))
+            await rules.look()
+            assert not keys.last_error + rules.last_error
+            counted = seen[other][200 if number % 2 else 401]
+            await until(lambda number=number, counted=counted: seen[other][200 if number % 2 else 401] > counted + 3)
+        stopped = True
+        await asyncio.gather(*calls)
+        assert seen[KEY].keys() == {200}
+        assert seen[other].keys() == {200, 401}
+
+
+async def test_a_certificate_is_taken_over_without_a_dropped_connection(tmp_path: Path) -> None:
+    first, second = Authority(), Authority()
+    (tmp_path / "tls").mkdir()
+
+    def put(key: bytes, certificate: bytes) -> None:
+        (tmp_path / "tls" / "tls.key").write_bytes(key)
+        (tmp_path / "tls" / "tls.crt").write_bytes(certificate)
+
+    async def connect(authority: Authority) -> Caller:
+        trusted = ssl.create_default_context(cadata=authority.pem.decode())
+        return Caller(*await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"], ssl=trusted))
+
+    async def slow(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        await asyncio.sleep(0.2)
+        await answer(writer)
+
+    put(*first.pair("proxy"))
+    async with upstream(slow) as replica, house(tmp_path, replica, tls=True) as here:
+        certificate = here.proxy.following.watched[-1]
+        kept = await connect(first)
+        await kept.send(request())
+        put(*second.pair("proxy"))
+        await certificate.look()
+        fresh = await connect(second)
+        with pytest.raises(ssl.SSLError):
+            await connect(first)
+        await fresh.send(request())
+        assert [(await each.reply()).status for each in (kept, fresh)] == [200, 200]
+        for key, chain in (
+            (first.pair("proxy")[0], second.pair("proxy")[1]),
+            (b"", b""),
+            (b"-----BEGIN ENCRYPTED PRIVATE KEY-----\n", b"nonsense"),
+        ):
+            put(key, chain)
+            await certificate.look()
+            assert certificate.last_error
+            for each in (kept, await connect(second)):
+                await each.send(request())
+                assert (await each.reply()).status == 200
+        assert certificate.failures == 3

@@ -1,0 +1,1 @@
+"""A real Triton, asked directly and through a real proxy."""

@@ -1,0 +1,171 @@
+"""Plain HTTP, to the byte: what Triton answers is what comes through the proxy, its own errors included."""
+
+import gzip
+import http.client
+import json
+import struct
+import time
+import zlib
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from ..rigs.pytest_rigs import Front
+
+Request = tuple[str, str, bytes | None, dict[str, str]]
+Answer = tuple[int, dict[str, str], bytes]
+OF_THE_PROXY = {"x-request-id", "tidegate-model-version"}
+"""What it adds."""
+
+
+def ask(where: str, request: Request, more: Mapping[str, str] | None = None) -> Answer:
+    asking = http.client.HTTPConnection(where, timeout=30)
+    try:
+        method, path, body, headers = request
+        asking.request(method, path, body, {**headers, **(more or {})})
+        answer = asking.getresponse()
+        names = [(name.lower(), value) for name, value in answer.getheaders()]
+        assert len(dict(names)) == len(names)
+        return answer.status, dict(names), answer.read()
+    finally:
+        asking.close()
+
+
+def packed(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def tensor(name: str, data: list[int], kind: str = "INT32") -> dict[str, Any]:
+    return {"name": name, "datatype": kind, "shape": [len(data)], "data": data}
+
+
+JSON = packed({"id": "x", "inputs": [tensor("INPUT0", list(range(16))), tensor("INPUT1", [1] * 16)]})
+BINARY_HEAD = packed(
+    {
+        "inputs": [
+            {"name": f"INPUT{n}", "datatype": "INT32", "shape": [16], "parameters": {"binary_data_size": 64}}
+            for n in range(2)
+        ],
+        "parameters": {"binary_data_output": True},
+    }
+)
+BINARY = BINARY_HEAD + struct.pack("<16i", *range(16)) + struct.pack("<16i", *[1] * 16)
+HEAD_LENGTH = "Inference-Header-Content-Length"
+INFER = "/v2/models/add_sub/infer"
+PLAIN = packed({"INPUT0": list(range(16)), "INPUT1": [1] * 16})
+REPEAT = packed({"inputs": [tensor("IN", [1]), tensor("DELAY", [0], "UINT32")]})
+
+
+def get(path: str, **headers: str) -> Request:
+    return "GET", path, None, headers
+
+
+def post(path: str, body: bytes, headers: dict[str, str] | None = None) -> Request:
+    return "POST", path, body, headers or {}
+
+
+REQUESTS: dict[str, Request] = {
+    "live": get("/v2/health/live"),
+    "ready": get("/v2/health/ready"),
+    "server metadata": get("/v2"),
+    "metadata": get("/v2/models/add_sub"),
+    "metadata with a query": get("/v2/models/add_sub?a=b"),
+    "metadata of a version": get("/v2/models/versions/versions/2"),
+    "metadata of no version": get("/v2/models/versions/versions/9"),
+    "config": get("/v2/models/accumulate/config"),
+    "config of no version": get("/v2/models/versions/versions/9/config"),
+    "model ready": get("/v2/models/add_sub/ready"),
+    "no such version ready": get("/v2/models/versions/versions/9/ready"),
+    "statistics": get("/v2/models/versions/stats"),
+    "statistics of a version": get("/v2/models/versions/versions/1/stats"),
+    "statistics of no version": get("/v2/models/versions/versions/3/stats"),
+    "statistics of all": get("/v2/models/stats"),
+    "JSON": post(INFER, JSON),
+    "JSON to a version": post("/v2/models/add_sub/versions/1/infer", JSON),
+    "JSON to no version": post("/v2/models/add_sub/versions/7/infer", JSON),
+    "binary": post(INFER, BINARY, {HEAD_LENGTH: str(len(BINARY_HEAD))}),
+    "binary without the length of its head": post(INFER, BINARY),
+    "binary with too long a head": post(INFER, BINARY, {HEAD_LENGTH: "9999"}),
+    "binary with no number as length of its head": post(INFER, BINARY, {HEAD_LENGTH: "x"}),
+    "gzip": post(INFER, gzip.compress(JSON), {"Content-Encoding": "gzip"}),
+    "deflate": post(INFER, zlib.compress(JSON), {"Content-Encoding": "deflate"}),
+    "gzip that is none": post(INFER, JSON, {"Content-Encoding": "gzip"}),
+    "an encoding that Triton does not know": post(INFER, JSON, {"Content-Encoding": "br"}),
+    "gzip back": post(INFER, JSON, {"Accept-Encoding": "gzip"}),
+    "deflate back": post(INFER, JSON, {"Accept-Encoding": "deflate"}),
+    "either back": post(INFER, JSON, {"Accept-Encoding": "gzip;q=0.5, deflate;q=1"}),
+    "an encoding back that Triton does not know": post(INFER, JSON, {"Accept-Encoding": "br"}),
+    "no body": post(INFER, b""),
+    "no JSON": post(INFER, b"{"),
+    "no inputs": post(INFER, b"{}"),
+    "too little": post(INFER, packed({"inputs": [tensor("INPUT0", list(range(16)))]})),
+    "another shape": post(INFER, packed({"inputs": [tensor("INPUT0", [1]), tensor("INPUT1", [1])]})),
+    "what streams": post("/v2/models/repeat/infer", REPEAT),
+    "generate": post("/v2/models/add_sub/generate", PLAIN),
+    "generate by a version": post("/v2/models/versions/versions/1/generate", packed({"INPUT": [4]})),
+    "generate with too little": post("/v2/models/add_sub/generate", packed({"INPUT0": [1]})),
+    "generate one of a stream": post("/v2/models/repeat/generate", packed({"IN": [1], "DELAY": [0]})),
+    "generate more than one": post("/v2/models/repeat/generate", packed({"IN": [1, 2], "DELAY": [0, 0]})),
+    "a stream of one": post("/v2/models/add_sub/generate_stream", PLAIN),
+    "a stream": post("/v2/models/repeat/generate_stream", packed({"IN": [1, 2, 3], "DELAY": [0, 9, 9]})),
+    "a stream with an error": post("/v2/models/repeat/generate_stream", packed({"IN": [1, -2, 3], "DELAY": [0, 9, 9]})),
+    "a stream of no JSON": post("/v2/models/repeat/generate_stream", b"{"),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_status_headers_and_body_are_the_same(front: Front, name: str) -> None:
+    status, headers, body = ask(front.proxy.http, REQUESTS[name], front.credential)
+    passed = {name: value for name, value in headers.items() if name not in OF_THE_PROXY}
+    assert (status, passed, body) == ask(front.triton.http, REQUESTS[name])
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_every_answer_tells_the_id_of_its_request(front: Front, name: str) -> None:
+    for own in ({}, {"x-request-id": "mine-7"}):
+        _, headers, _ = ask(front.proxy.http, REQUESTS[name], front.credential | own)
+        assert headers["x-request-id"] == own.get("x-request-id", headers["x-request-id"])
+        assert headers["x-request-id"]
+
+
+def test_a_body_in_chunks_has_the_same_answer(front: Front) -> None:
+    answers = []
+    for where, more in ((front.triton.http, {}), (front.proxy.http, front.credential)):
+        asking = http.client.HTTPConnection(where, timeout=30)
+        asking.request("POST", INFER, iter([JSON[:10], JSON[10:]]), more, encode_chunked=True)
+        answer = asking.getresponse()
+        answers.append((answer.status, answer.read()))
+        asking.close()
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 200
+
+
+def test_events_come_one_by_one(front: Front) -> None:
+    asking = http.client.HTTPConnection(front.proxy.http, timeout=30)
+    body = packed({"IN": [1, 2, 3], "DELAY": [0, 300, 300]})
+    asking.request("POST", "/v2/models/repeat/generate_stream", body, front.credential)
+    answer = asking.getresponse()
+    assert answer.getheader("content-type") == "text/event-stream; charset=utf-8"
+    came = []
+    while line := answer.readline():
+        if line.startswith(b"data: "):
+            came.append((json.loads(line.removeprefix(b"data: "))["OUT"], time.monotonic()))
+    asking.close()
+    assert [out for out, _ in came] == [1, 2, 3]
+    assert all(0.2 < after - before < 2 for (_, before), (_, after) in pairwise(came))
+
+
+@pytest.mark.parametrize("path", ["/v2", "/v2/models/stats", "/v2/models/add_sub"])
+@pytest.mark.parametrize(
+    ("credentials", "status"),
+    [({}, 401), ({"authorization": "Bearer x"}, 401), ({"x-api-key": "x", "authorization": "y"}, 400)],
+)
+def test_whoever_does_not_say_once_who_it_is_learns_nothing(
+    front: Front, path: str, credentials: dict[str, str], status: int
+) -> None:
+    found, headers, body = ask(front.proxy.http, get(path), credentials)
+    assert (found, headers["content-type"]) == (status, "application/problem+json")
+    assert ("www-authenticate" in headers) == (status == 401)
+    assert json.loads(body)["requestId"] == headers["x-request-id"]

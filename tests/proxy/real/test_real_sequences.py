@@ -1,0 +1,82 @@
+"""Two real Tritons behind one proxy: each keeps the sequences that it has begun, and no other has seen them."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import tritonclient.http as client
+import tritonclient.http.aio as aio_client
+from tidegate_contracts import routing
+
+from ..door.house import KEY, house
+from ..rigs.pytest_rigs import not_run
+from ..rigs.repository import MODELS
+from ..rigs.triton import Triton, triton
+
+pytestmark = pytest.mark.anyio
+MODEL = "accumulate"
+STEPS = 6
+
+
+@pytest.fixture(scope="module")
+def another_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]:
+    """One that has the model with sequences alone."""
+    models = [model for model in MODELS if model.name == MODEL]
+    with not_run("ANOTHER REAL TRITON"), triton(tmp_path_factory.mktemp("another"), models=models) as server:
+        yield server
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def counted(server: Triton) -> int:
+    with client.InferenceServerClient(server.http) as each:
+        return int(each.get_inference_statistics(MODEL)["model_stats"][0]["inference_count"])
+
+
+@pytest.mark.parametrize("compression", [None, "gzip", "deflate"])
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("text", [False, True])
+async def test_every_sequence_stays_where_it_began(
+    real_triton: Triton,
+    another_triton: Triton,
+    tmp_path: Path,
+    text: bool,
+    binary: bool,
+    compression: str | None,
+) -> None:
+    aio: Any = aio_client
+    model = routing.Model(name=MODEL, server="vision", pool="main")
+    before = [counted(server) for server in (real_triton, another_triton)]
+    async with house(tmp_path, real_triton.http_port, another_triton.http_port, models=[model]) as here:
+        where = f"127.0.0.1:{here.proxy.ports['http']}"
+        async with aio.InferenceServerClient(where) as each:
+
+            async def sequence(number: int) -> list[int]:
+                sums = []
+                for step in range(STEPS):
+                    given = client.InferInput("INPUT", [1, 1], "INT32")
+                    given.set_data_from_numpy(numpy.array([[number]], numpy.int32), binary_data=binary)
+                    result = await each.infer(
+                        MODEL,
+                        [given],
+                        sequence_id=f"s-{number}" if text else number,
+                        sequence_start=step == 0,
+                        sequence_end=step == STEPS - 1,
+                        headers={"X-API-Key": KEY},
+                        request_compression_algorithm=compression,
+                    )
+                    sums.append(int(result.as_numpy("OUTPUT")[0][0]))
+                return sums
+
+            numbers = range(1, 21)
+            found = await asyncio.gather(*(sequence(number) for number in numbers))
+    assert found == [[number * step for step in range(1, STEPS + 1)] for number in numbers]
+    work = [counted(server) - had for server, had in zip((real_triton, another_triton), before, strict=True)]
+    assert sum(work) == STEPS * 20
+    assert all(done and done % STEPS == 0 for done in work)

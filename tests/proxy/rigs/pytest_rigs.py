@@ -1,0 +1,75 @@
+"""The rigs as fixtures. A part that this machine cannot have is said by name, and its tests are left out."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+from tidegate_proxy.access.api_keys import hash_line, new_key
+
+from .issuer import Issuer, issuer
+from .process import CannotBeHadError
+from .proxy import GROUP, Proxy, access_table, proxy, routing_table, write_tables
+from .repository import MODELS
+from .triton import Triton, triton
+
+CALLER = "caller"
+
+
+@contextmanager
+def not_run(what: str) -> Iterator[None]:
+    """Leave a test out, loudly, where a part of it cannot be had; `what` says which in words."""
+    try:
+        yield
+    except CannotBeHadError as error:
+        pytest.skip(f"NOT RUN: {what} CANNOT BE HAD HERE ({error}), so that nothing was tried with it.")
+
+
+@pytest.fixture(scope="session")
+def real_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]:
+    """One Triton with every model of the repository, which the tests of a process share."""
+    with not_run("A REAL TRITON"), triton(tmp_path_factory.mktemp("triton")) as server:
+        yield server
+
+
+@pytest.fixture
+def identity_provider() -> Iterator[Issuer]:
+    """An identity provider with one RS256 key."""
+    with issuer() as provider:
+        yield provider
+
+
+@dataclass(frozen=True)
+class Front:
+    """A proxy in front of a real Triton, and a caller who may do all."""
+
+    triton: Triton
+    proxy: Proxy
+    token: str
+    key: str
+    """An API key of the same caller."""
+
+    @property
+    def credential(self) -> dict[str, str]:
+        """The header that says who calls."""
+        return {"authorization": f"Bearer {self.token}"}
+
+
+@pytest.fixture(scope="session")
+def front(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    """One proxy process in front of the real Triton, with all its models, which the tests of a process share."""
+    root = tmp_path_factory.mktemp("front")
+    key = new_key()
+    with issuer() as provider:
+        # API keys have no groups: their principals are named.
+        table = access_table([provider])
+        rule = table.rules[0].model_copy(update={"principals": (CALLER,)})
+        write_tables(
+            root,
+            routing_table(real_triton.http_port, real_triton.grpc_port, [model.name for model in MODELS]),
+            table.model_copy(update={"rules": (rule,)}),
+        )
+        (root / "api-keys").mkdir()
+        (root / "api-keys" / CALLER).write_text(hash_line(key) + "\n", "utf-8")
+        with proxy(root, settings={"api_keys": "true"}) as running:
+            yield Front(real_triton, running, provider.token(CALLER, [GROUP]), key)

@@ -17,11 +17,12 @@ DRY_RUN ?=
 RESUME ?=
 BACK ?=
 VALUES ?=
+TRACE ?=
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do command -v $$p && break; done)
 TIDEGATE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidegate
 export TIDEGATE_CACHE
-export PYTHONPATH := $(CURDIR):$(CURDIR)/contracts:$(CURDIR)/proxy
+export PYTHONPATH := $(CURDIR):$(CURDIR)/contracts:$(CURDIR)/proxy:$(CURDIR)/policies/eviction
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 # Virtual environments, one for each set of locked requirements, in the cache folder.
@@ -42,18 +43,20 @@ override export ENV := $(value ENV)
 override export FROM := $(value FROM)
 override export FUZZ := $(value FUZZ)
 override export VALUES := $(value VALUES)
+override export TRACE := $(value TRACE)
 override export REGISTRY_PLANE := $(value REGISTRY_PLANE)
 
 .PHONY: help
 help: ## List what there is
 	@printf 'Tidegate: many models, few GPUs, one definition.\n\n'
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 	@printf '\nSettings: DEFINITION=%s OUT=%s STACK=<name> CLUSTER=<kubeconfig context> BASE=<git revision> ENGINE=<pulumi or helm>\n' "$$DEFINITION" "$$OUT"
 
 # Files with fuzzers of the proxy: its parsers, its paths, and the fast path against the slow one.
-FUZZERS = $(wildcard tests/proxy/door/test_door_agree.py tests/proxy/door/test_door_attacks.py \
-  tests/proxy/door/test_door_documented.py tests/proxy/door/test_door_paths.py tests/proxy/door/test_door_sequences.py \
-  tests/proxy/calls/test_calls_http2.py)
+FUZZERS = tests/proxy/door/test_door_agree.py tests/proxy/door/test_door_attacks.py \
+  tests/proxy/door/test_door_documented.py tests/proxy/test_paths.py tests/proxy/door/test_door_sequences.py \
+  tests/proxy/calls/test_calls_http2.py tests/policies/eviction/core/test_core_invariants.py \
+  tests/proxy/residency/test_residency_placement.py tests/proxy/residency/test_residency_simulated.py
 
 # What the commands that touch clusters have in common.
 ON_CLUSTER = $(if $(STACK),--stack "$$STACK") $(if $(CLUSTER),--cluster "$$CLUSTER") $(if $(ENGINE),--engine "$$ENGINE")
@@ -101,6 +104,14 @@ pin: .run ## Ask the registries for the digests of the definition's images, and 
 	@$(RUN) -m rollout pin "$$DEFINITION" $(if $(call on,KEEP_GOING),--keep-going) $(if $(call on,INSECURE),--insecure) \
 	  $(if $(REGISTRY_PLANE),--registry-plane "$$REGISTRY_PLANE")
 
+.PHONY: demo
+demo: .test ## Show the whole data plane at work on this machine: real Tritons, the eviction policy, proxies (two minutes)
+	@$(TEST) -m demo walk
+
+.PHONY: demo-up
+demo-up: .test ## The same, left running, with lines to try, until Ctrl-C
+	@$(TEST) -m demo up
+
 .PHONY: test
 test: .test ## Run every check and every test
 	@$(TEST) -m ruff check . && $(TEST) -m ruff format --check .
@@ -124,6 +135,10 @@ bench-iac: .test ## Measure engines on a real control plane against kubectl, and
 bench-proxy: .test ## Measure the proxy against nginx, HAProxy, Envoy and a plain FastAPI one (BENCH="--runs 3 --only v2 grpc")
 	@$(TEST) -m bench.proxy $(BENCH)
 
+.PHONY: bench-eviction
+bench-eviction: .test ## Measure how well the eviction policy chooses, how fast, and live what it costs (TRACE=<requests> BENCH="--only cold")
+	@$(TEST) -m bench.eviction $(if $(TRACE),--trace "$$TRACE") $(BENCH)
+
 .PHONY: docs
 docs: .run ## Write what is generated: docs/definition.md, the editors' JSON schema, docs/guardrails.md
 	@$(RUN) -m stacks.reference
@@ -139,7 +154,9 @@ LOCK = $(TEST) -m uv pip compile --quiet --universal --python-version 3.11 --gen
 lock: .test ## Resolve all dependencies anew
 	@$(LOCK) pyproject.toml --output-file requirements/run.txt
 	@$(LOCK) proxy/pyproject.toml --output-file requirements/proxy.txt
-	@$(LOCK) pyproject.toml proxy/pyproject.toml --extra test --output-file requirements/test.txt
+	@$(LOCK) policies/eviction/pyproject.toml --output-file requirements/eviction.txt
+	@$(LOCK) pyproject.toml proxy/pyproject.toml policies/eviction/pyproject.toml --extra test --extra simulate \
+	  --output-file requirements/test.txt
 	@for set in triton envoy; do $(LOCK) --no-deps requirements/$$set.in --output-file requirements/$$set.txt; done
 
 .PHONY: clean

@@ -73,6 +73,7 @@ WORDS: Mapping[str, Any] = {
     "host name": base.Host,
     "URL path": base.HttpPath,
     "URL": proxy.HttpUrl,
+    "source of identities": proxy.Source,
     "URL of object storage": _type_of(datasets.ObjectStoreRepository, "url"),
     "GPU product": placement.Product,
     "MIG profile": placement.MigProfile,

@@ -167,6 +167,7 @@ def access_table(proxy: ProxyArgs) -> Tree:
                 "name": rule.name,
                 "principals": rule.principals,
                 "groups": rule.groups,
+                "source": rule.source,
                 "actions": rule.actions,
                 "servers": rule.servers,
                 "models": rule.models,

@@ -14,6 +14,7 @@ from .fields import (
     Host,
     HttpPath,
     HttpUrl,
+    IdentitySource,
     Image,
     Labels,
     ObjectName,
@@ -138,7 +139,9 @@ class AccessRuleArgs:
     principals: Sequence[Glob] = ()
     """Callers by name (`sub`, or the API key's principal); globs are allowed."""
     groups: Sequence[Glob] = ()
-    """Callers by group; globs are allowed."""
+    """Callers by group; globs are allowed. Only tokens of issuers tell groups."""
+    source: IdentitySource | None = None
+    """Who has to vouch for the caller: an issuer's URL, api-keys or domino; whoever is believed, without it."""
     actions: Sequence[Literal["infer", "inspect"]]
     """infer (call models), inspect (metadata, configuration, statistics)."""
     servers: Sequence[Glob]

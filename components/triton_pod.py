@@ -14,14 +14,24 @@ from .place import Place, pool_headless_name, pool_name, service_account
 from .triton_server import OnDemandArgs, PreloadArgs, TritonPoolArgs, TritonServerArgs, VolumeRepositoryArgs
 from .values import entries, equals, joined, needed, of_kind, quotient, total, when, where
 
-# Started by the kubelet only after the policy's start-up probe has passed, so the secret is there.
-_WITH_POLICY = f'secret=$(cat "{eviction_process.CONTROL_SECRET_FILE}")'
-# Nobody needs the control protocols of a server that polls: the secret is forgotten as soon as it is made.
-_WITHOUT_POLICY = "secret=$(head -c 32 /dev/urandom | base64 | tr -d '\\n')"
+_STARTED = "/tmp/started"
+# Without a secret Triton would be open to whoever sends none: rather no Triton. With a policy it is there: the kubelet
+# starts Triton only after the policy's start-up probe has passed. Nobody needs the control protocols of a server that
+# polls: its secret is forgotten as soon as it is made.
+_WITH_POLICY = f'secret=$(cat "{eviction_process.CONTROL_SECRET_FILE}") && [ -n "$secret" ]'
+_WITHOUT_POLICY = "secret=$(head -c 32 /dev/urandom | base64 | tr -d '\\n') && [ -n \"$secret\" ]"
+# What a model has leaked comes back only with the process: where the policy asks for that, Triton ends as on SIGTERM,
+# and the kubelet starts it anew. What was asked of the process before is older than the mark.
+# Not by its own number, which a shell calls $$: Kubernetes makes one $ of two, in commands too.
+_UNTIL_RECYCLED = (
+    f'touch {_STARTED} && {{ sh -c \'until [ "{eviction_process.RECYCLE_FILE}" -nt {_STARTED} ];'
+    ' do kill -0 "$PPID" && sleep 2 || exit; done; kill -TERM "$PPID"\' > /dev/null 2>&1 & }'
+)
 _PROTOCOLS = ",".join(triton.RESTRICTED_PROTOCOLS)
-_START = (
-    # Without a secret Triton would be open to whoever sends none: rather no Triton.
-    f' && [ -n "$secret" ] && exec tritonserver "$@"'
+_SERVE = (
+    # The Python backend of a process before that was killed has left some here, for the volume outlives it.
+    "rm -f /dev/shm/triton_python_backend_shm_region_*"
+    ' && exec tritonserver "$@"'
     f' "--http-restricted-api={_PROTOCOLS}:{triton.RESTRICTED_KEY}=$secret"'
     f' "--grpc-restricted-protocol={_PROTOCOLS}:{triton.RESTRICTED_KEY}=$secret"'
 )
@@ -82,7 +92,9 @@ def _triton(pool: Pool, placement: GpuPlacement) -> k8s.core.v1.ContainerArgs:
     args, server = pool.args, pool.server
     # The shell puts the secret into the arguments, so that it stands in no manifest; Triton takes its place.
     start = where(
-        equals(args.loading.mode, "on-demand"), lambda: f"{_WITH_POLICY}{_START}", lambda: f"{_WITHOUT_POLICY}{_START}"
+        equals(args.loading.mode, "on-demand"),
+        lambda: " && ".join((_WITH_POLICY, _UNTIL_RECYCLED, _SERVE)),
+        lambda: " && ".join((_WITHOUT_POLICY, _SERVE)),
     )
     return k8s.core.v1.ContainerArgs(
         name="triton",

@@ -18,12 +18,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from local_plane.process import CannotBeHadError, ProcessError
+from local_plane.triton import triton
 from tests.proxy.rigs.issuer import Issuer, issuer
 from tests.proxy.rigs.peers import nginx_answering
-from tests.proxy.rigs.process import CannotBeHadError, ProcessError
-from tests.proxy.rigs.proxy import GROUP
-from tests.proxy.rigs.repository import MODELS
-from tests.proxy.rigs.triton import triton
+from tests.proxy.rigs.repository import MODELS, write
+from tests.proxy.rigs.tables import GROUP
 
 from .contestants import IDIOMATIC, OURS, Contestant, Cores, contestants, cores, say
 from .load import LoadError
@@ -141,7 +141,7 @@ def _running(
     with ExitStack() as stack:
         direct = {}
         if upstream == "triton":
-            server = stack.enter_context(triton(folder / "triton", use.rest))
+            server = stack.enter_context(triton(folder / "triton", write(folder / "models"), use.rest))
             ports = (server.http_port, server.grpc_port)
             models = [model.name for model in MODELS]
             direct["direct"] = Contestant("direct", server.process, server.http, server.grpc)

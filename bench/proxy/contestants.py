@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from local_plane.process import HOST, CannotBeHadError, Process, free_ports, listens, running
+from local_plane.proxy import proxy, write_tables
 from tests.proxy.rigs.issuer import AUDIENCE, Issuer
 from tests.proxy.rigs.peers import PEERS, Peer
-from tests.proxy.rigs.process import HOST, CannotBeHadError, Process, free_ports, listens, running
-from tests.proxy.rigs.proxy import GROUP, access_table, proxy, routing_table, write_tables
+from tests.proxy.rigs.tables import GROUP, access_table, routing_table
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS, IDIOMATIC = "proxy", "idiomatic"

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from local_plane.process import pinned
 from tests.proxy.rigs.peers import debian_package
-from tests.proxy.rigs.process import pinned
 
 SCRIPT = Path(__file__).with_name("load.lua")
 

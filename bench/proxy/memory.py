@@ -4,8 +4,9 @@ import http.client
 import time
 from pathlib import Path
 
+from local_plane.proxy import proxy, write_tables
 from tests.proxy.rigs.issuer import Issuer
-from tests.proxy.rigs.proxy import GROUP, access_table, proxy, routing_table, write_tables
+from tests.proxy.rigs.tables import GROUP, access_table, routing_table
 
 from .contestants import Cores
 from .load import LoadError

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from tidegate_contracts.proxy_process import ROUTING_FILE
 
+from local_plane.proxy import proxy, write_tables
 from tests.proxy.rigs.issuer import Issuer
-from tests.proxy.rigs.proxy import GROUP, access_table, proxy, routing_table, write_tables
+from tests.proxy.rigs.tables import GROUP, access_table, routing_table
 
 from .contestants import Cores
 from .load import Call, load

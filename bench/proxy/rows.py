@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.proxy.rigs.perf_analyzer import PerfAnalyzerError, perf_analyzer
-from tests.proxy.rigs.proxy import SERVER
+from tests.proxy.rigs.tables import SERVER
 
 from .contestants import IDIOMATIC, OURS, Contestant, Cores, say
 from .load import Call, LoadError, answer, first_event, load

@@ -3,7 +3,9 @@
 Field names on the wire are camelCase. Unknown fields are refused.
 """
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
 
 from .message import Message
 
@@ -34,6 +36,22 @@ class WarmWindow(Message):
     models: tuple[str, ...]
 
 
+class Tuning(Message):
+    """What a pool does otherwise than docs/eviction.md says it does by default; what is None stays as it says."""
+
+    loads_at_once: Annotated[int, Field(ge=1)] | None = None
+    tolerance_bytes: Annotated[int, Field(ge=0)] | None = None
+    freeing_seconds: Annotated[float, Field(ge=0)] | None = None
+    leak_budget_bytes: Annotated[int, Field(ge=0)] | None = None
+    residency_factor: Annotated[float, Field(ge=0)] | None = None
+    residency_most_seconds: Annotated[float, Field(ge=0)] | None = None
+    retry_most_seconds: Annotated[float, Field(ge=0)] | None = None
+    failures_most: Annotated[int, Field(ge=1)] | None = None
+    failure_backoff_seconds: Annotated[float, Field(ge=0)] | None = None
+    failure_memory_seconds: Annotated[float, Field(ge=0)] | None = None
+    overdue_seconds: Annotated[float, Field(ge=0)] | None = None
+
+
 class EvictionSettings(Message):
     """The whole file. Sizes are bytes, times are seconds."""
 
@@ -49,3 +67,4 @@ class EvictionSettings(Message):
     wait_seconds: int
     models: tuple[ManagedModel, ...] = ()
     warm_windows: tuple[WarmWindow, ...] = ()
+    tuning: Tuning = Tuning()

@@ -4,15 +4,20 @@ The stack definition produces it, a ConfigMap carries it, the proxy follows it. 
 Unknown fields are refused, so that a table of a newer version is not half understood.
 """
 
-from typing import Annotated, Final, Literal
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from .message import Message
 
 VERSION: Final = 1
 
 Action = Literal["infer", "inspect"]
+API_KEYS: Final = "api-keys"
+DOMINO: Final = "domino"
+"""The sources of identities that are no issuers of tokens, in access rules."""
 
 
 class Pool(Message):
@@ -37,6 +42,11 @@ class Server(Message):
     name: str
     kind: str
     pools: tuple[Pool, ...]
+
+    @model_validator(mode="after")
+    def _names_pools_once(self) -> Self:
+        _once(f"server {self.name} has the pool", (pool.name for pool in self.pools))
+        return self
 
 
 class VersionShare(Message):
@@ -69,6 +79,15 @@ class Model(Message):
     pinned: bool = False
     footprint_bytes: int | None = None
 
+    @model_validator(mode="after")
+    def _shares_are_whole(self) -> Self:
+        if self.versions and self.alias is not None:
+            raise ValueError(f"model {self.name} has shares of versions and an alias: one of them decides, say which")
+        _once(f"model {self.name} has the version", (str(share.version) for share in self.versions))
+        if self.versions and (total := sum(share.weight for share in self.versions)) != 100:
+            raise ValueError(f"the shares of model {self.name}'s versions must sum to 100, and they sum to {total}")
+        return self
+
 
 class RoutingTable(Message):
     """`routing.json`."""
@@ -77,6 +96,34 @@ class RoutingTable(Message):
     environment: str
     servers: tuple[Server, ...]
     models: tuple[Model, ...]
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Self:
+        _once("the table has the server", (server.name for server in self.servers))
+        check_models(self.servers, self.models)
+        return self
+
+
+def check_models(servers: Sequence[Server], models: Iterable[Model]) -> None:
+    """Check that models are in pools that are there, and each is once on its server; raises ValueError.
+
+    For who reads a table's models one by one; a `RoutingTable` has been checked.
+    """
+    pools = {(server.name, pool.name) for server in servers for pool in server.pools}
+    seen = set()
+    for model in models:
+        if (model.server, model.pool) not in pools:
+            where = f"{model.server}/{model.pool}"
+            raise ValueError(f"model {model.name} is in {where}, a pool that the table does not have")
+        if (model.server, model.name) in seen:
+            raise ValueError(f"model {model.name} stands twice on server {model.server}")
+        seen.add((model.server, model.name))
+
+
+def _once(what: str, names: Iterable[str]) -> None:
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise ValueError(f"{what} {twice} twice")
 
 
 class AccessRule(Message):
@@ -88,6 +135,11 @@ class AccessRule(Message):
     actions: tuple[Action, ...]
     servers: tuple[str, ...]
     models: tuple[str, ...]
+    source: str | None = None
+    """Who has to vouch for the caller: the URL of an issuer, `api-keys` or `domino`; without it whoever is believed.
+
+    Names and groups are those of whoever vouches: of two issuers, or of an issuer and the API keys, each may call
+    somebody else `ci`."""
 
 
 class OidcIssuer(Message):
@@ -103,8 +155,8 @@ class OidcIssuer(Message):
 class RateLimit(Message):
     """Requests a minute that one principal may send to one model, over all replicas of the proxy."""
 
-    requests_per_minute: int
-    burst: int
+    requests_per_minute: Annotated[int, Field(ge=1)]
+    burst: Annotated[int, Field(ge=1)]
 
 
 class AccessTable(Message):

@@ -11,12 +11,18 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from tidegate_contracts import proxy_process
 
+from .seeing.exposition import pieces
+from .seeing.meter import Meter
+
+PAUSE_SECONDS = 0.0005
+"""Between two pieces of the metrics."""
+
 
 def make_admin(
-    ready: Callable[[], str], server_ready: Callable[[str], str | None], registry: CollectorRegistry
+    ready: Callable[[], str], server_ready: Callable[[str], str | None], registry: CollectorRegistry, meter: Meter
 ) -> FastAPI:
     """Return the application. `ready` says why the proxy is not, or nothing; `server_ready` the same of a server, and
-    None of one that nobody knows.
+    None of one that nobody knows; `meter` has the counts of calls.
     """
     app = FastAPI(title="Tidegate inference proxy: probes and metrics", openapi_url=None)
 
@@ -38,7 +44,12 @@ def make_admin(
 
     @app.get(proxy_process.METRICS_PATH)
     async def metrics() -> Response:
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+        # Thousands of models have a great many lines: probes, and calls on the other thread, have their turn meanwhile.
+        said = [await asyncio.to_thread(generate_latest, registry)]
+        for piece in pieces(meter):
+            said.append(piece.encode())
+            await asyncio.sleep(PAUSE_SECONDS)
+        return Response(b"".join(said), media_type=CONTENT_TYPE_LATEST)
 
     return app
 

@@ -1,42 +1,30 @@
-"""What is not hot: documentation, health, and what is asked of servers rather than models; a FastAPI application."""
+"""What is not hot: documentation, health, and what is asked of servers rather than models; a FastAPI application.
+
+Nothing here reads a body: whatever has one is the door's.
+"""
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .calls.heads import TWO_CREDENTIALS
-from .door.hall import is_request_id, new_request_id
-from .problems import CONTENT_TYPE, Kind, Problem
+from .documented import document
+from .problems import CONTENT_TYPE, TWO_CREDENTIALS, Kind, Problem
+from .request_ids import is_request_id, new_request_id
 from .seeing.meter import Meter
 from .servers import Servers
 
-DESCRIPTION = """
-The one door to every model of an environment. It speaks the KServe v2 protocol over HTTP and gRPC as Triton does, and
-takes `POST /predict`. Say who you are by `Authorization: Bearer <token>` or `X-API-Key: <key>`.
-"""
 _BY_STATUS = {400: Kind.MALFORMED, 404: Kind.UNKNOWN, 405: Kind.METHOD, 413: Kind.TOO_LONG, 422: Kind.MALFORMED}
 _CREDENTIALS = {b"authorization", b"x-api-key", b"x-domino-api-key"}
 log = logging.getLogger(__name__)
 
 
-class PredictRequest(BaseModel):
-    """A request in the form of Domino's reference implementation."""
-
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
-    inference_server_name: str
-    """Server that serves the model."""
-    model_name: str
-    """Model to call."""
-    model_version: str | int | None = None
-    """Version; by the traffic's shares without it."""
-    payload: dict[str, Any] = Field(examples=[{"inputs": []}])
-    """Body of a v2 inference request."""
+async def _nothing() -> Message:
+    """Stand for the body, so that a defect cannot make one be read: nothing here would bound it."""
+    return {"type": "http.request", "body": b"", "more_body": False}
 
 
 class _Named:
@@ -57,34 +45,30 @@ class _Named:
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
             await send(message)
 
-        await self._app(scope, receive, named)
+        await self._app(scope, _nothing, named)
 
 
 def make_app(servers: Servers, ready: Callable[[], str], meter: Meter) -> ASGIApp:
     """Return the application; `ready` says why the proxy is not, or nothing; `meter` counts its problems."""
-    app = FastAPI(title="Tidegate inference proxy", description=DESCRIPTION, redirect_slashes=False, redoc_url=None)
+    app = FastAPI(title="Tidegate inference proxy", redirect_slashes=False, redoc_url=None)
+    app.openapi = document  # type: ignore[method-assign]  # as FastAPI would have it: "Extending OpenAPI" in its docs
     app.state.meter = meter
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(Exception, _defect)
 
-    @app.get("/healthz", tags=["health"])
+    @app.get("/healthz")
     async def healthz() -> dict[str, str]:
         """Whether the proxy runs."""
         return {"status": "ok"}
 
-    @app.get("/readyz", tags=["health"])
+    @app.get("/readyz")
     async def readyz() -> dict[str, str]:
         """Whether the proxy takes requests."""
         if why := ready():
             raise Problem(Kind.BUSY, why, 1.0)
         return {"status": "ready"}
-
-    @app.post("/predict", tags=["predict"])
-    async def predict(_: PredictRequest) -> dict[str, Any]:
-        """Call a model in the form of Domino's reference implementation; the answer is Triton's."""
-        raise Problem(Kind.UNKNOWN, "Use /predict, spelled just so.")
 
     def credential(request: Request) -> bytes:
         said = [(name, value) for name, value in request.headers.raw if name in _CREDENTIALS]
@@ -93,44 +77,40 @@ def make_app(servers: Servers, ready: Callable[[], str], meter: Meter) -> ASGIAp
         name, value = said[0] if said else (b"authorization", b"")
         return value if name == b"authorization" else name + b" " + value
 
-    def add(path: str, summary: str, answer: Callable[[bytes, str | None], Awaitable[Response]]) -> None:
+    def add(path: str, answer: Callable[[bytes, str | None], Awaitable[Response]]) -> None:
         async def whole(request: Request) -> Response:
             return await answer(credential(request), None)
 
         async def one(request: Request, server: str) -> Response:
             return await answer(credential(request), server)
 
-        app.add_api_route(path, whole, methods=["GET"], summary=summary, tags=["KServe v2"])
-        app.add_api_route("/servers/{server}" + path, one, methods=["GET"], summary=summary, tags=["KServe v2"])
+        app.add_api_route(path, whole, methods=["GET"])
+        app.add_api_route("/servers/{server}" + path, one, methods=["GET"])
 
-    add("/v2/health/live", "Whether the server is alive", servers.live)
-    add("/v2/health/ready", "Whether the server takes requests", servers.ready)
-    add("/v2", "Metadata of the server", servers.metadata)
-    add("/v2/models/stats", "Statistics of the models that you may inspect", servers.statistics)
+    add("/v2/health/live", servers.live)
+    add("/v2/health/ready", servers.ready)
+    add("/v2", servers.metadata)
+    add("/v2/models/stats", servers.statistics)
 
     # Last, for `/v2/models/stats` is no model.
     async def spelled(request: Request) -> Response:
         # Calls of models never come here: the door has taken each that is spelled as the protocol has it.
         raise Problem(Kind.UNKNOWN, f"No call is spelled like this one. See {request.base_url}docs.")
 
-    for path, methods, summary in _MODEL_PATHS:
+    for path, method in _MODEL_PATHS:
         for prefix in ("", "/servers/{server}"):
-            app.add_api_route(prefix + path, spelled, methods=methods, summary=summary, tags=["KServe v2"])
+            app.add_api_route(prefix + path, spelled, methods=[method])
     return _Named(app)
 
 
 _MODEL_PATHS = [
-    (f"/v2/models/{{model}}{version}{tail}", methods, summary)
+    (f"/v2/models/{{model}}{version}{tail}", method)
     for version in ("", "/versions/{version}")
-    for tail, methods, summary in (
-        ("", ["GET"], "Metadata of a model"),
-        ("/ready", ["GET"], "Whether a model takes requests"),
-        ("/config", ["GET"], "Configuration of a model"),
-        ("/stats", ["GET"], "Statistics of a model"),
-        ("/infer", ["POST"], "Call a model"),
-        ("/generate", ["POST"], "Call a model with plain JSON"),
-        ("/generate_stream", ["POST"], "Call a model with plain JSON; its answers come as server-sent events"),
+    for method, tails in (
+        ("GET", ("", "/ready", "/config", "/stats")),
+        ("POST", ("/infer", "/generate", "/generate_stream")),
     )
+    for tail in tails
 ]
 
 

@@ -12,19 +12,24 @@ from .access.api_keys import ApiKeys, ApiKeysError, read_api_keys
 from .access.keeper import Keeper
 from .access.rules import build_rules
 from .place import Place
+from .places import WAITING_FOR_EACH
+from .residency.holder import Holder, new_holder_name
 from .routes import Routes, build_routes, pools_of
+from .seeing.meter import Meter
 from .tables import TableError, Watched, access_table, routing_table
 from .upstream.pool import Lookup, Pool
 
 REPLICAS_SECONDS = 5.0
 """Seconds between two looks at how many replicas of the proxy there are."""
+RELEASE_SECONDS = 1.0
+"""Seconds that giving all leases back may take at the end: those that nobody takes run out."""
 log = logging.getLogger(__name__)
 
 
 class Following:
     """The state of all files, and the gate that decides by it."""
 
-    def __init__(self, settings: ProxySettings, place: Place, find: Lookup) -> None:
+    def __init__(self, settings: ProxySettings, place: Place, find: Lookup, meter: Meter) -> None:
         self.routes = Routes(routing.RoutingTable(environment=settings.environment, servers=(), models=()), {})
         self.tls: ssl.SSLContext | None = None
         self.grpc_tls: ssl.SSLContext | None = None
@@ -33,6 +38,8 @@ class Following:
         self.keeper = Keeper(self._access, self.routes, domino_principal_url=settings.domino_principal_url)
         self._settings = settings
         self._find = find
+        self._meter = meter
+        self._leaving: set[asyncio.Task[None]] = set()
         tables = place.routing
         self.watched = [
             Watched("routing", tables / proxy_process.ROUTING_FILE, Path.read_bytes, self._use_routing),
@@ -59,19 +66,23 @@ class Following:
             except OSError as error:
                 log.warning("%s cannot be looked up: %s", self._settings.replicas_host, error)
             else:
-                self.keeper.set_replicas(len({address for _, address in found}) or 1)
+                if number := len({address for _, address in found}):
+                    self.keeper.set_replicas(number)
             await asyncio.sleep(REPLICAS_SECONDS)
 
     async def close(self) -> None:
-        """Follow nothing more."""
+        """Follow nothing more, and give leases back: nothing is in flight any more."""
         for pool in self.routes.pools.values():
             pool.stop()
+            self._leave(pool)
+        if self._leaving:
+            await asyncio.wait(set(self._leaving), timeout=RELEASE_SECONDS)
         await self.keeper.close()
 
     async def _use_routing(self, data: bytes) -> None:
         table = await routing_table(data)
         before = self.routes.pools
-        pools = pools_of(table, before, lambda server, pool: Pool(server, pool, self._find))
+        pools = pools_of(table, before, self._pool)
         fresh = [pool for key, pool in pools.items() if before.get(key) is not pool]
         await asyncio.gather(*(pool.refresh() for pool in fresh))
         self.routes = await build_routes(table, pools)
@@ -81,6 +92,20 @@ class Following:
         for key, pool in before.items():
             if pools.get(key) is not pool:
                 pool.stop()
+                self._leave(pool)
+
+    def _pool(self, server: str, told: routing.Pool) -> Pool:
+        pool = Pool(server, told, self._find)
+        if told.lease_port is not None:
+            seconds, most = self._settings.connect_timeout_seconds, self._settings.concurrency * WAITING_FOR_EACH
+            pool.holder = Holder(pool, told.lease_port, new_holder_name(), self._meter, seconds, most)
+        return pool
+
+    def _leave(self, pool: Pool) -> None:
+        if pool.holder is not None:
+            task = asyncio.get_running_loop().create_task(pool.holder.leave())
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
 
     async def _use_access(self, data: bytes) -> None:
         table = await access_table(data)

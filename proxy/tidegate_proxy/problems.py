@@ -11,6 +11,7 @@ import msgspec
 
 TYPE_ROOT = "https://tidegate.dev/problems/"
 CONTENT_TYPE = "application/problem+json"
+TWO_CREDENTIALS = "A request says once who sends it: leave one credential out."
 
 
 class Kind(Enum):

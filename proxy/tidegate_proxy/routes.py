@@ -9,8 +9,10 @@ from random import random
 
 from tidegate_contracts import routing
 
-from .door.paths import Target
+from .aliases import Alias
 from .mirror.copies import Share
+from .paths import Target
+from .places import Tally
 from .seeing.meter import CallCount
 from .upstream.pool import Pool
 
@@ -22,8 +24,8 @@ class Route:
     """One model on one server: where it is served, and which version a request gets."""
 
     __slots__ = (
-        "_ends", "_heads", "_versions", "grpc_count", "http_count", "learning", "mirror", "model", "name", "pool",
-        "sequential", "sequential_asked", "server",
+        "_ends", "_heads", "_versions", "alias", "grpc_count", "http_count", "learning", "mirror", "model", "name",
+        "places", "pool", "sequential", "sequential_asked", "server",
     )  # fmt: skip
 
     def __init__(self, model: routing.Model, server: routing.Server, pool: Pool) -> None:
@@ -34,6 +36,8 @@ class Route:
         shares = [share for share in model.versions if share.weight]
         self._versions = [str(share.version) for share in shares]
         self._ends = [end / 100 for end in accumulate(share.weight for share in shares)]
+        self.alias = Alias(model.alias, model.name, pool) if model.alias is not None else None
+        """Decides on the version of requests that ask for none, where the model has one."""
         self._heads: dict[tuple[str, str | None], bytes] = {}
         self.mirror = Share(model.mirror) if model.mirror is not None else None
         """The share of its requests that a candidate gets copies of."""
@@ -46,10 +50,18 @@ class Route:
         """Where its calls over HTTP are counted, once there was one."""
         self.grpc_count: CallCount | None = None
         """The same over gRPC."""
+        self.places = Tally()
+        """Those that its calls have taken."""
+
+    @property
+    def is_split(self) -> bool:
+        """Whether its requests are shared between versions."""
+        return len(self._versions) > 1
 
     def version(self, asked: str | None, sticky: bytes | None) -> str | None:
         """Return the version that serves a request: the one asked for, else by share; None leaves it to the server.
 
+        Where the model has an alias, that is asked for instead.
         Requests with the same sticky value get the same version for as long as the shares stay.
         """
         versions = self._versions
@@ -68,8 +80,9 @@ class Route:
                 target.path(version),
                 self.pool.told.host.encode(),
             )
-            if len(self._heads) < _MOST_HEADS:
-                self._heads[target.verb, version] = lines
+            if len(self._heads) >= _MOST_HEADS:
+                self._heads.clear()  # they were versions that callers made up
+            self._heads[target.verb, version] = lines
         return lines
 
 

@@ -18,10 +18,10 @@ from .app import make_app
 from .calls.switchboard import Switchboard
 from .config import Following
 from .door.door import Door
-from .door.hall import Hall
 from .door.head import KnownHeads
-from .door.places import Places
+from .hall import Hall
 from .place import Place
+from .places import Places
 from .seeing.meter import Meter
 from .seeing.metrics import MeterCollector
 from .servers import Servers
@@ -35,6 +35,8 @@ HEAD_SECONDS = 20.0
 QUIET_SECONDS = 1.0
 """After SIGTERM the proxy goes on taking connections until no request has come for so long."""
 BACKLOG = 4096
+LAST_BYTES_SECONDS = 0.5
+"""Seconds that connections have to close when all is written."""
 LAST_SPANS_SECONDS = 2.0
 """Seconds that the collector has for the last spans."""
 log = logging.getLogger(__name__)
@@ -47,7 +49,7 @@ class Proxy:
         self.settings = settings
         self.place = place
         self.meter = Meter()
-        self.following = Following(settings, place, find)
+        self.following = Following(settings, place, find, self.meter)
         self.hall = Hall(settings, self.following.keeper, self.meter, Places(settings.concurrency))
         if settings.otlp_endpoint is not None:
             from .seeing.traces import Tracer  # only where it is asked for
@@ -75,7 +77,7 @@ class Proxy:
         registry = CollectorRegistry()
         registry.register(MeterCollector(self))
         self._admin = AdminThread(
-            make_admin(self.why_not_ready, self.why_server_not_ready, registry), listeners["admin"]
+            make_admin(self.why_not_ready, self.why_server_not_ready, registry, self.meter), listeners["admin"]
         )
         self._admin.start()
         self.board = Switchboard(self.hall, servers, self.place.upstream_ca)
@@ -117,8 +119,9 @@ class Proxy:
         self.board.close()
         for door in list(self._state.connections):
             door.shutdown()
-        while (self.hall.under_way or self._state.tasks) and monotonic() < end:
+        while (self.hall.under_way or self._state.tasks or self._unsent) and monotonic() < end:
             await asyncio.sleep(0.02)
+        await self._until_closed(min(end, monotonic() + LAST_BYTES_SECONDS))
         for door in list(self._state.connections):
             door.transport.abort()
         await self.board.stop()
@@ -168,6 +171,16 @@ class Proxy:
             await asyncio.sleep(0.05)
             if self._requests != seen:
                 quiet_since, seen = monotonic(), self._requests
+
+    async def _until_closed(self, end: float) -> None:
+        """Wait a moment for connections that are being closed: the system, or TLS, may hold their last bytes."""
+        while any(door.transport.is_closing() for door in self._state.connections) and monotonic() < end:
+            await asyncio.sleep(0.02)
+
+    @property
+    def _unsent(self) -> bool:
+        """Whether there are answers that their callers have not taken yet."""
+        return any(isinstance(door, Door) and door.unsent for door in self._state.connections)
 
     @property
     def _requests(self) -> int:

@@ -13,6 +13,9 @@ from .routes import Route, Routes
 from .upstream.ask import Answer, ask
 from .upstream.pool import Pool
 
+UNAVAILABLE_HEADER = "tidegate-unavailable"
+"""Names the pools that an answer lacks, for they gave none."""
+
 
 class Servers:
     """Answers from the servers' own, as far as the caller may see them."""
@@ -46,23 +49,28 @@ class Servers:
         return _as_it_is(await self._ask(routes[0].pool, b"/v2"))
 
     async def statistics(self, credential: bytes, server: str | None) -> Response:
-        """Answer the statistics of every model that the caller may inspect, from a replica of each pool."""
+        """Answer the statistics of every model that the caller may inspect, from a replica of each pool.
+
+        Pools that give none are left out, and named in a header; raises Problem when no pool gives any.
+        """
         routes = await self.seen(credential, server)
         pools = list({id(route.pool): route.pool for route in routes}.values())
-        answers = await asyncio.gather(*(self._ask(pool, b"/v2/models/stats") for pool in pools))
-        visible = {(route.server, route.pool.name, route.name) for route in routes}
-        if len(pools) == 1 and answers[0].status != 200:
+        answers = await asyncio.gather(
+            *(self._ask(pool, b"/v2/models/stats") for pool in pools), return_exceptions=True
+        )
+        if len(pools) == 1 and isinstance(answers[0], Answer) and answers[0].status != 200:
             return _as_it_is(answers[0])
         found: list[Any] = []
+        problems: dict[str, Problem] = {}
         for pool, answer in zip(pools, answers, strict=True):
-            if answer.status == 200:
-                try:
-                    stats = json.loads(answer.body)["model_stats"]
-                    found += [each for each in stats if (pool.server, pool.name, each["name"]) in visible]
-                except (ValueError, KeyError, TypeError, RecursionError):
-                    why = f"What {pool.server}/{pool.name} answers is no statistics."
-                    raise Problem(Kind.UPSTREAM, why) from None
-        return Response(json.dumps({"model_stats": found}, separators=(",", ":")), media_type="application/json")
+            try:
+                found += _stats(pool, answer, {route.name for route in routes if route.pool is pool})
+            except Problem as problem:
+                problems[f"{pool.server}/{pool.name}"] = problem
+        if len(problems) == len(pools):
+            raise next(iter(problems.values()))
+        headers = {UNAVAILABLE_HEADER: ", ".join(problems)} if problems else None
+        return Response(json.dumps({"model_stats": found}, separators=(",", ":")), 200, headers, "application/json")
 
     async def seen(self, credential: bytes, server: str | None) -> list[Route]:
         """Return the routes of a server, or of all, that the caller may inspect; raises Problem."""
@@ -77,6 +85,19 @@ class Servers:
 
     async def _ask(self, pool: Pool, path: bytes) -> Answer:
         return await ask(pool, path, self._seconds)
+
+
+def _stats(pool: Pool, answer: Answer | BaseException, visible: set[str]) -> list[Any]:
+    """Return the statistics of the visible models; raises Problem where a pool's answer has none."""
+    if isinstance(answer, BaseException):
+        raise answer
+    where = f"{pool.server}/{pool.name}"
+    if answer.status != 200:
+        raise Problem(Kind.UPSTREAM, f"{where} answers {answer.status} when it is asked for statistics.")
+    try:
+        return [each for each in json.loads(answer.body)["model_stats"] if each["name"] in visible]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Problem(Kind.UPSTREAM, f"What {where} answers is no statistics.") from None
 
 
 def _as_it_is(answer: Answer) -> Response:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -32,23 +33,25 @@ class _Outline(msgspec.Struct, forbid_unknown_fields=True):
 
 async def routing_table(data: bytes) -> routing.RoutingTable:
     """Return the routing table of a file; raises TableError. Other work goes on meanwhile."""
+    where = ""
     try:
         outline = msgspec.json.decode(data, type=_Outline)
         models = []
         for number, model in enumerate(outline.models):
+            where = f"models.{number}"
             models.append(routing.Model.model_validate_json(bytes(model)))
             if number % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(0)
+        where = ""
         rest = {"version": outline.version, "environment": outline.environment, "models": ()}
         table = routing.RoutingTable.model_validate(rest | {"servers": msgspec.json.decode(outline.servers)})
+        routing.check_models(table.servers, models)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise TableError(f"it is no routing table: {error}") from None
     except ValidationError as error:
-        raise TableError(_first(error)) from None
-    pools = {(server.name, pool.name) for server in table.servers for pool in server.pools}
-    for each in models:
-        if (each.server, each.pool) not in pools:
-            raise TableError(f"model {each.name} is in {each.server}/{each.pool}, a pool that the table does not have")
+        raise TableError(_first(error, where)) from None
+    except ValueError as error:
+        raise TableError(str(error)) from None
     return table.model_copy(update={"models": tuple(models)})
 
 
@@ -60,10 +63,11 @@ async def access_table(data: bytes) -> routing.AccessTable:
         raise TableError(_first(error)) from None
 
 
-def _first(error: ValidationError) -> str:
+def _first(error: ValidationError, where: str = "") -> str:
     first = error.errors(include_input=False, include_url=False)[0]
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}{more}"
+    place = ".".join(map(str, [*([where] if where else []), *first["loc"]]))
+    return f"{place or 'it'}: {first['msg'].removeprefix('Value error, ')}{more}"
 
 
 class Watched:
@@ -87,9 +91,10 @@ class Watched:
 
     async def load(self) -> None:
         """Read it and use it; raises TableError, and then what was in use stays in use."""
-        self._seen = self._fingerprint()
+        loop = asyncio.get_running_loop()
+        self._seen = await loop.run_in_executor(None, self._fingerprint)
         try:
-            data = await asyncio.get_running_loop().run_in_executor(None, self._read, self.path)
+            data = await loop.run_in_executor(None, self._read, self.path)
         except OSError as error:
             raise TableError(f"it cannot be read: {error.strerror}") from None
         await self._use(data)
@@ -98,7 +103,8 @@ class Watched:
 
     async def look(self) -> None:
         """Load it if it has changed; a bad one is told in the log and in the metrics, and changes nothing else."""
-        if self._fingerprint() == self._seen:
+        # Not here: a folder may have thousands of files, and requests would wait for it.
+        if await asyncio.get_running_loop().run_in_executor(None, self._fingerprint) == self._seen:
             return
         try:
             await self.load()
@@ -115,9 +121,12 @@ class Watched:
 
     def _fingerprint(self) -> object:
         try:
-            files = sorted(self.path.iterdir()) if self.path.is_dir() else [self.path]
-            stats = [(file.name, file.stat()) for file in files if file.is_file()]
-            return [(name, stat.st_mtime_ns, stat.st_ino, stat.st_size) for name, stat in stats]
+            if not self.path.is_dir():
+                stats = [(self.path.name, self.path.stat())]
+            else:
+                with os.scandir(self.path) as entries:
+                    stats = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
+            return sorted((name, told.st_mtime_ns, told.st_ino, told.st_size) for name, told in stats)
         except OSError as error:
             return error.errno
 

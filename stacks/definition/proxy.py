@@ -3,6 +3,7 @@
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
+from tidegate_contracts import routing
 
 from .base import (
     BOTH_REPLICAS_AND_AUTOSCALING,
@@ -29,6 +30,14 @@ from .base import (
 HttpUrl = Annotated[
     str,
     Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", json_schema_extra={"hint": "https://idp.example.com/realms/x"}),
+]
+
+Source = Annotated[
+    str,
+    Field(
+        pattern=r"^(api-keys|domino|https?://[^\s/?#@]+(/[^\s?#]*)?)$",
+        json_schema_extra={"hint": "https://idp.example.com/realms/x, api-keys or domino"},
+    ),
 ]
 
 
@@ -149,6 +158,17 @@ class Auth(Section):
     domino_principal: bool = False
     """Whether Domino's own principal endpoint may identify callers; needs the Domino integration."""
 
+    @property
+    def issuers(self) -> list[str]:
+        """Whose tokens are accepted: they alone tell groups."""
+        return [issuer.issuer for issuer in self.oidc]
+
+    @property
+    def sources(self) -> list[str]:
+        """Who may vouch for callers, as access rules name them."""
+        more = {routing.API_KEYS: self.api_keys is not None, routing.DOMINO: self.domino_principal}
+        return self.issuers + [source for source, is_there in more.items() if is_there]
+
 
 class AccessRule(Named, Conditional):
     """Grants actions on servers and models; what no rule grants is refused."""
@@ -163,7 +183,10 @@ class AccessRule(Named, Conditional):
     principals: tuple[Text, ...] = ()
     """Callers by name (`sub`, or the API key's principal); globs are allowed."""
     groups: tuple[Text, ...] = ()
-    """Callers by group; globs are allowed."""
+    """Callers by group; globs are allowed. Only tokens of issuers tell groups."""
+    source: Source | None = None
+    """Who has to vouch for the caller: the issuer of one of auth.oidc, api-keys or domino; whoever is believed, without
+    it. Where auth has several, each may call somebody else by the same name."""
     actions: Annotated[tuple[Literal["infer", "inspect"], ...], Field(min_length=1)] = ("infer", "inspect")
     """infer (call models), inspect (metadata, configuration, statistics)."""
     servers: Annotated[tuple[Text, ...], Field(min_length=1)] = ("*",)

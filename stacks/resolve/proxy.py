@@ -127,6 +127,7 @@ def _access_rule(rule: definition.AccessRule) -> AccessRuleArgs:
         name=rule.name,
         principals=list(rule.principals),
         groups=list(rule.groups),
+        source=rule.source,
         actions=list(rule.actions),
         servers=list(rule.servers),
         models=list(rule.models),

@@ -156,6 +156,19 @@ def access_rules_name_servers_and_models_that_exist(stack: Stack) -> Iterator[Pr
                     )
 
 
+def access_rules_name_sources_that_are_believed(stack: Stack) -> Iterator[Problem]:
+    """Nobody is vouched for by whom the proxy does not believe."""
+    proxy = stack.platform.proxy
+    sources = proxy.auth.sources
+    for index, rule in enumerate(proxy.access):
+        if rule.source is not None and rule.source not in sources:
+            yield stack.source.problem(
+                ("proxy", "access", index, "source"),
+                f'access rule "{rule.name}" is for callers of {rule.source}, whom proxy.auth does not believe',
+                do=nearest(rule.source, sources),
+            )
+
+
 def mirrors_are_of_registries_that_are_used(stack: Stack) -> Iterator[Problem]:
     """A mirror of another registry is never asked; a mistyped one is missed when the cluster cannot reach out."""
     hosts = {image.registry for image in stack.platform.images}

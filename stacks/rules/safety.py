@@ -113,6 +113,26 @@ def no_issuer_stands_twice(stack: Stack) -> Iterator[Problem]:
             )
 
 
+def access_rules_say_who_vouches_where_several_do(stack: Stack) -> Iterator[Problem]:
+    """A name is somebody's only together with who gave it: the next issuer may call somebody else ci, or admins."""
+    proxy = stack.platform.proxy
+    for index, rule in enumerate(proxy.access):
+        if rule.source is not None:
+            continue
+        for key, several in (
+            ("principals", proxy.auth.sources if rule.principals else []),
+            ("groups", proxy.auth.issuers if rule.groups else []),
+        ):
+            if len(several) > 1:
+                yield stack.source.problem(
+                    ("proxy", "access", index, key),
+                    f'access rule "{rule.name}" does not say who vouches for its {key}: '
+                    f"{', '.join(several)} may each give somebody such a name",
+                    do="Say which in source; a rule for each where several are meant.",
+                    severity="advisory",
+                )
+
+
 def somebody_may_call_the_proxy(stack: Stack) -> Iterator[Problem]:
     """Without callers the network lets nobody in; where an Ingress' controller runs, only its caller can say."""
     platform = stack.platform

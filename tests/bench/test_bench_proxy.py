@@ -14,7 +14,7 @@ from bench.proxy.__main__ import doubts, ratios, table
 from bench.proxy.contestants import idiomatic
 from bench.proxy.rows import Found, Result, rows
 from tests.proxy.rigs.issuer import issuer
-from tests.proxy.rigs.proxy import GROUP
+from tests.proxy.rigs.tables import GROUP
 from tests.proxy.rigs.upstream import upstream
 
 ROOT = Path(__file__).resolve().parents[2]

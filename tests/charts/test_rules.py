@@ -177,6 +177,19 @@ RULES: dict[str, Refused | Never] = {
         "proxy.access[all].models[0]",
         "names models that are not there",
     ),
+    "access_rules_name_sources_that_are_believed": check(
+        proxy(access=[{"name": "all", "groups": ["g"], "source": "api-keys"}]),
+        "proxy.access[all].source",
+        "whom proxy.auth does not believe",
+    ),
+    "access_rules_say_who_vouches_where_several_do": check(
+        proxy(
+            auth={"oidc": [ISSUER, {**ISSUER, "issuer": "https://other.example.com"}]},
+            access=[{"name": "all", "groups": ["g"]}],
+        ),
+        "proxy.access[all].groups",
+        "does not say who vouches for its groups",
+    ),
     "canaries_are_planes_of_the_first_wave": ROLLOUT,
     "claims_that_exist_are_none_of_ours": check(kept_by_somebody_else, "claims[models].name", "which is made for"),
     "cloud_identity_fits_the_object_store": check(

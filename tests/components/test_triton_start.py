@@ -1,6 +1,8 @@
 """The command line that starts Triton, run by a real shell: with a secret, or not at all."""
 
 import subprocess
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -16,16 +18,31 @@ ROOT = Path(__file__).parents[2]
 TRITON = '#!/bin/sh\nfor argument in "$@"; do printf "%s\\n" "$argument"; done\n'
 
 
-def started(pool: str, folder: Path, path: str = "/usr/bin:/bin") -> subprocess.CompletedProcess[str]:
-    """Run a pool's command as the kubelet would, with a stand-in for tritonserver that prints its arguments."""
+SERVING = """#!/bin/sh
+trap 'echo ended; exit 0' TERM
+echo serving
+for i in $(seq 200); do sleep 0.1; done
+"""
+
+
+def started(
+    pool: str, folder: Path, path: str = "/usr/bin:/bin", program: str = TRITON
+) -> subprocess.CompletedProcess[str]:
+    """Run a pool's command as the kubelet would, with a stand-in for tritonserver: one that prints its arguments."""
     definition = read_definition(ROOT / "stacks/inference.yaml")
     stack = definition.stacks[0]
     objects = evaluate(lambda: Environment(stack.name, resolve(stack, definition.lock)))
     (container,) = template(named(objects, "StatefulSet", pool))["spec"]["containers"]
     (folder / "bin").mkdir(exist_ok=True)
-    (folder / "bin/tritonserver").write_text(TRITON)
+    (folder / "bin/tritonserver").write_text(program)
     (folder / "bin/tritonserver").chmod(0o755)
-    command = [part.replace(eviction_process.CONTROL_ROOT, str(folder)) for part in container["command"]]
+    command = [
+        part.replace(eviction_process.CONTROL_ROOT, str(folder))
+        .replace("/tmp/started", f"{folder}/started")
+        .replace("/dev/shm", str(folder))
+        .replace("$$", "$")  # as Kubernetes does
+        for part in container["command"]
+    ]
     return subprocess.run(
         [*command, *container["args"]],
         env={"PATH": f"{folder}/bin:{path}"},
@@ -53,6 +70,16 @@ def test_an_on_demand_triton_is_started_with_the_policy_s_secret(tmp_path: Path)
     assert "--model-control-mode=explicit" in arguments
 
 
+@pytest.mark.parametrize("pool", ["ondemand-small", "preload-main"])
+def test_what_a_killed_triton_left_in_shared_memory_is_removed_and_nothing_else(tmp_path: Path, pool: str) -> None:
+    (tmp_path / "secret").write_text("s3cret")
+    left = tmp_path / "triton_python_backend_shm_region_1f0a"
+    left.touch()
+    assert started(pool, tmp_path).returncode == 0
+    assert not left.exists()
+    assert (tmp_path / "secret").exists()
+
+
 @pytest.mark.parametrize("content", [None, "", "\n"])
 def test_an_on_demand_triton_is_not_started_without_a_secret(tmp_path: Path, content: str | None) -> None:
     if content is not None:
@@ -60,6 +87,21 @@ def test_an_on_demand_triton_is_not_started_without_a_secret(tmp_path: Path, con
     done = started("ondemand-small", tmp_path)
     assert done.returncode != 0
     assert done.stdout == ""
+
+
+def test_an_on_demand_triton_ends_when_its_policy_asks_for_that_and_not_for_what_was_asked_before(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "secret").write_text("s3cret")
+    recycle = tmp_path / Path(eviction_process.RECYCLE_FILE).name
+    recycle.touch()
+    asking = threading.Timer(3, recycle.touch)
+    asking.start()
+    begin = time.monotonic()
+    done = started("ondemand-small", tmp_path, program=SERVING)
+    assert done.stdout == "serving\nended\n"
+    assert done.returncode == 0
+    assert time.monotonic() - begin > 2.5
 
 
 def test_a_preloading_triton_has_a_secret_of_its_own_each_time(tmp_path: Path) -> None:

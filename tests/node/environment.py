@@ -68,6 +68,10 @@ class Log:
                 self._events.append(Event(at, details.pop("event"), details))
         return self._events
 
+    def lines(self) -> list[str]:
+        """Return what a real process has written since the last look."""
+        return [line.split(" ", 3)[3] for line in self.file.read().splitlines()]
+
     def names(self) -> list[str]:
         """Return the names of the events until now."""
         return [event.name for event in self.events()]

@@ -25,7 +25,7 @@ from tools.debian import Unpacked
 
 SOURCES = Path(__file__).parent / "images"
 ROLES = ("usr/bin/tritonserver", "usr/bin/python", "usr/bin/caller", "pause")
-SHELL = ("sh", "cat", "head", "base64", "tr", "ls", "touch", "grep", "mount", "wget", "id")
+SHELL = ("sh", "cat", "head", "base64", "tr", "ls", "rm", "touch", "sleep", "grep", "mount", "wget", "id")
 """What Triton's start line and the tests use."""
 PYTHON = "opt/python"
 """Where the stand-ins' image has a real Python: `helm test` runs one in the proxy's image."""

@@ -8,8 +8,8 @@ import tools
 from local_cluster.control_plane import PROGRAMS
 from tools import debian
 
+from .built_images import POLICY, PROXY, built_image
 from .image_archives import single_program, stand_ins
-from .proxy_image import proxy_image
 
 PACKAGES = ("containerd", "runc", "containernetworking-plugins", "nftables", "iproute2", "busybox-static")
 IMAGES = ("triton", "proxy", "eviction-policy", "caller", "pause")
@@ -41,5 +41,9 @@ def have_parts() -> Parts:
         tools.path(tool)
     tools.module_files("kwok-stages")
     images = stand_ins([f"localhost/{name}:test" for name in IMAGES], packages)
-    others = [single_program("coredns", "localhost/coredns:test"), proxy_image("localhost/inference-proxy:test")]
+    others = [
+        single_program("coredns", "localhost/coredns:test"),
+        built_image(PROXY, "localhost/inference-proxy:test"),
+        built_image(POLICY, "localhost/inference-eviction-policy:test"),
+    ]
     return Parts(packages, [images, *others])

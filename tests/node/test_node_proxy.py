@@ -4,21 +4,19 @@ import json
 import stat
 import subprocess
 import sys
-import tarfile
 from http import HTTPStatus
 from pathlib import Path
-from typing import IO, Any
 
 import pytest
 from tidegate_contracts import proxy_process
 from tidegate_contracts.proxy_process import READY_PATH, server_ready_path
 from tidegate_proxy.access.api_keys import HASH, PREFIX
 
+from .built_images import PROXY, built_image, contents
 from .callers import calls, lost, served
 from .environment import PATIENCE, PROXIES, Environment, container_status, made_once, until
 from .keeper import ROOT
 from .machine import Machine
-from .proxy_image import proxy_image
 
 IMAGE = "localhost/inference-proxy:test"
 NAMESPACE = "inference-proxied"
@@ -74,34 +72,17 @@ def ask(proxied: Environment, path: str, *headers: str, method: str = "GET", por
     return status, kind, body
 
 
-def lines(proxied: Environment, pod: dict[str, Any]) -> list[str]:
-    """Return what a proxy has written until now."""
-    text = proxied.log(pod, "proxy").file.read()
-    return [line.split(" ", 3)[3] for line in text.splitlines()]
-
-
 @pytest.mark.usefixtures("node")
 def test_the_image_adds_the_proxy_to_its_base_and_nothing_of_how_it_was_built() -> None:
-    with tarfile.open(proxy_image(IMAGE)) as image:
-        (told,) = json.load(extracted(image, "manifest.json"))
-        assert told["RepoTags"] == [IMAGE]
-        configuration = json.load(extracted(image, told["Config"]))["config"]
-        with tarfile.open(fileobj=extracted(image, told["Layers"][-1])) as layer:
-            added = layer.getmembers()
-    assert configuration["User"] == "1000:1000"
-    assert configuration["Cmd"] == ["python", "-m", proxy_process.MODULE]
-    assert not [setting for setting in configuration["Env"] if setting.startswith("PIP_")]
-    files = {"/" + member.name: member for member in added if member.isreg()}
-    assert "/opt/tidegate/tidegate_proxy/__main__.py" in files
-    assert not [name for name in files if name.endswith(("pip.conf", "proxy.txt"))]
-    assert not [name for name, member in files.items() if member.mode & (stat.S_ISUID | stat.S_ISGID | stat.S_IWOTH)]
-    assert sum(member.size for member in files.values()) < 100 << 20
-
-
-def extracted(archive: tarfile.TarFile, name: str) -> IO[bytes]:
-    file = archive.extractfile(name)
-    assert file is not None
-    return file
+    image = contents(built_image(PROXY, IMAGE))
+    assert image.names == [IMAGE]
+    assert image.configuration["User"] == "1000:1000"
+    assert image.configuration["Cmd"] == ["python", "-m", proxy_process.MODULE]
+    assert not [setting for setting in image.configuration["Env"] if setting.startswith("PIP_")]
+    assert "/opt/tidegate/tidegate_proxy/__main__.py" in image.added
+    assert not [name for name in image.added if name.endswith(("pip.conf", "proxy.txt"))]
+    assert not [name for name, file in image.added.items() if file.mode & (stat.S_ISUID | stat.S_ISGID | stat.S_IWOTH)]
+    assert sum(file.size for file in image.added.values()) < 100 << 20
 
 
 def test_the_image_holds_no_tool_that_installs_or_builds_and_runs_as_nobody_in_particular(
@@ -149,7 +130,7 @@ def test_its_log_is_json_and_tells_no_key(proxied: Environment) -> None:
         ask(proxied, INFER, f"x-api-key: {proxied.key}", method="POST")
         ask(proxied, INFER, f"x-api-key: {proxied.key[:-1]}", method="POST")
         pod = proxied.pod(proxied.proxy())
-        said = lines(proxied, pod)
+        said = proxied.log(pod, "proxy").lines()
         read = [json.loads(line) for line in said]
         assert all({"time", "level", "message"} <= set(line) for line in read)
         assert [line for line in read if line.get("principal") == "tests"], "calls"
@@ -208,6 +189,6 @@ def test_told_to_go_it_is_not_ready_first_and_serves_on_whom_the_news_has_not_re
     assert {infer for _, infer in ready} == {HTTPStatus.OK}
     assert after[0] == (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.OK)
     assert after.count((HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.OK)) > 10, after
-    events = [json.loads(line.split(" ", 3)[3])["message"] for line in log.file.read().splitlines()]
+    events = [json.loads(line)["message"] for line in log.lines()]
     assert [text for text in events if text.startswith("stopping")]
     assert events[-1] == "stopped"

@@ -11,6 +11,7 @@ WINDOW = {"name": "nightly", "opens": "0 1 * * *", "durationSeconds": 3600}
 WINDOWS = "servers/main/pools/cold/loading/warmWindows"
 AWS = {"cloud": "aws", "roleArn": "arn:aws:iam::123456789012:role/models"}
 
+ISSUER = "https://idp.example.com/realm"
 BROKEN: tuple[Broken, ...] = (
     Broken(
         references.data_planes_name_environments_that_exist,
@@ -149,6 +150,18 @@ BROKEN += (
         severity="advisory",
     ),
     Broken(
+        references.access_rules_name_sources_that_are_believed,
+        {"proxy/access/callers/source": "api-keys"},
+        "source: »api-keys",
+        'access rule "callers" is for callers of api-keys, whom proxy.auth does not believe',
+    ),
+    Broken(
+        references.access_rules_name_sources_that_are_believed,
+        {"proxy/access/callers/source": f"{ISSUER}/"},
+        f"source: »{ISSUER}/",
+        f'Did you mean "{ISSUER}"?',
+    ),
+    Broken(
         "mirrors_are_of_registries_that_are_used",
         {"dataPlanes/lab/registries": {"nvcr.oi": "mirror"}},
         "»- name: triton",
@@ -158,6 +171,11 @@ BROKEN += (
 )
 KEPT: tuple[Kept, ...] = (
     Kept("access_rules_name_servers_and_models_that_exist", {"proxy/access/callers/models": ["ch*", "ocr"]}),
+    Kept(references.access_rules_name_sources_that_are_believed, {"proxy/access/callers/source": ISSUER}),
+    Kept(
+        references.access_rules_name_sources_that_are_believed,
+        {"proxy/auth/apiKeys": {"secret": "keys"}, "proxy/access/callers/source": "api-keys"},
+    ),
     Kept("mirrors_are_of_registries_that_are_used", {"dataPlanes/lab/registries": {"nvcr.io": "mirror"}}),
     Kept(
         "mirrors_are_of_registries_that_are_used",

@@ -175,7 +175,29 @@ BROKEN += (
         f"the issuer {ISSUER} stands twice",
     ),
 )
+SEVERAL = {"proxy/auth/oidc/1": {"issuer": f"{ISSUER}2", "audiences": ["proxy"]}}
+BROKEN += (
+    Broken(
+        safety.access_rules_say_who_vouches_where_several_do,
+        {**SEVERAL, "proxy/access/callers": {"groups": ["callers"], "principals": []}},
+        "»- callers",
+        f'access rule "callers" does not say who vouches for its groups: {ISSUER}, {ISSUER}2 may each',
+        severity="advisory",
+    ),
+    Broken(
+        safety.access_rules_say_who_vouches_where_several_do,
+        {"proxy/auth/apiKeys": {"secret": "keys"}, "proxy/access/callers": {"groups": [], "principals": ["ci"]}},
+        "»- ci",
+        f'access rule "callers" does not say who vouches for its principals: {ISSUER}, api-keys may each',
+        severity="advisory",
+    ),
+)
 KEPT: tuple[Kept, ...] = (
+    Kept(safety.access_rules_say_who_vouches_where_several_do, {**SEVERAL, "proxy/access/callers/source": ISSUER}),
+    Kept(
+        safety.access_rules_say_who_vouches_where_several_do,
+        {"proxy/auth/apiKeys": {"secret": "keys"}, "proxy/access/callers": {"groups": ["callers"], "principals": []}},
+    ),
     Kept("no_issuer_stands_twice", {"proxy/auth/oidc/1": {"issuer": f"{ISSUER}2", "audiences": ["proxy"]}}),
     Kept(
         safety.host_paths_are_for_local_environments,

@@ -25,6 +25,9 @@
       "name": {{ $access.name | quote }},
       "principals": [{{ range $access.principals }}{{ . | quote }}, {{ end }}],
       "servers": [{{ range $access.servers | default (list "*") }}{{ . | quote }}, {{ end }}],
+      {{- if ne $access.source nil }}
+      "source": {{ $access.source | quote }},
+      {{- end }}
     },
     {{- end }}
   ],

@@ -5,12 +5,13 @@ import logging
 import time
 from collections.abc import Callable
 
+from tidegate_contracts.routing import DOMINO
+
 from .identity import Identity, Principal
 from .refusals import refused, unanswered
 from .tokens import LONGEST_NAME
 from .web import Answer, NoAnswer, Web
 
-SOURCE = "domino"
 HOLD_SECONDS = 60.0
 """Seconds for which Domino's word holds; then it is asked again."""
 MOST_AT_ONCE = 16
@@ -64,4 +65,4 @@ class Domino:
         name = said.get("canonicalName")
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
             raise NoAnswer("the answer has no canonicalName")
-        return Principal(name, frozenset(), SOURCE)
+        return Principal(name, frozenset(), DOMINO)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..door.paths import Action
+from ..paths import Action
 from ..routes import Route
 from .identity import Credential, Identity
 from .limits import Bucket

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..places import Tally
+
 if TYPE_CHECKING:
     from .gate import Grant
 
@@ -19,7 +21,7 @@ class Principal:
     """`sub` of a token, or the principal of an API key."""
     groups: frozenset[str]
     source: str
-    """Who vouches for it: an issuer's URL, `api-key` or `domino`."""
+    """Who vouches for it: an issuer's URL, `api-keys` or `domino`."""
 
 
 @dataclass(slots=True)
@@ -35,3 +37,5 @@ class Identity:
     """What proved it; never shown."""
     generation: int = 0
     """Which state of rules and routes `grants` belongs to; in any other state they are void."""
+    places: Tally = field(default_factory=Tally, repr=False)
+    """Those that it has taken; one object for all credentials of a principal."""

@@ -5,10 +5,12 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from weakref import WeakValueDictionary
 
-from tidegate_contracts.routing import AccessTable, OidcIssuer
+from tidegate_contracts.routing import API_KEYS, AccessTable, OidcIssuer
 
-from ..door.paths import Action
+from ..paths import Action
+from ..places import Tally
 from ..problems import Kind, Problem
 from ..routes import Route, Routes
 from . import domino
@@ -20,7 +22,7 @@ from .jwks import IssuerKeys
 from .limits import Limits
 from .memory import TAIL, Identities, Refusals
 from .rules import Rules
-from .trust import API_KEY, Issuer, Trust
+from .trust import Issuer, Trust
 from .web import Web
 
 TEND_SECONDS = 1.0
@@ -52,6 +54,8 @@ class Keeper:
         self.generation = 0
         """Counts the states of rules, routes and keys: what was decided in another one is void."""
         self._replicas = replicas
+        self._places: WeakValueDictionary[tuple[str, str], Tally] = WeakValueDictionary()
+        """The places of each principal, for as long as anybody is known as it."""
         self._wall = wall
         self._clock = clock
         self._web = web or Web()
@@ -130,7 +134,7 @@ class Keeper:
             issuers[told.issuer] = Issuer(told, old.keys if old is not None and same else self._keys_of(told))
         changed = {name for name, old in before.issuers.items() if name not in issuers or issuers[name] != old}
         if keys.principals != before.api_keys.principals:
-            changed.add(API_KEY)
+            changed.add(API_KEYS)
         self._trust = Trust(issuers, keys, self._domino, self._wall)
         self._rules = rules if rules is not None else Rules(access.rules)
         self._routes = routes
@@ -194,6 +198,8 @@ class Keeper:
 
     def _remember(self, credential: Credential, identity: Identity) -> None:
         identity.generation = self.generation
+        principal = identity.principal
+        identity.places = self._places.setdefault((principal.source, principal.name), identity.places)
         self.identities.remember(credential, identity)
 
     def _keys_of(self, told: OidcIssuer) -> IssuerKeys:

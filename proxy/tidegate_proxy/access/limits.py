@@ -5,6 +5,8 @@ from collections import OrderedDict
 
 from tidegate_contracts.routing import RateLimit
 
+from ..problems import Kind, Problem
+
 MOST_BUCKETS = 131_072
 """Buckets that are kept; beyond, the one longest untouched is forgotten, full or not."""
 _LOOKED_AT = 64
@@ -104,3 +106,9 @@ class Limits:
     def _share(self) -> None:
         self._rate = self._limit.requests_per_minute / 60 / self._replicas
         self._burst = max(1.0, self._limit.burst / self._replicas)
+
+
+def too_many(bucket: Bucket, wait: float) -> Problem:
+    """Return what is told when a bucket has no room for `wait` seconds."""
+    rate = f"{bucket.rate * 60:.4g} requests a minute, {bucket.burst:g} at once"
+    return Problem(Kind.RATE_LIMITED, f"You may send this model {rate} through this proxy.", wait)

@@ -14,12 +14,13 @@ MOST_RIGHTS = 4096
 
 
 class _Rule:
-    __slots__ = ("actions", "models", "servers")
+    __slots__ = ("actions", "models", "servers", "source")
 
     def __init__(self, rule: AccessRule) -> None:
         self.actions = frozenset(rule.actions)
         self.servers = Globs(rule.servers)
         self.models = rule.models
+        self.source = rule.source
 
 
 class Rights:
@@ -91,6 +92,7 @@ class Rules:
             which = set(self._principals.of(principal.name))
             for group in principal.groups:
                 which.update(self._groups.of(group))
+            which = {number for number in which if self._rules[number].source in (None, principal.source)}
             if len(self._of) >= MOST_RIGHTS:
                 self._of.clear()
                 self._shared.clear()

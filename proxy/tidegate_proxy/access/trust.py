@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tidegate_contracts.routing import OidcIssuer
+from tidegate_contracts.routing import API_KEYS, OidcIssuer
 
 from . import api_keys, tokens
 from .api_keys import ApiKeys
@@ -16,8 +16,6 @@ from .jwks import ALGORITHMS, IssuerKeys, Key
 from .refusals import refused
 from .tokens import Claimed
 
-API_KEY = "api-key"
-"""The source of principals that API keys name."""
 MOST_CREDENTIAL_BYTES = tokens.MOST_TOKEN_BYTES + 64
 _HELP = (
     "Send `Authorization: Bearer` and a token of this environment's identity provider, or an API key in that header "
@@ -71,7 +69,7 @@ class Trust:
         principal = self.api_keys.principal_of(key)
         if principal is None:
             raise refused("Nobody here has this API key: it may have been replaced, or be another environment's.")
-        return Identity(Principal(principal, frozenset(), API_KEY), float("inf"))
+        return Identity(Principal(principal, frozenset(), API_KEYS), float("inf"))
 
     def _token(self, token: bytes) -> Identity | Later:
         claimed = tokens.peek(token)

@@ -10,7 +10,8 @@ from typing import Generic, TypeVar
 
 from hpack import Decoder
 
-TWO_CREDENTIALS = "A request says once who sends it: leave one credential out."
+from ..request_ids import is_request_id
+
 MOST_HEAD_BYTES = 32 * 1024
 """Bytes of a header block, compressed or not."""
 _MOST_KEPT = 16
@@ -21,7 +22,6 @@ Understood = TypeVar("Understood")
 
 _NAME = re.compile(rb"[0-9a-z_.-]+")
 _UNFIT = re.compile(rb"[\x00\r\n]")
-_ID = re.compile(rb"[0-9A-Za-z._-]{1,128}")
 _TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _CONNECTION = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
@@ -93,8 +93,8 @@ class RequestHead:
     """What a caller asks, as far as the headers tell."""
 
     __slots__ = (
-        "_scheme", "accepts", "content_type", "credential", "credentials", "encoding", "method", "passed", "path",
-        "request_id", "seconds", "server", "sticky",
+        "_scheme", "accepts", "content_type", "context", "credential", "credentials", "encoding", "method", "passed",
+        "path", "request_id", "seconds", "server", "sticky", "trace_parents", "trace_states",
     )  # fmt: skip
 
     def __init__(self, fields: Fields) -> None:
@@ -109,6 +109,10 @@ class RequestHead:
         self.accepts = b""
         self.seconds: float | None = None
         """Seconds that the caller waits."""
+        self.trace_parents: list[bytes] = []
+        self.trace_states: list[bytes] = []
+        self.context = b""
+        """The same (W3C Trace Context) for the replica, as it is sent."""
         passed: list[bytes] = []
         for name, value in fields:
             if name[:1] == b":":
@@ -148,12 +152,15 @@ class RequestHead:
         elif name == b"tidegate-sticky":
             self.sticky = value
         elif name == b"x-request-id":
-            if _ID.fullmatch(value):
+            if is_request_id(value):
                 self.request_id = value
         elif name[:5] == b"grpc-":
             self._grpc(name, value)
         elif name == b"content-type":
             self.content_type = value
+        elif name in (b"traceparent", b"tracestate"):
+            (self.trace_parents if name == b"traceparent" else self.trace_states).append(value)
+            self.context += literal(name, value)
         else:
             return name in _OWN or name.startswith(_RESTRICTED)
         return True

@@ -3,18 +3,23 @@
 A message is five bytes (whether it is compressed, and its length), then protobuf. The fields that decide (name,
 version, parameters) come before the tensors, as every protobuf library writes them; a message that says one of them
 later, or twice, is refused, for the inference server would take the last.
+
+A compressed message costs its sender a thousandth of what it costs to unpack: only what decides is unpacked before it
+is known who asks, and the rest in small steps, so that other calls have their turn between them.
 """
 
 import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from ..door.paths import is_name
+from ..paths import is_name
 from ..problems import Kind, Problem
 from .protobuf import BYTES, VARINT, MalformedError, field_at, fields, last, number_at, text
 
 MOST_HEAD = 64 * 1024
 """Bytes of what comes before a message's tensors."""
+STEP = 256 * 1024
+"""Bytes that one step unpacks: about a millisecond's work."""
 MOST_FIELDS = 10_000
 """Fields of a message: each is looked at, though not into."""
 _NAME, _VERSION, _ID, _PARAMETERS = range(1, 5)
@@ -38,8 +43,8 @@ class Intake:
     """The messages of one call. `feed` it, then `asked` and `passed` in turn until there is no more."""
 
     __slots__ = (
-        "_asked", "_at", "_carry", "_count", "_encoding", "_inflate", "_left", "_length", "_limit", "_plain", "_raw",
-        "_sent_head", "_skip", "_version_at", "_whole",
+        "_asked", "_at", "_carry", "_count", "_encoding", "_full", "_inflate", "_left", "_length", "_limit", "_packed",
+        "_plain", "_raw", "_sent_head", "_skip", "_version_at", "_whole",
     )  # fmt: skip
 
     def __init__(self, limit: int, encoding: bytes, whole: bool) -> None:
@@ -54,6 +59,8 @@ class Intake:
     def _begin(self) -> None:
         self._left = 0
         self._inflate: Any = None
+        self._packed = b""
+        self._full = False
         self._plain: bytes | bytearray = b""
         self._at = 0
         self._skip = 0
@@ -78,6 +85,11 @@ class Intake:
         """Bytes of the message under way that have not come."""
         return self._left
 
+    @property
+    def behind(self) -> bool:
+        """Whether there is more to unpack of what has come: `passed` does some of it each time."""
+        return bool(self._packed) or self._full
+
     def feed(self, data: bytes) -> None:
         """Take what has come; raises Problem."""
         self._raw = self._raw + data if self._raw else data
@@ -98,8 +110,10 @@ class Intake:
     def passed(self, version: str | None) -> bytes | bytearray:
         """Return what can be passed on of a message that was understood, with the version put in; raises Problem."""
         assert self._asked is not None
-        if self._inflate is not None and self._left:
-            return b""  # its length is known only when all of it is there
+        if self._inflate is not None:
+            self._unpack(STEP)
+            if self._left or self.behind:
+                return b""  # its length is known only when all of it is there
         data = self._plain
         try:
             if not self._sent_head:
@@ -137,23 +151,29 @@ class Intake:
         self._raw = raw[len(part) :]
         self._left -= len(part)
         if self._inflate is not None:
-            part = self._inflated(part)
-            self._plain += part
+            if not self._inflate.eof:
+                self._packed = self._packed + part if self._packed else part
+            if self._asked is None and len(self._plain) <= MOST_HEAD:
+                self._unpack(MOST_HEAD + 1 - len(self._plain))
         else:
             self._plain = self._plain + part if self._plain else part
         return True
 
-    def _inflated(self, part: bytes) -> bytes:
-        room = self._limit - len(self._plain)
+    def _unpack(self, most: int) -> None:
+        """Unpack so many bytes, as far as they have come."""
+        inflate, room = self._inflate, self._limit - len(self._plain)
+        most = min(most, room + 1)
         try:
-            part = self._inflate.decompress(part, room + 1)
+            part = inflate.decompress(self._packed, most)
         except zlib.error:
             raise Problem(Kind.MALFORMED, "The message is not compressed as was said.") from None
-        if len(part) > room or self._inflate.unconsumed_tail:
+        self._packed = b"" if inflate.eof else inflate.unconsumed_tail
+        self._full = len(part) == most and not inflate.eof
+        if len(part) > room:
             raise self._too_long()
-        if not self._left and not self._inflate.eof:
+        if not self._left and not inflate.eof and not self.behind:
             raise Problem(Kind.MALFORMED, "The message is not compressed as was said.")
-        return part
+        self._plain += part
 
     def _too_long(self) -> Problem:
         most = MOST_HEAD if self._whole else self._limit
@@ -162,7 +182,8 @@ class Intake:
     def _read_head(self) -> bool:
         """Look at the fields before the tensors; return whether all of them are there."""
         plain, at = self._plain, self._at
-        while at < len(plain) or self._left:
+        more = bool(self._left) or self.behind
+        while at < len(plain) or more:
             found = field_at(plain, at)
             if found is not None:
                 number, _, _, end = found
@@ -172,7 +193,7 @@ class Intake:
                     at = end
                     self._count_field()
                     continue
-            if not self._left:
+            if not more:
                 raise MalformedError("it ends within a field")
             if len(plain) > MOST_HEAD:
                 raise _too_much()
@@ -210,7 +231,8 @@ class Intake:
         return Asked(_model(bytes(name or b"")), _version(bytes(version or b"")), sequence)
 
     def _head(self, version: str | None) -> bytes:
-        plain = self._plain
+        # Of a long one, nothing is copied but what is passed on.
+        plain = memoryview(self._plain) if len(self._plain) > STEP else self._plain
         start, end = self._version_at
         field = text(_VERSION, version.encode()) if version else b""
         length = self._length if self._inflate is None else len(plain)
@@ -218,11 +240,11 @@ class Intake:
         self._sent_head = True
         return b"".join((b"\0", (length - (end - start) + len(field)).to_bytes(4), plain[:start], field, plain[end:]))
 
-    def _follow(self, data: bytes | bytearray) -> None:
+    def _follow(self, data: bytes | bytearray | memoryview) -> None:
         """Look at the fields of what is passed on."""
         at = self._skip
         if self._carry:
-            data = self._carry + data
+            data = self._carry + bytes(data)
             self._carry = b""
         while at < len(data):
             found = field_at(data, at)

@@ -11,7 +11,8 @@ from .heads import AnswerHead, Fields
 from .link import Link
 from .stream import Stream
 
-STREAM_WINDOW = 1024 * 1024
+STREAM_WINDOW = 256 * 1024
+"""Bytes of an answer that may be here before its caller has taken any."""
 MOST_SILENT_SECONDS = 20
 """Seconds after which a replica's machine that acknowledges nothing is taken for gone."""
 

@@ -55,6 +55,7 @@ from .heads import MOST_HEAD_BYTES, Fields, Headers, MalformedHeadError, Underst
 from .sending import Sender
 
 MOST_CONTINUATIONS = 16
+"""Parts of a header block."""
 
 
 class Link(Sender, Generic[Understood]):
@@ -221,7 +222,7 @@ class Link(Sender, Generic[Understood]):
         assert self._open_block is not None
         number, first, parts = self._open_block
         parts.append(payload)
-        if sum(map(len, parts)) > MOST_HEAD_BYTES or len(parts) > 16:
+        if sum(map(len, parts)) > MOST_HEAD_BYTES or len(parts) > MOST_CONTINUATIONS:
             raise BrokenError(ENHANCE_YOUR_CALM, "the headers are too long")
         if flags & END_HEADERS:
             self._open_block = None

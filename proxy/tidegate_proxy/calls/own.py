@@ -4,13 +4,14 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from ..door.hall import Expiring, new_request_id
-from ..problems import Kind, Problem
-from .heads import TWO_CREDENTIALS, RequestHead, literal
+from ..hall import Expiring
+from ..problems import TWO_CREDENTIALS, Kind, Problem
+from ..request_ids import new_request_id
+from .heads import RequestHead, literal
 from .methods import HEALTH, SERVICE, Own
 from .problems import OK_HEAD, plain_trailers, trailers
 from .protobuf import MalformedError, integer, last, text
-from .questions import ToldError, framed
+from .questions import Bound, ToldError, framed
 from .stream import Stream
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 64 * 1024
 (SERVING, NOT_SERVING, SERVICE_UNKNOWN) = range(1, 4)
-_NOT_FOUND = 5
 
 
 class Answer(Stream, Expiring):
@@ -34,7 +34,8 @@ class Answer(Stream, Expiring):
         self.method = method
         self.request_id = head.request_id or new_request_id()
         most = float(board.hall.settings.request_timeout_seconds)
-        self.deadline = started + min(most, head.seconds or most)
+        self._own_bound = head.seconds is None or head.seconds >= most
+        self.deadline = started + (most if head.seconds is None else min(most, head.seconds))
         self._message = b""
 
     def begin(self, end: bool) -> None:
@@ -117,7 +118,7 @@ class Answer(Stream, Expiring):
             return await questions.live(credential, server)
         if self.method == "ServerReady":
             return await questions.ready(credential, server)
-        return await questions.metadata(credential, server, self.deadline - monotonic())
+        return await questions.metadata(credential, server, Bound(self.deadline - monotonic(), self._own_bound))
 
     def _service(self) -> str:
         return (last(self._message[5:], 1) or b"").decode(errors="replace")

@@ -15,7 +15,7 @@ class MalformedError(Exception):
     """This is no message. It says nothing of the bytes themselves."""
 
 
-def field_at(data: bytes | bytearray, at: int) -> tuple[int, int, int, int] | None:
+def field_at(data: bytes | bytearray | memoryview, at: int) -> tuple[int, int, int, int] | None:
     """Return number and wire type of the field that begins at `at`, and where its value begins and ends.
 
     The value may end beyond the data; None means that not even its length is there. Groups are refused.
@@ -104,7 +104,7 @@ def integer(number: int, value: int) -> bytes:
     return varint(number << 3 | VARINT) + varint(value)
 
 
-def _varint(data: bytes | bytearray, at: int, longest: int) -> tuple[int, int] | None:
+def _varint(data: bytes | bytearray | memoryview, at: int, longest: int) -> tuple[int, int] | None:
     value = shift = 0
     for here in range(at, at + longest):
         if here >= len(data):

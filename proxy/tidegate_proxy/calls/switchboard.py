@@ -2,14 +2,15 @@
 
 import asyncio
 import logging
+from collections import deque
 from pathlib import Path
 from time import monotonic
 
 from tidegate_contracts import proxy_process
 
-from ..door.hall import Hall
-from ..door.paths import is_name
-from ..door.places import Places
+from ..hall import Hall
+from ..paths import is_name
+from ..places import Places
 from ..problems import Kind, Problem
 from ..servers import Servers
 from ..upstream.pool import Pool, Replica
@@ -18,6 +19,7 @@ from .frames import (
     LARGEST_WINDOW,
     MAX_CONCURRENT_STREAMS,
     MAX_HEADER_LIST_SIZE,
+    MOST_UNWRITTEN,
     NO_ERROR,
     PREFACE,
     PROTOCOL_ERROR,
@@ -42,6 +44,11 @@ IDLE_SECONDS = 600.0
 """Seconds that a connection may stand without a call."""
 WRITE_SECONDS = 1.0
 PREFACE_SECONDS = 20.0
+MOST_PIECES = 2048
+"""Frames that are gathered to be written at once."""
+READ_ON_SECONDS = 0.002
+STUCK_SECONDS = 60.0
+"""Seconds after which a caller who takes nothing of what waits for it is given up."""
 MOST_SILENT_SECONDS = 60
 _UNIMPLEMENTED = 12
 _PLAIN_HTTP = literal(b"content-length", b"0")
@@ -59,6 +66,8 @@ class Caller(Link[RequestHead]):
         self.board = board
         self._greeting = b""
         self._greeted = False
+        self._stuck_bytes = 0
+        self._stuck_since = 0.0
 
     def understand(self, fields: Fields) -> RequestHead:
         """Return what a request's headers say."""
@@ -88,6 +97,16 @@ class Caller(Link[RequestHead]):
             self._greeted = True
             data, self._greeting = self._greeting[len(PREFACE) :], b""
         super().data_received(data)
+        if len(self._out) > MOST_PIECES:
+            self._flush()
+            if self.transport.get_write_buffer_size() > MOST_UNWRITTEN and not self._paused:
+                # The loop would go on reading for a while before it finds out that nobody takes the answers.
+                self.transport.pause_reading()
+                self.loop.call_later(READ_ON_SECONDS, self._read_on)
+
+    def _read_on(self) -> None:
+        if not self._paused and not self.transport.is_closing():
+            self.transport.resume_reading()
 
     def opened(self, number: int, head: RequestHead, end: bool) -> None:
         """Begin a call, whatever it turns out to be."""
@@ -107,9 +126,26 @@ class Caller(Link[RequestHead]):
     def left(self, last: int) -> None:
         """Do nothing: who leaves opens no more calls."""
 
+    def pause_writing(self) -> None:
+        """Read no more, either: what is asked here is answered, and the caller takes no answers."""
+        super().pause_writing()
+        self._stuck_since = monotonic()
+        self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Read on."""
+        super().resume_writing()
+        self._read_on()
+
     def look(self, now: float) -> None:
-        """End the connection if it does not begin, or stands idle."""
-        if not self._greeted and now - self.last_used > PREFACE_SECONDS:
+        """End the connection if it does not begin, stands idle, or takes no answers."""
+        if self._paused:
+            unsent = self.transport.get_write_buffer_size()
+            if unsent != self._stuck_bytes:
+                self._stuck_bytes, self._stuck_since = unsent, now
+            elif now - self._stuck_since > STUCK_SECONDS:
+                self.transport.abort()
+        elif not self._greeted and now - self.last_used > PREFACE_SECONDS:
             self.transport.abort()
         elif not self.streams and now - self.last_used > IDLE_SECONDS:
             self.end()
@@ -128,6 +164,7 @@ class Switchboard:
         self.opened = 0
         """Calls so far."""
         self.closed = False
+        self._to_unpack: deque[Call] = deque()
         self.logger = logging.getLogger(__name__)
         self._upstream_ca = upstream_ca
         self._first_headers: dict[tuple[str, int, bool, bytes], bytes] = {}
@@ -163,6 +200,19 @@ class Switchboard:
     def _add(link: Caller, stream: Stream, number: int, end: bool) -> None:
         link.add(stream, number)
         stream.remote_closed = end
+
+    def unpack_later(self, call: Call) -> None:
+        """Let a call unpack some more of a message, in its turn: one call does in each turn of the loop."""
+        self._to_unpack.append(call)
+        if len(self._to_unpack) == 1:
+            asyncio.get_running_loop().call_soon(self._unpack)
+
+    def _unpack(self) -> None:
+        call = self._to_unpack[0]
+        call.unpack()  # it may stand in line again, behind the others
+        self._to_unpack.popleft()
+        if self._to_unpack:
+            asyncio.get_running_loop().call_soon(self._unpack)
 
     # --- what calls ask for
     def server_of(self, head: RequestHead) -> str | None:

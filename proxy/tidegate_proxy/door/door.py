@@ -6,53 +6,41 @@ from typing import Any, cast
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
-from ..problems import CONTENT_TYPE, Kind, Problem
-from .exchange import STATUS_LINES, Exchange
-from .hall import Hall, is_request_id, new_request_id
-from .head import Head, KnownHeads
-from .paths import Target, understand
-from .predict import PREDICT, Predict
+from ..hall import Hall
+from ..paths import PREDICT, Target
+from ..problems import Kind, Problem
+from ..request_ids import new_request_id
+from .exchange import Exchange
+from .head import END, Head, KnownHeads
+from .predict import Predict
+from .reading import MOST_HEAD_BYTES, Reader, too_long_a_head
+from .relay import MOST_DRAINED, answer_of
 
-MOST_HEAD_BYTES = 64 * 1024
-"""Bytes of a request's first line and headers."""
-MOST_KNOWN_TARGETS = 20_000
-
-(_PASS, _DROP, _AUTHORIZATION, _KEY, _LENGTH, _ENCODING, _EXPECT, _REQUEST_ID, _SECONDS, _STICKY, _HOST) = range(11)
 LINGER_SECONDS = 1.0
-SECONDS_HEADER = b"request-timeout"
-"""Seconds that the caller waits for an answer; a shorter time than the proxy's own counts."""
-STICKY_HEADER = b"tidegate-sticky"
-"""Requests with the same value get the same version of a model."""
-_KINDS = {
-    b"authorization": _AUTHORIZATION,
-    b"x-api-key": _KEY,
-    b"x-domino-api-key": _KEY,
-    b"content-length": _LENGTH,
-    b"transfer-encoding": _ENCODING,
-    b"expect": _EXPECT,
-    b"x-request-id": _REQUEST_ID,
-    SECONDS_HEADER: _SECONDS,
-    STICKY_HEADER: _STICKY,
-    # Of this connection alone, or nobody's business but the proxy's.
-    b"connection": _DROP,
-    b"keep-alive": _DROP,
-    b"proxy-connection": _DROP,
-    b"proxy-authorization": _DROP,
-    b"te": _DROP,
-    b"trailer": _DROP,
-    b"upgrade": _DROP,
-    b"host": _HOST,
-    b"cookie": _DROP,
-    # Triton's restricted protocols are opened by this header: no caller's ever reaches it.
-    b"tidegate-control": _DROP,
-}
-_KINDS |= {name.title(): kind for name, kind in _KINDS.items()}
+CLOSE_SECONDS = 5.0
+"""Seconds in which a caller takes some of what is left for it, or its connection is cut."""
 
 
-class Door(HttpToolsProtocol):
+class _AppTransport:
+    """What uvicorn writes an application's answer to: the connection, whose end is the door's affair."""
+
+    __slots__ = ("_cycle", "_door", "is_closing", "write")
+
+    def __init__(self, door: "Door", cycle: RequestResponseCycle) -> None:
+        self._door = door
+        self._cycle = cycle
+        self.write = door.transport.write
+        self.is_closing = door.transport.is_closing
+
+    def close(self) -> None:
+        """End the connection, but not while its caller still sends."""
+        self._door.end(linger=self._cycle.more_body)
+
+
+class Door(Reader):
     """Calls of models are exchanges; everything else goes to the application as under uvicorn alone."""
 
     def __init__(
@@ -63,14 +51,12 @@ class Door(HttpToolsProtocol):
         config: Config,
         state: ServerState,
     ) -> None:
-        super().__init__(config, state, {}, asyncio.get_running_loop())
+        super().__init__(hall, targets, config, state)
         # Strict again: what follows a request that ends its connection is none of ours.
         self.parser = httptools.HttpRequestParser(self)
-        self.hall = hall
         self.active: Exchange | None = None
         self.last_heard = monotonic()
         self.in_head = False
-        self._targets = targets
         self._known = known
         self._between = True
         """Whether the parser stands between two requests."""
@@ -78,21 +64,14 @@ class Door(HttpToolsProtocol):
         """That of the last request in what came last."""
         self._head_bytes = 0
         self._head_began = self.last_heard
-        self._long = False
+        self._began = False
+        """Whether the last request began in what came last."""
+        self._body_bytes = 0
+        """Bytes of the last body in what came last."""
+        self._put_off = False
+        """Whether the next request waits until its answer can be written."""
         self._deaf = False
-        self._hosts = 0
-        self._credentials = 0
-        self._strange = False
-        self._target: Target | None = None
-        self._decided = False
-        self._passed: list[bytes] = []
-        self._credential = b""
-        self._length: int | None = None
-        self._chunked = False
-        self._expects_continue = False
-        self._request_id = b""
-        self._seconds = 0.0
-        self._sticky: bytes | None = None
+        self._is_lost = False
 
     # --- asyncio
     def data_received(self, data: bytes) -> None:
@@ -106,8 +85,13 @@ class Door(HttpToolsProtocol):
             return
         self._head = None
         self._long = len(data) > MOST_HEAD_BYTES
+        self._began = False
+        self._body_bytes = 0
         try:
             self.parser.feed_data(data)
+        except httptools.HttpParserCallbackError as error:
+            self._failed(error)
+            return
         except httptools.HttpParserError:
             self._refuse(Problem(Kind.MALFORMED, "This is not HTTP/1.1 as RFC 9112 has it."))
             return
@@ -115,9 +99,11 @@ class Door(HttpToolsProtocol):
             self._refuse(Problem(Kind.MALFORMED, "No other protocol is spoken here: leave out the Upgrade header."))
             return
         if self.in_head:
-            self._head_bytes += len(data)
+            # What stands before it in the same data is no part of it: other requests, with their bodies.
+            before = data.rfind(END) + len(END) + self._body_bytes if self._began else 0
+            self._head_bytes += max(0, len(data) - before)
             if self._head_bytes > MOST_HEAD_BYTES:
-                self._refuse(_too_long_a_head())
+                self._refuse(too_long_a_head())
                 return
         if self.active is not None:
             self.active.flush_request()
@@ -130,13 +116,17 @@ class Door(HttpToolsProtocol):
         self.cycle = cast(RequestResponseCycle, exchange)
         self.active = exchange
         exchange.start()
-        if body:
-            exchange.take_body(body)
-        exchange.end_body()
-        exchange.flush_request()
+        try:
+            if body:
+                exchange.take_body(body)
+            exchange.end_body()
+            exchange.flush_request()
+        except Exception:
+            exchange.met_defect()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End what the caller waited for."""
+        self._is_lost = True
         waiting = [cycle for cycle, _ in self.pipeline]
         self.pipeline.clear()
         super().connection_lost(exc)
@@ -147,8 +137,9 @@ class Door(HttpToolsProtocol):
             self.active.abandon()
 
     def pause_writing(self) -> None:
-        """Hold the answer back: the caller is slow."""
+        """Hold the answer back, and hear no more: the caller is slow."""
         super().pause_writing()
+        self.listen()
         if self.active is not None:
             self.active.receiving_paused(True)
 
@@ -157,80 +148,59 @@ class Door(HttpToolsProtocol):
         super().resume_writing()
         if self.active is not None:
             self.active.receiving_paused(False)
+        elif self._put_off:
+            self._next()
+        self.listen()
 
     # --- httptools
     def on_message_begin(self) -> None:
         """Begin a request; what kind it is shows with its path."""
         self._between = False
+        self._began = True
         self.url = b""
         self.in_head = True
         self._head_began = self.last_heard
         self._head_bytes = 0
         self._decided = False
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
-        if not self._decided:
-            self._decide()
-        if self._target is None:
-            super().on_header(name, value)
-            return
-        kind = _KINDS.get(name)
-        if kind is None:
-            kind = _KINDS.get(name.lower(), _PASS)
-        if kind == _PASS:
-            self._passed += (name, b": ", value, b"\r\n")
-        elif kind == _LENGTH:
-            self._length = int(value)
-        elif kind == _HOST:
-            self._hosts += 1
-        elif kind == _AUTHORIZATION:
-            self._credentials += 1
-            self._credential = value
-        elif kind == _KEY:
-            self._credentials += 1
-            self._credential = name.lower() + b" " + value
-        elif kind == _ENCODING:
-            # One encoding, said once: the parser knows of others that end a body otherwise.
-            self._strange = self._strange or self._chunked or value.lower() != b"chunked"
-            self._chunked = True
-        elif kind == _EXPECT:
-            self._expects_continue = value.lower() == b"100-continue"
-        elif kind == _REQUEST_ID:
-            if is_request_id(value):
-                self._request_id = value
-        elif kind == _SECONDS:
-            self._read_seconds(value)
-        elif kind == _STICKY:
-            self._sticky = value or None
-
     def on_headers_complete(self) -> None:
         """Begin an exchange, or leave the request to the application."""
         self.in_head = False
+        self._body_bytes = 0
         if self._deaf:
             return
         if not self._decided:
             self._decide()
         target = self._target
         if target is None:
-            super().on_headers_complete()
+            self._to_application()
             return
         head = self._head = self._understood(target)
         exchange = self._exchange(head)
         before = self.cycle
         self.cycle = cast(RequestResponseCycle, exchange)
-        if before is None or before.response_complete:
+        is_next = before is None or before.response_complete
+        if is_next and not self.flow.write_paused:
             self._begin(exchange)
         else:
-            self.flow.pause_reading()
+            self._put_off = is_next
             self.pipeline.appendleft((self.cycle, self.app))
+            self.listen()
+
+    def _to_application(self) -> None:
+        """Leave a request to the application, which reads no bodies: a long one ends the connection."""
+        said = dict(self.headers)
+        length = said.get(b"content-length", b"0")
+        super().on_headers_complete()
+        self.cycle.transport = cast(asyncio.Transport, _AppTransport(self, self.cycle))
+        if b"transfer-encoding" in said or self.expect_100_continue or int(length) > MOST_DRAINED:
+            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body."""
+        self._body_bytes += len(body)
         if isinstance(self.cycle, Exchange):
             self.cycle.take_body(body)
-        else:
-            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Learn that the request is whole."""
@@ -251,7 +221,7 @@ class Door(HttpToolsProtocol):
         if self.in_head and now - self._head_began > head_seconds:
             self._refuse(Problem(Kind.SLOW, f"A request's head may take {head_seconds:g} s."))
         elif self.is_idle and now - self.last_heard > idle_seconds:
-            self.transport.close()
+            self.close()
 
     # --- exchanges
     def exchange_ended(self, exchange: Exchange) -> None:
@@ -259,35 +229,58 @@ class Door(HttpToolsProtocol):
         if self.active is exchange:
             self.active = None
         if not exchange.keep_alive and not self.transport.is_closing():
-            self._end(linger=not exchange.body_complete)
+            self.end(linger=not exchange.body_complete)
         self.on_response_complete()
 
-    def _end(self, *, linger: bool) -> None:
+    def end(self, *, linger: bool) -> None:
         """End the connection; a little later while its caller still sends, or the answer is lost (RFC 9112, 9.6)."""
         self._deaf = True
         if linger:
             self.flow.resume_reading()
-            self.loop.call_later(LINGER_SECONDS, self.transport.close)
+            self.loop.call_later(LINGER_SECONDS, self.close)
         else:
-            self.transport.close()
+            self.close()
 
-    def hold(self, paused: bool) -> None:
-        """Take no more from the caller for now, or go on."""
-        if paused:
+    def close(self) -> None:
+        """End the connection once what is left for the caller is written; cut it when the caller takes none of it."""
+        self.transport.close()
+        if left := self.unsent:
+            self.loop.call_later(CLOSE_SECONDS, self._cut, left)
+
+    def _cut(self, before: int) -> None:
+        left = self.unsent
+        if left >= before:
+            self.transport.abort()
+        elif left:
+            self.loop.call_later(CLOSE_SECONDS, self._cut, left)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of answers that the caller has not taken yet."""
+        return 0 if self._is_lost else self.transport.get_write_buffer_size()
+
+    def listen(self) -> None:
+        """Hear the caller, unless there is more of it or for it here than is moved on."""
+        cycle = self.cycle
+        held = isinstance(cycle, Exchange) and cycle.paused and not cycle.response_complete
+        if (held or self.pipeline or self.flow.write_paused) and not self._deaf:
             self.flow.pause_reading()
-        elif not self.pipeline:
+        else:
             self.flow.resume_reading()
 
     def on_response_complete(self) -> None:
         """Begin the next request that waits; whoever is idle too long is found by the hall's sweep, without a timer."""
         self.server_state.total_requests += 1
-        if self.transport.is_closing():
-            return
-        if self.pipeline:
-            cycle, app = self.pipeline.pop()
-            self.loop.call_soon(self._start_asgi_task, cycle, app)
-        else:
-            self.flow.resume_reading()
+        if (self.pipeline or self.flow.read_paused) and not self.transport.is_closing():
+            if self.pipeline and not self.flow.write_paused:
+                self._next()
+            self._put_off = bool(self.pipeline) and self.flow.write_paused
+            self.listen()
+
+    def _next(self) -> None:
+        self._put_off = False
+        cycle, app = self.pipeline.pop()
+        self.loop.call_soon(self._start_asgi_task, cycle, app)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         if not isinstance(cycle, Exchange):
@@ -305,66 +298,14 @@ class Door(HttpToolsProtocol):
         kind = Predict if head.target is PREDICT else Exchange
         return kind(self, head, self.last_heard)
 
-    def _understood(self, target: Target) -> Head:
-        http_11 = self.parser.get_http_version() == "1.1"
-        refusal = None
-        if self._hosts != 1 and http_11:
-            refusal = "A request has one Host header (RFC 9112, 3.2)."
-        elif self._strange:
-            refusal = "A body has a Content-Length, or is sent in chunks, and nothing else."
-        elif self._credentials > 1:
-            refusal = "A request says once who sends it: leave one credential out."
-        problem = Problem(Kind.MALFORMED, refusal) if refusal else None
-        if self._long and sum(map(len, self._passed)) > MOST_HEAD_BYTES:
-            problem = _too_long_a_head()
-        return Head(
-            target=target,
-            method=self.parser.get_method(),
-            passed=b"".join(self._passed),
-            credential=self._credential,
-            length=self._length,
-            chunked=self._chunked,
-            expects_continue=self._expects_continue,
-            sticky=self._sticky,
-            request_id=self._request_id,
-            seconds=self._seconds,
-            http_11=http_11,
-            keep_alive=http_11 and self.parser.should_keep_alive(),
-            refusal=problem,
-        )
-
-    def _decide(self) -> None:
-        self._decided = True
-        url = self.url
-        try:
-            target = self._targets[url]
-        except KeyError:
-            target = PREDICT if url == b"/predict" else understand(url)
-            if len(self._targets) < MOST_KNOWN_TARGETS:
-                self._targets[url] = target
-        self._target = target
-        if target is None:
-            super().on_message_begin()
-            self.url = url
+    def _failed(self, error: httptools.HttpParserCallbackError) -> None:
+        """Answer a request that could not be taken in: what is no address is the caller's fault, all else is not."""
+        why = error.__context__
+        if isinstance(why, httptools.HttpParserError | UnicodeDecodeError):
+            self._refuse(Problem(Kind.MALFORMED, "This is not HTTP/1.1 as RFC 9112 has it."))
             return
-        self._passed = []
-        self._credential = b""
-        self._length = None
-        self._chunked = False
-        self._expects_continue = False
-        self._hosts = self._credentials = 0
-        self._strange = False
-        self._request_id = b""
-        self._seconds = float(self.hall.settings.request_timeout_seconds)
-        self._sticky = None
-
-    def _read_seconds(self, value: bytes) -> None:
-        try:
-            seconds = float(value)
-        except ValueError:
-            return
-        if seconds > 0:
-            self._seconds = min(self._seconds, seconds)
+        self.logger.error("a request could not be taken in", exc_info=why or error)
+        self._refuse(Problem(Kind.INTERNAL, "It is in the proxy's log."))
 
     def _refuse(self, problem: Problem) -> None:
         """Answer what is no request, and hear no more of this connection."""
@@ -381,16 +322,5 @@ class Door(HttpToolsProtocol):
                 self.active.flush_request()
             return
         self.hall.meter.problems[problem.kind.word] += 1
-        request_id = new_request_id()
-        body = problem.body(request_id.decode())
-        self.transport.write(
-            STATUS_LINES[problem.kind.status]
-            + b"content-type: %b\r\nx-request-id: %b\r\n" % (CONTENT_TYPE.encode(), request_id)
-            + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-            + body
-        )
-        self._end(linger=True)
-
-
-def _too_long_a_head() -> Problem:
-    return Problem(Kind.HEADERS, f"A request's headers may have {MOST_HEAD_BYTES} bytes.")
+        self.transport.write(b"".join(answer_of(problem, new_request_id(), keep_alive=False)))
+        self.end(linger=True)

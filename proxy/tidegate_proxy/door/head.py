@@ -6,8 +6,8 @@ byte, is not parsed anew. What it means was found by the parser, so the short wa
 
 from dataclasses import dataclass
 
+from ..paths import Target
 from ..problems import Problem
-from .paths import Target
 
 LONGEST_KNOWN = 4096
 """Bytes of a head that is remembered."""

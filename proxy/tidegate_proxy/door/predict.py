@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ..paths import Target, is_name, is_version
 from ..problems import Kind, Problem
-from .exchange import Exchange
+from .exchange import MOST_UNSENT, Exchange
 from .head import Head
-from .paths import Target, is_name
 
 if TYPE_CHECKING:
     from .door import Door
-
-PREDICT = Target("infer", None, "predict", None)
-"""What `/predict` asks for before its body is known."""
 
 
 class Envelope(msgspec.Struct):
@@ -37,18 +34,26 @@ class Predict(Exchange):
     def __init__(self, door: "Door", head: Head, started: float) -> None:
         super().__init__(door, head, started)
         self._parts: list[bytes] = []
+        self._is_from_known = False
+        """Whether more than a little is read, for it is known who sends it."""
 
     def _decide(self) -> None:
         if self.body_complete:  # it waited behind another request
             self._open()
-        elif self.expects_continue:
+        elif self.expects_continue or self.paused:
             self._later(self._let_body_come())
 
     async def _let_body_come(self) -> None:
         await self.door.hall.gate.identify(self.head.credential)
-        if not self.body_complete and not self.response_complete:  # otherwise it came without being asked for
+        self._is_from_known = True
+        if self.body_complete or self.response_complete:  # it came without being asked for
+            return
+        if self.expects_continue:
             self.door.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.expects_continue = False
+        if self.paused:
+            self.sending_paused(False)
+            self._gather()
 
     async def _explain(self, problem: Problem) -> None:
         """Tell what is wrong, to whom the proxy knows: others are first told to say who they are."""
@@ -62,14 +67,24 @@ class Predict(Exchange):
         self.body_bytes += len(data)
         if self.body_bytes > self.door.hall.settings.body_limit_bytes:
             self.refuse(self._too_long())
-        else:
-            self._parts.append(data)
+            return
+        self._parts.append(data)
+        if self.body_bytes > MOST_UNSENT and not self.paused:
+            if self._is_from_known:
+                self._gather()
+                return
+            self.sending_paused(True)
+            if self.door.active is self:
+                self._later(self._let_body_come())
 
     def end_body(self) -> None:
         """Open the envelope, when it is this request's turn."""
         self.body_complete = True
         if self.door.active is self and not self.response_complete:
-            self._open()
+            try:
+                self._open()
+            except Exception:
+                self.met_defect()
 
     def _open(self) -> None:
         """Open the envelope, and go on as for a request to the model's own address."""
@@ -96,6 +111,6 @@ def _target(envelope: Envelope) -> Target:
             raise Problem(Kind.UNKNOWN, "No server or model can have such a name.")
     said = envelope.model_version
     version = None if said is None or said == "" else str(said)
-    if version is not None and not (version.isascii() and version.isdecimal() and version[0] != "0"):
-        raise Problem(Kind.MALFORMED, "model_version is a number from 1, or left out.")
+    if version is not None and not is_version(version):
+        raise Problem(Kind.MALFORMED, "model_version is a number from 1 of at most 16 digits, or left out.")
     return Target("infer", envelope.inference_server_name, envelope.model_name, version)

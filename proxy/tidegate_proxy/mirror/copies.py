@@ -108,10 +108,18 @@ class Copy:
         if self._sequence is not False:
             return "nowhere" if self._sequence is None else "sequence"
         now = asyncio.get_running_loop().time()
-        replica = self._route.pool.pick(now)
+        pool = self._route.pool
+        lease = None if pool.holder is None else pool.holder.find(self._route.name, now)
+        replica = lease.replica if lease is not None else None if pool.holder is not None else pool.pick(now)
         if replica is None or replica.breaker.state(now) != "closed":
             return "nowhere"
-        return await self._send(replica.double, b"".join(self._parts))
+        if lease is None:
+            return await self._send(replica.double, b"".join(self._parts))
+        lease.in_flight += 1  # the model stays for the copy, but is not more used for it
+        try:
+            return await self._send(replica.double, b"".join(self._parts))
+        finally:
+            lease.in_flight -= 1
 
 
 class _None:

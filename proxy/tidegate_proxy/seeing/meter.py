@@ -28,6 +28,21 @@ class CallCount:
         self.bytes_out += bytes_out
 
 
+class Waits:
+    """How long requests waited."""
+
+    __slots__ = ("buckets", "seconds")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(SECONDS) + 1)
+        self.seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one."""
+        self.buckets[bisect_left(SECONDS, seconds)] += 1
+        self.seconds += seconds
+
+
 class Meter:
     """All counts of a proxy. The number of models bounds the number of label sets."""
 
@@ -37,6 +52,12 @@ class Meter:
         self.upstream_errors: dict[tuple[str, str], int] = defaultdict(int)
         self.mirrored: dict[tuple[str, str, str], int] = defaultdict(int)
         """By server, model and what became of the copy."""
+        self.lease_acquires: dict[tuple[str, str, str], int] = defaultdict(int)
+        """By server, pool and outcome."""
+        self.lease_waits: dict[tuple[str, str], Waits] = defaultdict(Waits)
+        """Of requests that came without a lease, by server and pool."""
+        self.lease_spills: dict[tuple[str, str], int] = defaultdict(int)
+        """Requests that went on to another replica, which one had no room for."""
 
     def count(self, server: str, model: str, protocol: str) -> CallCount:
         """Return where the calls of a model are counted; it stays the same over reloads of the tables."""

@@ -1,4 +1,4 @@
-"""The counts, as Prometheus reads them."""
+"""What there is besides the counts of calls, as Prometheus reads it."""
 
 from collections.abc import Iterator
 from time import monotonic
@@ -20,31 +20,16 @@ class MeterCollector(Collector):
         self._proxy = proxy
 
     def collect(self) -> Iterator[Metric]:
-        """Return every metric."""
-        yield from self._calls()
+        """Return every metric but those of `exposition`, which are too many for this."""
+        yield from self._places()
         yield from self._refusals()
         yield from self._upstream()
+        yield from self._leases()
         yield from self._copies()
         yield from self._spans()
         yield from self._tables()
 
-    def _calls(self) -> Iterator[Metric]:
-        labels = ["server", "model", "protocol"]
-        requests = CounterMetricFamily("tidegate_proxy_requests", "Calls that ended.", labels=[*labels, "status"])
-        seconds = HistogramMetricFamily("tidegate_proxy_request_seconds", "Seconds that calls took.", labels=labels)
-        received = CounterMetricFamily("tidegate_proxy_request_bytes", "Bytes of request bodies.", labels=labels)
-        sent = CounterMetricFamily("tidegate_proxy_response_bytes", "Bytes of answers' bodies.", labels=labels)
-        for key, count in list(self._proxy.meter.calls.items()):
-            for status, number in list(count.statuses.items()):
-                requests.add_metric([*key, str(status)], number)
-            total, buckets = 0, []
-            for bound, number in zip([*map(str, SECONDS), "+Inf"], count.buckets, strict=True):
-                total += number
-                buckets.append((bound, total))
-            seconds.add_metric(key, buckets, sum_value=count.seconds)
-            received.add_metric(key, count.bytes_in)
-            sent.add_metric(key, count.bytes_out)
-        yield from (requests, seconds, received, sent)
+    def _places(self) -> Iterator[Metric]:
         places = self._proxy.hall.places
         yield GaugeMetricFamily("tidegate_proxy_in_flight", "Calls that are worked on.", places.taken)
         yield GaugeMetricFamily("tidegate_proxy_waiting", "Calls that wait for a place.", places.waiting)
@@ -74,6 +59,40 @@ class MeterCollector(Collector):
                 flight.add_metric(names, replica.in_flight)
                 breaker.add_metric([*names, replica.breaker.state(now)], 1)
         yield from (flight, breaker)
+
+    def _leases(self) -> Iterator[Metric]:
+        labels = ["server", "pool"]
+        meter = self._proxy.meter
+        acquires = CounterMetricFamily(
+            "tidegate_proxy_lease_acquires", "Answers to requests for leases.", labels=[*labels, "outcome"]
+        )
+        for key, number in list(meter.lease_acquires.items()):
+            acquires.add_metric(key, number)
+        waits = HistogramMetricFamily(
+            "tidegate_proxy_lease_wait_seconds", "Seconds that calls waited for a lease.", labels=labels
+        )
+        for where, count in list(meter.lease_waits.items()):
+            waits.add_metric(where, _cumulative(count.buckets), sum_value=count.seconds)
+        spills = CounterMetricFamily(
+            "tidegate_proxy_lease_spills", "Calls that asked another replica for a lease.", labels=labels
+        )
+        for where, number in list(meter.lease_spills.items()):
+            spills.add_metric(where, number)
+        yield from (acquires, waits, spills)
+        held = GaugeMetricFamily("tidegate_proxy_leases", "Leases that are held.", labels=[*labels, "replica"])
+        silent = GaugeMetricFamily(
+            "tidegate_proxy_policy_silent", "1 while an eviction policy gives no answer.", labels=[*labels, "replica"]
+        )
+        waiting = GaugeMetricFamily("tidegate_proxy_lease_waiting", "Calls that wait for a lease.", labels=labels)
+        now = monotonic()
+        for (server, pool), each in self._proxy.following.routes.pools.items():
+            if each.holder is not None:
+                waiting.add_metric([server, pool], each.holder.waiting)
+                for replica, number in each.holder.held(now).items():
+                    held.add_metric([server, pool, replica], number)
+                for replica, is_silent in each.holder.silent().items():
+                    silent.add_metric([server, pool, replica], int(is_silent))
+        yield from (held, silent, waiting)
 
     def _copies(self) -> Iterator[Metric]:
         copies = CounterMetricFamily(
@@ -107,3 +126,11 @@ class MeterCollector(Collector):
             failures.add_metric([each.name], each.failures)
             good.add_metric([each.name], 0 if each.last_error else 1)
         yield from (generation, failures, good)
+
+
+def _cumulative(numbers: list[int]) -> list[tuple[str, int]]:
+    total, buckets = 0, []
+    for bound, number in zip([*map(str, SECONDS), "+Inf"], numbers, strict=True):
+        total += number
+        buckets.append((bound, total))
+    return buckets

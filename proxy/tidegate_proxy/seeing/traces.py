@@ -11,14 +11,14 @@ import os
 import random
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from time import time_ns
 from typing import Any
 
 import aiohttp
 import msgspec
 
-from ..calls.heads import literal
+from ..calls.heads import RequestHead, literal
 
 EXPORT_SECONDS = 1.0
 """Seconds between two exports."""
@@ -86,17 +86,13 @@ class Tracer:
             passed = _HTTP[b"tracestate"].sub(b"", passed)
         return span, passed + b"traceparent: " + span.header + b"\r\n"
 
-    def over_grpc(self, passed: bytes) -> tuple[Span, bytes]:
+    def over_grpc(self, head: RequestHead) -> tuple[Span, bytes]:
         """Return a call's span, and the headers that go on to the replica, as they are sent."""
-        fields = list(_literals(passed))
-        parents = [value for name, value in fields if name == b"traceparent"]
-        states = [value for name, value in fields if name == b"tracestate"]
-        span = self._begin(parents, states)
+        span = self._begin(head.trace_parents, head.trace_states)
         if not span.sampled:
-            return span, passed
-        gone = (b"traceparent",) if span.parent else (b"traceparent", b"tracestate")
-        kept = [literal(name, value) for name, value in fields if name not in gone]
-        return span, b"".join((*kept, literal(b"traceparent", span.header)))
+            return span, head.passed + head.context
+        states = [literal(b"tracestate", state) for state in head.trace_states] if span.parent else []
+        return span, b"".join((head.passed, *states, literal(b"traceparent", span.header)))
 
     def _begin(self, parents: list[bytes], states: list[bytes]) -> Span:
         found = _PARENT.fullmatch(parents[0]) if len(parents) == 1 else None
@@ -180,28 +176,6 @@ class Tracer:
                 return "" if answer.status == 200 else f"status {answer.status}"
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return type(error).__name__
-
-
-def _literals(block: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Read headers that `literal` wrote."""
-    at = 0
-    while at < len(block):
-        name, at = _string(block, at + 1)
-        value, at = _string(block, at)
-        yield name, value
-
-
-def _string(block: bytes, at: int) -> tuple[bytes, int]:
-    length, at = block[at], at + 1
-    if length == 127:
-        shift = 0
-        while True:
-            byte, at = block[at], at + 1
-            length += (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-    return block[at : at + length], at + length
 
 
 def _is_valid(found: re.Match[bytes]) -> bool:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from time import monotonic
 
 from ..problems import Kind, Problem
-from .pool import Pool
+from .connection import Connection
+from .pool import Pool, Replica
 
 MOST_BYTES = 64 * 1024 * 1024
 
@@ -17,6 +18,10 @@ class Answer:
     status: int = 0
     media_type: str = "application/octet-stream"
     body: bytes = b""
+
+
+class NoAnswerError(Exception):
+    """Says why there was no whole answer."""
 
 
 class _Receiver:
@@ -54,35 +59,55 @@ class _Receiver:
             self.done.set_result(reason)
 
 
-async def ask(pool: Pool, path: bytes, seconds: float) -> Answer:
-    """Return what a replica answers to GET; raises Problem when none does within `seconds`."""
-    replica = pool.pick(monotonic())
-    where = f"{pool.server}/{pool.name}"
-    if replica is None:
-        raise Problem(Kind.BUSY, f"No replica of {where} is there.", pool.retry_in(monotonic()))
+async def converse(replica: Replica, connection: Connection, data: bytes) -> Answer:
+    """Send a whole request over a connection of `replica`'s, and return the answer; raises NoAnswerError."""
     receiver = _Receiver()
     try:
-        async with asyncio.timeout(seconds):
-            connection = replica.take(monotonic()) or await replica.connect(seconds)
-            try:
-                connection.receiver = receiver
-                head = b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (path, pool.told.host.encode())
-                connection.transport.write(head)
-                reason = await receiver.done
-            except BaseException:
-                connection.close()
-                raise
-    except OSError as error:
-        replica.breaker.failed(monotonic())
-        raise Problem(Kind.UPSTREAM, f"No replica of {where} answered: {type(error).__name__}.") from None
+        connection.receiver = receiver
+        connection.transport.write(data)
+        reason = await receiver.done
+    except BaseException:
+        connection.close()
+        raise
     if reason:
         connection.close()
-        replica.breaker.failed(monotonic())
-        raise Problem(Kind.UPSTREAM, f"No replica of {where} answered: {reason}.")
+        raise NoAnswerError(reason)
     connection.receiver = None
     if connection.keep:
         replica.give(connection, monotonic())
     else:
         connection.close()
-    replica.breaker.succeeded()
     return receiver.answer
+
+
+async def ask(pool: Pool, path: bytes, seconds: float, at: Replica | None = None, *, own_bound: bool = True) -> Answer:
+    """Return what a replica answers to GET, `at` this one if it is told; raises Problem without one in `seconds`.
+
+    That there is none in time is the replica's failure only where that time is the proxy's `own_bound`, and not less
+    because a caller waits no longer.
+    """
+    now = monotonic()
+    replica = pool.pick(now) if at is None else at
+    where = f"{pool.server}/{pool.name}"
+    if replica is None:
+        raise Problem(Kind.BUSY, f"No replica of {where} is there.", pool.retry_in(now))
+    trial = replica.breaker.claim(now)
+    try:
+        async with asyncio.timeout(seconds):
+            connection = replica.take(monotonic()) or await replica.connect(seconds)
+            head = b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (path, pool.told.host.encode())
+            answer = await converse(replica, connection, head)
+    except OSError as error:
+        if isinstance(error, TimeoutError) and not own_bound:
+            raise Problem(Kind.DEADLINE, "There was no answer in time.") from None
+        replica.breaker.failed(monotonic(), trial)
+        raise Problem(Kind.UPSTREAM, f"No replica of {where} answered: {type(error).__name__}.") from None
+    except NoAnswerError as error:
+        replica.breaker.failed(monotonic(), trial)
+        raise Problem(Kind.UPSTREAM, f"No replica of {where} answered: {error}.") from None
+    else:
+        replica.breaker.succeeded(trial)
+    finally:
+        if trial is not None:
+            trial.given_up()  # unless it told something
+    return answer

@@ -7,54 +7,72 @@ FAILURES = 5
 """Failures in a row that open it."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
-"""Seconds that it stays open the first time; twice as long each time after that, up to the longest."""
+"""Seconds that it stays open at first; twice as long after each trial that fails, up to the longest."""
+
+
+class Trial:
+    """The leave of one request to find out whether the replica is back; nobody else ends it."""
+
+    __slots__ = ("_breaker",)
+
+    def __init__(self, breaker: "Breaker") -> None:
+        self._breaker = breaker
+
+    def given_up(self) -> None:
+        """Let another request try: this one ended without telling anything, as when its caller has left."""
+        self._breaker.release(self)
 
 
 class Breaker:
     """Of one replica. Times are seconds on one monotonic clock."""
 
-    __slots__ = ("_failures", "_pause", "_trying", "_until")
+    __slots__ = ("_failures", "_pause", "_trial", "_until")
 
     def __init__(self) -> None:
         self._failures = 0
         self._pause = FIRST_PAUSE
         self._until = 0.0
-        self._trying = False
+        self._trial: Trial | None = None
 
     def allows(self, now: float) -> bool:
         """Tell whether a request may be sent; where one has been let through as a trial, no other is."""
-        return self._failures < FAILURES or (now >= self._until and not self._trying)
+        return self._failures < FAILURES or (now >= self._until and self._trial is None)
 
-    def sent(self) -> None:
-        """Note that a request was sent."""
-        if self._failures >= FAILURES:
-            self._trying = True
+    def claim(self, now: float) -> Trial | None:
+        """Return the trial that the request which picks this replica is, so that no other is; None without need."""
+        if self._failures < FAILURES or now < self._until or self._trial is not None:
+            return None
+        self._trial = Trial(self)
+        return self._trial
 
-    def succeeded(self) -> None:
-        """Note an answer, whatever it says."""
-        if self._failures:
+    def release(self, trial: Trial) -> None:
+        """Note that a trial ended, if it is the one under way."""
+        if trial is self._trial:
+            self._trial = None
+
+    def succeeded(self, trial: Trial | None = None) -> None:
+        """Note an answer, whatever it says. While it is open, only that of its trial counts."""
+        if self._failures and (self._failures < FAILURES or (trial is not None and trial is self._trial)):
             self._failures = 0
             self._pause = FIRST_PAUSE
-            self._trying = False
+            self._trial = None
 
-    def failed(self, now: float) -> None:
-        """Note that a request had no answer."""
-        self._failures += 1
-        if self._failures >= FAILURES:
-            if self._trying or self._failures > FAILURES:
-                self._pause = min(LONGEST_PAUSE, self._pause * 2)
+    def failed(self, now: float, trial: Trial | None = None) -> None:
+        """Note that a request had no answer. While it is open, only that of its trial counts."""
+        if self._failures < FAILURES:
+            self._failures += 1
+            if self._failures == FAILURES:
+                self._until = now + self._pause
+        elif trial is not None and trial is self._trial:
+            self._trial = None
+            self._pause = min(LONGEST_PAUSE, self._pause * 2)
             self._until = now + self._pause
-            self._trying = False
-
-    def given_up(self) -> None:
-        """Note that a trial ended without telling anything, as when its caller has left."""
-        self._trying = False
 
     def state(self, now: float) -> State:
         """Return its state, for people."""
         if self._failures < FAILURES:
             return "closed"
-        return "half-open" if self._trying or now >= self._until else "open"
+        return "half-open" if self._trial is not None or now >= self._until else "open"
 
     def opens_in(self, now: float) -> float:
         """Return the seconds until a request may be tried."""

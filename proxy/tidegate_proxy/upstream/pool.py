@@ -17,13 +17,13 @@ from .connection import Connection, connect
 
 if TYPE_CHECKING:
     from ..calls.line import Lines
+    from ..residency.holder import Holder
 
 Address = tuple[int, tuple[Any, ...]]
 """Address family, and the socket address."""
 Lookup = Callable[[str, int], Awaitable[Sequence[Address]]]
 LOOKUP_SECONDS = 2.0
 """Seconds between two look-ups of a pool's name."""
-LINGER_PROBES = 3
 MOST_IDLE = 256
 """Connections to one replica that are kept while nobody uses them."""
 log = logging.getLogger(__name__)
@@ -40,10 +40,16 @@ async def lookup(host: str, port: int) -> Sequence[Address]:
     return [(each[0], each[4]) for each in found]
 
 
+def weight(replica: str, key: bytes) -> bytes:
+    """Return how much a replica, by its name, attracts a key: the one with the most has it, at every proxy."""
+    return blake2b(replica.encode() + b"\0" + key).digest()
+
+
 class Replica:
     """One process of a pool."""
 
     __slots__ = (
+        "_closed",
         "_double",
         "_idle",
         "address",
@@ -67,6 +73,7 @@ class Replica:
         self.failures = 0
         self.lines: Lines | None = None
         """Its gRPC connections, once there was a call."""
+        self._closed = False
         self._idle: list[Connection] = []
         self._double: Replica | None = None
 
@@ -93,7 +100,7 @@ class Replica:
 
     def give(self, connection: Connection, now: float) -> None:
         """Take a connection back that has done its work."""
-        if len(self._idle) < MOST_IDLE and connection.alive:
+        if len(self._idle) < MOST_IDLE and connection.alive and not self._closed:
             connection.idle_since = now
             self._idle.append(connection)
         else:
@@ -104,7 +111,8 @@ class Replica:
         return await connect(self.address, self.family, seconds)
 
     def close(self) -> None:
-        """End the connections that nobody uses."""
+        """End the connections that nobody uses, and from now on each when its work is done."""
+        self._closed = True
         for connection in self._idle:
             connection.close()
         self._idle.clear()
@@ -126,6 +134,8 @@ class Pool:
         self.told = pool
         self.replicas: list[Replica] = []
         self.retries = RetryBudget(time.monotonic())
+        self.holder: Holder | None = None
+        """Has the leases on its models, where they are loaded on demand."""
         self._find = find
         self._task: asyncio.Task[None] | None = None
 
@@ -136,6 +146,8 @@ class Pool:
 
     def start(self) -> None:
         """Begin to look replicas up."""
+        if self.holder is not None:
+            self.holder.start()
         self._task = asyncio.get_running_loop().create_task(self._follow())
 
     def stop(self) -> None:
@@ -168,7 +180,7 @@ class Pool:
         """
         able = [each for each in self.replicas if each not in tried and each.breaker.allows(now)]
         able = [each for each in able if each.listed] or able
-        return max(able, key=lambda each: blake2b(each.name.encode() + b"\0" + key).digest(), default=None)
+        return max(able, key=lambda each: weight(each.name, key), default=None)
 
     def retry_in(self, now: float) -> float:
         """Return the seconds after which a replica may be tried again; that of a look-up where there is none."""
@@ -192,6 +204,8 @@ class Pool:
         for replica in gone:
             replica.close()
         self.replicas = [replica for replica in known.values() if replica not in gone]
+        if self.holder is not None:
+            self.holder.follow()
 
     async def _lookup(self) -> Sequence[Address]:
         return await self._find(self.told.host, self.told.http_port)

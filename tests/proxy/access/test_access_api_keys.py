@@ -47,7 +47,7 @@ async def test_a_key_names_the_principal_whose_file_has_its_hash(tmp_path: Path)
         for credential in (f"x-api-key {key}", f"Bearer {key}", f"bearer  {key}"):
             grant = await keeper.ask(credential.encode(), None, "a", "infer")
             assert grant.identity.principal.name == "batch"
-            assert grant.identity.principal.source == "api-key"
+            assert grant.identity.principal.source == "api-keys"
             assert grant.identity.expires == float("inf")
             assert keeper.known(credential.encode(), None, "a", "infer") is grant
 

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tidegate_contracts.routing import AccessRule
+from tidegate_contracts.routing import API_KEYS, DOMINO, AccessRule
 from tidegate_proxy.access.globs import Globs
 from tidegate_proxy.access.identity import Principal
 from tidegate_proxy.access.rules import MOST_RIGHTS, Rules, build_rules
@@ -30,6 +30,25 @@ def principal(name: str = "alice", *groups: str) -> Principal:
 @example(["["], "[")
 def test_globs_match_as_fnmatch_has_them(several: list[str], name: str) -> None:
     assert bool(Globs(several).match(name)) == any(fnmatchcase(name, glob) for glob in several)
+
+
+def test_a_rule_with_a_source_grants_nothing_to_those_of_the_same_name_whom_others_vouch_for() -> None:
+    several = Rules(
+        [
+            rule(principals=("ci",), source=API_KEYS),
+            rule(groups=("admins",), source="https://one.example", models=("m",)),
+            rule(principals=("anybody",), models=("n",)),
+        ]
+    )
+    sources = ("https://one.example", "https://two.example", API_KEYS, DOMINO)
+
+    def granted(name: str, group: str, model: str) -> list[str]:
+        callers = {source: Principal(name, frozenset({group}), source) for source in sources}
+        return [source for source, caller in callers.items() if several.of(caller).allow("infer", "s", model)]
+
+    assert granted("ci", "", "m") == [API_KEYS]
+    assert granted("x", "admins", "m") == ["https://one.example"]
+    assert granted("anybody", "", "n") == list(sources)
 
 
 words = st.text("ab*?", min_size=1, max_size=3)

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +27,8 @@ from ..rigs.issuer import AUDIENCE, Issuer, issuer
 HOST = "127.0.0.1"
 SERVICE = "inference.GRPCInferenceService"
 RESERVED = (("grpc.so_reuseport", 0),)
+LARGE = 4 << 20
+"""Bytes of the answer of the model `large`."""
 Metadata = Sequence[tuple[str, str | bytes]]
 
 
@@ -57,6 +59,8 @@ class Stub:
                 context.abort(grpc.StatusCode.FAILED_PRECONDITION, "no: 100 % ü")
             case "slow":
                 time.sleep(0.3)
+            case "large":
+                return pb.ModelInferResponse(model_name="large", raw_output_contents=[bytes(LARGE)])
         answer = pb.ModelInferResponse(
             model_name=request.model_name, model_version=request.model_version, id=request.id
         )
@@ -74,6 +78,8 @@ class Stub:
             answer.infer_response.id = request.id
             answer.infer_response.model_version = request.model_version
             answer.infer_response.parameters["replica"].string_param = self.name
+            if request.model_name == "large":
+                answer.infer_response.raw_output_contents.append(bytes(LARGE))
             for _ in range(3 if request.model_name == "many" else 1):
                 yield answer
             if request.model_name == "broken":
@@ -225,7 +231,10 @@ def tables(
             name="main",
             kind="triton",
             pools=(
-                routing.Pool(name="one", host="replicas", http_port=1, grpc_port=grpc_port, loading="preload", **pool),
+                routing.Pool(
+                    **{"name": "one", "host": "replicas", "http_port": 1, "grpc_port": grpc_port, "loading": "preload"}
+                    | pool
+                ),
             ),
         ),
         routing.Server(
@@ -257,6 +266,7 @@ def rig(
     replicas: int = 1,
     models: Sequence[str | routing.Model] = MODELS,
     credentials: grpc.ServerCredentials | None = None,
+    pool: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Iterator[Rig]:
     """Run a proxy with so many replicas, each at an address of its own, behind it."""
@@ -267,7 +277,7 @@ def rig(
             stub.start(credentials)
             stubs.append(stub)
         addresses: list[Address] = [(socket.AF_INET, (stub.host, 1)) for stub in stubs]
-        table, access = tables(provider, stubs[0].port, models, grpc_tls=credentials is not None)
+        table, access = tables(provider, stubs[0].port, models, grpc_tls=credentials is not None, **pool or {})
         tables_folder = folder / "routing"
         tables_folder.mkdir(parents=True, exist_ok=True)
         (tables_folder / "routing.json").write_text(table.model_dump_json(by_alias=True))

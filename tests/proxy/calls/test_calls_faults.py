@@ -11,9 +11,12 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tidegate_proxy.upstream.breaker import FAILURES
 from tidegate_proxy.upstream.pool import Replica
+from tritonclient.grpc import service_pb2 as pb
 
-from .harness import HOST, Rig, infer_request, method, raw, rig, until
+from .harness import HOST, SERVICE, Rig, infer_request, method, raw, rig, until
+from .peer import DATA, HEADERS, Peer, frame, request
 
 
 @pytest.fixture
@@ -215,6 +218,45 @@ def test_a_replica_that_fails_again_and_again_is_left_alone_for_a_while(one: Rig
     until(lambda: replica.breaker.state(one.loop.time()) != "open", 10)
     method(one.channel(), "ModelInfer")(infer_request(), metadata=one.metadata(), timeout=5)
     assert replica.breaker.state(one.loop.time()) == "closed"
+
+
+def test_callers_who_wait_no_longer_open_no_replicas_breaker(one: Rig) -> None:
+    ask = method(one.channel(), "ServerMetadata")
+    for _ in range(10):
+        headers = request(
+            ("authorization", f"Bearer {one.token()}"),
+            ("inference-server", "main"),
+            ("grpc-timeout", "1n"),
+            path=f"/{SERVICE}/ServerMetadata",
+        )
+        peer = Peer(one).send(frame(HEADERS, 4, 1, headers), frame(DATA, 1, 1, bytes(5)))
+        assert peer.headers()["grpc-status"] == "4"
+    assert replicas(one)[0].breaker.state(one.loop.time()) == "closed"
+    assert ask(pb.ServerMetadataRequest(), metadata=one.metadata(("inference-server", "main"))).name == "a"
+
+
+def test_a_replica_that_hangs_is_left_alone_unless_callers_just_wait_no_longer(one: Rig) -> None:
+    infer = method(one.channel(), "ModelInfer")
+    breaker = replicas(one)[0].breaker
+    for seconds, state in ((0.3, "closed"), (20.0, "open")):
+        calls = [infer.future(infer_request("hang"), metadata=one.metadata(), timeout=seconds) for _ in range(FAILURES)]
+        assert {call.code() for call in calls} == {grpc.StatusCode.DEADLINE_EXCEEDED}
+        until(lambda: not one.proxy.hall.under_way)
+        assert breaker.state(one.loop.time()) == state
+        one.stubs[0].release.set()
+        one.stubs[0].release.clear()
+
+
+def test_of_many_calls_at_once_a_replica_that_may_be_back_gets_one(one: Rig) -> None:
+    breaker = replicas(one)[0].breaker
+    for _ in range(FAILURES):
+        one.on_loop(lambda: breaker.failed(one.loop.time() - 60))
+    infer = method(one.channel(), "ModelInfer")
+    calls = [infer.future(infer_request("slow"), metadata=one.metadata(), timeout=5) for _ in range(20)]
+    codes = [call.code() for call in calls]
+    assert codes.count(grpc.StatusCode.OK) == 1
+    assert codes.count(grpc.StatusCode.UNAVAILABLE) == 19
+    assert breaker.state(one.loop.time()) == "closed"
 
 
 def test_a_replica_that_comes_gets_calls_and_one_that_goes_gets_none(two: Rig) -> None:

@@ -1,12 +1,13 @@
 """What is read of messages: the same however they are cut, and whoever wrote them."""
 
 import gzip
+import tracemalloc
 import zlib
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidegate_proxy.calls.intake import Asked, Intake
+from tidegate_proxy.calls.intake import MOST_HEAD, STEP, Asked, Intake
 from tidegate_proxy.calls.protobuf import MalformedError, fields
 from tidegate_proxy.problems import Problem
 from tritonclient.grpc import service_pb2 as pb
@@ -63,6 +64,8 @@ def taken(data: bytes, cuts: list[int], version: str | None, packed: str = "") -
                     break
                 asked.append(found)
             passed += intake.passed(version or found.version)
+            if intake.behind:
+                continue
             if not intake.between:
                 break
             found = None
@@ -126,6 +129,33 @@ def test_a_bomb_is_stopped_before_it_unfolds(packed: str) -> None:
     with pytest.raises(Problem) as problem:
         taken(data, [], None, packed)
     assert problem.value.kind.word == "too-large"
+
+
+@pytest.mark.parametrize("packed", ["gzip", "deflate"])
+def test_only_what_decides_is_unpacked_before_it_is_known_who_asks_and_the_rest_in_steps(packed: str) -> None:
+    body = pb.ModelInferRequest(model_name="echo", raw_input_contents=[bytes(16 << 20)]).SerializeToString()
+    data = framed(body, packed)
+    intake = Intake(32 << 20, packed.encode(), False)
+    tracemalloc.start()
+    intake.feed(data)
+    assert intake.asked() == Asked("echo", None)
+    intake.feed(b"")
+    assert tracemalloc.get_traced_memory()[1] < 4 * MOST_HEAD
+    tracemalloc.stop()
+    steps = 0
+    while not (passed := intake.passed(None)):
+        assert intake.behind
+        steps += 1
+    assert steps >= len(body) // STEP - 1
+    assert passed == framed(body)
+    assert intake.idle
+
+
+def test_a_compressed_head_that_does_not_end_is_refused_without_unpacking_the_rest() -> None:
+    intake = Intake(32 << 20, b"gzip", False)
+    intake.feed(framed(b"\x1a\x80\x80\x80\x08" + bytes(16 << 20), "gzip"))
+    with pytest.raises(Problem, match="before the tensors"):
+        intake.asked()
 
 
 @pytest.mark.parametrize(

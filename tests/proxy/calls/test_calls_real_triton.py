@@ -15,29 +15,32 @@ import tritonclient.grpc.aio as aio_client
 from google.protobuf.message import Message
 from tritonclient.utils import InferenceServerException
 
-from ..rigs import proxy as proxies
+from local_plane.proxy import Proxy, write_tables
+from local_plane.proxy import proxy as run_proxy
+from local_plane.triton import Triton
+
 from ..rigs.issuer import issuer
 from ..rigs.perf_analyzer import perf_analyzer
 from ..rigs.repository import MODELS
-from ..rigs.triton import Triton
+from ..rigs.tables import GROUP, access_table, routing_table
 
 Headers = dict[str, str]
 
 
 @pytest.fixture(scope="module")
-def through(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[proxies.Proxy, str]]:
+def through(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Proxy, str]]:
     """A proxy before the real Triton, and a caller's token."""
     root = tmp_path_factory.mktemp("through")
     names = [model.name for model in MODELS]
     with issuer() as provider:
-        table = proxies.routing_table(real_triton.http_port, real_triton.grpc_port, names)
-        proxies.write_tables(root, table, proxies.access_table([provider]))
-        with proxies.proxy(root) as proxy:
-            yield proxy, provider.token("me", [proxies.GROUP])
+        table = routing_table(real_triton.http_port, real_triton.grpc_port, names)
+        write_tables(root, table, access_table([provider]))
+        with run_proxy(root) as proxy:
+            yield proxy, provider.token("me", [GROUP])
 
 
 @pytest.fixture(scope="module")
-def both(real_triton: Triton, through: tuple[proxies.Proxy, str]) -> Iterator[list[tuple[Any, Headers]]]:
+def both(real_triton: Triton, through: tuple[Proxy, str]) -> Iterator[list[tuple[Any, Headers]]]:
     proxy, token = through
     clients = [client.InferenceServerClient(url) for url in (real_triton.grpc, proxy.grpc)]
     yield list(zip(clients, ({}, {"authorization": f"Bearer {token}"}), strict=True))
@@ -202,9 +205,7 @@ def test_sequences_without_a_stream_bring_the_same(both: list[tuple[Any, Headers
     assert found[0] == found[1] == [0, 1, 3, 6]
 
 
-def test_the_asyncio_client_works_alone_and_as_a_stream(
-    real_triton: Triton, through: tuple[proxies.Proxy, str]
-) -> None:
+def test_the_asyncio_client_works_alone_and_as_a_stream(real_triton: Triton, through: tuple[Proxy, str]) -> None:
     proxy, token = through
 
     async def run(url: str, headers: Headers) -> list[Any]:
@@ -253,7 +254,7 @@ def test_control_of_models_and_memory_is_out_of_reach(both: list[tuple[Any, Head
     ],
 )
 def test_perf_analyzer_completes(
-    through: tuple[proxies.Proxy, str], tmp_path: Path, model: str, options: tuple[str, ...]
+    through: tuple[Proxy, str], tmp_path: Path, model: str, options: tuple[str, ...]
 ) -> None:
     proxy, token = through
     measured = perf_analyzer(tmp_path, "grpc", proxy.grpc, model, *options, token=token)

@@ -173,6 +173,15 @@ def test_statistics_of_all_models_are_those_that_a_caller_may_see(door: Rig) -> 
     assert refused(call, pb.ModelStatisticsRequest()).code() == grpc.StatusCode.UNAUTHENTICATED
 
 
+def test_statistics_name_the_pools_that_are_left_out_and_fail_when_all_are(door: Rig) -> None:
+    call = method(door.channel(), "ModelStatistics")
+    stats, done = call.with_call(pb.ModelStatisticsRequest(), metadata=door.metadata())
+    assert [each.name for each in stats.model_stats] == ["echo", "slow"]
+    assert dict(done.initial_metadata())["tidegate-unavailable"] == "spare/one"
+    nowhere = door.metadata(("inference-server", "spare"))
+    assert refused(call, pb.ModelStatisticsRequest(), nowhere).code() == grpc.StatusCode.UNAVAILABLE
+
+
 def test_servers_say_that_they_live_and_what_they_are(door: Rig) -> None:
     channel = door.channel()
     assert method(channel, "ServerLive")(pb.ServerLiveRequest()).live
@@ -281,7 +290,8 @@ def test_calls_wait_for_a_place_first_come_first_served_and_the_line_is_bounded(
     calls = [infer.future(infer_request("slow", id=str(n)), metadata=door.metadata()) for n in range(60)]
     codes = [call.code() for call in calls]
     done, busy = codes.count(grpc.StatusCode.OK), codes.count(grpc.StatusCode.UNAVAILABLE)
-    assert (done, busy) == (8 + 32, 20)
+    # Of 8 places and 32 in line, a quarter is for other models.
+    assert (done, busy) == (6 + 24, 30)
     until(lambda: not door.proxy.hall.under_way)
     assert door.proxy.hall.places.taken == 0
 

@@ -16,7 +16,8 @@ from tidegate_proxy.place import Place
 from tidegate_proxy.serve import Proxy
 from tidegate_proxy.upstream.pool import Address
 
-from ..rigs.proxy import write_tables
+from local_plane.proxy import write_tables
+
 from .upstream import Upstream
 
 KEY = new_key()

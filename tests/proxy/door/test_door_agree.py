@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from tidegate_contracts import routing
 from tidegate_proxy.door.head import KnownHeads
-from tidegate_proxy.door.paths import understand
+from tidegate_proxy.paths import understand
 from tidegate_proxy.seeing.logs import JsonLines
 from tidegate_proxy.upstream import connection
 from tidegate_proxy.upstream.breaker import Breaker

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ..test_paths import CONTROL, TRICKS
 from .house import BODY, KEY, MODEL, PATH, Caller, Reply, house, request
 from .test_door_faults import until
-from .test_door_paths import CONTROL, TRICKS
 from .upstream import upstream
 
 pytestmark = pytest.mark.anyio

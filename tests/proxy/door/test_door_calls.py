@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tidegate_contracts import routing
 
-from .house import BODY, KEY, MODEL, PATH, house, request
+from .house import BODY, KEY, MODEL, PATH, house, request, routing_table
+from .test_door_faults import write
 from .upstream import Asked, Upstream, answer, upstream
 
 pytestmark = pytest.mark.anyio
@@ -221,6 +222,29 @@ async def test_too_many_requests_are_told_when_there_is_room(tmp_path: Path) -> 
         assert replies[-1].headers["retry-after"] == "1"
         assert 0 < replies[-1].json()["retryAfterSeconds"] <= 1
         assert len(replica.asked) == 3
+
+
+async def test_a_pool_that_gives_no_statistics_is_named_and_fails_nobody_else(tmp_path: Path) -> None:
+    stats = json.dumps({"model_stats": [{"name": MODEL, "version": "1"}, {"name": "lost", "version": "1"}]}).encode()
+
+    async def tell(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        await answer(writer, stats)
+
+    ask_stats = request("/v2/models/stats", method="GET")
+    async with upstream(tell) as replica, house(tmp_path, replica) as here:
+        plain = routing_table()
+        [server] = plain.servers
+        dead = server.pools[0].model_copy(update={"name": "dead", "host": "elsewhere.test"})  # nobody listens there
+        lost = routing.Model(name="lost", server="vision", pool="dead")
+        two = server.model_copy(update={"pools": (*server.pools, dead)})
+        table = plain.model_copy(update={"servers": (two,), "models": (*plain.models, lost)})
+        write(here, "routing.json", table.model_dump_json(by_alias=True))
+        await here.proxy.following.watched[0].look()
+        reply = await here.ask(ask_stats)
+        assert (reply.status, reply.json()) == (200, {"model_stats": [{"name": MODEL, "version": "1"}]})
+        assert reply.headers["tidegate-unavailable"] == "vision/dead"
+        stats = b"none"
+        assert (await here.ask(ask_stats)).problem in ("upstream-failed", "busy"), "no pool gives any"
 
 
 async def test_what_is_asked_of_servers_is_answered(tmp_path: Path) -> None:

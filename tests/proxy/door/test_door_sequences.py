@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate_proxy.door.sequences import sequence_of
+from tidegate_contracts import routing
 from tidegate_proxy.problems import Problem
+from tidegate_proxy.sequences import sequence_of
 
 from .house import House, house, request
 from .upstream import Asked, Upstream, answer, upstream
@@ -105,6 +106,32 @@ async def test_requests_that_come_while_the_model_is_looked_at_wait_for_what_it_
         bodies = [{asked.body for asked in calls(replica)} for replica in (first, second)]
         assert all(bodies)
         assert not bodies[0] & bodies[1], "one sequence went to both"
+
+
+async def test_a_sequence_stays_at_one_version_even_of_one_replica(tmp_path: Path) -> None:
+    shares = tuple(routing.VersionShare(version=version, weight=50) for version in (1, 2))
+    models = [routing.Model(name="resnet", server="vision", pool="main", versions=shares)]
+    act = keeper_of_sequences(True)
+    async with upstream(act) as replica, house(tmp_path, replica, models=models) as here:  # type: ignore[arg-type]
+        found = []
+        for number in range(1, 13):
+            replies = [await here.ask(request(body=body_of(number))) for _ in range(6)]
+            found.append({reply.headers["tidegate-model-version"] for reply in replies})
+        assert {len(versions) for versions in found} == {1}
+        assert set().union(*found) == {"1", "2"}
+
+
+async def test_a_sequence_stays_even_where_nobody_tells_that_the_model_keeps_them(tmp_path: Path) -> None:
+    async def silent(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        if asked.line.startswith("GET"):
+            writer.write(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
+        else:
+            await answer(writer)
+
+    async with upstream(silent) as first, upstream(silent) as second, house(tmp_path, first, second) as here:
+        found = await spread(here, first, [request(body=body_of(number)) for number in range(1, 13)])
+        assert {len(where) for where in found} == {1}
+        assert set().union(*found) == {0, 1}
 
 
 @given(st.integers() | st.text(max_size=20))

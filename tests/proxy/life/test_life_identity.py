@@ -19,7 +19,7 @@ from ..door.house import KEY, Caller, House, access_table, house, request
 from ..door.test_door_faults import until, write
 from ..door.upstream import Asked, Upstream, answer, upstream
 from ..rigs.issuer import AUDIENCE, Issuer, issuer
-from ..rigs.proxy import GROUP
+from ..rigs.tables import GROUP
 
 pytestmark = pytest.mark.anyio
 

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from local_plane.process import tail
+from local_plane.proxy import Proxy, proxy, write_tables
+
 from ..rigs.issuer import Issuer
-from ..rigs.process import tail
-from ..rigs.proxy import GROUP, Proxy, access_table, proxy, routing_table, write_tables
+from ..rigs.tables import GROUP, access_table, routing_table
 from ..rigs.upstream import Upstream, events, slowly, upstream
 
 PATH = "/v2/models/m/infer"

@@ -13,8 +13,10 @@ from tidegate_proxy.__main__ import app
 from tidegate_proxy.access.api_keys import read_api_keys
 from typer.testing import CliRunner
 
-from ..rigs.process import HOST
-from ..rigs.proxy import ROOT, SETTINGS, access_table, routing_table, write_tables
+from local_plane.process import HOST
+from local_plane.proxy import ROOT, SETTINGS, write_tables
+
+from ..rigs.tables import access_table, routing_table
 
 
 def environment(settings: dict[str, str]) -> dict[str, str]:

@@ -11,8 +11,8 @@ import tritonclient.http as client
 import tritonclient.http.aio as aio_client
 from tritonclient.utils import InferenceServerException
 
-from ..rigs.proxy import SERVER
 from ..rigs.pytest_rigs import Front
+from ..rigs.tables import SERVER
 
 Headers = dict[str, str]
 Call = Callable[[Any, Headers], Any]

@@ -11,10 +11,11 @@ import tritonclient.http as client
 import tritonclient.http.aio as aio_client
 from tidegate_contracts import routing
 
+from local_plane.triton import Triton, triton
+
 from ..door.house import KEY, house
 from ..rigs.pytest_rigs import not_run
-from ..rigs.repository import MODELS
-from ..rigs.triton import Triton, triton
+from ..rigs.repository import MODELS, write
 
 pytestmark = pytest.mark.anyio
 MODEL = "accumulate"
@@ -25,7 +26,8 @@ STEPS = 6
 def another_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]:
     """One that has the model with sequences alone."""
     models = [model for model in MODELS if model.name == MODEL]
-    with not_run("ANOTHER REAL TRITON"), triton(tmp_path_factory.mktemp("another"), models=models) as server:
+    folder = tmp_path_factory.mktemp("another")
+    with not_run("ANOTHER REAL TRITON"), triton(folder, write(folder / "models", models)) as server:
         yield server
 
 

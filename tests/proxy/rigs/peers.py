@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from local_plane.process import HOST, CannotBeHadError, Process, free_ports, listens, running
+from local_plane.wheels import environment, site_packages
 from tools import ToolError, debian
-
-from .process import HOST, CannotBeHadError, Process, free_ports, listens, running
-from .wheels import environment, site_packages
 
 GLIBC = (2, 31)
 _USER = "user root;\n" if os.geteuid() == 0 else ""

@@ -6,8 +6,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from .process import pinned
-from .triton import installed
+from local_plane.process import pinned
+from local_plane.triton import installed
 
 SECONDS = 180.0
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import pytest
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
+from local_plane.process import CannotBeHadError
+from local_plane.proxy import Proxy, proxy, write_tables
+from local_plane.triton import Triton, triton
+
 from .issuer import Issuer, issuer
-from .process import CannotBeHadError
-from .proxy import GROUP, Proxy, access_table, proxy, routing_table, write_tables
-from .repository import MODELS
-from .triton import Triton, triton
+from .repository import MODELS, write
+from .tables import GROUP, access_table, routing_table
 
 CALLER = "caller"
 
@@ -28,7 +30,8 @@ def not_run(what: str) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def real_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]:
     """One Triton with every model of the repository, which the tests of a process share."""
-    with not_run("A REAL TRITON"), triton(tmp_path_factory.mktemp("triton")) as server:
+    folder = tmp_path_factory.mktemp("triton")
+    with not_run("A REAL TRITON"), triton(folder, write(folder / "models")) as server:
         yield server
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from local_plane.process import listens
+from local_plane.triton import Triton
+
 from .peers import PEERS, Peer, nginx_answering
-from .process import listens
 from .pytest_rigs import not_run
-from .triton import Triton
 
 REAL = {"nginx": "nginx/", "haproxy": None, "envoy": "envoy"}
 """How each names itself in its answers, if it does."""

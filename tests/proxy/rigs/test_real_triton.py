@@ -15,11 +15,12 @@ import pytest
 import tritonclient.grpc
 import tritonclient.http
 
+from local_plane.process import listens
+from local_plane.triton import Triton, triton
+
 from .perf_analyzer import PerfAnalyzerError, perf_analyzer
-from .process import listens
 from .pytest_rigs import not_run
-from .repository import MODELS
-from .triton import Triton, triton
+from .repository import MODELS, write
 
 BOTH = pytest.mark.parametrize("protocol", ["http", "grpc"])
 ROOT = Path(__file__).resolve().parents[3]
@@ -157,7 +158,7 @@ def test_it_ends_with_its_block_even_when_that_fails(tmp_path: Path) -> None:
     seen: list[Triton] = []
 
     def fail() -> None:
-        with not_run("A REAL TRITON"), triton(tmp_path, models=MODELS[:1]) as server:
+        with not_run("A REAL TRITON"), triton(tmp_path, write(tmp_path / "models", MODELS[:1])) as server:
             seen.append(server)
             raise ZeroDivisionError
 
@@ -173,7 +174,7 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
         [
             "import sys, time",
             "from pathlib import Path",
-            "from tests.proxy.rigs.process import running",
+            "from local_plane.process import running",
             "run = running('a sleep', ['sleep', '600'], Path(sys.argv[1]) / 'log')",
             "started = run.__enter__()",
             "print(started.pid, flush=True)",

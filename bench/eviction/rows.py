@@ -1,0 +1,54 @@
+"""What is measured of the eviction policy, and what it is worth."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a figure of the last line is to be."""
+
+    words: str
+    goal: str = ""
+    stretch: str = ""
+
+
+GOALS: Final[Mapping[str, Goal]] = {
+    "warm_vs_preloaded": Goal("requests/s of a leased model, against the same one preloaded", "≥ 0.97", "1"),
+    "cold_vs_triton": Goal("first answer of a cold model, against bare load and infer", "≤ 1.15", "1.05"),
+    "loads_per_stampede": Goal("loads when 200 callers want one cold model at once", "= 1"),
+    "cold_seconds_vs_lru_40": Goal("seconds of loading, cost-aware against LRU, room for 40 %", "≤ 0.82", "0.70"),
+    "cold_seconds_vs_lru_60": Goal("the same, room for 60 %", "≤ 0.40", "0.33"),
+    "cold_seconds_vs_bound": Goal("seconds of loading, cost-aware against the bound, 40 %", "", "≤ 1.15"),
+    "busy_vs_lru_idle": Goal("busy answers with anti-thrash and a wait, against the bare five minutes", "≤ 0.7", "0.4"),
+    "decide_us_10k": Goal("µs that one decision takes among 10,000 resident models", ""),
+    "decide_growth": Goal("the same against 1,000 models; 10 is linear", "≤ 10", "O(log n)"),
+    "simulate_events_per_s": Goal("events a second that the simulator plays"),
+    "density": Goal("models served well, for each model that there is room for", "≥ 8", "20"),
+    "warm_p99_while_loading": Goal("p99 of a warm model while another loads and unloads, against quiet"),
+}  # fmt: skip
+"""The keys of the last line, in its order."""
+
+
+@dataclass
+class Found:
+    """What was measured: figures of the last line, and lines of the table that stand behind them."""
+
+    figures: dict[str, float] = field(default_factory=dict)
+    lines: list[tuple[str, str]] = field(default_factory=list)
+    """What, and how much."""
+
+    def add(self, what: str, value: str) -> None:
+        """Add a line."""
+        self.lines.append((what, value))
+
+
+class NotHereError(Exception):
+    """A part cannot be measured: it cannot be had here, or does not do what is to be measured; the message says why."""
+
+
+def say(text: str) -> None:
+    """Tell people, on stderr."""
+    print(text, file=sys.stderr, flush=True)

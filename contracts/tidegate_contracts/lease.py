@@ -1,0 +1,174 @@
+"""Leases: what a holder (a replica of the proxy) and the eviction policy beside a Triton say to each other.
+
+HTTP with JSON bodies on `eviction_process.LEASE_PORT`; field names on the wire are camelCase. A holder counts a lease
+from when it asked, the policy from when it granted, both by monotonic clocks: so the holder's view is always the
+shorter one, and no clock is shared. As long as a lease lives the policy does not unload its model. A policy that has
+started anew counts every resident model as leased for one full period, for it does not know who holds what.
+
+Sizes are bytes, times are seconds.
+"""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from .message import Message
+
+ACQUIRE_PATH: Final = "/v1/leases/acquire"
+RENEW_PATH: Final = "/v1/leases/renew"
+RELEASE_PATH: Final = "/v1/leases/release"
+MODELS_PATH: Final = "/v1/models"
+"""GET: every model (`Listing`). POST to `MODELS_PATH/{model}/retry`: take a model out of quarantine."""
+RENEWALS_PER_LEASE: Final = 3
+"""A holder renews so many times within a lease, so that one lost message loses nothing."""
+
+State = Literal[
+    "unknown", "cold", "queued", "loading", "resident", "draining", "unloading", "freeing", "quarantined"
+]  # fmt: skip
+Seconds = Annotated[float, Field(ge=0)]
+Holder = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:-]+$")]
+ModelName = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class Acquire(Message):
+    """Asks for a lease on a model; a cold one is loaded first, once for everybody who waits."""
+
+    holder: Holder
+    model: ModelName
+    wait_seconds: Seconds | None = None
+    """How long to wait at most; never longer than the pool's own bound, which counts without it."""
+    room_seconds: Seconds | None = None
+    """How long of that to wait until there is room. 0: a lease is wanted only where there is room now, for another
+    replica may have some; the load itself is waited for all the same."""
+
+
+class Granted(Message):
+    """200. The model is resident, and stays for `lease_seconds` from when the holder asked."""
+
+    outcome: Literal["granted"] = "granted"
+    incarnation: str
+    """Which start of the policy and its Triton this lease belongs to: of another one, it is void."""
+    lease_seconds: Seconds
+    versions: tuple[int, ...]
+    """The versions that are loaded."""
+    waited_seconds: Seconds = 0.0
+    """What of the time was waiting for the load; nothing where the model was resident."""
+
+
+class Busy(Message):
+    """503: there is no room now, or the load takes longer than the wait. `retry_after` is when it may succeed."""
+
+    outcome: Literal["busy"] = "busy"
+    retry_after: Seconds
+    why: str
+
+
+class Unknown(Message):
+    """404: the pool has no such model."""
+
+    outcome: Literal["unknown"] = "unknown"
+    why: str
+
+
+class TooLarge(Message):
+    """507: the model needs more than the slice has, whatever is evicted."""
+
+    outcome: Literal["too-large"] = "too-large"
+    needed_bytes: int
+    capacity_bytes: int
+    why: str
+
+
+class Quarantined(Message):
+    """424: the model failed to load again and again; it is not tried until its files change, or somebody asks."""
+
+    outcome: Literal["quarantined"] = "quarantined"
+    why: str
+
+
+Refusal = Busy | Unknown | TooLarge | Quarantined
+Answer = Annotated[Granted | Busy | Unknown | TooLarge | Quarantined, Field(discriminator="outcome")]
+STATUS: Final = {"granted": 200, "busy": 503, "unknown": 404, "too-large": 507, "quarantined": 424}
+"""The HTTP status of each outcome."""
+
+
+class Use(Message):
+    """How a holder uses a model."""
+
+    in_flight: Annotated[int, Field(ge=0)]
+    """Requests that are under way."""
+    idle_seconds: Seconds
+    """Since the last request came or ended; 0 while one is under way."""
+    requests: Annotated[int, Field(ge=0)] = 0
+    """Requests since the last renewal: how often a model is used."""
+
+
+class Renew(Message):
+    """Renews all leases of a holder at one replica; also sent without any, to learn what is resident."""
+
+    holder: Holder
+    incarnation: str = ""
+    """As the leases' grants said it."""
+    models: dict[ModelName, Use]
+
+
+class Renewed(Message):
+    """200. Every lease that is not lost lives for `lease_seconds` from when the holder asked."""
+
+    incarnation: str
+    lease_seconds: Seconds
+    lost: tuple[str, ...] = ()
+    """Models whose lease is void: ask anew before the next request."""
+    resident: tuple[str, ...] = ()
+    """Models that a lease is had on at once."""
+    accepts: bool = True
+    """Whether new leases are given; not by a policy that is about to leave."""
+
+
+class Release(Message):
+    """Gives leases back before they end."""
+
+    holder: Holder
+    incarnation: str = ""
+    models: tuple[ModelName, ...]
+
+
+class LeaseOf(Message):
+    """Who holds a model, for people."""
+
+    holder: str
+    seconds_left: float
+    in_flight: int
+
+
+class Listed(Message):
+    """One model as the policy sees it."""
+
+    model: str
+    state: State
+    why: str = ""
+    """Of a failure, a wait or a quarantine."""
+    footprint_bytes: int | None = None
+    footprint_from: Literal["declared", "measured", "estimated", "unknown"] = "unknown"
+    idle_seconds: float | None = None
+    """Since its last use; None if it was not used since it is resident."""
+    evictable_in: float | None = None
+    """Seconds until it may be evicted; None where it may not be, or there is nothing to evict."""
+    pinned: bool = False
+    versions: tuple[int, ...] = ()
+    leases: tuple[LeaseOf, ...] = ()
+    waiters: int = 0
+
+
+class Listing(Message):
+    """What sits in a slice now."""
+
+    incarnation: str
+    policy: str
+    capacity_bytes: int
+    resident_bytes: int
+    loading_bytes: int
+    freeing_bytes: int
+    leaked_bytes: int
+    free_bytes: int
+    models: tuple[Listed, ...]

@@ -1,0 +1,1 @@
+"""The zoo's programs, which Triton's Python backend runs."""

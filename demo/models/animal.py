@@ -1,0 +1,30 @@
+"""A model with weights: OUTPUT is INPUT times its own factor, by which callers see who answered."""
+
+import json
+from typing import Any
+
+import numpy
+import triton_python_backend_utils as triton
+
+
+class TritonPythonModel:
+    """What Triton's Python backend looks for."""
+
+    def initialize(self, arguments: dict[str, str]) -> None:
+        """Load the weights, so large as the configuration says."""
+        said = json.loads(arguments["model_config"])["parameters"]
+        factor, mebibytes = (int(said[name]["string_value"]) for name in ("factor", "mebibytes"))
+        self._version = numpy.array([int(arguments["model_version"])], numpy.int32)
+        self._weights = numpy.full((mebibytes << 20) // 4, factor, numpy.float32)
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        """Answer each request."""
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request: Any) -> Any:
+        given = triton.get_input_tensor_by_name(request, "INPUT").as_numpy()
+        outputs = [
+            triton.Tensor("OUTPUT", given * self._weights[: given.size]),
+            triton.Tensor("VERSION", self._version),
+        ]
+        return triton.InferenceResponse(outputs)

@@ -1,0 +1,129 @@
+"""What people see: sentences, a bar of what sits in the slice, a table at the end."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from tidegate_contracts.lease import Listed, Listing
+from tidegate_eviction.words import bytes_text, seconds_text
+
+from . import zoo
+
+LEGEND = (
+    ("leased", "black on green"),
+    ("idle", "black on cyan"),
+    ("being loaded", "black on yellow"),
+    ("being unloaded", "black on magenta"),
+)
+_STYLES = {"loading": LEGEND[2][1], "draining": LEGEND[3][1], "unloading": LEGEND[3][1], "freeing": LEGEND[3][1]}
+_IN_MEMORY = ("resident", *_STYLES)
+
+
+def bar(listing: Listing, width: int) -> Text:
+    """Return what sits in a slice as blocks, each as wide as its share of the slice; dots are free."""
+    text = Text("▕")
+    left = width
+    held = [each for each in listing.models if each.state in _IN_MEMORY and each.footprint_bytes]
+    for each in sorted(held, key=lambda each: each.model):
+        wide = min(left, max(2, round((each.footprint_bytes or 0) / max(1, listing.capacity_bytes) * width)))
+        text.append(f"{each.model[: wide - 1]:<{wide - 1}}▕" if wide > 1 else "▕" * wide, _style(each))
+        left -= wide
+    return text.append(f"{'·' * left}▏ {bytes_text(listing.free_bytes)} free")
+
+
+def legend() -> Text:
+    """Return what the colours of the bar mean."""
+    return Text.assemble(*(part for word, style in LEGEND for part in ((f" {word} ", style), "  ")), "· free")
+
+
+class Show:
+    """Prints it all on a console."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def say(self, text: str) -> None:
+        """Print a sentence; other people's words in it are not read as markup."""
+        self.console.print(Text(text), highlight=False)
+
+    def scene(self, number: int, of: int, title: str, claim: str) -> None:
+        """Print the head of a scene, and what it is to show."""
+        self.console.print()
+        self.console.print(Text(f"{number}/{of}  {title}", "bold"))
+        self._inside(Text(claim))
+
+    def slice(self, listing: Listing, word: str) -> None:
+        """Print what sits in the slice."""
+        width = max(30, min(self.console.width, 120) - 34)
+        self.console.print(Text(f"      {word:<7}") + bar(listing, width), no_wrap=True, overflow="crop")
+
+    def outcome(self, text: str, seconds: float) -> None:
+        """Print what came of a scene that held what it claims."""
+        self._inside(Text.assemble(text, (f"  ({seconds:.1f} s)", "dim")), Text("✔", "bold green"))
+
+    def note(self, text: str) -> None:
+        """Print a sentence that belongs to a scene."""
+        self._inside(Text(text), Text("·"))
+
+    def failure(self, text: str) -> None:
+        """Print what did not hold."""
+        self._inside(Text(text), Text("✘", "bold red"))
+
+    def the_zoo(self) -> None:
+        """Print the on-demand server's models, and how much too large they are together."""
+        table = Table(box=None, pad_edge=False, header_style="bold", show_header=False)
+        table.add_column(justify="right")
+        table.add_column(justify="right")
+        table.add_column()
+        largest = max(zoo.SIZES.values())
+        for name, size in sorted(zoo.SIZES.items(), key=lambda item: item[1]):
+            if size:
+                length = round(40 * size / largest)
+                table.add_row(Text(f"      {name}"), Text(bytes_text(size)), Text("▆" * length + f" {_note(name)}"))
+        self.console.print(table)
+        whole = sum(zoo.SIZES.values())
+        self._inside(
+            Text(
+                f"{len(zoo.SIZES)} models (with {zoo.HERD}, an ensemble of {' and '.join(zoo.HERD_OF)}) need "
+                f"{bytes_text(whole)}; the slice has {bytes_text(zoo.CAPACITY_BYTES)}: they would fill it "
+                f"{whole / zoo.CAPACITY_BYTES:.1f} times."
+            )
+        )
+
+    def legend(self) -> None:
+        """Print what the colours of the bars mean."""
+        self._inside(Text("In the bars: ") + legend())
+
+    def summary(self, rows: Sequence[tuple[str, str, float]]) -> None:
+        """Print a table of all scenes: what was shown, what came of it, how long it took."""
+        table = Table(title="What was shown", title_justify="left", header_style="bold")
+        table.add_column("scene")
+        table.add_column("what came of it")
+        table.add_column("took", justify="right")
+        for title, text, seconds in rows:
+            table.add_row(Text(title), Text(text), Text(seconds_text(seconds)))
+        self.console.print()
+        self.console.print(table)
+
+    def _inside(self, text: Text, sign: Text | None = None) -> None:
+        """Print a text of a scene, indented, with a sign before it."""
+        grid = Table.grid(padding=(0, 1, 0, 0))
+        grid.add_column(width=5, justify="right")
+        grid.add_column()
+        grid.add_row(sign or Text(), text)
+        self.console.print(grid)
+
+
+def _style(each: Listed) -> str:
+    if each.state == "resident":
+        return LEGEND[0][1] if each.leases else LEGEND[1][1]
+    return _STYLES[each.state]
+
+
+def _note(name: str) -> str:
+    if name == zoo.SINGER:
+        return "streams"
+    if name == zoo.BROKEN.name:
+        return "fails to load"
+    return "" if name in zoo.DECLARED else "nobody has said how large it is"

@@ -1,0 +1,186 @@
+"""Somebody who calls models through the proxies, over plain HTTP, and obeys `Retry-After`."""
+
+import http.client
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import zoo
+
+NUMBERS = (1.0, 2.0, 3.0, 4.0)
+BUSY = 503
+MOST_TRIES = 6
+_SECONDS = 60.0
+_PAUSE = 0.02
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came of a call."""
+
+    status: int
+    said: Any
+    """The body: JSON, or nothing."""
+    retry_after: float | None
+    """Seconds, as the header has them."""
+    seconds: float
+    tries: int = 1
+
+    @property
+    def why(self) -> str:
+        """What a problem says of itself."""
+        return str(self.said.get("detail") or self.said.get("error") or "") if isinstance(self.said, dict) else ""
+
+    def is_right(self, model: str, numbers: Sequence[float] = NUMBERS) -> bool:
+        """Tell whether this is what the model answers, and no other."""
+        return (
+            self.status == 200
+            and isinstance(self.said, dict)
+            and self.said.get("OUTPUT") == [number * zoo.FACTORS[model] for number in numbers]
+        )
+
+
+@dataclass
+class Tally:
+    """Calls one after the other, and what came of them."""
+
+    statuses: Counter[int] = field(default_factory=Counter)
+    """0: no answer at all."""
+    wrong: int = 0
+    """Answers that are none of the model's."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    """What those that failed were told."""
+    without_retry: int = 0
+    """Times that `busy` did not say when to come back."""
+
+    def add(self, model: str, reply: Reply) -> None:
+        """Count one."""
+        self.statuses[reply.status] += 1
+        if reply.status != 200:
+            self.reasons[f"{reply.status} {reply.why}"] += 1
+        self.wrong += reply.status == 200 and not reply.is_right(model)
+        self.without_retry += reply.status == BUSY and reply.retry_after is None
+
+    @property
+    def calls(self) -> int:
+        """How many."""
+        return self.statuses.total()
+
+    @property
+    def usual_reason(self) -> str:
+        """What most of those that failed were told."""
+        return self.reasons.most_common(1)[0][0] if self.reasons else "a wrong answer"
+
+    @property
+    def failed(self) -> int:
+        """How many had no right answer."""
+        return self.calls - self.statuses[200] + self.wrong
+
+
+class Visitor:
+    """Calls the proxies at these addresses (host and port), with an API key."""
+
+    def __init__(self, proxies: Sequence[str], key: str) -> None:
+        self.proxies = tuple(proxies)
+        self._headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+
+    def connect(self, proxy: int = 0) -> http.client.HTTPConnection:
+        """Return a connection to a proxy, for many calls."""
+        return http.client.HTTPConnection(self.proxies[proxy], timeout=_SECONDS)
+
+    def call(self, model: str, proxy: int = 0, connection: http.client.HTTPConnection | None = None) -> Reply:
+        """Call a model once; status 0 when the connection broke."""
+        own = connection or self.connect(proxy)
+        begun = time.monotonic()
+        try:
+            own.request("POST", f"/v2/models/{model}/generate", json.dumps({"INPUT": NUMBERS}), self._headers)
+            answer = own.getresponse()
+            body = answer.read()
+        except (OSError, http.client.HTTPException):
+            own.close()
+            return Reply(0, None, None, time.monotonic() - begun)
+        finally:
+            if connection is None:
+                own.close()
+        said = None
+        with suppress(ValueError):
+            said = json.loads(body)
+        after = answer.headers.get("retry-after")
+        return Reply(answer.status, said, None if after is None else float(after), time.monotonic() - begun)
+
+    def want(self, model: str, proxy: int = 0) -> Reply:
+        """Call a model, and again after as long as `busy` says, until there is another answer."""
+        begun = time.monotonic()
+        for tries in range(1, MOST_TRIES + 1):
+            reply = self.call(model, proxy)
+            if reply.status != BUSY or reply.retry_after is None:
+                break
+            if tries < MOST_TRIES:
+                time.sleep(reply.retry_after)
+        return Reply(reply.status, reply.said, reply.retry_after, time.monotonic() - begun, tries)
+
+    def at_once(self, model: str, number: int) -> list[Reply]:
+        """Call a model so many times at the same moment, over all proxies; `busy` is obeyed."""
+        replies: list[Reply] = []
+        start = threading.Barrier(number)
+
+        def call(proxy: int) -> None:
+            start.wait()
+            replies.append(self.want(model, proxy))
+
+        threads = [
+            threading.Thread(target=call, args=(place % len(self.proxies),), daemon=True) for place in range(number)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return replies
+
+    def listen(self, count: int, delay_ms: int, proxy: int = 0) -> list[int]:
+        """Return the notes of a song, one after the other as they come over the stream."""
+        connection = self.connect(proxy)
+        asked = json.dumps({"COUNT": count, "DELAY": delay_ms})
+        try:
+            connection.request("POST", f"/v2/models/{zoo.SINGER}/generate_stream", asked, self._headers)
+            answer = connection.getresponse()
+            return [
+                int(json.loads(line.removeprefix(b"data: "))["NOTE"])
+                for line in iter(answer.readline, b"")
+                if line.startswith(b"data: ")
+            ]
+        finally:
+            connection.close()
+
+    @contextmanager
+    def calling(self, *models: str) -> Iterator[dict[str, Tally]]:
+        """Call models over and over, through every proxy, as long as the block lasts."""
+        tallies = {model: Tally() for model in models}
+        lock, over = threading.Lock(), threading.Event()
+
+        def call(model: str, proxy: int) -> None:
+            connection = self.connect(proxy)
+            while not over.wait(_PAUSE):
+                reply = self.call(model, proxy, connection)
+                with lock:
+                    tallies[model].add(model, reply)
+            connection.close()
+
+        threads = [
+            threading.Thread(target=call, args=(model, proxy), daemon=True)
+            for model in models
+            for proxy in range(len(self.proxies))
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield tallies
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()

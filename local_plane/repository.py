@@ -1,0 +1,61 @@
+"""Model repositories on this machine: models in Triton's Python backend, written, or published under Triton's eyes."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+CONFIG = "config.pbtxt"
+Tensor = tuple[str, str, str]
+"""Name, data type and dimensions, as in config.pbtxt."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """One model: which program it runs, and its configuration; without a program it is an ensemble."""
+
+    name: str
+    program: Path | None
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+    more: str = ""
+    batch: int = 0
+    versions: Sequence[int] = (1,)
+
+    def write(self, repository: Path) -> None:
+        """Write it into a repository that nobody reads yet."""
+        folder = repository / self.name
+        for version in self.versions:
+            (folder / str(version)).mkdir(parents=True)
+            if self.program is not None:
+                shutil.copyfile(self.program, folder / str(version) / "model.py")
+        (folder / CONFIG).write_text(self._config(), "utf-8")
+
+    def _config(self) -> str:
+        kind = 'platform: "ensemble"' if self.program is None else 'backend: "python"'
+        parts = [f'name: "{self.name}"\n{kind}\nmax_batch_size: {self.batch}\n']
+        for side, tensors in (("input", self.inputs), ("output", self.outputs)):
+            for name, data_type, dims in tensors:
+                parts.append(f'{side} {{ name: "{name}" data_type: {data_type} dims: [ {dims} ] }}\n')
+        if self.program is not None:
+            parts.append("instance_group { count: 1 kind: KIND_CPU }\n")
+        return "".join([*parts, self.more])
+
+
+def publish(model: Model, repository: Path, staging: Path) -> None:
+    """Publish a model, or more versions of one, so that who looks at any instant sees the old or the new, never half.
+
+    It is staged outside of the repository, on the same file system, and renamed in, its configuration last. Versions
+    that are there are never touched.
+    """
+    staging.mkdir(parents=True, exist_ok=True)
+    model.write(staging)
+    staged, there = staging / model.name, repository / model.name
+    if there.exists():
+        for version in model.versions:
+            if not (there / str(version)).exists():
+                (staged / str(version)).rename(there / str(version))
+        (staged / CONFIG).replace(there / CONFIG)
+        shutil.rmtree(staged)
+    else:
+        staged.rename(there)

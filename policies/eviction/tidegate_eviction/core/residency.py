@@ -1,0 +1,316 @@
+"""The core's face: one method for everything that it can be told."""
+
+import contextlib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tidegate_contracts import lease
+
+from ..states import State
+from .arrival import Arrival
+from .leasing import Leasing
+from .listing import listing
+from .model import Lease, Model, Waiter
+from .planning import Planner
+from .pool import Pool
+from .rules import Found, ModelSpec, PoolRules, WarmWindow
+from .steps import Answered, Overrun, Step, Ticket
+from .waiting import Waiting, quarantined, unknown
+from .work import Works
+
+_ROUNDS = 4
+"""Who is told busy leaves his place to others, who may leave theirs in turn; what is left then is for the next step."""
+
+
+class Residency:
+    """Which models of a pool are resident at one replica, and who holds leases on them.
+
+    `now` is seconds of one monotonic clock; an earlier `now` than one before counts as that one. Nothing is loaded or
+    unloaded before `recover` was called once: who asks meanwhile, waits.
+    """
+
+    def __init__(self, rules: PoolRules, incarnation: str, now: float = 0.0) -> None:
+        self._pool = Pool(rules, now)
+        self._works = Works(self._pool)
+        self._leasing = Leasing(self._pool)
+        self._planner = Planner(self._pool, self._works)
+        self._waiting = Waiting(self._pool, self._works, self._leasing, self._planner)
+        self._arrival = Arrival(self._pool, self._works, self._leasing)
+        self._start = incarnation
+        self._losses = 0
+        self._pool.configure(rules, {})
+
+    # Settings and starts
+
+    def configure(
+        self, rules: PoolRules, specs: Mapping[str, ModelSpec], windows: Sequence[WarmWindow], now: float
+    ) -> Step:
+        """Go on with these settings, all of them.
+
+        Call it before `recover`, when the file or the repository changed, and well before a window opens: by a lease
+        and two loads (of `default_load_seconds`, where nothing is known of a load).
+        """
+        with self._stepping(now) as step:
+            for model in self._pool.models.values():
+                if model.name not in specs:
+                    self._waiting.answer_all(model, unknown(model.name))
+            self._pool.windows = windows
+            self._arrival.configure(rules, specs)
+            if self._pool.free < 0:
+                self._pool.tell(Overrun(-self._pool.free, "the settings changed"))
+        return step
+
+    def recover(self, found: Found, now: float) -> Step:
+        """Begin with what Triton's index says: every resident model counts as leased for one full period."""
+        with self._stepping(now) as step:
+            self._arrival.recover(found)
+            for model in list(self._pool.by[State.RESIDENT].values()):
+                self._waiting.grant_all(model, self.incarnation)
+            if self._pool.free < 0:
+                self._pool.tell(
+                    Overrun(-self._pool.free, "Triton has loaded more than there is thought to be room for")
+                )
+        return step
+
+    def triton_lost(self, now: float) -> Step:
+        """Triton has ended: its models are cold, leases void, loads forgotten; who waits, waits on."""
+        with self._stepping(now) as step:
+            self._losses += 1
+            self._arrival.lost()
+            for model in list(self._pool.by[State.QUARANTINED].values()):
+                self._waiting.answer_all(model, quarantined(model))
+        return step
+
+    def triton_back(self, found: Found, now: float) -> Step:
+        """Triton answers again, with this index."""
+        return self.recover(found, now)
+
+    def retry(self, model: str, now: float) -> Step:
+        """Let a model out of quarantine or back-off, by hand; nothing happens to one that is in neither."""
+        with self._stepping(now) as step:
+            if (found := self._pool.models.get(model)) is not None:
+                self._arrival.allow(found, "somebody asked for it")
+        return step
+
+    def leave(self, now: float) -> Step:
+        """SIGTERM: no new leases, nothing is loaded or unloaded; who waits is told busy; renewals go on."""
+        with self._stepping(now) as step:
+            self._pool.leaving = self._pool.dirty = True
+        return step
+
+    # Leases
+
+    def acquire(
+        self, model: str, holder: str, wait_seconds: float | None, now: float, room_seconds: float | None = None
+    ) -> tuple[Step, lease.Granted | lease.Refusal | Ticket]:
+        """Grant a lease, say why not, or hand back a ticket: then one `Answered` follows in a later step.
+
+        `room_seconds`: how long of the wait may go by before there is room; a load is waited for even then.
+        """
+        pool = self._pool
+        with self._stepping(now) as step:
+            found = pool.models.get(model)
+            answer = self._at_once(found, model, holder)
+            if answer is None and found is not None:
+                ticket = self._waiting.wait(found, holder, wait_seconds, room_seconds)
+        if answer is None:
+            for event in step.events:
+                if isinstance(event, Answered) and event.ticket is ticket:
+                    answer = event.answer
+                    step.events.remove(event)
+                    break
+        return step, ticket if answer is None else answer
+
+    def cancel(self, ticket: Ticket, now: float) -> Step:
+        """Forget a ticket whose caller has gone: no answer follows. A load that is under way goes on."""
+        with self._stepping(now) as step:
+            model = self._pool.models.get(ticket.model)
+            if model is not None and model.waiters.pop(ticket.number, None) is not None:
+                self._pool.dirty = True
+        return step
+
+    def renew(
+        self, holder: str, incarnation: str, uses: Mapping[str, lease.Use], now: float
+    ) -> tuple[Step, lease.Renewed]:
+        """Renew a holder's leases, and learn how it uses its models.
+
+        A lease is not renewed, and told as `lost`, when nothing is in flight and the model was idle for a whole period,
+        or its room is wanted, or it drains. With requests in flight it lives on even then, but is still told as lost:
+        no request may begin under it. A lease that has just ended is given anew where the model is still resident.
+        """
+        with self._stepping(now) as step:
+            lost = self._leasing.renew(holder, uses, void=incarnation != self.incarnation)
+        accepts = self._pool.accepts
+        answer = lease.Renewed(
+            incarnation=self.incarnation,
+            lease_seconds=self._pool.rules.lease_seconds,
+            lost=lost,
+            resident=tuple(self._pool.by[State.RESIDENT]) if accepts else (),
+            accepts=accepts,
+        )
+        return step, answer
+
+    def release(self, holder: str, incarnation: str, models: Iterable[str], now: float) -> Step:
+        """Give leases back before they end; those of another incarnation are void anyway."""
+        with self._stepping(now) as step:
+            if incarnation == self.incarnation:
+                self._leasing.release(holder, models)
+        return step
+
+    # What Triton did
+
+    def load_ended(
+        self,
+        number: int,
+        now: float,
+        error: str | None = None,
+        measured_bytes: int | None = None,
+        versions: tuple[int, ...] = (),
+    ) -> Step:
+        """Report how a `Load` ended: with its error, or what memory grew by and the versions that are loaded.
+
+        `measured_bytes` is used only if nothing else was loaded, unloaded or freed meanwhile, so it may always be
+        given. A number that is not under way (any more) is ignored.
+        """
+        pool = self._pool
+        with self._stepping(now) as step:
+            model = pool.loads.pop(number, None)
+            if model is None:
+                return step
+            if error is not None:
+                self._works.failed(model, error)
+                self._waiting.answer_all(model, self._waiting.failed(model))
+                return step
+            self._works.loaded(model, measured_bytes, versions)
+            over = -pool.free - pool.room.pending
+            if over > 0:
+                pool.tell(Overrun(over, f"{model.name} is larger than was thought"))
+            if model.spec is None:
+                self._arrival.drain(model, "removed")
+            elif model.identity != model.wanted_identity:
+                self._arrival.drain(model, "changed")
+            elif over <= 0 or self._arrival.fit(model, over):
+                self._waiting.grant_all(model, self.incarnation)
+        return step
+
+    def unload_ended(self, number: int, now: float, error: str | None = None) -> Step:
+        """Report that the index has nothing READY of what an `Unload` named (whatever the call said), or that it has
+        and the call failed."""
+        pool = self._pool
+        with self._stepping(now) as step:
+            model = pool.unloads.pop(number, None)
+            if model is not None and error is None:
+                self._works.unloaded(model)
+            elif model is not None:
+                self._works.not_unloaded(model, error or "")
+        return step
+
+    def memory(self, used_bytes: int, now: float) -> Step:
+        """Tell a reading of what Triton uses: every second or faster while `reading_wanted`, else every ten or so, and
+        one when a load or an unload has ended, after it was reported."""
+        pool = self._pool
+        with self._stepping(now) as step:
+            if pool.rules.measures and pool.ready:
+                pool.memory.read(used_bytes, pool.now)
+                self._works.read()
+        return step
+
+    @property
+    def reading_wanted(self) -> bool:
+        """Whether room waits for a reading of memory."""
+        return bool(self._pool.room.freeing) and self._pool.rules.measures
+
+    # Time
+
+    def tick(self, now: float) -> Step:
+        """Do what is due: call it at `next_deadline`, and as often as you like."""
+        with self._stepping(now) as step:
+            pass
+        return step
+
+    def next_deadline(self) -> float | None:
+        """Return when `tick` has something to do, if nothing else happens before; None: never. It may be early."""
+        at = self._pool.next_deadline()
+        return None if at == math.inf else at
+
+    # What is so
+
+    def listing(self, now: float) -> lease.Listing:
+        """Return what sits in the slice."""
+        return listing(self._pool, self.incarnation, max(now, self._pool.now))
+
+    @property
+    def incarnation(self) -> str:
+        """Which start of the policy and its Triton this is: the word given, and a number once Triton was lost."""
+        return f"{self._start}.{self._losses}" if self._losses else self._start
+
+    @property
+    def leases(self) -> int:
+        """How many leases live, those after a start that are held for nobody known included."""
+        return sum(len(model.leases) for model in self._pool.holding())
+
+    def state(self, model: str) -> State:
+        """Return the state of a model; unknown of one that the pool never had."""
+        found = self._pool.models.get(model)
+        return State.UNKNOWN if found is None else found.state
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are under way, as far as the last renewals say: what a pod that leaves waits for."""
+        return sum(held.in_flight for model in self._pool.holding() for held in model.leases.values())
+
+    # Inside
+
+    @contextlib.contextmanager
+    def _stepping(self, now: float) -> Iterator[Step]:
+        """Take a step: what is due first, then what was told, then what follows."""
+        pool = self._pool
+        pool.now = max(pool.now, now)
+        step = pool.step = Step()
+        late: list[Waiter] = []
+        for whom in pool.due():
+            if isinstance(whom, Waiter):
+                late.append(whom)
+            elif self._leasing.is_live(whom):
+                self._end_or_watch(whom)
+        if pool.window_at <= pool.now:
+            pool.watch_windows()
+        yield step
+        self._settle(late)
+
+    def _end_or_watch(self, held: Lease) -> None:
+        if held.ends <= self._pool.now:
+            self._leasing.end(held, held.ends)
+        else:
+            self._pool.alarm(held.ends, held)
+
+    def _settle(self, late: list[Waiter]) -> None:
+        """Plan as long as anything changes, and answer those whose time is over."""
+        pool = self._pool
+        for _ in range(_ROUNDS):
+            planned = pool.dirty or pool.plan_at <= pool.now
+            if planned:
+                self._planner.run()
+            late.extend(whom for whom in pool.due() if isinstance(whom, Waiter))
+            while late:
+                self._waiting.out_of_time(late.pop(0))
+            if not planned:
+                break
+            self._waiting.hopeless()
+
+    def _at_once(self, found: Model | None, name: str, holder: str) -> lease.Granted | lease.Refusal | None:
+        """Return an answer that needs no waiting."""
+        pool = self._pool
+        if found is None or found.spec is None or not found.spec.callable:
+            return unknown(name)
+        if not self._pool.accepts and not (
+            found.state is State.RESIDENT and holder in found.leases and not pool.recycling
+        ):
+            return self._waiting.busy(found)
+        if found.state is State.RESIDENT:
+            return self._leasing.grant(found, holder, 0.0, self.incarnation)
+        if found.failures.quarantined:
+            return quarantined(found)
+        if found.state in (State.COLD, State.QUEUED):
+            return self._waiting.too_large(found)
+        return None

@@ -1,0 +1,111 @@
+"""What the core is told: its pool's rules, its models, and when some of them are to be warm.
+
+Sizes are bytes, times are seconds; points in time are seconds of the monotonic clock that `now` is of.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..choosing.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """What is known of a model before it is loaded."""
+
+    name: str
+    footprint_bytes: int | None = None
+    """As the definition declares it."""
+    estimate_bytes: int | None = None
+    """Without its parts: measured at an earlier load, or estimated from its files; `estimate_from` says which."""
+    estimate_from: Literal["measured", "estimated", "unknown"] = "unknown"
+    idle_seconds: float | None = None
+    """Idle for so long it may be evicted; None: the pool's."""
+    pinned: bool = False
+    """Loaded as soon as there is room, and never evicted."""
+    versions: tuple[int, ...] = ()
+    """The active ones, which a load loads; none: what Triton would load by itself."""
+    parts: tuple[str, ...] = ()
+    """The composing models of an ensemble: loaded with it, accounted once, unloaded when nothing needs them."""
+    stamp: str = ""
+    """Of its content (and its parts'): a new one ends a quarantine, and has a resident model drained and unloaded."""
+    callable: bool = True
+    """Whether leases on it are given; not on one that is only a part of others."""
+    load_seconds: float | None = None
+    """How long a load took when it was last measured, if ever; the core's own measurement goes before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmWindow:
+    """Models that are to be resident from one point in time to another; they are loaded before it opens."""
+
+    name: str
+    models: tuple[str, ...]
+    opens: float
+    closes: float
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRules:
+    """How a pool is run. The defaults are explained in docs/eviction.md."""
+
+    capacity_bytes: int
+    policy: Policy
+    idle_seconds: float
+    lease_seconds: float
+    wait_seconds: float
+    """The longest that an acquire waits, whatever it asks for."""
+    loads_at_once: int = 4
+    """Triton's own number of load threads is 4."""
+    measures: bool = True
+    """Whether readings of memory come: without them, room counts as free when Triton says `unloaded`, and no load is
+    measured. Switch it off (by `configure`) as long as the source of readings is broken."""
+    alone_seconds: float = 120.0
+    """How long a load that is to be measured keeps others from being loaded or unloaded. If it takes longer (or hangs),
+    they go on, and it is not measured."""
+    tolerance_bytes: int = 64 << 20
+    """What a reading may be off by: memory that is back but for this is back."""
+    freeing_seconds: float = 30.0
+    """How long memory may take to come back after an unload, before the shortfall is charged as leaked."""
+    leak_budget_bytes: int | None = None
+    """More than this leaked, and the pod asks to be recycled; None: a tenth of the capacity."""
+    residency_factor: float = 1.0
+    """Anti-thrash: a model that took s seconds to load stays for this many times s at least."""
+    residency_most_seconds: float = 600.0
+    """But never longer than this because of it."""
+    retry_most_seconds: float = 60.0
+    """The longest `retry_after`."""
+    failures_most: int = 3
+    """So many failed loads in a row, and a model is quarantined."""
+    failure_backoff_seconds: float = 5.0
+    """After the first failed load; doubled with each further one."""
+    failure_memory_seconds: float = 900.0
+    """Failures older than this are forgotten."""
+    overdue_seconds: float = 10.0
+    """A model that is queued for longer goes before those with more waiters, and nobody takes room away from it."""
+    unload_tries: int = 3
+    """So many failed unloads of a model, and the pod asks to be recycled."""
+    default_load_seconds: float = 30.0
+    """How long a load is thought to take of which nothing is known: for `retry_after`, and to be early for a window."""
+
+    @property
+    def leak_budget(self) -> int:
+        """Bytes that may leak before the pod asks to be recycled."""
+        return self.capacity_bytes // 10 if self.leak_budget_bytes is None else self.leak_budget_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What Triton's index says at start, and when Triton is back."""
+
+    resident: tuple[str, ...] = ()
+    """READY, parts of ensembles too."""
+    loading: tuple[str, ...] = ()
+    """Being loaded, by whoever asked before: watched, not issued again."""
+    unloading: tuple[str, ...] = ()
+    """Being unloaded: watched too."""
+    versions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Of resident ones, as far as they are known: a model with others than the settings say is drained and unloaded."""
+    lease_seconds: float = 0.0
+    """The longest lease that a predecessor may have granted; the pool's own counts if it is longer."""

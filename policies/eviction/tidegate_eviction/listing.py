@@ -1,0 +1,87 @@
+"""`list` and `retry`: what a policy that runs says of itself, for people at a terminal."""
+
+import http.client
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from tidegate_contracts import eviction_process, lease
+
+from .states import State
+from .words import bytes_text, seconds_text
+
+ADDRESS = f"127.0.0.1:{eviction_process.LEASE_PORT}"
+SECONDS = 10.0
+_STYLES = {"resident": "green", "loading": "cyan", "queued": "cyan", "quarantined": "red", "cold": "dim"}
+
+
+class AskError(Exception):
+    """The policy did not answer as one does; the text is for people."""
+
+
+def ask(address: str) -> lease.Listing:
+    """Return what sits in the slice of the policy at `host:port` (its lease or admin port); raises AskError."""
+    body = _call(address, lease.MODELS_PATH, "GET")
+    try:
+        return lease.Listing.model_validate_json(body)
+    except ValidationError:
+        raise AskError(f"What answers at {address} is no eviction policy of this version.") from None
+
+
+def retry(address: str, model: str) -> None:
+    """Take a model out of quarantine; raises AskError. `address` is that of the lease port."""
+    _call(address, f"{lease.MODELS_PATH}/{urllib.parse.quote(model, safe='')}/retry", "POST")
+
+
+def show(listing: lease.Listing, console: Console) -> None:
+    """Print a table of all models, and the sums."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, justify in (
+        ("MODEL", "left"), ("STATE", "left"), ("FOOTPRINT", "right"), ("FROM", "left"), ("LAST USE", "right"),
+        ("EVICTABLE IN", "right"), ("LEASES", "right"), ("WAITERS", "right"), ("NOTE", "left"),
+    ):  # fmt: skip
+        table.add_column(name, justify="right" if justify == "right" else "left")
+    order = {state.value: number for number, state in enumerate(reversed(State))}
+    for each in sorted(listing.models, key=lambda each: (each.state != "resident", order[each.state], each.model)):
+        note = "; ".join(filter(None, ["pinned" if each.pinned else "", each.why]))
+        table.add_row(
+            # Names are others' words: they are not read as markup.
+            Text(each.model), Text(each.state, style=_STYLES.get(each.state, "yellow")),
+            bytes_text(each.footprint_bytes), each.footprint_from, seconds_text(each.idle_seconds),
+            seconds_text(each.evictable_in), str(len(each.leases)), str(each.waiters), Text(note),
+        )  # fmt: skip
+    console.print(table)
+    sums = [f"{kind} {bytes_text(getattr(listing, f'{kind}_bytes'))}" for kind in ("resident", "loading", "freeing")]
+    sums += [f"leaked {bytes_text(listing.leaked_bytes)}", f"free {bytes_text(listing.free_bytes)}"]
+    console.print(
+        f"\n{' · '.join(sums)} of {bytes_text(listing.capacity_bytes)} · policy {listing.policy}", highlight=False
+    )
+
+
+def _call(address: str, path: str, method: str) -> bytes:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    request = urllib.request.Request(f"http://{address}{path}", method=method, data=b"" if method == "POST" else None)
+    try:
+        with opener.open(request, timeout=SECONDS) as answer:
+            body: bytes = answer.read()
+            return body
+    except urllib.error.HTTPError as error:
+        raise AskError(_why(error) or f"What answers at {address} says {error.code} to {path}.") from None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        raise AskError(
+            f"No eviction policy answers at {address}: {reason}. Say --address HOST:PORT; in a cluster: "
+            "kubectl exec <pod> -c eviction-policy -- python -m tidegate_eviction list"
+        ) from None
+
+
+def _why(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(error.read())["why"])
+    except (ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,312 @@
+"""Where everything comes together: the core decides, Triton is told, holders are answered, all of it on one thread."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from time import monotonic
+from typing import TypeVar
+
+from tidegate_contracts import lease
+from tidegate_contracts.eviction import EvictionSettings
+
+from ..choosing import registry
+from ..core import Answered, Found, ModelSpec, PoolRules, Residency, Step, Ticket, WarmWindow
+from ..states import State
+from ..triton.agent import Agent
+from ..triton.memory import Reading, Source
+from .catalog import Catalog, Seen
+from .counts import Counts
+from .events import tell
+from .footprints import Footprints
+from .settings import SettingsError, parse, seconds_open
+
+JITTER = 0.2
+"""Busy callers are told up to so much more than the exact second, and a bit: they do not all come back at once."""
+JITTER_LEAST_SECONDS = 0.1
+LOOK_SECONDS = 10.0
+"""Seconds between two looks at the repository; a look takes a tenth of the time at most."""
+AFTER_DEFECT_SECONDS = 1.0
+KEEP_SECONDS = 1.0
+"""Seconds between two looks at what was learned."""
+WINDOWS_SECONDS = 60.0
+"""Seconds after which warm windows are counted anew, by the wall clock as it is then."""
+_TO_LOOK_AT = frozenset({State.UNKNOWN, State.COLD, State.QUARANTINED})
+Result = TypeVar("Result")
+log = logging.getLogger(__name__)
+
+
+class Desk:
+    """One pool at one Triton."""
+
+    def __init__(
+        self,
+        settings: EvictionSettings,
+        footprints: Footprints,
+        incarnation: str,
+        clock: Callable[[], float] = monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.counts = Counts()
+        self.footprints = footprints
+        self.reading = Reading(Source.NONE, None)
+        self.agent: Agent | None = None
+        self._settings = settings
+        self._catalog = Catalog(settings)
+        self._seen: Mapping[str, Seen] = {}
+        self._specs: dict[str, ModelSpec] = {}
+        self._clock = clock
+        self._chance = chance
+        self._measures = True
+        self._wake = asyncio.Event()
+        self._looking = asyncio.Lock()
+        self._looks: dict[str, asyncio.Future[bool]] = {}
+        self._told: EvictionSettings | None = None
+        self._windows_due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._futures: dict[int, asyncio.Future[lease.Granted | lease.Refusal]] = {}
+        self._recovered = False
+        self._predecessor_seconds = footprints.lease_seconds
+        self.residency = Residency(self._rules(settings), incarnation, clock())
+        footprints.grants(settings.lease_seconds)
+
+    # --- settings
+    def use(self, data: bytes) -> None:
+        """Take a settings file over; raises SettingsError, and then all stays as it was."""
+        settings = read(data)
+        self._settings, self._catalog = settings, Catalog(settings)
+        self.footprints.grants(settings.lease_seconds)
+        self._wake.set()  # which models there are is known once the repository was looked into
+
+    async def look(self) -> None:
+        """Look into the repository, and tell the core what has changed."""
+        async with self._looking:
+            catalog, seen = self._catalog, self._seen
+            found, specs = await _in_thread(lambda: _look(catalog, seen, self.footprints))
+            if catalog is not self._catalog:
+                return  # the settings have changed meanwhile: the next look is due at once
+            changed = specs != self._specs or self._settings is not self._told
+            self._seen, self._specs = found, specs
+            if changed or self._clock() > self._windows_due:
+                self.configure()
+
+    async def follow_repository(self) -> None:
+        """Look again and again, for ever, and at once when the settings have changed."""
+        while True:
+            begun = self._clock()
+            await self.look()
+            seconds = max(LOOK_SECONDS, 10 * (self._clock() - begun))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._wake.wait()
+            self._wake.clear()
+
+    async def keep_footprints(self) -> None:
+        """Write what was learned, for ever."""
+        while True:
+            await asyncio.sleep(KEEP_SECONDS)
+            if (text := self.footprints.changed()) is not None:
+                await _in_thread(lambda text=text: self.footprints.write(text))  # type: ignore[misc]
+
+    def configure(self) -> None:
+        """Tell the core the settings, the models, and when they are to be warm."""
+        now = self._clock()
+        self._told, self._windows_due = self._settings, now + WINDOWS_SECONDS
+        self._do(self.residency.configure(self._rules(self._settings), self._specs, self._windows(now), now))
+
+    def override(self, model: str, versions: tuple[int, ...]) -> str | None:
+        """Return the configuration with which a load loads these versions; blocks, raises RepositoryError, OSError."""
+        return self._catalog.override(model, versions)
+
+    # --- leases
+    async def acquire(self, ask: lease.Acquire, gone: Callable[[], "asyncio.Task[None]"]) -> lease.Answer | None:
+        """Answer, as late as the wait allows; None when the caller has hung up. `gone` begins to wait for that."""
+        if self.residency.state(ask.model) in _TO_LOOK_AT:
+            await self._look_at(ask.model)
+        step, answer = self.residency.acquire(ask.model, ask.holder, ask.wait_seconds, self._clock(), ask.room_seconds)
+        self._do(step)
+        if isinstance(answer, Ticket):
+            begun = self._clock()
+            future = self._future(answer)
+            hung_up = gone()
+            try:
+                await asyncio.wait([future, hung_up], return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
+            finally:
+                hung_up.cancel()
+                del self._futures[answer.number]
+                if not future.done():  # hung up, or we are stopped
+                    self.counts.acquires["gone"] += 1
+                    self._do(self.residency.cancel(answer, self._clock()))
+            if not future.done():
+                return None
+            self.counts.waits.add(self._clock() - begun)
+            answer = future.result()
+            self.counts.acquires["loaded" if isinstance(answer, lease.Granted) else answer.outcome] += 1
+        else:
+            self.counts.acquires["hit" if isinstance(answer, lease.Granted) else answer.outcome] += 1
+        if isinstance(answer, lease.Busy):
+            more = JITTER_LEAST_SECONDS + JITTER * answer.retry_after
+            return answer.model_copy(update={"retry_after": answer.retry_after + self._chance() * more})
+        return answer
+
+    def renew(self, ask: lease.Renew) -> lease.Renewed:
+        """Renew a holder's leases."""
+        self.counts.renewals += 1
+        self.counts.requests += sum(use.requests for use in ask.models.values())
+        step, renewed = self.residency.renew(ask.holder, ask.incarnation, ask.models, self._clock())
+        self._do(step)
+        return renewed
+
+    def release(self, ask: lease.Release) -> None:
+        """Take leases back."""
+        self.counts.releases += len(ask.models)
+        self._do(self.residency.release(ask.holder, ask.incarnation, ask.models, self._clock()))
+
+    def retry(self, model: str) -> bool:
+        """Let a model out of quarantine; False for one that the pool does not have."""
+        if model not in self._specs:
+            return False
+        self._do(self.residency.retry(model, self._clock()))
+        return True
+
+    def leave(self) -> None:
+        """Grant no more leases; renewals go on."""
+        self._do(self.residency.leave(self._clock()))
+
+    def listing(self) -> lease.Listing:
+        """Return what sits in the slice."""
+        return self.residency.listing(self._clock())
+
+    # --- what Triton says
+    def load_ended(self, number: int, error: str | None, measured_bytes: int | None, versions: tuple[int, ...]) -> None:
+        """A load has ended."""
+        self._do(self.residency.load_ended(number, self._clock(), error, measured_bytes, versions))
+
+    def unload_ended(self, number: int, error: str | None) -> None:
+        """An unload has ended."""
+        self._do(self.residency.unload_ended(number, self._clock(), error))
+
+    def memory_read(self, reading: Reading) -> None:
+        """Memory was read."""
+        if reading.source is not self.reading.source:
+            log.info("memory is read from: %s", reading.source.value)
+        self.reading = reading
+        self._measure(reading.used_bytes is not None)
+        if reading.used_bytes is not None:
+            self._do(self.residency.memory(reading.used_bytes, self._clock()))
+
+    def memory_is_blind(self, why: str) -> None:
+        """Memory cannot be read: an unload counts as soon as the index says so."""
+        if self._measures:
+            log.error("memory cannot be read, so that nobody knows whether what is unloaded came back: %s", why)
+        self.reading = Reading(Source.NONE, None)
+        self._measure(False)
+
+    def triton_lost(self, why: str) -> None:
+        """Triton has ended."""
+        log.warning("Triton is lost (%s): its models are cold, and leases void", why)
+        self.counts.triton_losses += 1
+        self._do(self.residency.triton_lost(self._clock()))
+
+    def triton_back(self, found: Found) -> None:
+        """Triton is there; with the first one the core begins."""
+        log.info("Triton is there", extra={"event": {"found": asdict(found)}})
+        if self._recovered:
+            self._do(self.residency.triton_back(found, self._clock()))
+            return
+        self._recovered = True
+        known = replace(found, lease_seconds=self._predecessor_seconds or 0.0)
+        self._do(self.residency.recover(known, self._clock()))
+
+    def is_busy(self) -> bool:
+        """Tell whether a reading of memory would free room."""
+        return self.residency.reading_wanted
+
+    # ---
+    def tick(self) -> None:
+        """Do what is due."""
+        try:
+            self._do(self.residency.tick(self._clock()))
+        except Exception:  # a defect: what is due later is done all the same
+            log.exception("the policy has a defect")
+            self._timer = asyncio.get_running_loop().call_later(AFTER_DEFECT_SECONDS, self.tick)
+
+    def _do(self, step: Step) -> None:
+        for event in step.events:
+            if isinstance(event, Answered):
+                if not (future := self._future(event.ticket)).done():
+                    future.set_result(event.answer)
+            else:
+                tell(event, self.counts, self.footprints, self._specs)
+        if step.commands:
+            assert self.agent is not None
+            self.agent.carry_out(step.commands)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if (due := self.residency.next_deadline()) is not None:
+            self._timer = asyncio.get_running_loop().call_later(max(0.001, due - self._clock()), self.tick)
+
+    async def _look_at(self, model: str) -> None:
+        """Have a load load what lies there now: what was just published, or taken away, is no surprise later."""
+        if (looking := self._looks.get(model)) is None:
+            catalog, seen = self._catalog, self._seen
+            looking = asyncio.ensure_future(_in_thread(lambda: catalog.has_changed(model, seen)))
+            self._looks[model] = looking
+            looking.add_done_callback(lambda _: self._looks.pop(model, None))
+        if await asyncio.shield(looking):
+            await self.look()
+
+    def _future(self, ticket: Ticket) -> "asyncio.Future[lease.Granted | lease.Refusal]":
+        if ticket.number not in self._futures:
+            self._futures[ticket.number] = asyncio.get_running_loop().create_future()
+        return self._futures[ticket.number]
+
+    def _measure(self, measures: bool) -> None:
+        if measures is not self._measures:
+            self._measures = measures
+            self.configure()
+
+    def _rules(self, settings: EvictionSettings) -> PoolRules:
+        tuned = settings.tuning.model_dump(exclude_none=True)
+        return PoolRules(
+            capacity_bytes=settings.capacity_bytes,
+            policy=registry.find(settings.policy),
+            idle_seconds=settings.idle_seconds,
+            lease_seconds=settings.lease_seconds,
+            wait_seconds=settings.wait_seconds,
+            measures=self._measures,
+            **tuned,
+        )
+
+    def _windows(self, now: float) -> list[WarmWindow]:
+        wall = datetime.now(UTC)
+        return [
+            WarmWindow(window.name, window.models, now + opens, now + closes)
+            for window in self._settings.warm_windows
+            for opens, closes in seconds_open(window, wall)
+        ]
+
+
+def _look(
+    catalog: Catalog, before: Mapping[str, Seen], footprints: Footprints
+) -> tuple[Mapping[str, Seen], dict[str, ModelSpec]]:
+    seen = catalog.look(before)
+    return seen, catalog.specs(seen, footprints)
+
+
+async def _in_thread(work: Callable[[], Result]) -> Result:
+    return await asyncio.get_running_loop().run_in_executor(None, work)
+
+
+def read(data: bytes) -> EvictionSettings:
+    """Return the settings of a file, with a policy that can be used; raises SettingsError."""
+    settings = parse(data, registry.names())
+    try:
+        registry.find(settings.policy)
+    except ValueError as error:
+        raise SettingsError(f"policy: {error}") from None
+    return settings

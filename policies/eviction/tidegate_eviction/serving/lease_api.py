@@ -1,0 +1,89 @@
+"""The lease API: HTTP with the words of `tidegate_contracts.lease`."""
+
+import asyncio
+from typing import TypeVar
+
+from fastapi import FastAPI, Request, Response
+from pydantic import ValidationError
+from tidegate_contracts import lease
+from tidegate_contracts.message import Message
+
+from .desk import Desk
+
+BODY_BYTES = 8 << 20
+"""The largest message: a renewal of ten thousand models is a tenth of it."""
+Said = TypeVar("Said", bound=Message)
+
+
+class _WrongError(Exception):
+    """A message that cannot be understood."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+def make_lease_api(desk: Desk) -> FastAPI:
+    """Return the application."""
+    app = FastAPI(title="Tidegate eviction policy: leases", openapi_url=None, redirect_slashes=False)
+
+    @app.exception_handler(_WrongError)
+    async def wrong(_: Request, error: _WrongError) -> Response:
+        return _json(_Why(why=str(error)), error.status)
+
+    @app.post(lease.ACQUIRE_PATH)
+    async def acquire(request: Request) -> Response:
+        ask = await _message(request, lease.Acquire)
+        answer = await desk.acquire(ask, lambda: asyncio.create_task(_hung_up(request)))
+        if answer is None:
+            return Response(status_code=499)  # nobody reads it
+        after = {"retry-after": str(max(1, -int(-answer.retry_after // 1)))} if isinstance(answer, lease.Busy) else {}
+        return _json(answer, lease.STATUS[answer.outcome], after)
+
+    @app.post(lease.RENEW_PATH)
+    async def renew(request: Request) -> Response:
+        return _json(desk.renew(await _message(request, lease.Renew)))
+
+    @app.post(lease.RELEASE_PATH)
+    async def release(request: Request) -> Response:
+        desk.release(await _message(request, lease.Release))
+        return Response(status_code=204)
+
+    @app.get(lease.MODELS_PATH)
+    async def models() -> Response:
+        return _json(desk.listing())
+
+    @app.post(f"{lease.MODELS_PATH}/{{model:path}}/retry")
+    async def retry(model: str) -> Response:
+        if not desk.retry(model):
+            raise _WrongError(404, f"The pool has no model {model!r}.")
+        return Response(status_code=204)
+
+    return app
+
+
+class _Why(Message):
+    why: str
+
+
+async def _message(request: Request, kind: type[Said]) -> Said:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_BYTES:
+            raise _WrongError(413, f"A message has {BODY_BYTES} bytes at most.")
+    try:
+        return kind.model_validate_json(bytes(body))
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the message"
+        raise _WrongError(400, f"{where}: {first['msg']}") from None
+
+
+async def _hung_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _json(said: Message, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(said.model_dump_json(by_alias=True), status, headers, "application/json")

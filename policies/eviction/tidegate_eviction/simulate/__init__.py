@@ -1,0 +1,1 @@
+"""The policy under simulated time: which policy, and how large a slice, before anybody buys one."""

@@ -1,0 +1,201 @@
+"""`python -m tidegate_eviction simulate` and `generate`."""
+
+import json
+import math
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from ..choosing.policy import Policy
+from ..choosing.registry import find
+from ..core import PoolRules
+from .errors import SimulationError
+from .setting import Setting
+from .trace import Trace, read_trace, write_trace
+from .zoo import Zoo, generate
+
+WRONG_INPUT = 2
+COMPARED = ("lru-idle", "lru", "cost-aware")
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+_ZOO = Zoo()
+_RULES: dict[str, Any] = {each.name: each.default for each in fields(PoolRules)}
+"""The container's own defaults."""
+
+
+def simulate_command(
+    trace: Annotated[Path, typer.Option(help="The requests: lines `time_ms,id`, below descriptions of the models.")],
+    capacity: Annotated[
+        str, typer.Option(help="Of each replica: bytes (also 9Gi, 500M), or per cent of all footprints, as 40%.")
+    ] = "",
+    policy: Annotated[str, typer.Option(help="Which policy; with --compare, one more to compare.")] = "",
+    replicas: Annotated[int, typer.Option(help="How many replicas the pool has.", min=1, max=1000)] = 1,
+    idle_seconds: Annotated[float, typer.Option(help="Idle for so long a model may go; 0: at once.", min=0)] = 300.0,
+    wait_seconds: Annotated[
+        float,
+        typer.Option(help="How long a request waits for room before it is busy; loads are waited for.", min=0),
+    ] = 0.0,
+    lease_seconds: Annotated[
+        float, typer.Option(help="How long leases are; 0: proxies give them back after their last request.", min=0)
+    ] = 0.0,
+    holders: Annotated[int, typer.Option(help="How many proxies there are.", min=1, max=1000)] = 1,
+    unload_seconds: Annotated[float, typer.Option(help="What an unload takes.", min=0)] = 0.0,
+    freeing_seconds: Annotated[float, typer.Option(help="How long memory takes to come back after it.", min=0)] = 0.0,
+    residency_factor: Annotated[
+        float, typer.Option(help="Anti-thrash: a model stays so many times what its load took; 0: off.", min=0)
+    ] = _RULES["residency_factor"],
+    instant: Annotated[
+        bool, typer.Option("--instant", help="Loads take no time (they are charged): as plain simulations of caches.")
+    ] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="All policies, Belady, libCacheSim's caches and the offline bound.")
+    ] = False,
+    bound: Annotated[bool, typer.Option(help="Find the offline bound too (with --compare: unless --no-bound).")] = True,
+    sweep: Annotated[str, typer.Option(metavar="capacity", help="The curve over capacities of 10 to 100%.")] = "",
+    plot: Annotated[Path | None, typer.Option(help="Draw it: a file whose name ends in .png or .svg.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Run policies under simulated time over a trace: how often, and how long, would they have loaded?"""
+    with _answering():
+        if sweep not in ("", "capacity"):
+            raise SimulationError(f"--sweep {sweep}: only the capacity can be swept. Write --sweep capacity.")
+        if not (policy or compare):
+            raise SimulationError("Say which policy (--policy cost-aware), or --compare for all of them.")
+        numbers = {"--idle-seconds": idle_seconds, "--wait-seconds": wait_seconds, "--lease-seconds": lease_seconds,
+                   "--unload-seconds": unload_seconds, "--freeing-seconds": freeing_seconds,
+                   "--residency-factor": residency_factor}  # fmt: skip
+        for option, value in numbers.items():
+            if not math.isfinite(value):
+                raise SimulationError(f"{option} {value}: it is a number of seconds or times.")
+        policies = _policies(policy, compare)
+        from .plot import check_plot
+
+        if plot:
+            check_plot(plot)
+        read = read_trace(trace)
+        setting = Setting(
+            policy=policies[0], capacity_bytes=read.total_bytes if sweep else capacity_bytes(capacity, read),
+            idle_seconds=idle_seconds, wait_seconds=wait_seconds, replicas=replicas, holders=holders,
+            lease_seconds=lease_seconds, unload_seconds=unload_seconds, freeing_seconds=freeing_seconds,
+            residency_factor=residency_factor, instant=instant,
+        )  # fmt: skip
+        if sweep:
+            _sweep(read, setting, policies, plot, as_json)
+        else:
+            _simulate(read, setting, policies if compare else None, bound and compare, plot, as_json)
+
+
+def generate_command(
+    out: Annotated[Path, typer.Option(help="Where to; gzipped if its name ends in .gz.")],
+    models: Annotated[int, typer.Option(help="How many.")] = _ZOO.models,
+    requests: Annotated[int, typer.Option(help="About how many.")] = _ZOO.requests,
+    hours: Annotated[float, typer.Option(help="How long the trace is.")] = _ZOO.hours,
+    zipf: Annotated[float, typer.Option(help="The model of rank r is used in proportion to 1/r^zipf.")] = _ZOO.zipf,
+    diurnal: Annotated[float, typer.Option(help="How much more at the busiest time of day: 0 to 1.")] = _ZOO.diurnal,
+    bursty: Annotated[float, typer.Option(help="Share of models that come in bursts.")] = _ZOO.bursty,
+    nightly: Annotated[float, typer.Option(help="Share of models that only a nightly batch uses.")] = _ZOO.nightly,
+    footprint_mb: Annotated[float, typer.Option(help="The median footprint.")] = _ZOO.footprint_mb,
+    spread: Annotated[float, typer.Option(help="Standard deviation of the footprints' logarithms.")] = _ZOO.spread,
+    load_mb_per_second: Annotated[float, typer.Option(help="How fast models load.")] = _ZOO.load_mb_per_second,
+    warm_ms: Annotated[float, typer.Option(help="What the median model's requests take.")] = _ZOO.warm_ms,
+    seed: Annotated[int, typer.Option(help="Another one is another zoo.")] = _ZOO.seed,
+) -> None:
+    """Write the trace of a synthetic zoo: Zipf, by day and night, in bursts, with a nightly batch."""
+    with _answering():
+        zoo = Zoo(models, requests, hours, zipf, diurnal, bursty, nightly, footprint_mb, spread, load_mb_per_second,
+                  warm_ms, seed)  # fmt: skip
+        made = generate(zoo)
+        write_trace(made, out, f"A synthetic zoo: {zoo}")
+        from .report import about
+
+        print(f"{out}: {about(made)}")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add both commands."""
+    app.command("simulate")(simulate_command)
+    app.command("generate")(generate_command)
+
+
+def capacity_bytes(text: str, trace: Trace) -> int:
+    """Return what a capacity says, in bytes; SimulationError if it says nothing."""
+    written = text.strip()
+    if written.endswith("%"):
+        try:
+            percent = float(written[:-1])
+        except ValueError:
+            percent = math.nan
+        if 0 < percent <= 1000 and (size := round(percent / 100 * trace.total_bytes)):
+            return size
+    elif match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?i?)B?", written, re.IGNORECASE | re.ASCII):
+        unit = UNITS.get(match[2].upper())
+        size = round(float(match[1]) * unit) if unit else 0
+        if 0 < size < 1 << 62:
+            return size
+    said = f"--capacity {text}: this is no size" if written else "Say --capacity"
+    raise SimulationError(f"{said}. Write bytes (9663676416, 9Gi, 500M), or per cent of all footprints (40%).")
+
+
+def _policies(policy: str, compare: bool) -> list[Policy]:
+    wanted = dict.fromkeys([*COMPARED, policy] if compare else [policy])
+    try:
+        return [find(name) for name in wanted if name]
+    except ValueError as error:
+        raise SimulationError(f"--policy {policy}: {error}.") from None
+
+
+def _simulate(
+    trace: Trace, setting: Setting, policies: Sequence[Policy] | None, bounded: bool, plot: Path | None, as_json: bool
+) -> None:
+    from . import report
+    from .compare import compare, run
+    from .plot import plot_rows
+
+    rows = list(compare(trace, setting, policies, bounded)) if policies else [run(trace, setting)]
+    made = report.table(trace, setting, rows)
+    if plot:
+        plot_rows(plot, str(made.title), trace, rows)
+    if as_json:
+        print(json.dumps(report.as_json(trace, setting.capacity_bytes, setting.replicas, rows)))
+        return
+    _print(made)
+    for note in report.notes(rows, bounded):
+        print(note)
+
+
+def _sweep(trace: Trace, setting: Setting, policies: Sequence[Policy], plot: Path | None, as_json: bool) -> None:
+    from . import report
+    from .plot import plot_sweep
+    from .sweep import sweep
+
+    points = list(sweep(trace, setting, policies))
+    if plot:
+        plot_sweep(plot, report.about(trace), points)
+    if as_json:
+        each = [report.as_json(trace, point.capacity_bytes, setting.replicas, point.rows) for point in points]
+        print(json.dumps(each))
+        return
+    _print(report.curve(points))
+
+
+def _print(table: object) -> None:
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    try:
+        yield
+    except SimulationError as error:
+        _refuse(str(error))
+
+
+def _refuse(why: str) -> NoReturn:
+    print(why, file=sys.stderr)
+    raise typer.Exit(WRONG_INPUT)

@@ -1,0 +1,162 @@
+"""Traces: which model was asked for when, and what each takes. Read from files, written to them.
+
+The format is text, gzipped if the name ends in `.gz`. Lines `m,id,footprint_mb,cold_ms,warm_ms` describe a model: a
+cold request takes `cold_ms`, a warm one `warm_ms`; the difference is loading. The others are `time_ms,id`: one request
+each, in time order. What begins with `#` is a comment. A megabyte is 10⁶ bytes.
+"""
+
+import gzip
+import io
+import math
+import zlib
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from .errors import SimulationError
+
+MEGABYTE = 10**6
+WHOLE = 0
+"""The number that a request's line has in no file: of problems that concern all of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracedModel:
+    """A model as a trace describes it. Sizes are bytes, times are seconds."""
+
+    name: str
+    footprint_bytes: int
+    load_seconds: float
+    """What a cold request takes longer than a warm one."""
+    warm_seconds: float
+    """How long one request occupies the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Requests in time order; columns, because there may be millions."""
+
+    models: tuple[TracedModel, ...]
+    seconds: "array[float]" = field(default_factory=lambda: array("d"))
+    """When each request comes."""
+    which: "array[int]" = field(default_factory=lambda: array("l"))
+    """The model of each, as an index into `models`."""
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    @property
+    def total_bytes(self) -> int:
+        """The footprints of all models: a slice of this size never evicts."""
+        return sum(model.footprint_bytes for model in self.models)
+
+    def requests(self) -> Iterator[tuple[float, int]]:
+        """Return time and model of each."""
+        return zip(self.seconds, self.which, strict=True)
+
+    def only(self, numbers: Sequence[int]) -> "Trace":
+        """Return the trace with only these requests, by their position."""
+        seconds, which = self.seconds, self.which
+        return Trace(
+            self.models, array("d", (seconds[each] for each in numbers)), array("l", (which[each] for each in numbers))
+        )
+
+
+def read_trace(path: Path) -> Trace:
+    """Read a trace. SimulationError, with file and line, for whatever is wrong with it."""
+    try:
+        with path.open("rb") as raw:
+            zipped = raw.read(2) == b"\x1f\x8b"
+        with gzip.open(path, "rb") if zipped else path.open("rb") as opened:
+            return _parsed(path, io.TextIOWrapper(io.BufferedReader(opened), encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise SimulationError(f"{path}: is not text in UTF-8. A trace is lines of commas and numbers.") from None
+    except (OSError, EOFError, zlib.error) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise SimulationError(f"{path}: the trace cannot be read ({why}).") from None
+
+
+def write_trace(trace: Trace, path: Path, comment: str = "") -> None:
+    """Write a trace, gzipped if the name says so; the same trace is the same file, byte for byte."""
+    lines = [f"# {line}\n" for line in comment.splitlines()]
+    lines.append("# m,id,footprint_mb,cold_ms,warm_ms; then time_ms,id\n")
+    for model in trace.models:
+        cold = model.load_seconds + model.warm_seconds
+        size = model.footprint_bytes / MEGABYTE
+        lines.append(f"m,{model.name},{_number(size)},{_number(cold * 1e3)},{_number(model.warm_seconds * 1e3)}\n")
+    lines.extend(f"{_number(seconds * 1e3)},{trace.models[which].name}\n" for seconds, which in trace.requests())
+    data = "".join(lines).encode()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    except OSError as error:
+        raise SimulationError(f"{path}: the trace cannot be written ({error.strerror}).") from None
+
+
+def _parsed(path: Path, lines: io.TextIOWrapper) -> Trace:
+    models: dict[str, int] = {}
+    trace_models: list[TracedModel] = []
+    seconds, which = array("d"), array("l")
+    before = 0.0
+    for number, raw in enumerate(lines, 1):
+        line = raw.strip()
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith("m,"):
+            model = _model(path, number, line)
+            if model.name in models:
+                _refuse(path, number, f"the model {model.name!r} is described for the second time. Keep one line.")
+            models[model.name] = len(trace_models)
+            trace_models.append(model)
+            continue
+        time, comma, name = line.partition(",")
+        if not comma or "," in name:
+            _refuse(path, number, f"{line[:60]!r} is neither `time_ms,id` nor `m,id,footprint_mb,cold_ms,warm_ms`.")
+        name = name.strip()
+        index = models.get(name)
+        if index is None:
+            _refuse(path, number, f"no line above describes the model {name!r}: add `m,{name},…`.")
+        at = _quantity(path, number, "time_ms", time) / 1e3
+        if at < before:
+            why = f"time_ms goes back, from {_number(before * 1e3)} to {time.strip()}."
+            _refuse(path, number, f"{why} Requests are in time order: sort them.")
+        before = at
+        seconds.append(at)
+        which.append(index)
+    if not seconds:
+        _refuse(path, WHOLE, "there is no request in it. Requests are lines `time_ms,id`.")
+    return Trace(tuple(trace_models), seconds, which)
+
+
+def _model(path: Path, number: int, line: str) -> TracedModel:
+    parts = [part.strip() for part in line.split(",")]
+    if len(parts) != 5 or not parts[1]:
+        _refuse(path, number, f"{line[:60]!r} is not `m,id,footprint_mb,cold_ms,warm_ms`.")
+    size = round(_quantity(path, number, "footprint_mb", parts[2]) * MEGABYTE)
+    if not size:
+        _refuse(path, number, f"footprint_mb is {parts[2]}: every model takes room. Write what it takes.")
+    cold, warm = (_quantity(path, number, *each) for each in (("cold_ms", parts[3]), ("warm_ms", parts[4])))
+    if cold < warm:
+        why = f"cold_ms ({parts[3]}) is less than warm_ms ({parts[4]})"
+        _refuse(path, number, f"{why}, but includes it: a cold request loads, and then does what a warm one does.")
+    return TracedModel(parts[1], size, (cold - warm) / 1e3, warm / 1e3)
+
+
+def _quantity(path: Path, number: int, what: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (0 <= value < 1e15):
+        _refuse(path, number, f"{what} is {text.strip()[:40]!r}: it is a number, 0 or more.")
+    return value
+
+
+def _number(value: float) -> str:
+    return f"{round(value, 3):.3f}".rstrip("0").rstrip(".")
+
+
+def _refuse(path: Path, number: int, why: str) -> NoReturn:
+    raise SimulationError(f"{path}:{number}: {why}" if number else f"{path}: {why}")

@@ -1,0 +1,132 @@
+"""Synthetic zoos: traces of models and requests that look like those people have, made from a seed.
+
+How often models are used follows Zipf's law. Requests of most come at random, more by day than by night; some models
+come in bursts, between which nobody wants them; and some are used by a nightly batch alone. Footprints spread over
+orders of magnitude (log-normal, as sizes of files do), and loading takes a moment and then a time in proportion to the
+footprint, at a rate that differs from model to model.
+"""
+
+import math
+import random
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+from .errors import SimulationError
+from .trace import MEGABYTE, Trace, TracedModel
+
+DAY_SECONDS = 24 * 3600.0
+BUSIEST_SECOND = 14 * 3600.0
+"""The time of day when most people ask."""
+NIGHT_SECONDS = 1 * 3600.0, 3 * 3600.0
+"""When the nightly batch runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Zoo:
+    """What a synthetic zoo is like."""
+
+    models: int = 40
+    requests: int = 20_000
+    """About how many; chance decides."""
+    hours: float = 24.0
+    zipf: float = 1.1
+    """The exponent: the model of rank r is used in proportion to 1/r^zipf. 0 is all alike."""
+    diurnal: float = 0.6
+    """How much more than the mean at the busiest time of day, and how much less at the quietest: 0 to 1."""
+    bursty: float = 0.25
+    """The share of models that come in bursts."""
+    nightly: float = 0.1
+    """The share of models that only the nightly batch uses."""
+    footprint_mb: float = 400.0
+    """The median footprint."""
+    spread: float = 1.0
+    """The standard deviation of the footprints' logarithms. 0 is all alike."""
+    load_mb_per_second: float = 200.0
+    """How fast the median model loads, after half a second that all take."""
+    warm_ms: float = 60.0
+    """What the median model's requests take."""
+    seed: int = 0
+
+
+LEAST: dict[str, float] = {
+    "models": 1,
+    "requests": 1,
+    "hours": 0.01,
+    "footprint_mb": 0.001,
+    "load_mb_per_second": 0.001,
+}
+MOST: dict[str, float] = {"diurnal": 1, "bursty": 1, "nightly": 1, "zipf": 10, "spread": 5, "models": 10**6}
+
+
+def generate(zoo: Zoo) -> Trace:
+    """Return the trace; the same zoo is the same trace. SimulationError for a zoo that cannot be."""
+    for each in fields(zoo):
+        value = getattr(zoo, each.name)
+        least, most = LEAST.get(each.name, 0), MOST.get(each.name, 1e12)
+        if not least <= value <= most:
+            raise SimulationError(f"A zoo's {each.name} is {value}: it is {least:g} to {most:g}.")
+    chance = random.Random(zoo.seed)
+    models = tuple(_model(zoo, number, chance) for number in range(zoo.models))
+    shares = [1 / rank**zoo.zipf for rank in range(1, zoo.models + 1)]
+    chance.shuffle(shares)  # so that use has nothing to do with the order or the size
+    every = zoo.requests / sum(shares)
+    nightly, bursty = round(zoo.nightly * zoo.models), round(zoo.bursty * zoo.models)
+    requests: list[tuple[float, int]] = []
+    for number, share in enumerate(shares):
+        count = every * share
+        if number < nightly:
+            times = _nights(zoo, count, chance)
+        elif number < nightly + bursty:
+            times = _bursts(zoo, count, chance)
+        else:
+            times = _days(zoo, count, chance)
+        requests.extend((round(time, 3), number) for time in times)
+    requests.sort()
+    if not requests:
+        raise SimulationError(
+            f"Chance gave this zoo none of its {zoo.requests} requests: ask for more, or another seed."
+        )
+    return Trace(models, array("d", (time for time, _ in requests)), array("l", (which for _, which in requests)))
+
+
+def _model(zoo: Zoo, number: int, chance: random.Random) -> TracedModel:
+    megabytes = zoo.footprint_mb * math.exp(chance.gauss(0, zoo.spread))
+    load = 0.5 + megabytes / zoo.load_mb_per_second * math.exp(chance.gauss(0, 0.7))
+    warm = zoo.warm_ms * math.exp(chance.gauss(0, 1))
+    footprint = max(1, round(megabytes, 3)) * MEGABYTE
+    return TracedModel(
+        f"model-{number:0{len(str(zoo.models - 1))}}", round(footprint), round(load, 3), round(warm / 1e3, 3)
+    )
+
+
+def _days(zoo: Zoo, count: float, chance: random.Random) -> Iterator[float]:
+    """Return times at random, more of them by day than by night (thinning; Lewis and Shedler 1979)."""
+    most, time = 1 + zoo.diurnal, 0.0
+    end = zoo.hours * 3600
+    while (time := time + chance.expovariate(count * most / end)) < end:
+        day = 1 + zoo.diurnal * math.cos(2 * math.pi * (time - BUSIEST_SECOND) / DAY_SECONDS)
+        if chance.random() * most < day:
+            yield time
+
+
+def _bursts(zoo: Zoo, count: float, chance: random.Random) -> Iterator[float]:
+    """Return times in a few bursts of some minutes each, which begin by day more than by night."""
+    end = zoo.hours * 3600
+    many = max(1.0, min(count / 5, zoo.hours / 3))
+    for begin in _days(zoo, many, chance):
+        seconds = chance.expovariate(1 / 600)
+        for _ in range(round(chance.expovariate(many / count))):
+            if (time := begin + chance.random() * seconds) < end:
+                yield time
+
+
+def _nights(zoo: Zoo, count: float, chance: random.Random) -> Iterator[float]:
+    """Return times in one pass each night, evenly one after the other."""
+    nights = max(1, math.ceil(zoo.hours / 24))
+    begins, ends = NIGHT_SECONDS
+    each = max(1, round(count / nights))
+    for night in range(nights):
+        begin = begins + night * DAY_SECONDS + chance.random() * (ends - begins) / 2
+        pause = min((ends - begins) / 2 / each, 5.0)
+        yield from (time for number in range(each) if (time := begin + number * pause) < zoo.hours * 3600)

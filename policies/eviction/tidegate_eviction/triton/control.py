@@ -1,0 +1,223 @@
+"""Triton's model control, over gRPC only: a load over HTTP can stall other inference (triton-inference-server#8958)."""
+
+import asyncio
+import logging
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+from cryptography import x509
+from tidegate_contracts import triton
+from tritonclient.grpc import service_pb2 as messages
+from tritonclient.grpc import service_pb2_grpc
+
+CALL_SECONDS = 10.0
+"""Seconds that a call may take which only asks."""
+RECONNECT_MILLISECONDS = 500
+_OPTIONS: list[tuple[str, Any]] = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.enable_http_proxy", 0),  # it is beside us, whatever the environment says
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1000),  # what one attempt may take
+    ("grpc.max_reconnect_backoff_ms", RECONNECT_MILLISECONDS),
+]
+_RESTRICTED = "restricted"
+log = logging.getLogger(__name__)
+
+
+class ControlError(Exception):
+    """A call that Triton did not do; the text is for people."""
+
+
+class RefusedError(ControlError):
+    """Triton answered, with an error: its own words."""
+
+
+class LostError(ControlError):
+    """There is no connection to Triton, or it broke: nobody knows what became of the call."""
+
+
+class SlowError(ControlError):
+    """There was no answer in time. Triton may still do what it was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionState:
+    """One version of a model, as the repository index has it."""
+
+    version: int
+    state: str
+    """READY, LOADING, UNLOADING or UNAVAILABLE."""
+    reason: str
+    """Why it is not ready, in Triton's words; `unloaded` once an unload is through."""
+
+
+class ModelIndex:
+    """The repository index: every model, and the versions of those that were ever loaded."""
+
+    def __init__(self, models: Mapping[str, tuple[VersionState, ...]]) -> None:
+        self.models = models
+
+    def in_state(self, model: str, state: str) -> tuple[int, ...]:
+        """Return the versions of a model that are in a state, in order."""
+        return tuple(sorted(each.version for each in self.models.get(model, ()) if each.state == state))
+
+    def having(self, state: str) -> frozenset[str]:
+        """Return the models that have a version in a state."""
+        return frozenset(
+            name for name, versions in self.models.items() if any(each.state == state for each in versions)
+        )
+
+    def why_not(self, model: str) -> str:
+        """Return why a model is not ready, in Triton's words; nothing where it says nothing."""
+        said = {each.reason for each in self.models.get(model, ()) if each.state == "UNAVAILABLE" and each.reason}
+        return "; ".join(sorted(said - {"unloaded"}))
+
+    def is_unloaded(self, model: str) -> bool:
+        """Tell whether nothing of a model is in memory as far as Triton knows: every version `unloaded`, or failed."""
+        return all(each.state in ("", "UNAVAILABLE") for each in self.models.get(model, ()))
+
+
+class Control:
+    """The only holder of the key to a Triton's model control."""
+
+    def __init__(self, address: str, secret: str, tls_root: Path | None = None) -> None:
+        self.address = address
+        self._metadata = ((f"triton-grpc-protocol-{triton.RESTRICTED_KEY}", secret),)
+        self._tls_root = tls_root
+        self._channel: grpc.aio.Channel | None = None
+        self._stub: Any = None
+
+    async def connect(self) -> None:
+        """Connect anew, which takes as long as Triton does; with the certificates as they are now."""
+        said = ""
+        while True:
+            await self.close()
+            try:
+                self._channel = self._open()
+                self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+                async with asyncio.timeout(CALL_SECONDS):
+                    await self._channel.channel_ready()
+                if await self.is_live():
+                    return
+                why = f"Triton at {self.address} says that it is not alive"
+            except TimeoutError:
+                why = f"nobody answers at {self.address}"
+            except ControlError as error:
+                why = str(error)
+            if why != said:
+                log.info("waiting for Triton: %s", why)
+            said = why
+            await asyncio.sleep(RECONNECT_MILLISECONDS / 1000)
+
+    async def lost(self) -> None:
+        """Wait until the connection breaks, which is how the end of Triton shows at once."""
+        assert self._channel is not None
+        state = grpc.ChannelConnectivity.READY
+        while state is grpc.ChannelConnectivity.READY:
+            await self._channel.wait_for_state_change(state)
+            state = self._channel.get_state()
+
+    async def close(self) -> None:
+        """Close the connection; calls that are under way end with LostError."""
+        channel, self._channel, self._stub = self._channel, None, None
+        if channel is not None:
+            await channel.close()
+
+    async def is_live(self) -> bool:
+        """Ask whether Triton is alive; raises ControlError when it does not say."""
+        return bool((await self._call("ServerLive", messages.ServerLiveRequest(), CALL_SECONDS)).live)
+
+    async def index(self) -> ModelIndex:
+        """Return the repository index; raises ControlError."""
+        answer = await self._call("RepositoryIndex", messages.RepositoryIndexRequest(), CALL_SECONDS)
+        models: dict[str, tuple[VersionState, ...]] = {}
+        for each in answer.models:
+            said = (VersionState(int(each.version), each.state, each.reason),) if each.version else ()
+            models[each.name] = models.get(each.name, ()) + said
+        return ModelIndex(models)
+
+    async def load(
+        self, model: str, seconds: float | None, config: str | None = None, files: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Load a model. `config` (JSON) takes the place of its config.pbtxt, `files` that of its whole folder.
+
+        Raises RefusedError when the load failed, SlowError or LostError when nobody knows.
+        """
+        request = messages.RepositoryModelLoadRequest(model_name=model)
+        if config is not None:
+            request.parameters["config"].string_param = config
+        for path, content in (files or {}).items():
+            request.parameters[f"file:{path}"].bytes_param = content
+        await self._call("RepositoryModelLoad", request, seconds)
+
+    async def unload(self, model: str, seconds: float) -> None:
+        """Begin to unload a model, and no other: parts of an ensemble go by their own names.
+
+        The index says when it is through. Raises ControlError.
+        """
+        request = messages.RepositoryModelUnloadRequest(model_name=model)
+        request.parameters["unload_dependents"].bool_param = False
+        await self._call("RepositoryModelUnload", request, seconds)
+
+    async def config(self, model: str) -> Any:
+        """Return the configuration of a loaded model, a ModelConfig; raises ControlError."""
+        return (await self._call("ModelConfig", messages.ModelConfigRequest(name=model), CALL_SECONDS)).config
+
+    async def text(self, model: str, output: str, seconds: float) -> bytes:
+        """Call a model that takes nothing and answers one text; raises ControlError."""
+        request = messages.ModelInferRequest(model_name=model)
+        request.outputs.add(name=output)
+        answer = await self._call("ModelInfer", request, seconds)
+        raw: bytes = answer.raw_output_contents[0] if answer.raw_output_contents else b""
+        if len(raw) < 4 or struct.unpack_from("<I", raw)[0] != len(raw) - 4:
+            raise RefusedError(f"what {model} answers is no text")
+        return raw[4:]
+
+    async def _call(self, method: str, request: Any, seconds: float | None) -> Any:
+        if self._stub is None:
+            raise LostError(f"there is no connection to Triton at {self.address}")
+        try:
+            return await getattr(self._stub, method)(request, timeout=seconds, metadata=self._metadata)
+        except grpc.aio.AioRpcError as error:
+            said = error.details() or error.code().name
+            # Triton says UNAVAILABLE of a wrong secret, too.
+            if error.code() is grpc.StatusCode.UNAVAILABLE and _RESTRICTED in said:
+                raise RefusedError(
+                    f"Triton was started with another control secret than the one of this policy: {said}"
+                ) from None
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise SlowError(f"Triton did not answer {method} within {seconds:g} s") from None
+            if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+                raise LostError(f"the connection to Triton at {self.address} broke: {said}") from None
+            raise RefusedError(said) from None
+        except (asyncio.InvalidStateError, grpc.aio.UsageError):  # closed meanwhile
+            raise LostError(f"the connection to Triton at {self.address} was closed") from None
+
+    def _open(self) -> grpc.aio.Channel:
+        if self._tls_root is None:
+            return grpc.aio.insecure_channel(self.address, options=_OPTIONS)
+        try:
+            authority = (self._tls_root / "ca.crt").read_bytes()
+            name = certified_name((self._tls_root / "tls.crt").read_bytes())
+        except OSError as error:
+            raise LostError(f"{error.filename} cannot be read: {error.strerror}") from None
+        credentials = grpc.ssl_channel_credentials(authority)
+        # It is reached by its address in the pod, and certified by its name.
+        return grpc.aio.secure_channel(
+            self.address, credentials, options=[*_OPTIONS, ("grpc.ssl_target_name_override", name)]
+        )
+
+
+def certified_name(certificate: bytes) -> str:
+    """Return a name that a certificate (PEM, the first of the chain) is good for; raises LostError without any."""
+    try:
+        names = x509.load_pem_x509_certificate(certificate).extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        )
+        return names.value.get_values_for_type(x509.DNSName)[0].replace("*", "any")
+    except (ValueError, x509.ExtensionNotFound, IndexError) as error:
+        raise LostError(f"Triton's certificate (tls.crt) names no host: {error}") from None

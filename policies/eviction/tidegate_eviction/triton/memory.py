@@ -1,0 +1,149 @@
+"""How much memory Triton uses: room counts as free only when it came back, whatever Triton says of an unload."""
+
+import hashlib
+import json
+import logging
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from importlib.resources import files
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from .control import Control, ControlError, LostError, RefusedError
+
+MODEL = "tidegate_memory"
+"""The name of the model that reads memory in Triton's container; it is in no repository, and not in the index."""
+PROGRAM = files(__package__).joinpath("memory_model.py").read_bytes()
+PROGRAM_ID = hashlib.sha256(PROGRAM).hexdigest()[:16]
+CONFIG = json.dumps(
+    {
+        "backend": "python",
+        "max_batch_size": 0,
+        "output": [{"name": "READING", "data_type": "TYPE_STRING", "dims": [1]}],
+        "instance_group": [{"count": 1, "kind": "KIND_CPU"}],
+        "parameters": {"program": {"string_value": PROGRAM_ID}},
+    }
+)
+LOAD_SECONDS = 60.0
+READ_SECONDS = 5.0
+USED, TOTAL = "nv_gpu_memory_used_bytes", "nv_gpu_memory_total_bytes"
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is beside us, whatever the environment says
+log = logging.getLogger(__name__)
+
+
+class Source(Enum):
+    """Where readings come from; the value is what metrics call it."""
+
+    NVML = "nvml"
+    """The driver, asked in Triton's container: GPUs and MIG slices."""
+    METRICS = "triton-metrics"
+    """Triton's own metrics, as old as its `--metrics-interval-ms`; inside a MIG slice there are none."""
+    PROCESS = "process"
+    """Memory of tritonserver and its children, where there is no GPU."""
+    NONE = "none"
+    """Nobody tells: an unload counts as soon as the index says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One look at the memory."""
+
+    source: Source
+    used_bytes: int | None
+    total_bytes: int | None = None
+    server: str = ""
+    """Which start of Triton it is of; empty where nobody tells."""
+
+
+class Memory:
+    """Reads how much memory a Triton uses, as exactly as its container allows."""
+
+    def __init__(self, control: Control, metrics_url: str | None, fetch: Callable[[str], str] | None = None) -> None:
+        self._control = control
+        self._metrics_url = metrics_url
+        self._fetch = fetch or _fetch
+        self._has_model = False
+        self._has_metrics = True
+        self._source: Source | None = None
+        self.last = Reading(Source.NONE, None)
+
+    async def prepare(self) -> None:
+        """Have the model that reads, loaded where it is not; after each start of Triton or of the policy.
+
+        Raises LostError; where it cannot be loaded, Triton's metrics have to do.
+        """
+        self._has_model, self._has_metrics, self._source = False, self._metrics_url is not None, None
+        with suppress(ControlError, KeyError):
+            self._has_model = (await self._ask())["program"] == PROGRAM_ID
+        if self._has_model:
+            return  # of this policy's predecessor
+        try:
+            await self._control.load(MODEL, LOAD_SECONDS, CONFIG, {"1/model.py": PROGRAM})
+        except LostError:
+            raise
+        except ControlError as error:
+            log.warning("memory cannot be read in Triton's container, only from its metrics: %s", error)
+        else:
+            self._has_model = True
+
+    async def read(self, in_thread: Callable[[Callable[[], Any]], Any]) -> Reading:
+        """Return a reading; raises ControlError when there should be one and is none now.
+
+        All readings of one start of Triton are from one source: numbers of two cannot be compared.
+        """
+        reading = await self._read(in_thread)
+        if self._source not in (None, reading.source):
+            raise RefusedError(f"memory was read from {self._source.value}, which tells nothing now")
+        self._source, self.last = reading.source, reading
+        return reading
+
+    async def _read(self, in_thread: Callable[[Callable[[], Any]], Any]) -> Reading:
+        said = await self._ask() if self._has_model else None
+        server = "" if said is None else said["server"]
+        if said is not None and (gpu := said["gpu"]) is not None:
+            return Reading(Source.NVML, gpu["used"], gpu["total"], server)
+        told = await in_thread(self._from_metrics) if self._has_metrics else None
+        if self._source is None and told is None and said is not None:
+            self._has_metrics = False  # there is no GPU: it is not asked again and again
+        if told is not None:
+            return Reading(Source.METRICS, told[0], told[1], server)
+        return Reading(Source.NONE, None) if said is None else Reading(Source.PROCESS, said["process"], None, server)
+
+    async def _ask(self) -> dict[str, Any]:
+        try:
+            said = json.loads(await self._control.text(MODEL, "READING", READ_SECONDS))
+        except ValueError as error:
+            raise RefusedError(f"what {MODEL} answers is no reading: {error}") from None
+        if not isinstance(said, dict) or not said.keys() >= {"program", "server", "gpu", "process"}:
+            raise RefusedError(f"what {MODEL} answers is no reading: {said!r:.100}")
+        return said
+
+    def _from_metrics(self) -> tuple[int, int] | None:
+        assert self._metrics_url is not None
+        try:
+            text = self._fetch(self._metrics_url)
+        except OSError as error:
+            raise LostError(f"Triton's metrics at {self._metrics_url} cannot be read: {error}") from None
+        return gpu_memory(text)
+
+
+def gpu_memory(metrics: str) -> tuple[int, int] | None:
+    """Return the bytes used and there of all GPUs in Triton's metrics; None where they tell of none."""
+    sums = {USED: 0.0, TOTAL: 0.0}
+    told = False
+    for family in text_string_to_metric_families(metrics):
+        if family.name in sums:
+            for sample in family.samples:
+                sums[family.name] += sample.value
+                told = True
+    return (int(sums[USED]), int(sums[TOTAL])) if told else None
+
+
+def _fetch(url: str) -> str:
+    with _OPENER.open(url, timeout=READ_SECONDS) as answer:
+        text: str = answer.read().decode()
+        return text

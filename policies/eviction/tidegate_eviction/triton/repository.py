@@ -1,0 +1,194 @@
+"""What a model repository holds: sizes, configurations, the content that a load would load. It only reads.
+
+A repository in object storage is not looked into: of its models nothing is known before they are loaded.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format, text_format
+from tritonclient.grpc import model_config_pb2
+
+CONFIG = "config.pbtxt"
+PYTHON_CACHE = "__pycache__"
+"""What a load leaves itself in a folder that can be written: no content."""
+DISK_FACTOR = 1.25
+"""Bytes in memory for each byte on disk, where nothing was measured (ModelMesh's figure)."""
+UNSEEN = ""
+"""Instead of a configuration: it lies where only Triton can read it."""
+LEAST_BYTES = 32 << 20
+"""What a model takes at least in an estimate: one process of Triton's Python backend, with numpy."""
+
+
+class RepositoryError(Exception):
+    """Says what is wrong with a model's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """A model as it lies in the repository."""
+
+    versions: tuple[int, ...]
+    """Those that a load loads, and that are there."""
+    bytes: int
+    """On disk, of these versions and of what belongs to all."""
+    stamp: str
+    """Another one when the content that a load loads is another: also with older times, which Triton itself misses."""
+    parts: tuple[str, ...] = ()
+    """Models of an ensemble's steps, and of theirs."""
+    override: str | None = None
+    """The configuration (JSON) that makes a load load just these versions; None where config.pbtxt does."""
+    problem: str = ""
+    """Why the wanted versions cannot be chosen, if they cannot."""
+
+    @property
+    def estimate_bytes(self) -> int:
+        """What it may take in memory, without its parts: an ensemble holds nothing itself."""
+        return 0 if self.parts else max(LEAST_BYTES, int(self.bytes * DISK_FACTOR))
+
+
+class Repository:
+    """A folder of models."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.is_remote = "://" in root
+        """Whether it is object storage, into which we do not look."""
+
+    def check(self) -> None:
+        """Raise OSError when the folder itself is not there: no model has gone then, all are out of sight."""
+        if not self.is_remote:
+            os.scandir(self.root).close()
+
+    def look(self, model: str, wanted: Iterable[int] = ()) -> OnDisk | None:
+        """Return a model as it lies there now, None where it does not; raises RepositoryError and OSError.
+
+        `wanted` are the versions that get traffic; without them its configuration chooses. Blocks while it reads.
+        """
+        folder = self._folder(model)
+        if folder is None:
+            return None
+        config, strange = self.config(folder)
+        wanted = tuple(sorted(wanted))
+        there = _versions(folder)
+        by_config = chosen(config, there)
+        versions = tuple(each for each in there if each in wanted) if wanted else by_config
+        override, problem = None, ""
+        if wanted and versions != by_config:
+            if strange:
+                problem = (
+                    f"{CONFIG} of {model} has fields that this policy does not know ({strange}), so it cannot choose "
+                    f"versions {_words(wanted)}: say version_policy {{ specific {{ versions: [ … ] }} }} in it"
+                )
+            else:
+                override = _specific(config, wanted)
+        parts = tuple(sorted(self._parts(config, {model})))
+        # An ensemble is what its parts are: of a new one it is to be loaded anew.
+        inside = [self._stamp(part) for part in parts]
+        size, stamp = _content(folder, versions, "\0".join([override or "", *inside]))
+        return OnDisk(versions, size, stamp, parts, override, problem)
+
+    def config(self, folder: Path) -> tuple[Any, str]:
+        """Return the configuration in a model's folder, and what of it is not known; an empty one where it has none.
+
+        Raises RepositoryError.
+        """
+        config = model_config_pb2.ModelConfig()
+        try:
+            text = (folder / CONFIG).read_text("utf-8")
+        except FileNotFoundError:
+            return config, ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise RepositoryError(f"{folder / CONFIG} cannot be read: {error}") from None
+        try:
+            return text_format.Parse(text, config), ""
+        except text_format.ParseError as error:
+            strange = str(error)
+        config = model_config_pb2.ModelConfig()
+        try:
+            return text_format.Parse(text, config, allow_unknown_field=True), strange
+        except text_format.ParseError as error:
+            raise RepositoryError(f"{folder / CONFIG} is no model configuration: {error}") from None
+
+    def _folder(self, model: str) -> Path | None:
+        # A name is one step below the root, whoever asks.
+        if self.is_remote or model in (".", "..") or "/" in model or "\0" in model:
+            return None
+        try:
+            is_folder = stat.S_ISDIR(os.stat(os.path.join(self.root, model)).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return Path(self.root, model) if is_folder else None
+
+    def _stamp(self, part: str) -> str:
+        if (folder := self._folder(part)) is None:
+            return ""
+        return _content(folder, chosen(self.config(folder)[0], _versions(folder)), "")[1]
+
+    def _parts(self, config: Any, seen: set[str]) -> set[str]:
+        found: set[str] = set()
+        for step in config.ensemble_scheduling.step:
+            if step.model_name in seen or (folder := self._folder(step.model_name)) is None:
+                continue
+            found.add(step.model_name)
+            found |= self._parts(self.config(folder)[0], seen | found)
+        return found
+
+
+def chosen(config: Any, there: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the versions that a configuration has Triton load, of those that are there (Triton's version policies)."""
+    kind = config.version_policy.WhichOneof("policy_choice")
+    if kind == "all":
+        return there
+    if kind == "specific":
+        return tuple(each for each in there if each in config.version_policy.specific.versions)
+    newest = config.version_policy.latest.num_versions if kind == "latest" else 1
+    return there[-max(newest, 1) :]
+
+
+def with_versions(config: Any, versions: Iterable[int]) -> str:
+    """Return a configuration as JSON, with these versions and no others; for a configuration that Triton told."""
+    return _specific(config, tuple(sorted(versions)))
+
+
+def _specific(config: Any, versions: tuple[int, ...]) -> str:
+    made = model_config_pb2.ModelConfig()
+    made.CopyFrom(config)
+    made.version_policy.specific.versions[:] = versions
+    text: str = json_format.MessageToJson(made, preserving_proto_field_name=True, indent=None)
+    return text
+
+
+def _versions(folder: Path) -> tuple[int, ...]:
+    """Return the versions that are there, as Triton counts them: folders with a number that does not begin with 0."""
+    names = (entry.name for entry in os.scandir(folder) if entry.is_dir())
+    return tuple(sorted(int(name) for name in names if name.isdecimal() and name.isascii() and name[0] != "0"))
+
+
+def _content(folder: Path, versions: tuple[int, ...], more: str) -> tuple[int, str]:
+    """Return the bytes and the stamp of what a load loads: these versions, what belongs to all of them, and `more`."""
+    seen = hashlib.sha256(more.encode())
+    size = 0
+    others = {str(each) for each in _versions(folder)} - {str(each) for each in versions}
+    for where, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name != PYTHON_CACHE)
+        if where == str(folder):
+            folders[:] = [name for name in folders if name not in others]
+        for name in sorted(names):
+            try:
+                found = os.stat(os.path.join(where, name))
+            except FileNotFoundError:  # a link to nothing, or it has just gone
+                continue
+            size += found.st_size
+            path = os.path.relpath(os.path.join(where, name), folder)
+            seen.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\0".encode(errors="surrogateescape"))
+    return size, seen.hexdigest()[:16]
+
+
+def _words(versions: tuple[int, ...]) -> str:
+    return ", ".join(map(str, versions))

@@ -1,0 +1,107 @@
+"""The lease API of one replica's eviction policy, as a holder calls it; messages: `tidegate_contracts.lease`."""
+
+import asyncio
+from time import monotonic
+from typing import Any
+
+import msgspec
+from pydantic import TypeAdapter, ValidationError
+from tidegate_contracts import lease
+from tidegate_contracts.message import Message
+
+from ..upstream.ask import Answer, NoAnswerError, converse
+from ..upstream.pool import Replica
+
+_answers: TypeAdapter[lease.Answer] = TypeAdapter(lease.Answer)
+
+
+class PolicyError(Exception):
+    """Says why a policy gave no answer that can be used."""
+
+
+class GoneError(PolicyError):
+    """Nobody listens on the policy's port: its process has ended, so that it does nothing any more."""
+
+
+class _Listed(msgspec.Struct):
+    model: str
+    state: str
+
+
+class _Listing(msgspec.Struct):
+    """Of `lease.Listing`, what a proxy wants to know of 10 000 models in a few milliseconds."""
+
+    models: list[_Listed]
+
+
+class Client:
+    """Connections to one policy. Each call has one of its own for as long as it lasts."""
+
+    def __init__(self, replica: Replica, port: int, host: str, connect_seconds: float) -> None:
+        address = replica.address
+        self._server = Replica(replica.family, (address[0], port, *address[2:]))
+        self._host = f"{host}:{port}".encode()
+        self._connect_seconds = connect_seconds
+
+    async def acquire(self, message: lease.Acquire) -> lease.Answer:
+        """Ask for a lease, and wait for as long as the policy does; raises PolicyError."""
+        answer = await self._send(b"POST", lease.ACQUIRE_PATH, message)
+        try:
+            return _answers.validate_json(answer.body)
+        except ValidationError:
+            raise self._strange(answer) from None
+
+    async def renew(self, message: lease.Renew, seconds: float) -> lease.Renewed:
+        """Renew leases, and learn what is resident; raises PolicyError, also when there is no answer in time."""
+        answer = await self._send(b"POST", lease.RENEW_PATH, message, seconds)
+        try:
+            return lease.Renewed.model_validate_json(answer.body)
+        except ValidationError:
+            raise self._strange(answer) from None
+
+    async def release(self, message: lease.Release, seconds: float) -> None:
+        """Give leases back; raises PolicyError, and then they may have been given back or not."""
+        answer = await self._send(b"POST", lease.RELEASE_PATH, message, seconds)
+        if answer.status >= 300:
+            raise self._strange(answer)
+
+    async def states(self, seconds: float) -> dict[str, str]:
+        """Return the state of every model (`lease.State`); raises PolicyError."""
+        answer = await self._send(b"GET", lease.MODELS_PATH, None, seconds)
+        try:
+            return {each.model: each.state for each in msgspec.json.decode(answer.body, type=_Listing).models}
+        except msgspec.MsgspecError:
+            raise self._strange(answer) from None
+
+    def close(self) -> None:
+        """End the connections."""
+        self._server.close()
+
+    async def _send(self, method: bytes, path: str, message: Message | None, seconds: float | None = None) -> Answer:
+        body = b"" if message is None else message.model_dump_json(by_alias=True, exclude_none=True).encode()
+        head = b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (method, path.encode(), self._host)
+        data = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (head, len(body), body)
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._exchange(data)
+        except TimeoutError:
+            raise PolicyError("it does not answer") from None
+
+    async def _exchange(self, data: bytes) -> Answer:
+        if (kept := self._server.take(monotonic())) is not None:
+            try:
+                return await converse(self._server, kept, data)
+            except NoAnswerError:
+                pass  # it may have been closed just then; every call can be made twice
+        try:
+            connection = await self._server.connect(self._connect_seconds)
+            return await converse(self._server, connection, data)
+        except ConnectionRefusedError:
+            raise GoneError("nobody listens on its port") from None
+        except (OSError, NoAnswerError) as error:
+            raise PolicyError(str(error) or type(error).__name__) from None
+
+    @staticmethod
+    def _strange(answer: Answer) -> PolicyError:
+        said: Any = answer.body[:200].decode(errors="replace")
+        return PolicyError(f"it answers {answer.status} {said!r}, which is no message of the lease API")

@@ -1,0 +1,300 @@
+"""One replica's eviction policy as a holder knows it: what it granted, what it says is resident, whether it answers."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from time import monotonic
+
+from tidegate_contracts import lease as told
+
+from ..upstream.ask import NoAnswerError, converse
+from ..upstream.pool import Replica
+from .client import Client, GoneError, PolicyError
+from .leases import Lease
+from .shared import Shared
+
+USABLE = 0.9
+"""Share of a lease in which requests are begun under it: the rest is for their way to Triton."""
+SECONDS_BEFORE_TOLD = 9.0
+"""What a lease is taken to last until the policy has said it."""
+MOST_SILENT = 2
+"""Renewals in a row without an answer after which who waits for a lease here looks elsewhere."""
+ANSWER_SECONDS = 2.0
+"""Seconds that a renewal, a release or a listing may take at most."""
+DOUBT_SECONDS = 1.0
+"""Seconds between two doubts: requests that make Triton fail must not become a load on the policy."""
+READY_AT_ONCE = 8
+"""Models that a Triton is asked about at once, while its policy is gone."""
+STATES_SECONDS = 1.0
+"""Seconds for which a listing is remembered."""
+IN_FLIGHT_SECONDS = 0.02
+"""Seconds between two looks at whether requests are still under way, when leaving."""
+_NOT_USED = "its replica is not used any more"
+log = logging.getLogger(__name__)
+
+
+class Policy:
+    """Renews its leases all in one call, three times within a lease; the holder decides which ones there are."""
+
+    def __init__(
+        self,
+        holder: str,
+        replica: Replica,
+        client: Client,
+        host: str,
+        granted: Callable[[Lease], None],
+        dropped: Callable[[Lease], None],
+        count: Callable[[str], None],
+    ) -> None:
+        self.replica = replica
+        self.leases: dict[str, Lease] = {}
+        self.incarnation = ""
+        self.lease_seconds = SECONDS_BEFORE_TOLD
+        self.resident: frozenset[str] = frozenset()
+        """Models that a lease is had on at once, as of the last renewal."""
+        self.accepts = True
+        """Whether it gives new leases."""
+        self.silent = 0
+        """Renewals in a row that had no answer."""
+        self.asked_once = asyncio.Event()
+        """Set when it is known what is resident here, or that nobody tells."""
+        self._holder = holder
+        self._client = client
+        self._host = host.encode()
+        self._tell_granted = granted
+        self._tell_dropped = dropped
+        self._count = count
+        self._asking: Shared[tuple[str, float | None], told.Answer] = Shared()
+        self._releasing: dict[str, asyncio.Task[None]] = {}
+        self._unclear: dict[str, float] = {}
+        """Models whose release had no answer, and until when it may still be carried out by a policy that answers."""
+        self._hurry = asyncio.Event()
+        self._doubted = 0.0
+        self._left = False
+        self._states: tuple[float, asyncio.Task[dict[str, str]]] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to renew."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    # --- acquiring
+    async def acquire(self, model: str, room_seconds: float | None = None) -> told.Answer:
+        """Ask for a lease, together with all who want the same; raises PolicyError.
+
+        What was asked goes on when one of them leaves, and is given up when the last one does. `room_seconds` is how
+        long to wait for room, the pool's own bound without it.
+        """
+        if self._left:
+            raise PolicyError(_NOT_USED)
+        return await self._asking.join((model, room_seconds), lambda: self._ask_once(model, room_seconds))
+
+    async def _ask_once(self, model: str, room_seconds: float | None) -> told.Answer:
+        try:
+            answer = await self._ask(told.Acquire(holder=self._holder, model=model, room_seconds=room_seconds))
+        except PolicyError:
+            self._count("unanswered")
+            raise
+        self._count(answer.outcome)
+        return answer
+
+    async def _ask(self, message: told.Acquire) -> told.Answer:
+        model = message.model
+        # A release on its way could arrive after the grant, and end it.
+        if (releasing := self._releasing.get(model)) is not None:
+            await asyncio.wait([releasing])
+        if model in self._unclear and (self.silent or self._unclear[model] > monotonic()):
+            raise PolicyError("it did not say whether it took an earlier lease back")
+        while True:
+            asked = monotonic()
+            try:
+                answer = await self._client.acquire(message)
+            except GoneError:
+                # Where there was a policy, see `_keep`: what is resident can be used without it, and stays.
+                if not self.incarnation or not await self._is_ready(model):
+                    raise
+                answer = told.Granted(incarnation=self.incarnation, lease_seconds=self.lease_seconds, versions=())
+            if not isinstance(answer, told.Granted):
+                return answer
+            self._granted(model, asked, answer)
+            whole = answer.lease_seconds - answer.waited_seconds
+            if asked + answer.lease_seconds - monotonic() >= whole / 2:
+                return answer
+            # Long under way, the lease has little left, for it counts from when it was asked for: once more.
+
+    def _granted(self, model: str, asked: float, granted: told.Granted) -> None:
+        if granted.incarnation != self.incarnation:
+            self._restarted(granted.incarnation)
+        lease = self.leases.get(model)
+        if lease is None:
+            lease = self.leases[model] = Lease(model, self.replica)
+        lease.held = True
+        lease.since = asked
+        margin = (1 - USABLE) * (granted.lease_seconds - granted.waited_seconds)
+        lease.until = asked + granted.lease_seconds - max(0.0, margin)
+        lease.used = monotonic()
+        self._unclear.pop(model, None)
+        self._tell_granted(lease)  # at once, so that nobody asks once more
+
+    # --- renewing
+    async def _run(self) -> None:
+        while True:
+            asked = monotonic()
+            self._hurry.clear()
+            await self._renew(asked)
+            self.asked_once.set()
+            pause = self.lease_seconds / told.RENEWALS_PER_LEASE
+            if self.silent:
+                pause = min(1.0, pause / 3)
+            try:
+                async with asyncio.timeout(max(0.01, asked + pause - monotonic())):
+                    await self._hurry.wait()
+            except TimeoutError:
+                pass
+
+    async def _renew(self, asked: float) -> None:
+        named = {model: lease for model, lease in self.leases.items() if lease.held or lease.in_flight}
+        uses = {model: lease.use(asked) for model, lease in named.items()}
+        before = self.incarnation
+        message = told.Renew(holder=self._holder, incarnation=before, models=uses)
+        seconds = min(ANSWER_SECONDS, self.lease_seconds / told.RENEWALS_PER_LEASE)
+        try:
+            renewed = await self._client.renew(message, seconds)
+        except GoneError:
+            self._unanswered("its process has ended")
+            await self._keep(asked, [lease for lease in named.values() if lease.held])
+        except PolicyError as error:
+            self._unanswered(str(error))
+        except Exception:
+            log.exception("the renewal at %s met a defect", self.replica.name)
+            self._unanswered("the proxy has a defect")
+        else:
+            if self.silent:
+                log.info("the eviction policy of %s answers again", self.replica.name)
+            self.silent = 0
+            for model, lease in named.items():
+                lease.reported += uses[model].requests
+            if self.incarnation == before:  # otherwise a grant has told meanwhile of a start that is newer than this
+                self._renewed(asked, named, renewed)
+
+    def _renewed(self, asked: float, named: dict[str, Lease], renewed: told.Renewed) -> None:
+        self.lease_seconds = max(0.1, renewed.lease_seconds)
+        self.resident = frozenset(renewed.resident)
+        self.accepts = renewed.accepts
+        if renewed.incarnation != self.incarnation:
+            self._restarted(renewed.incarnation)
+            return
+        lost = set(renewed.lost)
+        for model, lease in named.items():
+            if not lease.held or lease.since >= asked:
+                continue  # given up, or asked for anew, since
+            if model in lost:
+                self.drop(lease)
+            elif asked >= self._doubted:
+                lease.until = max(lease.until, asked + renewed.lease_seconds * USABLE)
+
+    def _restarted(self, incarnation: str) -> None:
+        """Take every lease for void: it is another policy, or another Triton, that knows of none of them."""
+        if self.incarnation:
+            log.info("the eviction policy of %s has started anew: its leases are void", self.replica.name)
+            for lease in list(self.leases.values()):
+                if lease.held:
+                    self.drop(lease)
+        self.incarnation = incarnation
+
+    def _unanswered(self, why: str) -> None:
+        self.silent += 1
+        if self.silent == MOST_SILENT:
+            log.warning("the eviction policy of %s gives no answer: %s", self.replica.name, why)
+        if self.silent >= MOST_SILENT:
+            self._asking.fail(PolicyError(why))
+
+    async def _keep(self, asked: float, leases: list[Lease]) -> None:
+        """Keep leases that cannot be renewed because the policy's process has ended.
+
+        Nobody else unloads models, and the next process counts each as leased for one full period from when it
+        listens. That Triton has not been started anew meanwhile, without its models, only Triton can tell.
+        """
+        until = asked + self.lease_seconds * USABLE
+        due = [lease for lease in leases if lease.until < until - self.lease_seconds / told.RENEWALS_PER_LEASE]
+        used = [lease for lease in due if lease.idle_seconds(asked) < self.lease_seconds]
+        for begin in range(0, len(used), READY_AT_ONCE):
+            some = used[begin : begin + READY_AT_ONCE]
+            ready = await asyncio.gather(*(self._is_ready(lease.model) for lease in some))
+            for lease, is_ready in zip(some, ready, strict=True):
+                if is_ready and lease.held and asked >= self._doubted:
+                    lease.until = max(lease.until, until)
+
+    async def _is_ready(self, model: str) -> bool:
+        head = b"GET /v2/models/%b/ready HTTP/1.1\r\nhost: %b\r\n\r\n" % (model.encode(), self._host)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                connection = self.replica.take(monotonic()) or await self.replica.connect(ANSWER_SECONDS)
+                return (await converse(self.replica, connection, head)).status == 200
+        except (OSError, NoAnswerError):
+            return False
+
+    # --- giving up
+    def drop(self, lease: Lease) -> None:
+        """Begin no more requests under a lease; it is given back when those under way have ended."""
+        lease.held = False
+        lease.until = 0.0
+        self._tell_dropped(lease)
+
+    def doubt(self) -> None:
+        """Use no lease until the policy has confirmed it: its Triton has just failed a request."""
+        if (now := monotonic()) < self._doubted + DOUBT_SECONDS:
+            return
+        self._doubted = now
+        for lease in self.leases.values():
+            lease.until = 0.0
+        self._hurry.set()
+
+    def give_back(self) -> None:
+        """Release what is not held and not in use any more, in one call; where nobody answers, leases just run out."""
+        done = [model for model, lease in self.leases.items() if not lease.held and not lease.in_flight]
+        wanted = {model for model, _ in self._asking.under_way} | self._releasing.keys()
+        models = [model for model in done if model not in wanted]
+        for model in models:
+            del self.leases[model]
+        if models and not self.silent:
+            task = asyncio.get_running_loop().create_task(self._release(models))
+            for model in models:
+                self._releasing[model] = task
+
+    async def _release(self, models: Iterable[str]) -> None:
+        message = told.Release(holder=self._holder, incarnation=self.incarnation, models=tuple(models))
+        try:
+            await self._client.release(message, ANSWER_SECONDS)
+        except GoneError:
+            pass
+        except PolicyError as error:
+            log.warning("the eviction policy of %s took no leases back: %s", self.replica.name, error)
+            for model in message.models:
+                self._unclear[model] = monotonic() + self.lease_seconds
+        finally:
+            for model in message.models:
+                self._releasing.pop(model, None)
+
+    async def leave(self) -> None:
+        """Keep leases until the requests under way have ended, then give them back, and end."""
+        self._left = True
+        self._asking.fail(PolicyError(_NOT_USED))
+        while any(lease.in_flight for lease in self.leases.values()):
+            await asyncio.sleep(IN_FLIGHT_SECONDS)
+        if self._task is not None:
+            self._task.cancel()
+        for lease in list(self.leases.values()):
+            lease.held = False
+        self.give_back()
+        if self._releasing:
+            await asyncio.wait(set(self._releasing.values()))
+        self._client.close()
+
+    # --- looking
+    async def states(self) -> dict[str, str]:
+        """Return the state of every model, as of a moment ago; raises PolicyError."""
+        now = monotonic()
+        if self._states is None or now - self._states[0] > STATES_SECONDS:
+            self._states = now, asyncio.get_running_loop().create_task(self._client.states(ANSWER_SECONDS))
+        return await asyncio.shield(self._states[1])

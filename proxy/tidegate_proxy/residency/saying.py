@@ -1,0 +1,29 @@
+"""What callers are told of models that are loaded on demand, over HTTP and gRPC alike."""
+
+import re
+
+from ..problems import Kind, Problem
+
+LOST = re.compile(rb"unknown model: '[^']*' (is not found|has no available versions|version \d+ is not at ready state)")
+"""In Triton's errors: it has not loaded the model, or not any more. (A version that never was "is not found".)"""
+LOST_STATUSES = frozenset({400, 404, 503})
+"""HTTP statuses with which that is said: by older Tritons, of a model never loaded, and of one that was unloaded."""
+AGAIN_SECONDS = 1.0
+"""Seconds after which a caller comes again where nobody can tell how long it takes."""
+
+
+def no_answer(seconds: float) -> str:
+    """Return what is said when the time is up."""
+    return f"There was no answer within {seconds:g} s."
+
+
+def still_loading(seconds: float) -> Problem:
+    """Return what is told when the time is up before the model is there: nothing was done yet."""
+    return Problem(Kind.BUSY, f"The model was not loaded within {seconds:g} s; it may be soon.", AGAIN_SECONDS)
+
+
+def lost(model: str) -> Problem:
+    """Return what is told when a replica turns out to have lost a model that it had."""
+    return Problem(
+        Kind.BUSY, f"The inference server has just lost the model {model}; it is loaded anew.", AGAIN_SECONDS
+    )

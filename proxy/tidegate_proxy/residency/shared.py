@@ -1,0 +1,72 @@
+"""Work that many wait for is done once, for as long as somebody waits for it."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable, KeysView
+from typing import Any, Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Result = TypeVar("Result")
+
+
+class _Work(Generic[Result]):
+    __slots__ = ("result", "task", "waiters")
+
+    def __init__(self) -> None:
+        self.result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self.task: asyncio.Task[None] | None = None
+        self.waiters = 0
+
+
+class Shared(Generic[Key, Result]):
+    """It goes on when one of those who wait leaves, and is given up with the last: see `access.flights` for the other
+    kind, which nobody can end.
+    """
+
+    def __init__(self) -> None:
+        self._under_way: dict[Key, _Work[Result]] = {}
+
+    @property
+    def under_way(self) -> KeysView[Key]:
+        """What is waited for."""
+        return self._under_way.keys()
+
+    async def join(self, key: Key, start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """Return what the work of this name finds, or raise what it raises."""
+        work = self._under_way.get(key)
+        if work is None:
+            work = self._under_way[key] = _Work()
+            work.task = asyncio.get_running_loop().create_task(self._do(key, work, start()))
+        work.waiters += 1
+        try:
+            return await asyncio.shield(work.result)
+        finally:
+            work.waiters -= 1
+            if not work.waiters and not work.result.done():
+                work.result.cancel()
+                self._end(key, work)
+
+    def fail(self, error: Exception) -> None:
+        """Give all of it up, and tell so who waits."""
+        for key, work in list(self._under_way.items()):
+            if not work.result.done():
+                work.result.set_exception(error)
+            self._end(key, work)
+
+    async def _do(self, key: Key, work: _Work[Result], start: Coroutine[Any, Any, Result]) -> None:
+        try:
+            found = await start
+        except Exception as error:
+            if not work.result.done():
+                work.result.set_exception(error)
+        else:
+            if not work.result.done():
+                work.result.set_result(found)
+        finally:
+            start.close()
+            self._end(key, work)
+
+    def _end(self, key: Key, work: _Work[Result]) -> None:
+        if self._under_way.get(key) is work:
+            del self._under_way[key]
+            if work.task is not None and work.task is not asyncio.current_task():
+                work.task.cancel()

@@ -1,0 +1,93 @@
+"""Which sequence a request belongs to: all of one must reach the same replica, which alone keeps its state.
+
+Protocol: Triton's sequence extension of KServe v2: `parameters.sequence_id`, a number or a text; 0 and "" are none.
+"""
+
+import asyncio
+import zlib
+from time import monotonic
+
+import msgspec
+
+from .problems import Kind, Problem
+from .routes import Route
+from .upstream.ask import ask
+
+ASK_AGAIN_SECONDS = 1.0
+
+_JSON_LENGTH = b"inference-header-content-length"
+_ENCODING = b"content-encoding"
+
+
+class _Parameters(msgspec.Struct):
+    sequence_id: int | str = 0
+
+
+class _Infer(msgspec.Struct):
+    parameters: _Parameters | None = None
+
+
+_decoder = msgspec.json.Decoder(_Infer)
+
+
+async def learn(route: Route, seconds: float) -> None:
+    """Find out from a replica whether a model keeps sequences; where it cannot be told now, it is asked later again.
+
+    Requests that come meanwhile wait for the same answer: they may be of sequences that have just begun.
+    """
+    if route.learning is None:
+        now = monotonic()
+        if now < route.sequential_asked + ASK_AGAIN_SECONDS:
+            return
+        route.sequential_asked = now
+        route.learning = asyncio.create_task(_learn(route, seconds))
+    await asyncio.shield(route.learning)
+
+
+async def _learn(route: Route, seconds: float) -> None:
+    replica = None
+    try:
+        if (holder := route.pool.holder) is not None:
+            if (lease := holder.find(route.name, monotonic())) is None:
+                return
+            replica = lease.replica
+        answer = await ask(route.pool, f"/v2/models/{route.name}/config".encode(), seconds, replica)
+        if answer.status == 200:
+            route.sequential = "sequence_batching" in msgspec.json.decode(answer.body)
+    except (Problem, msgspec.MsgspecError, TypeError):
+        return
+    finally:
+        route.learning = None
+
+
+def sequence_of(passed: bytes, body: bytes, most: int) -> bytes | None:
+    """Return the sequence's id, None for a request of none; raises Problem. `most` bounds a body that is unpacked."""
+    said = {}
+    for line in passed.split(b"\r\n"):
+        name, _, value = line.partition(b": ")
+        said[name.lower()] = value
+    if encoding := said.get(_ENCODING):
+        body = _unpacked(encoding.lower(), body, most)
+    length = said.get(_JSON_LENGTH)
+    if length is not None and length.isdigit():
+        body = body[: int(length)]
+    try:
+        parameters = _decoder.decode(body).parameters
+    except (msgspec.MsgspecError, RecursionError):
+        return None  # the replica tells what is wrong with it
+    if parameters is None or not parameters.sequence_id:
+        return None
+    return str(parameters.sequence_id).encode("utf-8", "surrogatepass")
+
+
+def _unpacked(encoding: bytes, body: bytes, most: int) -> bytes:
+    if encoding not in (b"gzip", b"deflate"):
+        raise Problem(Kind.MALFORMED, "A body may be compressed with gzip or deflate.")
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    try:
+        found = unpacker.decompress(body, most + 1)
+    except zlib.error:
+        raise Problem(Kind.MALFORMED, "The body is not compressed as its header says.") from None
+    if len(found) > most:
+        raise Problem(Kind.TOO_LONG, f"A request's body may have {most} bytes here, unpacked.")
+    return found

@@ -1,0 +1,253 @@
+"""Restarts: of the policy, of Triton, of both; and SIGTERM."""
+
+from dataclasses import replace
+
+import pytest
+from tidegate_contracts import lease
+from tidegate_eviction.core import Found, Load, LoadFailed, ModelSpec, Residency, Ticket, Unload
+
+from .world import RULES, World, specs
+
+
+def running(sizes: dict[str, int]) -> World:
+    """A world where all of these are resident and leased."""
+    world = World(specs(sizes))
+    world.recover()
+    for name in sizes:
+        world.ask("p1", name, None)
+    world.until(lambda: not world.open)
+    return world
+
+
+def test_after_a_restart_every_resident_model_counts_as_leased_for_a_whole_period() -> None:
+    world = running({"a": 60})
+    world.specs["b"] = ModelSpec("b", footprint_bytes=60, pinned=True)
+    world.restart_policy()
+    assert world.states == {"a": "resident", "b": "queued"}
+    world.advance(RULES.lease_seconds - 0.1)
+    assert world.evictions == [], "b is pinned and takes its room, but not from who may be in use"
+    world.proxies["p1"].clear()
+    world.advance(0.1)
+    assert [evicted.model for evicted in world.evictions] == ["a"]
+
+
+def test_a_predecessor_that_gave_longer_leases_is_respected() -> None:
+    world = running({"a": 60})
+    residency = Residency(RULES, "new", world.now)
+    residency.configure(RULES, {**world.specs, "b": ModelSpec("b", footprint_bytes=60, pinned=True)}, (), world.now)
+    residency.recover(Found(resident=("a",), lease_seconds=100.0), world.now)
+    assert residency.tick(world.now + 99.0).commands == []
+    assert [type(command) for command in residency.tick(world.now + 100.0).commands] == [Unload]
+
+
+def test_who_waits_before_the_index_is_read_is_granted_what_is_resident() -> None:
+    world = running({"a": 60})
+    world.residency = Residency(RULES, "new", world.now)
+    world.take(world.residency.configure(RULES, world.specs, (), world.now))
+    ticket = world.ask("p2", "a", None)
+    assert isinstance(ticket, Ticket)
+    world.starts = 1
+    world.take(world.residency.recover(world.index(), world.now))
+    assert isinstance(world.answers[ticket.number], lease.Granted)
+
+
+def test_a_load_that_is_under_way_at_a_restart_is_watched_and_not_issued_again() -> None:
+    world = World(specs({"a": 60}))
+    world.recover()
+    world.ask("p1", "a", None)
+    world.restart_policy()
+    (begun,) = world.at_work.values()
+    assert isinstance(begun.command, Load)
+    assert begun.command.watch
+    ticket = world.ask("p1", "a", None)
+    world.until(lambda: not world.open)
+    assert isinstance(ticket, Ticket)
+    assert isinstance(world.answers[ticket.number], lease.Granted)
+
+
+def test_an_unload_that_is_under_way_at_a_restart_is_watched_and_its_room_still_taken() -> None:
+    world = running({"a": 60})
+    world.specs["b"] = ModelSpec("b", footprint_bytes=60)
+    world.take(world.residency.configure(RULES, world.specs, (), world.now))
+    world.end_of_requests()
+    world.advance(RULES.idle_seconds)
+    world.ask("p1", "b", None)
+    world.restart_policy()
+    assert world.states == {"a": "unloading", "b": "cold"}
+    assert world.charged() == 60
+    ticket = world.ask("p1", "b", None)
+    assert isinstance(ticket, Ticket)
+    world.until(lambda: not world.open)
+    assert world.states == {"a": "cold", "b": "resident"}
+
+
+def test_models_that_nobody_knows_go_when_the_period_is_over() -> None:
+    world = World(specs({"a": 60}))
+    world.loaded = {"stranger": 5}
+    world.recover()
+    assert world.states["stranger"] == "draining"
+    world.advance(RULES.lease_seconds)
+    assert world.states["stranger"] == "unloading"
+    world.finish()
+    world.advance(RULES.freeing_seconds)
+    world.finish()
+    assert world.states == {"a": "cold"}
+
+
+def test_a_model_with_other_versions_than_the_settings_say_is_loaded_anew() -> None:
+    residency = Residency(RULES, "new")
+    residency.configure(RULES, {"a": ModelSpec("a", footprint_bytes=10, versions=(2, 3))}, (), 0.0)
+    residency.recover(Found(resident=("a",), versions={"a": (1, 2)}), 0.0)
+    assert residency.listing(0.0).models[0].state == "draining"
+    residency = Residency(RULES, "new")
+    residency.configure(RULES, {"a": ModelSpec("a", footprint_bytes=10, versions=(2, 3))}, (), 0.0)
+    residency.recover(Found(resident=("a",), versions={"a": (3, 2)}), 0.0)
+    assert residency.listing(0.0).models[0].state == "resident"
+
+
+def test_when_triton_is_lost_its_models_are_cold_and_leases_void() -> None:
+    world = running({"a": 40, "b": 40})
+    before = world.residency.incarnation
+    world.lose_triton()
+    assert world.states == {"a": "cold", "b": "cold"}
+    assert world.residency.leases == 0
+    assert world.residency.incarnation != before
+    assert world.charged() == 0
+    step, renewed = world.residency.renew("p1", before, {"a": lease.Use(in_flight=1, idle_seconds=0)}, world.now)
+    assert renewed.lost == ("a",)
+    assert step.commands == []
+
+
+def test_who_waits_when_triton_is_lost_waits_on_within_his_bound() -> None:
+    world = World(specs({"a": 40, "b": 40}))
+    world.recover()
+    tickets = [world.ask("p1", "a", None), world.ask("p2", "b", 3.0)]
+    world.advance(1.0)
+    world.lose_triton()
+    world.advance(2.0)
+    first, second = tickets
+    assert isinstance(first, Ticket)
+    assert isinstance(second, Ticket)
+    assert isinstance(world.answers[second.number], lease.Busy)
+    world.triton_back()
+    world.until(lambda: not world.open)
+    assert isinstance(world.answers[first.number], lease.Granted)
+
+
+def test_what_a_lost_triton_was_told_does_not_count_when_it_ends() -> None:
+    world = World(specs({"a": 40}))
+    world.recover()
+    world.ask("p1", "a", None)
+    (number,) = world.at_work
+    world.lose_triton()
+    assert world.residency.load_ended(number, world.now).events == []
+    world.triton_back()
+    world.advance(RULES.failure_backoff_seconds)
+    assert world.states["a"] == "loading"
+    (begun,) = world.at_work.values()
+    assert begun.command.number != number
+
+
+def test_a_model_that_brings_triton_down_each_time_is_quarantined() -> None:
+    world = World(specs({"a": 40, "b": 40}))
+    world.recover()
+    for n in range(RULES.failures_most):
+        world.ask("p1", "a", None)
+        assert [begun.command.model for begun in world.at_work.values()] == ["a"]
+        world.lose_triton()
+        world.triton_back()
+        world.advance(RULES.failure_backoff_seconds * 2**n)
+    assert world.states["a"] == "quarantined"
+    assert isinstance(world.ask("p1", "b", None), Ticket), "the others are served"
+
+
+def test_of_several_suspects_each_is_loaded_alone_next_time() -> None:
+    world = World(specs({"a": 40, "b": 40}))
+    world.recover()
+    world.ask("p1", "a", None)
+    world.ask("p1", "b", None)
+    assert len(world.at_work) == 2
+    world.lose_triton()
+    world.triton_back()
+    assert [begun.command.model for begun in world.at_work.values()] == ["a"]
+    events = []
+    world.at_work.clear()
+    world.loaded.clear()
+    step = world.residency.triton_lost(world.now)
+    events += step.events
+    assert [event.model for event in events if isinstance(event, LoadFailed)] == ["a"], "now it is clear who it was"
+
+
+def test_after_sigterm_nothing_new_begins_and_renewals_go_on() -> None:
+    world = running({"a": 40})
+    world.specs["b"] = ModelSpec("b", footprint_bytes=40)
+    world.take(world.residency.configure(RULES, world.specs, (), world.now))
+    waits = world.ask("p2", "b", None)
+    world.leaving = True
+    world.take(world.residency.leave(world.now))
+    assert isinstance(waits, Ticket)
+    assert isinstance(world.answers[waits.number], lease.Busy)
+    assert isinstance(world.ask("p2", "a", None), lease.Busy)
+    for _ in range(10):
+        world.advance(5.0)
+        renewed = world.renew("p1")
+        assert (renewed.lost, renewed.accepts, renewed.resident) == ((), False, ())
+    assert world.residency.in_flight == 1
+    world.end_of_requests()
+    assert world.residency.in_flight == 0
+    world.advance(1000.0)
+    assert world.evictions == []
+
+
+def test_after_sigterm_a_lease_that_has_ended_is_not_given_anew() -> None:
+    world = running({"a": 40})
+    world.proxies["p1"]["a"].in_flight = 0
+    world.leaving = True
+    world.take(world.residency.leave(world.now))
+    world.advance(RULES.lease_seconds)
+    assert world.renew("p1").lost == ("a",)
+    assert world.residency.leases == 0
+
+
+def test_a_part_that_is_being_unloaded_below_its_ensemble_is_left_to_the_ensemble() -> None:
+    residency = Residency(RULES, "new")
+    models = {"pair": ModelSpec("pair", footprint_bytes=10, parts=("part",)), "part": ModelSpec("part", 20)}
+    residency.configure(RULES, models, (), 0.0)
+    step = residency.recover(Found(resident=("pair",), unloading=("part",)), 0.0)
+    assert step.commands == []
+    assert residency.listing(0.0).resident_bytes == 30
+
+
+@pytest.mark.parametrize("back", [0.0, -5.0, -1e9])
+def test_a_clock_that_stands_still_or_goes_back_moves_nothing(back: float) -> None:
+    world = running({"a": 40})
+    listing = world.residency.listing(world.now)
+    for _ in range(3):
+        assert world.take(world.residency.tick(world.now + back)).events == []
+    assert world.residency.listing(world.now) == listing
+
+
+def test_a_clock_that_jumps_ahead_ends_leases_and_waits_and_nothing_else() -> None:
+    world = running({"a": 60})
+    world.specs["b"] = ModelSpec("b", footprint_bytes=60)
+    world.take(world.residency.configure(RULES, world.specs, (), world.now))
+    ticket = world.ask("p2", "b", None)
+    assert isinstance(ticket, lease.Busy)
+    world.jump(1e6)
+    assert world.residency.leases == 0
+    assert world.states == {"a": "resident", "b": "cold"}
+    assert isinstance(world.ask("p2", "b", None), Ticket)
+
+
+def test_settings_may_leave_out_what_is_measured() -> None:
+    world = running({"a": 60})
+    world.specs["b"] = ModelSpec("b", footprint_bytes=60)
+    world.take(world.residency.configure(RULES, world.specs, (), world.now))
+    world.end_of_requests()
+    world.advance(RULES.idle_seconds)
+    world.ask("p1", "b", None)
+    world.end_unload(next(iter(world.at_work)), lingers=True)
+    assert world.states["a"] == "freeing"
+    world.rules = replace(RULES, measures=False)
+    world.take(world.residency.configure(world.rules, world.specs, (), world.now))
+    assert world.states == {"a": "cold", "b": "loading"}

@@ -1,0 +1,105 @@
+"""Ten thousand models: work grows with them, and no faster. Calls are counted: a clock would tell of the machine."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from types import FrameType
+
+import pytest
+from tidegate_contracts import lease
+from tidegate_eviction.choosing.registry import find
+from tidegate_eviction.core import Found, Load, ModelSpec, PoolRules, Residency, Ticket, Unload
+
+RULES = PoolRules(
+    capacity_bytes=0,
+    policy=find("lru"),
+    idle_seconds=0.0,
+    lease_seconds=15.0,
+    wait_seconds=10.0,
+    residency_factor=0.0,
+    measures=False,
+)
+
+
+def calls(task: Callable[[], object]) -> int:
+    """How many functions a task calls, C's included."""
+    count = 0
+
+    def seen(_frame: FrameType, event: str, _what: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(seen)
+    try:
+        task()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def full(residents: int, policy: str) -> Residency:
+    rules = replace(RULES, capacity_bytes=10 * residents, policy=find(policy))
+    residency = Residency(rules, "one")
+    specs = {f"m{n}": ModelSpec(f"m{n}", footprint_bytes=10, load_seconds=1.0 + n % 7) for n in range(residents + 1)}
+    residency.configure(rules, specs, (), 0.0)
+    residency.recover(Found(tuple(f"m{n}" for n in range(residents))), 0.0)
+    return residency
+
+
+def decision(residency: Residency, model: str) -> None:
+    step, answer = residency.acquire(model, "p", None, 20.0)
+    assert isinstance(answer, Ticket)
+    assert any(isinstance(command, Unload) for command in step.commands)
+
+
+@pytest.mark.parametrize("policy", ["lru", "lru-idle", "cost-aware"])
+def test_a_decision_grows_no_faster_than_the_residents(policy: str) -> None:
+    counts = []
+    for residents in (1_000, 10_000):
+        residency = full(residents, policy)
+        residency.tick(20.0)
+        counts.append(calls(lambda r=residency, n=residents: decision(r, f"m{n}")))  # type: ignore[misc]
+    assert counts[1] <= 11 * counts[0]
+
+
+def test_being_told_busy_grows_no_faster_either() -> None:
+    counts = []
+    for residents in (1_000, 10_000):
+        residency = full(residents, "lru")
+        counts.append(calls(lambda r=residency, n=residents: r.acquire(f"m{n}", "p", 0.0, 1.0)))  # type: ignore[misc]
+    assert counts[1] <= 11 * counts[0]
+
+
+def test_a_lease_on_a_resident_model_costs_the_same_however_many_there_are() -> None:
+    counts = []
+    for residents in (1_000, 10_000):
+        residency = full(residents, "lru")
+        residency.tick(20.0)
+        counts.append(calls(lambda r=residency: r.acquire("m5", "p", None, 21.0)))  # type: ignore[misc]
+        counts.append(calls(lambda r=residency: r.release("p", "one", ["m5"], 22.0)))  # type: ignore[misc]
+    assert counts[:2] == counts[2:]
+
+
+def test_a_load_and_its_end_cost_the_same_however_many_there_are() -> None:
+    counts = []
+    for models in (1_000, 10_000):
+        residency = full(models, "lru")
+        residency.configure(replace(RULES, capacity_bytes=20 * models), residency._pool.specs, (), 20.0)
+
+        def load(residency: Residency = residency, model: str = f"m{models}") -> None:
+            step, _ = residency.acquire(model, "p", None, 21.0)
+            (command,) = step.commands
+            assert isinstance(command, Load)
+            residency.load_ended(command.number, 22.0)
+
+        counts.append(calls(load))
+    assert counts[1] == pytest.approx(counts[0], rel=0.05)
+
+
+def test_renewals_take_as_long_as_there_are_leases() -> None:
+    counts = []
+    for leases in (100, 1_000):
+        residency = full(1_000, "lru")
+        uses = {f"m{n}": lease.Use(in_flight=1, idle_seconds=0.0) for n in range(leases)}
+        counts.append(calls(lambda r=residency, u=uses: r.renew("p", "one", u, 1.0)))  # type: ignore[misc]
+    assert counts[1] <= 11 * counts[0]

@@ -1,0 +1,426 @@
+"""A simulated Triton, its memory and some proxies around the core; it checks after every step what must always hold.
+
+It keeps its own books: who believes to hold a lease, what Triton has loaded, which tickets are open. So it judges the
+core by what comes of its commands and answers, not by what the core thinks of itself.
+"""
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tidegate_contracts import lease
+from tidegate_eviction.choosing.registry import find
+from tidegate_eviction.core import (
+    Answered,
+    Evicted,
+    Found,
+    Load,
+    ModelSpec,
+    Overrun,
+    PoolRules,
+    Recycle,
+    Residency,
+    Step,
+    Ticket,
+    Unload,
+    WarmWindow,
+)
+from tidegate_eviction.states import AFTER, State
+
+BASE = 1000
+RULES = PoolRules(
+    capacity_bytes=100,
+    policy=find("lru-idle"),
+    idle_seconds=30.0,
+    lease_seconds=16.0,
+    wait_seconds=8.0,
+    loads_at_once=2,
+    tolerance_bytes=0,
+    freeing_seconds=4.0,
+    leak_budget_bytes=30,
+    failure_backoff_seconds=4.0,
+    overdue_seconds=4.0,
+    default_load_seconds=2.0,
+)
+REACHABLE = {
+    (before, after)
+    for (before, _), after in AFTER.items()
+}  # fmt: skip
+for _ in State:  # several transitions may follow each other within one step
+    REACHABLE |= {(a, d) for a, b in REACHABLE for c, d in REACHABLE if b is c}
+
+
+@dataclass
+class Held:
+    """What a proxy believes: from when it asked on, by its own counting."""
+
+    until: float
+    incarnation: str
+    open: bool = True
+    """New requests may begin under it."""
+    in_flight: int = 0
+    last_use: float = 0.0
+
+
+@dataclass
+class Begun:
+    """A command that Triton works at."""
+
+    command: Load | Unload
+    pieces: tuple[str, ...]
+    since: float = 0.0
+
+    def alone(self, now: float) -> bool:
+        """Nothing may begin beside it."""
+        return isinstance(self.command, Load) and self.command.alone and now < self.since + RULES.alone_seconds
+
+
+@dataclass
+class World:
+    """Everything around one `Residency`."""
+
+    specs: dict[str, ModelSpec]
+    rules: PoolRules = RULES
+    real: dict[str, int] = field(default_factory=dict)
+    """What pieces really take, where it is not what is declared."""
+    windows: tuple[WarmWindow, ...] = ()
+    now: float = 0.0
+    starts: int = 0
+    loaded: dict[str, int] = field(default_factory=dict)
+    """Pieces in Triton, with the memory they take."""
+    at_work: dict[int, Begun] = field(default_factory=dict)
+    lingering: int = 0
+    """Memory of what was unloaded."""
+    lost: int = 0
+    """Memory that never comes back."""
+    up: bool = True
+    proxies: dict[str, dict[str, Held]] = field(default_factory=lambda: {"p1": {}, "p2": {}})
+    open: dict[int, Ticket] = field(default_factory=dict)
+    excused: bool = False
+    """More is charged than there is, for a reason that was told."""
+    leaving: bool = False
+    longest: float = 0.0
+    """The longest lease that was ever given: a policy that starts anew is told, for its own may be shorter now."""
+    recycled: int = 0
+    answers: dict[int, lease.Granted | lease.Refusal] = field(default_factory=dict)
+    loads: list[str] = field(default_factory=list)
+    evictions: list[Evicted] = field(default_factory=list)
+    states: dict[str, str] = field(default_factory=dict)
+    fresh: list[str] = field(default_factory=list)
+    """Models that a lease was just granted on."""
+
+    def __post_init__(self) -> None:
+        self.residency = Residency(self.rules, "start-0", self.now)
+        self.take(self.residency.configure(self.rules, self.specs, self.windows, self.now))
+
+    # --- steps
+    def take(self, step: Step) -> Step:
+        """Do as the step says, and check it."""
+        self.longest = max(self.longest, self.rules.lease_seconds)
+        for event in step.events:
+            if isinstance(event, Answered):
+                ticket = self.open.pop(event.ticket.number)  # KeyError: answered twice, or never given
+                self.answers[ticket.number] = event.answer
+                if isinstance(event.answer, lease.Granted):
+                    self.granted(ticket.model, ticket.holder, event.answer, ticket.asked)
+            elif isinstance(event, Overrun):
+                self.excused = True
+            elif isinstance(event, Evicted):
+                self.evictions.append(event)
+                self.may_go(event)
+        for command in step.commands:
+            if isinstance(command, Load):
+                self.load(command)
+            elif isinstance(command, Unload):
+                self.unload(command)
+            else:
+                self.recycle(command)
+        self.check()
+        return step
+
+    def may_go(self, event: Evicted) -> None:
+        """Check that who goes for others may."""
+        spec = self.specs.get(event.model)
+        if event.reason in ("room", "pinned", "window") and spec is not None:
+            assert self.rules.policy.evicts
+            assert not spec.pinned
+            if event.reason == "room" and self.rules.policy.idle_limits:
+                limit = self.rules.idle_seconds if spec.idle_seconds is None else spec.idle_seconds
+                assert event.idle_seconds >= limit - 1e-9, f"{event} although its limit is {limit}"
+
+    def load(self, command: Load) -> None:
+        """Begin what a Load asks for."""
+        pieces = (command.model, *(self.specs[command.model].parts if command.model in self.specs else ()))
+        assert self.up
+        assert not self.leaving, "a load begins after SIGTERM"
+        for other in self.at_work.values():
+            assert command.watch or set(other.pieces).isdisjoint(pieces), f"{command} beside {other.command}"
+            alone = command.alone or other.alone(self.now)
+            assert command.watch or not alone, f"{command} beside {other.command}"
+        begun = [other for other in self.at_work.values() if isinstance(other.command, Load)]
+        assert command.watch or len(begun) < self.rules.loads_at_once
+        if not command.watch:
+            self.at_work[command.number] = Begun(command, tuple(p for p in pieces if p not in self.loaded), self.now)
+        else:
+            number = next(n for n, other in self.at_work.items() if other.command.model == command.model)
+            self.at_work[command.number] = replace(self.at_work.pop(number), command=command)
+        self.loads.append(command.model)
+        if command.needed_bytes and not command.watch:
+            assert self.charged() <= self.rules.capacity_bytes, f"{command} overruns the capacity"
+
+    def unload(self, command: Unload) -> None:
+        """Begin what an Unload asks for."""
+        assert self.up
+        assert not self.leaving or command.watch or self.states.get(command.model) == "loading"
+        for holder, leases in self.proxies.items():
+            for model, held in leases.items():
+                needed = {model, *(self.specs[model].parts if model in self.specs else ())}
+                if needed & set(command.names) and self.now < held.until and model in self.states:
+                    raise AssertionError(f"{command} although {holder} holds {model} until {held.until}, at {self.now}")
+        for other in self.at_work.values():
+            if command.watch and set(other.pieces) <= set(command.names):
+                continue
+            assert set(other.pieces).isdisjoint(command.names), f"{command} beside {other.command}"
+            assert not other.alone(self.now), f"{command} beside {other.command}"
+        if command.watch:
+            for number in [n for n, other in self.at_work.items() if set(other.pieces) <= set(command.names)]:
+                del self.at_work[number]
+        self.at_work[command.number] = Begun(command, command.names)
+
+    def recycle(self, _command: Recycle) -> None:
+        """Note that Triton is to be restarted."""
+        self.recycled += 1
+        for leases in self.proxies.values():
+            assert all(
+                held.until <= self.now or held.incarnation != self.residency.incarnation for held in leases.values()
+            )
+
+    # --- invariants
+    def charged(self) -> int:
+        """What is charged, by the core's own listing."""
+        listing = self.residency.listing(self.now)
+        return listing.resident_bytes + listing.loading_bytes + listing.freeing_bytes + listing.leaked_bytes
+
+    def check(self) -> None:
+        """Check what holds between any two steps."""
+        listing = self.residency.listing(self.now)
+        charged = listing.resident_bytes + listing.loading_bytes + listing.freeing_bytes + listing.leaked_bytes
+        if charged <= listing.capacity_bytes:
+            self.excused = False
+        assert charged <= listing.capacity_bytes or self.excused, f"{charged} of {listing.capacity_bytes} bytes"
+        going = {p for each in self.at_work.values() if isinstance(each.command, Unload) for p in each.pieces}
+        states: dict[str, str] = {}
+        for model in listing.models:
+            states[model.model] = model.state
+            before = State(self.states.get(model.model, "unknown"))
+            assert before == model.state or (before, State(model.state)) in REACHABLE
+            pieces = {model.model, *(self.specs[model.model].parts if model.model in self.specs else ())}
+            if model.state in ("resident", "draining"):
+                assert pieces <= self.loaded.keys(), f"{model.model} is {model.state}, and Triton lacks it"
+                assert not pieces & going, f"{model.model} is {model.state}, and is being unloaded"
+            else:
+                assert not model.leases
+        self.states = states
+        for name in self.fresh:
+            assert states[name] == "resident", f"a lease on {name}, which is {states[name]}"
+        self.fresh.clear()
+        for ticket in self.open.values():
+            assert ticket.deadline > self.now, f"{ticket} is not answered at {self.now}"
+
+    # --- proxies
+    def ask(
+        self, holder: str, model: str, wait: float | None, delay: float = 0.0, *, heard: bool = True
+    ) -> lease.Granted | lease.Refusal | Ticket:
+        """Acquire; the question took `delay` seconds to arrive. Unheard answers are lost."""
+        step, answer = self.residency.acquire(model, holder, wait, self.now)
+        if isinstance(answer, Ticket):
+            assert answer.deadline <= self.now + self.rules.wait_seconds
+            self.open[answer.number] = replace(answer, asked=self.now - delay) if heard else answer
+        elif isinstance(answer, lease.Granted) and heard:
+            self.granted(model, holder, answer, self.now - delay)
+        self.take(step)
+        return answer
+
+    def granted(self, model: str, holder: str, answer: lease.Granted, asked: float) -> None:
+        """Let a proxy have its lease, counted from when it asked, and begin a request."""
+        self.fresh.append(model)
+        assert answer.incarnation == self.residency.incarnation
+        self.proxies[holder][model] = Held(asked + answer.lease_seconds, answer.incarnation, True, 1, self.now)
+
+    def renew(self, holder: str, delay: float = 0.0, *, heard: bool = True) -> lease.Renewed:
+        """Renew what a proxy has, and let it act on the answer if it hears it."""
+        leases = self.proxies[holder]
+        uses = {
+            model: lease.Use(
+                in_flight=held.in_flight,
+                idle_seconds=0.0 if held.in_flight else max(0.0, self.now - held.last_use),
+                requests=held.in_flight,
+            )
+            for model, held in leases.items()
+        }
+        incarnation = next((held.incarnation for held in leases.values()), "")
+        step, renewed = self.residency.renew(holder, incarnation, uses, self.now)
+        if heard:
+            for model in list(leases):
+                held = leases[model]
+                alive = model not in renewed.lost
+                if alive:
+                    assert self.states[model] == "resident"
+                    held.incarnation = renewed.incarnation
+                if alive or (held.in_flight and self.states.get(model) in ("resident", "draining")):
+                    held.until = max(held.until, self.now - delay + renewed.lease_seconds)
+                held.open = held.open and alive
+                if not alive and not held.in_flight and held.until <= self.now:
+                    del leases[model]
+        self.take(step)
+        return renewed
+
+    def release(self, holder: str, model: str) -> None:
+        """Give a lease back; the proxy believes nothing any more."""
+        held = self.proxies[holder].pop(model)
+        self.take(self.residency.release(holder, held.incarnation, (model,), self.now))
+
+    # --- Triton
+    def end_load(self, number: int, error: str | None = None) -> Step:
+        """Let a load end."""
+        begun = self.at_work.pop(number)
+        assert isinstance(begun.command, Load)
+        sizes = {piece: self.size(piece) for piece in begun.pieces}
+        spec = self.specs.get(begun.command.model)
+        if error is None:
+            self.loaded.update(sizes)
+        elif spec and spec.parts:  # the parts were loaded, the ensemble was not
+            self.loaded.update({piece: size for piece, size in sizes.items() if piece != spec.name})
+        return self.take(
+            self.residency.load_ended(
+                number, self.now, error, None if error else sum(sizes.values()), begun.command.versions
+            )
+        )
+
+    def end_unload(self, number: int, error: str | None = None, *, lingers: bool = False, leaks: bool = False) -> Step:
+        """Let an unload end; its memory comes back at once, later, or never."""
+        begun = self.at_work.pop(number)
+        if error is None:
+            for piece in begun.pieces:
+                size = self.loaded.pop(piece, 0)
+                self.lingering += size if lingers and not leaks else 0
+                self.lost += size if leaks else 0
+            for piece in list(self.loaded):  # an ensemble is not READY without its parts
+                if piece in self.specs and not set(self.specs[piece].parts) <= self.loaded.keys():
+                    self.lingering += self.loaded.pop(piece)
+        return self.take(self.residency.unload_ended(number, self.now, error))
+
+    def size(self, piece: str) -> int:
+        """What a piece really takes."""
+        spec = self.specs.get(piece)
+        return self.real.get(piece, (spec.footprint_bytes or 0) if spec else 5)
+
+    def read(self) -> Step:
+        """Tell a reading of memory; loads have taken what they will, or nothing yet."""
+        return self.take(self.residency.memory(BASE + sum(self.loaded.values()) + self.lingering + self.lost, self.now))
+
+    def index(self) -> Found:
+        """What Triton's index says."""
+        loading = [each.command.model for each in self.at_work.values() if isinstance(each.command, Load)]
+        unloading = [p for each in self.at_work.values() if isinstance(each.command, Unload) for p in each.pieces]
+        resident = [piece for piece in self.loaded if piece not in unloading]
+        return Found(tuple(resident), tuple(loading), tuple(unloading), lease_seconds=self.longest)
+
+    def restart_policy(self) -> None:
+        """Kill the policy, and start it anew: all that it knew is gone."""
+        self.starts += 1
+        self.open.clear()
+        self.excused = True
+        self.leaving = False
+        self.states = {}
+        self.residency = Residency(self.rules, f"start-{self.starts}", self.now)
+        self.take(self.residency.configure(self.rules, self.specs, self.windows, self.now))
+        if self.up:
+            self.recover()
+
+    def recover(self) -> None:
+        """Have the core read the index."""
+        before, self.at_work = self.at_work, {}
+        for begun in before.values():  # under numbers that nobody knows; of an unload each piece by itself
+            if isinstance(begun.command, Load):
+                if begun.pieces:  # else it was READY already
+                    self.at_work[-len(self.at_work) - 1] = begun
+            else:
+                for piece in begun.pieces:
+                    number = -len(self.at_work) - 1
+                    self.at_work[number] = Begun(Unload(number, piece, (piece,)), (piece,))
+        self.take(self.residency.recover(self.index(), self.now))
+        self.read()
+
+    def lose_triton(self) -> None:
+        """Kill Triton."""
+        self.up = False
+        self.loaded.clear()
+        self.at_work.clear()
+        self.lingering = self.lost = 0
+        for leases in self.proxies.values():
+            leases.clear()
+        self.take(self.residency.triton_lost(self.now))
+
+    def triton_back(self) -> None:
+        """Start it again, empty."""
+        self.up = True
+        self.take(self.residency.triton_back(self.index(), self.now))
+        self.read()
+
+    # --- time
+    def advance(self, seconds: float) -> None:
+        """Let time pass, ticking whenever something is due."""
+        until = self.now + seconds
+        for _ in range(10_000):
+            at = self.residency.next_deadline()
+            if at is None or at > until:
+                break
+            self.now = max(self.now, at)
+            self.take(self.residency.tick(self.now))
+            later = self.residency.next_deadline()
+            assert later is None or later > self.now, "what is due stays due"
+        else:
+            raise AssertionError("deadlines without end")
+        self.jump(until - self.now)
+
+    def jump(self, seconds: float) -> None:
+        """Let time pass at once: nobody was there to tick."""
+        self.now += seconds
+        self.take(self.residency.tick(self.now))
+
+    def finish(self) -> None:
+        """Let all that is under way end well, and its memory be back."""
+        for number, begun in list(self.at_work.items()):
+            if number in self.at_work:
+                if isinstance(begun.command, Load):
+                    self.end_load(number)
+                else:
+                    self.end_unload(number)
+        self.lingering = 0
+        if self.up:
+            self.read()
+
+    def end_of_requests(self) -> None:
+        """Let all requests end, and every lease be given back."""
+        for holder, leases in self.proxies.items():
+            for model in list(leases):
+                self.release(holder, model)
+
+    def until(self, met: Callable[[], bool], seconds: float = 600.0) -> None:
+        """Let everything go well until something is so."""
+        end = self.now + seconds
+        while not met():
+            assert self.now < end, "it never came to be"
+            self.finish()
+            if not met():
+                self.advance(1.0)
+
+    def copy(self) -> "World":
+        """Return a world that goes on apart."""
+        return copy.deepcopy(self)
+
+
+def specs(sizes: Mapping[str, int], **more: object) -> dict[str, ModelSpec]:
+    """Models with declared sizes."""
+    return {name: replace(ModelSpec(name, footprint_bytes=size), **more) for name, size in sizes.items()}  # type: ignore[arg-type]

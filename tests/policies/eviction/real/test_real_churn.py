@@ -1,0 +1,289 @@
+"""Many models in little room, called through two proxies by many at once; and again while policy and Triton are killed.
+
+`CHURN=<seconds>` makes it longer, `CHURN_SEED=<number>` kills as a run before did, whose seed was printed.
+"""
+
+import http.client
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tidegate_contracts import routing
+from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
+from tidegate_contracts.triton import RESTRICTED_KEY
+from tidegate_proxy.access.api_keys import hash_line, new_key
+from tidegate_proxy.residency.saying import lost
+
+from local_plane.policy import Policy, policy, triton_options, write_settings
+from local_plane.process import HOST
+from local_plane.proxy import ENVIRONMENT, Proxy, proxy, write_tables
+from local_plane.triton import Triton, triton
+from tests.proxy.rigs.pytest_rigs import not_run
+
+from ..rigs import zoo
+from ..rigs.caller import Holder
+
+SECONDS = float(os.environ.get("CHURN") or 30)
+SEED = int(os.environ.get("CHURN_SEED") or random.randrange(1 << 32))
+MIB = 1 << 20
+MODELS, ROOM, CLIENTS, PROXIES = 40, 10, 8, 2
+HELD = 12
+"""MiB that a model holds; its process takes about as much again."""
+EACH = 32
+"""MiB that each is declared to take."""
+NOISE = 60
+"""MiB that Triton, its threads and its front ends grow by under load, beside the models."""
+SERVER, POOL, CALLER = "triton", "small", "churn"
+NAMES = [f"m{number:02}" for number in range(MODELS)]
+
+
+@dataclass
+class Plane:
+    """Two proxies, a policy and a Triton; the latter two may be killed, and are started again at once."""
+
+    root: Path
+    proxies: list[Proxy]
+    policy: Policy
+    triton: Triton
+    key: str
+    _policies: ExitStack
+    _tritons: ExitStack
+
+    def kill_policy(self, pause: float) -> None:
+        """Kill the policy, and start another one in its place after a while."""
+        os.killpg(self.policy.process.pid, signal.SIGKILL)
+        self._policies.close()
+        time.sleep(pause)
+        ports = (self.policy.lease_port, self.policy.admin_port)
+        self.policy = self._policies.enter_context(_policy(self.root, self.triton, ports))
+
+    def kill_triton(self) -> None:
+        """Kill Triton, and start another one in its place."""
+        before = self.triton
+        os.killpg(before.process.pid, signal.SIGKILL)
+        self._tritons.close()
+        ports = (before.http_port, before.grpc_port, before.metrics_port)
+        self.triton = self._tritons.enter_context(_triton(self.root, ports))
+
+
+@dataclass
+class Seen:
+    """What the callers saw."""
+
+    statuses: Counter[int] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    models: set[str] = field(default_factory=set)
+    highest_bytes: int = 0
+    most: int = 0
+    """Models in Triton's index at one time, in whatever state but unloaded."""
+    overrun: list[str] = field(default_factory=list)
+
+
+def _policy(root: Path, server: Triton, ports: tuple[int, int] = (0, 0)) -> Any:
+    return policy(root, server, ports=ports, options=["--drain-seconds", "0"])
+
+
+def _triton(root: Path, ports: tuple[int, int, int] | None = None) -> Any:
+    return triton(root / "triton", root / "models", options=triton_options(root), ports=ports)
+
+
+@contextmanager
+def plane(root: Path) -> Iterator[Plane]:
+    """Run all of it."""
+    (root / "models").mkdir()
+    for name in NAMES:
+        zoo.model(root / "models", name, HELD)
+    write_settings(
+        root,
+        EvictionSettings(
+            policy="lru-idle",
+            repository=str(root / "models"),
+            capacity_bytes=ROOM * EACH * MIB,
+            idle_seconds=1,
+            lease_seconds=3,
+            wait_seconds=10,
+            models=tuple(ManagedModel(name=name, footprint_bytes=EACH * MIB) for name in NAMES),
+            tuning=Tuning(tolerance_bytes=16 * MIB, freeing_seconds=5, retry_most_seconds=5),
+        ),
+    )
+    key = new_key()
+    with ExitStack() as stack:
+        policies, tritons = stack.enter_context(ExitStack()), stack.enter_context(ExitStack())
+        with not_run("A REAL TRITON"):
+            server = tritons.enter_context(_triton(root))
+        made = policies.enter_context(_policy(root, server))
+        proxies = []
+        for number in range(PROXIES):
+            folder = root / f"proxy-{number}"
+            write_tables(folder, *_tables(server, made.lease_port))
+            (folder / "api-keys").mkdir()
+            (folder / "api-keys" / CALLER).write_text(hash_line(key) + "\n", "utf-8")
+            proxies.append(stack.enter_context(proxy(folder, settings={"api_keys": "true"})))
+        yield Plane(root, proxies, made, server, key, policies, tritons)
+
+
+def _tables(server: Triton, lease_port: int) -> tuple[routing.RoutingTable, routing.AccessTable]:
+    pool = routing.Pool(
+        name=POOL,
+        host=HOST,
+        http_port=server.http_port,
+        grpc_port=server.grpc_port,
+        loading="on-demand",
+        lease_port=lease_port,
+    )
+    models = tuple(routing.Model(name=name, server=SERVER, pool=POOL) for name in NAMES)
+    servers = (routing.Server(name=SERVER, kind="triton", pools=(pool,)),)
+    rule = routing.AccessRule(name="all", principals=(CALLER,), actions=("infer",), servers=("*",), models=("*",))
+    limit = routing.RateLimit(requests_per_minute=600_000_000, burst=600_000_000)
+    return (
+        routing.RoutingTable(environment=ENVIRONMENT, servers=servers, models=models),
+        routing.AccessTable(rules=(rule,), rate_limit=limit),
+    )
+
+
+def call(address: str, key: str, model: str, number: int) -> tuple[int, dict[str, Any], float]:
+    """Call a model; return status, body, and after how many seconds to come again."""
+    tensor = {"name": "INPUT", "shape": [1], "datatype": "INT32", "data": [number]}
+    asking = http.client.HTTPConnection(address, timeout=60)
+    try:
+        asking.request("POST", f"/v2/models/{model}/infer", json.dumps({"inputs": [tensor]}), {"x-api-key": key})
+        answer = asking.getresponse()
+        return answer.status, json.loads(answer.read()), float(answer.getheader("retry-after") or 0)
+    finally:
+        asking.close()
+
+
+def client(made: Plane, seen: Seen, number: int, end: float, allowed: set[int]) -> None:
+    """Call models until the end, some of them often and others seldom, now through one proxy, now the other."""
+    chance = random.Random(number)
+    turn = 0
+    while time.monotonic() < end:
+        turn += 1
+        name = NAMES[min(int(chance.paretovariate(0.8)) - 1, MODELS - 1)] if turn % 3 else chance.choice(NAMES)
+        for _ in range(chance.randint(1, 5)):
+            status, body, after = call(made.proxies[turn % PROXIES].http, made.key, name, turn)
+            seen.statuses[status] += 1
+            if status == 200:
+                seen.models.add(name)
+                outputs = {each["name"]: each["data"] for each in body["outputs"]}
+                if (outputs["OUTPUT"], outputs["NAME"]) != ([turn], [name]):
+                    seen.wrong.append(f"{name}: {outputs} instead of {turn}")
+            elif status not in allowed or (allowed == {503} and body.get("detail") == lost(name).detail):
+                seen.wrong.append(f"{name}: {status} {body}")
+            if status != 200:
+                time.sleep(min(max(after, 0.1), 1.0))
+                break
+
+
+def held_bytes(server: Triton) -> int:
+    """Return what a Triton and its children hold in memory that is theirs alone, by the machine's own books."""
+    pages = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            group = int(stat.read_text().rpartition(")")[2].split()[2])
+            resident, shared = map(int, stat.with_name("statm").read_text().split()[1:3])
+        except OSError:
+            continue  # it has just ended
+        pages += resident - shared if group == server.process.pid else 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def measure(made: Plane, seen: Seen, base: int, end: float) -> None:
+    """Watch how much all models together take: memory by the machine and by the policy, and by Triton's own index."""
+    headers = {RESTRICTED_KEY: (made.root / "control" / "secret").read_text("utf-8").strip()}
+    while time.monotonic() < end:
+        time.sleep(0.1)
+        try:
+            listing = Holder(made.policy).listing()
+            taken = held_bytes(made.triton) - base
+            there = in_memory(made.triton.http, headers)
+        except (OSError, http.client.HTTPException, ValueError):  # it was just killed
+            continue
+        seen.highest_bytes = max(seen.highest_bytes, taken)
+        charged = listing.resident_bytes + listing.loading_bytes + listing.freeing_bytes + listing.leaked_bytes
+        if charged > listing.capacity_bytes:
+            seen.overrun.append(f"{charged} of {listing.capacity_bytes} bytes are charged")
+        seen.most = max(seen.most, len(there))
+        if len(there) > ROOM:
+            seen.overrun.append(f"in Triton's index at one time: {there}")
+
+
+def in_memory(address: str, headers: dict[str, str]) -> dict[str, str]:
+    """Return the state of every model that is loaded, or being loaded or unloaded, as Triton's own index has it."""
+    asking = http.client.HTTPConnection(address, timeout=5)
+    try:
+        asking.request("POST", "/v2/repository/index", "{}", headers)
+        found = json.loads(asking.getresponse().read())
+    finally:
+        asking.close()
+    return {each["name"]: each["state"] for each in found if each.get("state") in ("READY", "LOADING", "UNLOADING")}
+
+
+def churn(made: Plane, seconds: float, allowed: set[int], meanwhile: Callable[[float], None] = time.sleep) -> Seen:
+    """Let everybody call for a while; return what they saw."""
+    seen = Seen()
+    base = held_bytes(made.triton)
+    end = time.monotonic() + seconds
+    threads = [threading.Thread(target=client, args=(made, seen, each, end, allowed)) for each in range(CLIENTS)]
+    threads.append(threading.Thread(target=measure, args=(made, seen, base, end)))
+    for thread in threads:
+        thread.start()
+    meanwhile(seconds)
+    for thread in threads:
+        thread.join()
+    return seen
+
+
+def test_every_answer_is_right_or_busy_and_room_is_never_overrun(tmp_path: Path) -> None:
+    with plane(tmp_path) as made:
+        seen = churn(made, SECONDS, {503})
+        log = (tmp_path / "policy.log").read_text("utf-8")
+    assert seen.wrong == []
+    assert seen.overrun == []
+    assert seen.statuses[200] > 0.9 * seen.statuses.total()
+    assert len(seen.models) > 1.5 * ROOM, "there was no churn"
+    assert log.count('"event": "evicted"') > ROOM
+    assert seen.highest_bytes < (ROOM * EACH + NOISE) * MIB
+    assert ROOM - 2 < seen.most <= ROOM
+    assert '"level": "critical"' not in log
+    assert "has a defect" not in log
+
+
+def test_kills_at_any_time_cost_some_calls_and_no_wrong_answer(tmp_path: Path) -> None:
+    print(f"CHURN_SEED={SEED}")
+    chance = random.Random(SEED)
+
+    def kills(seconds: float) -> None:
+        end = time.monotonic() + seconds
+        turn = 0
+        while time.monotonic() < end - 12:
+            time.sleep(chance.uniform(3, 6))
+            turn += 1
+            if turn % 3:
+                made.kill_policy(chance.uniform(0, 1.5))
+            else:
+                made.kill_triton()
+
+    with plane(tmp_path) as made:
+        # Calls that were at Triton when it was killed have no answer, and are not sent again: 502.
+        seen = churn(made, SECONDS, {502, 503, 504}, kills)
+        assert seen.wrong == []
+        assert seen.overrun == []
+        # How many are busy depends on how fast this machine starts what was killed; that it goes on does not.
+        assert seen.statuses[200] > 0.2 * seen.statuses.total(), seen.statuses
+        assert len(seen.models) > ROOM
+        # All is well again.
+        for name in NAMES[:3]:
+            end = time.monotonic() + 30
+            while (answer := call(made.proxies[0].http, made.key, name, 7))[0] != 200:
+                assert time.monotonic() < end, answer
+                time.sleep(min(answer[2] or 0.2, 1.0))

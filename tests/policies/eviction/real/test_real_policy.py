@@ -1,0 +1,287 @@
+"""The policy as a process beside a real Triton: what it loads, measures, frees, and survives."""
+
+import http.client
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate_contracts import eviction_process
+from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
+from tritonclient.utils import InferenceServerException
+
+from local_plane.policy import Policy, policy, triton_options, write_settings
+from local_plane.triton import Triton, triton
+from tests.proxy.rigs.pytest_rigs import not_run
+
+from ..rigs import certificates, zoo
+from ..rigs.caller import Holder, infer, until
+from ..rigs.nvml import library
+
+MIB = 1 << 20
+STUB = 18
+"""MiB that a process of the Python backend takes, beside what a model holds; about."""
+
+
+def write(root: Path, *names: str, models: tuple[ManagedModel, ...] = (), **changes: Any) -> None:
+    """Write settings for a pool with these models; by their names alone all is measured."""
+    models += tuple(ManagedModel(name=name) for name in names)
+    said: dict[str, Any] = {
+        "policy": "lru-idle",
+        "repository": str(root / "models"),
+        "capacity_bytes": 200 * MIB,
+        "idle_seconds": 0,
+        "lease_seconds": 3,
+        "wait_seconds": 20,
+        "tuning": Tuning(tolerance_bytes=8 * MIB, freeing_seconds=5, residency_factor=0, failure_backoff_seconds=0.1),
+    }
+    write_settings(root, EvictionSettings(models=models, **(said | changes)))
+
+
+@dataclass
+class Plane:
+    """A Triton with its policy."""
+
+    root: Path
+    triton: Triton
+    policy: Policy
+
+    @property
+    def holder(self) -> Holder:
+        """One who asks for leases."""
+        return Holder(self.policy)
+
+    @property
+    def log(self) -> str:
+        """What the policy said."""
+        return (self.root / "policy.log").read_text("utf-8")
+
+
+@contextmanager
+def plane(root: Path, environment: dict[str, str] | None = None, drain_seconds: float = 0) -> Iterator[Plane]:
+    """Run a Triton and its policy over the repository and settings in `root`."""
+    before = dict(os.environ)
+    os.environ.update(environment or {})
+    with ExitStack() as stack:
+        try:
+            with not_run("A REAL TRITON"):
+                server = stack.enter_context(triton(root / "triton", root / "models", options=triton_options(root)))
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+        options = ["--drain-seconds", str(drain_seconds)]
+        yield Plane(root, server, stack.enter_context(policy(root, server, options=options)))
+
+
+@pytest.fixture(scope="module")
+def zoo_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    root = tmp_path_factory.mktemp("plane")
+    (root / "models").mkdir()
+    for name in "abc":
+        zoo.model(root / "models", name, 60)
+    zoo.model(root / "models", "many", 20, versions=(1, 2, 3))
+    zoo.model(root / "models", "broken", fails="there is no such op")
+    zoo.ensemble(root / "models", "both", "a", "b")
+    # Of one nobody knows what it takes, the other's size is declared.
+    declared = ManagedModel(name="c", footprint_bytes=(60 + STUB + 4) * MIB)
+    write(root, "a", "broken", "both", models=(declared, ManagedModel(name="many", versions=(1, 3))))
+    with plane(root) as made:
+        yield made
+
+
+def test_a_cold_model_is_loaded_measured_and_answers(zoo_plane: Plane) -> None:
+    holder = zoo_plane.holder
+    said = holder.acquire("a")
+    assert (said["outcome"], said["versions"]) == ("granted", [1])
+    assert infer(zoo_plane.triton.http, "a", 5) == 5
+    again = holder.acquire("a")
+    assert (again["outcome"], again["waitedSeconds"]) == ("granted", 0)
+    found = holder.listed("a")
+    assert found.footprint_from == "measured"
+    assert found.footprint_bytes is not None
+    assert 60 + STUB - 10 < found.footprint_bytes / MIB < 60 + STUB + 15
+    holder.release("a")
+
+
+def test_just_the_versions_that_get_traffic_are_loaded(zoo_plane: Plane) -> None:
+    holder = zoo_plane.holder
+    assert holder.acquire("many")["versions"] == [1, 3]
+    assert [infer(zoo_plane.triton.http, "many", 4, version) for version in ("1", "3")] == [4, 4]
+    with pytest.raises(InferenceServerException, match="version 2"):
+        infer(zoo_plane.triton.http, "many", 4, "2")
+    holder.release("many")
+
+
+def test_room_is_made_and_what_was_unloaded_does_not_answer(zoo_plane: Plane) -> None:
+    holder = zoo_plane.holder
+    for name in ("a", "many", "c"):
+        assert holder.acquire(name)["outcome"] == "granted"
+        holder.release(name)
+    listing = holder.listing()
+    assert listing.resident_bytes + listing.freeing_bytes + listing.leaked_bytes <= listing.capacity_bytes
+    cold = [each.model for each in listing.models if each.state == "cold" and each.model in ("a", "many")]
+    assert cold
+    with pytest.raises(InferenceServerException, match=r"not found|no available versions|unknown model"):
+        infer(zoo_plane.triton.http, cold[0])
+    assert listing.leaked_bytes == 0
+
+
+def test_an_ensemble_brings_its_parts_and_takes_them_along(zoo_plane: Plane) -> None:
+    holder = zoo_plane.holder
+    assert holder.acquire("both")["outcome"] == "granted"
+    assert infer(zoo_plane.triton.http, "both", 9) == 9
+    holder.release("both")
+    for name in ("c", "many"):
+        assert holder.acquire(name)["outcome"] == "granted"
+    holder.until("both", "cold")
+    for name in ("a", "b"):
+        with pytest.raises(InferenceServerException):
+            infer(zoo_plane.triton.http, name)
+    holder.release("c", "many")
+
+
+def test_a_model_that_fails_is_quarantined_with_tritons_reason_and_tried_again_by_hand(zoo_plane: Plane) -> None:
+    holder = zoo_plane.holder
+    until(lambda: holder.acquire("broken", 5)["outcome"] == "quarantined")
+    assert "there is no such op" in holder.acquire("broken")["why"]
+    assert holder.ask("POST", "/v1/models/broken/retry")[0] == 204
+    assert holder.until("broken", "cold") < 5
+
+
+def test_probes_metrics_and_the_page_answer(zoo_plane: Plane) -> None:
+    holder, admin = zoo_plane.holder, zoo_plane.policy.admin
+    for path in (eviction_process.STARTED_PATH, eviction_process.LIVE_PATH):
+        assert holder.ask("GET", path, address=admin)[0] == 200
+    status, text = holder.ask("GET", eviction_process.METRICS_PATH, address=admin)
+    assert status == 200
+    assert 'tidegate_eviction_memory_source{source="process"} 1.0' in text
+    assert "tidegate_eviction_triton_up 1.0" in text
+    status, text = holder.ask("GET", "/", address=admin)
+    assert (status, "What sits in the slice now" in text) == (200, True)
+
+
+def test_control_is_the_policys_alone(zoo_plane: Plane) -> None:
+    asking = http.client.HTTPConnection(zoo_plane.triton.http, timeout=10)
+    asking.request("POST", "/v2/repository/models/a/load")
+    assert asking.getresponse().status == 403
+    secret = (zoo_plane.root / "control" / "secret").read_text()
+    assert secret not in zoo_plane.log
+
+
+def small(root: Path, *names: str, seconds: float = 0, **changes: Any) -> None:
+    (root / "models").mkdir()
+    for name in names:
+        zoo.model(root / "models", name, 20, seconds)
+    write(root, *names, **changes)
+
+
+def test_a_policy_killed_in_the_middle_of_a_load_watches_it_and_loads_nothing_twice(tmp_path: Path) -> None:
+    small(tmp_path, "a", "b", seconds=2)
+    with ExitStack() as stack:
+        with not_run("A REAL TRITON"):
+            options = [*triton_options(tmp_path), "--log-verbose=1"]
+            server = stack.enter_context(triton(tmp_path / "triton", tmp_path / "models", options=options))
+        secret = (tmp_path / "control" / "secret").read_text()
+        with policy(tmp_path, server) as first:
+            holder = Holder(first)
+            assert holder.acquire("b")["outcome"] == "granted"
+            assert holder.acquire("a", 0.5)["outcome"] == "busy"
+            assert holder.listed("a").state == "loading"
+            os.kill(first.process.pid, signal.SIGKILL)
+            first.process.popen.wait()
+        assert infer(server.http, "b") == 7, "inference goes on"
+        with policy(tmp_path, server) as second:
+            holder = Holder(second)
+            assert holder.acquire("a")["outcome"] == "granted"
+            assert holder.listed("b").state == "resident"
+        assert (tmp_path / "control" / "secret").read_text() == secret
+        loads = re.findall(r"loading: a:1", (tmp_path / "triton" / "triton.log").read_text("utf-8", "replace"))
+        assert len(loads) == 1
+
+
+def test_triton_killed_is_seen_within_a_second_and_its_successor_serves(tmp_path: Path) -> None:
+    small(tmp_path, "a", "b")
+    with ExitStack() as stack:
+        with not_run("A REAL TRITON"):
+            inner = stack.enter_context(ExitStack())
+            server = inner.enter_context(
+                triton(tmp_path / "triton", tmp_path / "models", options=triton_options(tmp_path))
+            )
+        holder = Holder(stack.enter_context(policy(tmp_path, server)))
+        said = holder.acquire("a")
+        assert said["outcome"] == "granted"
+        os.killpg(server.process.pid, signal.SIGKILL)
+        assert holder.until("a", "cold") < 1.5
+        assert holder.renew(said["incarnation"], "a").lost == ("a",)
+        inner.close()
+        ports = (server.http_port, server.grpc_port, server.metrics_port)
+        stack.enter_context(
+            triton(tmp_path / "again", tmp_path / "models", options=triton_options(tmp_path), ports=ports)
+        )
+        again = holder.acquire("a")
+        assert again["outcome"] == "granted"
+        assert again["incarnation"] != said["incarnation"]
+        assert infer(server.http, "a", 3) == 3
+    log = (tmp_path / "policy.log").read_text("utf-8")
+    assert "never retrieved" not in log
+    assert "defect" not in log
+
+
+def test_it_leaves_last_and_renews_until_then(tmp_path: Path) -> None:
+    small(tmp_path, "a")
+    with plane(tmp_path, drain_seconds=60) as made:
+        holder = made.holder
+        said = holder.acquire("a")
+        made.policy.process.popen.terminate()
+        until(lambda: not holder.renew(said["incarnation"], "a").accepts)
+        assert Holder(made.policy, "another").acquire("a")["outcome"] == "busy"
+        for _ in range(10):  # longer than a lease
+            assert holder.renew(said["incarnation"], "a").lost == ()
+            time.sleep(0.4)
+        assert made.policy.process.popen.poll() is None
+        holder.release("a")
+        assert made.policy.process.popen.wait(10) == 0
+
+
+def test_a_repository_that_cannot_be_written_is_no_hindrance(tmp_path: Path) -> None:
+    small(tmp_path, "a")
+    for folder, _, _ in os.walk(tmp_path / "models"):
+        os.chmod(folder, 0o555)
+    with plane(tmp_path) as made:
+        assert made.holder.acquire("a")["outcome"] == "granted"
+        assert made.holder.listed("a").footprint_from == "measured"
+
+
+def test_in_a_slice_the_driver_is_asked_in_tritons_own_process(tmp_path: Path) -> None:
+    small(tmp_path, "a")
+    with not_run("THE STAND-IN FOR NVML"):
+        made = library(tmp_path)
+    saying = {"NVML_GPUS": "1", "NVML_USED": str(3 << 30), "LD_PRELOAD": str(made)}
+    with plane(tmp_path, saying) as running:
+        assert running.holder.acquire("a")["outcome"] == "granted"
+        text = running.holder.ask("GET", eviction_process.METRICS_PATH, address=running.policy.admin)[1]
+        assert 'tidegate_eviction_memory_source{source="nvml"} 1.0' in text
+        assert float(re.findall(r"^tidegate_eviction_memory_used_bytes (.*)$", text, re.MULTILINE)[0]) == 3 << 30
+
+
+@pytest.mark.parametrize("name", ["triton.models.svc", "*.triton-cpu.models.svc"])
+def test_with_tls_triton_is_known_by_its_name_and_no_other_is_spoken_to(tmp_path: Path, name: str) -> None:
+    small(tmp_path, "a", grpc_tls=True)
+    tls = certificates.write(tmp_path / "tls", name)
+    options = ["--grpc-use-ssl=true", f"--grpc-server-cert={tls / 'tls.crt'}", f"--grpc-server-key={tls / 'tls.key'}"]
+    with ExitStack() as stack:
+        with not_run("A REAL TRITON"):
+            options += triton_options(tmp_path)
+            server = stack.enter_context(triton(tmp_path / "triton", tmp_path / "models", options=options))
+        with policy(tmp_path, server, options=["--tls", str(tls), "--drain-seconds", "0"]) as known:
+            assert Holder(known).acquire("a")["outcome"] == "granted"
+        other = certificates.write(tmp_path / "other", name)
+        with policy(tmp_path, server, options=["--tls", str(other)]) as stranger:
+            assert Holder(stranger).acquire("a", 2)["outcome"] == "busy"
+            assert "no connection to Triton" in Holder(stranger).ask("GET", "/", address=stranger.admin)[1]

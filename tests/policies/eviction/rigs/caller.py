@@ -1,0 +1,82 @@
+"""A holder of leases and a caller of models, as plain as can be."""
+
+import http.client
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import tritonclient.http
+from tidegate_contracts import lease
+
+from local_plane.policy import Policy
+
+
+@dataclass
+class Holder:
+    """One holder at one policy."""
+
+    policy: Policy
+    name: str = "tests-1"
+    incarnation: str = ""
+    """As the last grant said it."""
+
+    def ask(self, method: str, path: str, said: Any = None, address: str = "") -> tuple[int, str]:
+        """Return status and text of what a policy answers."""
+        asking = http.client.HTTPConnection(address or self.policy.leases, timeout=60)
+        try:
+            asking.request(method, path, None if said is None else json.dumps(said))
+            answer = asking.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            asking.close()
+
+    def acquire(self, model: str, wait_seconds: float | None = None) -> Any:
+        """Return the answer to an acquire."""
+        said = {"holder": self.name, "model": model, "waitSeconds": wait_seconds}
+        answer = json.loads(self.ask("POST", lease.ACQUIRE_PATH, said)[1])
+        self.incarnation = answer.get("incarnation", self.incarnation)
+        return answer
+
+    def release(self, *models: str) -> None:
+        """Give leases back."""
+        said = {"holder": self.name, "incarnation": self.incarnation, "models": models}
+        self.ask("POST", lease.RELEASE_PATH, said)
+
+    def renew(self, incarnation: str, *models: str) -> lease.Renewed:
+        """Renew leases on models with a request in flight."""
+        uses = {model: {"inFlight": 1, "idleSeconds": 0} for model in models}
+        said = {"holder": self.name, "incarnation": incarnation, "models": uses}
+        return lease.Renewed.model_validate_json(self.ask("POST", lease.RENEW_PATH, said)[1])
+
+    def listing(self) -> lease.Listing:
+        """Return what sits in the slice."""
+        return lease.Listing.model_validate_json(self.ask("GET", lease.MODELS_PATH)[1])
+
+    def listed(self, model: str) -> lease.Listed:
+        """Return one model."""
+        (found,) = [each for each in self.listing().models if each.model == model]
+        return found
+
+    def until(self, model: str, *states: str, seconds: float = 30) -> float:
+        """Wait until a model is in one of these states; return how long it took."""
+        return until(lambda: self.listed(model).state in states, seconds)
+
+
+def until(true: Callable[[], bool], seconds: float = 30) -> float:
+    """Wait until something is true; return how long it took."""
+    begun = time.monotonic()
+    while not true():
+        assert time.monotonic() - begun < seconds, "it did not become true"
+        time.sleep(0.02)
+    return time.monotonic() - begun
+
+
+def infer(address: str, model: str, number: int = 7, version: str = "") -> int:
+    """Call a model of the zoo at a Triton's HTTP side, and return the number that it hands back."""
+    with tritonclient.http.InferenceServerClient(address) as client:
+        given = tritonclient.http.InferInput("INPUT", [1], "INT32")
+        given.set_data_from_numpy(numpy.array([number], numpy.int32))
+        return int(client.infer(model, [given], version).as_numpy("OUTPUT")[0])

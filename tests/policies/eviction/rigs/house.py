@@ -1,0 +1,114 @@
+"""A policy without its process: the core, the agent and the desk, with a stand-in for Triton."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidegate_contracts import lease
+from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
+from tidegate_eviction.serving.desk import Desk
+from tidegate_eviction.serving.footprints import Footprints
+from tidegate_eviction.triton.agent import Agent
+from tidegate_eviction.triton.control import Control
+from tidegate_eviction.triton.memory import Memory
+
+from .stand_in import SECRET, StandIn, serving
+
+MIB = 1 << 20
+TUNING = Tuning(tolerance_bytes=MIB, freeing_seconds=1, residency_factor=0, failure_backoff_seconds=0.2)
+
+
+def settings_for(root: Path, declared: Mapping[str, int] | None = None, **changes: Any) -> EvictionSettings:
+    """Return settings of a pool with every model of a repository; `declared` footprints need not be measured."""
+    names = [folder.name for folder in sorted((root / "models").iterdir())]
+    models = [ManagedModel(name=name, footprint_bytes=(declared or {}).get(name)) for name in names]
+    said: dict[str, Any] = {
+        "policy": "lru-idle",
+        "repository": str(root / "models"),
+        "capacity_bytes": 100 * MIB,
+        "idle_seconds": 0,
+        "lease_seconds": 1,
+        "wait_seconds": 5,
+        "models": tuple(models),
+        "tuning": TUNING,
+    }
+    return EvictionSettings(**(said | changes))
+
+
+def write_models(root: Path, *names: str, config: str = "") -> None:
+    """Write models into a repository."""
+    for name in names:
+        (root / "models" / name / "1").mkdir(parents=True)
+        (root / "models" / name / "1" / "model.bin").write_bytes(b"x")
+        (root / "models" / name / "config.pbtxt").write_text(config)
+
+
+@dataclass
+class House:
+    """A policy that runs in this process."""
+
+    desk: Desk
+    agent: Agent
+    triton: StandIn
+    footprints: Footprints
+
+    async def acquire(self, model: str, holder: str = "p", seconds: float | None = None) -> lease.Answer:
+        """Ask for a lease, and do not hang up."""
+        ask = lease.Acquire(holder=holder, model=model, wait_seconds=seconds)
+        answer = await self.desk.acquire(ask, lambda: asyncio.create_task(asyncio.sleep(3600)))
+        assert answer is not None
+        return answer
+
+    def release(self, model: str, holder: str = "p") -> None:
+        """Give a lease back."""
+        self.desk.release(lease.Release(holder=holder, incarnation=self.desk.residency.incarnation, models=(model,)))
+
+    def state(self, model: str) -> str:
+        """Return a model's state."""
+        (found,) = [each.state for each in self.desk.listing().models if each.model == model]
+        return found
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Wait until something is true."""
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def house(root: Path, stand_in: StandIn, port: int, **changes: Any) -> AsyncIterator[House]:
+    """Run a policy over the repository below `root`, with a stand-in that listens, or will."""
+    (root / "state").mkdir(exist_ok=True)
+    footprints = Footprints(root / "state")
+    footprints.read()
+    desk = Desk(settings_for(root, **changes), footprints, "test", chance=lambda: 0.0)
+    await desk.look()
+    control = Control(f"127.0.0.1:{port}", SECRET)
+    desk.agent = agent = Agent(control, Memory(control, None), desk.override, root / "recycle", desk)
+    tasks = [asyncio.create_task(work) for work in (agent.follow(), desk.follow_repository(), desk.keep_footprints())]
+    try:
+        yield House(desk, agent, stand_in, footprints)
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await agent.close()
+
+
+def live(root: Path, stand_in: StandIn, work: Callable[[House], Awaitable[None]], **changes: Any) -> None:
+    """Run a policy beside a stand-in, and let a test work with it; every footprint is declared, if none is said."""
+    changes.setdefault("declared", stand_in.bytes)
+    if not (root / "models").exists():
+        write_models(root, *stand_in.bytes)
+
+    async def run() -> None:
+        async with asyncio.timeout(30), serving(stand_in), house(root, stand_in, stand_in.port, **changes) as made:
+            await made.until(lambda: made.agent.is_up)
+            await work(made)
+
+    asyncio.run(run())

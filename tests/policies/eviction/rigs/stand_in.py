@@ -1,0 +1,155 @@
+"""A stand-in for Triton's gRPC side, which does what a test asks of it: slow, silent, failing, gone."""
+
+import asyncio
+import json
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+from tidegate_contracts import triton
+from tidegate_eviction.triton.memory import MODEL, PROGRAM_ID
+from tritonclient.grpc import service_pb2 as messages
+from tritonclient.grpc import service_pb2_grpc
+
+SECRET = "5" * 64
+
+
+@dataclass
+class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
+    """What Triton would be, with its faults as fields."""
+
+    bytes: dict[str, int] = field(default_factory=dict)
+    """What each model takes; those that are in it are in the repository."""
+    load_seconds: float = 0.0
+    unload_seconds: float = 0.0
+    failing: dict[str, str] = field(default_factory=dict)
+    """Loads that fail, with what Triton says."""
+    silent: set[str] = field(default_factory=set)
+    """Models whose loads are done, but never answered."""
+    stuck: set[str] = field(default_factory=set)
+    """Models that are still ready after an unload."""
+    leaks: set[str] = field(default_factory=set)
+    """Models whose memory does not come back."""
+    hangs: bool = False
+    """Whether nothing is answered."""
+    backend: bool = True
+    """Whether there is a Python backend, for the model that reads memory."""
+    server: str = "1:1"
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    configs: dict[str, str] = field(default_factory=dict)
+    """The configuration that the last load of each model brought."""
+    states: dict[str, tuple[str, str]] = field(default_factory=dict)
+    base_bytes: int = 1000
+    leaked_bytes: int = 0
+    port: int = 0
+    highest_bytes: int = 0
+    """The most that models ever took at once."""
+    has_reader: bool = False
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def loaded_bytes(self) -> int:
+        """What models take now."""
+        held = ("LOADING", "READY", "UNLOADING")
+        return sum(self.bytes[name] for name, (state, _) in self.states.items() if state in held)
+
+    def did(self, method: str) -> list[str]:
+        """Return the models that a method was called for."""
+        return [model for called, model in self.calls if called == method]
+
+    async def ServerLive(self, *_: Any) -> Any:
+        await self._answers()
+        return messages.ServerLiveResponse(live=True)
+
+    async def RepositoryIndex(self, _: Any, context: Any) -> Any:
+        await self._allowed(context)
+        answer = messages.RepositoryIndexResponse()
+        for name in self.bytes:
+            state, reason = self.states.get(name, ("", ""))
+            answer.models.add(name=name, version="1" if state else "", state=state, reason=reason)
+        return answer
+
+    async def RepositoryModelLoad(self, request: Any, context: Any) -> Any:
+        await self._allowed(context)
+        name = request.model_name
+        self.calls.append(("load", name))
+        if name == MODEL:
+            if not self.backend:
+                await context.abort(grpc.StatusCode.INTERNAL, "unable to find backend library for backend 'python'")
+            self.has_reader = True
+            return messages.RepositoryModelLoadResponse()
+        self.configs[name] = request.parameters["config"].string_param
+        if name not in self.bytes:
+            await context.abort(
+                grpc.StatusCode.INTERNAL, f"failed to load '{name}', failed to poll from model repository"
+            )
+        self.states[name] = ("LOADING", "")
+        self.highest_bytes = max(self.highest_bytes, self.loaded_bytes)
+        # Triton goes on when the caller has gone.
+        await asyncio.shield(asyncio.ensure_future(self._load(name)))
+        if name in self.silent:
+            await asyncio.sleep(3600)
+        if (why := self.failing.get(name)) is not None:
+            await context.abort(grpc.StatusCode.INTERNAL, why)
+        return messages.RepositoryModelLoadResponse()
+
+    async def RepositoryModelUnload(self, request: Any, context: Any) -> Any:
+        await self._allowed(context)
+        name = request.model_name
+        self.calls.append(("unload", name))
+        if name not in self.stuck:
+            self.states[name] = ("UNLOADING", "")
+            self._unloading = asyncio.ensure_future(self._unload(name))
+        return messages.RepositoryModelUnloadResponse()
+
+    async def ModelConfig(self, request: Any, _: Any) -> Any:
+        await self._answers()
+        return messages.ModelConfigResponse(config={"name": request.name})
+
+    async def ModelInfer(self, request: Any, context: Any) -> Any:
+        await self._answers()
+        if request.model_name != MODEL or not self.has_reader:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"Request for unknown model: '{request.model_name}'")
+        used = self.base_bytes + self.leaked_bytes + self.loaded_bytes
+        reading = {"program": PROGRAM_ID, "server": self.server, "process": used, "gpu": None}
+        text = json.dumps(reading).encode()
+        return messages.ModelInferResponse(raw_output_contents=[struct.pack("<I", len(text)) + text])
+
+    async def _load(self, name: str) -> None:
+        await asyncio.sleep(self.load_seconds)
+        why = self.failing.get(name)
+        self.states[name] = ("READY", "") if why is None else ("UNAVAILABLE", why)
+
+    async def _unload(self, name: str) -> None:
+        await asyncio.sleep(self.unload_seconds)
+        self.leaked_bytes += self.bytes[name] if name in self.leaks else 0
+        self.states[name] = ("UNAVAILABLE", "unloaded")
+
+    async def _allowed(self, context: Any) -> None:
+        await self._answers()
+        if (f"triton-grpc-protocol-{triton.RESTRICTED_KEY}", SECRET) not in context.invocation_metadata():
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "This protocol is restricted, expecting header 'x'")
+
+    async def _answers(self) -> None:
+        while self.hangs:
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def serving(stand_in: StandIn, port: int = 0) -> AsyncIterator[StandIn]:
+    """Have it listen; when the block ends its connections break, as those of a killed Triton do."""
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(stand_in, server)
+    stand_in.port = server.add_insecure_port(f"127.0.0.1:{port}")
+    await server.start()
+    try:
+        yield stand_in
+    finally:
+        await server.stop(None)

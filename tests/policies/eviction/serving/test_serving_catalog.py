@@ -1,0 +1,150 @@
+"""What the core is told of models: from the settings, the repository and what was measured."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate_contracts.eviction import EvictionSettings, ManagedModel
+from tidegate_eviction.core import ModelSpec
+from tidegate_eviction.serving.catalog import Broken, Catalog
+from tidegate_eviction.serving.footprints import Footprints
+from tidegate_eviction.triton.repository import LEAST_BYTES, UNSEEN, OnDisk, Repository, RepositoryError
+
+
+def settings(repository: Path | str, *models: ManagedModel) -> EvictionSettings:
+    return EvictionSettings(
+        policy="lru",
+        repository=str(repository),
+        capacity_bytes=10**9,
+        idle_seconds=300,
+        lease_seconds=30,
+        wait_seconds=20,
+        models=models,
+    )
+
+
+def write(root: Path, name: str, config: str = "") -> None:
+    (root / name / "1").mkdir(parents=True)
+    (root / name / "1" / "model.bin").write_bytes(b"x")
+    (root / name / "config.pbtxt").write_text(config)
+
+
+def ensemble(*parts: str) -> str:
+    steps = " ".join(f'step {{ model_name: "{part}" model_version: -1 }}' for part in parts)
+    return f'platform: "ensemble"\nensemble_scheduling {{ {steps} }}\n'
+
+
+def specs(catalog: Catalog, footprints: Footprints | None = None) -> dict[str, ModelSpec]:
+    return catalog.specs(catalog.look({}), footprints or Footprints(Path("/nowhere")))
+
+
+def test_a_model_of_the_settings_is_known_once_the_repository_has_it(tmp_path: Path) -> None:
+    catalog = Catalog(settings(tmp_path, ManagedModel(name="a"), ManagedModel(name="b")))
+    write(tmp_path, "a")
+    write(tmp_path, "stranger")
+    assert list(specs(catalog)) == ["a"]
+    write(tmp_path, "b")
+    assert sorted(specs(catalog)) == ["a", "b"]
+
+
+def test_what_the_settings_say_is_handed_on(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    model = ManagedModel(name="a", idle_seconds=7, pinned=True, footprint_bytes=99, versions=(1, 3))
+    (spec,) = specs(Catalog(settings(tmp_path, model))).values()
+    assert (spec.idle_seconds, spec.pinned, spec.footprint_bytes, spec.versions) == (7, True, 99, (1,))
+
+
+def test_a_version_that_is_not_there_yet_is_loaded_when_it_comes(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    catalog = Catalog(settings(tmp_path, ManagedModel(name="a", versions=(1, 2))))
+    before = specs(catalog)["a"]
+    assert before.versions == (1,)
+    shutil.copytree(tmp_path / "a" / "1", tmp_path / "a" / "2")
+    after = specs(catalog)["a"]
+    assert after.versions == (1, 2)
+    assert after.stamp != before.stamp
+    shutil.rmtree(tmp_path / "a")
+    (tmp_path / "a").mkdir()
+    assert specs(catalog)["a"].versions == (1, 2), "never another one instead"
+
+
+def test_sizes_are_measured_before_they_are_guessed(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    catalog = Catalog(settings(tmp_path, ManagedModel(name="a")))
+    learned = Footprints(Path("/nowhere"))
+    spec = specs(catalog, learned)["a"]
+    assert (spec.estimate_bytes, spec.estimate_from, spec.load_seconds) == (LEAST_BYTES, "estimated", None)
+    learned.learn("a", spec.stamp, 700, 2)
+    spec = specs(catalog, learned)["a"]
+    assert (spec.estimate_bytes, spec.estimate_from, spec.load_seconds) == (700, "measured", 2)
+    (tmp_path / "a" / "1" / "model.bin").write_bytes(b"other")
+    spec = specs(catalog, learned)["a"]
+    assert (spec.estimate_bytes, spec.estimate_from) == (700, "estimated")
+
+
+def test_parts_of_an_ensemble_are_accounted_and_not_leased(tmp_path: Path) -> None:
+    write(tmp_path, "whole", ensemble("part", "called"))
+    for name in ("part", "called"):
+        write(tmp_path, name)
+    found = specs(Catalog(settings(tmp_path, ManagedModel(name="whole"), ManagedModel(name="called"))))
+    assert {name: spec.callable for name, spec in found.items()} == {"whole": True, "called": True, "part": False}
+    assert found["whole"].parts == ("called", "part")
+    assert found["whole"].estimate_bytes == 0
+
+
+def test_a_folder_that_cannot_be_understood_is_tritons_to_judge(tmp_path: Path) -> None:
+    write(tmp_path, "a", "backend: [")
+    catalog = Catalog(settings(tmp_path, ManagedModel(name="a")))
+    assert isinstance(catalog.look({})["a"], Broken)
+    broken = specs(catalog)["a"]
+    assert broken.estimate_from == "unknown"
+    (tmp_path / "a" / "config.pbtxt").write_text("")
+    assert specs(catalog)["a"].stamp != broken.stamp, "what is repaired is tried again"
+
+
+def test_a_file_system_that_fails_takes_no_model_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "root"
+    for name in ("a", "b"):
+        write(root, name)
+    catalog = Catalog(settings(root, ManagedModel(name="a"), ManagedModel(name="b")))
+    before = catalog.look({})
+    real = Repository.look
+
+    def stale(self: Repository, name: str, *more: Any) -> OnDisk | None:
+        if name == "a":
+            raise OSError(116, "Stale file handle")
+        return real(self, name, *more)
+
+    monkeypatch.setattr(Repository, "look", stale)
+    assert catalog.look(before) == before
+    monkeypatch.undo()
+    shutil.rmtree(root)
+    assert catalog.look(before) == before, "an unmounted volume is no empty repository"
+    root.mkdir()
+    assert catalog.look(before) == {}
+
+
+def test_of_object_storage_nothing_is_known_but_the_names(tmp_path: Path) -> None:
+    catalog = Catalog(settings("s3://bucket/models", ManagedModel(name="a", footprint_bytes=5)))
+    learned = Footprints(tmp_path)
+    assert catalog.look({}) == {}
+    assert specs(catalog, learned)["a"] == ModelSpec("a", footprint_bytes=5)
+    learned.learn("a", "", 77, 3)
+    assert specs(catalog, learned)["a"].estimate_bytes == 77
+    assert catalog.override("a", (1,)) == UNSEEN
+    assert catalog.override("a", ()) is None
+
+
+def test_a_load_of_versions_brings_their_configuration(tmp_path: Path) -> None:
+    write(tmp_path, "a", "something_new: 1")
+    (tmp_path / "a" / "2").mkdir()
+    catalog = Catalog(settings(tmp_path, ManagedModel(name="a", versions=(1,))))
+    with pytest.raises(RepositoryError, match="fields that this policy does not know"):
+        catalog.override("a", (1,))
+    assert catalog.override("a", (2,)) is None
+    assert catalog.override("a", ()) is None
+    (tmp_path / "a" / "config.pbtxt").write_text('backend: "python"')
+    override = catalog.override("a", (1,))
+    assert override is not None
+    assert '"specific"' in override

@@ -1,0 +1,146 @@
+"""The lease API over the wire."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import uvicorn
+from tidegate_contracts import lease
+from tidegate_eviction.serving.lease_api import BODY_BYTES, make_lease_api
+
+from ..rigs.house import MIB, House, live
+from ..rigs.stand_in import StandIn
+
+
+class Wire:
+    """A client of the API."""
+
+    def __init__(self, http: aiohttp.ClientSession, root: str) -> None:
+        self._http = http
+        self._root = root
+
+    async def post(self, path: str, said: Any) -> tuple[int, Any, Any]:
+        """Return status, headers and what was answered."""
+        body = said if isinstance(said, bytes) else json.dumps(said)
+        async with self._http.post(self._root + path, data=body) as answer:
+            text = await answer.read()
+            return answer.status, answer.headers, json.loads(text) if text else None
+
+    async def acquire(self, model: str, **more: Any) -> tuple[int, Any, Any]:
+        return await self.post(lease.ACQUIRE_PATH, {"holder": "p-1", "model": model} | more)
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        async with self._http.get(self._root + path) as answer:
+            return answer.status, await answer.json()
+
+
+def over_the_wire(
+    root: Path, stand_in: StandIn, work: Callable[[House, Wire], Awaitable[None]], **changes: Any
+) -> None:
+    async def with_server(house: House) -> None:
+        listener = socket.create_server(("127.0.0.1", 0))
+        config = uvicorn.Config(make_lease_api(house.desk), log_config=None, lifespan="off", timeout_keep_alive=75)
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server._serve([listener]))
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        try:
+            async with aiohttp.ClientSession() as http:
+                await work(house, Wire(http, address))
+        finally:
+            server.should_exit = True
+            await serving
+
+    live(root, stand_in, with_server, **changes)
+
+
+def test_a_lease_is_granted_renewed_and_released(tmp_path: Path) -> None:
+    async def work(house: House, wire: Wire) -> None:
+        status, _, said = await wire.acquire("a")
+        assert (status, said["outcome"], said["versions"]) == (200, "granted", [1])
+        uses = {"a": {"inFlight": 1, "idleSeconds": 0, "requests": 7}}
+        renewal = {"holder": "p-1", "incarnation": said["incarnation"], "models": uses}
+        status, _, renewed = await wire.post(lease.RENEW_PATH, renewal)
+        assert (status, renewed["lost"], renewed["resident"], renewed["accepts"]) == (200, [], ["a"], True)
+        assert house.desk.counts.requests == 7
+        status, _, _ = await wire.post(
+            lease.RELEASE_PATH, {"holder": "p-1", "incarnation": said["incarnation"], "models": ["a"]}
+        )
+        assert (status, house.desk.residency.leases) == (204, 0)
+
+    over_the_wire(tmp_path, StandIn({"a": MIB}), work)
+
+
+def test_each_refusal_has_its_status(tmp_path: Path) -> None:
+    stand_in = StandIn({"a": 80 * MIB, "b": 80 * MIB, "huge": 200 * MIB, "broken": 1}, failing={"broken": "no memory"})
+
+    async def work(_: House, wire: Wire) -> None:
+        assert (await wire.acquire("a"))[0] == 200
+        status, headers, said = await wire.acquire("b", waitSeconds=0)
+        assert (status, said["outcome"]) == (503, "busy")
+        assert int(headers["retry-after"]) >= said["retryAfter"] > 0
+        assert [(await wire.acquire(name))[0] for name in ("nobody", "huge")] == [404, 507]
+        while (failed := await wire.acquire("broken", waitSeconds=0.5))[0] == 503:
+            await asyncio.sleep(0.1)
+        assert (failed[0], "no memory" in failed[2]["why"]) == (424, True)
+
+    over_the_wire(tmp_path, stand_in, work, lease_seconds=60)
+
+
+def test_hanging_up_ends_the_wait_and_the_load_goes_on(tmp_path: Path) -> None:
+    async def work(house: House, wire: Wire) -> None:
+        asking = asyncio.create_task(wire.acquire("a"))
+        await house.until(lambda: house.state("a") == "loading")
+        asking.cancel()
+        await house.until(lambda: house.desk.counts.acquires["gone"] == 1)
+        assert (await wire.acquire("a"))[0] == 200
+        assert house.triton.did("load").count("a") == 1
+
+    over_the_wire(tmp_path, StandIn({"a": MIB}, load_seconds=0.5), work)
+
+
+@pytest.mark.parametrize(
+    ("path", "said", "status", "why"),
+    [
+        (lease.ACQUIRE_PATH, b"", 400, "Invalid JSON"),
+        (lease.ACQUIRE_PATH, b"\xff\x00", 400, "Invalid JSON"),
+        (lease.ACQUIRE_PATH, b"[" * 100_000, 400, "the message: "),
+        (lease.ACQUIRE_PATH, {"holder": "p"}, 400, "model: Field required"),
+        (lease.ACQUIRE_PATH, {"holder": "p q", "model": "a"}, 400, "holder: "),
+        (lease.ACQUIRE_PATH, {"holder": "p", "model": "a" * 300}, 400, "model: "),
+        (lease.ACQUIRE_PATH, {"holder": "p", "model": "a", "waitSeconds": -1}, 400, "waitSeconds: "),
+        (lease.RENEW_PATH, {"holder": "p", "models": {"a": {"inFlight": -1, "idleSeconds": 0}}}, 400, "inFlight: "),
+        (lease.RELEASE_PATH, {"holder": "p", "models": 5}, 400, "models: "),
+        (lease.RELEASE_PATH, b" " * (BODY_BYTES + 1), 413, "8388608 bytes at most"),
+    ],
+)
+def test_what_cannot_be_understood_is_said_and_changes_nothing(
+    tmp_path: Path, path: str, said: Any, status: int, why: str
+) -> None:
+    async def work(house: House, wire: Wire) -> None:
+        got, _, answer = await wire.post(path, said)
+        assert (got, why in answer["why"]) == (status, True), answer
+        assert house.desk.residency.leases == 0
+
+    over_the_wire(tmp_path, StandIn({"a": 1}), work)
+
+
+def test_everything_is_listed_and_a_quarantine_ends_by_hand(tmp_path: Path) -> None:
+    stand_in = StandIn({"ü 1": 1}, failing={"ü 1": "no memory"})
+
+    async def work(house: House, wire: Wire) -> None:
+        status, said = await wire.get(lease.MODELS_PATH)
+        assert (status, lease.Listing.model_validate(said).capacity_bytes) == (200, 100 * MIB)
+        while (await wire.acquire("ü 1", waitSeconds=0.5))[0] == 503:
+            await asyncio.sleep(0.1)
+        await house.until(lambda: house.state("ü 1") == "quarantined")
+        assert (await wire.post(f"{lease.MODELS_PATH}/%C3%BC%201/retry", b""))[0] == 204
+        assert house.state("ü 1") == "cold"
+        status, _, answer = await wire.post(f"{lease.MODELS_PATH}/no%2Fbody/retry", b"")
+        assert (status, answer["why"]) == (404, "The pool has no model 'no/body'.")
+
+    over_the_wire(tmp_path, stand_in, work)

@@ -1,0 +1,120 @@
+"""The settings: a bad file is refused with one clear line, and the last good one stays."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate_contracts.eviction import EvictionSettings, WarmWindow
+from tidegate_eviction.serving.settings import Followed, SettingsError, parse, seconds_open
+
+POLICIES = ["lru-idle", "lru"]
+GOOD: dict[str, Any] = {
+    "version": 1,
+    "policy": "lru-idle",
+    "repository": "/models",
+    "capacityBytes": 1000,
+    "idleSeconds": 300,
+    "leaseSeconds": 30,
+    "waitSeconds": 20,
+    "models": [{"name": "a"}],
+}
+
+
+def said(**changes: Any) -> bytes:
+    return json.dumps(GOOD | changes).encode()
+
+
+def window(**changes: Any) -> dict[str, Any]:
+    nightly = {"name": "n", "opens": "0 1 * * *", "durationSeconds": 7200, "timeZone": "UTC", "models": ["a"]}
+    return nightly | changes
+
+
+def test_a_good_file_is_read() -> None:
+    settings = parse(said(warmWindows=[window()], tuning={"toleranceBytes": 5}), POLICIES)
+    assert (settings.capacity_bytes, settings.models[0].name) == (1000, "a")
+    assert settings.tuning.model_dump(exclude_none=True) == {"tolerance_bytes": 5}
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "Invalid JSON"),
+        (b'{"version": 1', "Invalid JSON"),
+        (said(version=2), "version: Input should be 1"),
+        (said(surprise=1), "surprise: Extra inputs are not permitted"),
+        (said(policy="fifo"), "policy: there is no 'fifo', only lru, lru-idle"),
+        (said(capacityBytes=0), "capacityBytes: it is 0, and must be at least 1"),
+        (said(leaseSeconds=0), "leaseSeconds: it is 0, and must be at least 1"),
+        (said(idleSeconds=-1), "idleSeconds: it is -1, and must be at least 0"),
+        (said(models=[{"name": "a"}, {"name": "b"}, {"name": "a"}]), "models: a is there twice"),
+        (said(warmWindows=[window(opens="61 * * * *")]), "warmWindows.n: '61 * * * *' is no cron expression"),
+        (said(warmWindows=[window(timeZone="Mars/Base")]), "warmWindows.n: 'Mars/Base' is no IANA time zone"),
+        (said(tuning={"loadsAtOnce": 0}), "tuning.loadsAtOnce: Input should be greater than or equal to 1"),
+    ],
+)
+def test_what_is_wrong_is_said(data: bytes, why: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        parse(data, POLICIES)
+    assert why in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("now", "spans"),
+    [
+        ("2026-03-02T00:00:00+00:00", [(3600, 10800)]),
+        ("2026-03-02T01:00:00+00:00", [(0, 7200), (86400, 93600)]),
+        ("2026-03-02T02:59:59+00:00", [(-7199, 1), (79201, 86401)]),
+        ("2026-03-02T03:00:00+00:00", [(79200, 86400)]),
+    ],
+)
+def test_a_window_is_open_from_its_minute_on_for_as_long_as_it_says(now: str, spans: list[tuple[float, float]]) -> None:
+    nightly = WarmWindow.model_validate(window())
+    assert seconds_open(nightly, datetime.fromisoformat(now)) == spans
+
+
+def test_a_window_opens_by_the_clock_of_its_place() -> None:
+    nightly = WarmWindow.model_validate(window(timeZone="Europe/Berlin"))
+    summer, winter = datetime(2026, 7, 1, 22, tzinfo=UTC), datetime(2026, 12, 1, 22, tzinfo=UTC)
+    assert [seconds_open(nightly, now)[0][0] for now in (summer, winter)] == [3600, 7200]
+
+
+@pytest.fixture
+def settings_file(tmp_path: Path) -> Path:
+    file = tmp_path / "eviction.json"
+    file.write_bytes(said())
+    return file
+
+
+def test_a_bad_file_is_refused_and_the_last_good_one_stays(settings_file: Path) -> None:
+    used: list[EvictionSettings] = []
+    followed = Followed(settings_file, lambda data: used.append(parse(data, POLICIES)))
+    followed.load()
+    for bad in (b"{", said(capacityBytes=-5)):
+        settings_file.write_bytes(bad)
+        followed.look()
+        followed.look()
+    assert (len(used), followed.generation, followed.failures) == (1, 1, 2)
+    assert "capacityBytes" in followed.last_error
+    settings_file.unlink()
+    followed.look()
+    assert (followed.failures, followed.last_error) == (3, "it cannot be read: No such file or directory")
+    settings_file.write_bytes(said(capacityBytes=7))
+    followed.look()
+    assert (used[-1].capacity_bytes, followed.generation, followed.last_error) == (7, 2, "")
+
+
+def test_a_config_map_that_is_swapped_is_seen(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / f"data{number}").mkdir()
+        (tmp_path / f"data{number}" / "eviction.json").write_bytes(said(capacityBytes=number))
+    (tmp_path / "data").symlink_to("data1")
+    used: list[EvictionSettings] = []
+    followed = Followed(tmp_path / "data" / "eviction.json", lambda data: used.append(parse(data, POLICIES)))
+    followed.load()
+    (tmp_path / "new").symlink_to("data2")
+    (tmp_path / "new").replace(tmp_path / "data")
+    followed.look()
+    assert [each.capacity_bytes for each in used] == [1, 2]

@@ -1,0 +1,81 @@
+"""A simulation of a cache of models, written once more in the simplest way: the engine is held against it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tidegate_eviction.simulate.trace import Trace
+
+
+@dataclass
+class Plain:
+    """What is known while it runs. Times are seconds."""
+
+    now: float = 0.0
+    resident: dict[int, None] = field(default_factory=dict)
+    """In the order in which they were loaded, which decides between equals."""
+    busy_until: dict[int, float] = field(default_factory=dict)
+    last: dict[int, float] = field(default_factory=dict)
+    """When each was last used: when that request came, or ended."""
+    uses: dict[int, int] = field(default_factory=dict)
+    priority: dict[int, float] = field(default_factory=dict)
+    """Greedy-dual's."""
+    age: float = 0.0
+    load_seconds: float = 0.0
+    loads: int = 0
+    busy: int = 0
+
+
+Order = Callable[[Plain, int], float | tuple[float, str]]
+
+
+def lru(plain: Plain, which: int) -> float:
+    """Return when it was last used."""
+    return plain.last[which]
+
+
+def greedy_dual(plain: Plain, which: int) -> float:
+    """Return age + uses × load seconds / bytes, as of its last use."""
+    return plain.priority[which]
+
+
+def plainly(trace: Trace, capacity: float, order: Order, idle: float = 0.0, from_end: bool = False) -> Plain:
+    """Simulate: loads take no time, a request occupies its model for `warm_seconds`, who finds no room is busy.
+
+    Those lowest in the order go until there is enough room, but for those of them that need not, the last ones first.
+    """
+    plain = Plain()
+    used = 0
+    for plain.now, which in trace.requests():
+        model = trace.models[which]
+        plain.uses[which] = plain.uses.get(which, 0) + 1
+        if which not in plain.resident:
+            needed = used + model.footprint_bytes - capacity
+            if needed > 0:
+                free = (each for each in plain.resident if plain.busy_until[each] <= plain.now)
+                free = (each for each in free if plain.now - plain.last[each] >= idle)
+                victims = []
+                freed = 0
+                for each in sorted(free, key=lambda each: order(plain, each)):
+                    if freed >= needed:
+                        break
+                    victims.append(each)
+                    freed += trace.models[each].footprint_bytes
+                if freed < needed:
+                    plain.busy += 1
+                    continue
+                for each in list(reversed(victims)):
+                    if freed - trace.models[each].footprint_bytes >= needed:
+                        victims.remove(each)
+                        freed -= trace.models[each].footprint_bytes
+                used -= freed
+                for each in victims:
+                    del plain.resident[each]
+                    plain.age = max(plain.age, plain.priority[each])
+            plain.resident[which] = None
+            used += model.footprint_bytes
+            plain.load_seconds += model.load_seconds
+            plain.loads += 1
+        plain.busy_until[which] = max(plain.busy_until.get(which, 0.0), plain.now + model.warm_seconds)
+        plain.last[which] = plain.busy_until[which] if from_end else plain.now
+        plain.priority[which] = plain.age + plain.uses[which] * model.load_seconds / model.footprint_bytes
+    return plain

@@ -1,0 +1,201 @@
+"""`simulate` and `generate`: what is printed, drawn and refused."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from tidegate_eviction.simulate.command import COMPARED, add_to, capacity_bytes
+from tidegate_eviction.simulate.errors import SimulationError
+from tidegate_eviction.simulate.trace import write_trace
+from typer.testing import CliRunner, Result
+
+from .traces import day, trace_of
+
+app = typer.Typer(pretty_exceptions_enable=False)
+add_to(app)
+SMALL = trace_of(
+    [(float(number), number * number // 3 % 5) for number in range(60)],
+    *((1_000_000 * size, 1.0 + size, 0.25) for size in range(1, 6)),
+)
+"""15 MB of models."""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    write_trace(SMALL, tmp_path / "small.csv")
+    return tmp_path / "small.csv"
+
+
+needs_libcachesim = pytest.mark.skipif(
+    importlib.util.find_spec("libcachesim") is None,
+    reason="NOT RUN: LIBCACHESIM is not here, with whose caches ours are compared (it is for Linux on x86-64 alone).",
+)
+
+
+def run(command: str, *arguments: object) -> Result:
+    return CliRunner().invoke(app, [command, *map(str, arguments)])
+
+
+def rows(*arguments: object) -> dict[str, dict[str, float]]:
+    result = run("simulate", *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return {row["name"]: row for row in json.loads(result.stdout)["rows"]}
+
+
+def test_one_policy_is_told_in_one_line(small: Path) -> None:
+    result = run("simulate", "--trace", small, "--capacity", "8M", "--policy", "lru")
+    assert result.exit_code == 0, result.output
+    assert "60 requests to 5 models" in result.stdout
+    assert "53% of all models" in result.stdout
+    for heading in ("hits", "cold loads", "loading", "busy", "evictions", "wait p50", "wait p95", "wait p99"):
+        assert heading in result.stdout
+    assert len([line for line in result.stdout.splitlines() if line.startswith("lru")]) == 1
+
+
+def test_json_has_every_figure(small: Path) -> None:
+    (row,) = rows("--trace", small, "--capacity", "8M", "--policy", "cost-aware", "--idle-seconds", "0").values()
+    assert {"requests", "hits", "cold_loads", "load_seconds", "busy", "evictions", "added_wait_p50_seconds",
+            "added_wait_p95_seconds", "added_wait_p99_seconds"} <= set(row)  # fmt: skip
+
+
+@needs_libcachesim
+def test_comparing_puts_policies_caches_and_the_bound_side_by_side(small: Path) -> None:
+    found = rows("--trace", small, "--capacity", "8M", "--compare", "--instant", "--idle-seconds", "0")
+    libraries = [f"libCacheSim {name}" for name in ("LRU", "GDSF", "SIEVE", "Belady")]
+    assert list(found) == [*COMPARED, "Belady", "Belady, weighted", *libraries]
+    for name in COMPARED:
+        least = found[name]["bound"]
+        assert isinstance(least, dict)
+        assert least["exact"]
+        assert least["seconds"] <= found[name]["load_seconds"]
+
+
+@needs_libcachesim
+def test_libcachesims_lru_is_ours_where_requests_occupy_nothing(tmp_path: Path) -> None:
+    """Elsewhere it is another one: who is worked on cannot go. Here nobody is."""
+    trace = trace_of([(float(number), number * number // 7 % 5) for number in range(500)], *[(1_000_000, 1.0, 0.0)] * 5)
+    write_trace(trace, tmp_path / "t.csv")
+    options = ("--trace", tmp_path / "t.csv", "--capacity", "3M", "--compare", "--instant", "--idle-seconds", 0)
+    found = rows(*options, "--no-bound")
+    assert found["lru"]["load_seconds"] == found["libCacheSim LRU"]["load_seconds"] > 100
+    assert found["Belady"]["load_seconds"] == found["libCacheSim Belady"]["load_seconds"]
+
+
+@pytest.mark.parametrize(("library", "left_out"), [("libcachesim", "libCacheSim's caches"), ("numpy", "offline bound")])
+def test_what_needs_a_library_that_is_not_here_is_left_out_and_said(
+    small: Path, library: str, left_out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.delitem(sys.modules, "tidegate_eviction.simulate.bound", raising=False)
+    result = run("simulate", "--trace", small, "--capacity", "8M", "--compare", "--instant")
+    assert result.exit_code == 0, result.output
+    assert "cost-aware" in result.stdout
+    (said,) = [line for line in result.stderr.splitlines() if line.startswith("NOT COMPARED")]
+    assert left_out in said
+    assert ("× bound" in result.stdout) == (library != "numpy")
+
+
+def test_belady_is_the_optimum_where_all_models_are_alike(tmp_path: Path) -> None:
+    trace = trace_of([(float(number), number * number // 7 % 6) for number in range(300)], *[(1_000_000, 1.0, 0.0)] * 6)
+    write_trace(trace, tmp_path / "t.csv")
+    found = rows("--trace", tmp_path / "t.csv", "--capacity", "3M", "--compare", "--instant", "--idle-seconds", 0)
+    least = found["lru"]["bound"]
+    assert isinstance(least, dict)
+    assert found["Belady"]["load_seconds"] == least["seconds"] < found["lru"]["load_seconds"]
+
+
+@pytest.mark.parametrize(("name", "begins"), [("p.png", b"\x89PNG"), ("p.svg", b"<?xml")])
+def test_plots_are_what_their_names_say(small: Path, name: str, begins: bytes) -> None:
+    file = small.with_name(name)
+    for more in (("--capacity", "8M", "--compare", "--no-bound"), ("--policy", "lru", "--sweep", "capacity")):
+        result = run("simulate", "--trace", small, "--plot", file, *more)
+        assert result.exit_code == 0, result.output
+        assert file.read_bytes().startswith(begins)
+        file.unlink()
+
+
+def test_the_sweep_goes_from_a_tenth_to_all(small: Path) -> None:
+    result = run("simulate", "--trace", small, "--policy", "cost-aware", "--sweep", "capacity", "--idle-seconds", 0)
+    assert result.exit_code == 0, result.output
+    lines = [line.split() for line in result.stdout.splitlines() if line.strip().split("%")[0].isdigit()]
+    assert [line[0] for line in lines] == [f"{percent}%" for percent in range(10, 101, 10)]
+    once = sum(SMALL.models[which].load_seconds for which in set(SMALL.which))
+    assert lines[-1][-3:] == [f"{once:.0f}", "s", "0"], "at the end everything is loaded once, and nobody is refused"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--capacity", "40%"), "Say which policy"),
+        (("--policy", "lru"), "Say --capacity"),
+        (("--policy", "lru", "--capacity", "much"), "--capacity much: this is no size"),
+        (("--policy", "lur", "--capacity", "40%"), 'there is no policy "lur"'),
+        (("--policy", "lru", "--capacity", "40%", "--plot", "a.pdf"), ".png or .svg"),
+        (("--policy", "lru", "--capacity", "40%", "--plot", "no/such/a.png"), "there is no folder no/such"),
+        (("--policy", "lru", "--sweep", "policy"), "only the capacity can be swept"),
+        (("--policy", "lru", "--capacity", "40%", "--wait-seconds", "inf"), "--wait-seconds inf"),
+        (("--policy", "lru", "--capacity", "40%", "--replicas", "0"), "--replicas"),
+    ],
+)
+def test_wrong_input_is_one_message_and_exit_code_2(small: Path, arguments: tuple[str, ...], words: str) -> None:
+    result = run("simulate", "--trace", small, *arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert not result.stdout
+    assert "Traceback" not in result.stderr
+
+
+def test_a_wrong_trace_is_told_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("m,a,1,2,1\n5,a\n3,a\n")
+    result = run("simulate", "--trace", file, "--capacity", "1M", "--policy", "lru")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"{file}:3: time_ms goes back, from 5 to 3.")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("40%", 6_000_000), ("1.5%", 225_000), ("9663676416", 9663676416), ("9Gi", 9 << 30), ("9GiB", 9 << 30),
+     ("500M", 500_000_000), ("500 MB", 500_000_000), ("1.5k", 1500), ("2TB", 2 * 10**12)],
+)  # fmt: skip
+def test_capacities_are_read_as_people_write_them(text: str, size: int) -> None:
+    assert capacity_bytes(text, SMALL) == size
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "0%", "-1%", "nan%", "%", "i", "5Xi", "1e9", "٣M", "99999999999999T", " "])
+def test_what_is_no_capacity_is_refused(text: str) -> None:
+    with pytest.raises(SimulationError, match="Write bytes"):
+        capacity_bytes(text, SMALL)
+
+
+def test_a_generated_zoo_is_simulated_like_any_other(tmp_path: Path) -> None:
+    file = tmp_path / "zoo.csv.gz"
+    made = run("generate", "--out", file, "--models", 25, "--requests", 400, "--seed", 3)
+    assert made.exit_code == 0, made.output
+    assert "25 models" in made.stdout
+    before = file.read_bytes()
+    run("generate", "--out", file, "--models", 25, "--requests", 400, "--seed", 3)
+    assert file.read_bytes() == before
+    found = rows("--trace", file, "--capacity", "40%", "--compare", "--instant", "--idle-seconds", 0)
+    least = found["cost-aware"]["bound"]
+    assert isinstance(least, dict)
+    assert not least["exact"], "of so many models, the linear program's"
+    assert 0 < least["seconds"] <= found["cost-aware"]["load_seconds"]
+
+
+def test_a_zoo_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    result = run("generate", "--out", tmp_path / "zoo.csv", "--models", 0)
+    assert result.exit_code == 2
+    assert "models is 0" in result.stderr
+
+
+def test_several_replicas_with_real_leases_are_simulated(tmp_path: Path) -> None:
+    write_trace(day().only(range(600)), tmp_path / "t.csv")
+    options = ("--trace", tmp_path / "t.csv", "--capacity", "40%", "--policy", "cost-aware", "--replicas", 2)
+    more = ("--lease-seconds", 30, "--holders", 2, "--unload-seconds", 1, "--freeing-seconds", 1, "--wait-seconds", 20)
+    (row,) = rows(*options, *more).values()
+    assert row["requests"] == 600
+    assert row["hits"] > 300

@@ -1,0 +1,235 @@
+"""The engine plays requests, loads, leases and replicas as it says; held against a simulation in the plainest way."""
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tidegate_eviction.choosing.registry import find
+from tidegate_eviction.simulate.compare import bound_of
+from tidegate_eviction.simulate.engine import simulate
+from tidegate_eviction.simulate.outcome import Outcome, quantile
+from tidegate_eviction.simulate.setting import Setting
+from tidegate_eviction.simulate.trace import Trace
+from tidegate_eviction.simulate.zoo import Zoo, generate
+
+from .plain import Order, Plain, greedy_dual, lru, plainly
+from .traces import day, trace_of
+
+LRU = Setting(find("lru"), 10, residency_factor=0)
+PLAIN = replace(LRU, instant=True)
+
+
+IN_TURNS = [(0.0, 0), (1.0, 1), (2.0, 2), (3.0, 0), (4.0, 1), (5.0, 2)]
+"""Three models, each as large as the others, one second apart; the first is dear to load."""
+
+
+@pytest.mark.parametrize(
+    ("order", "warm", "idle", "from_end", "said"),
+    [
+        (lru, 0.5, 0, False, (6, 16.0, 0)),
+        (greedy_dual, 0.5, 0, False, (5, 10.0, 0)),
+        (lru, 0.5, 2, False, (6, 16.0, 0)),
+        (lru, 0.5, 2, True, (2, 7.0, 2)),
+        (lru, 0.5, 3, False, (2, 7.0, 2)),
+        (lru, 2.5, 0, False, (2, 7.0, 2)),
+    ],
+)
+def test_the_plain_simulation_does_what_one_does_by_hand(
+    order: Order, warm: float, idle: float, from_end: bool, said: tuple[int, float, int]
+) -> None:
+    plain = plainly(trace_of(IN_TURNS, (1, 6.0, warm), (1, 1.0, warm), (1, 1.0, warm)), 2, order, idle, from_end)
+    assert (plain.loads, plain.load_seconds, plain.busy) == said
+
+
+def test_the_plain_simulation_spares_who_need_not_go() -> None:
+    trace = trace_of([(0.0, 0), (1.0, 1), (2.0, 2), (3.0, 0)], (1, 1.0, 0.5), (2, 1.0, 0.5), (2, 1.0, 0.5))
+    plain = plainly(trace, 3, lru)
+    assert plain.loads == 3
+    assert set(plain.resident) == {0, 2}
+
+
+def lru_by_name(trace: Trace) -> Callable[[Plain, int], tuple[float, str]]:
+    """Return LRU as the core has it, where names decide between models that were used at the same moment."""
+    return lambda plain, which: (plain.last[which], trace.models[which].name)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.4, 0.6])
+def test_lru_is_the_plain_one_but_that_a_model_idles_from_the_end_of_its_last_request(share: float) -> None:
+    trace = day()
+    setting = replace(PLAIN, capacity_bytes=round(share * trace.total_bytes))
+    outcome = simulate(trace, setting)
+    plain = plainly(trace, setting.capacity_bytes, lru_by_name(trace), from_end=True)
+    assert (len(outcome.loads), outcome.busy) == (plain.loads, plain.busy)
+    assert outcome.load_seconds == pytest.approx(plain.load_seconds)
+
+
+def test_so_is_the_idle_limit() -> None:
+    trace = day()
+    setting = replace(PLAIN, policy=find("lru-idle"), capacity_bytes=round(0.4 * trace.total_bytes), idle_seconds=300)
+    outcome = simulate(trace, setting)
+    plain = plainly(trace, setting.capacity_bytes, lru_by_name(trace), 300, from_end=True)
+    assert (outcome.busy, len(outcome.loads)) == (plain.busy, plain.loads)
+    assert outcome.busy > 100
+    assert outcome.load_seconds == pytest.approx(plain.load_seconds)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9), st.integers(0, 3)), min_size=2, max_size=6),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=40),
+    st.integers(9, 25),
+    st.integers(0, 5),
+)
+def test_so_is_every_other_trace(
+    models: list[tuple[int, int, int]], requests: list[tuple[int, int]], capacity: int, idle: int
+) -> None:
+    times = itertools.accumulate(pause for pause, _ in requests)
+    asked = [(float(time), which % len(models)) for time, (_, which) in zip(times, requests, strict=True)]
+    trace = trace_of(asked, *((size, float(load), float(warm)) for size, load, warm in models))
+    setting = replace(PLAIN, policy=find("lru-idle"), capacity_bytes=capacity, idle_seconds=idle)
+    outcome = simulate(trace, setting)
+    plain = plainly(trace, capacity, lru_by_name(trace), idle, from_end=True)
+    assert (outcome.busy, outcome.load_seconds) == (plain.busy, plain.load_seconds)
+    assert outcome.load_seconds >= bound_seconds(trace, setting, outcome) - 1e-6
+
+
+def bound_seconds(trace: Trace, setting: Setting, outcome: Outcome) -> float:
+    if not outcome.answered:
+        return 0.0
+    found = bound_of(trace, setting, outcome)
+    assert found
+    assert found.exact
+    return found.seconds
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_cost_aware_loads_far_less_than_lru_through_a_day(seed: int) -> None:
+    trace = day(seed)
+    setting = replace(LRU, capacity_bytes=round(0.4 * trace.total_bytes))
+    for one in (setting, replace(setting, instant=True)):
+        lru_seconds = simulate(trace, one).load_seconds
+        ours = simulate(trace, replace(one, policy=find("cost-aware"))).load_seconds
+        assert ours <= 0.85 * lru_seconds
+
+
+def test_cost_aware_loads_less_than_lru_in_zoos_of_many_kinds() -> None:
+    """No single one is what the policy was made for: over all of them it must be the better one."""
+    ratios = []
+    for zoo in (Zoo(), Zoo(zipf=0.6, models=30), Zoo(zipf=1.6), Zoo(spread=0), Zoo(bursty=0.9, nightly=0)):
+        trace = generate(replace(zoo, requests=3000, seed=5))
+        setting = replace(PLAIN, capacity_bytes=round(0.4 * trace.total_bytes))
+        ours = simulate(trace, replace(setting, policy=find("cost-aware")))
+        ratios.append(ours.load_seconds / simulate(trace, setting).load_seconds)
+    assert math.prod(ratios) ** (1 / len(ratios)) < 0.9
+    assert max(ratios) < 1.3
+
+
+A, B, C = (6, 2.0, 1.0), (6, 3.0, 1.0), (4, 1.0, 1.0)
+"""Two models of which only one has room in 10, and one that fits beside either."""
+
+
+def test_who_asks_while_a_model_loads_waits_for_that_load() -> None:
+    outcome = simulate(trace_of([(0.0, 0), (0.5, 0), (1.5, 0), (4.0, 0)], A), LRU)
+    assert (len(outcome.loads), outcome.hits, outcome.busy) == (1, 1, 0)
+    assert list(outcome.waits) == pytest.approx([2.0, 1.5, 0.5, 0.0])
+    assert outcome.load_seconds == 2.0
+
+
+def test_a_model_that_is_worked_on_stays_and_who_wants_its_room_is_busy() -> None:
+    outcome = simulate(trace_of([(0.0, 0), (2.5, 1), (3.0, 1)], A, B), LRU)
+    assert (outcome.busy, len(outcome.loads), outcome.evictions) == (1, 2, 1)
+
+
+def test_who_may_wait_gets_the_room_when_the_request_has_ended() -> None:
+    outcome = simulate(trace_of([(0.0, 0), (2.5, 1)], A, B), replace(LRU, wait_seconds=1))
+    assert outcome.busy == 0
+    assert list(outcome.waits) == pytest.approx([2.0, 0.5 + 3.0])
+
+
+def test_the_wait_for_room_is_bounded_to_the_moment() -> None:
+    trace = trace_of([(0.0, 0), (2.5, 1)], A, B)
+    assert simulate(trace, replace(LRU, wait_seconds=0.5)).busy == 0
+    assert simulate(trace, replace(LRU, wait_seconds=0.4)).busy == 1
+
+
+def test_unloads_and_memory_that_comes_back_late_delay_the_next_load() -> None:
+    setting = replace(LRU, unload_seconds=0.3, freeing_seconds=0.4)
+    outcome = simulate(trace_of([(0.0, 0), (10.0, 1)], A, B), setting)
+    assert list(outcome.waits) == pytest.approx([2.0, 0.3 + 0.4 + 3.0])
+    assert outcome.busy == 0
+
+
+def test_kept_leases_outlive_requests() -> None:
+    trace = trace_of([(0.0, 0), (4.0, 1), (60.0, 1)], A, B)
+    assert simulate(trace, LRU).busy == 0
+    kept = simulate(trace, replace(LRU, lease_seconds=10))
+    assert (kept.busy, kept.evictions) == (1, 1)
+
+
+def test_a_request_under_a_kept_lease_is_a_hit_and_renews_it() -> None:
+    every_second = [(2.0 + number, 0) for number in range(100)]
+    trace = trace_of([(0.0, 0), *every_second, (103.0, 1)], A, B)
+    outcome = simulate(trace, replace(LRU, lease_seconds=6))
+    assert (outcome.hits, outcome.busy) == (100, 1)
+
+
+def test_who_stands_in_line_for_triton_to_load_is_not_busy_where_there_is_room() -> None:
+    trace = trace_of([(0.0, 0), (0.1, 1), (0.2, 2)], *[(3, 1.0, 0.1)] * 3)
+    outcome = simulate(trace, replace(LRU, loads_at_once=1))
+    assert outcome.busy == 0
+    assert list(outcome.waits) == pytest.approx([1.0, 1.9, 2.8])
+
+
+def test_who_stands_in_line_is_busy_when_there_was_no_room_after_all() -> None:
+    trace = trace_of([(0.0, 0), (0.1, 1), (0.2, 2)], (5, 1.0, 9.0), (5, 1.0, 9.0), (5, 1.0, 9.0))
+    outcome = simulate(trace, replace(LRU, loads_at_once=1))
+    assert (outcome.answered, outcome.busy) == (2, 1)
+
+
+def test_a_model_that_never_fits_is_told_so() -> None:
+    outcome = simulate(trace_of([(0.0, 0), (1.0, 1)], A, (11, 1.0, 1.0)), LRU)
+    assert (outcome.too_large, outcome.busy, outcome.answered) == (1, 0, 1)
+
+
+def test_several_replicas_hold_more_models_and_each_model_has_its_place() -> None:
+    trace = trace_of([(float(time), time % 8) for time in range(400)], *[(5, 0.1, 0.05)] * 8)
+    one, four = (simulate(trace, replace(LRU, replicas=replicas)) for replicas in (1, 4))
+    assert len(one.loads) == 400
+    assert len(four.loads) < 320  # hashing does not spread eight models evenly
+    assert four.answered == one.answered == 400
+
+
+def test_a_busy_replica_spills_to_the_next() -> None:
+    trace = trace_of([(0.0, 0), (2.5, 1), (2.6, 2)], (6, 2.0, 9.0), (6, 3.0, 9.0), (6, 1.0, 1.0))
+    assert simulate(trace, LRU).busy == 2
+    assert simulate(trace, replace(LRU, replicas=2)).busy == 1
+    assert simulate(trace, replace(LRU, replicas=3)).busy == 0
+
+
+def test_every_request_is_answered_or_refused_once_whatever_is_simulated() -> None:
+    trace = generate(Zoo(models=15, requests=1500, load_mb_per_second=20, seed=2))
+    for many in ({}, {"wait_seconds": 5.0}, {"lease_seconds": 30.0, "holders": 3}, {"replicas": 3, "holders": 2},
+                 {"unload_seconds": 1.0, "freeing_seconds": 2.0, "wait_seconds": 20.0},
+                 {"residency_factor": 10.0}, {"instant": True}):  # fmt: skip
+        setting = replace(LRU, policy=find("cost-aware"), capacity_bytes=round(0.3 * trace.total_bytes))
+        outcome = simulate(trace, replace(setting, **many))
+        assert outcome.answered + outcome.busy + outcome.too_large == outcome.requests == len(trace), many
+        assert sorted(outcome.positions) == sorted(set(outcome.positions))
+        assert all(wait >= 0 for wait in outcome.waits)
+
+
+def test_the_same_simulation_is_the_same_outcome() -> None:
+    trace = day().only(range(2000))
+    setting = Setting(find("cost-aware"), round(0.4 * trace.total_bytes), wait_seconds=20, lease_seconds=30, replicas=2)
+    one, other = (simulate(trace, setting) for _ in range(2))
+    assert one == other
+
+
+def test_quantiles_are_by_nearest_rank() -> None:
+    assert [quantile(range(1, 101), percent) for percent in (50, 95, 99, 100)] == [50, 95, 99, 100]
+    assert quantile([7.0], 50) == 7.0
+    assert quantile([], 99) == 0.0

@@ -1,0 +1,110 @@
+"""Traces are read as they were written, and whatever is wrong with one is said with its file and line."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate_eviction.simulate.errors import SimulationError
+from tidegate_eviction.simulate.trace import Trace, read_trace, write_trace
+
+from .traces import trace_of
+
+MODELS = "m,a,10,300,100\nm,b,0.5,20.5,20\n"
+
+
+def read(tmp_path: Path, text: str | bytes) -> Trace:
+    file = tmp_path / "t.csv"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_trace(file)
+
+
+def test_a_trace_says_what_its_lines_say(tmp_path: Path) -> None:
+    trace = read(tmp_path, f"# models\n\n{MODELS}0,a\n 1500 , b \n1500,a\n")
+    a, b = trace.models
+    assert (a.name, a.footprint_bytes, a.load_seconds, a.warm_seconds) == ("a", 10_000_000, 0.2, 0.1)
+    assert b.footprint_bytes == 500_000
+    assert b.load_seconds == pytest.approx(0.0005)
+    assert list(trace.requests()) == [(0.0, 0), (1.5, 1), (1.5, 0)]
+    assert trace.total_bytes == 10_500_000
+
+
+def test_a_gzipped_trace_is_known_by_its_content_and_not_its_name(tmp_path: Path) -> None:
+    assert len(read(tmp_path, gzip.compress(f"{MODELS}0,a\n".encode()))) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        (MODELS, None, "no request"),
+        ("", None, "no request"),
+        (f"{MODELS}0,c\n", 3, "no line above describes the model 'c'"),
+        (f"{MODELS}0,a\nm,c,1,2,1\nhello\n", 5, "neither"),
+        (f"{MODELS}0,a,b\n", 3, "neither"),
+        (f"{MODELS}5,a\n4,b\n", 4, "time order"),
+        (f"{MODELS}-1,a\n", 3, "0 or more"),
+        (f"{MODELS}nan,a\n", 3, "0 or more"),
+        (f"{MODELS}inf,a\n", 3, "0 or more"),
+        (f"{MODELS}soon,a\n", 3, "'soon'"),
+        (f"{MODELS}m,a,1,2,1\n0,a\n", 3, "second time"),
+        ("m,a,0,2,1\n0,a\n", 1, "takes room"),
+        ("m,a,10,100,300\n0,a\n", 1, "includes it"),
+        ("m,a,10,100\n0,a\n", 1, "is not `m,id"),
+        ("m,,10,100,1\n0,a\n", 1, "is not `m,id"),
+        ("m,a,large,100,1\n0,a\n", 1, "footprint_mb is 'large'"),
+    ],
+)
+def test_what_is_wrong_is_said_with_file_and_line(tmp_path: Path, text: str, line: int | None, words: str) -> None:
+    with pytest.raises(SimulationError) as caught:
+        read(tmp_path, text)
+    where = f"{tmp_path / 't.csv'}:{line}: " if line else f"{tmp_path / 't.csv'}: "
+    assert str(caught.value).startswith(where)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe\x00m", b"\x1f\x8bnot gzip after all", gzip.compress(b"0,a\n" * 99)[:-9]]
+)
+def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(SimulationError, match=r"t\.csv: "):
+        read(tmp_path, content)
+
+
+def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none.csv"):
+        with pytest.raises(SimulationError, match="cannot be read"):
+            read_trace(path)
+
+
+def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SimulationError, match="cannot be written"):
+        write_trace(trace_of([(0.0, 0)], (1_000_000, 1.0, 1.0)), tmp_path / "file" / "t.csv")
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(0, 10**5)), min_size=1, max_size=5),
+    st.lists(st.tuples(st.integers(0, 10**8), st.integers(0, 4)), min_size=1, max_size=30),
+    st.sampled_from(["t.csv", "t.csv.gz"]),
+)
+def test_what_is_written_is_read_the_same(
+    tmp_path_factory: pytest.TempPathFactory,
+    models: list[tuple[int, int, int]],
+    requests: list[tuple[int, int]],
+    name: str,
+) -> None:
+    folder = tmp_path_factory.mktemp("trace")
+    asked = sorted((time / 1e3, which % len(models)) for time, which in requests)
+    trace = trace_of(asked, *((size * 1000, load / 1e3, warm / 1e3) for size, load, warm in models))
+    write_trace(trace, folder / name, "made by a test")
+    again = read_trace(folder / name)
+    assert list(again.which) == list(trace.which)
+    assert list(again.seconds) == pytest.approx(list(trace.seconds))
+    for one, other in zip(again.models, trace.models, strict=True):
+        assert (one.name, one.footprint_bytes) == (other.name, other.footprint_bytes)
+        assert (one.load_seconds, one.warm_seconds) == pytest.approx((other.load_seconds, other.warm_seconds))
+    before = (folder / name).read_bytes()
+    write_trace(again, folder / name, "made by a test")
+    assert (folder / name).read_bytes() == before

@@ -1,0 +1,115 @@
+"""The policy as a process, while there is no Triton: how it starts, what it refuses, how it ends."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate_contracts import eviction_process
+from tidegate_contracts.eviction import EvictionSettings, ManagedModel
+
+from local_plane.policy import Policy, policy, write_settings
+from local_plane.process import HOST, free_ports
+from local_plane.triton import Triton
+
+from .rigs.caller import Holder, until
+
+
+def settings(root: Path, **changes: Any) -> EvictionSettings:
+    said: dict[str, Any] = {
+        "policy": "lru-idle", "repository": str(root / "models"), "capacity_bytes": 10**9, "idle_seconds": 0,
+        "lease_seconds": 5, "wait_seconds": 1, "models": (ManagedModel(name="a"),),
+    }  # fmt: skip
+    return EvictionSettings(**(said | changes))
+
+
+@contextmanager
+def running(root: Path) -> Iterator[Policy]:
+    """Run a policy whose Triton is not there."""
+    (root / "models" / "a" / "1").mkdir(parents=True, exist_ok=True)
+    http, grpc, metrics = free_ports(3)
+    with policy(root, Triton(None, http, grpc, metrics)) as made:  # type: ignore[arg-type]
+        yield made
+
+
+def refused(*options: object) -> str:
+    """Return what a policy says that does not start."""
+    run = [sys.executable, "-m", "tidegate_eviction", "serve", "--host", HOST, *map(str, options)]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+def folders(root: Path) -> list[object]:
+    return ["--settings", root / "eviction.json", "--control", root / "control", "--state", root / "state"]
+
+
+def test_it_serves_before_triton_is_there(tmp_path: Path) -> None:
+    write_settings(tmp_path, settings(tmp_path))
+    with running(tmp_path) as made:
+        holder = Holder(made)
+        assert len((tmp_path / "control" / "secret").read_text()) == 64
+        for path in (eviction_process.STARTED_PATH, eviction_process.LIVE_PATH):
+            assert holder.ask("GET", path, address=made.admin)[0] == 200
+        assert holder.acquire("a")["outcome"] == "busy"
+        assert "no connection to Triton" in holder.ask("GET", "/", address=made.admin)[1]
+        made.process.popen.send_signal(signal.SIGTERM)
+        assert made.process.popen.wait(5) == 0
+    for line in (tmp_path / "policy.log").read_text("utf-8").splitlines():
+        assert line.startswith("ready ") or {"time", "level", "message"} <= json.loads(line).keys()
+
+
+def test_a_bad_file_while_it_runs_is_refused_and_told(tmp_path: Path) -> None:
+    write_settings(tmp_path, settings(tmp_path))
+    with running(tmp_path) as made:
+        holder = Holder(made)
+        (tmp_path / "eviction.json").write_text("{")
+
+        def metrics() -> str:
+            return holder.ask("GET", eviction_process.METRICS_PATH, address=made.admin)[1]
+
+        until(lambda: "tidegate_eviction_settings_good 0.0" in metrics(), 5)
+        assert holder.listing().capacity_bytes == 10**9
+        write_settings(tmp_path, settings(tmp_path, capacity_bytes=2000))
+        until(lambda: holder.listing().capacity_bytes == 2000, 5)
+        assert "tidegate_eviction_settings_good 1.0" in metrics()
+
+
+def test_over_a_bad_file_it_starts_with_the_last_good_one(tmp_path: Path) -> None:
+    write_settings(tmp_path, settings(tmp_path, capacity_bytes=777))
+    with running(tmp_path):
+        pass
+    (tmp_path / "eviction.json").write_text('{"version": 1}')
+    with running(tmp_path) as made:
+        assert Holder(made).listing().capacity_bytes == 777
+        assert "not in use" in Holder(made).ask("GET", "/", address=made.admin)[1]
+
+
+def test_without_any_good_settings_it_says_why_and_does_not_start(tmp_path: Path) -> None:
+    said = refused(*folders(tmp_path))
+    assert said == f"{tmp_path / 'eviction.json'}: it cannot be read: No such file or directory"
+    (tmp_path / "eviction.json").write_text(settings(tmp_path, policy="fifo").model_dump_json(by_alias=True))
+    assert "policy: there is no 'fifo', only " in refused(*folders(tmp_path))
+
+
+def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
+    write_settings(tmp_path, settings(tmp_path))
+    (tmp_path / "file").write_text("")
+    assert "Not a directory" in refused(*folders(tmp_path), "--control", tmp_path / "file" / "control")
+    assert refused(*folders(tmp_path), "--log-level", "loud").startswith("--log-level: it is none of debug, ")
+
+
+@pytest.mark.parametrize("which", ["--lease-port", "--admin-port"])
+def test_a_port_that_is_taken_is_named(tmp_path: Path, which: str) -> None:
+    write_settings(tmp_path, settings(tmp_path))
+    with running(tmp_path) as made:
+        other = "--admin-port" if which == "--lease-port" else "--lease-port"
+        said = refused(*folders(tmp_path), which, made.lease_port, other, 0)
+    assert "Address already in use" in said
+    assert str(made.lease_port) in said

@@ -1,0 +1,144 @@
+"""Readings of memory: from the driver, else from Triton's metrics, else from its processes."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tidegate_eviction.triton.control import Control, LostError, RefusedError
+from tidegate_eviction.triton.memory import PROGRAM_ID, Memory, Reading, Source, gpu_memory
+
+METRICS = """\
+# HELP nv_gpu_memory_total_bytes GPU total memory, in bytes
+# TYPE nv_gpu_memory_total_bytes gauge
+nv_gpu_memory_total_bytes{gpu_uuid="GPU-1"} 42949672960
+nv_gpu_memory_total_bytes{gpu_uuid="GPU-2"} 1000
+# HELP nv_gpu_memory_used_bytes GPU used memory, in bytes
+# TYPE nv_gpu_memory_used_bytes gauge
+nv_gpu_memory_used_bytes{gpu_uuid="GPU-1"} 7000000000
+nv_gpu_memory_used_bytes{gpu_uuid="GPU-2"} 10
+# HELP nv_inference_count Number of inferences
+# TYPE nv_inference_count counter
+nv_inference_count{model="a",version="1"} 3
+"""
+
+
+class Asked(Control):
+    """A Triton that says one thing."""
+
+    def __init__(self, text: bytes | None) -> None:
+        super().__init__("nowhere:1", "")
+        self.said = text
+        self.loads: list[str] = []
+
+    async def load(self, model: str, *_: Any, **__: Any) -> None:
+        self.loads.append(model)
+        if self.said is None:
+            raise RefusedError("unable to find backend library for backend 'python'")
+
+    async def text(self, *_: Any) -> bytes:
+        if self.said is None or not self.loads:
+            raise RefusedError("unknown model")
+        return self.said
+
+
+async def in_thread(work: Callable[[], Any]) -> Any:
+    return work()
+
+
+def reading(said: object, metrics: str | OSError = "") -> Reading:
+    def fetch(_: str) -> str:
+        if isinstance(metrics, OSError):
+            raise metrics
+        return metrics
+
+    memory = Memory(Asked(None if said is None else json.dumps(said).encode()), "http://nowhere", fetch)
+
+    async def run() -> Reading:
+        await memory.prepare()
+        return await memory.read(in_thread)
+
+    return asyncio.run(run())
+
+
+def said(gpu: dict[str, Any] | None) -> dict[str, Any]:
+    return {"program": PROGRAM_ID, "server": "7:1", "gpu": gpu, "process": 77}
+
+
+def test_the_driver_is_believed_first() -> None:
+    told = reading(said({"used": 5, "total": 9, "slices": True}), METRICS)
+    assert told == Reading(Source.NVML, 5, 9, "7:1")
+
+
+def test_triton_metrics_tell_where_the_driver_does_not() -> None:
+    assert reading(said(None), METRICS) == Reading(Source.METRICS, 7_000_000_010, 42_949_673_960, "7:1")
+    assert reading(None, METRICS) == Reading(Source.METRICS, 7_000_000_010, 42_949_673_960, "")
+
+
+def test_without_a_gpu_its_processes_count() -> None:
+    assert reading(said(None), "nv_inference_count 3\n") == Reading(Source.PROCESS, 77, None, "7:1")
+
+
+def test_where_nobody_tells_there_is_no_number() -> None:
+    assert reading(None, "") == Reading(Source.NONE, None)
+
+
+def test_metrics_that_do_not_answer_are_no_zero() -> None:
+    with pytest.raises(LostError, match="cannot be read: refused"):
+        reading(None, OSError("refused"))
+
+
+@pytest.mark.parametrize("wrong", [[], 5, "text", {}, {"program": PROGRAM_ID, "server": "7:1"}])
+def test_an_answer_that_is_no_reading_is_refused(wrong: object) -> None:
+    with pytest.raises(RefusedError, match="is no reading"):
+        reading(wrong)
+
+
+def test_metrics_without_a_gpu_are_asked_once_only() -> None:
+    asked = []
+
+    def fetch(url: str) -> str:
+        asked.append(url)
+        return ""
+
+    async def run() -> None:
+        memory = Memory(Asked(json.dumps(said(None)).encode()), "http://nowhere", fetch)
+        await memory.prepare()
+        for _ in range(3):
+            await memory.read(in_thread)
+
+    asyncio.run(run())
+    assert len(asked) == 1
+
+
+def test_a_reader_of_a_predecessor_is_used_on_and_one_of_another_version_replaced() -> None:
+    async def loads(program: str) -> list[str]:
+        control = Asked(json.dumps(said(None) | {"program": program}).encode())
+        control.loads.append("by the predecessor")
+        await Memory(control, None).prepare()
+        return control.loads[1:]
+
+    assert asyncio.run(loads(PROGRAM_ID)) == []
+    assert asyncio.run(loads("older")) == ["tidegate_memory"]
+
+
+def test_a_driver_that_falls_silent_is_not_replaced_by_another_number() -> None:
+    control = Asked(json.dumps(said({"used": 5, "total": 9, "slices": True})).encode())
+
+    async def run() -> None:
+        memory = Memory(control, "http://nowhere", lambda _: METRICS)
+        await memory.prepare()
+        assert (await memory.read(in_thread)).used_bytes == 5
+        control.said = json.dumps(said(None)).encode()
+        with pytest.raises(RefusedError, match="read from nvml, which tells nothing now"):
+            await memory.read(in_thread)
+        await memory.prepare()  # another Triton, another source
+        assert (await memory.read(in_thread)).source is Source.METRICS
+
+    asyncio.run(run())
+
+
+def test_gpus_in_metrics_are_added_up() -> None:
+    assert gpu_memory(METRICS) == (7_000_000_010, 42_949_673_960)
+    assert gpu_memory("") is None

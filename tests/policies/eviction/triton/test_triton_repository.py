@@ -1,0 +1,168 @@
+"""The repository: what a load would load, how large it is, and whether it is another than before."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate_eviction.triton.repository import LEAST_BYTES, OnDisk, Repository, RepositoryError, chosen
+from tritonclient.grpc import model_config_pb2
+
+ENSEMBLE = """\
+platform: "ensemble"
+ensemble_scheduling {
+  step { model_name: "first" model_version: -1 }
+  step { model_name: "second" model_version: -1 }
+  step { model_name: "first" model_version: -1 }
+}
+"""
+
+
+def model(root: Path, name: str, versions: tuple[int, ...] = (1,), config: str | None = "", size: int = 10) -> Path:
+    folder = root / name
+    for version in versions:
+        (folder / str(version)).mkdir(parents=True)
+        (folder / str(version) / "model.bin").write_bytes(b"x" * size)
+    if config is not None:
+        (folder / "config.pbtxt").write_text(config)
+    return folder
+
+
+def look(root: Path, name: str, wanted: tuple[int, ...] = ()) -> OnDisk:
+    found = Repository(str(root)).look(name, wanted)
+    assert found is not None
+    return found
+
+
+def test_the_newest_version_alone_is_loaded_where_nothing_is_said(tmp_path: Path) -> None:
+    model(tmp_path, "a", (1, 2, 10))
+    found = look(tmp_path, "a")
+    assert (found.versions, found.bytes, found.override, found.parts) == ((10,), 10, None, ())
+
+
+def test_folders_that_are_no_versions_count_as_what_all_need(tmp_path: Path) -> None:
+    folder = model(tmp_path, "a", (2,))
+    for name in ("03", "old", "1x"):
+        (folder / name).mkdir()
+        (folder / name / "file").write_bytes(b"yy")
+    found = look(tmp_path, "a")
+    assert (found.versions, found.bytes) == ((2,), 16)
+
+
+def test_wanted_versions_are_the_union_and_nothing_else(tmp_path: Path) -> None:
+    model(tmp_path, "a", (1, 2, 3), 'name: "a"\nbackend: "python"\nversion_policy { latest { num_versions: 2 } }\n')
+    found = look(tmp_path, "a", (3, 1))
+    assert found.versions == (1, 3)
+    assert found.override is not None
+    assert json.loads(found.override) == {
+        "name": "a",
+        "backend": "python",
+        "version_policy": {"specific": {"versions": ["1", "3"]}},
+    }
+    assert look(tmp_path, "a", (2, 3)).override is None, "the configuration loads these anyway"
+
+
+def test_a_wanted_version_that_is_missing_is_asked_for_all_the_same(tmp_path: Path) -> None:
+    model(tmp_path, "a", (1,))
+    found = look(tmp_path, "a", (1, 7))
+    assert (found.versions, found.override) == ((1,), None)
+
+
+def test_a_configuration_of_a_newer_triton_is_never_cut(tmp_path: Path) -> None:
+    model(tmp_path, "a", (1, 2), 'backend: "python"\nsomething_new { x: 1 }\n')
+    assert look(tmp_path, "a").problem == ""
+    assert look(tmp_path, "a", (2,)).problem == ""
+    found = look(tmp_path, "a", (1,))
+    assert found.override is None
+    assert "fields that this policy does not know" in found.problem
+
+
+def test_a_configuration_that_is_none_is_named(tmp_path: Path) -> None:
+    model(tmp_path, "a", config="backend: [")
+    with pytest.raises(RepositoryError, match=r"a/config\.pbtxt is no model configuration"):
+        look(tmp_path, "a")
+
+
+def test_an_ensemble_brings_its_parts_and_theirs_once(tmp_path: Path) -> None:
+    model(tmp_path, "whole", config=ENSEMBLE)
+    model(tmp_path, "first")
+    model(tmp_path, "second", config=ENSEMBLE.replace("first", "third").replace("second", "whole"))
+    model(tmp_path, "third")
+    found = look(tmp_path, "whole")
+    assert found.parts == ("first", "second", "third"), "a part that leads back is no part"
+    assert found.estimate_bytes == 0
+    assert look(tmp_path, "first").estimate_bytes == LEAST_BYTES
+
+
+def test_a_new_part_makes_a_new_ensemble(tmp_path: Path) -> None:
+    model(tmp_path, "whole", config=ENSEMBLE)
+    for name in ("first", "second"):
+        model(tmp_path, name)
+    before = look(tmp_path, "whole").stamp
+    assert look(tmp_path, "whole").stamp == before
+    (tmp_path / "second" / "2").mkdir()
+    (tmp_path / "second" / "2" / "model.bin").write_bytes(b"new")
+    assert look(tmp_path, "whole").stamp != before
+
+
+def test_only_what_is_loaded_makes_another_content(tmp_path: Path) -> None:
+    folder = model(tmp_path, "a", (1, 2))
+    before = look(tmp_path, "a", (1,)).stamp
+    (folder / "3").mkdir()
+    (folder / "3" / "model.bin").write_bytes(b"new")
+    assert look(tmp_path, "a", (1,)).stamp == before
+    (folder / "1" / "model.bin").write_bytes(b"other")
+    assert look(tmp_path, "a", (1,)).stamp != before
+
+
+def test_what_a_load_leaves_behind_is_no_other_content(tmp_path: Path) -> None:
+    folder = model(tmp_path, "a")
+    before = look(tmp_path, "a").stamp
+    (folder / "1" / "__pycache__").mkdir()
+    (folder / "1" / "__pycache__" / "model.cpython-311.pyc").write_bytes(b"compiled")
+    assert look(tmp_path, "a").stamp == before
+
+
+def test_an_older_tree_is_another_content(tmp_path: Path) -> None:
+    folder = model(tmp_path, "a")
+    os.utime(folder / "1" / "model.bin", (2_000_000_000, 2_000_000_000))
+    before = look(tmp_path, "a").stamp
+    os.utime(folder / "1" / "model.bin", (1_000_000_000, 1_000_000_000))
+    assert look(tmp_path, "a").stamp != before
+
+
+def test_a_model_that_is_not_there_is_none(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    assert [Repository(str(tmp_path)).look(name) for name in ("a", "file", "..", ".", "a/b", "a\0")] == [None] * 6
+
+
+def test_a_repository_that_is_gone_is_no_repository_without_models(tmp_path: Path) -> None:
+    model(tmp_path / "root", "a")
+    repository = Repository(str(tmp_path / "root"))
+    repository.check()
+    shutil.rmtree(tmp_path / "root")
+    with pytest.raises(FileNotFoundError):
+        repository.check()
+
+
+def test_object_storage_is_not_looked_into() -> None:
+    repository = Repository("s3://bucket/models")
+    repository.check()
+    assert repository.is_remote
+    assert repository.look("a") is None
+
+
+def config(policy: dict[str, Any]) -> Any:
+    return model_config_pb2.ModelConfig(version_policy=policy)
+
+
+@given(st.sets(st.integers(1, 50)).map(sorted).map(tuple), st.integers(0, 5), st.sets(st.integers(1, 50)))
+def test_versions_are_chosen_as_triton_chooses(there: tuple[int, ...], newest: int, wanted: set[int]) -> None:
+    assert chosen(config({"all": {}}), there) == there
+    assert chosen(config({"latest": {"num_versions": newest}}), there) == there[-max(1, newest) :]
+    assert chosen(config({"specific": {"versions": wanted}}), there) == tuple(sorted(wanted & {*there}))
+    assert chosen(model_config_pb2.ModelConfig(), there) == there[-1:]

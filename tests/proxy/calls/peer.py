@@ -1,0 +1,79 @@
+"""A gRPC client that writes its frames by hand, on a socket."""
+
+import contextlib
+import socket
+import struct
+from collections.abc import Iterator
+
+import hpack
+from tidegate_proxy.calls.frames import INITIAL_WINDOW_SIZE, LARGEST_WINDOW, PREFACE
+
+from .harness import HOST, Rig
+
+DATA, HEADERS, PRIORITY, RESET, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = range(10)
+NO_ERROR, PROTOCOL, INTERNAL, FLOW, _, CLOSED, SIZE, REFUSED, CANCEL, COMPRESSION = range(10)
+CALM = 11
+INFER = "/inference.GRPCInferenceService/ModelInfer"
+
+
+def frame(kind: int, flags: int = 0, stream: int = 0, payload: bytes = b"") -> bytes:
+    return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
+
+
+def request(*more: tuple[str, str], path: str = INFER, without: str = "", method: str = "POST") -> bytes:
+    fields = [
+        (":method", method), (":scheme", "http"), (":path", path), (":authority", "x"), ("te", "trailers"),
+        ("content-type", "application/grpc"),
+    ]  # fmt: skip
+    return bytes(hpack.Encoder().encode([field for field in fields if field[0] != without] + list(more)))
+
+
+# What the caller could take, as far as HTTP/2 knows: only that it does not read holds anybody.
+WIDE = PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HL", INITIAL_WINDOW_SIZE, LARGEST_WINDOW))
+WIDE += frame(WINDOW, 0, 0, struct.pack(">L", LARGEST_WINDOW - 65_535))
+
+
+class Peer:
+    """A connection; `frames` reads until it ends or nothing comes."""
+
+    def __init__(self, door: Rig | int, hello: bytes = PREFACE + frame(SETTINGS)) -> None:
+        self.sock = socket.create_connection((HOST, door if isinstance(door, int) else door.port))
+        self.sock.settimeout(3)
+        self.decoder = hpack.Decoder()
+        self.rest = b""
+        self.sock.sendall(hello)
+
+    def send(self, *frames: bytes) -> "Peer":
+        with contextlib.suppress(OSError):  # it may have ended already; what it said is still to be read
+            self.sock.sendall(b"".join(frames))
+        return self
+
+    def frames(self) -> Iterator[tuple[int, int, int, bytes]]:
+        while True:
+            while len(self.rest) >= 9 and len(self.rest) >= 9 + int.from_bytes(self.rest[:3]):
+                length = int.from_bytes(self.rest[:3])
+                found = self.rest[3], self.rest[4], int.from_bytes(self.rest[5:9]), self.rest[9 : 9 + length]
+                self.rest = self.rest[9 + length :]
+                yield found
+            try:
+                data = self.sock.recv(65_536)
+            except ConnectionResetError:
+                return
+            if not data:
+                return
+            self.rest += data
+
+    def next(self, kind: int) -> tuple[int, int, int, bytes]:
+        return next(found for found in self.frames() if found[0] == kind)
+
+    def farewell(self) -> int:
+        payload = self.next(GOAWAY)[3]
+        return int(struct.unpack_from(">LL", payload)[1])
+
+    def headers(self) -> dict[str, str]:
+        _, _, _, block = self.next(HEADERS)
+        return {str(name): str(value) for name, value in self.decoder.decode(block)}
+
+    def is_up(self) -> bool:
+        self.send(frame(PING, 0, 0, b"12345678"))
+        return self.next(PING)[3] == b"12345678"

@@ -1,0 +1,68 @@
+"""What goes wrong in the proxy itself ends one call, with INTERNAL and a line in the log, and no other call."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from tidegate_proxy.calls.call import Call
+from tidegate_proxy.routes import Route
+
+from .harness import Rig, infer_request, method, rig, until
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[Rig]:
+    with rig(tmp_path, request_timeout_seconds=20, concurrency=1) as running:
+        yield running
+
+
+def defective(monkeypatch: pytest.MonkeyPatch, place: type, name: str) -> None:
+    """Let a method of the proxy's fail for the model `slow` alone."""
+    original = getattr(place, name)
+
+    def fail(self: Any, *given: Any) -> Any:
+        model = self.name if isinstance(self, Route) else self._first.model
+        if model == "slow":
+            raise ZeroDivisionError
+        return original(self, *given)
+
+    monkeypatch.setattr(place, name, fail)
+
+
+@pytest.mark.parametrize(("place", "name"), [(Route, "version"), (Call, "answer_head"), (Call, "_send_head")])
+def test_a_defect_ends_one_call_and_none_beside_it_on_the_same_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: type, name: str
+) -> None:
+    with rig(tmp_path) as one:
+        defective(monkeypatch, place, name)
+        infer = method(one.channel(), "ModelInfer")
+        beside = infer.future(infer_request("hang"), metadata=one.metadata())
+        until(lambda: bool(one.stubs[0].asked))
+        for _ in range(3):
+            with pytest.raises(grpc.RpcError) as caught:
+                infer(infer_request("slow"), metadata=one.metadata(), timeout=5)
+            assert caught.value.code() == grpc.StatusCode.INTERNAL
+            assert "ZeroDivision" not in str(caught.value.details())
+        assert "met a defect" in caplog.text
+        assert "ZeroDivisionError" in caplog.text
+        one.stubs[0].release.set()
+        assert beside.result().model_name == "hang"
+        until(lambda: not one.proxy.hall.under_way)
+        assert one.proxy.hall.places.taken == 0
+
+
+def test_a_defect_of_who_waited_for_a_place_is_not_that_of_who_left_it(
+    one: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defective(monkeypatch, Call, "_send_head")
+    infer = method(one.channel(), "ModelInfer")
+    before = infer.future(infer_request("hang"), metadata=one.metadata(), timeout=10)
+    until(lambda: bool(one.stubs[0].asked))
+    waiting = infer.future(infer_request("slow"), metadata=one.metadata(), timeout=10)
+    until(lambda: one.proxy.hall.places.waiting == 1)
+    one.stubs[0].release.set()
+    assert before.result().model_name == "hang"
+    assert waiting.code() == grpc.StatusCode.INTERNAL
+    assert infer(infer_request(), metadata=one.metadata()).model_name == "echo"

@@ -1,0 +1,119 @@
+"""Callers who do not read what they asked for: they hold their own calls, and neither the proxy's memory nor others."""
+
+import gzip
+import time
+from collections.abc import Iterator
+
+import grpc
+import hpack
+import pytest
+
+from local_plane.proxy import Proxy, proxy, write_tables
+
+from ..rigs.issuer import Issuer, issuer
+from ..rigs.tables import GROUP, access_table, routing_table
+from .harness import HOST, LARGE, SERVICE, Stub, infer_request, method, until
+from .peer import DATA, HEADERS, INFER, WIDE, Peer, frame
+
+MEGABYTE = 1 << 20
+SIZE = 16_384
+
+
+class Place:
+    """A proxy as a process of its own, with a replica and who may call it."""
+
+    def __init__(self, proxy: Proxy, stub: Stub, provider: Issuer) -> None:
+        self.proxy = proxy
+        self.stub = stub
+        self.token = provider.token("alice", [GROUP], 600)
+
+    @property
+    def megabytes(self) -> float:
+        return self.proxy.process.resident_bytes() / MEGABYTE
+
+    def head(self, encoder: hpack.Encoder, path: str = INFER, **more: str) -> bytes:
+        fields = [
+            (":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x"), ("te", "trailers"),
+            ("content-type", "application/grpc"),
+        ]  # fmt: skip
+        return bytes(encoder.encode([*fields, *((name.replace("_", "-"), value) for name, value in more.items())]))
+
+    def ask(self) -> None:
+        with grpc.insecure_channel(f"{HOST}:{self.proxy.grpc_port}") as channel:
+            said = (("authorization", f"Bearer {self.token}"),)
+            method(channel, "ModelInfer")(infer_request(), metadata=said, timeout=10)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    root = tmp_path_factory.mktemp("slow")
+    stub = Stub()
+    stub.start()
+    with issuer() as provider:
+        write_tables(root, routing_table(1, stub.port, ["echo", "large"]), access_table([provider]))
+        with proxy(root) as running:
+            made = Place(running, stub, provider)
+            made.ask()
+            yield made
+    stub.stop()
+
+
+def test_a_reader_who_stops_holds_the_replica_and_not_the_proxys_memory(place: Place) -> None:
+    number, before, asked = 40, place.megabytes, len(place.stub.asked)
+    peer, encoder = Peer(place.proxy.grpc_port, WIDE), hpack.Encoder()
+    body = infer_request("large").SerializeToString()
+    for stream in range(1, 2 * number, 2):
+        head = place.head(encoder, authorization=f"Bearer {place.token}")
+        peer.send(frame(HEADERS, 4, stream, head), frame(DATA, 1, stream, b"\0" + len(body).to_bytes(4) + body))
+    until(lambda: len(place.stub.asked) - asked >= number, 10)
+    time.sleep(1)
+    held = place.megabytes - before
+    assert held < 30, f"of {number * LARGE >> 20} MB that were answered the proxy holds {held:.0f}"
+    place.ask()
+    received = ended = 0
+    for kind, flags, _, payload in peer.frames():
+        received += len(payload) if kind == DATA else 0
+        ended += kind == HEADERS and bool(flags & 1)
+        if ended == number:
+            break
+    assert received > number * LARGE
+
+
+def test_a_caller_who_asks_on_and_reads_nothing_is_read_no_further(place: Place) -> None:
+    before = place.megabytes
+    peer, encoder = Peer(place.proxy.grpc_port, WIDE), hpack.Encoder()
+    peer.send(frame(HEADERS, 5, 1, place.head(encoder, f"/{SERVICE}/Nothing")))
+    same = place.head(encoder, f"/{SERVICE}/Nothing")  # from the second on each has the same few bytes
+    peer.sock.settimeout(1)
+    sent, end, is_read = 3, time.monotonic() + 10, True
+    while is_read and time.monotonic() < end:
+        try:
+            peer.sock.sendall(b"".join(frame(HEADERS, 5, number, same) for number in range(sent, sent + 4000, 2)))
+        except TimeoutError:
+            is_read = False
+        sent += 4000
+    assert not is_read
+    assert place.megabytes - before < 16
+    place.ask()
+
+
+def test_messages_of_who_may_nothing_are_not_unpacked(place: Place) -> None:
+    place.ask()
+    number = 30
+    packed = gzip.compress(b"\x0a\x04echo" + b"\x3a\x80\x80\x80\x18" + bytes(48 << 20))
+    message = b"\1" + len(packed).to_bytes(4) + packed
+    ats = range(0, len(message), SIZE)
+    before, memory = place.proxy.process.processor_seconds(), place.megabytes
+    peer, encoder = Peer(place.proxy.grpc_port, WIDE), hpack.Encoder()
+    for stream in range(1, 2 * number, 2):
+        parts = [frame(DATA, at + SIZE >= len(message), stream, message[at : at + SIZE]) for at in ats]
+        peer.send(frame(HEADERS, 4, stream, place.head(encoder, grpc_encoding="gzip")), *parts)
+    ended = 0
+    for kind, flags, _, payload in peer.frames():
+        if kind == HEADERS and flags & 1:
+            ended += 1
+            assert ("grpc-status", "16") in [(str(name), str(value)) for name, value in peer.decoder.decode(payload)]
+        if ended == number:
+            break
+    assert place.proxy.process.processor_seconds() - before < 1.5
+    assert place.megabytes - memory < 16

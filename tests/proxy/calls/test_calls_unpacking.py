@@ -1,0 +1,40 @@
+"""Messages that are unpacked: who waits meanwhile waits a moment, and they arrive whole."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from .harness import Rig, infer_request, method, rig
+
+SIZE = 60 << 20
+
+
+async def longest_held(stop: asyncio.Event) -> float:
+    """Return the longest processor time for which the loop gave nobody a turn."""
+    longest, before = 0.0, time.thread_time()
+    while not stop.is_set():
+        await asyncio.sleep(0)
+        now = time.thread_time()
+        longest, before = max(longest, now - before), now
+    return longest
+
+
+def test_large_messages_that_unfold_from_few_bytes_arrive_whole_and_hold_nobody_up_for_long(tmp_path: Path) -> None:
+    with rig(tmp_path, body_limit_bytes=64 << 20, request_timeout_seconds=30) as door:
+        stop = door.on_loop(asyncio.Event)
+        held = asyncio.run_coroutine_threadsafe(longest_held(stop), door.loop)
+        # The answer is short: what is measured is the way there.
+        infer = method(door.channel(), "ModelInfer")
+        calls = [send(door, infer) for _ in range(2)]
+        assert {call.code() for call in calls} == {grpc.StatusCode.FAILED_PRECONDITION}
+        door.loop.call_soon_threadsafe(stop.set)
+        assert {len(message.raw_input_contents[0]) for _, message, _ in door.stubs[0].asked} == {SIZE}
+        assert held.result(10) < 0.15
+
+
+def send(door: Rig, infer: Any) -> Any:
+    large = infer_request("broken", bytes(SIZE))
+    return infer.future(large, metadata=door.metadata(), compression=grpc.Compression.Gzip)

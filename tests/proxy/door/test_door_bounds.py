@@ -1,0 +1,254 @@
+"""What one caller can make the proxy hold is bounded, whoever it is and whatever it does not read."""
+
+import asyncio
+import json
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate_contracts import routing
+from tidegate_proxy.access.api_keys import hash_line, new_key
+from tidegate_proxy.door import door, exchange, reading
+from tidegate_proxy.door.door import Door
+from tidegate_proxy.paths import LONGEST
+
+from .house import KEY, MODEL, PATH, Caller, House, access_table, house, request
+from .test_door_faults import hang, until
+from .upstream import Asked, Upstream, answer, upstream
+
+pytestmark = pytest.mark.anyio
+LIMIT = 8_000_000
+SLOW = "slow"
+MODELS = [routing.Model(name=name, server="vision", pool="main") for name in (MODEL, SLOW)]
+
+
+def doors(here: House) -> list[Door]:
+    return [each for each in here.proxy._state.connections if isinstance(each, Door)]
+
+
+def head(path: str, length: int, *more: str) -> bytes:
+    return "\r\n".join([f"POST {path} HTTP/1.1", "Host: proxy", *more, f"Content-Length: {length}", "", ""]).encode()
+
+
+async def pushed(caller: Caller, size: int, seconds: float = 0.5) -> int:
+    """Send as much as the proxy takes within a while; return how much that was."""
+    sent = 0
+    caller.writer.transport.set_write_buffer_limits(high=1)
+    try:
+        async with asyncio.timeout(seconds):
+            while sent < size:
+                await caller.send(bytes(min(65536, size - sent)))
+                sent += 65536
+    except (TimeoutError, ConnectionError):
+        pass
+    return sent
+
+
+@pytest.mark.parametrize("path", ["/predict?", "/%70redict?x=y"])
+async def test_predict_is_predict_however_its_address_is_spelled(tmp_path: Path, path: str) -> None:
+    envelope = {"inference_server_name": "vision", "model_name": MODEL, "payload": {}}
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        reply = await here.ask(request(path, json.dumps(envelope).encode()))
+        assert (reply.status, reply.body) == (200, b'{"ok":1}')
+        too_long = await here.ask(head(path, 2_000_000, f"X-API-Key: {KEY}") + b"{")
+        assert (too_long.status, too_long.problem) == (413, "too-large")
+
+
+@pytest.mark.parametrize("path", ["http://proxy/predict", "/v2/health/live", "/docs", "/nothing"])
+async def test_what_is_no_call_of_a_model_is_answered_without_its_body(tmp_path: Path, path: str) -> None:
+    async with house(tmp_path, body_limit_bytes=LIMIT) as here, here.caller() as caller:
+        await caller.send(head(path, 10**12) + b"x")
+        reply = await caller.reply()
+        assert reply.status in (404, 405)
+        assert reply.headers["connection"] == "close"
+        sending = asyncio.ensure_future(pushed(caller, 10**12, 20))
+        await until(lambda: not doors(here))
+        await sending
+
+
+async def test_sigterm_does_not_wait_for_a_body_that_nobody_reads(tmp_path: Path) -> None:
+    async with house(tmp_path, drain_seconds=30) as here, here.caller() as caller:
+        await caller.send(head("http://proxy/predict", 1000) + b"x")
+        assert (await caller.reply()).status == 404
+        async with asyncio.timeout(5):
+            await here.proxy.stop()
+
+
+async def test_nobody_reads_much_of_a_predict_before_it_is_known_who_sends_it(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica, body_limit_bytes=LIMIT) as here, here.caller() as caller:
+        await caller.send(head("/predict", LIMIT))
+        read: list[int] = []
+        gate = here.proxy.hall.gate
+        identify = gate.identify
+
+        async def slowly(credential: bytes) -> Any:
+            await asyncio.sleep(0.3)
+            read.append(max(each.body_bytes for each in here.proxy.hall.under_way))  # type: ignore[attr-defined]
+            return await identify(credential)
+
+        gate.identify = slowly  # type: ignore[method-assign]
+        sending = asyncio.ensure_future(pushed(caller, LIMIT, 5))
+        assert (await caller.reply()).problem == "unauthenticated"
+        assert read[0] < exchange.MOST_UNSENT + 1_000_000
+        sending.cancel()
+
+
+async def test_large_predicts_of_those_who_are_known_arrive(tmp_path: Path) -> None:
+    payload = json.dumps({"inputs": ["x" * 1_500_000]}).encode()
+    envelope = b'{"inference_server_name":"vision","model_name":"%b","payload":%b}' % (MODEL.encode(), payload)
+    async with upstream() as replica, house(tmp_path, replica, body_limit_bytes=LIMIT) as here:
+        replies = await asyncio.gather(*(here.ask(request("/predict", envelope)) for _ in range(4)))
+        assert [reply.status for reply in replies] == [200] * 4
+        assert {asked.body for asked in replica.asked} == {payload}
+        await until(lambda: here.proxy.hall.gathered.left == 4 * LIMIT)
+
+
+async def test_the_bodies_that_are_held_at_once_have_one_bound(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica, body_limit_bytes=2_000_000) as here:
+        callers = []
+        try:
+            for _ in range(8):
+                reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"])
+                callers.append(Caller(reader, writer))
+                await callers[-1].send(head("/predict", 2_000_000, f"X-API-Key: {KEY}") + bytes(1_900_000))
+            refused = []
+            for caller in callers:
+                try:
+                    async with asyncio.timeout(0.5):
+                        refused.append((await caller.reply()).problem)
+                except TimeoutError:
+                    pass
+            assert refused
+            assert set(refused) == {"busy"}
+            assert 0 <= here.proxy.hall.gathered.left < 2_000_000
+        finally:
+            for caller in callers:
+                caller.writer.transport.abort()
+        await until(lambda: here.proxy.hall.gathered.left == 8_000_000)
+
+
+async def test_addresses_are_remembered_only_where_they_are_short_and_mean_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "MOST_KNOWN_TARGETS", 5)
+    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
+        for number in range(12):
+            for path in (f"/nothing/{number}", f"{PATH}?{number}{'x' * LONGEST}", f"/v2/models/m{number}/infer"):
+                await caller.send(request(path))
+                await caller.reply()
+        targets = doors(here)[0]._targets
+        assert 0 < len(targets) <= 5
+        assert b"/v2/models/m11/infer" in targets, "what comes later is remembered too"
+        assert all(len(each) <= LONGEST and target is not None for each, target in targets.items())
+
+
+def deaf_caller(here: House) -> socket.socket:
+    """Connect with a small window, and never read."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.setblocking(False)
+    with suppress(BlockingIOError):
+        made.connect(("127.0.0.1", here.proxy.ports["http"]))
+    return made
+
+
+@pytest.mark.parametrize("path", [PATH, "/predict?"])
+async def test_who_takes_no_answers_is_heard_no_more(tmp_path: Path, path: str) -> None:
+    async def much(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        await answer(writer, bytes(200_000))
+
+    async with upstream(much) as replica, house(tmp_path, replica) as here:
+        caller = deaf_caller(here)
+        method = "POST" if path == PATH else "GET"  # a GET of /predict is refused at once
+        await asyncio.sleep(0.1)
+        loop, sent = asyncio.get_running_loop(), 0
+        try:
+            async with asyncio.timeout(2):
+                while sent < 20_000_000:
+                    data = request(path, method=method) * 500
+                    await loop.sock_sendall(caller, data)
+                    sent += len(data)
+        except TimeoutError:
+            pass
+        [held] = doors(here)
+        assert held.flow.read_paused
+        assert held.unsent < 8_000_000
+        assert len(replica.asked) < 60, "no call is begun whose answer cannot be written"
+        caller.close()
+        await until(lambda: not here.proxy.hall.under_way)
+
+
+async def test_who_takes_the_answers_late_gets_them_all_and_in_order(tmp_path: Path) -> None:
+    async def echo(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        await answer(writer, asked.body * 20_000)
+
+    async with upstream(echo) as replica, house(tmp_path, replica) as here, here.caller() as caller:
+        caller.writer.write(b"".join(request(body=b"%04d" % number) for number in range(300)))
+        await asyncio.sleep(1)
+        for number in range(300):
+            reply = await caller.reply()
+            assert reply.status == 200
+            assert reply.body[:4] == b"%04d" % number
+
+
+async def test_a_connection_that_is_ended_is_cut_when_its_caller_takes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def much(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        await answer(writer, bytes(8_000_000))
+
+    monkeypatch.setattr(door, "CLOSE_SECONDS", 0.2)
+    async with upstream(much) as replica, house(tmp_path, replica, request_timeout_seconds=1) as here:
+        caller = deaf_caller(here)
+        await asyncio.sleep(0.1)
+        caller.send(request())
+        await until(lambda: replica.asked)
+        await until(lambda: not doors(here), 5)
+        caller.close()
+
+
+async def test_a_model_that_hangs_leaves_places_for_others(tmp_path: Path) -> None:
+    async def act(replica: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        await (hang if f"/{SLOW}/" in asked.line else _well)(replica, writer, asked)
+
+    slow = request(f"/v2/models/{SLOW}/infer")
+    async with upstream(act) as replica, house(tmp_path, replica, models=MODELS, concurrency=16) as here:
+        hung = [asyncio.ensure_future(here.ask(slow)) for _ in range(200)]
+        places = here.proxy.hall.places
+        await until(lambda: places.waiting >= 40)
+        assert places.taken == 12, "one alone has three quarters"
+        replies = await asyncio.gather(*(here.ask(seconds=3) for _ in range(20)))
+        assert [reply.status for reply in replies] == [200] * 20
+        for each in hung:
+            each.cancel()
+        await until(lambda: (places.taken, places.waiting) == (0, 0))
+
+
+async def test_a_caller_who_asks_for_much_leaves_places_for_others(tmp_path: Path) -> None:
+    names = [f"m{number}" for number in range(12)]
+    models = [routing.Model(name=name, server="vision", pool="main") for name in [*names, MODEL]]
+    access = access_table()
+    both = access.rules[0].model_copy(update={"principals": ("ci", "eve")})
+    async with (
+        upstream(hang) as replica,
+        house(tmp_path, replica, models=models, access=access.model_copy(update={"rules": (both,)})) as here,
+    ):
+        key = new_key()
+        (here.root / "api-keys" / "eve").write_text(hash_line(key) + "\n")
+        await here.proxy.following.watched[2].look()
+        greedy = [asyncio.ensure_future(here.ask(request(f"/v2/models/{name}/infer", key=key))) for name in names * 10]
+        places = here.proxy.hall.places
+        await until(lambda: places.waiting > 50)
+        assert places.taken == 56, "one alone has seven eighths"
+        before = len(replica.asked)
+        mine = asyncio.ensure_future(here.ask())
+        await until(lambda: len(replica.asked) > before, 3)
+        for each in [*greedy, mine]:
+            each.cancel()
+        await until(lambda: (places.taken, places.waiting) == (0, 0))
+
+
+async def _well(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+    await answer(writer)

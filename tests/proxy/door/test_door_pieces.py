@@ -1,0 +1,186 @@
+"""However requests and their bodies are cut into pieces, one behind another: each is answered, in order, and once."""
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate_contracts import routing
+from tidegate_proxy.door.door import Door
+from tidegate_proxy.routes import Route
+
+from .house import MODEL, PATH, house, request
+from .test_door_faults import METADATA, cut_short, reset, until
+from .test_door_metrics import scrape, value
+from .upstream import Asked, Upstream, answer, upstream
+
+pytestmark = pytest.mark.anyio
+
+
+async def slowly(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+    await asyncio.sleep(0.1)
+    await answer(writer, asked.body or b"none")
+
+
+@pytest.mark.parametrize("path", [PATH, "/predict"])
+async def test_a_request_behind_another_may_come_in_two_pieces(tmp_path: Path, path: str) -> None:
+    body = b'{"inputs":[2]}'
+    if path == "/predict":
+        body = b'{"inference_server_name":"vision","model_name":"resnet","payload":%b}' % body
+    first, second = request(body=b'{"inputs":[1]}'), request(path, body)
+    async with upstream(slowly) as replica, house(tmp_path, replica) as here, here.caller() as caller:
+        async with asyncio.timeout(3):
+            await caller.send(first + second[:-9])
+            await asyncio.sleep(0.02)
+            await caller.send(second[-9:] + first)
+            assert [(await caller.reply()).body for _ in range(3)] == [
+                b'{"inputs":[1]}', b'{"inputs":[2]}', b'{"inputs":[1]}',
+            ]  # fmt: skip
+
+
+async def test_a_large_request_behind_another_arrives_whole(tmp_path: Path) -> None:
+    body = json.dumps({"inputs": ["x" * 900_000]}).encode()
+    async with upstream(slowly) as replica, house(tmp_path, replica) as here, here.caller() as caller:
+        async with asyncio.timeout(5):
+            sending = asyncio.ensure_future(caller.send(request() + request(body=body) + request()))
+            assert [len((await caller.reply()).body) for _ in range(3)] == [13, len(body), 13]
+            await sending
+
+
+@pytest.mark.parametrize("size", [120_000, 60_000])
+async def test_a_head_is_not_as_long_as_what_came_before_it(tmp_path: Path, size: int) -> None:
+    """A loop's one read may bring the end of a large body, and the begin of the next head."""
+    async with upstream(slowly) as replica, house(tmp_path, replica) as here, here.caller() as caller:
+        body = b'{"inputs":["%b"]}' % (b"x" * size)
+        data = request(body=body)
+        await caller.send(data[:-size])
+        await until(lambda: here.proxy.hall.under_way)
+        [door] = [each for each in here.proxy._state.connections if isinstance(each, Door)]
+        door.data_received(data[-size:] + request()[:50])
+        await caller.send(request()[50:])
+        async with asyncio.timeout(3):
+            assert [len((await caller.reply()).body) for _ in range(2)] == [len(body), 13]
+
+
+async def test_many_requests_and_the_begin_of_another_may_come_at_once(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
+        await caller.send(METADATA)
+        await caller.reply()
+        [door] = [each for each in here.proxy._state.connections if isinstance(each, Door)]
+        door.data_received(METADATA * 1500 + METADATA[:20])
+        await caller.send(METADATA[20:])
+        async with asyncio.timeout(10):
+            assert {(await caller.reply()).status for _ in range(1501)} == {200}
+
+
+async def test_a_head_that_is_too_long_is_refused_in_however_many_pieces(tmp_path: Path) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
+        await caller.send(request() + b"GET /v2 HTTP/1.1\r\n")
+        assert (await caller.reply()).status == 200
+        await caller.send(b"X: " + b"x" * 40_000)
+        await asyncio.sleep(0.05)
+        await caller.send(b"x" * 40_000)
+        assert (await caller.reply()).problem == "headers-too-large"
+
+
+async def test_what_only_looks_is_not_asked_again_when_it_had_a_body(tmp_path: Path) -> None:
+    data = METADATA[:-2] + b"Content-Length: 4\r\n\r\nbody"
+    async with upstream(reset) as bad, upstream() as good, house(tmp_path, bad, good) as here:
+        replies = [await here.ask(data, 5) for _ in range(8)]
+        assert {reply.status for reply in replies} <= {200, 502}
+        assert 502 in {reply.status for reply in replies}
+        assert {asked.body for asked in (*bad.asked, *good.asked)} == {b"body"}
+
+
+async def test_an_answer_cut_short_is_counted_and_logged_as_what_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with upstream(cut_short) as replica, house(tmp_path, replica) as here:
+        with pytest.raises(asyncio.IncompleteReadError):
+            await here.ask()
+        found = await scrape(here)
+        assert value(found, "problems_total", type="upstream-failed") == 1
+        assert value(found, "requests_total", status="502") == 1
+        assert value(found, "requests_total", status="200") == 0
+    [said] = [record.call for record in caplog.records if getattr(record, "call", {}).get("verb")]  # type: ignore[attr-defined]
+    assert (said["status"], said["problem"]) == (502, "upstream-failed")
+
+
+def broken(*_: object, **__: object) -> Any:
+    raise ZeroDivisionError("a defect")
+
+
+@pytest.mark.parametrize("at", ["version", "first_lines"])
+@pytest.mark.parametrize("path", [PATH, "/predict"])
+async def test_a_defect_is_an_answer_and_a_line_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str, at: str
+) -> None:
+    body = b'{"inference_server_name":"vision","model_name":"resnet","payload":{}}' if path == "/predict" else b"{}"
+    data = request(path, body)
+    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
+        for _ in range(3):  # known to the fast path then
+            await caller.send(data)
+            assert (await caller.reply()).status == 200
+        caplog.clear()
+        monkeypatch.setattr(Route, at, broken)
+        for pieces in ([data], [data[:60], data[60:]], [data]):
+            for piece in pieces:
+                await caller.send(piece)
+                await asyncio.sleep(0.02)
+            async with asyncio.timeout(3):
+                reply = await caller.reply()
+            assert (reply.status, reply.problem) == (500, "internal")
+            assert reply.headers["x-request-id"] in caplog.text
+        assert caplog.text.count("ZeroDivisionError: a defect") == 3
+        monkeypatch.undo()
+        await caller.send(data)
+        assert (await caller.reply()).status == 200
+        places = here.proxy.hall.places
+        assert (places.taken, places.waiting, len(here.proxy.hall.under_way)) == (0, 0, 0)
+
+
+async def test_one_who_waited_and_meets_a_defect_takes_nobody_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = asyncio.Event()
+
+    async def held(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        await go_on.wait()
+        await answer(writer)
+
+    async with upstream(held) as replica, house(tmp_path, replica, concurrency=1) as here:
+        first = asyncio.ensure_future(here.ask())
+        await until(lambda: replica.asked)
+        second = asyncio.ensure_future(here.ask())
+        await until(lambda: here.proxy.hall.places.waiting == 1)
+        monkeypatch.setattr(Route, "first_lines", broken)
+        go_on.set()
+        assert (await first).status == 200
+        assert (await second).status == 500
+        assert here.proxy.hall.places.taken == 0
+
+
+@pytest.mark.parametrize("version", ["1" * 17, "9" * 500_000, "١", "1 ", "-1"])
+async def test_a_version_that_none_can_have_is_no_version(tmp_path: Path, version: str) -> None:
+    said = {"inference_server_name": "vision", "model_name": MODEL, "model_version": version, "payload": {}}
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        reply = await here.ask(request("/predict", json.dumps(said).encode()))
+        assert (reply.status, reply.problem) == (400, "malformed")
+        assert not replica.asked
+
+
+async def test_versions_that_callers_make_up_keep_no_others_from_being_remembered(tmp_path: Path) -> None:
+    shares = (routing.VersionShare(version=7, weight=100),)
+    models = [routing.Model(name=MODEL, server="vision", pool="main", versions=shares)]
+    async with upstream() as replica, house(tmp_path, replica, models=models) as here, here.caller() as caller:
+        for number in range(100, 300):
+            await caller.send(request(f"/v2/models/{MODEL}/versions/{number}/infer"))
+            assert (await caller.reply()).status == 200
+        await caller.send(request())
+        assert (await caller.reply()).headers["tidegate-model-version"] == "7"
+        [route] = here.proxy.following.routes.of_server(None)
+        assert ("infer", "7") in route._heads
+        assert len(route._heads) <= 64

@@ -1,0 +1,118 @@
+"""Tables that mean nothing are refused with one clear line, and what was in use stays."""
+
+import json
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from tidegate_contracts import routing
+from tidegate_proxy import config
+from tidegate_proxy.tables import TableError, access_table, routing_table
+
+from ..door.house import address_of, house
+from ..door.house import routing_table as usual_table
+from ..door.test_door_faults import until
+
+pytestmark = pytest.mark.anyio
+
+POOL = {"name": "main", "host": "h", "httpPort": 1, "grpcPort": 2, "loading": "preload"}
+MODEL = {"name": "m", "server": "s", "pool": "main"}
+
+
+def shares(*weights: int, **more: Any) -> dict[str, Any]:
+    versions = [{"version": number, "weight": weight} for number, weight in enumerate(weights, 1)]
+    return {"models": [{**MODEL, "versions": versions, **more}]}
+
+
+def said(**more: Any) -> dict[str, Any]:
+    usual: dict[str, Any] = {
+        "version": 1,
+        "environment": "e",
+        "servers": [{"name": "s", "kind": "triton", "pools": [POOL]}],
+        "models": [MODEL],
+    }
+    return {**usual, **more}
+
+
+REFUSED = [
+    (shares(10, 10), "models.0: the shares of model m's versions must sum to 100, and they sum to 20"),
+    (shares(0, 0), "models.0: the shares of model m's versions must sum to 100, and they sum to 0"),
+    (shares(100, alias="champion"), "models.0: model m has shares of versions and an alias"),
+    (
+        {"models": [{**MODEL, "versions": [{"version": 3, "weight": 50}] * 2}]},
+        "models.0: model m has the version 3 twice",
+    ),
+    ({"models": [MODEL, MODEL]}, "model m stands twice on server s"),
+    ({"models": [{**MODEL, "pool": "other"}]}, "model m is in s/other, a pool that the table does not have"),
+    ({"models": [{"name": "m"}]}, "models.0.server: Field required (and 1 more)"),
+    (
+        {"servers": [{"name": "s", "kind": "triton", "pools": [POOL, POOL]}]},
+        "servers.0: server s has the pool main twice",
+    ),
+    (
+        {"servers": [{"name": "s", "kind": "triton", "pools": [POOL]}] * 2},
+        "it: the table has the server s twice",
+    ),
+]
+
+
+@pytest.mark.parametrize(("more", "why"), REFUSED)
+async def test_a_routing_table_that_means_nothing_is_refused_in_one_line(more: dict[str, Any], why: str) -> None:
+    with pytest.raises(TableError) as caught:
+        await routing_table(json.dumps(said(**more)).encode())
+    assert str(caught.value).startswith(why)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="m"):
+        routing.RoutingTable.model_validate_json(json.dumps(said(**more)))
+
+
+async def test_a_table_that_means_something_is_taken() -> None:
+    for more in (shares(20, 80), shares(100, 0), shares(), {"models": [{**MODEL, "alias": "champion"}]}):
+        found = await routing_table(json.dumps(said(**more)).encode())
+        assert found == routing.RoutingTable.model_validate_json(json.dumps(said(**more)))
+
+
+@pytest.mark.parametrize(
+    ("limit", "why"),
+    [
+        ({"requestsPerMinute": 0, "burst": 1}, "rateLimit.requestsPerMinute: Input should be greater than or equal"),
+        ({"requestsPerMinute": 1, "burst": 0}, "rateLimit.burst: Input should be greater than or equal to 1"),
+    ],
+)
+async def test_a_limit_that_lets_nobody_through_is_refused(limit: dict[str, int], why: str) -> None:
+    with pytest.raises(TableError) as caught:
+        await access_table(json.dumps({"rateLimit": limit}).encode())
+    assert str(caught.value).startswith(why)
+
+
+async def test_a_refused_table_changes_nothing(tmp_path: Path) -> None:
+    async with house(tmp_path) as here:
+        routes = here.proxy.following.routes
+        bad = usual_table().model_dump(mode="json", by_alias=True)
+        bad["models"] *= 2
+        (tmp_path / "routing" / "routing.json").write_text(json.dumps(bad))
+        watched = here.proxy.following.watched[0]
+        await watched.look()
+        assert watched.failures == 1
+        assert "stands twice" in watched.last_error
+        assert here.proxy.following.routes is routes
+
+
+async def test_the_last_number_of_replicas_stays_while_their_name_leads_nowhere(tmp_path: Path) -> None:
+    with patch.object(config, "REPLICAS_SECONDS", 0.01):
+        async with house(tmp_path) as here:
+            following, counted = here.proxy.following, []
+            found = [address_of(port) for port in range(1, 6)]
+
+            async def find(_: str, __: int) -> list[Any]:
+                counted.append(len(found))
+                return list(found)
+
+            following._find = find
+            await until(lambda: following.keeper.limits._replicas == 5)
+            found.clear()
+            await until(lambda: counted.count(0) > 3)
+            assert following.keeper.limits._replicas == 5
+            found.append(address_of(1))
+            await until(lambda: following.keeper.limits._replicas == 1)

@@ -1,0 +1,16 @@
+"""What the tests of leases share."""
+
+import pytest
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    """The loop that the proxy runs on."""
+    return "asyncio", {"use_uvloop": True}
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look after leases often, so that tests need not wait."""
+    monkeypatch.setattr("tidegate_proxy.residency.copies.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("tidegate_proxy.residency.copies.AGAIN_SECONDS", 0.1)

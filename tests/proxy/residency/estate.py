@@ -1,0 +1,99 @@
+"""Proxies in the test's own event loop, before a pool whose models are loaded on demand."""
+
+import json
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tidegate_contracts import routing
+from tidegate_proxy.access.api_keys import hash_line
+from tidegate_proxy.place import Place
+from tidegate_proxy.residency.holder import Holder
+from tidegate_proxy.serve import Proxy
+from tidegate_proxy.upstream.pool import Address
+
+from local_plane.proxy import write_tables
+
+from ..door.house import KEY, House, Reply, access_table, request, settings
+from .standin import Site
+
+MODELS = ("a", "b", "c", "d", "slow", "cold", "absent")
+
+
+class Estate(House):
+    """One proxy."""
+
+    @property
+    def holder(self) -> Holder:
+        """Its leases."""
+        found = self.pool.holder
+        assert isinstance(found, Holder)
+        return found
+
+    async def call(self, model: str, seconds: float = 20, **headers: str) -> Reply:
+        """Call a model."""
+        return await self.ask(request(f"/v2/models/{model}/infer", **headers), seconds)  # type: ignore[arg-type]
+
+    async def look(self, path: str, seconds: float = 20) -> Reply:
+        """Ask for something about a model."""
+        return await self.ask(request(f"/v2/models/{path}", method="GET"), seconds)
+
+    def held(self) -> dict[str, list[str]]:
+        """Return the models that are leased, by replica."""
+        found: dict[str, list[str]] = {}
+        for model, copies in self.holder.copies.items():
+            for lease in copies.leases:
+                found.setdefault(lease.replica.address[0], []).append(model)
+        return found
+
+
+def at(reply: Reply) -> str:
+    """Return which replica answered."""
+    assert reply.status == 200, reply.body
+    return str(json.loads(reply.body)["at"])
+
+
+def table(here: Sequence[Site], names: Sequence[str] = MODELS) -> routing.RoutingTable:
+    """Return a table with one pool, whose models are loaded on demand."""
+    pool = routing.Pool(
+        name="main",
+        host="pool.test",
+        http_port=here[0].triton.port,
+        grpc_port=1,
+        loading="on-demand",
+        lease_port=here[0].policy.port,
+    )
+    server = routing.Server(name="vision", kind="triton", pools=(pool,))
+    models = tuple(routing.Model(name=name, server="vision", pool="main") for name in names)
+    return routing.RoutingTable(environment="test", servers=(server,), models=models)
+
+
+@asynccontextmanager
+async def estate(root: Path, here: Sequence[Site], names: Sequence[str] = MODELS, **more: Any) -> AsyncIterator[Estate]:
+    """Run a proxy in front of these replicas; it ends with the block."""
+    root.mkdir(exist_ok=True)
+    write_tables(root, table(here, names), access_table())
+    (root / "api-keys").mkdir(exist_ok=True)
+    (root / "api-keys" / "ci").write_text(hash_line(KEY) + "\n")
+    addresses: list[Address] = [(socket.AF_INET, (site.host, site.triton.port)) for site in here]
+
+    async def find(host: str, _: int) -> list[Address]:
+        return list(addresses) if host == "pool.test" else []
+
+    place = Place(root / "routing", root / "tls", root / "api-keys", root / "upstream-ca", "127.0.0.1", 0, 0, 0)
+    made = Estate(Proxy(settings(**more), place, find), root, addresses)
+    await made.proxy.start()
+    try:
+        yield made
+    finally:
+        made.proxy.settings = made.proxy.settings.model_copy(update={"drain_seconds": 0})
+        await made.proxy.stop()
+
+
+@asynccontextmanager
+async def estates(root: Path, here: Sequence[Site], number: int, **more: Any) -> AsyncIterator[list[Estate]]:
+    """Run several proxies before the same replicas."""
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(estate(root / str(each), here, **more)) for each in range(number)]

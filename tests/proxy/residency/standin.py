@@ -1,0 +1,218 @@
+"""A Triton and its eviction policy as a proxy meets them: it keeps the contract of leases, and fails as it is told.
+
+Each stands at a loopback address of its own, for all replicas of a pool have the same ports.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from tidegate_contracts import lease
+
+from ..door.upstream import Asked, Upstream, answer, upstream
+
+UNKNOWN_MODEL = "Request for unknown model: '{}' is not found"
+
+
+@dataclass
+class Site:
+    """One replica. What a test sets is above, what it looks at below."""
+
+    host: str
+    room: int = 100
+    """Models that fit."""
+    load_seconds: float = 0.0
+    lease_seconds: float = 1.0
+    wait_seconds: float = 5.0
+    retry_after: float = 7.0
+    unknown: set[str] = field(default_factory=set)
+    too_large: set[str] = field(default_factory=set)
+    quarantined: set[str] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
+    """Models that the next renewals take for lost."""
+    accepts: bool = True
+    how: str = "well"
+    """How the policy answers: well, slowly, never, or by hanging up."""
+    sequential: bool = False
+
+    incarnation: int = 1
+    resident: set[str] = field(default_factory=set)
+    leases: dict[tuple[str, str], float] = field(default_factory=dict)
+    """Until when a holder has a model."""
+    loading: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    loads: Counter[str] = field(default_factory=Counter)
+    renewals: list[lease.Renew] = field(default_factory=list)
+    acquires: list[lease.Acquire] = field(default_factory=list)
+    released: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    """Requests for models that were not resident, or without a lease."""
+    calls: list[str] = field(default_factory=list)
+    """What Triton was called for."""
+    triton: Upstream = field(default_factory=Upstream)
+    policy: Upstream = field(default_factory=Upstream)
+
+    # --- Triton
+    async def serve(self, _: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        """Answer as Triton does."""
+        path = asked.line.split(" ")[1]
+        model = path.split("/")[3]
+        if model not in self.resident:
+            await _say(writer, 400, {"error": UNKNOWN_MODEL.format(model)})
+        elif path.endswith("/config"):
+            await answer(writer, b'{"sequence_batching":{}}' if self.sequential else b"{}")
+        elif path.endswith(("/ready", "/stats")):
+            await answer(writer, b'{"model_stats":[{"name":"%b"}]}' % model.encode())
+        else:
+            if not any(until > monotonic() for (_, name), until in self.leases.items() if name == model):
+                self.wrong.append(path)
+            self.calls.append(path)
+            if model.startswith("slow"):
+                await asyncio.sleep(0.5)
+            await answer(writer, json.dumps({"at": self.host}).encode())
+
+    # --- the policy
+    async def decide(self, _: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        """Answer as a policy does."""
+        if self.how == "slowly":
+            await asyncio.sleep(0.3)
+        if self.how == "never":
+            await asyncio.sleep(30)
+        if self.how == "hangs up":
+            writer.transport.abort()
+            return
+        path = asked.line.split(" ")[1]
+        if path == lease.MODELS_PATH:
+            await self._list(writer)
+        elif path == lease.ACQUIRE_PATH:
+            await self._acquire(writer, lease.Acquire.model_validate_json(asked.body))
+        elif path == lease.RENEW_PATH:
+            await self._renew(writer, lease.Renew.model_validate_json(asked.body))
+        elif path == lease.RELEASE_PATH:
+            message = lease.Release.model_validate_json(asked.body)
+            self.released += message.models
+            for model in message.models:
+                self.leases.pop((message.holder, model), None)
+            await _say(writer, 200, {})
+
+    async def _acquire(self, writer: asyncio.StreamWriter, message: lease.Acquire) -> None:
+        self.acquires.append(message)
+        began, model = monotonic(), message.model
+        found: lease.Answer
+        if model in self.unknown:
+            found = lease.Unknown(why=f"there is no folder {model}")
+        elif model in self.too_large:
+            found = lease.TooLarge(needed_bytes=9, capacity_bytes=5, why=f"{model} needs 9 bytes of 5")
+        elif model in self.quarantined:
+            found = lease.Quarantined(why=f"{model} failed 3 times: no such layer")
+        elif model not in self.resident and not self._has_room(model):
+            found = lease.Busy(retry_after=self.retry_after, why="everything is in use.")
+        else:
+            if model not in self.resident:
+                task = self.loading.get(model)
+                if task is None:
+                    task = self.loading[model] = asyncio.ensure_future(self._load(model))
+                try:
+                    await asyncio.wait_for(asyncio.shield(task), self.wait_seconds)
+                except TimeoutError:
+                    why = f"{model} is still loading."
+                    await _tell(writer, lease.Busy(retry_after=self.retry_after, why=why))
+                    return
+            waited = monotonic() - began
+            found = lease.Granted(
+                incarnation=str(self.incarnation),
+                lease_seconds=self.lease_seconds + waited,
+                versions=(1,),
+                waited_seconds=waited,
+            )
+            self.leases[message.holder, model] = monotonic() + self.lease_seconds
+        await _tell(writer, found)
+
+    def _has_room(self, model: str) -> bool:
+        if model in self.loading or len(self.resident) + len(self.loading) < self.room:
+            return True
+        now = monotonic()
+        for other in sorted(self.resident):
+            if not any(until > now for (_, name), until in self.leases.items() if name == other):
+                self.resident.discard(other)
+                return True
+        return False
+
+    async def _load(self, model: str) -> None:
+        self.loads[model] += 1
+        await asyncio.sleep(self.load_seconds)
+        self.resident.add(model)
+        del self.loading[model]
+
+    async def _renew(self, writer: asyncio.StreamWriter, message: lease.Renew) -> None:
+        self.renewals.append(message)
+        now, lost = monotonic(), []
+        for model in message.models:
+            key = message.holder, model
+            same = message.incarnation == str(self.incarnation)
+            if same and model not in self.lost and model in self.resident and self.leases.get(key, 0.0) > now:
+                self.leases[key] = now + self.lease_seconds
+            else:
+                lost.append(model)
+        await _tell(
+            writer,
+            lease.Renewed(
+                incarnation=str(self.incarnation),
+                lease_seconds=self.lease_seconds,
+                lost=tuple(lost),
+                resident=tuple(sorted(self.resident)),
+                accepts=self.accepts,
+            ),
+        )
+
+    async def _list(self, writer: asyncio.StreamWriter) -> None:
+        names = self.resident | self.quarantined
+        models = [
+            lease.Listed(model=name, state="quarantined" if name in self.quarantined else "resident") for name in names
+        ]
+        models += [lease.Listed(model=name, state="cold") for name in ("cold", "a", "b") if name not in names]
+        sizes: dict[str, Any] = dict.fromkeys(
+            ("capacity_bytes", "resident_bytes", "loading_bytes", "freeing_bytes", "leaked_bytes", "free_bytes"), 0
+        )
+        await _tell(writer, lease.Listing(incarnation="1", policy="lru", models=tuple(models), **sizes))
+
+    # --- what tests do to it
+    def restart(self) -> None:
+        """Be another Triton, with nothing in it; its policy says so."""
+        self.incarnation += 1
+        self.resident.clear()
+        self.leases.clear()
+
+    async def end_policy(self) -> None:
+        """Let nobody listen on the policy's port."""
+        await self.policy.close()
+
+
+async def _tell(writer: asyncio.StreamWriter, message: Any) -> None:
+    status = lease.STATUS[message.outcome] if hasattr(message, "outcome") else 200
+    await _say(writer, status, json.loads(message.model_dump_json(by_alias=True)))
+
+
+async def _say(writer: asyncio.StreamWriter, status: int, found: Any) -> None:
+    body = json.dumps(found).encode()
+    head = f"HTTP/1.1 {status} -\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+    await writer.drain()
+
+
+@asynccontextmanager
+async def sites(number: int = 1, **knobs: Any) -> AsyncIterator[list[Site]]:
+    """Run so many replicas."""
+    async with AsyncExitStack() as stack:
+        made: list[Site] = []
+        for index in range(number):
+            site = Site(f"127.0.0.{index + 1}", **knobs)
+            ports = (made[0].triton.port, made[0].policy.port) if made else (0, 0)
+            site.triton = await stack.enter_async_context(upstream(site.serve, site.host, ports[0]))
+            site.policy = await stack.enter_async_context(upstream(site.decide, site.host, ports[1]))
+            made.append(site)
+        yield made

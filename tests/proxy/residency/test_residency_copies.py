@@ -1,0 +1,185 @@
+"""Which replica is asked for a model, where it is called when there are several, and how proxies come together."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tidegate_proxy.residency.placement import ranked
+
+from ..door.house import request
+from ..door.test_door_faults import until
+from .estate import Estate, at, estate, estates
+from .standin import Site, sites
+
+pytestmark = pytest.mark.anyio
+
+
+def in_rank(model: str, here: list[Site]) -> list[Site]:
+    """Return the replicas in the order that every proxy has for a model."""
+    by_name = {f"{site.host}:{site.triton.port}": site for site in here}
+    return [by_name[name] for name in ranked(model, by_name)]
+
+
+async def test_a_cold_model_goes_to_its_first_replica_at_every_proxy(tmp_path: Path) -> None:
+    async with sites(3) as here, estates(tmp_path, here, 2) as fronts:
+        for model in ("a", "b", "c", "d"):
+            first = in_rank(model, here)[0]
+            for front in fronts:
+                assert at(await front.call(model)) == first.host
+        assert sum(sum(site.loads.values()) for site in here) == 4
+        assert not [site.wrong for site in here if site.wrong]
+
+
+async def test_a_model_that_is_warm_elsewhere_is_called_there(tmp_path: Path) -> None:
+    async with sites(3) as here:
+        last = in_rank("a", here)[-1]
+        last.resident.add("a")
+        async with estate(tmp_path, here) as front:
+            assert at(await front.call("a")) == last.host, "though the proxy has just begun"
+        assert not any(site.loads["a"] for site in here)
+
+
+async def test_a_busy_replica_is_passed_over_for_the_next_in_rank(tmp_path: Path) -> None:
+    async with sites(3) as here, estate(tmp_path, here) as front:
+        first, second, third = in_rank("a", here)
+        first.room = 0
+        assert at(await front.call("a")) == second.host
+        assert not third.acquires
+        acquires, spills = front.proxy.meter.lease_acquires, front.proxy.meter.lease_spills
+        assert {key[2]: number for key, number in acquires.items()} == {"busy": 1, "granted": 1}
+        assert sum(spills.values()) == 1
+
+
+async def test_when_all_are_busy_the_caller_is_told_the_shortest_wait(tmp_path: Path) -> None:
+    async with sites(3, room=0) as here, estate(tmp_path, here) as front:
+        for site, seconds in zip(here, (9.0, 2.25, 5.0), strict=True):
+            site.retry_after = seconds
+        reply = await front.call("a")
+        assert (reply.status, reply.problem) == (503, "busy")
+        assert (reply.headers["retry-after"], reply.json()["retryAfterSeconds"]) == ("3", 2.25)
+        assert "everything is in use" in reply.json()["detail"]
+
+
+async def load(front: Estate, model: str, callers: int, stop: asyncio.Event, pause: float = 0.0) -> Counter[str]:
+    """Call a model from so many connections until it is stopped; return where the calls went."""
+    found: Counter[str] = Counter()
+
+    async def one() -> None:
+        async with front.caller() as caller:
+            while not stop.is_set():
+                await caller.send(request(f"/v2/models/{model}/infer"))
+                found[at(await caller.reply())] += 1
+                await asyncio.sleep(pause)
+
+    await asyncio.gather(*(one() for _ in range(callers)))
+    return found
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let models be hot and cold after a short while."""
+    monkeypatch.setattr("tidegate_proxy.residency.placement.MEMORY_SECONDS", 0.2)
+    monkeypatch.setattr("tidegate_proxy.residency.placement.CALM_SECONDS", 0.3)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_a_hot_model_gets_a_second_copy_and_loses_it_when_it_is_cold(tmp_path: Path) -> None:
+    async with sites(3) as here, estate(tmp_path, here) as front:
+        first, second, third = in_rank("slow", here)
+        stop = asyncio.Event()
+        calls = asyncio.ensure_future(load(front, "slow", 40, stop))
+        await until(lambda: set(front.held()) == {first.host, second.host})
+        await until(lambda: "/v2/models/slow/infer" in second.calls)
+        stop.set()
+        assert set(await calls) == {first.host, second.host}
+        stop.clear()
+        few = asyncio.ensure_future(load(front, "slow", 1, stop))
+        await until(lambda: list(front.held()) == [first.host])
+        stop.set()
+        await few
+        await until(lambda: second.released == ["slow"])
+        assert not third.loads
+        assert not [site.wrong for site in here if site.wrong]
+
+
+@pytest.mark.usefixtures("soon")
+async def test_of_two_copies_the_less_busy_one_is_called(tmp_path: Path) -> None:
+    async with sites(2) as here, estate(tmp_path, here) as front:
+        stop = asyncio.Event()
+        calls = asyncio.ensure_future(load(front, "slow", 40, stop))
+        await until(lambda: len(front.held()) == 2)
+        for site in here:
+            site.calls.clear()
+        await until(lambda: sum(len(site.calls) for site in here) >= 80)
+        stop.set()
+        await calls
+        assert min(len(site.calls) for site in here) > 20
+
+
+@pytest.mark.usefixtures("soon")
+async def test_a_hot_model_that_can_have_no_second_copy_goes_on_with_one(tmp_path: Path) -> None:
+    async with sites(2) as here, estate(tmp_path, here) as front:
+        first, second = in_rank("slow", here)
+        second.room = 0
+        stop = asyncio.Event()
+        calls = asyncio.ensure_future(load(front, "slow", 40, stop))
+        await until(lambda: len(second.acquires) > 1)
+        stop.set()
+        assert set(await calls) == {first.host}
+
+
+async def test_proxies_that_found_a_model_at_two_places_come_together(tmp_path: Path) -> None:
+    async with sites(2, lease_seconds=0.6) as here:
+        first, second = in_rank("a", here)
+        first.room = 0
+        async with estates(tmp_path, here, 2) as (one, other):
+            assert at(await one.call("a")) == second.host
+            first.room = 9
+            first.resident.add("a")
+            stop = asyncio.Event()
+            calls = [asyncio.ensure_future(load(front, "a", 1, stop, 0.03)) for front in (one, other)]
+            await until(lambda: [*one.held()] == [*other.held()] == [first.host])
+            stop.set()
+            assert all([await each for each in calls])
+            await until(lambda: "a" in second.released)
+        assert not [site.wrong for site in here if site.wrong]
+
+
+async def test_a_model_in_use_moves_before_its_replica_leaves(tmp_path: Path) -> None:
+    async with sites(2, lease_seconds=0.6) as here, estate(tmp_path, here) as front:
+        first, second = in_rank("a", here)
+        stop = asyncio.Event()
+        calls = asyncio.ensure_future(load(front, "a", 2, stop, 0.05))
+        await until(lambda: len(first.calls) > 5)
+        first.accepts = False
+        await until(lambda: list(front.held()) == [second.host] and second.calls)
+        stop.set()
+        assert set(await calls) == {first.host, second.host}
+        await until(lambda: first.released == ["a"])
+
+
+async def test_requests_of_sequences_stay_at_one_replica_however_hot_the_model_is(tmp_path: Path) -> None:
+    async with sites(3, sequential=True) as here, estate(tmp_path, here) as front:
+        body = b'{"inputs":[],"parameters":{"sequence_id":%d}}'
+
+        async def call(number: int) -> str:
+            return at(await front.ask(request("/v2/models/slow/infer", body % number)))
+
+        found = await asyncio.gather(*(call(number) for number in range(1, 60)))
+        assert set(found) == {in_rank("slow", here)[0].host}
+        assert len(front.held()) == 1
+
+
+async def test_a_replica_that_comes_is_used_for_what_belongs_there_and_is_not_warm_elsewhere(tmp_path: Path) -> None:
+    async with sites(2) as here, estate(tmp_path, here) as front:
+        for model in ("a", "b", "c", "d", "cold"):
+            await front.call(model)
+        addresses = list(front.addresses)
+        gone = here[0]
+        front.addresses[:] = [each for each in addresses if each[1][0] != gone.host]
+        await gone.triton.close()
+        await front.look_up()
+        assert set(front.held()) <= {here[1].host}
+        assert {at(await front.call(model)) for model in ("a", "b", "c", "d", "cold")} == {here[1].host}
+        assert len(front.holder.policies) == 1

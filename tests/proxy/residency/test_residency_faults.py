@@ -1,0 +1,285 @@
+"""Policies, Tritons and messages between them fail: no request meets a model that may go, and none waits for ever."""
+
+import asyncio
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from ..door.house import request
+from ..door.test_door_faults import until
+from ..door.upstream import Asked, Upstream
+from .estate import at, estate, estates
+from .standin import Site, sites
+from .test_residency_copies import in_rank, load
+
+pytestmark = pytest.mark.anyio
+
+
+def wrong(here: list[Site]) -> list[str]:
+    return [path for site in here for path in site.wrong]
+
+
+async def test_a_lost_lease_is_asked_for_anew_by_the_next_request(tmp_path: Path) -> None:
+    async with sites(lease_seconds=0.3) as [site], estate(tmp_path, [site]) as here:
+        await here.call("a")
+        site.lost.add("a")
+        await until(lambda: not here.held())
+        site.lost.clear()
+        assert at(await here.call("a")) == site.host
+        assert len(site.acquires) == 2
+
+
+async def test_a_lost_lease_in_use_is_named_until_the_work_ends_and_then_given_back(tmp_path: Path) -> None:
+    async with sites(lease_seconds=0.3) as [site], estate(tmp_path, [site]) as here:
+        slow = asyncio.ensure_future(here.call("slow"))
+        await until(lambda: "/v2/models/slow/infer" in site.calls)
+        site.lost.add("slow")
+        await until(lambda: not here.held())
+        count = len(site.renewals)
+        await until(lambda: len(site.renewals) > count)
+        assert site.renewals[count].models["slow"].in_flight == 1
+        assert not site.released
+        assert (await slow).status == 200
+        await until(lambda: site.released == ["slow"])
+
+
+async def test_after_a_restart_every_lease_is_void_and_models_are_loaded_anew(tmp_path: Path) -> None:
+    async with sites(lease_seconds=30) as [site], estate(tmp_path, [site]) as here:
+        for model in ("a", "b"):
+            await here.call(model)
+        site.restart()
+        reply = await here.call("a")  # nobody has told the proxy so far
+        assert (reply.status, reply.problem) == (503, "busy")
+        assert "has just lost the model a" in reply.json()["detail"]
+        await until(lambda: not here.held())
+        assert [at(await here.call(model)) for model in ("a", "b")] == [site.host] * 2
+        assert site.loads == {"a": 2, "b": 2}
+
+
+async def test_an_error_that_has_begun_to_arrive_is_passed_on_as_it_is(tmp_path: Path) -> None:
+    async with sites(lease_seconds=30) as [site], estate(tmp_path, [site]) as here:
+        await here.call("a")
+        body = b'{"error":"Request for unknown model: \'a\' is not found"}'
+
+        async def drip(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+            for part in (b"HTTP/1.1 404 -\r\nContent-Length: %d\r\n\r\n" % len(body), body[:20], body[20:]):
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(0.05)
+
+        site.triton.act = drip
+        reply = await here.call("a")
+        assert (reply.status, reply.body) == (404, body)
+
+
+async def test_a_renewal_tells_of_a_restart_before_any_request_meets_it(tmp_path: Path) -> None:
+    async with sites(lease_seconds=0.3) as [site], estate(tmp_path, [site]) as here:
+        await here.call("a")
+        site.restart()
+        await until(lambda: not here.held())
+        assert at(await here.call("a")) == site.host
+        assert site.loads["a"] == 2
+
+
+async def test_a_policy_that_hangs_lets_leases_run_out_and_others_are_asked(tmp_path: Path) -> None:
+    async with sites(2, lease_seconds=0.5) as here, estate(tmp_path, here) as front:
+        first, second = in_rank("a", here)
+        assert at(await front.call("a")) == first.host
+        first.how = "never"
+        since = monotonic()
+        while (where := at(await front.call("a"))) == first.host:
+            assert monotonic() - since < 0.5, "longer than the lease"
+            await asyncio.sleep(0.01)
+        assert where == second.host
+        assert not wrong(here)
+
+
+async def test_who_waits_at_a_policy_that_falls_silent_looks_elsewhere(tmp_path: Path) -> None:
+    async with sites(2, lease_seconds=0.5) as here, estate(tmp_path, here) as front:
+        first, second = in_rank("a", here)
+        await until(lambda: all(policy.asked_once.is_set() for policy in front.holder.policies.values()))
+        first.how = "never"
+        assert at(await front.call("a", 5)) == second.host
+
+
+async def test_where_no_policy_answers_the_caller_is_told_to_come_back(tmp_path: Path) -> None:
+    async with sites(2, lease_seconds=0.3) as here, estate(tmp_path, here) as front:
+        await until(lambda: all(policy.asked_once.is_set() for policy in front.holder.policies.values()))
+        for site in here:
+            await site.end_policy()
+        reply = await front.call("a", 5)
+        assert (reply.status, reply.problem) == (503, "busy")
+        assert "gives no answer" in reply.json()["detail"]
+        assert reply.headers["retry-after"] == "1"
+
+
+@pytest.mark.parametrize("how", ["hangs up", "slowly"])
+async def test_a_policy_that_is_slow_or_hangs_up_now_and_then_loses_nothing(tmp_path: Path, how: str) -> None:
+    async with sites(lease_seconds=1.2) as [site], estate(tmp_path, [site]) as here:
+        await here.call("a")
+        for _ in range(3):
+            site.how = how
+            await asyncio.sleep(0.3)
+            assert (await here.call("a")).status == 200
+            site.how = "well"
+            await asyncio.sleep(0.3)
+            assert (await here.call("a")).status == 200
+        assert len(site.acquires) == 1
+        assert not site.wrong
+
+
+async def test_a_policy_whose_process_has_ended_stops_loads_and_no_inference(tmp_path: Path) -> None:
+    async with sites(lease_seconds=0.3) as [site], estate(tmp_path, [site]) as here:
+        assert at(await here.call("a")) == site.host
+        await site.end_policy()
+        site.leases["dead policies", "a"] = monotonic() + 60  # nobody unloads
+        end = monotonic() + 1.5
+        while monotonic() < end:
+            assert at(await here.call("a")) == site.host
+            await asyncio.sleep(0.02)
+        assert (await here.call("b")).status == 503
+        site.resident.clear()  # Triton was started anew meanwhile
+        await until(lambda: here.holder.held(monotonic()) == {f"{site.host}:{site.triton.port}": 0})
+        assert (await here.call("a")).status == 503
+
+
+async def test_a_replica_whose_triton_fails_is_left_and_its_leases_are_not_used(tmp_path: Path) -> None:
+    async with sites(2) as here, estate(tmp_path, here) as front:
+        first, second = in_rank("a", here)
+        assert at(await front.call("a")) == first.host
+        await first.triton.close()
+        for _ in range(10):
+            assert at(await front.call("a")) == second.host
+        assert front.proxy.hall.places.taken == 0
+        assert not wrong(here)
+
+
+async def test_without_a_policy_every_proxy_calls_what_is_resident(tmp_path: Path) -> None:
+    async with sites(lease_seconds=0.6) as [site], estates(tmp_path, [site], 2) as (one, other):
+        assert at(await one.call("a")) == site.host
+        await until(lambda: all(each.incarnation for each in other.holder.policies.values()))
+        await site.end_policy()
+        site.leases["dead policies", "a"] = monotonic() + 60  # nobody unloads
+        assert at(await other.call("a")) == site.host
+        assert (await other.call("b")).status == 503
+        assert site.loads == {"a": 1}
+
+
+async def test_models_of_a_policy_that_is_silent_for_a_while_are_not_loaded_elsewhere(tmp_path: Path) -> None:
+    async with sites(2, lease_seconds=1.5) as here, estate(tmp_path, here) as front:
+        first, second = in_rank("a", here)
+        stop = asyncio.Event()
+        calls = asyncio.ensure_future(load(front, "a", 1, stop, 0.02))
+        await until(lambda: first.calls)
+        await first.end_policy()
+        first.leases["dead policies", "a"] = monotonic() + 60  # nobody unloads
+        await asyncio.sleep(2.0)
+        stop.set()
+        assert set(await calls) == {first.host}
+        assert not second.loads
+
+
+async def test_a_copy_that_cannot_be_used_is_not_kept_for_one_that_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate_proxy.residency.copies.AGAIN_SECONDS", 0.7)  # by then its breaker is open
+    async with sites(2, lease_seconds=30) as here, estate(tmp_path, here) as front:
+        first, second = in_rank("a", here)
+        await front.call("a")
+        await first.triton.close()
+        for _ in range(40):
+            assert at(await front.call("a")) == second.host
+            await asyncio.sleep(0.02)
+        assert len(second.acquires) == 1, "its lease is kept, though its rank is lower"
+
+
+async def test_where_the_only_triton_fails_the_caller_is_told_so(tmp_path: Path) -> None:
+    async with sites() as [site], estate(tmp_path, [site]) as here:
+        await here.call("a")
+        await site.triton.close()
+        await asyncio.sleep(0.25)  # the kept connection is looked at before it is used
+        reply = await here.call("a", 5)
+        assert (reply.status, reply.problem) == (503, "busy")
+        assert "takes connections" in reply.json()["detail"]
+        assert here.proxy.hall.places.taken == 0
+
+
+async def test_a_release_without_an_answer_leads_to_no_lease_that_it_could_still_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate_proxy.residency.policy.ANSWER_SECONDS", 0.1)
+    async with sites(2, lease_seconds=0.6) as here, estate(tmp_path, here) as front:
+        first, second = in_rank("a", here)
+        await front.call("a")
+        policy = next(each for each in front.holder.policies.values() if each.replica.address[0] == first.host)
+        first.how = "slowly"  # every message takes three times as long as the proxy waits
+        policy.drop(policy.leases["a"])
+        policy.silent = 0
+        policy.give_back()
+        await until(lambda: not policy._releasing)
+        first.how = "well"
+        assert at(await front.call("a")) == second.host
+        await until(lambda: "a" in first.released)
+        assert not wrong(here)
+
+
+async def test_a_request_for_a_lease_waits_for_a_release_on_its_way(tmp_path: Path) -> None:
+    async with sites(lease_seconds=20) as [site], estate(tmp_path, [site]) as here:
+        await here.call("a")
+        site.how = "slowly"
+        [policy] = here.holder.policies.values()
+        policy.drop(policy.leases["a"])
+        policy.give_back()
+        call = asyncio.ensure_future(here.call("a"))
+        await asyncio.sleep(0.05)
+        site.how = "well"
+        assert at(await call) == site.host
+        assert site.released == ["a"]
+        assert any(model == "a" for _, model in site.leases), "the grant came after the release"
+
+
+async def test_under_churn_no_request_ever_meets_a_model_that_is_not_leased(tmp_path: Path) -> None:
+    """More models than room, several callers, policies that restart and hang: every answer is right or busy."""
+    async with sites(2, room=2, lease_seconds=0.3, load_seconds=0.02, retry_after=0.1) as here:
+        async with estate(tmp_path, here) as front:
+            stop = asyncio.Event()
+            statuses: dict[int, int] = {}
+
+            async def one(number: int) -> None:
+                async with front.caller() as caller:
+                    while not stop.is_set():
+                        model = "abcd"[number % 4]
+                        number += 1
+                        await caller.send(request(f"/v2/models/{model}/infer"))
+                        reply = await caller.reply()
+                        statuses[reply.status] = statuses.get(reply.status, 0) + 1
+                        assert reply.status == 200 or reply.problem == "busy", reply.body
+                        await asyncio.sleep(0.02 if reply.status == 200 else 0.05)
+
+            calls = [asyncio.ensure_future(one(number)) for number in range(8)]
+            for number in range(12):
+                await asyncio.sleep(0.15)
+                site = here[number % 2]
+                if number % 3 == 0:
+                    site.restart()
+                site.how = "never" if number % 4 == 1 else "well"
+            stop.set()
+            await asyncio.gather(*calls)
+            assert statuses[200] > 20
+        assert not wrong(here)
+
+
+async def test_calls_that_come_together_while_a_lease_ends_ask_once(tmp_path: Path) -> None:
+    async with sites(lease_seconds=5) as [site], estate(tmp_path, [site]) as here:
+        stop = asyncio.Event()
+        calls = asyncio.ensure_future(load(here, "a", 20, stop))
+        await until(lambda: len(site.calls) > 50)
+        site.how = "slowly"
+        [policy] = here.holder.policies.values()
+        policy.drop(policy.leases["a"])
+        count = len(site.calls)
+        await until(lambda: len(site.calls) > count + 100)
+        stop.set()
+        await calls
+        assert len(site.acquires) == 2

@@ -1,0 +1,230 @@
+"""The same leases over gRPC: calls one by one, streams of several models, and what is only looked at."""
+
+import asyncio
+import queue
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf import duration_pb2
+from grpc_status import rpc_status
+from tritonclient.grpc import service_pb2 as pb
+
+from ..calls.harness import Rig, infer_request, method, rig, until
+from ..calls.test_calls_unary import refused
+from ..door.upstream import upstream
+from .standin import Site
+
+MODELS = ("echo", "slow", "hang", "many", "other")
+
+
+def closed_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+
+@contextmanager
+def policies(number: int, port: int, **knobs: Any) -> Iterator[list[Site]]:
+    """Run policies on a thread of their own, beside the replicas of a rig."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    made = [Site(f"127.0.0.{each + 1}", **knobs) for each in range(number)]
+    stop = asyncio.Event()
+
+    async def serve(site: Site, ready: threading.Event) -> None:
+        async with upstream(site.decide, site.host, port) as site.policy:
+            ready.set()
+            await stop.wait()
+
+    events = [threading.Event() for _ in made]
+    served = [
+        asyncio.run_coroutine_threadsafe(serve(site, event), loop) for site, event in zip(made, events, strict=True)
+    ]
+    try:
+        assert all(event.wait(5) for event in events)
+        yield made
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        for each in served:
+            each.result(5)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(5)
+
+
+@contextmanager
+def plane(root: Path, replicas: int = 1, **knobs: Any) -> Iterator[tuple[Rig, list[Site]]]:
+    """Run a proxy before an on-demand pool."""
+    port = closed_port()
+    with policies(replicas, port, **knobs) as here:
+        told = {"loading": "on-demand", "lease_port": port}
+        with rig(root, replicas, MODELS, pool=told, request_timeout_seconds=5, concurrency=64) as running:
+            yield running, here
+
+
+def replica(answer: Any) -> str:
+    return str(answer.parameters["replica"].string_param)
+
+
+def leases(running: Rig) -> dict[str, int]:
+    """Return the requests under way of each lease."""
+    pool = next(pool for pool in running.proxy.following.routes.pools.values() if pool.holder is not None)
+    assert pool.holder is not None
+    copies = pool.holder.copies
+    return running.on_loop(lambda: {model: sum(x.in_flight for x in each.leases) for model, each in copies.items()})  # type: ignore[no-any-return]
+
+
+def test_a_cold_model_is_loaded_once_and_warm_calls_ask_nobody(tmp_path: Path) -> None:
+    with plane(tmp_path, lease_seconds=30, load_seconds=0.2) as (door, [site]):
+        infer, metadata = method(door.channel(), "ModelInfer"), door.metadata()
+        futures = [infer.future(infer_request(), metadata=metadata, timeout=5) for _ in range(30)]
+        assert {replica(future.result()) for future in futures} == {"a"}
+        for _ in range(20):
+            infer(infer_request(), metadata=metadata, timeout=5)
+        assert (site.loads["echo"], len(site.acquires)) == (1, 1)
+        assert leases(door) == {"echo": 0}
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "reason"),
+    [
+        ("unknown", grpc.StatusCode.NOT_FOUND, "UNKNOWN"),
+        ("too_large", grpc.StatusCode.FAILED_PRECONDITION, "NEVER_FITS"),
+        ("quarantined", grpc.StatusCode.FAILED_PRECONDITION, "LOAD_FAILED"),
+        ("busy", grpc.StatusCode.UNAVAILABLE, "BUSY"),
+    ],
+)
+def test_refusals_are_told_as_grpc_tells_them(tmp_path: Path, how: str, code: grpc.StatusCode, reason: str) -> None:
+    with plane(tmp_path) as (door, [site]):
+        if how == "busy":
+            site.room, site.retry_after = 0, 2.5
+        else:
+            getattr(site, how).add("echo")
+        error = refused(method(door.channel(), "ModelInfer"), infer_request(), door.metadata())
+        status = rpc_status.from_call(error)
+        assert status is not None
+        assert error.code() is code
+        assert reason.encode() in status.details[0].value
+        retries = [each for each in status.details if each.type_url.endswith("google.rpc.RetryInfo")]
+        assert len(retries) == (how == "busy")
+        for each in retries:
+            delay = duration_pb2.Duration.FromString(each.value[2:])
+            assert delay.ToMilliseconds() == 2500
+
+
+def test_a_busy_replica_is_passed_over(tmp_path: Path) -> None:
+    with plane(tmp_path, 2) as (door, here):
+        infer = method(door.channel(), "ModelInfer")
+        first = replica(infer(infer_request(), metadata=door.metadata(), timeout=5))
+        here["ab".index(first)].room = 0
+        here["ab".index(first)].restart()
+        until(lambda: leases(door).get("echo") is None or not door.on_loop(lambda: held(door)))
+        second = replica(infer(infer_request(), metadata=door.metadata(), timeout=5))
+        assert {first, second} == {"a", "b"}
+
+
+def held(running: Rig) -> int:
+    pool = next(pool for pool in running.proxy.following.routes.pools.values() if pool.holder is not None)
+    assert pool.holder is not None
+    return sum(len(each.leases) for each in pool.holder.copies.values())
+
+
+def test_a_call_under_way_is_told_to_the_policy_until_it_ends(tmp_path: Path) -> None:
+    with plane(tmp_path, lease_seconds=0.5) as (door, [site]):
+        call = method(door.channel(), "ModelInfer").future(infer_request("hang"), metadata=door.metadata(), timeout=5)
+        until(lambda: leases(door) == {"hang": 1})
+        until(lambda: any(each.models and each.models["hang"].in_flight == 1 for each in site.renewals))
+        call.cancel()
+        until(lambda: leases(door) in ({"hang": 0}, {}))
+        until(lambda: site.released == ["hang"])
+
+
+def test_a_stream_has_leases_on_all_its_models_for_as_long_as_it_is_open(tmp_path: Path) -> None:
+    with plane(tmp_path, 2, lease_seconds=0.5) as (door, here):
+        requests: queue.Queue[Any] = queue.Queue()
+        answers = method(door.channel(), "ModelStreamInfer")(
+            iter(requests.get, None), metadata=door.metadata(), timeout=10
+        )
+        places = []
+        for model in ("echo", "other", "slow", "echo"):
+            requests.put(infer_request(model, id=model))
+            answer = next(answers).infer_response
+            assert answer.id == model
+            places.append(replica(answer))
+        assert len(set(places)) == 1
+        site = here["ab".index(places[0])]
+        assert site.resident == {"echo", "other", "slow"}
+        until(lambda: leases(door) == {"echo": 1, "other": 1, "slow": 1})
+        count = len(site.renewals)
+        until(lambda: len(site.renewals) > count + 8)  # longer than a lease without a message
+        assert {name: use.in_flight for name, use in site.renewals[-1].models.items()} == {
+            "echo": 1,
+            "other": 1,
+            "slow": 1,
+        }
+        requests.put(None)
+        assert not list(answers)
+        until(lambda: sorted(site.released) == ["echo", "other", "slow"])
+
+
+def test_a_streams_next_model_that_finds_no_room_where_the_stream_is_ends_it_with_busy(tmp_path: Path) -> None:
+    with plane(tmp_path) as (door, [site]):
+        requests: queue.Queue[Any] = queue.Queue()
+        answers = method(door.channel(), "ModelStreamInfer")(
+            iter(requests.get, None), metadata=door.metadata(), timeout=10
+        )
+        requests.put(infer_request("echo"))
+        assert next(answers).infer_response.id == ""
+        site.room = 1
+        requests.put(infer_request("other"))
+        with pytest.raises(grpc.RpcError) as caught:
+            next(answers)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert "other cannot be had where the stream is" in (caught.value.details() or "")
+        requests.put(None)
+        until(lambda: leases(door) == {"echo": 0})
+
+
+def test_what_is_only_looked_at_loads_nothing(tmp_path: Path) -> None:
+    with plane(tmp_path, resident={"many"}, quarantined={"other"}) as (door, [site]):
+        channel, metadata = door.channel(), door.metadata()
+        until(lambda: bool(site.renewals))
+        ready = method(channel, "ModelReady")
+        found = {
+            model: ready(pb.ModelReadyRequest(name=model), metadata=metadata, timeout=5).ready
+            for model in ("many", "other", "echo")
+        }
+        assert found == {"many": True, "other": False, "echo": False}  # `echo` is none that the policy knows
+        statistics = method(channel, "ModelStatistics")
+        assert not statistics(pb.ModelStatisticsRequest(name="echo"), metadata=metadata, timeout=5).model_stats
+        assert not site.acquires
+        told = statistics(pb.ModelStatisticsRequest(name="many"), metadata=metadata, timeout=5).model_stats
+        assert [each.name for each in told] == ["many"]
+        assert method(channel, "ModelMetadata")(pb.ModelMetadataRequest(name="echo"), metadata=metadata, timeout=5)
+        assert site.loads == {"echo": 1}
+
+
+def test_all_calls_of_a_sequence_reach_one_replica(tmp_path: Path) -> None:
+    with plane(tmp_path, 2) as (door, _):
+        infer, metadata = method(door.channel(), "ModelInfer"), door.metadata()
+        found = set()
+        for number in range(1, 30):
+            request = infer_request()
+            request.parameters["sequence_id"].int64_param = number
+            found.add(replica(infer(request, metadata=metadata, timeout=5)))
+        assert len(found) == 1
+
+
+def test_a_load_that_outlasts_the_deadline_is_told_as_busy(tmp_path: Path) -> None:
+    with plane(tmp_path, load_seconds=20) as (door, [site]):
+        call = method(door.channel(), "ModelInfer").future(infer_request(), metadata=door.metadata(), timeout=8)
+        until(lambda: bool(site.loading))
+        with pytest.raises(grpc.RpcError) as caught:
+            call.result()
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE  # the policy's bound and the proxy's are 5 s

@@ -1,0 +1,197 @@
+"""A request for a model that is loaded on demand goes where this proxy has a lease on it, and nowhere else."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ..door.house import request
+from ..door.test_door_faults import until
+from .estate import at, estate
+from .standin import sites
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_cold_model_is_loaded_by_the_first_call_and_warm_calls_ask_nobody(tmp_path: Path) -> None:
+    async with sites(lease_seconds=30) as [site], estate(tmp_path, [site]) as here:
+        assert at(await here.call("a")) == site.host
+        before = len(site.policy.asked)
+        for _ in range(50):
+            assert (await here.call("a")).status == 200
+        assert (site.loads["a"], len(site.acquires)) == (1, 1)
+        assert len(site.policy.asked) == before
+        assert not site.wrong
+
+
+async def test_warm_calls_make_no_task_of_their_own(tmp_path: Path) -> None:
+    async with sites(lease_seconds=30) as [site], estate(tmp_path, [site]) as here, here.caller() as caller:
+        await caller.send(request("/v2/models/a/infer"))
+        await caller.reply()
+        made = []
+        loop = asyncio.get_running_loop()
+        factory = loop.get_task_factory()
+
+        def note(loop: asyncio.AbstractEventLoop, work: object, **more: object) -> object:
+            made.append(getattr(work, "__qualname__", ""))
+            return asyncio.Task(work, loop=loop, **more)  # type: ignore[arg-type]
+
+        loop.set_task_factory(note)  # type: ignore[arg-type]
+        try:
+            for _ in range(20):
+                await caller.send(request("/v2/models/a/infer"))
+                await caller.reply()
+        finally:
+            loop.set_task_factory(factory)
+        assert not [name for name in made if "Exchange" in name]
+
+
+async def test_everybody_who_wants_a_cold_model_waits_for_one_load(tmp_path: Path) -> None:
+    async with sites(load_seconds=0.3) as [site], estate(tmp_path, [site], concurrency=50) as here:
+        replies = await asyncio.gather(*(here.call("a") for _ in range(100)))
+        assert {reply.status for reply in replies} == {200}
+        assert (site.loads["a"], len(site.acquires)) == (1, 1)
+
+
+async def test_who_waits_for_a_load_takes_no_place(tmp_path: Path) -> None:
+    async with sites(load_seconds=1.0) as [site], estate(tmp_path, [site], concurrency=10) as here:
+        site.resident.add("b")
+        waiting = [asyncio.ensure_future(here.call("a")) for _ in range(20)]
+        await until(lambda: here.holder.waiting == 20)
+        assert here.proxy.hall.places.taken == here.proxy.hall.places.waiting == 0
+        assert at(await here.call("b", 0.8)) == site.host
+        assert {(await each).status for each in waiting} == {200}
+        assert here.proxy.hall.places.taken == here.holder.waiting == 0
+
+
+async def test_so_many_may_wait_for_one_model_that_others_can_still_be_had(tmp_path: Path) -> None:
+    async with sites(load_seconds=1.0) as [site], estate(tmp_path, [site], concurrency=2) as here:
+        calls = [asyncio.ensure_future(here.call("a")) for _ in range(10)]
+        await until(lambda: here.holder.waiting == 4)
+        other = asyncio.ensure_future(here.call("b"))
+        replies = [await each for each in calls]
+        assert sorted(reply.status for reply in replies) == [200] * 4 + [503] * 6
+        assert "Too many requests wait" in next(each for each in replies if each.status == 503).json()["detail"]
+        assert (await other).status == 200
+        assert here.holder.waiting == 0
+
+
+async def test_a_caller_who_leaves_does_not_end_the_load_of_others(tmp_path: Path) -> None:
+    async with sites(load_seconds=0.4) as [site], estate(tmp_path, [site]) as here:
+        async with here.caller() as first:
+            await first.send(request("/v2/models/a/infer"))
+            await until(lambda: site.loading)
+            second = asyncio.ensure_future(here.call("a"))
+            await until(lambda: len(here.proxy.hall.under_way) == 2)
+        assert (await second).status == 200
+        assert (site.loads["a"], len(site.acquires), site.policy.left) == (1, 1, 0)
+
+
+async def test_when_the_last_who_waits_has_left_the_policy_is_told(tmp_path: Path) -> None:
+    async with sites(load_seconds=0.4) as [site], estate(tmp_path, [site]) as here:
+        async with here.caller() as only:
+            await only.send(request("/v2/models/a/infer"))
+            await until(lambda: site.loading)
+        await until(lambda: site.policy.left == 1)  # the connection that it waited on
+        assert not here.held()
+
+
+async def test_a_load_that_takes_longer_than_the_caller_waits_is_told_as_busy(tmp_path: Path) -> None:
+    async with sites(load_seconds=1.5) as [site], estate(tmp_path, [site]) as here:
+        reply = await here.call("a", request_timeout="0.3")
+        assert (reply.status, reply.problem) == (503, "busy")
+        assert "not loaded within 0.3 s" in reply.json()["detail"]
+        assert reply.headers["retry-after"] == "1"
+        await until(lambda: not here.proxy.hall.under_way)
+
+
+async def test_a_load_that_takes_longer_than_a_lease_is_used_all_the_same(tmp_path: Path) -> None:
+    async with sites(load_seconds=0.8, lease_seconds=0.4) as [site], estate(tmp_path, [site]) as here:
+        assert at(await here.call("a")) == site.host
+        assert not site.wrong
+        assert site.loads["a"] == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "problem"),
+    [("unknown", 404, "unknown"), ("too_large", 507, "never-fits"), ("quarantined", 424, "load-failed")],
+)
+async def test_what_never_succeeds_is_told_at_once_and_why(tmp_path: Path, how: str, status: int, problem: str) -> None:
+    async with sites(2) as here, estate(tmp_path, here) as front:
+        for site in here:
+            getattr(site, how).add("a")
+        reply = await front.call("a")
+        assert (reply.status, reply.problem) == (status, problem)
+        assert "retry-after" not in reply.headers
+        assert " a" in f" {reply.json()['detail']}"
+        assert sum(len(site.acquires) for site in here) == 1, "the other replica would say the same"
+
+
+async def test_leases_are_renewed_all_in_one_call_with_how_they_are_used(tmp_path: Path) -> None:
+    async with sites(lease_seconds=0.6) as [site], estate(tmp_path, [site]) as here:
+        for _ in range(3):
+            await here.call("a")
+        slow = asyncio.ensure_future(here.call("slow"))
+        await until(lambda: "slow" in here.held().get(site.host, ()))
+        count = len(site.renewals)
+        await until(lambda: len(site.renewals) > count + 1)
+        last = next(each for each in site.renewals[count:] if len(each.models) == 2)
+        assert last.models["slow"].in_flight == 1
+        assert last.models["slow"].idle_seconds == 0
+        assert last.models["a"].in_flight == 0
+        assert last.models["a"].idle_seconds > 0
+        await slow
+        assert sum(each.models["a"].requests for each in site.renewals if "a" in each.models) == 3
+        assert len({each.holder for each in site.renewals}) == 1
+
+
+async def test_a_model_in_use_stays_leased_for_as_long_as_that_lasts(tmp_path: Path) -> None:
+    async with sites(lease_seconds=0.3) as [site], estate(tmp_path, [site]) as here:
+        for _ in range(3):
+            assert at(await here.call("slow")) == site.host  # each takes longer than a lease
+        assert len(site.acquires) == 1
+
+
+async def test_a_lease_that_nobody_uses_is_given_back(tmp_path: Path) -> None:
+    async with sites(lease_seconds=0.3) as [site], estate(tmp_path, [site]) as here:
+        await here.call("a")
+        await until(lambda: site.released == ["a"])
+        assert not here.held()
+        assert at(await here.call("a")) == site.host
+        assert (len(site.acquires), site.loads["a"]) == (2, 1)
+
+
+async def test_at_the_end_leases_are_kept_until_the_work_is_done_and_then_given_back(tmp_path: Path) -> None:
+    async with sites(lease_seconds=0.3) as [site]:
+        async with estate(tmp_path, [site]) as here:
+            await here.call("a")
+            slow = asyncio.ensure_future(here.call("slow"))
+            await until(lambda: "/v2/models/slow/infer" in site.calls)
+            stopping = asyncio.ensure_future(here.proxy.stop())
+            assert (await slow).status == 200
+            assert ("slow" in site.released) is False
+            await stopping
+        assert sorted(set(site.released)) == ["a", "slow"]
+        assert not site.leases
+        assert not site.wrong
+
+
+async def test_a_pool_that_the_table_changes_keeps_its_leases_until_its_requests_have_ended(tmp_path: Path) -> None:
+    from local_plane.proxy import write_tables
+
+    from .estate import table
+
+    async with sites(lease_seconds=0.6) as [site], estate(tmp_path, [site]) as here:
+        slow = asyncio.ensure_future(here.call("slow"))
+        await until(lambda: "/v2/models/slow/infer" in site.calls)
+        before = here.holder
+        told = table([site])
+        pool = told.servers[0].pools[0].model_copy(update={"grpc_port": 2})
+        server = told.servers[0].model_copy(update={"pools": (pool,)})
+        write_tables(tmp_path, told.model_copy(update={"servers": (server,)}))
+        await until(lambda: here.holder is not before)
+        assert at(await here.call("slow")) == site.host
+        assert (await slow).status == 200
+        assert len({each.holder for each in site.acquires}) == 2
+        assert "slow" in site.resident
+        assert not site.wrong

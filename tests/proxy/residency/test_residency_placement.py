@@ -1,0 +1,134 @@
+"""Where models belong: proxies agree without talking, and a replica more or less moves few of them."""
+
+import math
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from tidegate_proxy.residency.placement import (
+    CALM,
+    CALM_SECONDS,
+    HOT_A_SECOND,
+    HOT_IN_FLIGHT,
+    Heat,
+    Place,
+    order,
+    ranked,
+)
+
+names = st.lists(st.builds("10.{}.{}.{}:8000".format, *[st.integers(0, 255)] * 3), min_size=1, max_size=8, unique=True)
+models = st.text(min_size=1, max_size=30)
+places = st.lists(
+    st.builds(Place, st.builds("10.0.{}.{}:8000".format, *[st.integers(0, 255)] * 2), st.booleans(), st.booleans()),
+    min_size=1,
+    max_size=8,
+    unique_by=lambda place: place.name,
+)
+MANY = [f"model-{number}" for number in range(2000)]
+
+
+@given(models, names, st.randoms())
+def test_whatever_the_order_in_which_they_are_listed(model: str, found: list[str], chance: object) -> None:
+    shuffled = list(found)
+    chance.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert ranked(model, found) == ranked(model, shuffled)
+    assert sorted(ranked(model, found)) == sorted(found)
+
+
+@given(models, names, st.data())
+def test_a_replica_that_goes_leaves_the_others_in_their_order(
+    model: str, found: list[str], data: st.DataObject
+) -> None:
+    gone = data.draw(st.sampled_from(found))
+    assert ranked(model, [name for name in found if name != gone]) == [
+        name for name in ranked(model, found) if name != gone
+    ]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 5, 8, 13])
+def test_one_replica_more_or_less_moves_one_in_so_many_models(number: int) -> None:
+    fewer = [f"10.0.0.{each}:8000" for each in range(number)]
+    more = [*fewer, "10.0.1.7:8000"]
+    before = {model: ranked(model, fewer)[0] for model in MANY}
+    after = {model: ranked(model, more)[0] for model in MANY}
+    moved = [model for model in MANY if before[model] != after[model]]
+    assert {after[model] for model in moved} == {"10.0.1.7:8000"}, "none moves between those that stay"
+    expected = len(MANY) / (number + 1)
+    assert abs(len(moved) - expected) < 5 * math.sqrt(expected)
+
+
+def test_every_replica_has_its_share_and_what_one_loses_is_spread_over_all() -> None:
+    here = [f"10.0.0.{each}:8000" for each in range(5)]
+    first = Counter(ranked(model, here)[0] for model in MANY)
+    second = Counter(ranked(model, here)[1] for model in MANY if ranked(model, here)[0] == here[0])
+    assert min(first.values()) > 0.8 * len(MANY) / 5
+    assert set(second) == set(here[1:])
+    assert min(second.values()) > 0.7 * first[here[0]] / 4
+
+
+@given(models, places)
+def test_warm_ones_come_first_then_the_rank_decides_and_those_that_leave_are_last(
+    model: str, found: list[Place]
+) -> None:
+    in_order = order(model, found)
+    rank = ranked(model, [place.name for place in found])
+    by_name = {place.name: place for place in found}
+    keys = [(not by_name[name].stays, not by_name[name].warm, rank.index(name)) for name in in_order]
+    assert keys == sorted(keys)
+    assert sorted(in_order) == sorted(by_name)
+
+
+@given(models, places, st.randoms())
+def test_two_proxies_that_see_the_same_ask_in_the_same_order(model: str, found: list[Place], chance: object) -> None:
+    other = list(found)
+    chance.shuffle(other)  # type: ignore[attr-defined]
+    assert order(model, found) == order(model, other)
+
+
+loads = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 500)), max_size=200)
+
+
+@given(loads)
+def test_a_model_below_both_bounds_is_never_hot(found: list[tuple[int, int]]) -> None:
+    heat = Heat()
+    for in_flight, requests in found:
+        assert not heat.look(min(in_flight, int(HOT_IN_FLIGHT) - 1), min(requests, int(HOT_A_SECOND) - 1), 1.0)
+
+
+@given(loads)
+def test_a_model_above_half_of_a_bound_never_turns_cold(found: list[tuple[int, int]]) -> None:
+    heat = Heat()
+    for _ in range(60):
+        heat.look(int(HOT_IN_FLIGHT) * 2, 0, 1.0)
+    assert heat.hot
+    for in_flight, requests in found:
+        assert heat.look(max(in_flight, int(HOT_IN_FLIGHT * CALM) + 1), requests, 1.0)
+
+
+@pytest.mark.parametrize(("in_flight", "requests"), [(2 * HOT_IN_FLIGHT, 0), (0, 2 * HOT_A_SECOND)])
+def test_a_burst_makes_no_model_hot_and_a_load_that_lasts_does_until_calm_has_lasted(
+    in_flight: float, requests: float
+) -> None:
+    heat = Heat()
+    assert not heat.look(int(in_flight), int(requests), 1.0), "a second is a burst"
+    seconds = next(second for second in range(60) if heat.look(int(in_flight), int(requests), 1.0))
+    assert seconds < 10
+    calm = next(second for second in range(600) if not heat.look(0, 0, 1.0))
+    assert CALM_SECONDS <= calm + 1 < CALM_SECONDS + 30
+
+
+@given(st.integers(0, 3), st.integers(0, 10))
+def test_looks_in_quick_succession_are_no_load(in_flight: int, requests: int) -> None:
+    assume(requests < 10)
+    heat = Heat()
+    assert not heat.look(in_flight, requests, 0.0)
+    assert (heat.in_flight, heat.a_second) == (0.0, 0.0)
+
+
+def test_the_page_tells_when_a_model_is_hot() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/eviction.md").read_text("utf-8")
+    assert f"{HOT_IN_FLIGHT:g} of its requests under way, or {HOT_A_SECOND:g} a second" in page
+    assert (CALM, CALM_SECONDS) == (0.5, 60)
+    assert "both were below half of that for a minute" in page

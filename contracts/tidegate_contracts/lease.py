@@ -53,6 +53,8 @@ class Granted(Message):
     """The versions that are loaded."""
     waited_seconds: Seconds = 0.0
     """What of the time was waiting for the load; nothing where the model was resident."""
+    serial: Annotated[int, Field(ge=0)] = 0
+    """Greater than that of every earlier grant of this incarnation, for a `Release` to name; 0: there is none."""
 
 
 class Busy(Message):
@@ -131,6 +133,9 @@ class Release(Message):
     holder: Holder
     incarnation: str = ""
     models: tuple[ModelName, ...]
+    serials: dict[ModelName, int] | None = None
+    """The serial of the latest grant of each model that had one. A message may come late: a lease that was granted
+    anew since is not ended. Without one, a lease ends whichever it is."""
 
 
 class LeaseOf(Message):

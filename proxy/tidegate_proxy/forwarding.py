@@ -164,12 +164,17 @@ class Forwarded(Expiring, Generic[C]):
                 self._lease.leave(monotonic())
 
     # --- its end
+    def _has_version(self) -> bool:
+        """Tell whether its lease is on the version asked for, as far as is known: of no other can anything be lost."""
+        lease, version = self._lease, self._version
+        return lease is not None and (version is None or not lease.versions or int(version) in lease.versions)
+
     def _lost_model(self) -> None:
         """Tell the caller to come again: Triton was started anew, and nobody has told so far."""
         assert self._grant is not None
-        assert self._replica is not None
+        assert self._lease is not None
         if (holder := self._grant.route.pool.holder) is not None:
-            holder.doubt(self._replica)
+            holder.doubt_one(self._lease)
         self.fail(lost(self._model))
 
     def _told_as(

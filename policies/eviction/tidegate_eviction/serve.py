@@ -80,9 +80,10 @@ class EvictionPolicy:
             self._follow_settings(),
             desk.follow_repository(),
             desk.keep_footprints(),
-            self.agent.follow(),
         ):
             self._tasks.append(self._loop.create_task(work))
+        self._following = self._loop.create_task(self.agent.follow())
+        self._tasks.append(self._following)
         log.info("serving", extra={"event": {"ports": self.ports, "triton": self.place.triton_address}})
 
     @property
@@ -121,12 +122,15 @@ class EvictionPolicy:
         end = monotonic() + self.place.drain_seconds
         while desk.residency.in_flight and self.agent.is_up and monotonic() < end and not self._hurry.is_set():
             await asyncio.sleep(0.1)
+        # Who finds our port closed takes every model for one that stays: first, let nothing be under way here.
+        self._following.cancel()
+        await asyncio.gather(self._following, return_exceptions=True)
+        await self.agent.close()
         self._server.should_exit = True
         await asyncio.wait({self._serving}, timeout=10)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.agent.close()
         if (text := self._footprints.changed()) is not None:
             self._footprints.write(text)
         self._admin.stop()

@@ -64,6 +64,7 @@ class Cause(StrEnum):
     GAVE_UP = "gave-up"
     ALLOWED = "allowed"
     LOST = "lost"
+    VANISHED = "vanished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ TRANSITIONS: Final = (
     Transition(State.LOADING, Cause.FAILED, State.UNLOADING, "Triton failed to load it: what there is of it goes."),
     Transition(State.RESIDENT, Cause.EVICTED, State.UNLOADING, "Its room is needed, and nobody holds a lease."),
     Transition(State.RESIDENT, Cause.OUTDATED, State.DRAINING, "It changed, or the settings name it no longer."),
+    Transition(State.RESIDENT, Cause.VANISHED, State.UNLOADING, "The index has it no longer: its leases are void."),
     Transition(State.DRAINING, Cause.KEPT, State.RESIDENT, "What is loaded is what the settings want, after all."),
     Transition(State.DRAINING, Cause.DRAINED, State.UNLOADING, "The last lease has ended."),
     Transition(State.UNLOADING, Cause.UNLOADED, State.FREEING, "Triton's index says so, if need be after another try."),

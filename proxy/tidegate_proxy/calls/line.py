@@ -81,7 +81,7 @@ class Lines:
         self._host = host
         self._authority = authority
         self._lines: list[Line] = []
-        self._connecting: asyncio.Task[Line] | None = None
+        self._connecting: asyncio.Task[None] | None = None
         self._left = False
 
     def take(self) -> Line | None:
@@ -98,8 +98,8 @@ class Lines:
         """
         while (line := self.take()) is None:
             if self._connecting is None:
-                self._connecting = asyncio.get_running_loop().create_task(self._connect(seconds))
-                self._connecting.add_done_callback(self._connected)
+                self._connecting = asyncio.get_running_loop().create_task(self._add(seconds))
+                self._connecting.add_done_callback(_looked_at)
             await asyncio.shield(self._connecting)
         return line
 
@@ -109,12 +109,14 @@ class Lines:
         for line in self._lines:
             line.leave()
 
-    def _connected(self, task: "asyncio.Task[Line]") -> None:
-        self._connecting = None
-        if not task.cancelled() and task.exception() is None:
-            line = task.result()
+    async def _add(self, seconds: float) -> None:
+        # All within the task: who awaits one that has ended goes on at once, and must find what came of it.
+        try:
+            line = await self._connect(seconds)
             line.ends_idle = self._left
             self._lines = [each for each in self._lines if each.alive] + [line]
+        finally:
+            self._connecting = None
 
     async def _connect(self, seconds: float) -> Line:
         loop = asyncio.get_running_loop()
@@ -138,6 +140,12 @@ class Lines:
             sock.close()
             raise
         return line
+
+
+def _looked_at(task: "asyncio.Task[None]") -> None:
+    """Leave no failure unseen, for those who waited may all have gone."""
+    if not task.cancelled():
+        task.exception()
 
 
 def keep_alive(sock: socket.socket, seconds: int) -> None:

@@ -223,7 +223,7 @@ class Relay(Stream, Forwarded[Line]):
                 self._fail_upstream(f"it answered with HTTP status {head.status}")
                 return
         unsaid = end and not self._began and self._lease is not None
-        if unsaid and head.grpc_status in _LOST_CODES and LOST.search(head.block):
+        if unsaid and head.grpc_status in _LOST_CODES and LOST.search(head.block) and self._has_version():
             self._lost_model()
             return
         if end:

@@ -192,7 +192,7 @@ class Relay(Forwarded[Connection]):
         else:
             connection.close()
         unsaid = self._lease is not None and self._reply[:1] == [STATUS_LINES[self._status]]
-        if unsaid and self._status in LOST_STATUSES and LOST.search(b"".join(self._reply)):
+        if unsaid and self._status in LOST_STATUSES and LOST.search(b"".join(self._reply)) and self._has_version():
             self._reply.clear()
             self._began = False
             self._lost_model()

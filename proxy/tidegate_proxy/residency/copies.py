@@ -84,8 +84,10 @@ class Upkeep:
     def _look_at(self, model: str, copies: Copies, now: float) -> None:
         holder = self._holder
         for lease in list(copies.leases):
-            policy = holder.policies[lease.replica]
-            if lease.idle_seconds(now) >= policy.lease_seconds:
+            policy = holder.policies.get(lease.replica)
+            if policy is None:
+                copies.leases.remove(lease)
+            elif lease.idle_seconds(now) >= policy.lease_seconds:
                 policy.drop(lease)
         if copies.leases:
             self._place(model, copies, now)

@@ -86,9 +86,7 @@ class Holder:
             self._leave(self.policies.pop(replica))
 
     def _leave(self, policy: Policy) -> None:
-        for lease in policy.leases.values():
-            if lease.held:
-                policy.drop(lease)
+        policy.end()  # at once: a grant that comes in this very turn is nobody's
         task = asyncio.get_running_loop().create_task(policy.leave())
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
@@ -185,9 +183,14 @@ class Holder:
         return False
 
     def doubt(self, replica: Replica) -> None:
-        """Use no lease at a replica before its policy confirms it: its Triton fails, or has lost a model."""
+        """Use no lease at a replica before its policy confirms it: its Triton fails."""
         if (policy := self.policies.get(replica)) is not None:
             policy.doubt()
+
+    def doubt_one(self, lease: Lease) -> None:
+        """Use one lease no more before its policy confirms it: Triton says that it does not know the model."""
+        if (policy := self.policies.get(lease.replica)) is not None:
+            policy.doubt_one(lease)
 
     # --- for metrics
     def held(self, now: float) -> dict[str, int]:

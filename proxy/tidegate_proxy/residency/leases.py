@@ -9,7 +9,8 @@ class Lease:
     """A model at a replica: one object for as long as anything is known of it, so that requests are counted on it."""
 
     __slots__ = (
-        "held", "in_flight", "model", "replica", "reported", "requests", "seen", "since", "until", "used",
+        "doubted", "held", "in_flight", "model", "replica", "reported", "requests", "seen", "serial", "since", "until",
+        "used", "versions",
     )  # fmt: skip
 
     def __init__(self, model: str, replica: Replica) -> None:
@@ -28,6 +29,12 @@ class Lease:
         self.seen = 0
         self.used = 0.0
         """When the last request came or ended."""
+        self.doubted = 0.0
+        """When Triton last said that it does not know the model."""
+        self.serial = 0
+        """Of the latest grant, as the policy counts them."""
+        self.versions: tuple[int, ...] = ()
+        """Those that were loaded when it was granted; none: not known."""
 
     def enter(self) -> None:
         """Count a request that begins."""

@@ -70,6 +70,7 @@ class Policy:
         """Models whose release had no answer, and until when it may still be carried out by a policy that answers."""
         self._hurry = asyncio.Event()
         self._doubted = 0.0
+        self._hurried = 0.0
         self._left = False
         self._states: tuple[float, asyncio.Task[dict[str, str]]] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -123,6 +124,8 @@ class Policy:
             # Long under way, the lease has little left, for it counts from when it was asked for: once more.
 
     def _granted(self, model: str, asked: float, granted: told.Granted) -> None:
+        if self._left:
+            raise PolicyError(_NOT_USED)  # nobody looks after it any more: it runs out
         if granted.incarnation != self.incarnation:
             self._restarted(granted.incarnation)
         lease = self.leases.get(model)
@@ -133,6 +136,8 @@ class Policy:
         margin = (1 - USABLE) * (granted.lease_seconds - granted.waited_seconds)
         lease.until = asked + granted.lease_seconds - max(0.0, margin)
         lease.used = monotonic()
+        lease.serial = max(lease.serial, granted.serial)
+        lease.versions = granted.versions or lease.versions
         self._unclear.pop(model, None)
         self._tell_granted(lease)  # at once, so that nobody asks once more
 
@@ -190,7 +195,7 @@ class Policy:
                 continue  # given up, or asked for anew, since
             if model in lost:
                 self.drop(lease)
-            elif asked >= self._doubted:
+            elif asked >= max(self._doubted, lease.doubted):
                 lease.until = max(lease.until, asked + renewed.lease_seconds * USABLE)
 
     def _restarted(self, incarnation: str) -> None:
@@ -200,6 +205,7 @@ class Policy:
             for lease in list(self.leases.values()):
                 if lease.held:
                     self.drop(lease)
+                lease.serial = 0
         self.incarnation = incarnation
 
     def _unanswered(self, why: str) -> None:
@@ -222,7 +228,7 @@ class Policy:
             some = used[begin : begin + READY_AT_ONCE]
             ready = await asyncio.gather(*(self._is_ready(lease.model) for lease in some))
             for lease, is_ready in zip(some, ready, strict=True):
-                if is_ready and lease.held and asked >= self._doubted:
+                if is_ready and lease.held and asked >= max(self._doubted, lease.doubted):
                     lease.until = max(lease.until, until)
 
     async def _is_ready(self, model: str) -> bool:
@@ -250,20 +256,33 @@ class Policy:
             lease.until = 0.0
         self._hurry.set()
 
+    def doubt_one(self, lease: Lease) -> None:
+        """Use this lease no more until the policy has confirmed it: its Triton says that it does not know the model."""
+        if (now := monotonic()) < lease.doubted + DOUBT_SECONDS:
+            return
+        lease.doubted = now
+        lease.until = 0.0
+        if now >= self._hurried + DOUBT_SECONDS:  # whatever the number of models; who wants one asks anew anyway
+            self._hurried = now
+            self._hurry.set()
+
     def give_back(self) -> None:
         """Release what is not held and not in use any more, in one call; where nobody answers, leases just run out."""
         done = [model for model, lease in self.leases.items() if not lease.held and not lease.in_flight]
         wanted = {model for model, _ in self._asking.under_way} | self._releasing.keys()
         models = [model for model in done if model not in wanted]
+        serials = {model: serial for model in models if (serial := self.leases[model].serial)}
         for model in models:
             del self.leases[model]
         if models and not self.silent:
-            task = asyncio.get_running_loop().create_task(self._release(models))
+            task = asyncio.get_running_loop().create_task(self._release(models, serials))
             for model in models:
                 self._releasing[model] = task
 
-    async def _release(self, models: Iterable[str]) -> None:
-        message = told.Release(holder=self._holder, incarnation=self.incarnation, models=tuple(models))
+    async def _release(self, models: Iterable[str], serials: dict[str, int]) -> None:
+        message = told.Release(
+            holder=self._holder, incarnation=self.incarnation, models=tuple(models), serials=serials or None
+        )
         try:
             await self._client.release(message, ANSWER_SECONDS)
         except GoneError:
@@ -276,16 +295,21 @@ class Policy:
             for model in message.models:
                 self._releasing.pop(model, None)
 
-    async def leave(self) -> None:
-        """Keep leases until the requests under way have ended, then give them back, and end."""
+    def end(self) -> None:
+        """Begin nothing more, and take no lease that is granted from now on; `leave` follows."""
         self._left = True
         self._asking.fail(PolicyError(_NOT_USED))
+        for lease in self.leases.values():
+            if lease.held:
+                self.drop(lease)
+
+    async def leave(self) -> None:
+        """Keep leases until the requests under way have ended, then give them back, and end."""
+        self.end()
         while any(lease.in_flight for lease in self.leases.values()):
             await asyncio.sleep(IN_FLIGHT_SECONDS)
         if self._task is not None:
             self._task.cancel()
-        for lease in list(self.leases.values()):
-            lease.held = False
         self.give_back()
         if self._releasing:
             await asyncio.wait(set(self._releasing.values()))

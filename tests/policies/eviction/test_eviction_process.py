@@ -1,7 +1,9 @@
 """The policy as a process, while there is no Triton: how it starts, what it refuses, how it ends."""
 
+import asyncio
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,12 +14,16 @@ from typing import Any
 import pytest
 from tidegate_contracts import eviction_process
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel
+from tidegate_eviction.core import Unload
+from tidegate_eviction.place import Place
+from tidegate_eviction.serve import EvictionPolicy
 
 from local_plane.policy import Policy, policy, write_settings
 from local_plane.process import HOST, free_ports
 from local_plane.triton import Triton
 
 from .rigs.caller import Holder, until
+from .rigs.stand_in import SECRET, StandIn, serving
 
 
 def settings(root: Path, **changes: Any) -> EvictionSettings:
@@ -96,6 +102,40 @@ def test_without_any_good_settings_it_says_why_and_does_not_start(tmp_path: Path
     assert said == f"{tmp_path / 'eviction.json'}: it cannot be read: No such file or directory"
     (tmp_path / "eviction.json").write_text(settings(tmp_path, policy="fifo").model_dump_json(by_alias=True))
     assert "policy: there is no 'fifo', only " in refused(*folders(tmp_path))
+
+
+def test_its_port_is_open_until_it_has_nothing_under_way_at_triton(tmp_path: Path) -> None:
+    write_settings(tmp_path, settings(tmp_path))
+    (tmp_path / "models" / "a" / "1").mkdir(parents=True)
+    stand_in = StandIn({"a": 1}, states={"a": ("READY", "")}, stuck={"a"})
+    open_at_the_end = []
+
+    async def run() -> None:
+        async with asyncio.timeout(20), serving(stand_in):
+            place = Place(
+                tmp_path / "eviction.json", tmp_path, tmp_path, host=HOST, lease_port=0, admin_port=0,
+                triton_address=stand_in.address, metrics_url="",
+            )  # fmt: skip
+            (tmp_path / "secret").write_text(SECRET)
+            policy = EvictionPolicy(place)
+            await policy.start()
+            while not policy.agent.is_up:
+                await asyncio.sleep(0.05)
+            policy.agent.carry_out([Unload(1, "a", ("a",))])
+            await asyncio.sleep(0.2)
+            (work,) = policy.agent._tasks.values()
+
+            def ended(_: "asyncio.Task[None]") -> None:
+                with socket.create_connection((HOST, policy.ports["lease"]), 1):
+                    open_at_the_end.append(not policy._server.should_exit)
+
+            work.add_done_callback(ended)
+            await policy.stop()
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection((HOST, policy.ports["lease"]), 1)
+
+    asyncio.run(run())
+    assert open_at_the_end == [True]
 
 
 def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:

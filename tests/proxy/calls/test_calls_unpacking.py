@@ -1,6 +1,7 @@
 """Messages that are unpacked: who waits meanwhile waits a moment, and they arrive whole."""
 
 import asyncio
+import gzip
 import time
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,15 @@ def test_large_messages_that_unfold_from_few_bytes_arrive_whole_and_hold_nobody_
         assert {call.code() for call in calls} == {grpc.StatusCode.FAILED_PRECONDITION}
         door.loop.call_soon_threadsafe(stop.set)
         assert {len(message.raw_input_contents[0]) for _, message, _ in door.stubs[0].asked} == {SIZE}
-        assert held.result(10) < 0.15
+        assert held.result(10) < seconds_at_once() * 0.75
+
+
+def seconds_at_once() -> float:
+    """Return the processor time that it takes on this machine to unpack a message in one go."""
+    packed = gzip.compress(bytes(SIZE))
+    before = time.thread_time()
+    gzip.decompress(packed)
+    return time.thread_time() - before
 
 
 def send(door: Rig, infer: Any) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -309,7 +310,10 @@ def forget(here: House, heads: list[KnownHeads]) -> None:
     here.proxy.following.keeper.refusals.clear()
     connection._KNOWN.clear()
     for replica in here.pool.replicas:
-        replica.close()
+        while (idle := replica.take(monotonic())) is not None:
+            idle.close()
+    for route in here.proxy.following.routes.of_server(None):
+        route.sequential = False  # whether they keep sequences is asked once in a while, whatever comes
 
 
 def counts(here: House) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from tidegate_contracts import lease
 from ..door.upstream import Asked, Upstream, answer, upstream
 
 UNKNOWN_MODEL = "Request for unknown model: '{}' is not found"
+UNKNOWN_VERSION = "Request for unknown model: '{}' version {} is not at ready state"
 
 
 @dataclass
@@ -49,6 +50,7 @@ class Site:
     renewals: list[lease.Renew] = field(default_factory=list)
     acquires: list[lease.Acquire] = field(default_factory=list)
     released: list[str] = field(default_factory=list)
+    releases: list[lease.Release] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     """Requests for models that were not resident, or without a lease."""
     calls: list[str] = field(default_factory=list)
@@ -63,6 +65,8 @@ class Site:
         model = path.split("/")[3]
         if model not in self.resident:
             await _say(writer, 400, {"error": UNKNOWN_MODEL.format(model)})
+        elif "/versions/" in path and path.split("/")[5] != "1":
+            await _say(writer, 400, {"error": UNKNOWN_VERSION.format(model, path.split("/")[5])})
         elif path.endswith("/config"):
             await answer(writer, b'{"sequence_batching":{}}' if self.sequential else b"{}")
         elif path.endswith(("/ready", "/stats")):
@@ -95,6 +99,7 @@ class Site:
         elif path == lease.RELEASE_PATH:
             message = lease.Release.model_validate_json(asked.body)
             self.released += message.models
+            self.releases.append(message)
             for model in message.models:
                 self.leases.pop((message.holder, model), None)
             await _say(writer, 200, {})
@@ -128,6 +133,7 @@ class Site:
                 lease_seconds=self.lease_seconds + waited,
                 versions=(1,),
                 waited_seconds=waited,
+                serial=len(self.acquires),
             )
             self.leases[message.holder, model] = monotonic() + self.lease_seconds
         await _tell(writer, found)

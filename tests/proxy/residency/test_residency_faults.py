@@ -5,12 +5,13 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from tidegate_contracts import lease
 
 from ..door.house import request
 from ..door.test_door_faults import until
 from ..door.upstream import Asked, Upstream
 from .estate import at, estate, estates
-from .standin import Site, sites
+from .standin import UNKNOWN_VERSION, Site, sites
 from .test_residency_copies import in_rank, load
 
 pytestmark = pytest.mark.anyio
@@ -222,6 +223,62 @@ async def test_a_release_without_an_answer_leads_to_no_lease_that_it_could_still
         assert at(await front.call("a")) == second.host
         await until(lambda: "a" in first.released)
         assert not wrong(here)
+
+
+async def test_a_release_names_the_latest_grant_so_that_it_ends_no_later_one(tmp_path: Path) -> None:
+    async with sites(lease_seconds=20) as [site], estate(tmp_path, [site]) as here:
+        [policy] = here.holder.policies.values()
+        for number in (1, 2):
+            await here.call("a")
+            policy.drop(policy.leases["a"])
+            policy.give_back()
+            await until(lambda number=number: len(site.releases) == number)
+        assert [each.serials for each in site.releases] == [{"a": 1}, {"a": 2}]
+        await here.call("a")
+        site.restart()
+        site.acquires.clear()
+        assert (await here.call("a")).problem == "busy"
+        await until(lambda: not here.held())
+        await here.call("a")
+        assert policy.leases["a"].serial == 1, "another start counts anew"
+
+
+async def test_a_version_that_is_not_loaded_is_triton_s_to_refuse_and_puts_no_lease_in_doubt(tmp_path: Path) -> None:
+    async with sites(lease_seconds=30) as [site], estate(tmp_path, [site]) as here:
+        for model in ("a", "b"):
+            await here.call(model)
+        for _ in range(3):
+            reply = await here.ask(request("/v2/models/a/versions/7/infer"))
+            assert (reply.status, reply.json()["error"]) == (400, UNKNOWN_VERSION.format("a", 7))
+        assert at(await here.ask(request("/v2/models/a/versions/1/infer"))) == site.host
+        assert len(site.acquires) == 2
+        site.resident.discard("a")
+        assert (await here.call("a")).problem == "busy"
+        [policy] = here.holder.policies.values()
+        assert policy.leases["a"].until == 0.0
+        assert policy.leases["b"].until > monotonic(), "of the other model nothing was said"
+
+
+async def test_a_grant_that_comes_as_its_replica_leaves_is_nobodys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sites(2, lease_seconds=30) as here, estate(tmp_path, here) as front:
+        first, second = in_rank("a", here)
+        holder = front.holder
+        policy = next(each for each in holder.policies.values() if each.replica.address[0] == first.host)
+        await until(lambda: all(each.asked_once.is_set() for each in holder.policies.values()))
+        acquire = policy._client.acquire
+
+        async def leave_first(message: lease.Acquire) -> lease.Answer:
+            answer = await acquire(message)
+            holder._leave(holder.policies.pop(policy.replica))  # in the turn in which the answer comes
+            return answer
+
+        monkeypatch.setattr(policy._client, "acquire", leave_first)
+        assert at(await front.call("a")) == second.host
+        await holder._upkeep.look()
+        assert first.acquires
+        assert front.held() == {second.host: ["a"]}
 
 
 async def test_a_request_for_a_lease_waits_for_a_release_on_its_way(tmp_path: Path) -> None:

@@ -185,11 +185,13 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
+        end = time.monotonic() + 10
         try:
-            os.kill(child, 0)
+            # Before that its leash is not on.
+            while not Path(f"/proc/{child}/cmdline").read_bytes().startswith(b"sleep\0") and time.monotonic() < end:
+                time.sleep(0.05)
         finally:
             parent.send_signal(signal.SIGKILL)
-    end = time.monotonic() + 10
     while Path(f"/proc/{child}").exists() and time.monotonic() < end:
         time.sleep(0.05)
     assert not Path(f"/proc/{child}").exists()

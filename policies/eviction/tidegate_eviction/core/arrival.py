@@ -20,6 +20,8 @@ class Arrival:
         self._pool = pool
         self._works = works
         self._leasing = leasing
+        self._before = Memory()
+        """What was known of the memory of the Triton that was lost."""
 
     # Settings
 
@@ -86,16 +88,22 @@ class Arrival:
         """Begin with what Triton has, and count every model that is loaded as leased for a full period."""
         pool = self._pool
         pool.ready, pool.dirty = True, True
+        unloading = list(found.unloading)
+        if found.same:  # what has leaked, or was about to come back, is not free because a connection broke
+            pool.memory = self._before
+            there = {*found.resident, *found.loading, *found.unloading}
+            unloading += [piece for piece in pool.memory.taken if piece not in there]
         for name in self._explicit(found.resident):
             if (model := self._cold(name)) is not None:
                 self._find(model, model.pieces, found)
         for name in self._explicit(found.loading):
             if (model := self._cold(name)) is not None and self._works.entangled(model) is None:
                 self._works.load(model, watch=True)
-        for name in found.unloading:
+        for name in unloading:
             if name not in pool.room.charges and (model := self._cold(name)) is not None:
                 self._find(model, (name,), None)
                 self._works.watch_unload(model)
+        pool.memory.forget(pool.room.charges)
         for model in list(pool.by[State.COLD].values()):
             self._works.settle(model)
 
@@ -103,9 +111,12 @@ class Arrival:
         """Forget all that Triton had. Whoever was being loaded may have brought it down."""
         pool = self._pool
         loading = [model for model in pool.loads.values() if model.work is not None and not model.work.watched]
-        pool.ready, pool.recycling = False, ""
+        was_ready, pool.ready, pool.recycling = pool.ready, False, ""
         pool.loads.clear()
         pool.unloads.clear()
+        if was_ready:
+            pool.memory.waits_on(pool.room)
+            self._before = pool.memory
         pool.room.clear()
         pool.memory = Memory()
         for model in [model for model in pool.models.values() if model.state in HOLDS_ROOM]:
@@ -156,7 +167,7 @@ class Arrival:
         pool = self._pool
         new = pool.room.take(model.name, pieces, pool.sizes.of)
         model.held = pieces
-        pool.memory.loaded(0, {piece: pool.room.charges[piece] for piece in new}, measured=False)
+        pool.memory.found(0, {piece: pool.room.charges[piece] for piece in new})
         model.identity = model.wanted_identity
         model.versions = model.identity[1]
         candidate = model.candidate

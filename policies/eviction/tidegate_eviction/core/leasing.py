@@ -19,6 +19,8 @@ class Leasing:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self._serial = 0
+        """Of the latest grant."""
 
     def grant(self, model: Model, holder: str, waited: float, incarnation: str) -> wire.Granted:
         """Give a lease, or a longer one to who has one already; it counts as one use, and as in flight.
@@ -29,12 +31,15 @@ class Leasing:
         self.used(model, pool.now, 0 if waited else 1)
         lease = self._lease(model, holder, pool.rules.lease_seconds)
         lease.in_flight = max(1, lease.in_flight)
+        self._serial += 1
+        lease.serial = self._serial
         pool.refresh(model)
         return wire.Granted(
             incarnation=incarnation,
             lease_seconds=pool.rules.lease_seconds + waited,
             versions=model.versions,
             waited_seconds=waited,
+            serial=lease.serial,
         )
 
     def hold(self, model: Model, seconds: float) -> None:
@@ -69,12 +74,12 @@ class Leasing:
                 pool.refresh(model)
         return tuple(lost)
 
-    def release(self, holder: str, names: Iterable[str]) -> None:
-        """End leases before their time."""
+    def release(self, holder: str, names: Iterable[str], serials: Mapping[str, int]) -> None:
+        """End leases before their time, but for those that were granted anew since: the message was long on its way."""
         for name in names:
             model = self._pool.models.get(name)
             lease = model.leases.get(holder) if model else None
-            if lease is not None:
+            if lease is not None and serials.get(name, lease.serial) >= lease.serial:
                 self.end(lease, self._pool.now)
 
     def end(self, lease: Lease, at: float) -> None:
@@ -98,7 +103,8 @@ class Leasing:
         ends = self._pool.now + seconds
         lease = model.leases.get(holder)
         if lease is None:
-            lease = model.leases[holder] = Lease(model.name, holder, ends, 0)
+            # Given anew by a renewal, it is newer than all that was granted: rather does it run out than end too early.
+            lease = model.leases[holder] = Lease(model.name, holder, ends, 0, self._serial + 1)
             self._pool.alarm(ends, lease)
         else:
             lease.ends = max(lease.ends, ends)

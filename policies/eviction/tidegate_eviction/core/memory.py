@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .room import Freeing
+from .room import Freeing, Room
 
 _UNSURE_PATIENCE: Final = 0.1
 """Share of the patience for what nobody knows the real size of: it cannot be told what is missing."""
@@ -57,12 +57,39 @@ class Memory:
             if not measured:
                 self._fresh[piece] = load
 
+    def found(self, load: int, sizes: Mapping[str, int]) -> None:
+        """Note that pieces are loaded which may be known from before the connection broke."""
+        self.loaded(load, {piece: size for piece, size in sizes.items() if piece not in self._taken}, measured=False)
+
+    def waits_on(self, room: Room) -> None:
+        """Have what is being freed count as taken again: the connection breaks, and its memory may come back or not."""
+        for each in room.freeing.values():
+            for piece in each.pieces:
+                share = each.expected_bytes * room.charges[piece] // max(1, each.bytes)
+                self._taken[piece] = Taken(share, each.sure)
+
+    @property
+    def taken(self) -> list[str]:
+        """Pieces that take memory, as far as was told."""
+        return list(self._taken)
+
+    def forget(self, pieces: Collection[str]) -> None:
+        """Forget all but these pieces: of the others nobody tells any more."""
+        for piece in self._taken.keys() - set(pieces):
+            del self._taken[piece]
+            self._fresh.pop(piece, None)
+
     def unloaded(self, pieces: Collection[str]) -> tuple[int, bool]:
         """Note that pieces are loaded no longer; return what is to come back, and whether that is sure."""
         taken = [self._taken.pop(piece) for piece in pieces if piece in self._taken]
         for piece in pieces:
             self._fresh.pop(piece, None)
         return sum(each.bytes for each in taken), all(each.sure for each in taken)
+
+    def vanished(self) -> None:
+        """Note that something went at a time that nobody knows: the base is learned anew at the next quiet moment."""
+        self._base = None
+        self._drift = 0
 
     def read(self, used_bytes: int, now: float) -> None:
         """Take a reading."""

@@ -21,6 +21,8 @@ class Lease:
     holder: str
     ends: float
     in_flight: int
+    serial: int = 0
+    """Of its latest grant; no release that names an earlier one ends it."""
 
 
 @dataclass(slots=True)

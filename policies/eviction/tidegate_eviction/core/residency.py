@@ -3,6 +3,7 @@
 import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from tidegate_contracts import lease
 
@@ -150,11 +151,21 @@ class Residency:
         )
         return step, answer
 
-    def release(self, holder: str, incarnation: str, models: Iterable[str], now: float) -> Step:
-        """Give leases back before they end; those of another incarnation are void anyway."""
+    def release(
+        self,
+        holder: str,
+        incarnation: str,
+        models: Iterable[str],
+        now: float,
+        serials: Mapping[str, int] = MappingProxyType({}),
+    ) -> Step:
+        """Give leases back before they end; those of another incarnation are void anyway.
+
+        `serials`: of the latest grants the holder knows of; a lease that was granted anew since is not ended.
+        """
         with self._stepping(now) as step:
             if incarnation == self.incarnation:
-                self._leasing.release(holder, models)
+                self._leasing.release(holder, models, serials)
         return step
 
     # What Triton did
@@ -204,6 +215,25 @@ class Residency:
             elif model is not None:
                 self._works.not_unloaded(model, error or "")
         return step
+
+    def vanished(self, models: Iterable[str], now: float) -> Step:
+        """Report models that the index does not have READY although nobody here unloaded them.
+
+        Those are loaded anew when they are wanted; nothing happens to models that are not resident, nor beside work
+        at their parts.
+        """
+        pool = self._pool
+        with self._stepping(now) as step:
+            for name in models:
+                model = pool.by[State.RESIDENT].get(name)
+                if model is not None and not pool.leaving and self._works.entangled(model) is None:
+                    self._works.vanished(model)
+        return step
+
+    @property
+    def resident(self) -> frozenset[str]:
+        """The models on which a lease would be granted at once."""
+        return frozenset(self._pool.by[State.RESIDENT])
 
     def memory(self, used_bytes: int, now: float) -> Step:
         """Tell a reading of what Triton uses: every second or faster while `reading_wanted`, else every ten or so, and

@@ -108,4 +108,6 @@ class Found:
     versions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Of resident ones, as far as they are known: a model with others than the settings say is drained and unloaded."""
     lease_seconds: float = 0.0
-    """The longest lease that a predecessor may have granted; the pool's own counts if it is longer."""
+    """The longest lease that was granted and may live; the pool's own counts if it is longer."""
+    same: bool = False
+    """Whether it is the Triton that was lost, and only the connection to it broke: readings can be compared."""

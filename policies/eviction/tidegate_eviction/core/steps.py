@@ -46,9 +46,10 @@ class Recycle:
 
 Command = Load | Unload | Recycle
 
-EvictionReason = Literal["room", "pinned", "window", "changed", "removed", "overrun", "stranger"]
+EvictionReason = Literal["room", "pinned", "window", "changed", "removed", "overrun", "stranger", "vanished"]
 """Why a model goes: room for another one (that is pinned, or has a warm window) · it changed, or was taken from the
-pool · it turned out larger than thought, or the capacity shrank · the pool never had it."""
+pool · it turned out larger than thought, or the capacity shrank · the pool never had it · Triton has it no
+longer, though nobody here unloaded it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,13 @@ class Works:
         self._tell_evicted(model, model.drained_for, "")
         self._unload(model, Cause.DRAINED)
 
+    def vanished(self, model: Model) -> None:
+        """Unload a resident model that Triton has no longer: what may be left of it goes, its leases are void."""
+        model.leases.clear()
+        self._tell_evicted(model, "vanished", "")
+        self._pool.memory.vanished()
+        self._unload(model, Cause.VANISHED)
+
     def watch_unload(self, model: Model) -> None:
         """Wait for an unload that was under way when we came."""
         self._unload(model, Cause.EVICTED, watch=True)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -29,6 +30,10 @@ JITTER = 0.2
 JITTER_LEAST_SECONDS = 0.1
 LOOK_SECONDS = 10.0
 """Seconds between two looks at the repository; a look takes a tenth of the time at most."""
+LOOK_MOST_SECONDS, LOOK_LEAST_SECONDS = 1.0, 0.1
+"""Who asks for a cold model waits for a look at it no longer than the first, nor than he waits at all, but for the
+second in any case; then what was seen last counts."""
+LOOKS_AT_ONCE = 4
 AFTER_DEFECT_SECONDS = 1.0
 KEEP_SECONDS = 1.0
 """Seconds between two looks at what was learned."""
@@ -63,29 +68,33 @@ class Desk:
         self._measures = True
         self._wake = asyncio.Event()
         self._looking = asyncio.Lock()
-        self._looks: dict[str, asyncio.Future[bool]] = {}
+        self._looks: dict[str, asyncio.Task[None]] = {}
+        self._eyes = ThreadPoolExecutor(LOOKS_AT_ONCE, "repository")  # a file system that hangs holds nothing else
         self._told: EvictionSettings | None = None
         self._windows_due = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._futures: dict[int, asyncio.Future[lease.Granted | lease.Refusal]] = {}
         self._recovered = False
-        self._predecessor_seconds = footprints.lease_seconds
+        self._lost: tuple[Source, str] | None = None
+        """How memory of the Triton that was lost was read, and which start of it that was."""
+        self._lease_seconds = settings.lease_seconds
+        """What the core grants: the settings' own once it was told them."""
         self.residency = Residency(self._rules(settings), incarnation, clock())
-        footprints.grants(settings.lease_seconds)
+        self._remember_leases()
 
     # --- settings
     def use(self, data: bytes) -> None:
         """Take a settings file over; raises SettingsError, and then all stays as it was."""
         settings = read(data)
         self._settings, self._catalog = settings, Catalog(settings)
-        self.footprints.grants(settings.lease_seconds)
+        self._remember_leases()
         self._wake.set()  # which models there are is known once the repository was looked into
 
     async def look(self) -> None:
         """Look into the repository, and tell the core what has changed."""
         async with self._looking:
             catalog, seen = self._catalog, self._seen
-            found, specs = await _in_thread(lambda: _look(catalog, seen, self.footprints))
+            found, specs = await _in_thread(lambda: _look(catalog, seen, self.footprints), self._eyes)
             if catalog is not self._catalog:
                 return  # the settings have changed meanwhile: the next look is due at once
             changed = specs != self._specs or self._settings is not self._told
@@ -108,6 +117,7 @@ class Desk:
         """Write what was learned, for ever."""
         while True:
             await asyncio.sleep(KEEP_SECONDS)
+            self._remember_leases()
             if (text := self.footprints.changed()) is not None:
                 await _in_thread(lambda text=text: self.footprints.write(text))  # type: ignore[misc]
 
@@ -115,6 +125,7 @@ class Desk:
         """Tell the core the settings, the models, and when they are to be warm."""
         now = self._clock()
         self._told, self._windows_due = self._settings, now + WINDOWS_SECONDS
+        self._lease_seconds = self._settings.lease_seconds
         self._do(self.residency.configure(self._rules(self._settings), self._specs, self._windows(now), now))
 
     def override(self, model: str, versions: tuple[int, ...]) -> str | None:
@@ -124,9 +135,14 @@ class Desk:
     # --- leases
     async def acquire(self, ask: lease.Acquire, gone: Callable[[], "asyncio.Task[None]"]) -> lease.Answer | None:
         """Answer, as late as the wait allows; None when the caller has hung up. `gone` begins to wait for that."""
+        wait, room = ask.wait_seconds, ask.room_seconds
         if self.residency.state(ask.model) in _TO_LOOK_AT:
-            await self._look_at(ask.model)
-        step, answer = self.residency.acquire(ask.model, ask.holder, ask.wait_seconds, self._clock(), ask.room_seconds)
+            asked = self._clock()
+            wait = self._settings.wait_seconds if wait is None else wait
+            await self._look_at(ask.model, max(LOOK_LEAST_SECONDS, min(LOOK_MOST_SECONDS, wait)))
+            spent = self._clock() - asked
+            wait, room = max(0.0, wait - spent), None if room is None else max(0.0, room - spent)
+        step, answer = self.residency.acquire(ask.model, ask.holder, wait, self._clock(), room)
         self._do(step)
         if isinstance(answer, Ticket):
             begun = self._clock()
@@ -163,7 +179,8 @@ class Desk:
     def release(self, ask: lease.Release) -> None:
         """Take leases back."""
         self.counts.releases += len(ask.models)
-        self._do(self.residency.release(ask.holder, ask.incarnation, ask.models, self._clock()))
+        serials = ask.serials or {}
+        self._do(self.residency.release(ask.holder, ask.incarnation, ask.models, self._clock(), serials))
 
     def retry(self, model: str) -> bool:
         """Let a model out of quarantine; False for one that the pool does not have."""
@@ -209,17 +226,30 @@ class Desk:
         """Triton has ended."""
         log.warning("Triton is lost (%s): its models are cold, and leases void", why)
         self.counts.triton_losses += 1
+        self._lost = (self.reading.source, self.reading.server)
         self._do(self.residency.triton_lost(self._clock()))
 
     def triton_back(self, found: Found) -> None:
         """Triton is there; with the first one the core begins."""
         log.info("Triton is there", extra={"event": {"found": asdict(found)}})
+        self._remember_leases()
+        now = self._clock()
+        same = bool(self.reading.server) and (self.reading.source, self.reading.server) == self._lost
+        known = replace(found, lease_seconds=self.footprints.lease_seconds or 0.0, same=same)
         if self._recovered:
-            self._do(self.residency.triton_back(found, self._clock()))
+            self._do(self.residency.triton_back(known, now))
             return
         self._recovered = True
-        known = replace(found, lease_seconds=self._predecessor_seconds or 0.0)
-        self._do(self.residency.recover(known, self._clock()))
+        self._do(self.residency.recover(known, now))
+
+    def resident(self) -> frozenset[str]:
+        """Return the models that are thought to be READY."""
+        return self.residency.resident
+
+    def vanished(self, models: frozenset[str]) -> None:
+        """Triton has these no longer."""
+        log.error("Triton has no longer, though nobody here unloaded it: %s", ", ".join(sorted(models)))
+        self._do(self.residency.vanished(models, self._clock()))
 
     def is_busy(self) -> bool:
         """Tell whether a reading of memory would free room."""
@@ -250,15 +280,23 @@ class Desk:
         if (due := self.residency.next_deadline()) is not None:
             self._timer = asyncio.get_running_loop().call_later(max(0.001, due - self._clock()), self.tick)
 
-    async def _look_at(self, model: str) -> None:
-        """Have a load load what lies there now: what was just published, or taken away, is no surprise later."""
+    async def _look_at(self, model: str, seconds: float) -> None:
+        """Have a load load what lies there now: what was just published, or taken away, is no surprise later.
+
+        A look that takes longer than this goes on by itself.
+        """
         if (looking := self._looks.get(model)) is None:
-            catalog, seen = self._catalog, self._seen
-            looking = asyncio.ensure_future(_in_thread(lambda: catalog.has_changed(model, seen)))
-            self._looks[model] = looking
+            looking = self._looks[model] = asyncio.create_task(self._look_anew(model))
             looking.add_done_callback(lambda _: self._looks.pop(model, None))
-        if await asyncio.shield(looking):
-            await self.look()
+        await asyncio.wait({looking}, timeout=seconds)
+
+    async def _look_anew(self, model: str) -> None:
+        catalog, seen = self._catalog, self._seen
+        try:
+            if await _in_thread(lambda: catalog.has_changed(model, seen), self._eyes):
+                await self.look()
+        except Exception:  # what was seen last counts
+            log.exception("the policy has a defect")
 
     def _future(self, ticket: Ticket) -> "asyncio.Future[lease.Granted | lease.Refusal]":
         if ticket.number not in self._futures:
@@ -269,6 +307,9 @@ class Desk:
         if measures is not self._measures:
             self._measures = measures
             self.configure()
+
+    def _remember_leases(self) -> None:
+        self.footprints.grants(max(self._lease_seconds, self._settings.lease_seconds), self._clock())
 
     def _rules(self, settings: EvictionSettings) -> PoolRules:
         tuned = settings.tuning.model_dump(exclude_none=True)
@@ -298,8 +339,8 @@ def _look(
     return seen, catalog.specs(seen, footprints)
 
 
-async def _in_thread(work: Callable[[], Result]) -> Result:
-    return await asyncio.get_running_loop().run_in_executor(None, work)
+async def _in_thread(work: Callable[[], Result], where: Executor | None = None) -> Result:
+    return await asyncio.get_running_loop().run_in_executor(where, work)
 
 
 def read(data: bytes) -> EvictionSettings:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -31,7 +32,9 @@ class Footprints:
         self.path = folder / FILE
         self.models: dict[str, Learned] = {}
         self.lease_seconds: float | None = None
-        """The lease that is granted; after `read`, the one that a predecessor granted."""
+        """The longest lease that may live: a predecessor's, and one of earlier settings, until it has run out."""
+        self._granted: float | None = None
+        self._runs_out = -math.inf
         self._changed = False
 
     def read(self) -> None:
@@ -76,10 +79,18 @@ class Footprints:
         known = self.models.get(model)
         return known.load_seconds if known is not None and known.load_seconds > 0 else None
 
-    def grants(self, lease_seconds: float) -> None:
-        """Remember how long leases are, for a successor that has to wait for their end."""
-        self._changed = self._changed or lease_seconds != self.lease_seconds
-        self.lease_seconds = lease_seconds
+    def grants(self, lease_seconds: float, now: float) -> None:
+        """Remember how long leases are, for who has to wait for their end; say it again and again (`now`: seconds).
+
+        Leases of a predecessor, and of settings with longer ones, are remembered until the last of them has ended.
+        """
+        before = self.lease_seconds if self._granted is None else self._granted
+        if before is not None and before > lease_seconds:
+            self._runs_out = max(self._runs_out, now + before)
+        self._granted = lease_seconds
+        if self.lease_seconds is None or lease_seconds > self.lease_seconds or now >= self._runs_out:
+            self._changed = self._changed or lease_seconds != self.lease_seconds
+            self.lease_seconds = lease_seconds
 
     def changed(self) -> str | None:
         """Return what `write` is to write; None where nothing has changed since it was asked last."""

@@ -10,6 +10,8 @@ from cronsim import CronSim, CronSimError
 from pydantic import ValidationError
 from tidegate_contracts.eviction import EvictionSettings, WarmWindow
 
+from ..triton.memory import MODEL
+
 LOOK_SECONDS = 1.0
 """Seconds between two looks at the file."""
 log = logging.getLogger(__name__)
@@ -37,6 +39,8 @@ def parse(data: bytes, policies: Iterable[str]) -> EvictionSettings:
     names = [model.name for model in settings.models]
     if twice := {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set():
         raise SettingsError(f"models: {', '.join(sorted(twice))} is there twice")
+    if MODEL in names:
+        raise SettingsError(f"models: {MODEL} is how the policy calls its own model, so call yours something else")
     for window in settings.warm_windows:
         opening(window, datetime(2026, 1, 1, tzinfo=UTC))
     return settings

@@ -9,10 +9,11 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
 
+from ..core.rules import Found
 from ..core.steps import Command, Load, Recycle, Unload
 from .control import Control, ControlError, RefusedError
 from .index_watch import IndexWatch, heard
-from .memory import Memory, Reading, Source
+from .memory import MODEL, Memory, Reading, Source
 from .reports import Reports, found_in, growth
 from .repository import UNSEEN, RepositoryError, with_versions
 
@@ -28,6 +29,10 @@ SETTLE_SECONDS = 2.5
 BLIND_SECONDS = 30.0
 """Without a reading for so long, memory cannot be read."""
 AGAIN_SECONDS = 2.0
+INDEX_SECONDS = 10.0
+"""Seconds between two looks at the index; what two of them lack has vanished."""
+SURE_SECONDS = 1.0
+"""Seconds after which an unload shows that a predecessor had just ordered."""
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
 
@@ -66,7 +71,7 @@ class Agent:
             try:
                 await self._memory.prepare()
                 reading = await self._first_reading()
-                found = found_in(await self._control.index())
+                found = await self._found()
             except ControlError as error:
                 if why != str(error):
                     why = str(error)
@@ -79,14 +84,17 @@ class Agent:
             self._reports.memory_read(reading)  # and what there is now
             reader = asyncio.create_task(self._read_memory())
             lost = asyncio.create_task(self._control.lost())
+            looker = asyncio.create_task(self._compare())
             try:
-                await asyncio.wait({reader, lost}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({reader, lost, looker}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self.is_up = False
-                ending = [reader, lost, *self._tasks.values()]
+                ending = [reader, lost, looker, *self._tasks.values()]
                 self._tasks.clear()
                 for task in ending:
                     task.cancel()
+            if looker.done() and not looker.cancelled():
+                looker.result()
             if not lost.done():
                 reader.result()  # a defect ends the policy: another one starts with what Triton says
             # At once: what the core says from now on waits for the next Triton.
@@ -97,6 +105,44 @@ class Agent:
         """Let everything be; what Triton does, it goes on doing."""
         await _ended(self._tasks.values())
         await self._control.close()
+
+    async def _found(self) -> Found:
+        """Return what Triton has, once an unload that was ordered just before would show."""
+        index = await self._control.index()
+        if index.having("READY") - {MODEL}:
+            await asyncio.sleep(SURE_SECONDS)
+            index = await self._control.index()
+        try:
+            served = await self._control.served()
+        except RefusedError as error:  # built without statistics
+            log.warning("models whose folder has gone are not found: %s", error)
+            served = {}
+        return found_in(index, served)
+
+    async def _is_served(self, model: str) -> bool:
+        """Tell whether Triton serves a model, as far as is known."""
+        try:
+            return model in await self._control.served()
+        except ControlError:
+            return True
+
+    async def _compare(self) -> None:
+        """Compare what is thought to be READY with the index, for ever, and report what two looks lack."""
+        before: frozenset[str] = frozenset()
+        while True:
+            await asyncio.sleep(INDEX_SECONDS)
+            thought = self._reports.resident()
+            if (index := await self._watch.index()) is None:
+                continue
+            lacking = thought - index.having("READY") - index.having("LOADING")
+            if lacking - index.models.keys():
+                try:
+                    lacking -= (await self._control.served()).keys()
+                except ControlError:
+                    continue
+            if vanished := lacking & before & self._reports.resident():
+                self._reports.vanished(vanished)
+            before = lacking
 
     # --- commands
     def carry_out(self, commands: Iterable[Command]) -> None:
@@ -170,7 +216,7 @@ class Agent:
         return await self._issue(command.model, with_versions(config, command.versions))
 
     async def _unload(self, command: Unload) -> None:
-        said = ""
+        said, told = "", set()
         if not command.watch:
             async with self._one_after_another:  # an ensemble goes before its parts
                 for name in command.names:
@@ -178,9 +224,13 @@ class Agent:
                         await self._control.unload(name, CALL_SECONDS)
                     except RefusedError as error:
                         said = str(error)
+                        if not await self._is_served(name):
+                            told.add(name)
                     except ControlError as error:
                         log.warning("nobody knows yet whether %s is unloaded, so the index is watched: %s", name, error)
-        if (why := await self._watch.unloads(command.names, said)) is None:
+                    else:
+                        told.add(name)
+        if (why := await self._watch.unloads(command.names, said, told)) is None:
             self._reports.unload_ended(command.number, None)
             self._read_now.set()
         else:

@@ -116,10 +116,8 @@ class Control:
     async def lost(self) -> None:
         """Wait until the connection breaks, which is how the end of Triton shows at once."""
         assert self._channel is not None
-        state = grpc.ChannelConnectivity.READY
-        while state is grpc.ChannelConnectivity.READY:
-            await self._channel.wait_for_state_change(state)
-            state = self._channel.get_state()
+        # Another connection may be to another Triton, however soon it is there.
+        await self._channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
 
     async def close(self) -> None:
         """Close the connection; calls that are under way end with LostError."""
@@ -139,6 +137,17 @@ class Control:
             said = (VersionState(int(each.version), each.state, each.reason),) if each.version else ()
             models[each.name] = models.get(each.name, ()) + said
         return ModelIndex(models)
+
+    async def served(self) -> dict[str, tuple[int, ...]]:
+        """Return what is served, with its versions: even what the index lacks, since its folder has gone.
+
+        Raises ControlError.
+        """
+        answer = await self._call("ModelStatistics", messages.ModelStatisticsRequest(), CALL_SECONDS)
+        versions: dict[str, tuple[int, ...]] = {}
+        for each in answer.model_stats:
+            versions[each.name] = tuple(sorted((*versions.get(each.name, ()), int(each.version))))
+        return versions
 
     async def load(
         self, model: str, seconds: float | None, config: str | None = None, files: Mapping[str, bytes] | None = None

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from time import monotonic
 from typing import Any
 
@@ -72,20 +72,26 @@ class IndexWatch:
                 await asyncio.sleep(pause)
             pause = self._longer(pause)
 
-    async def unloads(self, names: Sequence[str], refused: str = "") -> str | None:
+    async def unloads(self, names: Sequence[str], refused: str = "", told: Collection[str] = ()) -> str | None:
         """Return how an unload of these ended: None, or why it did not come to its end.
 
-        `refused` is what Triton said when it was asked, if it did not want to.
+        `refused` is what Triton said when it was asked, if it did not want to; `told` are those to which it said yes,
+        or that it does not serve.
+        Of a model without a folder the index says nothing: it is unloaded only if Triton was told so.
         """
         begun = monotonic()
         pause = FIRST_LOOK_SECONDS
         while True:
             if (index := await self.index()) is not None:
-                left = [name for name in names if not index.is_unloaded(name)]
+                left = [
+                    name
+                    for name in names
+                    if not index.is_unloaded(name) or (name not in index.models and name not in told)
+                ]
                 if not left:
                     return None
                 seconds = monotonic() - begun
-                ready = [name for name in left if index.in_state(name, "READY")]
+                ready = [name for name in left if index.in_state(name, "READY") or name not in index.models]
                 if seconds > UNLOAD_SECONDS or (ready and (refused or seconds > IGNORED_SECONDS)):
                     return refused or f"{', '.join(ready or left)} is not unloaded after {seconds:.0f} s"
             await asyncio.sleep(pause)

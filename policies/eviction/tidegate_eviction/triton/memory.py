@@ -1,6 +1,7 @@
 """How much memory Triton uses: room counts as free only when it came back, whatever Triton says of an unload."""
 
 import hashlib
+import http.client
 import json
 import logging
 import urllib.request
@@ -30,6 +31,8 @@ CONFIG = json.dumps(
 )
 LOAD_SECONDS = 60.0
 READ_SECONDS = 5.0
+METRICS_TRIES = 5
+"""So many first readings in a row without an answer of Triton's metrics, and it goes on without them."""
 USED, TOTAL = "nv_gpu_memory_used_bytes", "nv_gpu_memory_total_bytes"
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is beside us, whatever the environment says
 log = logging.getLogger(__name__)
@@ -68,6 +71,8 @@ class Memory:
         self._fetch = fetch or _fetch
         self._has_model = False
         self._has_metrics = True
+        self._is_blind = False
+        self._tries = 0
         self._source: Source | None = None
         self.last = Reading(Source.NONE, None)
 
@@ -77,6 +82,7 @@ class Memory:
         Raises LostError; where it cannot be loaded, Triton's metrics have to do.
         """
         self._has_model, self._has_metrics, self._source = False, self._metrics_url is not None, None
+        self._is_blind = False
         with suppress(ControlError, KeyError):
             self._has_model = (await self._ask())["program"] == PROGRAM_ID
         if self._has_model:
@@ -98,7 +104,7 @@ class Memory:
         reading = await self._read(in_thread)
         if self._source not in (None, reading.source):
             raise RefusedError(f"memory was read from {self._source.value}, which tells nothing now")
-        self._source, self.last = reading.source, reading
+        self._source, self.last, self._tries = reading.source, reading, 0
         return reading
 
     async def _read(self, in_thread: Callable[[Callable[[], Any]], Any]) -> Reading:
@@ -106,7 +112,18 @@ class Memory:
         server = "" if said is None else said["server"]
         if said is not None and (gpu := said["gpu"]) is not None:
             return Reading(Source.NVML, gpu["used"], gpu["total"], server)
-        told = await in_thread(self._from_metrics) if self._has_metrics else None
+        try:
+            told = await in_thread(self._from_metrics) if self._has_metrics else None
+        except LostError as error:
+            if self._source is not None:
+                raise
+            self._tries += 1
+            if self._tries < METRICS_TRIES:
+                raise
+            log.error("%s: it goes on without readings of memory until Triton is started anew", error)
+            told, self._has_metrics, self._is_blind = None, False, True
+        if self._is_blind:  # there may be a GPU: what processes take would be another number
+            return Reading(Source.NONE, None, None, server)
         if self._source is None and told is None and said is not None:
             self._has_metrics = False  # there is no GPU: it is not asked again and again
         if told is not None:
@@ -125,10 +142,9 @@ class Memory:
     def _from_metrics(self) -> tuple[int, int] | None:
         assert self._metrics_url is not None
         try:
-            text = self._fetch(self._metrics_url)
-        except OSError as error:
-            raise LostError(f"Triton's metrics at {self._metrics_url} cannot be read: {error}") from None
-        return gpu_memory(text)
+            return gpu_memory(self._fetch(self._metrics_url))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise LostError(f"Triton's metrics at {self._metrics_url} cannot be read: {error!r}") from None
 
 
 def gpu_memory(metrics: str) -> tuple[int, int] | None:

@@ -1,5 +1,6 @@
 """What is reported of Triton, and to whom."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from ..core.rules import Found
@@ -28,16 +29,22 @@ class Reports(Protocol):
     def triton_back(self, found: Found) -> None:
         """Triton is there, and has this."""
 
+    def resident(self) -> frozenset[str]:
+        """Return the models that are thought to be READY."""
+
+    def vanished(self, models: frozenset[str]) -> None:
+        """Models that were thought to be READY are not, and nothing here was done to them."""
+
     def is_busy(self) -> bool:
         """Tell whether readings of memory are wanted often."""
 
 
-def found_in(index: ModelIndex) -> Found:
-    """Return what the index says, in the core's words."""
+def found_in(index: ModelIndex, served: Mapping[str, tuple[int, ...]]) -> Found:
+    """Return what the index says, in the core's words; and what is served although its folder has gone."""
     loading = index.having("LOADING") - {MODEL}
     unloading = index.having("UNLOADING") - loading - {MODEL}
-    resident = index.having("READY") - loading - unloading - {MODEL}
-    versions = {model: index.in_state(model, "READY") for model in resident}
+    resident = (index.having("READY") | (served.keys() - index.models.keys())) - loading - unloading - {MODEL}
+    versions = {model: index.in_state(model, "READY") or served[model] for model in resident}
     return Found(tuple(sorted(resident)), tuple(sorted(loading)), tuple(sorted(unloading)), versions)
 
 

@@ -117,7 +117,7 @@ class Repository:
 
     def _folder(self, model: str) -> Path | None:
         # A name is one step below the root, whoever asks.
-        if self.is_remote or model in (".", "..") or "/" in model or "\0" in model:
+        if self.is_remote or model in ("", ".", "..") or "/" in model or "\0" in model:
             return None
         try:
             is_folder = stat.S_ISDIR(os.stat(os.path.join(self.root, model)).st_mode)

@@ -253,6 +253,24 @@ def test_release_of_another_incarnation_ends_nothing(world: World) -> None:
     assert world.residency.leases == 1
 
 
+def test_a_release_that_is_late_ends_no_lease_that_was_granted_since(world: World) -> None:
+    def release(serials: dict[str, int]) -> int:
+        world.take(world.residency.release("p1", world.residency.incarnation, ["a"], world.now, serials))
+        return world.residency.leases
+
+    first, second = world.ask("p1", "a", None), world.ask("p1", "a", None)
+    assert isinstance(first, lease.Granted)
+    assert isinstance(second, lease.Granted)
+    assert 0 < first.serial < second.serial
+    assert release({"a": first.serial}) == 1
+    assert release({"a": second.serial}) == 0
+    assert isinstance(world.ask("p1", "a", None), lease.Granted)
+    assert release({}) == 0, "who names none means whichever it is"
+
+    world.residency.renew("p1", world.residency.incarnation, {"a": use(in_flight=1)}, world.now)
+    assert release({"a": second.serial}) == 1, "given anew by a renewal"
+
+
 def test_in_flight_of_an_earlier_incarnation_is_held_and_its_lease_is_lost(world: World) -> None:
     world.ask("p1", "a", None)
     world.restart_policy()

@@ -6,7 +6,7 @@ import pytest
 from tidegate_contracts import lease
 from tidegate_eviction.core import Found, Load, LoadFailed, ModelSpec, Residency, Ticket, Unload
 
-from .world import RULES, World, specs
+from .world import BASE, RULES, World, specs
 
 
 def running(sizes: dict[str, int]) -> World:
@@ -251,3 +251,50 @@ def test_settings_may_leave_out_what_is_measured() -> None:
     world.rules = replace(RULES, measures=False)
     world.take(world.residency.configure(world.rules, world.specs, (), world.now))
     assert world.states == {"a": "cold", "b": "loading"}
+
+
+def test_a_model_that_vanished_is_loaded_anew_and_nothing_is_thought_to_have_leaked() -> None:
+    world = running({"a": 40})
+    world.read()
+    world.residency.memory(BASE, world.now)
+    del world.loaded["a"]
+    for leases in world.proxies.values():
+        leases.pop("a", None)
+    world.take(world.residency.vanished(("a", "missing"), world.now))
+    assert world.states == {"a": "unloading"}
+    world.until(lambda: world.states["a"] == "cold")
+    assert world.charged() == 0
+    ticket = world.ask("p1", "a", None)
+    world.until(lambda: not world.open)
+    assert isinstance(ticket, Ticket)
+    assert isinstance(world.answers[ticket.number], lease.Granted)
+    assert world.residency.listing(world.now).leaked_bytes == 0
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_what_is_being_freed_when_a_connection_breaks_is_waited_for(*, comes_back: bool) -> None:
+    world = running({"a": 60})
+    world.read()
+    world.specs["b"] = ModelSpec("b", footprint_bytes=60)
+    world.take(world.residency.configure(RULES, world.specs, (), world.now))
+    world.end_of_requests()
+    world.advance(RULES.idle_seconds)
+    world.ask("p1", "b", None)
+    world.end_unload(next(iter(world.at_work)), lingers=True)
+    assert world.states["a"] == "freeing"
+    world.take(world.residency.triton_lost(world.now))
+    world.take(world.residency.triton_back(replace(world.index(), same=True), world.now))
+    world.read()
+    assert world.states["a"] == "unloading"
+    assert world.charged() == 60
+    world.end_unload(next(iter(world.at_work)))
+    world.read()
+    assert (world.states["a"], world.charged()) == ("freeing", 60)
+    if comes_back:
+        world.lingering = 0
+        world.read()
+        assert world.residency.listing(world.now).leaked_bytes == 0
+    else:
+        world.advance(RULES.freeing_seconds)
+        world.read()
+        assert world.residency.listing(world.now).leaked_bytes == 60

@@ -31,6 +31,8 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
     """Models whose loads are done, but never answered."""
     stuck: set[str] = field(default_factory=set)
     """Models that are still ready after an unload."""
+    folderless: set[str] = field(default_factory=set)
+    """Models whose folder was removed: the index does not name them, loaded or not."""
     leaks: set[str] = field(default_factory=set)
     """Models whose memory does not come back."""
     hangs: bool = False
@@ -71,7 +73,7 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
     async def RepositoryIndex(self, _: Any, context: Any) -> Any:
         await self._allowed(context)
         answer = messages.RepositoryIndexResponse()
-        for name in self.bytes:
+        for name in self.bytes.keys() - self.folderless:
             state, reason = self.states.get(name, ("", ""))
             answer.models.add(name=name, version="1" if state else "", state=state, reason=reason)
         return answer
@@ -108,6 +110,14 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
             self.states[name] = ("UNLOADING", "")
             self._unloading = asyncio.ensure_future(self._unload(name))
         return messages.RepositoryModelUnloadResponse()
+
+    async def ModelStatistics(self, *_request: Any) -> Any:
+        await self._answers()
+        answer = messages.ModelStatisticsResponse()
+        for name, (state, _) in self.states.items():
+            if state == "READY":
+                answer.model_stats.add(name=name, version="1")
+        return answer
 
     async def ModelConfig(self, request: Any, _: Any) -> Any:
         await self._answers()

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tidegate_contracts import lease
 from tidegate_contracts.eviction import WarmWindow
-from tidegate_eviction.core import Step
+from tidegate_eviction.core import Found, Step
 from tidegate_eviction.triton.memory import MODEL
 
 from ..rigs.house import MIB, TUNING, House, live, settings_for, write_models
@@ -327,3 +329,63 @@ def test_busy_is_never_told_earlier_than_the_exact_second(tmp_path: Path) -> Non
         assert exact < middle < late <= exact * 1.2 + 0.1
 
     live(tmp_path, stand_in, work, lease_seconds=10)
+
+
+def test_a_connection_that_breaks_after_leases_were_made_shorter_ends_none_that_was_granted(tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        assert (await house.acquire("a")).outcome == "granted"
+        shorter = settings_for(tmp_path, lease_seconds=1, declared=house.triton.bytes)
+        house.desk.use(shorter.model_dump_json(by_alias=True).encode())
+        await house.until(lambda: house.desk.residency.renew("q", "", {}, 0)[1].lease_seconds == 1)
+        house.desk.triton_lost("a test")
+        house.desk.triton_back(Found(resident=("a",)))
+        (found,) = [each for each in house.desk.listing().models if each.model == "a"]
+        busy = await house.acquire("b", seconds=0)
+        assert isinstance(busy, lease.Busy)
+        assert busy.retry_after > 15, found
+
+    live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB}), work, lease_seconds=20)
+
+
+def test_a_repository_that_hangs_holds_nobody_for_longer_than_he_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate_eviction.serving.desk.LOOK_MOST_SECONDS", 0.2)
+    answers = threading.Event()
+
+    def hangs(*_: object) -> bool:
+        return not answers.wait(20)
+
+    async def work(house: House) -> None:
+        monkeypatch.setattr(house.desk._catalog, "has_changed", hangs)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            assert (await house.acquire("a", seconds=3)).outcome == "granted"
+            assert loop.time() - begun < 3
+        finally:
+            answers.set()
+
+    live(tmp_path, StandIn({"a": MIB}), work)
+
+
+def test_a_connection_that_breaks_makes_no_room_of_what_has_leaked(tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        await house.acquire("a")
+        house.release("a")
+        assert (await house.acquire("b")).outcome != "granted"
+        leaked = house.desk.listing().leaked_bytes
+        assert leaked == pytest.approx(60 * MIB, abs=MIB)
+        for same in (True, False):
+            house.desk.triton_lost("a test")
+            if not same:
+                house.desk.reading = replace(house.desk.reading, server="2:2")
+            house.desk.triton_back(Found())
+            assert house.desk.listing().leaked_bytes == (leaked if same else 0)
+
+    live(
+        tmp_path,
+        StandIn(dict.fromkeys("ab", 60 * MIB), leaks={"a"}),
+        work,
+        tuning=TUNING.model_copy(update={"leak_budget_bytes": 80 * MIB}),
+    )

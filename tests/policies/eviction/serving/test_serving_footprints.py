@@ -20,7 +20,7 @@ def again(before: Footprints, folder: Path) -> Footprints:
 def test_what_was_measured_is_known_after_a_restart(tmp_path: Path) -> None:
     first = Footprints(tmp_path)
     first.read()
-    first.grants(30)
+    first.grants(30, 0)
     first.learn("a", "one", 500, 2.5)
     second = again(first, tmp_path)
     assert (second.measured("a", "one"), second.load_seconds("a"), second.lease_seconds) == (500, 2.5, 30)
@@ -85,3 +85,18 @@ def test_nothing_is_written_without_news_and_a_folder_that_cannot_be_written_cos
     learned.write(text)
     assert "cannot be written" in caplog.text
     assert learned.measured("a", "one") == 5
+
+
+def test_longer_leases_of_earlier_settings_are_remembered_until_they_have_run_out(tmp_path: Path) -> None:
+    first = Footprints(tmp_path)
+    first.grants(30, 0)
+    first.grants(5, 10)
+    assert first.lease_seconds == 30
+    second = again(first, tmp_path)
+    second.grants(5, 100)
+    third = again(second, tmp_path)
+    third.grants(5, 200)
+    third.grants(5, 229)
+    assert third.lease_seconds == 30, "one start after the other does not shorten what the first has granted"
+    third.grants(5, 230)
+    assert again(third, tmp_path).lease_seconds == 5

@@ -67,9 +67,10 @@ def test_a_lease_is_granted_renewed_and_released(tmp_path: Path) -> None:
         status, _, renewed = await wire.post(lease.RENEW_PATH, renewal)
         assert (status, renewed["lost"], renewed["resident"], renewed["accepts"]) == (200, [], ["a"], True)
         assert house.desk.counts.requests == 7
-        status, _, _ = await wire.post(
-            lease.RELEASE_PATH, {"holder": "p-1", "incarnation": said["incarnation"], "models": ["a"]}
-        )
+        release = {"holder": "p-1", "incarnation": said["incarnation"], "models": ["a"]}
+        late = {**release, "serials": {"a": said["serial"] - 1}}
+        assert ((await wire.post(lease.RELEASE_PATH, late))[0], house.desk.residency.leases) == (204, 1)
+        status, _, _ = await wire.post(lease.RELEASE_PATH, release)
         assert (status, house.desk.residency.leases) == (204, 0)
 
     over_the_wire(tmp_path, StandIn({"a": MIB}), work)

@@ -49,6 +49,7 @@ def test_a_good_file_is_read() -> None:
         (said(leaseSeconds=0), "leaseSeconds: it is 0, and must be at least 1"),
         (said(idleSeconds=-1), "idleSeconds: it is -1, and must be at least 0"),
         (said(models=[{"name": "a"}, {"name": "b"}, {"name": "a"}]), "models: a is there twice"),
+        (said(models=[{"name": "tidegate_memory"}]), "models: tidegate_memory is how the policy calls its own model"),
         (said(warmWindows=[window(opens="61 * * * *")]), "warmWindows.n: '61 * * * *' is no cron expression"),
         (said(warmWindows=[window(timeZone="Mars/Base")]), "warmWindows.n: 'Mars/Base' is no IANA time zone"),
         (said(tuning={"loadsAtOnce": 0}), "tuning.loadsAtOnce: Input should be greater than or equal to 1"),

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from tidegate_eviction.core import Found, Load, Recycle, Unload
 from tidegate_eviction.triton import agent as module
@@ -29,6 +30,7 @@ class Heard:
         self.said: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
         self.readings: list[Reading] = []
         self.blind: list[str] = []
+        self.thought: frozenset[str] = frozenset()
 
     def load_ended(self, number: int, error: str | None, measured: int | None, versions: tuple[int, ...]) -> None:
         self.said.put_nowait(("load", number, error, measured, versions))
@@ -47,6 +49,12 @@ class Heard:
 
     def triton_back(self, found: Found) -> None:
         self.said.put_nowait(("back", found))
+
+    def resident(self) -> frozenset[str]:
+        return self.thought
+
+    def vanished(self, models: frozenset[str]) -> None:
+        self.said.put_nowait(("vanished", models))
 
     def is_busy(self) -> bool:
         return True
@@ -168,6 +176,78 @@ def test_an_unload_that_triton_does_not_do_is_told(monkeypatch: pytest.MonkeyPat
         assert await heard.said.get() == ("unload", 1, "a is not unloaded after 0 s")
 
     with_agent(StandIn({"a": 1}, states={"a": ("READY", "")}, stuck={"a"}), work)
+
+
+def test_a_model_without_a_folder_is_unloaded_only_once_triton_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_watch, "IGNORED_SECONDS", 0.2)
+    stand_in = StandIn({"a": 1}, states={"a": ("READY", "")}, folderless={"a"})
+
+    async def work(agent: Agent, heard: Heard) -> None:
+        agent.carry_out([Unload(1, "a", ("a",), watch=True)])
+        assert await heard.said.get() == ("unload", 1, "a is not unloaded after 0 s")
+        agent.carry_out([Unload(2, "a", ("a",))])
+        assert await heard.said.get() == ("unload", 2, None)
+        assert stand_in.did("unload") == ["a"]
+
+    with_agent(stand_in, work)
+
+
+def test_a_model_without_a_folder_that_is_served_is_found() -> None:
+    async def run() -> None:
+        stand_in = StandIn({"a": 1}, states={"a": ("READY", "")}, folderless={"a"})
+        async with asyncio.timeout(20), serving(stand_in), following(stand_in) as (_, heard):
+            assert await heard.said.get() == ("back", Found(("a",), versions={"a": (1,)}))
+
+    asyncio.run(run())
+
+
+def test_an_unload_that_was_ordered_just_before_a_start_is_not_taken_for_a_model_that_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SURE_SECONDS", 0.4)
+
+    async def run() -> None:
+        stand_in = StandIn({"a": 1}, states={"a": ("READY", "")})
+        async with asyncio.timeout(20), serving(stand_in), following(stand_in) as (_, heard):
+            await asyncio.sleep(0.2)
+            assert heard.said.empty()
+            stand_in.states["a"] = ("UNLOADING", "")
+            assert await heard.said.get() == ("back", Found(unloading=("a",)))
+
+    asyncio.run(run())
+
+
+def test_what_two_looks_at_the_index_lack_has_vanished(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "INDEX_SECONDS", 0.1)
+    stand_in = StandIn({"a": 1, "b": 1, "c": 1}, states=dict.fromkeys("abc", ("READY", "")), folderless={"c"})
+
+    async def work(_: Agent, heard: Heard) -> None:
+        heard.thought = frozenset("abc")
+        stand_in.states["b"] = ("LOADING", "")
+        await asyncio.sleep(0.4)
+        assert heard.said.empty()
+        stand_in.states["a"] = ("UNAVAILABLE", "unloaded")
+        assert await heard.said.get() == ("vanished", frozenset("a"))
+
+    with_agent(stand_in, work)
+
+
+def test_a_connection_that_breaks_and_is_back_at_once_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        stand_in = StandIn()
+        async with asyncio.timeout(20):
+            async with serving(stand_in):
+                control = Control(stand_in.address, SECRET)
+                await control.connect()
+                assert control._channel is not None
+                monkeypatch.setattr(control._channel, "get_state", lambda *_: grpc.ChannelConnectivity.READY)
+                lost = asyncio.create_task(control.lost())
+                await asyncio.sleep(0.1)
+                assert not lost.done()
+            await lost
+            await control.close()
+
+    asyncio.run(run())
 
 
 def test_the_end_of_triton_ends_what_was_under_way_without_a_word_about_it() -> None:
@@ -316,7 +396,10 @@ def test_what_the_index_says_is_found_once_and_without_the_reader() -> None:
             MODEL: (VersionState(1, "READY", ""),),
         }
     )
-    assert found_in(index) == Found(("ready",), ("reloading",), ("going",), {"ready": (1,)})
+    served = {"gone": (1, 2), "ready": (1,), "going": (1,), MODEL: (1,)}
+    assert found_in(index, served) == Found(
+        ("gone", "ready"), ("reloading",), ("going",), {"gone": (1, 2), "ready": (1,)}
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
 """Readings of memory: from the driver, else from Triton's metrics, else from its processes."""
 
 import asyncio
+import http.client
 import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tidegate_eviction.triton.control import Control, LostError, RefusedError
-from tidegate_eviction.triton.memory import PROGRAM_ID, Memory, Reading, Source, gpu_memory
+from tidegate_eviction.triton.memory import METRICS_TRIES, PROGRAM_ID, Memory, Reading, Source, gpu_memory
 
 METRICS = """\
 # HELP nv_gpu_memory_total_bytes GPU total memory, in bytes
@@ -47,9 +48,9 @@ async def in_thread(work: Callable[[], Any]) -> Any:
     return work()
 
 
-def reading(said: object, metrics: str | OSError = "") -> Reading:
+def reading(said: object, metrics: str | Exception = "") -> Reading:
     def fetch(_: str) -> str:
-        if isinstance(metrics, OSError):
+        if isinstance(metrics, Exception):
             raise metrics
         return metrics
 
@@ -84,9 +85,41 @@ def test_where_nobody_tells_there_is_no_number() -> None:
     assert reading(None, "") == Reading(Source.NONE, None)
 
 
-def test_metrics_that_do_not_answer_are_no_zero() -> None:
-    with pytest.raises(LostError, match="cannot be read: refused"):
-        reading(None, OSError("refused"))
+@pytest.mark.parametrize(
+    "error", [OSError("refused"), http.client.IncompleteRead(b""), http.client.BadStatusLine("x"), ValueError("x")]
+)
+def test_metrics_that_do_not_answer_are_no_zero(error: Exception) -> None:
+    with pytest.raises(LostError, match="cannot be read"):
+        reading(None, error)
+
+
+def test_metrics_that_are_no_metrics_are_no_zero() -> None:
+    with pytest.raises(LostError, match="cannot be read"):
+        reading(None, 'nv_gpu_memory_used_bytes{gpu="1"} lots')
+
+
+def test_a_first_reading_waits_for_metrics_only_so_often_and_goes_on_blind_until_triton_is_started_anew() -> None:
+    answers: list[str] = []
+
+    def fetch(_: str) -> str:
+        if not answers:
+            raise OSError("refused")
+        return answers[0]
+
+    async def run() -> None:
+        memory = Memory(Asked(json.dumps(said(None)).encode()), "http://nowhere", fetch)
+        for _ in range(METRICS_TRIES - 1):
+            await memory.prepare()
+            with pytest.raises(LostError):
+                await memory.read(in_thread)
+        await memory.prepare()
+        for _ in range(2):
+            assert await memory.read(in_thread) == Reading(Source.NONE, None, None, "7:1")
+        answers.append(METRICS)
+        await memory.prepare()
+        assert (await memory.read(in_thread)).source is Source.METRICS
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("wrong", [[], 5, "text", {}, {"program": PROGRAM_ID, "server": "7:1"}])

@@ -166,3 +166,12 @@ def test_versions_are_chosen_as_triton_chooses(there: tuple[int, ...], newest: i
     assert chosen(config({"latest": {"num_versions": newest}}), there) == there[-max(1, newest) :]
     assert chosen(config({"specific": {"versions": wanted}}), there) == tuple(sorted(wanted & {*there}))
     assert chosen(model_config_pb2.ModelConfig(), there) == there[-1:]
+
+
+def test_an_ensemble_step_without_a_name_is_no_part(tmp_path: Path) -> None:
+    folder = tmp_path / "pair"
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text('ensemble_scheduling { step { model_name: "" } }')
+    seen = Repository(str(tmp_path)).look("pair")
+    assert seen is not None
+    assert seen.parts == ()

@@ -22,7 +22,7 @@ TRACE ?=
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do command -v $$p && break; done)
 TIDEGATE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidegate
 export TIDEGATE_CACHE
-export PYTHONPATH := $(CURDIR):$(CURDIR)/contracts:$(CURDIR)/proxy:$(CURDIR)/policies/eviction
+export PYTHONPATH := $(CURDIR):$(CURDIR)/contracts:$(CURDIR)/service:$(CURDIR)/proxy:$(CURDIR)/policies/eviction
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 # Virtual environments, one for each set of locked requirements, in the cache folder.

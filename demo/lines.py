@@ -29,7 +29,7 @@ def lines(platform: Platform) -> list[Line]:
     """Return what can be tried on a platform that runs; the first one sets the others' variables."""
     proxy = platform.proxies[0]
     python = shlex.quote(sys.executable)
-    paths = shlex.quote(f"{ROOT}/policies/eviction:{ROOT}/contracts")
+    paths = shlex.quote(f"{ROOT}/policies/eviction:{ROOT}/contracts:{ROOT}/service")
     numbers = '{"INPUT": [1, 2, 3, 4]}'
     return [
         Line(

@@ -1,7 +1,6 @@
 """The eviction policy itself, as the process that runs beside an on-demand Triton."""
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from tidegate_contracts import eviction_process, triton
 from tidegate_contracts.eviction import EvictionSettings
 from tidegate_eviction.serving.secret import control_secret
 
-from .process import HOST, Process, running
+from .process import HOST, Process, replace_file, running
 from .triton import Triton
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,9 +57,7 @@ def write_settings(root: Path, settings: EvictionSettings) -> Path:
     """Write the settings to where the policy reads them; the file is replaced at once, as a ConfigMap is."""
     root.mkdir(parents=True, exist_ok=True)
     file = root / eviction_process.SETTINGS_FILE
-    new = root / f".{file.name}.new"
-    new.write_text(settings.model_dump_json(by_alias=True), "utf-8")
-    new.replace(file)
+    replace_file(file, settings.model_dump_json(by_alias=True))
     return file
 
 
@@ -72,7 +69,7 @@ def policy(
 
     `ports` are those of leases and admin; 0 is any free one.
     """
-    paths = [ROOT / "policies" / "eviction", ROOT / "contracts", ROOT]
+    paths = [ROOT / "policies" / "eviction", ROOT / "contracts", ROOT / "service", ROOT]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONUNBUFFERED": "1"}
     command: list[str | Path] = [sys.executable, "-m", eviction_process.MODULE, "serve", "--host", HOST]
     command += ["--settings", root / eviction_process.SETTINGS_FILE, "--control", root / "control"]
@@ -82,10 +79,8 @@ def policy(
     log = root / "policy.log"
     with running("the eviction policy", command, log, environment, core) as process:
         if all(ports):
-            process.wait_until(lambda: '"message": "serving"' in log.read_text("utf-8"))
+            process.wait_until(lambda: '"message":"serving"' in log.read_text("utf-8"))
             yield Policy(process, root, *ports)
-            return
-        process.wait_until(lambda: re.search(r"^ready ", log.read_text("utf-8"), re.MULTILINE) is not None)
-        line = re.findall(r"^ready (.*)$", log.read_text("utf-8"), re.MULTILINE)[0]
-        found = dict(word.split("=") for word in line.split())
-        yield Policy(process, root, int(found["lease"]), int(found["admin"]))
+        else:
+            found = process.announced_ports()
+            yield Policy(process, root, found["lease"], found["admin"])

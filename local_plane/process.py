@@ -1,6 +1,7 @@
 """Processes that serve on loopback: started, waited for, and always ended."""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -68,6 +69,17 @@ class Process:
             if time.monotonic() > end:
                 raise ProcessError(f"{self.name} is not ready after {seconds:.0f} s:\n{tail(self.log)}")
             time.sleep(_POLL_SECONDS)
+
+    def announced_ports(self) -> dict[str, int]:
+        """Wait for its line `ready <side>=<port> …`, which it writes when it was to take free ports; return them."""
+        self.wait_until(lambda: self._ready_line() is not None)
+        return {
+            side: int(port) for side, _, port in (word.partition("=") for word in (self._ready_line() or "").split())
+        }
+
+    def _ready_line(self) -> str | None:
+        found = re.search(r"^ready (.*)\n", self.log.read_text("utf-8"), re.MULTILINE)
+        return found and found[1]
 
     def stop(self) -> int:
         """Ask it to end, insist after a while, and leave none of its group; return its status."""
@@ -144,6 +156,13 @@ def listens(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def replace_file(file: Path, text: str) -> None:
+    """Write a file so that whoever reads it sees the old one or the new one, as of a ConfigMap."""
+    new = file.parent.parent / f".{file.parent.name}-{file.name}.new"  # not in the folder that is watched
+    new.write_text(text, "utf-8")
+    new.replace(file)
 
 
 def tail(log: Path, lines: int = 25) -> str:

@@ -1,7 +1,6 @@
 """The proxy itself, as the process that runs in its container: its tables, its settings, its ports."""
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from pathlib import Path
 from tidegate_contracts import proxy_process, routing
 from tidegate_contracts.proxy_settings import variable
 
-from .process import HOST, Process, running
+from .process import HOST, Process, replace_file, running
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = "test"
@@ -63,23 +62,19 @@ def write_tables(root: Path, *tables: routing.RoutingTable | routing.AccessTable
     for table in tables:
         is_routing = isinstance(table, routing.RoutingTable)
         name = proxy_process.ROUTING_FILE if is_routing else proxy_process.ACCESS_FILE
-        new = root / f".{name}.new"
-        new.write_text(table.model_dump_json(by_alias=True), "utf-8")
-        new.replace(folder / name)
+        replace_file(folder / name, table.model_dump_json(by_alias=True))
 
 
 @contextmanager
 def proxy(root: Path, core: int | None = None, settings: Mapping[str, str] | None = None) -> Iterator[Proxy]:
     """Run a proxy with the tables in `root`; it is ready, and it ends with the block."""
     said = {variable(name): value for name, value in (SETTINGS | dict(settings or {})).items()}
-    paths = [ROOT / "proxy", ROOT / "contracts", ROOT]
+    paths = [ROOT / "proxy", ROOT / "contracts", ROOT / "service", ROOT]
     environment = os.environ | said | {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONUNBUFFERED": "1"}
     command: list[str | Path] = [sys.executable, "-m", proxy_process.MODULE, "--root", root, "--host", HOST]
     for side in ("http", "grpc", "admin"):
         command += [f"--{side}-port", "0"]
     log = root / "proxy.log"
     with running("the proxy", command, log, environment, core) as process:
-        process.wait_until(lambda: re.search(r"^ready ", log.read_text("utf-8"), re.MULTILINE) is not None)
-        line = re.findall(r"^ready (.*)$", log.read_text("utf-8"), re.MULTILINE)[0]
-        ports = dict(word.split("=") for word in line.split())
-        yield Proxy(process, root, *(int(ports[side]) for side in ("http", "grpc", "admin")))
+        ports = process.announced_ports()
+        yield Proxy(process, root, ports["http"], ports["grpc"], ports["admin"])

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 import uvloop
 from tidegate_contracts.proxy_settings import ProxySettings, variable
+from tidegate_service.json_lines import configure
 
 from .access.api_keys import hash_line, new_key
 from .place import Place
-from .seeing.logs import configure
 from .serve import Proxy
 from .settings import SettingsError, read_settings
 from .tables import TableError

@@ -1,11 +1,8 @@
-"""The admin port: probes and metrics, on a thread of its own, so that load on the API cannot delay them."""
+"""The admin port: probes and metrics. It has a thread of its own, so that load on the API cannot delay them."""
 
 import asyncio
-import socket
-import threading
 from collections.abc import Callable
 
-import uvicorn
 from fastapi import FastAPI, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -52,25 +49,3 @@ def make_admin(
         return Response(b"".join(said), media_type=CONTENT_TYPE_LATEST)
 
     return app
-
-
-class AdminThread:
-    """Serves an application from a thread with an event loop of its own."""
-
-    def __init__(self, app: FastAPI, listener: socket.socket) -> None:
-        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", loop="asyncio", ws="none")
-        self._server = uvicorn.Server(config)
-        self._listener = listener
-        self._thread = threading.Thread(target=self._run, name="admin", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End, and wait for it."""
-        self._server.should_exit = True
-        self._thread.join(5)
-
-    def _run(self) -> None:
-        asyncio.run(self._server._serve([self._listener]))

@@ -4,16 +4,17 @@ import asyncio
 import gc
 import logging
 import signal
-import socket
 from functools import partial
 from time import monotonic
 
 from prometheus_client import CollectorRegistry
 from tidegate_contracts.proxy_settings import ProxySettings
+from tidegate_service.admin_thread import AdminThread
+from tidegate_service.listening import listen
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from .admin import AdminThread, make_admin
+from .admin import make_admin
 from .app import make_app
 from .calls.switchboard import Switchboard
 from .config import Following
@@ -65,7 +66,7 @@ class Proxy:
         """Read every file and listen; raises TableError or OSError, and then nothing listens."""
         await self.following.load()
         numbers = {"http": self.place.http_port, "grpc": self.place.grpc_port, "admin": self.place.admin_port}
-        listeners = {name: self._listen(port) for name, port in numbers.items()}
+        listeners = {name: listen(self.place.host, port, BACKLOG) for name, port in numbers.items()}
         self.ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
         loop = asyncio.get_running_loop()
         servers = Servers(self.following.keeper, lambda: self.following.routes, self.settings.request_timeout_seconds)
@@ -93,7 +94,7 @@ class Proxy:
             self._tasks.append(loop.create_task(work))
         if self.hall.tracer is not None:
             self._tasks.append(loop.create_task(self.hall.tracer.export()))
-        log.info("serving", extra={"call": {"ports": self.ports, "servers": [*self.following.routes.servers]}})
+        log.info("serving", extra={"said": {"ports": self.ports, "servers": [*self.following.routes.servers]}})
         gc.collect()
         gc.freeze()  # what is there now stays: no later collection looks at it
 
@@ -154,16 +155,6 @@ class Proxy:
         return ""
 
     # ---
-    def _listen(self, port: int) -> socket.socket:
-        host = self.place.host
-        if not host and socket.has_dualstack_ipv6():
-            made = socket.create_server(("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
-        else:
-            made = socket.create_server((host, port), backlog=BACKLOG)
-        # Connections inherit it. uvloop sets it anyway, asyncio (the admin port's) not: its answers took 40 ms.
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return made
-
     async def _until_quiet(self, end: float) -> None:
         """Wait until no request has come for a while: whoever balances load needs time to learn that this one ends."""
         quiet_since, seen = monotonic(), self._requests

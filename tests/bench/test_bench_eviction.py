@@ -124,7 +124,7 @@ def test_wrong_input_is_a_message_and_no_traceback(wrong: list[str]) -> None:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([".", "contracts", "proxy", "policies/eviction"])
+    path = os.pathsep.join([".", "contracts", "service", "proxy", "policies/eviction"])
     command = [sys.executable, "-m", "bench.eviction", *arguments]
     environment = {**os.environ, "PYTHONPATH": path}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)

@@ -61,13 +61,13 @@ class Product:
 PROXY = Product(
     "the proxy's image",
     "proxy/Dockerfile",
-    ("contracts/tidegate_contracts", "proxy/tidegate_proxy"),
+    ("contracts/tidegate_contracts", "service/tidegate_service", "proxy/tidegate_proxy"),
     "requirements/proxy.txt",
 )
 POLICY = Product(
     "the eviction policy's image",
     "policies/eviction/Dockerfile",
-    ("contracts/tidegate_contracts", "policies/eviction/tidegate_eviction"),
+    ("contracts/tidegate_contracts", "service/tidegate_service", "policies/eviction/tidegate_eviction"),
     "requirements/eviction.txt",
 )
 

@@ -4,15 +4,16 @@ import asyncio
 import logging
 import secrets
 import signal
-import socket
 from concurrent.futures import Future
 from pathlib import Path
 from time import monotonic
 
 import uvicorn
+from tidegate_service.admin_thread import AdminThread
+from tidegate_service.listening import listen
 
 from .place import Place
-from .serving.admin import AdminThread, Heartbeat, make_admin
+from .serving.admin import Heartbeat, make_admin
 from .serving.desk import Desk, read
 from .serving.footprints import Footprints
 from .serving.lease_api import make_lease_api
@@ -57,8 +58,8 @@ class EvictionPolicy:
         desk = self.desk
         await desk.look()
         listeners = {
-            "lease": self._listen(self.place.lease_port),
-            "admin": self._listen(self.place.admin_port),
+            "lease": listen(self.place.host, self.place.lease_port, BACKLOG),
+            "admin": listen(self.place.host, self.place.admin_port, BACKLOG),
         }
         self.ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
         self._loop = asyncio.get_running_loop()
@@ -84,7 +85,7 @@ class EvictionPolicy:
             self._tasks.append(self._loop.create_task(work))
         self._following = self._loop.create_task(self.agent.follow())
         self._tasks.append(self._following)
-        log.info("serving", extra={"event": {"ports": self.ports, "triton": self.place.triton_address}})
+        log.info("serving", extra={"said": {"ports": self.ports, "triton": self.place.triton_address}})
 
     @property
     def desk(self) -> Desk:
@@ -178,15 +179,6 @@ class EvictionPolicy:
             )  # fmt: skip
 
         return asyncio.run_coroutine_threadsafe(look(), self._loop)
-
-    def _listen(self, port: int) -> socket.socket:
-        host = self.place.host
-        if not host and socket.has_dualstack_ipv6():
-            made = socket.create_server(("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True)
-        else:
-            made = socket.create_server((host, port), backlog=BACKLOG)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return made
 
 
 def folders(place: Place) -> None:

@@ -1,41 +1,13 @@
-"""The log: one JSON object a line, with the request's id; never a credential, never a tensor."""
+"""The log of calls: a line with the request's id; never a credential, never a tensor."""
 
 import logging
-import sys
-from datetime import UTC, datetime
 from typing import Any
-
-import msgspec
 
 SUCCESS_EVERY = 0.2
 """Seconds between two calls that went well and are logged: a line costs more than the call's own work."""
 FAILURES_A_SECOND = 50
 """Calls that ended badly that are logged each second; the rest are counted, and their number is in the next line."""
 log = logging.getLogger("tidegate_proxy.calls")
-
-
-class JsonLines(logging.Formatter):
-    """Formats records as JSON objects; what a record's `call` holds becomes fields of its own."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        said: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        said |= getattr(record, "call", {})
-        if record.exc_info:
-            said["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(said).decode()
-
-
-def configure(level: str) -> None:
-    """Send everything that is logged, by libraries too, to standard error in this form."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
 class CallLog:
@@ -69,4 +41,4 @@ class CallLog:
         if self._unsaid:
             call["notLogged"], self._unsaid = self._unsaid, 0
         level = logging.WARNING if status >= 500 else logging.INFO
-        log.log(level, "%s %s", call.get("protocol"), status, extra={"call": call})
+        log.log(level, "%s %s", call.get("protocol"), status, extra={"said": call})

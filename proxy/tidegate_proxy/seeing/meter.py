@@ -3,6 +3,8 @@
 from bisect import bisect_left
 from collections import defaultdict
 
+from tidegate_service.histogram import Histogram
+
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the latency histogram's buckets."""
 
@@ -28,21 +30,6 @@ class CallCount:
         self.bytes_out += bytes_out
 
 
-class Waits:
-    """How long requests waited."""
-
-    __slots__ = ("buckets", "seconds")
-
-    def __init__(self) -> None:
-        self.buckets = [0] * (len(SECONDS) + 1)
-        self.seconds = 0.0
-
-    def add(self, seconds: float) -> None:
-        """Count one."""
-        self.buckets[bisect_left(SECONDS, seconds)] += 1
-        self.seconds += seconds
-
-
 class Meter:
     """All counts of a proxy. The number of models bounds the number of label sets."""
 
@@ -54,7 +41,7 @@ class Meter:
         """By server, model and what became of the copy."""
         self.lease_acquires: dict[tuple[str, str, str], int] = defaultdict(int)
         """By server, pool and outcome."""
-        self.lease_waits: dict[tuple[str, str], Waits] = defaultdict(Waits)
+        self.lease_waits: dict[tuple[str, str], Histogram] = defaultdict(lambda: Histogram(SECONDS))
         """Of requests that came without a lease, by server and pool."""
         self.lease_spills: dict[tuple[str, str], int] = defaultdict(int)
         """Requests that went on to another replica, which one had no room for."""

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .meter import SECONDS
-
 if TYPE_CHECKING:
     from ..serve import Proxy
 
@@ -72,7 +70,7 @@ class MeterCollector(Collector):
             "tidegate_proxy_lease_wait_seconds", "Seconds that calls waited for a lease.", labels=labels
         )
         for where, count in list(meter.lease_waits.items()):
-            waits.add_metric(where, _cumulative(count.buckets), sum_value=count.seconds)
+            waits.add_metric(where, count.cumulative(), sum_value=count.seconds)
         spills = CounterMetricFamily(
             "tidegate_proxy_lease_spills", "Calls that asked another replica for a lease.", labels=labels
         )
@@ -126,11 +124,3 @@ class MeterCollector(Collector):
             failures.add_metric([each.name], each.failures)
             good.add_metric([each.name], 0 if each.last_error else 1)
         yield from (generation, failures, good)
-
-
-def _cumulative(numbers: list[int]) -> list[tuple[str, int]]:
-    total, buckets = 0, []
-    for bound, number in zip([*map(str, SECONDS), "+Inf"], numbers, strict=True):
-        total += number
-        buckets.append((bound, total))
-    return buckets

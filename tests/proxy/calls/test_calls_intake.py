@@ -159,7 +159,12 @@ def test_a_compressed_head_that_does_not_end_is_refused_without_unpacking_the_re
 
 
 @pytest.mark.parametrize(
-    "data", [b"\x01\0\0\0\x05nogz!", b"\x02\0\0\0\x01a", framed(b"\x0a\x04echo", "gzip")[:-5] + b"xxxxx"]
+    "data",
+    [
+        pytest.param(b"\x01\0\0\0\x05nogz!", id="no gzip"),
+        pytest.param(b"\x02\0\0\0\x01a", id="no flag that gRPC knows"),
+        pytest.param(framed(b"\x0a\x04echo", "gzip")[:-5] + b"xxxxx", id="a wrong checksum"),
+    ],
 )
 def test_what_is_not_packed_as_was_said_is_refused(data: bytes) -> None:
     with pytest.raises(Problem) as problem:

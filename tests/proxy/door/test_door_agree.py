@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from tidegate_contracts import routing
 from tidegate_proxy.door.head import KnownHeads
 from tidegate_proxy.paths import understand
-from tidegate_proxy.seeing.logs import JsonLines
 from tidegate_proxy.upstream import connection
 from tidegate_proxy.upstream.breaker import Breaker
+from tidegate_service.json_lines import JsonLines
 
 from ..rigs.issuer import AUDIENCE, Issuer
 from .house import KEY, House, house

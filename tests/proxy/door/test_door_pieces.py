@@ -105,7 +105,7 @@ async def test_an_answer_cut_short_is_counted_and_logged_as_what_it_is(
         assert value(found, "problems_total", type="upstream-failed") == 1
         assert value(found, "requests_total", status="502") == 1
         assert value(found, "requests_total", status="200") == 0
-    [said] = [record.call for record in caplog.records if getattr(record, "call", {}).get("verb")]  # type: ignore[attr-defined]
+    [said] = [record.said for record in caplog.records if getattr(record, "said", {}).get("verb")]  # type: ignore[attr-defined]
     assert (said["status"], said["problem"]) == (502, "upstream-failed")
 
 

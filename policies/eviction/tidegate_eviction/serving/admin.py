@@ -1,14 +1,11 @@
-"""The admin port: probes, metrics and the page, on a thread of its own, so that leases cannot delay them."""
+"""The admin port: probes, metrics and the page. It has a thread of its own, so that leases cannot delay them."""
 
 import asyncio
-import socket
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from time import monotonic
 from typing import TypeVar
 
-import uvicorn
 from fastapi import FastAPI, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -80,25 +77,3 @@ def make_admin(view: Callable[[], "Future[View]"], stalled: Callable[[], str]) -
         return await shown(page.render, lambda text: HTMLResponse(text, headers=page.HEADERS))
 
     return app
-
-
-class AdminThread:
-    """Serves an application from a thread with an event loop of its own."""
-
-    def __init__(self, app: FastAPI, listener: socket.socket) -> None:
-        config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", loop="asyncio", ws="none")
-        self._server = uvicorn.Server(config)
-        self._listener = listener
-        self._thread = threading.Thread(target=self._run, name="admin", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End, and wait for it."""
-        self._server.should_exit = True
-        self._thread.join(5)
-
-    def _run(self) -> None:
-        asyncio.run(self._server._serve([self._listener]))

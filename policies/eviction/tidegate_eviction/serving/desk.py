@@ -231,7 +231,7 @@ class Desk:
 
     def triton_back(self, found: Found) -> None:
         """Triton is there; with the first one the core begins."""
-        log.info("Triton is there", extra={"event": {"found": asdict(found)}})
+        log.info("Triton is there", extra={"said": {"found": asdict(found)}})
         self._remember_leases()
         now = self._clock()
         same = bool(self.reading.server) and (self.reading.source, self.reading.server) == self._lost

@@ -1,12 +1,10 @@
-"""The log: one JSON object a line; one line for each load and each eviction, with its reason."""
+"""The log of events: one line for each load and each eviction, with its reason."""
 
-import json
 import logging
-import sys
 from collections.abc import Mapping
 from dataclasses import fields
-from datetime import UTC, datetime
-from typing import Any
+
+from tidegate_service import json_lines
 
 from ..core import (
     Allowed,
@@ -45,29 +43,10 @@ _WORDS: dict[type, tuple[int, str]] = {
 log = logging.getLogger("tidegate_eviction.events")
 
 
-class JsonLines(logging.Formatter):
-    """Formats records as JSON objects; what a record's `event` holds becomes fields of its own."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        said: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        said |= getattr(record, "event", {})
-        if record.exc_info:
-            said["exception"] = self.formatException(record.exc_info)
-        return json.dumps(said, ensure_ascii=False, default=str)
-
-
 def configure(level: str) -> None:
-    """Send everything that is logged, by libraries too, to standard error in this form."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # it would tell of each of its two servers
+    """Log as JSON lines, and not of each of uvicorn's two servers."""
+    json_lines.configure(level)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
 def tell(event: Event, counts: Counts, footprints: Footprints, specs: Mapping[str, ModelSpec]) -> None:
@@ -76,7 +55,7 @@ def tell(event: Event, counts: Counts, footprints: Footprints, specs: Mapping[st
     said = {_camel(field.name): getattr(event, field.name) for field in fields(event)}
     name = getattr(event, "model", "")
     said |= {"event": _kebab(type(event).__name__)}
-    log.log(level, text, *([name] if "%s" in text else []), extra={"event": said})
+    log.log(level, text, *([name] if "%s" in text else []), extra={"said": said})
     match event:
         case Loaded():
             counts.loads.add(event.seconds)

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from tidegate_service.histogram import Histogram
 
 from ..states import State
 from ..triton.memory import Source
-from .counts import Histogram
 from .view import View
 
 NAMED_MODELS = 1000

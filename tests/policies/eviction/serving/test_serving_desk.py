@@ -308,7 +308,7 @@ def test_each_load_and_each_eviction_is_one_line_with_its_reason(
         await house.acquire("b")
 
     live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB}), work)
-    said = [record.event for record in caplog.records if hasattr(record, "event") and record.name.endswith("events")]
+    said = [record.said for record in caplog.records if hasattr(record, "said") and record.name.endswith("events")]
     assert [(each["event"], each["model"]) for each in said] == [("loaded", "a"), ("evicted", "a"), ("loaded", "b")]
     assert (said[1]["reason"], said[1]["wantedBy"]) == ("room", "b")
     assert said[0]["seconds"] > 0

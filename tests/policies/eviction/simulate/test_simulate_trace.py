@@ -65,7 +65,12 @@ def test_what_is_wrong_is_said_with_file_and_line(tmp_path: Path, text: str, lin
 
 
 @pytest.mark.parametrize(
-    "content", [b"\xff\xfe\x00m", b"\x1f\x8bnot gzip after all", gzip.compress(b"0,a\n" * 99)[:-9]]
+    "content",
+    [
+        pytest.param(b"\xff\xfe\x00m", id="no UTF-8"),
+        pytest.param(b"\x1f\x8bnot gzip after all", id="no gzip"),
+        pytest.param(gzip.compress(b"0,a\n" * 99)[:-9], id="half of a gzip"),
+    ],
 )
 def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(SimulationError, match=r"t\.csv: "):

@@ -66,7 +66,7 @@ class Monitoring(pulumi.ComponentResource):
 
 
 def _alerts(place: Place) -> list[dict[str, Any]]:
-    """Return alerts on what Triton and Prometheus themselves measure.
+    """Return alerts on what Triton, the proxy, the eviction policy and Prometheus itself measure.
 
     A series that is missing is no zero: a Triton that cannot be read shows as `up`, not as quiet.
     """
@@ -95,6 +95,34 @@ def _alerts(place: Place) -> list[dict[str, Any]]:
             lasting="10m",
             severity="warning",
             summary="Requests of a model have waited longer than half a second in Triton's queue for ten minutes.",
+        ),
+        _alert(
+            "TidegateTableRefused",
+            f"tidegate_proxy_config_good{{{here}}} == 0 or tidegate_eviction_settings_good{{{here}}} == 0",
+            lasting="5m",
+            severity="warning",
+            summary="A proxy or eviction policy refuses its table and goes on with the last good one: see its log.",
+        ),
+        _alert(
+            "TidegateModelQuarantined",
+            f'tidegate_eviction_models{{{here}, state="quarantined"}} > 0',
+            lasting="5m",
+            severity="warning",
+            summary="Models failed to load too often and are not tried any more; the policy's list says which.",
+        ),
+        _alert(
+            "TidegateMemoryLeaks",
+            f"increase(tidegate_eviction_recycles_total{{{here}}}[6h]) > 2",
+            lasting="5m",
+            severity="warning",
+            summary="A Triton was restarted three times in six hours for memory that models did not give back.",
+        ),
+        _alert(
+            "TidegateMemoryUnseen",
+            f'tidegate_eviction_memory_source{{{here}, source="none"}} == 1',
+            lasting="15m",
+            severity="warning",
+            summary="An eviction policy cannot read how much memory is in use: it trusts declared sizes alone.",
         ),
     ]
 

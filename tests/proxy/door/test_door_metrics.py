@@ -8,6 +8,8 @@ import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.components.alerts import asked_for
+
 from .house import BODY, MODEL, Caller, House, access_table, house, request
 from .test_door_faults import METADATA, hang, reset, until, write
 from .upstream import upstream
@@ -114,6 +116,7 @@ async def test_files_taken_over_and_refused_are_told(tmp_path: Path) -> None:
         assert value(found, "config_good", file="access") == 0
         assert value(found, "config_generation", file="access") == 1
         assert value(found, "config_generation", file="api-keys") == 2
+        assert [name for name, _ in asked_for("tidegate_proxy_")] == ["tidegate_proxy_config_good"]
 
 
 async def test_no_answer_of_a_probe_waits_for_the_other_sides_acknowledgement(tmp_path: Path) -> None:

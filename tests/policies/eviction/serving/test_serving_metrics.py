@@ -9,6 +9,8 @@ from tidegate_eviction.serving.view import View
 from tidegate_eviction.states import State
 from tidegate_eviction.triton.memory import Reading, Source
 
+from tests.components.alerts import asked_for
+
 from .views import MIB, listed, view
 
 README = Path(__file__).resolve().parents[4] / "policies" / "eviction" / "README.md"
@@ -86,3 +88,12 @@ def test_the_readme_lists_every_metric() -> None:
     text = README.read_text("utf-8")
     assert [row for row in rows if row not in text] == []
     assert len([line for line in text.splitlines() if line.startswith("| `tidegate_eviction_")]) == len(rows)
+
+
+def test_what_alerts_ask_for_is_measured() -> None:
+    families = text_string_to_metric_families(render(view()).decode())
+    there = [(each.name, each.labels) for family in families for each in family.samples]
+    asked = asked_for("tidegate_eviction_")
+    assert len(asked) == 4
+    for name, labels in asked:
+        assert any(name == each and labels.items() <= found.items() for each, found in there), name

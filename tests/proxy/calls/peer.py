@@ -38,7 +38,7 @@ class Peer:
 
     def __init__(self, door: Rig | int, hello: bytes = PREFACE + frame(SETTINGS)) -> None:
         self.sock = socket.create_connection((HOST, door if isinstance(door, int) else door.port))
-        self.sock.settimeout(3)
+        self.sock.settimeout(30)
         self.decoder = hpack.Decoder()
         self.rest = b""
         self.sock.sendall(hello)

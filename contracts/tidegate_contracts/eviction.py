@@ -7,21 +7,24 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from .message import Message
+from .message import MOST_NUMBER, Message
 
 VERSION: Final = 1
 MODELS_SHARE: Final = 9, 10
 """Share of a slice that models may take where no capacity is said; the rest is CUDA's context and Triton's buffers."""
+Number = Annotated[int, Field(ge=0, le=MOST_NUMBER)]
+Positive = Annotated[int, Field(ge=1, le=MOST_NUMBER)]
+Amount = Annotated[float, Field(ge=0, le=MOST_NUMBER)]
 
 
 class ManagedModel(Message):
     """One model of the pool; what is None follows the pool, or is measured."""
 
     name: str
-    idle_seconds: int | None = None
+    idle_seconds: Number | None = None
     pinned: bool = False
-    footprint_bytes: int | None = None
-    versions: tuple[int, ...] = ()
+    footprint_bytes: Number | None = None
+    versions: tuple[Positive, ...] = ()
     """Versions that get traffic; the newest alone when neither they nor an alias are said."""
     alias: str | None = None
 
@@ -31,7 +34,7 @@ class WarmWindow(Message):
 
     name: str
     opens: str
-    duration_seconds: int
+    duration_seconds: Positive
     time_zone: str
     models: tuple[str, ...]
 
@@ -39,17 +42,17 @@ class WarmWindow(Message):
 class Tuning(Message):
     """What a pool does otherwise than docs/eviction.md says it does by default; what is None stays as it says."""
 
-    loads_at_once: Annotated[int, Field(ge=1)] | None = None
-    tolerance_bytes: Annotated[int, Field(ge=0)] | None = None
-    freeing_seconds: Annotated[float, Field(ge=0)] | None = None
-    leak_budget_bytes: Annotated[int, Field(ge=0)] | None = None
-    residency_factor: Annotated[float, Field(ge=0)] | None = None
-    residency_most_seconds: Annotated[float, Field(ge=0)] | None = None
-    retry_most_seconds: Annotated[float, Field(ge=0)] | None = None
-    failures_most: Annotated[int, Field(ge=1)] | None = None
-    failure_backoff_seconds: Annotated[float, Field(ge=0)] | None = None
-    failure_memory_seconds: Annotated[float, Field(ge=0)] | None = None
-    overdue_seconds: Annotated[float, Field(ge=0)] | None = None
+    loads_at_once: Positive | None = None
+    tolerance_bytes: Number | None = None
+    freeing_seconds: Amount | None = None
+    leak_budget_bytes: Number | None = None
+    residency_factor: Amount | None = None
+    residency_most_seconds: Amount | None = None
+    retry_most_seconds: Amount | None = None
+    failures_most: Positive | None = None
+    failure_backoff_seconds: Amount | None = None
+    failure_memory_seconds: Amount | None = None
+    overdue_seconds: Amount | None = None
 
 
 class EvictionSettings(Message):
@@ -61,10 +64,10 @@ class EvictionSettings(Message):
     """Where the models lie: the folder that is mounted, or the URL of object storage."""
     grpc_tls: bool = False
     """Whether Triton's gRPC is encrypted; `ca.crt` below `triton.TLS_ROOT` vouches for it then."""
-    capacity_bytes: int
-    idle_seconds: int
-    lease_seconds: int
-    wait_seconds: int
+    capacity_bytes: Positive
+    idle_seconds: Number
+    lease_seconds: Positive
+    wait_seconds: Number
     models: tuple[ManagedModel, ...] = ()
     warm_windows: tuple[WarmWindow, ...] = ()
     tuning: Tuning = Tuning()

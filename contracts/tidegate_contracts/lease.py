@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from .message import Message
+from .message import MOST_NUMBER, Message
 
 ACQUIRE_PATH: Final = "/v1/leases/acquire"
 RENEW_PATH: Final = "/v1/leases/renew"
@@ -26,6 +26,7 @@ State = Literal[
     "unknown", "cold", "queued", "loading", "resident", "draining", "unloading", "freeing", "quarantined"
 ]  # fmt: skip
 Seconds = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=MOST_NUMBER)]
 Holder = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:-]+$")]
 ModelName = Annotated[str, Field(min_length=1, max_length=256)]
 
@@ -97,11 +98,11 @@ STATUS: Final = {"granted": 200, "busy": 503, "unknown": 404, "too-large": 507, 
 class Use(Message):
     """How a holder uses a model."""
 
-    in_flight: Annotated[int, Field(ge=0)]
+    in_flight: Count
     """Requests that are under way."""
     idle_seconds: Seconds
     """Since the last request came or ended; 0 while one is under way."""
-    requests: Annotated[int, Field(ge=0)] = 0
+    requests: Count = 0
     """Requests since the last renewal: how often a model is used."""
 
 

@@ -24,7 +24,7 @@ def _settings_help() -> str:
     lines = []
     for name, field in ProxySettings.model_fields.items():
         needed = "needed" if field.is_required() else "optional"
-        kind = getattr(field.annotation, "__name__", "text")
+        kind = field.annotation.__name__ if isinstance(field.annotation, type) else "str"
         lines.append(f"{variable(name)}  ({kind}, {needed})")
     return "\n\n".join(lines)
 

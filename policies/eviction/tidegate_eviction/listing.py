@@ -48,10 +48,10 @@ def show(listing: lease.Listing, console: Console) -> None:
         table.add_column(name, justify="right" if justify == "right" else "left")
     order = {state.value: number for number, state in enumerate(reversed(State))}
     for each in sorted(listing.models, key=lambda each: (each.state != "resident", order[each.state], each.model)):
-        note = "; ".join(filter(None, ["pinned" if each.pinned else "", each.why]))
+        note = "; ".join(filter(None, ["pinned" if each.pinned else "", one_line(each.why)]))
         table.add_row(
             # Names are others' words: they are not read as markup.
-            Text(each.model), Text(each.state, style=_STYLES.get(each.state, "yellow")),
+            Text(one_line(each.model)), Text(each.state, style=_STYLES.get(each.state, "yellow")),
             bytes_text(each.footprint_bytes), each.footprint_from, seconds_text(each.idle_seconds),
             seconds_text(each.evictable_in), str(len(each.leases)), str(each.waiters), Text(note),
         )  # fmt: skip
@@ -63,6 +63,11 @@ def show(listing: lease.Listing, console: Console) -> None:
     )
 
 
+def one_line(text: str) -> str:
+    """Return what others said in one line, without signs that would be orders to a terminal."""
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+
+
 def _call(address: str, path: str, method: str) -> bytes:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     request = urllib.request.Request(f"http://{address}{path}", method=method, data=b"" if method == "POST" else None)
@@ -71,11 +76,11 @@ def _call(address: str, path: str, method: str) -> bytes:
             body: bytes = answer.read()
             return body
     except urllib.error.HTTPError as error:
-        raise AskError(_why(error) or f"What answers at {address} says {error.code} to {path}.") from None
+        raise AskError(one_line(_why(error)) or f"What answers at {address} says {error.code} to {path}.") from None
     except (OSError, ValueError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", error)
+        reason = one_line(str(getattr(error, "reason", error)))
         raise AskError(
-            f"No eviction policy answers at {address}: {reason}. Say --address HOST:PORT; in a cluster: "
+            f"No eviction policy answers at {one_line(address)}: {reason}. Say --address HOST:PORT; in a cluster: "
             "kubectl exec <pod> -c eviction-policy -- python -m tidegate_eviction list"
         ) from None
 

@@ -18,6 +18,7 @@ from .head import END, Head, KnownHeads
 from .predict import Predict
 from .reading import MOST_HEAD_BYTES, Reader, too_long_a_head
 from .relay import MOST_DRAINED, answer_of
+from .rest import Rest, framing
 
 LINGER_SECONDS = 1.0
 CLOSE_SECONDS = 5.0
@@ -60,6 +61,8 @@ class Door(Reader):
         self._known = known
         self._between = True
         """Whether the parser stands between two requests."""
+        self._framing = b""
+        """A head with the same body as that of the request which wishes for another protocol, if this one does."""
         self._head: Head | None = None
         """That of the last request in what came last."""
         self._head_bytes = 0
@@ -88,15 +91,12 @@ class Door(Reader):
         self._began = False
         self._body_bytes = 0
         try:
-            self.parser.feed_data(data)
+            self._parse(data)
         except httptools.HttpParserCallbackError as error:
             self._failed(error)
             return
-        except httptools.HttpParserError:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._refuse(Problem(Kind.MALFORMED, "This is not HTTP/1.1 as RFC 9112 has it."))
-            return
-        except httptools.HttpParserUpgrade:
-            self._refuse(Problem(Kind.MALFORMED, "No other protocol is spoken here: leave out the Upgrade header."))
             return
         if self.in_head:
             # What stands before it in the same data is no part of it: other requests, with their bodies.
@@ -109,6 +109,24 @@ class Door(Reader):
             self.active.flush_request()
         if at_rest and self._between and self._head is not None:
             self._known.learn(data, self._head)
+
+    def _parse(self, data: bytes) -> None:
+        """Parse; a wish for another protocol is passed over (RFC 9110, 7.8): many clients say `Upgrade: h2c` first.
+
+        The parser takes such a request for one without a body, and what follows for the other protocol.
+        """
+        while True:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as error:
+                head, self._framing = self._framing, b""
+                if not head:  # CONNECT
+                    raise
+                data = data[error.args[0] :]
+                self.parser = httptools.HttpRequestParser(Rest(self))
+                self.parser.feed_data(head)
+            else:
+                return
 
     def _take_whole(self, head: Head, body: bytes) -> None:
         """Take a request that came in one piece, and whose head is known: the same steps, without the parser."""
@@ -172,10 +190,17 @@ class Door(Reader):
         if not self._decided:
             self._decide()
         target = self._target
+        wishes = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
         if target is None:
+            if wishes:
+                said = dict(self.headers)
+                length, chunked = int(said.get(b"content-length", b"0")), b"transfer-encoding" in said
+                self._framing = framing(length, chunked=chunked, keep_alive=self.parser.should_keep_alive())
             self._to_application()
             return
         head = self._head = self._understood(target)
+        if wishes:
+            self._framing = framing(head.length or 0, chunked=head.chunked, keep_alive=head.keep_alive)
         exchange = self._exchange(head)
         before = self.cycle
         self.cycle = cast(RequestResponseCycle, exchange)
@@ -204,6 +229,8 @@ class Door(Reader):
 
     def on_message_complete(self) -> None:
         """Learn that the request is whole."""
+        if self._framing:
+            return  # its body, if it has one, is still to be parsed
         self._between = True
         if isinstance(self.cycle, Exchange):
             self.cycle.end_body()

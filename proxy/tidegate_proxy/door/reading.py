@@ -39,6 +39,7 @@ _KINDS = {
     b"te": _DROP,
     b"trailer": _DROP,
     b"upgrade": _DROP,
+    b"http2-settings": _DROP,
     b"host": _HOST,
     b"cookie": _DROP,
     # Triton's restricted protocols are opened by this header: no caller's ever reaches it.

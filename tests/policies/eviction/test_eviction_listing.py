@@ -42,6 +42,12 @@ def test_a_name_is_no_markup() -> None:
     assert "[red]x[/red]" in table(listed("[red]x[/red]", why="[/]"))
 
 
+def test_what_others_said_is_one_line_and_no_order_to_a_terminal() -> None:
+    text = table(listed("a", "quarantined", why="it failed:\n\nAt:\n  model.py(11)\x1b[2J\x1b]0;title\x07\x9b2J\n;\n"))
+    assert text.splitlines()[1].rstrip().endswith("it failed: At: model.py(11) [2J ]0;title 2J ;")
+    assert not set(text) & set("\x1b\x07\x9b")
+
+
 def test_where_no_policy_is_it_says_what_to_do() -> None:
     (port,) = free_ports(1)
     with pytest.raises(AskError, match=f"No eviction policy answers at {HOST}:{port}: .*refused.*Say --address"):

@@ -177,7 +177,14 @@ extra = [
     *("Tidegate-Sticky: me", "tidegate-control: guess", "Proxy-Authorization: Basic eA==", "Trailer: X"),
     *("Connection: keep-alive", "Connection: close", "Connection: X-Twice", "Expect: 100-continue", "Expect: x"),
 ]
-odd_extra = ["Connection: Upgrade, close", "Transfer-Encoding: gzip", "Content-Length: 3", " folded", "X :y"]
+odd_extra = [
+    "Connection: Upgrade, close",
+    "Connection: Upgrade",
+    "Transfer-Encoding: gzip",
+    "Content-Length: 3",
+    " folded",
+    "X :y",
+]
 bodies = st.one_of(
     st.sampled_from([b"", b"{}", b'{"inputs":[]}', b'{"inputs":["%b"]}' % TENSOR, CANARY]),
     st.binary(max_size=60),

@@ -79,6 +79,53 @@ async def test_a_header_that_only_contains_content_length_is_another_header(tmp_
         assert replica.asked[0].headers["inference-header-content-length"] == "7"
 
 
+WISH = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n"
+LENGTH = b"Content-Length: %d\r\n\r\n" % len(BODY)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [HEAD + WISH + LENGTH + BODY],
+        [HEAD + WISH + LENGTH, BODY],
+        [HEAD + WISH + LENGTH + BODY[:3], BODY[3:]],
+        [HEAD + WISH + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n" % (len(BODY), BODY), b"0\r\n\r\n"],
+    ],
+)
+async def test_a_wish_for_http2_is_passed_over_and_what_follows_is_the_body(tmp_path: Path, sent: list[bytes]) -> None:
+    """`curl --http2` and Java's HttpClient say so in their first request."""
+    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
+        for _ in range(2):
+            for part in sent:
+                await caller.send(part)
+                await asyncio.sleep(0.05)
+            assert (await caller.reply()).status == 200
+        await caller.send(b"GET /v2/health/live HTTP/1.1\r\nHost: proxy\r\n" + WISH + b"Content-Length: 5\r\n\r\nhello")
+        assert (await caller.reply()).status == 200
+        await caller.send(request())
+        assert (await caller.reply()).status == 200
+        assert [asked.body for asked in replica.asked] == [BODY] * 3
+        assert not any("upgrade" in asked.headers or "http2-settings" in asked.headers for asked in replica.asked)
+
+
+async def test_what_follows_a_wish_for_http2_is_no_other_protocol_and_no_request_smuggled_in_a_body(
+    tmp_path: Path,
+) -> None:
+    async with upstream() as replica, house(tmp_path, replica) as here:
+        for data, number in (
+            (HEAD + WISH + b"Content-Length: %d\r\n\r\n" % len(SMUGGLED) + SMUGGLED, 1),
+            (HEAD + WISH + LENGTH + BODY + SMUGGLED, 2),
+            (HEAD + WISH + b"Connection: close\r\n" + LENGTH + BODY + SMUGGLED, 1),
+            (HEAD + WISH + LENGTH + BODY + b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 2),
+        ):
+            async with here.caller() as caller:
+                said = await all_that_comes(caller, data, 1)
+            found = re.findall(rb"HTTP/1.1 (\d\d\d)", said)
+            assert len(found) <= number, (data, said)
+            assert found[0] == b"200", (data, said)
+        assert all("/infer " in asked.line for asked in replica.asked)
+
+
 @pytest.mark.parametrize("path", [*TRICKS[:20], *CONTROL])
 async def test_no_trick_of_a_path_reaches_a_replica(tmp_path: Path, path: str) -> None:
     async with upstream() as replica, house(tmp_path, replica) as here:
@@ -154,7 +201,9 @@ async def test_nothing_that_can_be_sent_breaks_the_door(tmp_path: Path) -> None:
         st.one_of(
             st.binary(max_size=20),
             st.sampled_from([whole, whole[:40], b"\r\n", b"\r\n\r\n", b"0\r\n\r\n", b"HTTP/1.1", BODY, b": ", b" "]),
-            st.sampled_from([b"Transfer-Encoding: chunked\r\n", b"Content-Length: 3\r\n", b"Connection: upgrade\r\n"]),
+            st.sampled_from(
+                [b"Transfer-Encoding: chunked\r\n", b"Content-Length: 3\r\n", b"Connection: upgrade\r\n", WISH]
+            ),
             st.sampled_from(
                 [b"Upgrade: h2c\r\n", b"GET /docs HTTP/1.1\r\nHost: a\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]
             ),

@@ -36,6 +36,8 @@ class Footprints:
         self._granted: float | None = None
         self._runs_out = -math.inf
         self._changed = False
+        self._said = ""
+        """Why it could not be written, as it was told."""
 
     def read(self) -> None:
         """Read what was learned before; a file that is no such file is told in the log, and learned anew."""
@@ -103,7 +105,8 @@ class Footprints:
     def write(self, text: str) -> None:
         """Write the file; a machine that stops at any instant leaves the old one or the new one.
 
-        A folder that cannot be written costs only what was learned: it is told in the log. Blocks while it writes.
+        A folder that cannot be written is told in the log, and it is tried again: until then, what was learned would
+        be lost with this process. Blocks while it writes.
         """
         new = self.path.with_name(f".{FILE}.new")
         try:
@@ -113,7 +116,12 @@ class Footprints:
                 os.fsync(file.fileno())
             new.replace(self.path)
         except OSError as error:
-            log.warning("%s cannot be written, footprints are measured anew after a restart: %s", self.path, error)
+            self._changed = True
+            if str(error) != self._said:
+                self._said = str(error)
+                log.warning("%s cannot be written, footprints are measured anew after a restart: %s", self.path, error)
+        else:
+            self._said = ""
 
 
 def _learned(said: dict[str, object]) -> Learned:

@@ -32,10 +32,6 @@ def parse(data: bytes, policies: Iterable[str]) -> EvictionSettings:
     known = sorted(policies)
     if settings.policy not in known:
         raise SettingsError(f"policy: there is no {settings.policy!r}, only {', '.join(known)}")
-    for name, least in (("capacity_bytes", 1), ("idle_seconds", 0), ("lease_seconds", 1), ("wait_seconds", 0)):
-        if getattr(settings, name) < least:
-            wire = EvictionSettings.model_fields[name].alias
-            raise SettingsError(f"{wire}: it is {getattr(settings, name)}, and must be at least {least}")
     names = [model.name for model in settings.models]
     if twice := {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set():
         raise SettingsError(f"models: {', '.join(sorted(twice))} is there twice")

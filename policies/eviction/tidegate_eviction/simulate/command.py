@@ -22,6 +22,7 @@ from .trace import Trace, read_trace, write_trace
 from .zoo import Zoo, generate
 
 WRONG_INPUT = 2
+LEAST_LEASE = 1.0
 COMPARED = ("lru-idle", "lru", "cost-aware")
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 _ZOO = Zoo()
@@ -56,7 +57,9 @@ def simulate_command(
     compare: Annotated[
         bool, typer.Option("--compare", help="All policies, Belady, libCacheSim's caches and the offline bound.")
     ] = False,
-    bound: Annotated[bool, typer.Option(help="Find the offline bound too (with --compare: unless --no-bound).")] = True,
+    bound: Annotated[
+        bool, typer.Option(help="With --compare: find the offline bound too, which takes longest.")
+    ] = True,
     sweep: Annotated[str, typer.Option(metavar="capacity", help="The curve over capacities of 10 to 100%.")] = "",
     plot: Annotated[Path | None, typer.Option(help="Draw it: a file whose name ends in .png or .svg.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
@@ -72,7 +75,10 @@ def simulate_command(
                    "--residency-factor": residency_factor}  # fmt: skip
         for option, value in numbers.items():
             if not math.isfinite(value):
-                raise SimulationError(f"{option} {value}: it is a number of seconds or times.")
+                raise SimulationError(f"{option} {value}: this is no number that something can last.")
+        if 0 < lease_seconds < LEAST_LEASE:
+            why = "renewing such short ones would take longer than all else"
+            raise SimulationError(f"--lease-seconds {lease_seconds}: it is 0, or at least {LEAST_LEASE:g}; {why}.")
         policies = _policies(policy, compare)
         from .plot import check_plot
 

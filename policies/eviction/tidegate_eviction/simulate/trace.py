@@ -70,9 +70,9 @@ def read_trace(path: Path) -> Trace:
         with path.open("rb") as raw:
             zipped = raw.read(2) == b"\x1f\x8b"
         with gzip.open(path, "rb") if zipped else path.open("rb") as opened:
-            return _parsed(path, io.TextIOWrapper(io.BufferedReader(opened), encoding="utf-8"))
+            return _parsed(path, io.TextIOWrapper(io.BufferedReader(opened), encoding="utf-8-sig"))
     except UnicodeDecodeError:
-        raise SimulationError(f"{path}: is not text in UTF-8. A trace is lines of commas and numbers.") from None
+        raise SimulationError(f"{path}: this is not text in UTF-8. A trace is lines of commas and numbers.") from None
     except (OSError, EOFError, zlib.error) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise SimulationError(f"{path}: the trace cannot be read ({why}).") from None
@@ -89,7 +89,6 @@ def write_trace(trace: Trace, path: Path, comment: str = "") -> None:
     lines.extend(f"{_number(seconds * 1e3)},{trace.models[which].name}\n" for seconds, which in trace.requests())
     data = "".join(lines).encode()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     except OSError as error:
         raise SimulationError(f"{path}: the trace cannot be written ({error.strerror}).") from None
@@ -150,7 +149,7 @@ def _quantity(path: Path, number: int, what: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not (0 <= value < 1e15):
-        _refuse(path, number, f"{what} is {text.strip()[:40]!r}: it is a number, 0 or more.")
+        _refuse(path, number, f"{what} is {text.strip()[:40]!r}: it is a number, 0 or more, and less than 1e15.")
     return value
 
 

@@ -65,7 +65,8 @@ def generate(zoo: Zoo) -> Trace:
         value = getattr(zoo, each.name)
         least, most = LEAST.get(each.name, 0), MOST.get(each.name, 1e12)
         if not least <= value <= most:
-            raise SimulationError(f"A zoo's {each.name} is {value}: it is {least:g} to {most:g}.")
+            option = f"--{each.name.replace('_', '-')}"
+            raise SimulationError(f"{option} {value}: it is a number from {least:g} to {most:g}.")
     chance = random.Random(zoo.seed)
     models = tuple(_model(zoo, number, chance) for number in range(zoo.models))
     shares = [1 / rank**zoo.zipf for rank in range(1, zoo.models + 1)]

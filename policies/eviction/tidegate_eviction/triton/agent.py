@@ -29,6 +29,8 @@ SETTLE_SECONDS = 2.5
 BLIND_SECONDS = 30.0
 """Without a reading for so long, memory cannot be read."""
 AGAIN_SECONDS = 2.0
+ASK_SECONDS = 10.0
+"""Seconds between two tries to write that Triton is to be restarted."""
 INDEX_SECONDS = 10.0
 """Seconds between two looks at the index; what two of them lack has vanished."""
 SURE_SECONDS = 1.0
@@ -56,6 +58,8 @@ class Agent:
         self._reports = reports
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._watch = IndexWatch(control)
+        self._asking: asyncio.Task[None] | None = None
+        """Asks again for Triton to be restarted, where that could not be written."""
         self._one_after_another = asyncio.Lock()
         self._read_now = asyncio.Event()
         self._server = ""
@@ -90,6 +94,9 @@ class Agent:
             finally:
                 self.is_up = False
                 ending = [reader, lost, looker, *self._tasks.values()]
+                if self._asking is not None:  # this Triton has ended without it, or by it
+                    ending.append(self._asking)
+                    self._asking = None
                 self._tasks.clear()
                 for task in ending:
                     task.cancel()
@@ -103,7 +110,7 @@ class Agent:
 
     async def close(self) -> None:
         """Let everything be; what Triton does, it goes on doing."""
-        await _ended(self._tasks.values())
+        await _ended([*self._tasks.values(), *([] if self._asking is None else [self._asking])])
         await self._control.close()
 
     async def _found(self) -> Found:
@@ -149,7 +156,8 @@ class Agent:
         """Begin to carry commands out, in this order."""
         for command in commands:
             if isinstance(command, Recycle):
-                self._ask_for_restart(command)
+                if not self._ask_for_restart(command):
+                    self._asking = asyncio.create_task(self._ask_again(command))
                 continue
             task = asyncio.create_task(self._work(command), name=f"{type(command).__name__} {command.model}")
             self._tasks[command.number] = task
@@ -236,15 +244,23 @@ class Agent:
         else:
             self._reports.unload_ended(command.number, why)
 
-    def _ask_for_restart(self, command: Recycle) -> None:
+    def _ask_for_restart(self, command: Recycle) -> bool:
+        """Write the file that asks for it; False where that cannot be done now."""
         new = self._recycle.with_name(f".{self._recycle.name}.new")
         try:
             new.write_text(f"{command.reason}\n", "utf-8")
             new.replace(self._recycle)
         except OSError as error:
-            log.error("%s cannot be written, so Triton is not restarted: %s", self._recycle, error)
-        else:
-            log.warning("Triton is asked to be restarted: %s", command.reason)
+            log.error("%s cannot be written, so Triton is not restarted yet: %s", self._recycle, error)
+            return False
+        log.warning("Triton is asked to be restarted: %s", command.reason)
+        return True
+
+    async def _ask_again(self, command: Recycle) -> None:
+        """Ask until it is written: no lease is given before Triton has ended."""
+        await asyncio.sleep(AGAIN_SECONDS)
+        while not self._ask_for_restart(command):
+            await asyncio.sleep(ASK_SECONDS)
 
     # --- memory
     async def _read_memory(self) -> None:

@@ -3,6 +3,7 @@
 A repository in object storage is not looked into: of its models nothing is known before they are loaded.
 """
 
+import errno
 import hashlib
 import os
 import stat
@@ -15,6 +16,7 @@ from google.protobuf import json_format, text_format
 from tritonclient.grpc import model_config_pb2
 
 CONFIG = "config.pbtxt"
+MOST_CONFIG_BYTES = 16 << 20
 PYTHON_CACHE = "__pycache__"
 """What a load leaves itself in a folder that can be written: no content."""
 DISK_FACTOR = 1.25
@@ -87,7 +89,7 @@ class Repository:
                 )
             else:
                 override = _specific(config, wanted)
-        parts = tuple(sorted(self._parts(config, {model})))
+        parts = tuple(sorted(self._parts(config, model)))
         # An ensemble is what its parts are: of a new one it is to be loaded anew.
         inside = [self._stamp(part) for part in parts]
         size, stamp = _content(folder, versions, "\0".join([override or "", *inside]))
@@ -100,7 +102,7 @@ class Repository:
         """
         config = model_config_pb2.ModelConfig()
         try:
-            text = (folder / CONFIG).read_text("utf-8")
+            text = _text(folder / CONFIG)
         except FileNotFoundError:
             return config, ""
         except (OSError, UnicodeDecodeError) as error:
@@ -112,7 +114,7 @@ class Repository:
         config = model_config_pb2.ModelConfig()
         try:
             return text_format.Parse(text, config, allow_unknown_field=True), strange
-        except text_format.ParseError as error:
+        except (text_format.ParseError, RecursionError) as error:
             raise RepositoryError(f"{folder / CONFIG} is no model configuration: {error}") from None
 
     def _folder(self, model: str) -> Path | None:
@@ -130,14 +132,28 @@ class Repository:
             return ""
         return _content(folder, chosen(self.config(folder)[0], _versions(folder)), "")[1]
 
-    def _parts(self, config: Any, seen: set[str]) -> set[str]:
+    def _parts(self, config: Any, model: str) -> set[str]:
         found: set[str] = set()
-        for step in config.ensemble_scheduling.step:
-            if step.model_name in seen or (folder := self._folder(step.model_name)) is None:
-                continue
-            found.add(step.model_name)
-            found |= self._parts(self.config(folder)[0], seen | found)
+        left = [config]
+        while left:
+            for step in left.pop().ensemble_scheduling.step:
+                part = step.model_name
+                if part == model or part in found or (folder := self._folder(part)) is None:
+                    continue
+                found.add(part)
+                left.append(self.config(folder)[0])
         return found
+
+
+def _text(path: Path) -> str:
+    """Return what a file says; raises OSError and UnicodeDecodeError. Nothing else is waited for, nor read for ever."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no file")
+        data = file.read(MOST_CONFIG_BYTES + 1)
+    if len(data) > MOST_CONFIG_BYTES:
+        raise OSError(errno.EFBIG, f"it has more than {MOST_CONFIG_BYTES} bytes")
+    return data.decode("utf-8")
 
 
 def chosen(config: Any, there: tuple[int, ...]) -> tuple[int, ...]:

@@ -85,6 +85,13 @@ def test_nothing_is_written_without_news_and_a_folder_that_cannot_be_written_cos
     learned.write(text)
     assert "cannot be written" in caplog.text
     assert learned.measured("a", "one") == 5
+    caplog.clear()
+    for _ in range(3):
+        assert learned.changed() == text, "it is tried again"
+        learned.write(text)
+    assert not caplog.text, "and told once"
+    (tmp_path / "missing").mkdir()
+    assert again(learned, tmp_path / "missing").measured("a", "one") == 5
 
 
 def test_longer_leases_of_earlier_settings_are_remembered_until_they_have_run_out(tmp_path: Path) -> None:

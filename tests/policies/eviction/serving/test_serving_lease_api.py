@@ -16,6 +16,8 @@ from tidegate_eviction.serving.lease_api import BODY_BYTES, make_lease_api
 from ..rigs.house import MIB, House, live
 from ..rigs.stand_in import StandIn
 
+USE = {"inFlight": 0, "idleSeconds": 0}
+
 
 class Wire:
     """A client of the API."""
@@ -115,6 +117,8 @@ def test_hanging_up_ends_the_wait_and_the_load_goes_on(tmp_path: Path) -> None:
         (lease.ACQUIRE_PATH, {"holder": "p", "model": "a" * 300}, 400, "model: "),
         (lease.ACQUIRE_PATH, {"holder": "p", "model": "a", "waitSeconds": -1}, 400, "waitSeconds: "),
         (lease.RENEW_PATH, {"holder": "p", "models": {"a": {"inFlight": -1, "idleSeconds": 0}}}, 400, "inFlight: "),
+        (lease.RENEW_PATH, {"holder": "p", "models": {"a": USE | {"requests": 10**400}}}, 400, "requests: "),
+        (lease.RENEW_PATH, {"holder": "p", "models": {"a": USE | {"inFlight": 10**400}}}, 400, "inFlight: "),
         (lease.RELEASE_PATH, {"holder": "p", "models": 5}, 400, "models: "),
         (lease.RELEASE_PATH, b" " * (BODY_BYTES + 1), 413, "8388608 bytes at most"),
     ],

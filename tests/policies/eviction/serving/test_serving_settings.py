@@ -1,6 +1,7 @@
 """The settings: a bad file is refused with one clear line, and the last good one stays."""
 
 import json
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,9 +46,14 @@ def test_a_good_file_is_read() -> None:
         (said(version=2), "version: Input should be 1"),
         (said(surprise=1), "surprise: Extra inputs are not permitted"),
         (said(policy="fifo"), "policy: there is no 'fifo', only lru, lru-idle"),
-        (said(capacityBytes=0), "capacityBytes: it is 0, and must be at least 1"),
-        (said(leaseSeconds=0), "leaseSeconds: it is 0, and must be at least 1"),
-        (said(idleSeconds=-1), "idleSeconds: it is -1, and must be at least 0"),
+        (said(capacityBytes=0), "capacityBytes: Input should be greater than or equal to 1"),
+        (said(leaseSeconds=0), "leaseSeconds: Input should be greater than or equal to 1"),
+        (said(idleSeconds=-1), "idleSeconds: Input should be greater than or equal to 0"),
+        (said(leaseSeconds=10**400), "leaseSeconds: Input should be less than or equal to"),
+        (said(models=[{"name": "a", "versions": [2**70]}]), "models.0.versions.0: Input should be less than"),
+        (said(models=[{"name": "a", "footprintBytes": -1}]), "models.0.footprintBytes: Input should be greater than"),
+        (said(warmWindows=[window(durationSeconds=10**400)]), "warmWindows.0.durationSeconds: Input should be less"),
+        (said(tuning={"retryMostSeconds": math.inf}), "tuning.retryMostSeconds: Input should be less than"),
         (said(models=[{"name": "a"}, {"name": "b"}, {"name": "a"}]), "models: a is there twice"),
         (said(models=[{"name": "tidegate_memory"}]), "models: tidegate_memory is how the policy calls its own model"),
         (said(warmWindows=[window(opens="61 * * * *")]), "warmWindows.n: '61 * * * *' is no cron expression"),

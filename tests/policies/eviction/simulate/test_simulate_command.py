@@ -137,6 +137,7 @@ def test_the_sweep_goes_from_a_tenth_to_all(small: Path) -> None:
         (("--policy", "lru", "--capacity", "40%", "--plot", "no/such/a.png"), "there is no folder no/such"),
         (("--policy", "lru", "--sweep", "policy"), "only the capacity can be swept"),
         (("--policy", "lru", "--capacity", "40%", "--wait-seconds", "inf"), "--wait-seconds inf"),
+        (("--policy", "lru", "--capacity", "40%", "--lease-seconds", "1e-9"), "--lease-seconds 1e-09: it is 0, or at"),
         (("--policy", "lru", "--capacity", "40%", "--replicas", "0"), "--replicas"),
     ],
 )
@@ -189,7 +190,7 @@ def test_a_generated_zoo_is_simulated_like_any_other(tmp_path: Path) -> None:
 def test_a_zoo_that_cannot_be_is_refused(tmp_path: Path) -> None:
     result = run("generate", "--out", tmp_path / "zoo.csv", "--models", 0)
     assert result.exit_code == 2
-    assert "models is 0" in result.stderr
+    assert "--models 0: " in result.stderr
 
 
 def test_several_replicas_with_real_leases_are_simulated(tmp_path: Path) -> None:

@@ -85,8 +85,14 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(SimulationError, match="cannot be written"):
-        write_trace(trace_of([(0.0, 0)], (1_000_000, 1.0, 1.0)), tmp_path / "file" / "t.csv")
+    for folder in ("file", "none"):
+        with pytest.raises(SimulationError, match="cannot be written"):
+            write_trace(trace_of([(0.0, 0)], (1_000_000, 1.0, 1.0)), tmp_path / folder / "t.csv")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_mark_that_editors_put_before_a_text_is_passed_over(tmp_path: Path) -> None:
+    assert len(read(tmp_path, b"\xef\xbb\xbfm,a,1,2,1\r\n5,a\r\n")) == 1
 
 
 @given(

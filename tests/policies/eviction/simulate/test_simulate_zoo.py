@@ -70,8 +70,8 @@ def test_footprints_spread_and_loads_take_time_in_proportion() -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "words"),
-    [({"models": 0}, "models is 0"), ({"diurnal": 1.5}, "diurnal is 1.5"), ({"hours": math.nan}, "hours is nan"),
-     ({"zipf": -1.0}, "zipf is -1"), ({"requests": 0}, "requests is 0"), ({"footprint_mb": math.inf}, "footprint_mb")],
+    [({"models": 0}, "--models 0: "), ({"diurnal": 1.5}, "--diurnal 1.5: "), ({"hours": math.nan}, "--hours nan: "),
+     ({"zipf": -1.0}, "--zipf -1"), ({"requests": 0}, "--requests 0"), ({"footprint_mb": math.inf}, "--footprint-mb")],
 )  # fmt: skip
 def test_a_zoo_that_cannot_be_is_refused(wrong: dict[str, float], words: str) -> None:
     with pytest.raises(SimulationError, match=words):

@@ -385,6 +385,24 @@ def test_a_restart_of_triton_is_asked_for_by_a_file(tmp_path: Path) -> None:
     assert (tmp_path / "recycle").read_text() == "5 GiB leaked\n"
 
 
+def test_a_restart_that_cannot_be_asked_for_now_is_asked_for_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate_eviction.triton.agent.AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr("tidegate_eviction.triton.agent.ASK_SECONDS", 0.1)
+    full = tmp_path / "control"
+
+    async def work(agent: Agent, _: Heard) -> None:
+        agent.carry_out([Recycle("5 GiB leaked")])
+        await asyncio.sleep(0.3)
+        full.mkdir()  # there is room again
+        while not (full / "recycle").exists():
+            await asyncio.sleep(0.01)
+
+    with_agent(StandIn({}), work, recycle=full / "recycle")
+    assert (full / "recycle").read_text() == "5 GiB leaked\n"
+
+
 def test_what_the_index_says_is_found_once_and_without_the_reader() -> None:
     index = ModelIndex(
         {

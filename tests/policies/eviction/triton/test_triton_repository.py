@@ -175,3 +175,27 @@ def test_an_ensemble_step_without_a_name_is_no_part(tmp_path: Path) -> None:
     seen = Repository(str(tmp_path)).look("pair")
     assert seen is not None
     assert seen.parts == ()
+
+
+@pytest.mark.parametrize("config", ["a {" * 20_000, "a {" * 1000 + "}" * 1000])
+def test_a_configuration_without_end_is_none(tmp_path: Path, config: str) -> None:
+    model(tmp_path, "a", config=config)
+    with pytest.raises(RepositoryError, match="no model configuration"):
+        Repository(str(tmp_path)).look("a")
+
+
+def test_a_configuration_that_is_no_file_or_has_no_end_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(model(tmp_path, "pipe", config=None) / "config.pbtxt")
+    (model(tmp_path, "zeros", config=None) / "config.pbtxt").symlink_to("/dev/zero")
+    os.truncate(model(tmp_path, "long") / "config.pbtxt", 1 << 40)
+    for name, why in (("pipe", "no file"), ("zeros", "no file"), ("long", "more than")):
+        with pytest.raises(RepositoryError, match=why):
+            Repository(str(tmp_path)).look(name)
+
+
+def test_parts_of_parts_are_found_however_many_there_are(tmp_path: Path) -> None:
+    number = 1500
+    for each in range(number):
+        steps = f'step {{ model_name: "m{each + 1}" }} step {{ model_name: "m0" }}'
+        model(tmp_path, f"m{each}", config=f"ensemble_scheduling {{ {steps} }}")
+    assert len(look(tmp_path, "m0").parts) == number - 1

@@ -87,6 +87,20 @@ def check(definition: Definition) -> None:
 
 
 @app.command()
+def environments(
+    definition: Definition,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write it there instead of printing it.")
+    ] = None,
+) -> None:
+    """Print what clients are told of the environments: where to publish and call models, and who may (JSON)."""
+    with answering() as outcome:
+        from .environments import tell_clients
+
+        tell_clients(definition, out, outcome)
+
+
+@app.command()
 def preview(
     definition: Definition,
     out: Out = DEFAULT_OUT,

@@ -77,6 +77,11 @@ def make_app(servers: Servers, ready: Callable[[], str], meter: Meter) -> ASGIAp
         name, value = said[0] if said else (b"authorization", b"")
         return value if name == b"authorization" else name + b" " + value
 
+    @app.get("/whoami")
+    async def whoami(request: Request) -> Response:
+        """As whom the proxy knows the caller."""
+        return await servers.whoami(credential(request))
+
     def add(path: str, answer: Callable[[bytes, str | None], Awaitable[Response]]) -> None:
         async def whole(request: Request) -> Response:
             return await answer(credential(request), None)

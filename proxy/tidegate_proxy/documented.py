@@ -30,6 +30,7 @@ def document() -> _Json:
     paths: _Json = {
         "/healthz": {"get": _open("Whether the proxy runs", _ref("Health"), "health")},
         "/readyz": {"get": _open("Whether the proxy takes requests", _ref("Health"), "health", Kind.BUSY)},
+        "/whoami": {"get": _whoami()},
         "/predict": {"post": _predict()},
     }
     for prefix, named in (("", []), ("/servers/{server}", [_SERVER])):
@@ -109,6 +110,11 @@ def _model_call(method: str, summary: str, answer: _Json | None, tail: str) -> _
     return made
 
 
+def _whoami() -> _Json:
+    made = _operation("As whom the proxy knows you", _ref("WhoAmI"), (Kind.UNAUTHENTICATED, Kind.BUSY))
+    return made | {"tags": ["access"]}
+
+
 def _predict() -> _Json:
     made = _call("Call a model in the form of Domino's reference implementation", {"description": "Triton's"})
     made["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref("PredictRequest")}}}
@@ -149,6 +155,17 @@ _TENSOR = {
 }
 _SCHEMAS: _Json = {
     "Health": {"type": "object", "required": ["status"], "properties": {"status": _TEXT}},
+    "WhoAmI": {
+        "type": "object",
+        "required": ["environment", "principal", "groups", "source"],
+        "properties": {
+            "environment": {"type": "string", "description": "Name of the environment that the proxy serves"},
+            "principal": {"type": "string", "description": "Your name in access rules"},
+            "groups": {"type": "array", "items": _TEXT, "description": "Your groups in access rules"},
+            "source": {"type": "string", "description": "Who vouches: URL of an issuer, `api-keys` or `domino`"},
+        },
+        "additionalProperties": False,
+    },
     "Problem": {
         "description": "RFC 9457",
         "type": "object",

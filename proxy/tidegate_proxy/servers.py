@@ -1,4 +1,4 @@
-"""What is asked of servers, rather than of models: alive, ready, metadata, statistics of all models."""
+"""What is asked of servers, rather than of models: alive, ready, metadata, statistics of all models; and who asks."""
 
 import asyncio
 import json
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fastapi import Response
+from tidegate_contracts.environments import WhoAmI
 
 from .access.gate import Gate
 from .problems import Kind, Problem
@@ -24,6 +25,18 @@ class Servers:
         self._gate = gate
         self._routes = routes
         self._seconds = seconds
+
+    async def whoami(self, credential: bytes) -> Response:
+        """Answer as whom the caller is known, whatever rules grant it; raises Problem (unauthenticated, busy)."""
+        principal = (await self._gate.identify(credential)).principal
+        said = WhoAmI(
+            environment=self._routes().environment,
+            principal=principal.name,
+            groups=tuple(sorted(principal.groups)),
+            source=principal.source,
+        )
+        headers = {"cache-control": "no-store"}
+        return Response(said.model_dump_json(by_alias=True), 200, headers, "application/json")
 
     async def live(self, credential: bytes, server: str | None) -> Response:
         """Answer as Triton does, without a body; anybody may ask whether the door is open."""

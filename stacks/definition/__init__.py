@@ -16,6 +16,7 @@ from .guardrails import Guardrails
 from .images import Image, Mirror, RegistryHost
 from .models import Model
 from .placement import GpuNodes
+from .promotion import Promotion
 from .proxy import Proxy
 from .rollout import Gate, RolloutOrder
 from .servers import Server
@@ -74,6 +75,8 @@ class Environment(Named):
     """Annotations of its namespace."""
     rollout: RolloutOrder = RolloutOrder()
     """In which order it comes to its data planes."""
+    promotion: Promotion = Promotion()
+    """Who may bring versions of models into it, and which."""
 
     @model_validator(mode="after")
     def _production_is_no_trial(self) -> Self:

@@ -10,7 +10,7 @@ from ..definition import Header
 from ..load import Document
 from ..problems import Problem
 from ..stack import Definition, Stack
-from . import capacity, images, names, references, safety
+from . import capacity, images, names, promotion, references, safety
 
 HEADER_RULES: tuple[Callable[[Header, Document], Iterator[Problem]], ...] = (
     names.no_two_stacks_share_a_name,
@@ -18,6 +18,8 @@ HEADER_RULES: tuple[Callable[[Header, Document], Iterator[Problem]], ...] = (
     names.no_two_environments_of_a_cluster_share_a_namespace,
     references.data_planes_name_environments_that_exist,
     references.canaries_are_planes_of_the_first_wave,
+    promotion.promotions_come_from_other_environments,
+    promotion.promotions_begin_somewhere,
 )
 STACK_RULES: tuple[Callable[[Stack], Iterator[Problem]], ...] = (
     names.no_two_pools_become_one_object,
@@ -33,6 +35,8 @@ STACK_RULES: tuple[Callable[[Stack], Iterator[Problem]], ...] = (
     references.warm_windows_name_models_of_their_pool,
     references.cloud_identity_fits_the_object_store,
     references.domino_principals_need_the_domino_integration,
+    promotion.groups_that_promote_are_told_by_an_issuer,
+    promotion.those_who_promote_may_look_and_call,
     capacity.mig_profiles_exist_on_their_product,
     capacity.preloaded_models_fit_their_slice,
     capacity.on_demand_models_fit_their_capacity,
@@ -52,6 +56,7 @@ STACK_RULES: tuple[Callable[[Stack], Iterator[Problem]], ...] = (
 )
 DEFINITION_RULES: tuple[Callable[[Definition], Iterator[Problem]], ...] = (
     references.every_environment_lives_somewhere,
+    promotion.versions_can_come_from_their_environment,
     names.no_two_stacks_of_a_cluster_share_a_host_and_path,
     names.no_two_stacks_of_a_cluster_share_a_volume,
     capacity.products_that_are_asked_for_are_there,

@@ -108,6 +108,7 @@ class Never:
 OTHERS = Never("values are of one environment, and the rule compares several")
 INVENTORY = Never("values do not say which GPUs a data plane has")
 ROLLOUT = Never("it is about rollouts, of which values say nothing")
+PROMOTION = Never("promotion is the client's, and values say nothing of it")
 
 
 def schema(edit: Callable[[Values], object], at: str, said: str) -> Refused:
@@ -203,6 +204,7 @@ RULES: dict[str, Refused | Never] = {
     ),
     "every_environment_lives_somewhere": OTHERS,
     "gpus_of_a_replica_are_in_one_node": INVENTORY,
+    "groups_that_promote_are_told_by_an_issuer": PROMOTION,
     "host_paths_are_for_local_environments": check(
         lambda values: values["datasets"][0].update(source={"kind": "hostPath", "path": "/models"}),
         "datasets[models].source.kind",
@@ -256,6 +258,8 @@ RULES: dict[str, Refused | Never] = {
     "production_shares_no_bucket_that_others_may_write": OTHERS,
     "production_shares_no_dataset_that_others_may_write": OTHERS,
     "products_that_are_asked_for_are_there": INVENTORY,
+    "promotions_begin_somewhere": PROMOTION,
+    "promotions_come_from_other_environments": PROMOTION,
     "repositories_name_datasets_that_exist": check(
         lambda values: named(values["servers"], "main")["repository"].update(claim="nobodys"),
         "servers[main].repository.claim",
@@ -282,6 +286,8 @@ RULES: dict[str, Refused | Never] = {
         "proxy.auth.oidc[0].issuer",
         "cannot fetch the keys",
     ),
+    "those_who_promote_may_look_and_call": PROMOTION,
+    "versions_can_come_from_their_environment": PROMOTION,
     "warm_windows_name_models_of_their_pool": check(
         window(models=["churn"]), "warmWindows[nightly].models", "a model that this pool does not serve"
     ),
@@ -324,6 +330,7 @@ RULES: dict[str, Refused | Never] = {
     "Pool._shared_memory_is_part_of_the_memory": check(
         lambda values: pool(values).update(sharedMemory="8Gi"), "pools[cold]", "counts against the memory limit"
     ),
+    "Promotion.hours_of_service_are_counted_somewhere": PROMOTION,
     "Proxy._replicas_or_autoscaling": Never("in values the number has no effect where an autoscaler owns it"),
     "ReplicaBounds._bounds_are_in_order": check(
         proxy(autoscaling={"min": 3, "max": 2}), "proxy.autoscaling", "min 3 is more than max 2"
@@ -363,6 +370,7 @@ RULES: dict[str, Refused | Never] = {
         "say who",
     ),
     # Of texts, what their pattern cannot say.
+    "is a glob, and promotion takes names as they are: name each, or a group that has them": PROMOTION,
     "is a label that Tidegate or Kubernetes sets itself": schema(
         namespace(labels={"app.kubernetes.io/name": "x"}), "namespace.labels", "Tidegate or Kubernetes sets itself"
     ),

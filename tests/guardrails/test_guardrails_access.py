@@ -72,4 +72,5 @@ def test_the_references_production_has_rules_of_its_own_for_each_group() -> None
     assert {each["name"]: (each["groups"], each["actions"], each["servers"]) for each in rules} == {
         "model-endpoints": (["model-endpoints"], ["infer", "inspect"], ["preload", "ondemand"]),
         "data-scientists-look": (["data-scientists"], ["inspect"], ["preload", "ondemand"]),
+        "production-deployers": (["production-deployers"], ["infer", "inspect"], ["preload", "ondemand"]),
     }

@@ -139,7 +139,9 @@ def environment(tree: Tree, name: str) -> Tree:
 def test_dev_with_the_overlays_of_prod_is_prod() -> None:
     """Whatever differs between dev and prod stands in their overlays: swap the overlays, and they are the same."""
     tree = reference_tree()
-    prod_overlay = {key: value for key, value in environment(tree, "prod").items() if key not in IDENTITY}
+    # Versions come to prod from dev: that is for clients, and cannot be swapped.
+    kept = {*IDENTITY, "promotion"}
+    prod_overlay = {key: value for key, value in environment(tree, "prod").items() if key not in kept}
     swapped = copy.deepcopy(tree)
     for item in swapped["environments"]:
         if item["name"] == "dev":
@@ -236,9 +238,15 @@ SAID_BY_THE_OVERLAYS = {
     ("prod", "datasets.models.writers"): {GUARDRAILS},  # nothing that runs: it is said for rules, and for promotion
     ("prod", "proxy.access.model-endpoints.servers"): {"ConfigMap inference-proxy-routing: data.access.json"},
     ("prod", "proxy.access.data-scientists-look.servers"): {"ConfigMap inference-proxy-routing: data.access.json"},
+    ("prod", "proxy.access.production-deployers.groups"): None,
+    ("prod", "proxy.access.production-deployers.servers"): {"ConfigMap inference-proxy-routing: data.access.json"},
     ("prod", "guardrails.gpuSlices"): {GUARDRAILS},
     ("prod", "guardrails.severities.images-are-pinned-by-digest"): {GUARDRAILS},
     ("prod", "rollout.canary"): set(),  # how it is rolled out is no object of it
+    ("prod", "promotion.from"): None,  # soakHours are counted there
+    ("prod", "promotion.groups"): set(),  # who promotes what is told to clients
+    ("prod", "promotion.separationOfDuties"): set(),
+    ("prod", "promotion.soakHours"): set(),
     ("prod", "gate.settleSeconds"): set(),
     ("prod", "gate.probe.kind"): None,
     ("prod", "gate.probe.path"): set(),

@@ -7,10 +7,22 @@ from typing import Any
 
 from stacks import rules
 from stacks.rules import images
-from tests.stacks import test_rules_capacity, test_rules_names, test_rules_references, test_rules_safety
+from tests.stacks import (
+    test_rules_capacity,
+    test_rules_names,
+    test_rules_promotion,
+    test_rules_references,
+    test_rules_safety,
+)
 from tests.stacks.definition.examples import BASE, name_of, problems
 
-TABLES: tuple[Any, ...] = (test_rules_capacity, test_rules_names, test_rules_references, test_rules_safety)
+TABLES: tuple[Any, ...] = (
+    test_rules_capacity,
+    test_rules_names,
+    test_rules_promotion,
+    test_rules_references,
+    test_rules_safety,
+)
 OF_THEIR_OWN = {images.the_lock_holds_digests_of_these_images_only, images.images_have_a_digest}
 EVERY_RULE = {*rules.HEADER_RULES, *rules.STACK_RULES, *rules.DEFINITION_RULES}
 
@@ -25,7 +37,7 @@ def test_every_rule_has_a_definition_that_breaks_it_and_one_that_comes_near() ->
 def test_every_rule_is_in_force_once() -> None:
     counted = Counter([*rules.HEADER_RULES, *rules.STACK_RULES, *rules.DEFINITION_RULES])
     assert set(counted.values()) == {1}
-    for module in (rules.capacity, rules.images, rules.names, rules.references, rules.safety):
+    for module in (rules.capacity, rules.images, rules.names, rules.promotion, rules.references, rules.safety):
         for name, value in vars(module).items():
             said_here = getattr(value, "__module__", None) == module.__name__ and callable(value)
             if said_here and not name.startswith("_") and name != "nearest":

@@ -6,6 +6,7 @@ and every data plane has the GPUs that its environments ask for.
 
 import json
 import re
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
@@ -344,6 +345,9 @@ def definition_trees(draw: st.DrawFn) -> Tree:
     ]
     for environment in tree["environments"]:
         _expose_apart(environment, tree)
+    for number, environment in enumerate(tree["environments"]):
+        if draw(st.booleans()):
+            environment["promotion"] = draw(promotions(environment_names[:number]))
     _pools_apart(tree)
     _stock_gpus(tree)
     return tree
@@ -387,6 +391,23 @@ def environments(draw: st.DrawFn, name: str, common: Tree) -> Tree:
         overlay["servers"] = [{"name": server["name"], "pools": [{"name": pool["name"], **change}]}]
     head = draw(sometimes({"production": st.booleans(), "labels": labels}))
     return {"name": name, "namespace": f"ns-{name}", **head, **overlay}
+
+
+@st.composite
+def promotions(draw: st.DrawFn, earlier: Sequence[str]) -> Tree:
+    """Who may bring versions into an environment, which come from one of those before it, if there are any."""
+    optional: dict[str, st.SearchStrategy[Any]] = {
+        "principals": st.just(["alice"]),
+        "groups": st.just(["deployers", "admins"]),
+        "separationOfDuties": st.booleans(),
+    }
+    promotion: Tree = draw(sometimes(optional))
+    if draw(st.booleans()) and earlier:
+        promotion |= {
+            "from": draw(st.sampled_from(earlier)),
+            **draw(sometimes({"soakHours": st.sampled_from([0.5, 24])})),
+        }
+    return promotion
 
 
 def _expose_apart(environment: Tree, common: Tree) -> None:

@@ -46,6 +46,12 @@ class Refused:
 
 REFUSED: tuple[Refused, ...] = (
     Refused(
+        "Promotion.hours_of_service_are_counted_somewhere",
+        {"environments/prod/promotion": {"soakHours": 24}},
+        "»promotion:",
+        "name it in from",
+    ),
+    Refused(
         "UrlProbe._tokens_travel_encrypted",
         {"gate/probe": {"kind": "url", "url": "http://127.0.0.1/x", "tokenVariable": "TOKEN"}},
         "»probe:",
@@ -395,6 +401,9 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "_Peer.addresses_stand_alone": {"network/callers/ingress": {"cidr": "10.0.0.0/8"}},
     "_Peer.somebody_is_meant": {
         "network/callers/ingress": {"namespaceLabels": {"a": "b"}, "podLabels": {"app": "x"}},
+    },
+    "Promotion.hours_of_service_are_counted_somewhere": {
+        "environments/prod/promotion": {"from": "dev", "soakHours": 24},
     },
     "Model.traffic_is_said_once": {"models/churn/versions": [], "models/churn/alias": "champion"},
     "Model.a_mirror_has_versions_beside_it": {

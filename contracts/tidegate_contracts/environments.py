@@ -1,0 +1,144 @@
+"""What clients are told of the environments: where to publish models, where to call them, and who may.
+
+The stack definition produces it (`make environments`), an admin gives it to the users, the client reads it. It holds no
+secret. Field names on the wire are camelCase; unknown fields are refused.
+"""
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from .message import Message
+from .routing import Mirror, VersionShare
+
+VERSION: Final = 1
+
+
+class DatasetLocation(Message):
+    """A model repository in a dataset, which each client has mounted wherever it likes."""
+
+    kind: Literal["dataset"] = "dataset"
+    dataset: str
+    """Name of the dataset in the definition."""
+    path: str = ""
+    """Folder of the repository below the dataset's root."""
+    domino_dataset_id: str | None = None
+    """Where it is a dataset of Domino's: its id, by which Domino tells its name."""
+    volume: str
+    """Which volume it is; where two data planes name the same one, publishing to one publishes to both."""
+
+
+class ObjectStoreLocation(Message):
+    """A model repository in object storage."""
+
+    kind: Literal["object-store"] = "object-store"
+    url: str
+    """`s3://bucket/prefix`, `gs://bucket/prefix` or `as://account/container/prefix`, as Triton reads it."""
+
+
+Location = Annotated[DatasetLocation | ObjectStoreLocation, Field(discriminator="kind")]
+
+
+class PoolFacts(Message):
+    """One pool of a server: what a model must fit."""
+
+    name: str
+    loading: Literal["preload", "on-demand"]
+    gpu: bool
+    """Whether its Tritons have a GPU or a slice of one."""
+    memory_bytes: int | None = None
+    """Memory of the slice, or of the processor's container; None where nothing tells."""
+    capacity_bytes: int | None = None
+    """What models may take of it (on-demand pools)."""
+    poll_seconds: int | None = None
+    """Seconds between two looks at the repository (preload pools)."""
+
+
+class ServerFacts(Message):
+    """One logical inference server on one data plane."""
+
+    name: str
+    kind: str
+    location: Location
+    writers: tuple[str, ...] = ()
+    """Groups that may write the repository, as the definition says; without any, whoever can write it may."""
+    pools: tuple[PoolFacts, ...]
+
+
+class ModelFacts(Message):
+    """How the routing table serves a model: see `routing.Model`."""
+
+    name: str
+    server: str
+    pool: str
+    versions: tuple[VersionShare, ...] = ()
+    alias: str | None = None
+    mirror: Mirror | None = None
+    footprint_bytes: int | None = None
+
+
+class Plane(Message):
+    """The environment on one data plane: a stack of the definition."""
+
+    name: str
+    """Name of the data plane."""
+    wave: int = 1
+    """Planes of lower waves come first."""
+    proxy_url: str
+    """Address of the inference proxy there, for those who may reach it."""
+    servers: tuple[ServerFacts, ...]
+    models: tuple[ModelFacts, ...] = ()
+
+
+class Promotion(Message):
+    """What must hold before a version comes into the environment."""
+
+    source: str | None = None
+    """Environment in which the version must have been deployed; anything registered will do without one."""
+    principals: tuple[str, ...] = ()
+    """Who may, by name, besides the groups; names are those that the environment's proxy knows callers by."""
+    groups: tuple[str, ...] = ()
+    """Groups whose members may. Neither principals nor groups: the `writers` of the server's repository."""
+    separation_of_duties: bool = False
+    """Whether who registered a version may not bring it in."""
+    soak_hours: Annotated[float, Field(ge=0)] = 0
+    """Hours that it must have served in `source` without an error."""
+
+
+class Environment(Message):
+    """One environment, wherever it is."""
+
+    name: str
+    production: bool = False
+    promotion: Promotion = Promotion()
+    planes: tuple[Plane, ...]
+
+
+class Environments(Message):
+    """`environments.json`."""
+
+    version: Literal[1] = VERSION
+    environments: tuple[Environment, ...]
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Self:
+        names = [environment.name for environment in self.environments]
+        if len(set(names)) < len(names):
+            raise ValueError("an environment stands twice")
+        for environment in self.environments:
+            source = environment.promotion.source
+            if source is not None and (source not in names or source == environment.name):
+                raise ValueError(
+                    f"environment {environment.name} takes versions from {source!r}, which is no other one"
+                )
+        return self
+
+
+class WhoAmI(Message):
+    """What the proxy answers at `/whoami`: as whom it knows the caller."""
+
+    environment: str
+    principal: str
+    groups: tuple[str, ...] = ()
+    source: str
+    """Who vouches: the URL of an issuer, `api-keys` or `domino`."""

@@ -1,0 +1,79 @@
+"""The manifest of a registered model version: every file of its repository entry, with its digest.
+
+The client writes it as an artifact beside the entry when it registers a version, and tags the version with the
+manifest's own digest, which the registry's artifact store cannot change. Field names on the wire are camelCase.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from .message import Message
+
+VERSION: Final = 1
+ENTRY_VERSION: Final = "1"
+"""The folder of the version within a registered entry, whatever number the registry gives to the version."""
+_STEP = re.compile(r"(?!\.{1,2}(/|$))[^/\\\x00-\x1f\x7f]+")
+
+
+class ManifestFile(Message):
+    """One file of the entry."""
+
+    path: str
+    """Below the entry, with `/` between its steps: `config.pbtxt`, `1/model.onnx`."""
+    size: Annotated[int, Field(ge=0)]
+    """Bytes."""
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+    @model_validator(mode="after")
+    def _path_stays_inside(self) -> Self:
+        if not is_inside(self.path):
+            raise ValueError(f"path {self.path!r} does not stay within the entry")
+        return self
+
+
+class Manifest(Message):
+    """`manifest.json`: the files, in the order of their paths."""
+
+    version: Literal[1] = VERSION
+    model: str
+    """Name of the model, which is the name of the entry's folder."""
+    files: tuple[ManifestFile, ...]
+
+    @model_validator(mode="after")
+    def _files_stand_once_in_order(self) -> Self:
+        paths = [file.path for file in self.files]
+        if paths != sorted(set(paths)):
+            raise ValueError("files stand in the order of their paths, and each once")
+        return self
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    def digest(self) -> str:
+        """Return the SHA-256, in hexadecimal, of the canonical form: the same content is the same digest.
+
+        Canonical: JSON with sorted keys and no white space, UTF-8.
+        """
+        return hashlib.sha256(self.canonical()).hexdigest()
+
+    def canonical(self) -> bytes:
+        """Return the bytes that `manifest.json` has."""
+        said = self.model_dump(by_alias=True, mode="json")
+        return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def is_inside(path: str) -> bool:
+    """Tell whether a relative path stays where it begins: no empty step, no `.` or `..`, no control characters."""
+    return all(_STEP.fullmatch(step) for step in path.split("/"))
+
+
+def make_manifest(model: str, files: Sequence[ManifestFile]) -> Manifest:
+    """Return the manifest of these files, in whatever order they come."""
+    return Manifest(model=model, files=tuple(sorted(files, key=lambda file: file.path)))

@@ -1,0 +1,163 @@
+"""What clients are told of a definition: `environments.json`, by which they publish, promote and call models.
+
+Pure, and without Pulumi's SDK: the same definition gives the same environments.
+"""
+
+import hashlib
+import json
+
+from tidegate_contracts import environments as told
+from tidegate_contracts import proxy_process, routing
+
+from .definition import Environment
+from .definition.base import byte_count
+from .definition.datasets import (
+    ClaimDataset,
+    CsiDataset,
+    Dataset,
+    EfsDataset,
+    HostPathDataset,
+    NfsDataset,
+    ObjectStoreRepository,
+)
+from .definition.models import Model
+from .definition.placement import CpuPlacement
+from .definition.promotion import Promotion
+from .definition.proxy import HttpRouteExposure, IngressExposure
+from .definition.servers import Pool, Preload, Server
+from .placement import capacity_bytes, memory_bytes
+from .stack import Definition, Stack
+
+PROXY = "inference-proxy"
+"""Name of the proxy's Service, `components.place.PROXY`, which cannot be had without Pulumi's SDK."""
+
+
+def environments(definition: Definition) -> told.Environments:
+    """Return all environments of a definition, each with its data planes in the order of a rollout."""
+    return told.Environments(
+        environments=tuple(_environment(definition, environment) for environment in definition.header.environments)
+    )
+
+
+def environments_text(definition: Definition) -> str:
+    """Return `environments.json`; what is not said is not in it."""
+    said = environments(definition).model_dump(mode="json", by_alias=True, exclude_none=True)
+    return json.dumps(said, indent=2, ensure_ascii=False) + "\n"
+
+
+def proxy_url(stack: Stack) -> str:
+    """Return the address at which clients reach the proxy of a stack.
+
+    Behind an Ingress or a Gateway it is always https, since what is sent there are credentials; otherwise it is the
+    Service, which only the cluster's own pods reach.
+    """
+    proxy = stack.platform.proxy
+    if isinstance(proxy.exposure, IngressExposure | HttpRouteExposure):
+        return f"https://{proxy.exposure.host}{proxy.exposure.path.rstrip('/')}"
+    scheme, port = (
+        ("https", proxy_process.HTTPS_SERVICE_PORT) if proxy.tls else ("http", proxy_process.HTTP_SERVICE_PORT)
+    )
+    return f"{scheme}://{PROXY}.{stack.namespace}.svc:{port}"
+
+
+def _environment(definition: Definition, environment: Environment) -> told.Environment:
+    canary = environment.rollout.canary
+    stacks = [stack for stack in definition.stacks if stack.environment.name == environment.name]
+    # `definition.stacks` are in the order of their waves; the canary is of the first one.
+    stacks.sort(key=lambda stack: canary is not None and stack.data_plane.name != canary)
+    return told.Environment(
+        name=environment.name,
+        production=environment.production,
+        promotion=_promotion(environment.promotion),
+        planes=tuple(_plane(stack) for stack in stacks),
+    )
+
+
+def _promotion(promotion: Promotion) -> told.Promotion:
+    return told.Promotion(
+        source=promotion.source,
+        principals=promotion.principals,
+        groups=promotion.groups,
+        separation_of_duties=promotion.separation_of_duties,
+        soak_hours=promotion.soak_hours or 0,
+    )
+
+
+def _plane(stack: Stack) -> told.Plane:
+    return told.Plane(
+        name=stack.data_plane.name,
+        wave=stack.data_plane.wave,
+        proxy_url=proxy_url(stack),
+        servers=tuple(_server(stack, server) for server in stack.platform.servers),
+        models=tuple(_model(stack, model) for model in stack.platform.models),
+    )
+
+
+def _server(stack: Stack, server: Server) -> told.ServerFacts:
+    location: told.Location
+    if isinstance(server.repository, ObjectStoreRepository):
+        location, writers = told.ObjectStoreLocation(url=server.repository.url), server.repository.writers
+    else:
+        wanted = server.repository.dataset
+        dataset = next(item for item in stack.platform.datasets if item.name == wanted)
+        writers = dataset.writers
+        location = told.DatasetLocation(
+            dataset=dataset.name,
+            path=server.repository.path or "",
+            domino_dataset_id=dataset.domino.dataset_id if dataset.domino else None,
+            volume=_volume(stack, dataset),
+        )
+    return told.ServerFacts(
+        name=server.name,
+        kind=server.kind,
+        location=location,
+        writers=writers,
+        pools=tuple(_pool(pool) for pool in server.pools),
+    )
+
+
+def _pool(pool: Pool) -> told.PoolFacts:
+    loading = pool.loading
+    return told.PoolFacts(
+        name=pool.name,
+        loading=loading.mode,
+        gpu=not isinstance(pool.placement, CpuPlacement),
+        memory_bytes=memory_bytes(pool),
+        capacity_bytes=capacity_bytes(pool),
+        poll_seconds=loading.poll_seconds if isinstance(loading, Preload) else None,
+    )
+
+
+def _model(stack: Stack, model: Model) -> told.ModelFacts:
+    server = next(server for server in stack.platform.servers if server.name == model.server)
+    return told.ModelFacts(
+        name=model.name,
+        server=model.server,
+        pool=model.pool or server.pools[0].name,
+        versions=tuple(routing.VersionShare(version=each.version, weight=each.weight) for each in model.versions),
+        alias=model.alias,
+        mirror=routing.Mirror(version=model.mirror.version, percent=model.mirror.percent) if model.mirror else None,
+        footprint_bytes=byte_count(model.footprint) if model.footprint else None,
+    )
+
+
+def _volume(stack: Stack, dataset: Dataset) -> str:
+    """Return which volume a dataset's root is on, and where.
+
+    Two that are one may have two names here, since drivers name volumes as they like, and are then published to twice,
+    which does no harm; two that differ never have the same.
+    """
+    plane = stack.data_plane.name
+    match dataset:
+        case EfsDataset():
+            volume = ":".join(("efs", dataset.file_system_id, *filter(None, [dataset.access_point_id])))
+        case NfsDataset():
+            volume = f"nfs:{dataset.server}:{dataset.path}"
+        case CsiDataset():
+            attributes = json.dumps(dataset.volume_attributes, sort_keys=True).encode()
+            volume = f"csi:{dataset.driver}:{dataset.volume_handle}#{hashlib.sha256(attributes).hexdigest()[:12]}"
+        case HostPathDataset():
+            volume = f"hostPath:{plane}:{dataset.path}"
+        case ClaimDataset():
+            volume = f"claim:{plane}:{stack.namespace}/{dataset.claim_name}"
+    return f"{volume}/filecache/{dataset.domino.dataset_id}" if dataset.domino else volume

@@ -1,0 +1,97 @@
+"""Promotion: a version can come into each environment, and somebody can bring it."""
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from ..definition import Header
+from ..load import Document
+from ..problems import Problem
+from ..stack import Definition, Stack
+from .references import nearest
+
+
+def promotions_come_from_other_environments(header: Header, document: Document) -> Iterator[Problem]:
+    """A version has been in another environment before, and that one is in this definition."""
+    names = [environment.name for environment in header.environments]
+    for index, environment in enumerate(header.environments):
+        source = environment.promotion.source
+        if source is not None and (source == environment.name or source not in names):
+            what = "itself" if source == environment.name else f'an unknown environment, "{source}"'
+            yield document.problem(
+                ("environments", index, "promotion", "from"),
+                f'environment "{environment.name}" takes versions from {what}',
+                do=nearest(source, [name for name in names if name != environment.name]),
+                at="value",
+            )
+
+
+def promotions_begin_somewhere(header: Header, document: Document) -> Iterator[Problem]:
+    """Environments that take versions from each other, in a circle, never get one."""
+    sources = {environment.name: environment.promotion.source for environment in header.environments}
+    said: set[str] = set()
+    for index, environment in enumerate(header.environments):
+        circle = [environment.name]
+        while (source := sources.get(circle[-1])) is not None and source not in circle:
+            circle.append(source)
+        if source == environment.name and len(circle) > 1 and not said.intersection(circle):
+            said.update(circle)
+            yield document.problem(
+                ("environments", index, "promotion", "from"),
+                f"versions would have to go round in a circle: {' ← '.join([*circle, environment.name])}",
+                why="Each environment waits for the other, so none would ever get a version.",
+                do="Let one of them take what is registered: leave from away there.",
+                at="value",
+            )
+
+
+def versions_can_come_from_their_environment(definition: Definition) -> Iterator[Problem]:
+    """What lives on no data plane has never served a version."""
+    hosted = {name for plane in definition.header.data_planes for name in plane.environments}
+    for index, environment in enumerate(definition.header.environments):
+        source = environment.promotion.source
+        if source is not None and source not in hosted:
+            yield definition.document.problem(
+                ("environments", index, "promotion", "from"),
+                f'environment "{environment.name}" takes versions from "{source}", which lives on no data plane',
+                why="Nothing can be deployed there, so nothing can be promoted from there.",
+                do=f'Name "{source}" under a data plane\'s environments, or take versions from another environment.',
+                at="value",
+                severity="advisory",
+            )
+
+
+def groups_that_promote_are_told_by_an_issuer(stack: Stack) -> Iterator[Problem]:
+    """Only tokens of issuers tell groups; callers with API keys, or of Domino, have none."""
+    promotion = stack.environment.promotion
+    if promotion.groups and not promotion.principals and not stack.platform.proxy.auth.oidc:
+        yield stack.source.problem(
+            ("proxy", "auth"),
+            f'only {", ".join(promotion.groups)} may bring versions into environment "{stack.environment.name}", and '
+            "its proxy knows no groups",
+            why="Groups stand in the tokens of an issuer, and proxy.auth.oidc has none.",
+            do="Add an issuer, or name principals in the environment's promotion.",
+            severity="advisory",
+        )
+
+
+def those_who_promote_may_look_and_call(stack: Stack) -> Iterator[Problem]:
+    """Whoever brings a version asks the proxy whether it is ready, and sends it a request, before it has traffic."""
+    promotion, access = stack.environment.promotion, stack.platform.proxy.access
+    for action in ("inspect", "infer"):
+        rules = [rule for rule in access if action in rule.actions]
+        kept_out = [name for name in promotion.principals if not _named(name, [g for r in rules for g in r.principals])]
+        kept_out += [name for name in promotion.groups if not _named(name, [g for r in rules for g in r.groups])]
+        if kept_out:
+            yield stack.source.problem(
+                ("proxy", "access"),
+                f'{", ".join(kept_out)} may bring versions into environment "{stack.environment.name}", and no access '
+                f"rule lets them {action} there",
+                why="`tidegate promote` asks the proxy whether a version is ready (inspect), and sends it the golden "
+                "request (infer).",
+                do=f"Add an access rule that names them, with {action} in its actions.",
+                severity="advisory",
+            )
+
+
+def _named(name: str, globs: list[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)

@@ -1,0 +1,206 @@
+"""What clients are told of a definition: where models lie, where the proxy is, who may bring versions in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from tidegate_contracts.environments import DatasetLocation, Environments, ObjectStoreLocation, Plane, Promotion
+from tidegate_contracts.routing import RoutingTable
+
+from components import Environment, evaluate
+from components.files import routing_table
+from components.place import Place
+from stacks import clients
+from stacks.definition.base import byte_count
+from stacks.resolve import resolve
+from stacks.stack import Definition
+from stacks.validate import read_definition
+from tests.stacks.definition.examples import GONE, edited_at, valid
+from tests.strategies import definition_trees, read_tree
+from tests.strategies.definitions import Tree
+
+ROOT = Path(__file__).parents[2]
+PROFILE = 10 * 10**9
+INGRESS = {"kind": "ingress", "host": "inference.example.com", "path": "/gpu"}
+ROUTE = {"kind": "http-route", "host": "i.example.com", "gateway": "g", "gatewayNamespace": "n"}
+SECRET = {"kind": "secret", "secret": "tls"}
+
+
+def told(edits: dict[str, Any] | None = None) -> Environments:
+    """What clients are told of the base definition with some values changed."""
+    return clients.environments(valid(edited_at(edits or {})))
+
+
+def plane(of: Environments, environment: str, name: str) -> Plane:
+    """One data plane of an environment."""
+    (found,) = (item for item in of.environments if item.name == environment)
+    return next(item for item in found.planes if item.name == name)
+
+
+def location(edits: dict[str, Any], environment: str = "prod", name: str = "east") -> DatasetLocation:
+    """Where the models of the base definition's server lie."""
+    found = plane(told(edits), environment, name).servers[0].location
+    assert isinstance(found, DatasetLocation)
+    return found
+
+
+def objects(definition: Definition, stack: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """The Kubernetes objects of a stack, by kind and name."""
+    (found,) = (item for item in definition.stacks if item.name == stack)
+    made = evaluate(lambda: Environment(stack, resolve(found, definition.lock)))
+    return {(str(item["kind"]), str(item["metadata"]["name"])): item for item in made}
+
+
+def test_the_reference_definition_tells_who_promotes_what_to_production() -> None:
+    dev, prod = clients.environments(read_definition(ROOT / "stacks/inference.yaml")).environments
+    assert (dev.name, dev.production, dev.promotion) == ("dev", False, Promotion())
+    assert (prod.name, prod.production) == ("prod", True)
+    assert prod.promotion == Promotion(
+        source="dev", groups=("production-deployers",), separation_of_duties=True, soak_hours=24
+    )
+    assert [(item.name, item.wave, item.proxy_url) for item in prod.planes] == [
+        ("east", 1, "https://inference.example.com"),
+        ("west", 2, "https://inference-west.example.com"),
+    ]
+    east, west = (item.servers[0] for item in prod.planes)
+    assert east.writers == west.writers == ("production-deployers",)
+    assert isinstance(east.location, DatasetLocation)
+    assert isinstance(west.location, DatasetLocation)
+    assert east.location.domino_dataset_id == west.location.domino_dataset_id == "65f1c0ffee0000000000d002"
+    assert east.location.volume == "efs:fs-0a1b2c3d4e5f60002/filecache/65f1c0ffee0000000000d002"
+    assert west.location.volume == "efs:fs-0a1b2c3d4e5f60003/filecache/65f1c0ffee0000000000d002"
+    assert (east.location.dataset, east.location.path) == ("models", "models/pre-load")
+
+
+def test_pools_tell_what_a_model_must_fit() -> None:
+    cpu = {"kind": "cpu"}
+    warm, cold = plane(told({"servers/main/pools/warm/placement": cpu}), "dev", "lab").servers[0].pools
+    assert (warm.name, warm.loading, warm.gpu, warm.poll_seconds, warm.capacity_bytes) == (
+        "warm", "preload", False, 30, None,
+    )  # fmt: skip
+    assert warm.memory_bytes == byte_count("8Gi") - byte_count("1Gi")
+    assert (cold.name, cold.loading, cold.gpu, cold.poll_seconds) == ("cold", "on-demand", True, None)
+    assert (cold.memory_bytes, cold.capacity_bytes) == (PROFILE, PROFILE * 9 // 10)
+
+
+def test_the_canary_comes_first_and_then_wave_after_wave() -> None:
+    more = {"name": "west", "environments": ["prod"], "wave": 2}
+    first = {"name": "zulu", "environments": ["prod"]}
+    edits = {"dataPlanes/east/gpus": GONE, "dataPlanes/west": more, "dataPlanes/zulu": first}
+    prod = {"environments/prod/servers": [{"name": "main", "pools": [
+        {"name": name, "placement": {"kind": "cpu"}} for name in ("warm", "cold")
+    ]}]}  # fmt: skip
+    planes = told({**edits, **prod}).environments[1].planes
+    assert [item.name for item in planes] == ["east", "zulu", "west"]
+    planes = told({**edits, **prod, "environments/prod/rollout": {"canary": "zulu"}}).environments[1].planes
+    assert [item.name for item in planes] == ["zulu", "east", "west"]
+
+
+def test_an_environment_that_lives_nowhere_has_no_planes_and_is_named() -> None:
+    environments = told({"environments/staging": {}}).environments
+    assert [(item.name, len(item.planes)) for item in environments] == [("dev", 1), ("prod", 1), ("staging", 0)]
+
+
+@pytest.mark.parametrize(
+    ("proxy", "address"),
+    [
+        ({"exposure": INGRESS}, "https://inference.example.com/gpu"),
+        ({"exposure": {**INGRESS, "path": "/"}, "tls": SECRET}, "https://inference.example.com"),
+        ({"exposure": ROUTE}, "https://i.example.com"),
+    ],
+)
+def test_behind_an_ingress_or_a_gateway_the_address_is_its_host_and_path(proxy: dict[str, Any], address: str) -> None:
+    assert plane(told({f"proxy/{key}": value for key, value in proxy.items()}), "prod", "east").proxy_url == address
+
+
+@pytest.mark.parametrize("exposure", [{"kind": "cluster-ip"}, {"kind": "load-balancer"}])
+@pytest.mark.parametrize("tls", [None, SECRET], ids=["http", "https"])
+def test_otherwise_the_address_is_the_service_that_there_is(
+    exposure: dict[str, Any], tls: dict[str, Any] | None
+) -> None:
+    definition = valid(edited_at({"proxy/exposure": exposure, **({"proxy/tls": tls} if tls else {})}))
+    address = plane(clients.environments(definition), "prod", "east").proxy_url
+    scheme, _, rest = address.partition("://")
+    host, _, port = rest.partition(":")
+    name, namespace, _ = host.split(".", 2)
+    service = objects(definition, "prod-east")["Service", name]
+    assert service["metadata"]["namespace"] == namespace == "tidegate-prod"
+    assert {"name": scheme, "port": int(port)}.items() <= service["spec"]["ports"][0].items()
+
+
+@pytest.mark.parametrize(
+    ("dataset", "volume"),
+    [
+        ({"kind": "efs", "fileSystemId": "fs-1"}, "efs:fs-1"),
+        ({"kind": "efs", "fileSystemId": "fs-1", "accessPointId": "fsap-2"}, "efs:fs-1:fsap-2"),
+        ({"kind": "nfs", "server": "nfs.example.com", "path": "/m"}, "nfs:nfs.example.com:/m"),
+        ({"kind": "claim", "claimName": "theirs"}, "claim:east:tidegate-prod/theirs"),
+        (
+            {"kind": "nfs", "server": "n", "path": "/m", "domino": {"datasetId": "65f1"}},
+            "nfs:n:/m/filecache/65f1",
+        ),
+    ],
+)
+def test_a_volume_is_named_by_what_it_is(dataset: dict[str, Any], volume: str) -> None:
+    found = location({"environments/prod/datasets": GONE, "datasets/models": dataset})
+    assert found.volume == volume
+    assert found.domino_dataset_id == dataset.get("domino", {}).get("datasetId")
+
+
+def test_buckets_behind_one_driver_are_told_apart_though_their_handles_are_not() -> None:
+    def of(bucket: str) -> str:
+        attributes = {"bucketName": bucket, "region": "eu"}
+        dataset = {"kind": "csi", "driver": "s3.csi.aws.com", "volumeHandle": "any", "volumeAttributes": attributes}
+        return location({"environments/prod/datasets": GONE, "datasets/models": dataset}).volume
+
+    assert of("one") == of("one")
+    assert of("one") != of("two")
+    assert of("one").startswith("csi:s3.csi.aws.com:any")
+
+
+def test_a_repository_in_object_storage_is_told_by_its_address_and_its_own_writers() -> None:
+    repository = {"url": "s3://models/prod", "writers": ["deployers"]}
+    edits = {
+        "environments/prod/servers": [{"name": "main", "repository": {"dataset": None, **repository}}],
+        "network/reach/identity/by": ["proxy", "servers"],
+    }
+    server = plane(told(edits), "prod", "east").servers[0]
+    assert server.location == ObjectStoreLocation(url="s3://models/prod")
+    assert server.writers == ("deployers",)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(definition_trees())
+def test_every_definition_has_environments_that_a_client_reads_back(tree: Tree) -> None:
+    definition = read_tree(tree)
+    text = clients.environments_text(definition)
+    assert Environments.model_validate_json(text) == clients.environments(definition)
+    assert text == clients.environments_text(read_tree(tree))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(definition_trees())
+def test_clients_are_told_of_models_what_the_proxy_is_told(tree: Tree) -> None:
+    definition = read_tree(tree)
+    environments = clients.environments(definition)
+    for stack in definition.stacks:
+        place = Place(stack.environment.name, stack.namespace)
+        table = RoutingTable.model_validate(routing_table(place, resolve(stack, definition.lock).servers))
+        facts = plane(environments, stack.environment.name, stack.data_plane.name)
+        keys = ("name", "server", "pool", "versions", "alias", "mirror", "footprint_bytes")
+        by_proxy = {tuple(getattr(model, key) for key in keys) for model in table.models}
+        assert {tuple(getattr(model, key) for key in keys) for model in facts.models} == by_proxy
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(definition_trees())
+def test_promotion_is_for_clients_and_changes_nothing_on_a_cluster(tree: Tree) -> None:
+    plain = {**tree, "environments": [dict(item) for item in tree["environments"]]}
+    for environment in plain["environments"]:
+        environment.pop("promotion", None)
+    with_it, without = read_tree(tree), read_tree(plain)
+    for one, other in zip(with_it.stacks, without.stacks, strict=True):
+        assert resolve(one, with_it.lock) == resolve(other, without.lock)

@@ -4,7 +4,8 @@ import time
 
 from . import zoo
 from .platform import LEASE_SECONDS
-from .stage import Outcome, Stage, claim
+from .playing import Outcome, claim
+from .stage import Stage
 
 WARM, COLD = "dog", "ant"
 WITHOUT_SECONDS = 2 * LEASE_SECONDS

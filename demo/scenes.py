@@ -9,9 +9,12 @@ from typing import Any
 
 from tidegate_eviction.words import bytes_text
 
+from local_plane.environment import ON_DEMAND, PRELOAD
+
 from . import zoo
-from .platform import ON_DEMAND, PRELOAD, WAIT_SECONDS
-from .stage import NotSoError, Outcome, Stage, claim
+from .platform import WAIT_SECONDS
+from .playing import NotSoError, Outcome, claim
+from .stage import Stage
 
 CALLERS = 20
 WARM_CALLS = 200

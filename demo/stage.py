@@ -15,33 +15,13 @@ from tidegate_contracts.lease import Listing
 from tidegate_eviction.listing import AskError, ask
 
 from .platform import Platform
+from .playing import claim
 from .show import Show
 from .visitor import Visitor
 
 SAMPLE_SECONDS = 0.2
 _POLL_SECONDS = 0.05
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
-class NotSoError(Exception):
-    """Something that the demo claims did not hold."""
-
-
-def claim(holds: object, otherwise: str) -> None:
-    """Raise NotSoError, which says what is so instead, unless a claim holds."""
-    if not holds:
-        raise NotSoError(otherwise)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a scene."""
-
-    text: str
-    short: str
-    """In a few words."""
-    figures: dict[str, Any]
-    """The same, for programs."""
 
 
 @dataclass

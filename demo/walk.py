@@ -1,46 +1,17 @@
 """The walk: scene after scene, each checked as it is shown, and the room of the slice watched all the while."""
 
-import http.client
-import json
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-from tidegate_eviction.listing import AskError
 from tidegate_eviction.words import bytes_text
 
-from . import faults, scenes, zoo
+from . import faults, playing, scenes, zoo
 from .platform import IDLE_SECONDS, LEASE_SECONDS, POLL_SECONDS, PROXIES, TUNING, Platform
+from .playing import Played, Scene, claim
 from .show import Show
-from .stage import NotSoError, Outcome, Stage, claim
+from .stage import Stage
 from .visitor import Visitor
 
-
-@dataclass(frozen=True)
-class Scene:
-    """One thing that is shown."""
-
-    name: str
-    title: str
-    claim: str
-    play: Callable[[Stage], Outcome]
-
-
-@dataclass(frozen=True)
-class Played:
-    """One scene, and what came of it."""
-
-    name: str
-    ok: bool
-    text: str
-    short: str
-    seconds: float
-    figures: dict[str, Any]
-
-
-SCENES = (
+SCENES: tuple[Scene[Stage], ...] = (
     Scene(
         "publish", "A model is published while its server serves",
         f"The preload Triton looks into its repository every {POLL_SECONDS} s. A model is staged outside of it and "
@@ -116,44 +87,26 @@ def introduce(platform: Platform, show: Show) -> None:
     show.say(f"To look on in a browser, while it runs: http://{platform.policy.admin}/")
 
 
-def play(stage: Stage, wanted: Sequence[Scene] = SCENES) -> list[Played]:
-    """Play scenes; the first one that does not hold what it claims is the last."""
-    played: list[Played] = []
+def play(stage: Stage, wanted: Sequence[Scene[Stage]] = SCENES) -> list[Played]:
+    """Play scenes, while the slice is looked at all the time; what it held at most is the last of what was shown."""
+
+    def check() -> None:
+        stage.platform.check()
+        _room_was_never_overrun(stage)
+
     with stage.sampling() as samples:
-        for number, scene in enumerate(wanted, 1):
-            stage.show.scene(number, len(wanted), scene.title, scene.claim)
-            begun = time.monotonic()
-            try:
-                with stage.show.console.status("      …"):
-                    outcome = scene.play(stage)
-                stage.platform.check()
-                _room_was_never_overrun(stage)
-            except (NotSoError, AskError, OSError, http.client.HTTPException) as error:
-                stage.show.failure(f"This did not hold: {error}")
-                return [*played, Played(scene.name, False, str(error), "", time.monotonic() - begun, {})]
-            seconds = time.monotonic() - begun
-            stage.show.outcome(outcome.text, seconds)
-            played.append(Played(scene.name, True, outcome.text, outcome.short, seconds, outcome.figures))
+        played = playing.play(stage, stage.show, wanted, check)
+    if not playing.all_hold(played):
+        return played
     room = f"at most {bytes_text(samples.most_bytes)} of {bytes_text(zoo.CAPACITY_BYTES)}, at {samples.taken} looks"
     figures = {"most_bytes": samples.most_bytes, "capacity_bytes": zoo.CAPACITY_BYTES, "looks": samples.taken}
     return [*played, Played("room", True, room, room, 0.0, figures)]
 
 
-def write(played: Sequence[Played], seconds: float, file: Path) -> None:
-    """Write what came of it as JSON."""
-    ok = all(each.ok for each in played)
-    said = {"ok": ok, "seconds": seconds, "scenes": [asdict(each) for each in played]}
-    file.write_text(json.dumps(said, indent=2) + "\n", "utf-8")
-
-
 def summary(played: Sequence[Played], seconds: float, show: Show) -> bool:
     """Print the table at the end; return whether all held."""
     titles = {scene.name: scene.title for scene in SCENES} | {"room": "Room was never overrun"}
-    if not all(each.ok for each in played):
-        return False
-    show.summary([(titles[each.name], each.short, each.seconds) for each in played])
-    show.say(f"All {len(played)} hold, in {seconds:.0f} s. To try it yourself: make demo-up")
-    return True
+    return playing.summary(played, titles, seconds, show, "To try it yourself: make demo-up")
 
 
 def _room_was_never_overrun(stage: Stage) -> None:

@@ -116,5 +116,15 @@ PROGRAMS = {
             pins.FOLDER / "cyclonus",
             newer=False,
         ),
+        # It has no versions that a Go module may have, only days: the pinned one is built, whatever is on the PATH.
+        Program(
+            "minio",
+            "github.com/minio/minio",
+            ("github.com/minio/minio/cmd.CommitID={version}",),
+            ("--version",),
+            140,
+            pins.FOLDER / "minio",
+            newer=False,
+        ),
     )
 }

@@ -6,23 +6,25 @@ cost, and how many can be served. Prints a table for people; the last line is JS
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
 from tidegate_eviction.simulate.errors import SimulationError
 from tidegate_eviction.simulate.report import about
 from tidegate_eviction.simulate.trace import Trace, read_trace
 from tidegate_eviction.simulate.zoo import Zoo, generate
 
+from bench import report
+from bench.report import Found, say
+
 from . import decisions, density, first_answers, simulated, warm
 from .effort import FULL, QUICK, Effort
-from .rows import GOALS, Found, NotHereError, say
+from .rows import GOALS
 
+TITLE = "The eviction policy"
 ZOO = Zoo(models=20, requests=20_000)
 """So few that the optimum can be found."""
 Part = Callable[[Trace, Effort], Found]
@@ -38,41 +40,9 @@ PARTS: Mapping[str, Part] = {
 """What can be measured by itself, in this order; from `warm` on it is live, some three minutes together."""
 
 
-def last_line(found: Mapping[str, Found]) -> dict[str, float | None]:
-    """Return what the last line says; None for what was not measured."""
-    figures = {key: value for part in found.values() for key, value in part.figures.items()}
-    return {key: _rounded(figures[key]) if key in figures else None for key in GOALS}
-
-
-def table(trace: Trace, found: Mapping[str, Found]) -> Table:
-    """Return everything as a table for people."""
-    made = Table(title="The eviction policy", caption=about(trace))
-    made.add_column("what")
-    made.add_column("measured", justify="right")
-    made.add_column("goal", justify="right", no_wrap=True)
-    made.add_column("stretch", justify="right", no_wrap=True)
-    for part in found.values():
-        for what, value in part.lines:
-            made.add_row(what, value, "", "")
-        made.add_section()
-    for key, figure in last_line(found).items():
-        goal = GOALS[key]
-        made.add_row(goal.words, "NOT MEASURED" if figure is None else f"{figure:,}", goal.goal, goal.stretch)
-    return made
-
-
 def measure(trace: Trace, parts: Sequence[str], effort: Effort = FULL) -> dict[str, Found]:
     """Measure these parts; what cannot be measured here is said and left out."""
-    found = {}
-    for name in parts:
-        try:
-            found[name] = PARTS[name](trace, effort)
-        except NotHereError as error:
-            say(f"NOT MEASURED: {name.upper()} ({error}).")
-    missing = [key for key, value in last_line(found).items() if value is None]
-    if missing:
-        say(f"NOT MEASURED: {', '.join(missing)}.")
-    return found
+    return report.measure(GOALS, {name: partial(part, trace, effort) for name, part in PARTS.items()}, parts)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -93,17 +63,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
     found = measure(trace, options.only or list(PARTS), QUICK if options.quick else FULL)
-    Console(width=None if sys.stdout.isatty() else 140).print(table(trace, found))
-    print(json.dumps(last_line(found)))
+    report.print_all(TITLE, about(trace), GOALS, found)
 
 
 def _zoo(seed: int) -> Trace:
     say("No trace is given: a synthetic zoo takes its place.")
     return generate(replace(ZOO, seed=seed))
-
-
-def _rounded(value: float) -> float:
-    return round(value, 3) if value < 100 else round(value)
 
 
 if __name__ == "__main__":

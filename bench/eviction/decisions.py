@@ -12,7 +12,7 @@ from tidegate_eviction.choosing.registry import find
 from tidegate_eviction.core import Found as Index
 from tidegate_eviction.core import Load, ModelSpec, PoolRules, Residency, Unload
 
-from .rows import Found, say
+from bench.report import Found, say
 
 POLICIES = "cost-aware", "lru-idle"
 SIZES = 1_000, 10_000

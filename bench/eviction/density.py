@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 
+from bench.report import Found, say
+
 from .effort import Effort
 from .plane import RIGHT, Ballast, Plane, Pool, infer_path, plane, post
-from .rows import Found, say
 
 ZIPF = 1.1
 ENOUGH = 0.99

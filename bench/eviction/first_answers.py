@@ -5,9 +5,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from operator import truediv
 
+from bench.report import Found, NotHereError, say
+
 from .effort import Effort
 from .plane import RIGHT, Ballast, Plane, Pool, infer_path, plane, post
-from .rows import Found, NotHereError, say
 
 SIZES = 4, 32, 128
 """MiB that cold models hold."""

@@ -22,6 +22,7 @@ from tidegate_contracts import eviction_process, routing
 from tidegate_contracts import triton as triton_contract
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
 
+from bench.report import NotHereError, say
 from local_plane.policy import Policy, policy, triton_options, write_settings
 from local_plane.process import HOST, CannotBeHadError, ProcessError
 from local_plane.proxy import ENVIRONMENT, Proxy, proxy, write_tables
@@ -30,8 +31,6 @@ from tests.policies.eviction.rigs import zoo
 from tests.proxy.rigs.issuer import issuer
 from tests.proxy.rigs.peers import nginx_answering
 from tests.proxy.rigs.tables import GROUP, access_table
-
-from .rows import NotHereError, say
 
 MIB = 1 << 20
 POOL = "small"

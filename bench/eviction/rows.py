@@ -1,19 +1,9 @@
 """What is measured of the eviction policy, and what it is worth."""
 
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
-
-@dataclass(frozen=True)
-class Goal:
-    """What a figure of the last line is to be."""
-
-    words: str
-    goal: str = ""
-    stretch: str = ""
-
+from bench.report import Goal
 
 GOALS: Final[Mapping[str, Goal]] = {
     "warm_vs_preloaded": Goal("requests/s of a leased model, against the same one preloaded", "≥ 0.97", "1"),
@@ -30,25 +20,3 @@ GOALS: Final[Mapping[str, Goal]] = {
     "warm_p99_while_loading": Goal("p99 of a warm model while another loads and unloads, against quiet"),
 }  # fmt: skip
 """The keys of the last line, in its order."""
-
-
-@dataclass
-class Found:
-    """What was measured: figures of the last line, and lines of the table that stand behind them."""
-
-    figures: dict[str, float] = field(default_factory=dict)
-    lines: list[tuple[str, str]] = field(default_factory=list)
-    """What, and how much."""
-
-    def add(self, what: str, value: str) -> None:
-        """Add a line."""
-        self.lines.append((what, value))
-
-
-class NotHereError(Exception):
-    """A part cannot be measured: it cannot be had here, or does not do what is to be measured; the message says why."""
-
-
-def say(text: str) -> None:
-    """Tell people, on stderr."""
-    print(text, file=sys.stderr, flush=True)

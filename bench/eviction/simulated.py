@@ -16,7 +16,7 @@ from tidegate_eviction.simulate.engine import Engine
 from tidegate_eviction.simulate.setting import Setting
 from tidegate_eviction.simulate.trace import Trace
 
-from .rows import Found, say
+from bench.report import Found, say
 
 SHARES = 40, 60
 IDLE_SECONDS = 300.0

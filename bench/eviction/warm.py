@@ -12,12 +12,12 @@ from tempfile import TemporaryDirectory
 
 from bench.proxy.contestants import cores
 from bench.proxy.load import Call, LoadError, answer, load
+from bench.report import Found, NotHereError, say
 from local_plane.process import CannotBeHadError
 from tests.policies.eviction.rigs.caller import Holder
 
 from .effort import Effort
 from .plane import AT_ONCE, CALL_SECONDS, ON_DEMAND, PRELOADED, REQUEST, RIGHT, Ballast, Plane, Pool, infer_path, plane
-from .rows import Found, NotHereError, say
 
 WARM = Ballast("warm", 4, declared_mib=32)
 CONNECTIONS = 32

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tidegate_eviction.simulate.report import about
 from tidegate_eviction.simulate.trace import write_trace
 from tidegate_eviction.simulate.zoo import Zoo, generate
 
 from bench.eviction import __main__ as bench
-from bench.eviction.__main__ import last_line, measure, table
+from bench.eviction.__main__ import TITLE, measure
 from bench.eviction.decisions import choice_microseconds, decision_microseconds
 from bench.eviction.effort import QUICK
-from bench.eviction.rows import Found, NotHereError
+from bench.eviction.rows import GOALS
 from bench.eviction.simulated import measure as simulated
+from bench.report import Found, NotHereError, last_line, table
 
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = [
@@ -39,7 +41,7 @@ FOUND = {"simulated": Found({"cold_seconds_vs_lru_40": 0.70349, "decide_us_10k":
 
 
 def test_the_last_line_has_every_key_and_null_for_what_was_not_measured() -> None:
-    found = last_line(FOUND)
+    found = last_line(GOALS, FOUND)
     assert list(found) == KEYS
     measured = {key: value for key, value in found.items() if value is not None}
     assert measured == {"cold_seconds_vs_lru_40": 0.703, "decide_us_10k": 2614}
@@ -47,7 +49,7 @@ def test_the_last_line_has_every_key_and_null_for_what_was_not_measured() -> Non
 
 def test_the_table_has_what_was_measured_and_says_loudly_what_was_not() -> None:
     console = Console(width=150, record=True, file=io.StringIO())
-    console.print(table(SMALL, FOUND))
+    console.print(table(TITLE, about(SMALL), GOALS, FOUND))
     text = console.export_text()
     assert "so much" in text
     assert "0.703" in text

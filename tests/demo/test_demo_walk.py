@@ -15,9 +15,10 @@ from tidegate_eviction.listing import AskError
 from typer.testing import CliRunner
 
 from demo import __main__ as command
-from demo import walk, zoo
+from demo import playing, walk, zoo
+from demo.playing import Outcome, Played, Scene, claim
 from demo.show import Show
-from demo.stage import Outcome, Samples, Stage, claim
+from demo.stage import Samples, Stage
 from local_plane.process import CannotBeHadError, ProcessError
 
 
@@ -44,8 +45,8 @@ def stage(out: io.StringIO) -> Quiet:
     return Quiet(nothing, nothing, Show(Console(file=out, width=100)))
 
 
-def scene(name: str, play: Callable[[Stage], Outcome]) -> walk.Scene:
-    return walk.Scene(name, f"title of {name}", f"claim of {name}", play)
+def scene(name: str, play: Callable[[Stage], Outcome]) -> Scene[Stage]:
+    return Scene(name, f"title of {name}", f"claim of {name}", play)
 
 
 def good(_: Stage) -> Outcome:
@@ -102,7 +103,7 @@ def test_room_that_was_overrun_at_any_look_is_told() -> None:
 
 def test_what_came_of_it_can_be_read_by_programs(tmp_path: Path) -> None:
     played = walk.play(stage(io.StringIO()), [scene("one", good), scene("two", bad)])
-    walk.write(played, 12.5, tmp_path / "out.json")
+    playing.write(played, 12.5, tmp_path / "out.json")
     said = json.loads((tmp_path / "out.json").read_text())
     assert (said["ok"], said["seconds"]) == (False, 12.5)
     assert [(each["name"], each["ok"]) for each in said["scenes"]] == [("one", True), ("two", False)]
@@ -165,7 +166,7 @@ def test_a_claim_that_does_not_hold_is_its_exit_code(
 ) -> None:
     monkeypatch.setattr(command, "introduce", lambda *_: None)
     monkeypatch.setattr(command, "stage_for", lambda *_: None)
-    monkeypatch.setattr(command, "play", lambda _: [walk.Played("cold", ok, "text", "short", 1.0, {})])
+    monkeypatch.setattr(command, "play", lambda _: [Played("cold", ok, "text", "short", 1.0, {})])
     done = ends_with(monkeypatch, lambda: None, "walk", "--json", str(tmp_path / "out.json"))
     assert done.exit_code == status, done.output
     assert json.loads((tmp_path / "out.json").read_text())["ok"] is ok

@@ -7,9 +7,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from demo import platform, zoo
-from local_plane.process import HOST, Process
 from local_plane.repository import Model, publish
-from local_plane.triton import Triton
 
 MODELS = (*zoo.on_demand(), zoo.RESIDENT.model(), zoo.NEWCOMER.model((1, 2)), zoo.BROKEN.model((2,)))
 
@@ -56,18 +54,13 @@ def test_a_model_is_told_to_load_its_newest_version_and_so_many_weights(tmp_path
 
 
 def test_settings_and_tables_name_every_model(tmp_path: Path) -> None:
-    settings = platform.settings(tmp_path)
+    plan = platform.plan()
+    settings = plan.settings(tmp_path)
     assert [model.name for model in settings.models] == list(zoo.ON_DEMAND)
     assert settings.capacity_bytes == zoo.CAPACITY_BYTES
     assert {model.name: model.idle_seconds for model in settings.models if model.idle_seconds} == zoo.IDLE_SECONDS
-    process: Process = None  # type: ignore[assignment]
-    preload, on_demand = Triton(process, 1, 2, 3), Triton(process, 4, 5, 6)
-    table, access = platform.tables(preload, on_demand, 7)
-    assert {model.name for model in table.models} == {*zoo.PRELOADED, *zoo.ON_DEMAND}
-    pools = {server.name: server.pools[0] for server in table.servers}
-    assert [pool.lease_port for pool in pools.values()] == [None, 7]
-    assert {pool.host for pool in pools.values()} == {HOST}
-    assert access.rules[0].principals == (platform.CALLER,)
+    assert {model.name for model in plan.models} == {*zoo.PRELOADED, *zoo.ON_DEMAND}
+    assert plan.access().rules[0].principals == (platform.CALLER,)
 
 
 def test_whoever_waits_for_whale_is_told_so_at_once() -> None:

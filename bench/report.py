@@ -1,0 +1,91 @@
+"""What benchmarks of single figures say: a table for people, and a last line of JSON with every key."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.table import Table
+
+_WIDTH = 140
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a figure of the last line is to be."""
+
+    words: str
+    goal: str = ""
+    stretch: str = ""
+
+
+@dataclass
+class Found:
+    """What was measured: figures of the last line, and lines of the table that stand behind them."""
+
+    figures: dict[str, float] = field(default_factory=dict)
+    lines: list[tuple[str, str]] = field(default_factory=list)
+    """What, and how much."""
+
+    def add(self, what: str, value: str) -> None:
+        """Add a line."""
+        self.lines.append((what, value))
+
+
+class NotHereError(Exception):
+    """A part cannot be measured: it cannot be had here, or does not do what is to be measured; the message says why."""
+
+
+def say(text: str) -> None:
+    """Tell people, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def last_line(goals: Mapping[str, Goal], found: Mapping[str, Found]) -> dict[str, float | None]:
+    """Return what the last line says; None for what was not measured."""
+    figures = {key: value for part in found.values() for key, value in part.figures.items()}
+    return {key: _rounded(figures[key]) if key in figures else None for key in goals}
+
+
+def table(title: str, caption: str, goals: Mapping[str, Goal], found: Mapping[str, Found]) -> Table:
+    """Return everything as a table for people."""
+    made = Table(title=title, caption=caption)
+    made.add_column("what")
+    made.add_column("measured", justify="right")
+    made.add_column("goal", justify="right", no_wrap=True)
+    made.add_column("stretch", justify="right", no_wrap=True)
+    for part in found.values():
+        for what, value in part.lines:
+            made.add_row(what, value, "", "")
+        made.add_section()
+    for key, figure in last_line(goals, found).items():
+        goal = goals[key]
+        made.add_row(goal.words, "NOT MEASURED" if figure is None else f"{figure:,}", goal.goal, goal.stretch)
+    return made
+
+
+def measure(
+    goals: Mapping[str, Goal], parts: Mapping[str, Callable[[], Found]], wanted: Sequence[str]
+) -> dict[str, Found]:
+    """Measure these parts; what cannot be measured here is said and left out."""
+    found = {}
+    for name in wanted:
+        try:
+            found[name] = parts[name]()
+        except NotHereError as error:
+            say(f"NOT MEASURED: {name.upper()} ({error}).")
+    missing = [key for key, value in last_line(goals, found).items() if value is None]
+    if missing:
+        say(f"NOT MEASURED: {', '.join(missing)}.")
+    return found
+
+
+def print_all(title: str, caption: str, goals: Mapping[str, Goal], found: Mapping[str, Found]) -> None:
+    """Print the table, and last one line of JSON."""
+    Console(width=None if sys.stdout.isatty() else _WIDTH).print(table(title, caption, goals, found))
+    print(json.dumps(last_line(goals, found)))
+
+
+def _rounded(value: float) -> float:
+    return round(value, 3) if value < 100 else round(value)

@@ -1,0 +1,269 @@
+"""One environment as processes on loopback: a preload Triton, an on-demand one with its policy, proxies before both."""
+
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidegate_contracts import environments, routing
+from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
+from tidegate_proxy.access.api_keys import hash_line, new_key
+
+from .policy import Policy, policy, triton_options, write_settings
+from .process import HOST, Process
+from .proxy import Proxy, proxy, write_tables
+from .triton import Triton, triton
+
+PRELOAD, ON_DEMAND, POOL = "preload", "on-demand", "main"
+PLANE, DATASET = "here", "models"
+ALL = ("*",)
+UNLIMITED = routing.RateLimit(requests_per_minute=600_000, burst=600_000)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an environment is to have. Idle limits and leases are short by default, so that nobody has to wait."""
+
+    name: str
+    models: tuple[routing.Model, ...] = ()
+    """Each on PRELOAD or ON_DEMAND, in POOL."""
+    callers: tuple[str, ...] = ("visitor",)
+    """Who has an API key. Each may do all, unless `rules` say otherwise."""
+    rules: tuple[routing.AccessRule, ...] | None = None
+    proxies: int = 1
+    poll_seconds: int = 1
+    capacity_bytes: int = 1 << 30
+    idle_seconds: int = 1
+    lease_seconds: int = 2
+    wait_seconds: int = 8
+    tuning: Tuning = field(default_factory=Tuning)
+    promotion: environments.Promotion = field(default_factory=environments.Promotion)
+    production: bool = False
+
+    def settings(self, repository: Path) -> EvictionSettings:
+        """Return what the policy is told about its pool."""
+        return EvictionSettings(
+            policy="lru-idle",
+            repository=str(repository),
+            capacity_bytes=self.capacity_bytes,
+            idle_seconds=self.idle_seconds,
+            lease_seconds=self.lease_seconds,
+            wait_seconds=self.wait_seconds,
+            models=tuple(_managed(model) for model in self.models if model.server == ON_DEMAND),
+            tuning=self.tuning,
+        )
+
+    def access(self) -> routing.AccessTable:
+        """Return who may do what."""
+        all_of_it = routing.AccessRule(
+            name="callers", principals=self.callers, actions=("infer", "inspect"), servers=ALL, models=ALL
+        )
+        return routing.AccessTable(rules=(all_of_it,) if self.rules is None else self.rules, rate_limit=UNLIMITED)
+
+
+def _managed(model: routing.Model) -> ManagedModel:
+    return ManagedModel(
+        name=model.name,
+        idle_seconds=model.idle_seconds,
+        pinned=model.pinned,
+        footprint_bytes=model.footprint_bytes,
+        versions=tuple(share.version for share in model.versions),
+        alias=model.alias,
+    )
+
+
+@dataclass
+class LocalEnvironment:
+    """All of it, while it runs. Its processes are started by the main thread only: they end with who started them."""
+
+    root: Path
+    plan: Plan
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The API key of each caller; new ones for those who have none yet."""
+    preload: Triton = field(init=False)
+    on_demand: Triton = field(init=False)
+    policy: Policy = field(init=False)
+    proxies: list[Proxy] = field(default_factory=list)
+    _stacks: dict[str, ExitStack] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Make keys, and the folders of the repositories."""
+        self.keys = {caller: self.keys.get(caller) or new_key() for caller in self.plan.callers}
+        for server in (PRELOAD, ON_DEMAND):
+            self.repository(server).mkdir(parents=True, exist_ok=True)
+
+    @property
+    def dataset(self) -> Path:
+        """Folder that is the dataset's root to clients."""
+        return self.root / "dataset"
+
+    @property
+    def url(self) -> str:
+        """Address of the first proxy."""
+        return f"http://{self.proxies[0].http}"
+
+    def repository(self, server: str) -> Path:
+        """Return the folder of a server's models."""
+        return self.dataset / server / "models"
+
+    def staging(self, server: str) -> Path:
+        """Return a folder beside it, for models that are not whole yet."""
+        return self.dataset / server / "staging"
+
+    def facts(self) -> environments.Environment:
+        """Return what clients are told of it."""
+        volume = f"local:{self.dataset}"
+        servers = (
+            environments.ServerFacts(
+                name=name,
+                kind="triton",
+                location=environments.DatasetLocation(dataset=DATASET, path=f"{name}/models", volume=volume),
+                pools=(
+                    environments.PoolFacts(
+                        name=POOL,
+                        loading="preload" if name == PRELOAD else "on-demand",
+                        gpu=False,
+                        memory_bytes=self.plan.capacity_bytes,
+                        capacity_bytes=None if name == PRELOAD else self.plan.capacity_bytes,
+                        poll_seconds=self.plan.poll_seconds if name == PRELOAD else None,
+                    ),
+                ),
+            )
+            for name in (PRELOAD, ON_DEMAND)
+        )
+        models = (
+            environments.ModelFacts(**model.model_dump(exclude={"idle_seconds", "pinned"}))
+            for model in self.plan.models
+        )
+        here = environments.Plane(name=PLANE, proxy_url=self.url, servers=tuple(servers), models=tuple(models))
+        return environments.Environment(
+            name=self.plan.name, production=self.plan.production, promotion=self.plan.promotion, planes=(here,)
+        )
+
+    def start_preload(self) -> None:
+        """Start the preload Triton: it has every model of its repository, and looks for new ones."""
+        poll = f"--repository-poll-secs={self.plan.poll_seconds}"
+        options = ["--model-control-mode=poll", poll, "--exit-on-error=false"]
+        stack = self._stack(PRELOAD)
+        self.preload = stack.enter_context(triton(self.root / PRELOAD, self.repository(PRELOAD), options=options))
+
+    def start_on_demand(self) -> None:
+        """Start the on-demand Triton: it has no model, and only the policy may load some. Anew it has its old ports."""
+        before = getattr(self, "on_demand", None)
+        ports = None if before is None else (before.http_port, before.grpc_port, before.metrics_port)
+        made = triton(
+            self.root / ON_DEMAND, self.repository(ON_DEMAND), options=triton_options(self._policy_root), ports=ports
+        )
+        self.on_demand = self._stack(ON_DEMAND).enter_context(made)
+
+    def start_policy(self) -> None:
+        """Start the eviction policy. Anew it has its old ports."""
+        before = getattr(self, "policy", None)
+        ports = (0, 0) if before is None else (before.lease_port, before.admin_port)
+        write_settings(self._policy_root, self.plan.settings(self.repository(ON_DEMAND)))
+        # At its end nobody needs leases any more.
+        made = policy(self._policy_root, self.on_demand, ports=ports, options=["--drain-seconds", "0"])
+        self.policy = self._stack("policy").enter_context(made)
+
+    def start_proxies(self) -> None:
+        """Start the proxies, which know nothing of each other."""
+        said = {"environment": self.plan.name, "api_keys": "true", "drain_seconds": "1"}
+        for number in range(self.plan.proxies):
+            root = self.root / f"proxy-{number + 1}"
+            root.mkdir()
+            write_tables(root, self._routing(), self.plan.access())
+            (root / "api-keys").mkdir()
+            for caller, key in self.keys.items():
+                (root / "api-keys" / caller).write_text(hash_line(key) + "\n", "utf-8")
+            self.proxies.append(self._stack(root.name).enter_context(proxy(root, settings=said)))
+
+    def serve(self, plan: Plan) -> None:
+        """Have it serve another plan's models and rules, as `make up` with another definition would."""
+        self.plan = plan
+        write_settings(self._policy_root, plan.settings(self.repository(ON_DEMAND)))
+        for each in self.proxies:
+            write_tables(each.root, self._routing(), plan.access())
+
+    def kill_policy(self) -> None:
+        """Kill the eviction policy, without a chance to say anything."""
+        self._kill("policy", self.policy.process)
+
+    def kill_on_demand(self) -> None:
+        """Kill the on-demand Triton with all its models, as the kernel does when memory is out."""
+        self._kill(ON_DEMAND, self.on_demand.process)
+
+    def check(self) -> None:
+        """Raise ProcessError when one of the processes has ended by itself."""
+        for process in self._processes():
+            process.check()
+
+    def close(self) -> None:
+        """End all of it, at the same time."""
+        for process in self._processes():
+            process.popen.terminate()
+        with ExitStack() as all_of_it:
+            for stack in self._stacks.values():
+                all_of_it.push(stack)
+
+    def _routing(self) -> routing.RoutingTable:
+        servers = tuple(
+            routing.Server(
+                name=name,
+                kind="triton",
+                pools=(
+                    routing.Pool(
+                        name=POOL,
+                        host=HOST,
+                        http_port=server.http_port,
+                        grpc_port=server.grpc_port,
+                        loading="preload" if name == PRELOAD else "on-demand",
+                        lease_port=None if name == PRELOAD else self.policy.lease_port,
+                    ),
+                ),
+            )
+            for name, server in ((PRELOAD, self.preload), (ON_DEMAND, self.on_demand))
+        )
+        return routing.RoutingTable(environment=self.plan.name, servers=servers, models=self.plan.models)
+
+    def _processes(self) -> list[Process]:
+        parts = [getattr(self, name, None) for name in ("preload", "on_demand", "policy")]
+        return [part.process for part in (*parts, *self.proxies) if part is not None]
+
+    @property
+    def _policy_root(self) -> Path:
+        return self.root / "policy"
+
+    def _stack(self, name: str) -> ExitStack:
+        return self._stacks.setdefault(name, ExitStack())
+
+    def _kill(self, name: str, process: Process) -> None:
+        os.killpg(process.pid, signal.SIGKILL)
+        self._stacks[name].close()
+
+
+@contextmanager
+def local_environment(made: LocalEnvironment) -> Iterator[LocalEnvironment]:
+    """Run it; it ends with the block. Raises CannotBeHadError and ProcessError."""
+    try:
+        made.start_preload()
+        made.start_on_demand()
+        made.start_policy()
+        made.start_proxies()
+        yield made
+    finally:
+        made.close()
+
+
+def environments_file(folder: Path, made: Sequence[LocalEnvironment]) -> Path:
+    """Write `environments.json` of these environments; return where it is."""
+    file = folder / "environments.json"
+    all_of_them = environments.Environments(environments=tuple(each.facts() for each in made))
+    file.write_text(all_of_them.model_dump_json(by_alias=True, indent=2), "utf-8")
+    return file
+
+
+def datasets_variable(made: Sequence[LocalEnvironment]) -> str:
+    """Return what TIDEGATE_DATASETS is to be, for clients on this machine."""
+    return ",".join(f"{each.plan.name}/{DATASET}={each.dataset}" for each in made)

@@ -1,0 +1,90 @@
+"""A real MLflow server: a process of its own with a SQL store, its artifacts in a folder or in object storage."""
+
+import http.client
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .process import HOST, Process, free_ports, running
+from .wheels import environment
+
+GLIBC = (2, 28)
+"""What the wheels of its libraries want."""
+READY_SECONDS = 300.0
+"""It imports for a quarter of a minute by itself, and for minutes beside much else."""
+_SETTINGS = ("MLFLOW_", "_MLFLOW_", "TIDEGATE_")
+
+
+@dataclass(frozen=True)
+class MLflow:
+    """An MLflow server that runs."""
+
+    process: Process
+    port: int
+
+    @property
+    def uri(self) -> str:
+        """What MLFLOW_TRACKING_URI is to be."""
+        return f"http://{HOST}:{self.port}"
+
+
+@contextmanager
+def mlflow_server(
+    folder: Path,
+    artifacts: str | None = None,
+    variables: Mapping[str, str] | None = None,
+    *,
+    proxied: bool = True,
+    core: int | None = None,
+    port: int | None = None,
+) -> Iterator[MLflow]:
+    """Run an MLflow server with its SQLite store in a folder; it is ready, and it ends with the block.
+
+    `artifacts` is where artifacts go, a URI such as `s3://bucket/prefix` (`<folder>/artifacts` where nothing is said),
+    and `variables` are what the server needs to get there (`ObjectStore.variables`). `proxied`: the server hands
+    artifacts through, and clients need no credentials of the store; else clients go there themselves. `port` is for one
+    that takes another's place. Raises CannotBeHadError where its wheels do not fit.
+    """
+    venv = environment("mlflow", "a real MLflow server", GLIBC)
+    folder.mkdir(parents=True, exist_ok=True)
+    port = port or free_ports(1)[0]
+    destination = artifacts or (folder / "artifacts").as_uri()
+    serving = (
+        ("--serve-artifacts", f"--artifacts-destination={destination}")
+        if proxied
+        else ("--no-serve-artifacts", f"--default-artifact-root={destination}")
+    )
+    command: list[str | Path] = [
+        venv / "bin" / "python",
+        "-m",
+        "mlflow",
+        "server",
+        f"--host={HOST}",
+        f"--port={port}",
+        "--workers=1",
+        f"--backend-store-uri=sqlite:///{folder / 'mlflow.db'}",
+        *serving,
+    ]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
+    kept.pop("PYTHONPATH", None)  # the server has packages of its own
+    said = kept | {
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # nothing here wants its other processes
+        **(variables or {}),
+    }
+    with running("MLflow", command, folder / "mlflow.log", said, core, folder) as process:
+        process.wait_until(lambda: _ready(port), READY_SECONDS)
+        yield MLflow(process, port)
+
+
+def _ready(port: int) -> bool:
+    asking = http.client.HTTPConnection(HOST, port, timeout=5)
+    try:
+        asking.request("GET", "/health")
+        return asking.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        asking.close()

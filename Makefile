@@ -22,7 +22,7 @@ TRACE ?=
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do command -v $$p && break; done)
 TIDEGATE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidegate
 export TIDEGATE_CACHE
-export PYTHONPATH := $(CURDIR):$(CURDIR)/contracts:$(CURDIR)/service:$(CURDIR)/proxy:$(CURDIR)/policies/eviction
+export PYTHONPATH := $(CURDIR):$(CURDIR)/contracts:$(CURDIR)/service:$(CURDIR)/proxy:$(CURDIR)/policies/eviction:$(CURDIR)/client
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 # Virtual environments, one for each set of locked requirements, in the cache folder.
@@ -73,6 +73,10 @@ down: .run ## Take the stacks of CLUSTER=<context> down, datasets stay; local go
 check: .run ## Check the definition, and nothing else
 	@$(RUN) -m rollout check "$$DEFINITION"
 
+.PHONY: environments
+environments: .run ## Print what clients are told of the environments: make environments > environments.json
+	@$(RUN) -m rollout environments "$$DEFINITION"
+
 .PHONY: preview
 preview: .run ## Show what would change, against the last rendering, BASE=<git revision> or CLUSTER=<context>
 	@$(RUN) -m rollout preview "$$DEFINITION" --out "$$OUT" $(ON_CLUSTER) $(if $(BASE),--base "$$BASE")
@@ -112,6 +116,10 @@ demo: .test ## Show the whole data plane at work on this machine: real Tritons, 
 demo-up: .test ## The same, left running, with lines to try, until Ctrl-C
 	@$(TEST) -m demo up
 
+.PHONY: demo-lifecycle
+demo-lifecycle: .test ## Show the life of a model, from a notebook to production and back, with MLflow, S3, Tritons, proxies
+	@$(TEST) -m demo lifecycle
+
 .PHONY: test
 test: .test ## Run every check and every test
 	@$(TEST) -m ruff check . && $(TEST) -m ruff format --check .
@@ -139,6 +147,10 @@ bench-proxy: .test ## Measure the proxy against nginx, HAProxy, Envoy and a plai
 bench-eviction: .test ## Measure how well the eviction policy chooses, how fast, and live what it costs (TRACE=<requests> BENCH="--only cold")
 	@$(TEST) -m bench.eviction $(if $(TRACE),--trace "$$TRACE") $(BENCH)
 
+.PHONY: bench-lifecycle
+bench-lifecycle: .test ## Measure publishing against cp, sha256sum and rsync, registering's memory, and a model endpoint's calls
+	@$(TEST) -m bench.lifecycle $(BENCH)
+
 .PHONY: docs
 docs: .run ## Write what is generated: docs/definition.md, the editors' JSON schema, docs/guardrails.md
 	@$(RUN) -m stacks.reference
@@ -155,8 +167,10 @@ lock: .test ## Resolve all dependencies anew
 	@$(LOCK) pyproject.toml --output-file requirements/run.txt
 	@$(LOCK) proxy/pyproject.toml --output-file requirements/proxy.txt
 	@$(LOCK) policies/eviction/pyproject.toml --output-file requirements/eviction.txt
-	@$(LOCK) pyproject.toml proxy/pyproject.toml policies/eviction/pyproject.toml --extra test --extra simulate \
-	  --output-file requirements/test.txt
+	@$(LOCK) client/pyproject.toml --all-extras --output-file requirements/client.txt
+	@$(LOCK) pyproject.toml proxy/pyproject.toml policies/eviction/pyproject.toml client/pyproject.toml \
+	  --all-extras --output-file requirements/test.txt
+	@$(LOCK) requirements/mlflow.in --output-file requirements/mlflow.txt
 	@for set in triton envoy; do $(LOCK) --no-deps requirements/$$set.in --output-file requirements/$$set.txt; done
 
 .PHONY: clean

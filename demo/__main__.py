@@ -1,4 +1,4 @@
-"""`python -m demo walk` shows the whole data plane at work; `python -m demo up` leaves it running."""
+"""`python -m demo walk` shows the data plane at work, `up` leaves it running, `lifecycle` shows a model's life."""
 
 import signal
 import sys
@@ -14,10 +14,14 @@ from rich.console import Console
 
 from local_plane.process import CannotBeHadError, ProcessError
 
+from .lifecycle import walk as life
+from .lifecycle.stage import LifeStage
+from .lifecycle.world import world
 from .lines import lines, text
 from .platform import Platform, platform
+from .playing import write
 from .show import Show
-from .walk import introduce, play, stage_for, summary, write
+from .walk import introduce, play, stage_for, summary
 
 FAILED, CANNOT, INTERRUPTED = 1, 3, 130
 CHECK_SECONDS = 0.5
@@ -44,6 +48,24 @@ def walk(
     if json is not None:
         write(played, seconds, json)
     if not summary(played, seconds, show):
+        raise SystemExit(FAILED)
+
+
+@app.command()
+def lifecycle(
+    json: Annotated[Path | None, typer.Option(help="Also write what came of it to this file, as JSON.")] = None,
+) -> None:
+    """Show the life of a model, from a notebook to production and back; every claim is checked."""
+    show, begun = Show(Console()), time.monotonic()
+    with _ending(show), tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder, ExitStack() as stack:
+        with show.console.status("starting MLflow, S3, four Tritons, two policies, two proxies …"):
+            made = stack.enter_context(world(Path(folder)))
+        life.introduce(show)
+        played = life.play(LifeStage(made, show))
+    seconds = time.monotonic() - begun
+    if json is not None:
+        write(played, seconds, json)
+    if not life.summary(played, seconds, show):
         raise SystemExit(FAILED)
 
 

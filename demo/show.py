@@ -66,6 +66,15 @@ class Show:
         """Print a sentence that belongs to a scene."""
         self._inside(Text(text), Text("·"))
 
+    def command(self, who: str, command: str) -> None:
+        """Print what somebody types."""
+        self._inside(Text.assemble((f"{who} $ ", "dim"), (command, "bold cyan")))
+
+    def output(self, text: str) -> None:
+        """Print what a command has said, as it stands."""
+        for line in text.splitlines():
+            self.console.print(Text(f"        {line}", "dim"), no_wrap=True, overflow="crop", soft_wrap=True)
+
     def failure(self, text: str) -> None:
         """Print what did not hold."""
         self._inside(Text(text), Text("✘", "bold red"))

@@ -1,0 +1,60 @@
+"""What a model endpoint adds to a call, and what it takes: TritonModel against bare tritonclient, through a proxy."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tidegate_contracts import routing
+
+from bench.report import Found, NotHereError
+from local_plane.environment import POOL, PRELOAD, LocalEnvironment, Plan, local_environment
+from local_plane.process import CannotBeHadError, ProcessError
+from local_plane.repository import Model, publish
+
+from .effort import Effort
+
+MODEL = "picture"
+NUMBERS = 3 * 224 * 224
+"""A picture as models of vision take it: 602 112 bytes of FP32."""
+PROGRAM = Path(__file__).with_name("echo_model.py")
+CALLER = Path(__file__).with_name("caller.py")
+SECONDS = 300
+
+
+def measure(effort: Effort) -> Found:
+    """Return how long calls take by turns, and the memory and the import time of an endpoint's process."""
+    said = _called(effort)
+    found = Found()
+    direct = min(said["client"])
+    for key, name in (("triton_model_vs_client", "triton_model"), ("pyfunc_vs_client", "pyfunc")):
+        found.figures[key] = min(said[name]) / direct
+        found.add(f"{name}, ms a call of 600 KB", f"{1000 * min(said[name]):.2f}")
+    found.add("tritonclient, ms a call of 600 KB", f"{1000 * direct:.2f}")
+    found.figures["triton_model_rss_mb"] = said["rss_bytes"] / 1e6
+    found.figures["triton_model_import_s"] = said["import_seconds"]
+    return found
+
+
+def _called(effort: Effort) -> dict[str, Any]:
+    model = Model(MODEL, PROGRAM, [("INPUT", "TYPE_FP32", "-1")], [("OUTPUT", "TYPE_FP32", "-1")])
+    plan = Plan(name="bench", models=(routing.Model(name=MODEL, server=PRELOAD, pool=POOL),))
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
+        here = LocalEnvironment(Path(folder), plan)
+        publish(model, here.repository(PRELOAD), here.staging(PRELOAD))
+        try:
+            with local_environment(here):
+                words = [here.url, here.keys[plan.callers[0]], MODEL, str(NUMBERS), str(effort.runs), str(effort.calls)]
+                done = subprocess.run(
+                    [sys.executable, CALLER, *words], capture_output=True, text=True, timeout=SECONDS, check=False
+                )
+        except CannotBeHadError as error:
+            raise NotHereError(f"A PART CANNOT BE HAD HERE: {error}") from None
+        except ProcessError as error:
+            raise NotHereError(str(error)) from None
+    if done.returncode:
+        raise NotHereError(done.stderr.strip() or f"the caller ended with {done.returncode}")
+    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return said

@@ -1,0 +1,60 @@
+"""Where the inference proxy is: `DOMINO_INFERENCE_PROXY`, as a host, a host and port, or a URL."""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from ..errors import UsageError
+
+VARIABLE: Final = "DOMINO_INFERENCE_PROXY"
+_HTTP_SERVICE_PORT: Final = 80
+"""Where the proxy's Service speaks plain HTTP; tidegate_contracts.proxy_process has it, which would bring pydantic."""
+_HOST: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?|\[[0-9A-Fa-f:.]+\]")
+_PATH: Final = re.compile(r"(/[A-Za-z0-9_.~%-]+)*/*")
+
+
+def proxy_url(said: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the proxy's address as `scheme://host[:port][/path]`, without a slash at its end.
+
+    Without a scheme it is HTTPS, unless the port is 80, at which the proxy's Service speaks plain HTTP: a credential is
+    never sent in clear text for want of a word. Raises UsageError, which holds nothing of a password in the address.
+    """
+    where = "the proxy's address" if said is not None else VARIABLE
+    text = (environ.get(VARIABLE, "") if said is None else said).strip()
+    if not text:
+        raise UsageError(
+            "it is not said where the inference proxy is",
+            where=where,
+            do=f"set {VARIABLE} to its host, host:port or URL, such as https://inference.example.com",
+        )
+    has_scheme = "://" in text
+    try:
+        parts = urlsplit(text if has_scheme else f"//{text}")
+        port = parts.port
+    except ValueError:
+        raise _wrong(where, "its port or its brackets are wrong") from None
+    if "@" in parts.netloc:
+        raise _wrong(where, "it has a user or a password, which do not belong into an address")
+    if parts.query or parts.fragment or "?" in text or "#" in text:
+        raise _wrong(where, "it has a query or a fragment")
+    if has_scheme and parts.scheme not in ("http", "https"):
+        raise _wrong(where, f"its scheme is {parts.scheme!r}, and http and https are known")
+    host = parts.netloc.rpartition(":")[0] if port is not None else parts.netloc.removesuffix(":")
+    if not _HOST.fullmatch(host):
+        raise _wrong(where, "it has no host, or one that is none")
+    if not _PATH.fullmatch(parts.path) or any(step in (".", "..") for step in parts.path.split("/")):
+        raise _wrong(where, "its path is none")
+    scheme = parts.scheme if has_scheme else "http" if port == _HTTP_SERVICE_PORT else "https"
+    default = 443 if scheme == "https" else 80
+    return f"{scheme}://{host.lower()}{'' if port in (None, default) else f':{port}'}{parts.path.rstrip('/')}"
+
+
+def _wrong(where: str, why: str) -> UsageError:
+    return UsageError(
+        "this is no address of an inference proxy",
+        where=where,
+        why=why,
+        do="write host, host:port or URL, such as https://inference.example.com",
+    )

@@ -1,0 +1,218 @@
+"""Who calls: an API key, a token, or what Domino says of its runs and endpoints. Nothing here is ever shown.
+
+In this order: `TIDEGATE_API_KEY`, `TIDEGATE_TOKEN`, `TIDEGATE_TOKEN_FILE`, the token of the Domino run (asked of
+`DOMINO_API_PROXY`, or of localhost:8899 in a run that does not name it), and `DOMINO_USER_API_KEY`, which Domino
+deprecates.
+"""
+
+import base64
+import binascii
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+import urllib3
+
+from ..errors import UnreachableError, UsageError
+
+API_KEY: Final = "TIDEGATE_API_KEY"
+TOKEN: Final = "TIDEGATE_TOKEN"
+TOKEN_FILE: Final = "TIDEGATE_TOKEN_FILE"
+DOMINO_PROXY: Final = "DOMINO_API_PROXY"
+DOMINO_KEY: Final = "DOMINO_USER_API_KEY"
+DOMINO_DEFAULT: Final = "http://localhost:8899"
+_IN_DOMINO: Final = ("DOMINO_RUN_ID", "DOMINO_PROJECT_ID", "DOMINO_PROJECT_NAME")
+"""Variables of which Domino sets at least one wherever it runs something."""
+_DOMINO_SECONDS: Final = 3.0
+_HOLD_SECONDS: Final = 60.0
+"""How long a token is used that does not say when it ends, and how long a service is left alone that gave none."""
+_EARLY_SECONDS: Final = 30.0
+"""A token is renewed so long before it ends, or at half of its time if that is shorter."""
+_SENDABLE: Final = re.compile(r"[\x21-\x7e]+")
+_MOST_BYTES: Final = 65536
+
+
+class Credential(Protocol):
+    """Says who calls."""
+
+    @property
+    def source(self) -> str:
+        """Where it is from, for people."""
+
+    def header(self) -> tuple[str, str] | None:
+        """Return the header to send, or None for nobody; raises UsageError, UnreachableError."""
+
+    def renew(self) -> bool:
+        """Forget what is remembered, for it was refused; tell whether there may be a newer one."""
+
+
+class Fixed:
+    """A key or token that stays as it is."""
+
+    def __init__(self, source: str, name: str, value: str) -> None:
+        """`name` and `value` are those of the header; raises UsageError for what cannot be one."""
+        self.source = source
+        self._header = (name, value)
+
+    def header(self) -> tuple[str, str] | None:
+        """Return the header."""
+        return self._header
+
+    def renew(self) -> bool:
+        """There is no newer one."""
+        return False
+
+
+class Nobody:
+    """No credential: the proxy will say what it thinks of that."""
+
+    source = "nowhere"
+
+    def header(self) -> tuple[str, str] | None:
+        """Return nothing."""
+        return None
+
+    def renew(self) -> bool:
+        """There is no other."""
+        return False
+
+
+class TokenFile:
+    """A token in a file that somebody keeps fresh, such as a projected service account token."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Nothing is read yet."""
+        self.source = TOKEN_FILE
+        self._path = Path(path)
+        self._seen: tuple[int, int, int] | None = None
+        self._header: tuple[str, str] | None = None
+
+    def header(self) -> tuple[str, str] | None:
+        """Return the header with what stands in the file now; raises UsageError."""
+        try:
+            said = self._path.stat()
+            seen = (said.st_mtime_ns, said.st_ino, said.st_size)
+            header = self._header
+            if header is None or seen != self._seen:
+                with self._path.open("rb") as file:
+                    header = _bearer(TOKEN_FILE, file.read(_MOST_BYTES).decode("utf-8", "replace").strip())
+                self._header, self._seen = header, seen
+        except OSError as error:
+            raise UsageError(
+                "the token cannot be read", where=f"{TOKEN_FILE} ({self._path})", why=error.strerror or str(error)
+            ) from None
+        return header
+
+    def renew(self) -> bool:
+        """Read it anew next time; tell whether it has changed since it was read."""
+        before, self._header = self._header, None
+        try:
+            return self.header() != before
+        except UsageError:
+            return False
+
+
+class DominoToken:
+    """The token of a Domino run, asked of the run's own token service and again before it ends."""
+
+    def __init__(self, url: str, otherwise: Credential | None = None) -> None:
+        """`url` is the base of the service: `/access-token` is below it.
+
+        `otherwise` serves where it does not answer, and it is not asked again for a minute then.
+        """
+        self.source = "Domino's access token"
+        self._otherwise = otherwise
+        self._url = url.rstrip("/") + "/access-token"
+        self._lock = threading.Lock()
+        self._header: tuple[str, str] | None = None
+        self._until = 0.0
+        self._ask_at = 0.0
+
+    def header(self) -> tuple[str, str] | None:
+        """Return the header; the service is asked at most once at a time. Raises UnreachableError, UsageError."""
+        with self._lock:
+            if self._otherwise is not None and time.monotonic() < self._ask_at:
+                return self._otherwise.header()
+            if self._header is None or time.monotonic() >= self._until:
+                try:
+                    token = self._ask()
+                except UnreachableError:
+                    if self._header is not None and time.monotonic() < self._until + _EARLY_SECONDS:
+                        return self._header  # it is still good for a moment
+                    if self._otherwise is not None:
+                        self._ask_at = time.monotonic() + _HOLD_SECONDS
+                        return self._otherwise.header()
+                    raise
+                self._header = _bearer(self.source, token)
+                left = _seconds_left(token)
+                self._until = time.monotonic() + (
+                    _HOLD_SECONDS if left is None else max(left - _EARLY_SECONDS, left / 2)
+                )
+            return self._header
+
+    def renew(self) -> bool:
+        """Ask again before the next call."""
+        with self._lock:
+            self._header = None
+        return True
+
+    def _ask(self) -> str:
+        try:
+            answer = urllib3.request(
+                "GET", self._url, timeout=_DOMINO_SECONDS, retries=urllib3.Retry(1, redirect=0, backoff_factor=0.2)
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise UnreachableError(
+                "Domino does not say who calls",
+                where=self._url,
+                why=type(error.__cause__ or error).__name__,
+                do=f"try again; outside of Domino set {API_KEY} or {TOKEN}",
+            ) from None
+        if answer.status != 200:
+            raise UnreachableError("Domino does not say who calls", where=self._url, why=f"it answers {answer.status}")
+        return answer.data[:_MOST_BYTES].decode("utf-8", "replace").strip()
+
+
+def find_credential(environ: Mapping[str, str] = os.environ) -> Credential:
+    """Return who calls, by the first that there is of what the module names; `Nobody` without any."""
+    if key := environ.get(API_KEY, "").strip():
+        return Fixed(API_KEY, "X-API-Key", _sendable(API_KEY, key))
+    if token := environ.get(TOKEN, "").strip():
+        return Fixed(TOKEN, *_bearer(TOKEN, token))
+    if path := environ.get(TOKEN_FILE, "").strip():
+        return TokenFile(path)
+    domino_key = environ.get(DOMINO_KEY, "").strip()
+    own = Fixed(DOMINO_KEY, "X-Domino-Api-Key", _sendable(DOMINO_KEY, domino_key)) if domino_key else None
+    domino = environ.get(DOMINO_PROXY, "").strip()
+    if domino or (own is None and any(environ.get(name) for name in _IN_DOMINO)):
+        return DominoToken(domino or DOMINO_DEFAULT, own)
+    return own or Nobody()
+
+
+def _bearer(source: str, token: str) -> tuple[str, str]:
+    return "Authorization", f"Bearer {_sendable(source, token)}"
+
+
+def _sendable(source: str, secret: str) -> str:
+    """Return a secret that can stand in a header; raises UsageError, which does not show it."""
+    if not _SENDABLE.fullmatch(secret):
+        why = "it is empty" if not secret else "it has blanks, line breaks or characters beyond ASCII"
+        raise UsageError("this can be no credential", where=source, why=why)
+    return secret
+
+
+def _seconds_left(token: str) -> float | None:
+    """Return how long a token is still good, by its own word (`exp`, RFC 7519); None where it does not say."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        said = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return float(said["exp"]) - time.time()
+    except (binascii.Error, ValueError, KeyError, TypeError):
+        return None

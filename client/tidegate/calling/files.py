@@ -1,0 +1,133 @@
+"""Inputs from files and from the command line's words; outputs into files. Nothing is ever unpickled."""
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy
+
+from ..errors import UsageError
+from .signature import Signature
+from .tensors import Answer, Array, dtype_of, type_of
+
+KINDS: Final = (".json", ".npy", ".npz", ".csv")
+STDIN: Final = "-"
+
+
+def read_inputs(path: str) -> Any:
+    """Return what a file holds, as `Model.predict` takes it; `-` is JSON from standard input.
+
+    JSON: inputs by name, a list of rows, or the body of a v2 inference request. NumPy: the only input (`.npy`), or
+    arrays by name (`.npz`). CSV: a table, its first line names columns; needs pandas. Raises UsageError.
+    """
+    kind = ".json" if path == STDIN else Path(path).suffix.lower()
+    try:
+        match kind:
+            case ".json":
+                said = json.load(sys.stdin) if path == STDIN else json.loads(Path(path).read_bytes())
+                return _of_body(said, path)
+            case ".npy":
+                return numpy.load(path, allow_pickle=False)
+            case ".npz":
+                with numpy.load(path, allow_pickle=False) as arrays:
+                    return dict(arrays)
+            case ".csv":
+                return _csv(path)
+    except OSError as error:
+        raise UsageError("this cannot be read", where=path, why=error.strerror or str(error)) from None
+    except (ValueError, EOFError, RecursionError) as error:
+        raise UsageError(f"this is no {kind.removeprefix('.').upper()}", where=path, why=str(error)) from None
+    raise UsageError(f"inputs in {kind or 'such'} files are not known", where=path, do=f"there are {', '.join(KINDS)}")
+
+
+def read_words(words: Sequence[str]) -> dict[str, Any]:
+    """Return inputs from words such as `INPUT=[1, 2]`, whose values are JSON, or else text. Raises UsageError."""
+    found: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{word!r} is no input", do="write NAME=VALUE, as INPUT='[1, 2, 3]'")
+        if name in found:
+            raise UsageError(f"the input {name} is given twice")
+        try:
+            found[name] = json.loads(value)
+        except (ValueError, RecursionError):
+            found[name] = value
+    return found
+
+
+def zeros(signature: Signature) -> dict[str, Array]:
+    """Return the smallest inputs that the model takes: zeros and empty texts, one where any number would do."""
+    found = {}
+    for each in signature.required:
+        shape = tuple(1 if dim < 0 else dim for dim in each.dims)
+        is_text = each.data_type == "BYTES"
+        found[each.name] = numpy.full(shape, b"", object) if is_text else numpy.zeros(shape, dtype_of(each.data_type))
+    return found
+
+
+def plain(answer: Answer) -> dict[str, Any]:
+    """Return outputs as JSON has them, in the words of the v2 protocol; a number that is none or infinite is null."""
+    return {
+        name: {"datatype": type_of(array, name), "shape": list(array.shape), "data": _plain(array)}
+        for name, array in answer.outputs.items()
+    }
+
+
+def write_outputs(answer: Answer, path: Path) -> None:
+    """Write outputs to a file, as `.npz` or `.json`; raises UsageError."""
+    try:
+        if path.suffix.lower() == ".npz":
+            texts = {name: _storable(array) for name, array in answer.outputs.items()}
+            numpy.savez(path, **texts)  # type: ignore[arg-type]  # names of outputs are no options of savez
+        elif path.suffix.lower() == ".json":
+            path.write_text(json.dumps(plain(answer), ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
+        else:
+            raise UsageError("outputs are written as .npz or .json", where=str(path))
+    except OSError as error:
+        raise UsageError("this cannot be written", where=str(path), why=error.strerror or str(error)) from None
+
+
+def _of_body(said: Any, path: str) -> Any:
+    """Return the tensors of a v2 body as arrays; anything else as it is."""
+    if not isinstance(said, Mapping) or not isinstance(said.get("inputs"), list):
+        return said
+    try:
+        return {
+            str(each["name"]): numpy.asarray(
+                each["data"], object if each["datatype"] == "BYTES" else dtype_of(each["datatype"])
+            ).reshape(each["shape"])
+            for each in said["inputs"]
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        why = f"an input lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise UsageError("this is no body of a v2 inference request", where=path, why=why) from None
+
+
+def _csv(path: str) -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise UsageError("tables need pandas", where=path, do="install tidegate[pandas]") from None
+    return pandas.read_csv(path)
+
+
+def _plain(array: Array) -> list[Any]:
+    return [_value(each) for each in array.reshape(-1).tolist()]
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _storable(array: Array) -> Array:
+    """Return texts in an array that NumPy stores without pickling."""
+    if array.dtype != object:
+        return array
+    lengths = [len(each) for each in array.flat]
+    return array.astype(f"S{max(lengths, default=1) or 1}")

@@ -1,0 +1,217 @@
+"""What people hand to a model – tables, arrays, dicts, lists – as tensors that fit its signature.
+
+pandas is not imported: who hands over a DataFrame has it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from ..errors import UsageError
+from .signature import Signature, Tensor, nearest
+from .tensors import Array, dtype_of
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The inputs of a call."""
+
+    inputs: dict[str, Array]
+    """Of all rows: `rows` is the first dimension, where there is one."""
+    rows: int | None = None
+    """How many rows a batch has, or how many requests it takes where the model has no batches; None: one request."""
+    batched: bool = False
+    """Whether the model takes rows as a batch."""
+
+
+def is_frame(given: object) -> bool:
+    """Tell whether it is a DataFrame of pandas."""
+    return hasattr(given, "columns") and hasattr(given, "iloc")
+
+
+def take(given: Any, signature: Signature | None) -> Given:
+    """Return what was given as tensors of the signature; without one, a dict or a table goes as it is.
+
+    A table's rows, and dicts in a list, are rows of a batch. Raises UsageError.
+    """
+    by_rows, columns = _columns(given, signature)
+    if signature is None:
+        return Given({name: _array(value, name) for name, value in columns.items()})
+    known = {each.name: each for each in signature.inputs}
+    for name in columns:
+        if name not in known:
+            hint = nearest(name, known)
+            raise UsageError(f"the model has no input {name!r}", do=hint or f"it takes {signature}")
+    lacking = [each.name for each in signature.required if each.name not in columns]
+    if lacking:
+        raise UsageError(f"the input {', '.join(lacking)} is missing", do=f"the model takes {signature}")
+    arrays = {name: cast(value, known[name]) for name, value in columns.items()}
+    if signature.max_batch:
+        return _batch(arrays, known, by_rows)
+    return _plain(arrays, known)
+
+
+def requests(given: Given, signature: Signature | None) -> Iterator[dict[str, Array]]:
+    """Give the inputs of one request after the other: batches no longer than the model takes, or single rows."""
+    if given.rows is None or signature is None:
+        yield given.inputs
+        return
+    step = signature.max_batch if given.batched and not signature.sequential else 1
+    if given.batched and given.rows <= step:
+        yield given.inputs
+        return
+    for begin in range(0, given.rows, step):
+        which = slice(begin, begin + step) if given.batched else begin
+        yield {name: numpy.asarray(array[which]) for name, array in given.inputs.items()}
+
+
+def cast(value: Any, tensor: Tensor) -> Array:
+    """Return a value as an array of the tensor's type; raises UsageError where a number would become another one."""
+    if tensor.data_type == "BYTES":
+        return _texts(value, tensor.name)
+    dtype = dtype_of(tensor.data_type)
+    found = _array(value, tensor.name)
+    if found.dtype == dtype:
+        return found
+    if found.dtype.kind not in "biuf" and found.dtype.name != "bfloat16":
+        raise UsageError(f"input {tensor.name} has what is no number", do=f"it takes {tensor}")
+    if dtype.kind == "b" or dtype.kind in "iu":
+        lowest, highest = (0, 1) if dtype.kind == "b" else (numpy.iinfo(dtype).min, numpy.iinfo(dtype).max)
+        whole = found.dtype.kind != "f" or bool((numpy.isfinite(found) & (found == numpy.trunc(found))).all())
+        if not whole or (found.size and (int(found.min()) < lowest or int(found.max()) > highest)):
+            raise _too_large(tensor)
+    with numpy.errstate(over="ignore"):
+        made = found.astype(dtype)
+    if dtype.kind not in "biu" and bool((numpy.isinf(made) & numpy.isfinite(found)).any()):
+        raise UsageError(
+            f"input {tensor.name} has numbers that {tensor.data_type} cannot hold", do=f"it takes {tensor}"
+        )
+    return made
+
+
+def _columns(given: Any, signature: Signature | None) -> tuple[bool, dict[str, Any]]:
+    """Return the inputs by name, and whether their first dimension is rows."""
+    if is_frame(given):
+        return True, _table(given, signature)
+    if isinstance(given, Mapping):
+        return False, {str(name): value for name, value in given.items()}
+    if isinstance(given, Sequence) and given and all(isinstance(each, Mapping) for each in given):
+        names = list(given[0])
+        if any(set(each) != set(names) for each in given):
+            raise UsageError("the rows do not all have the same inputs")
+        return True, {str(name): [each[name] for each in given] for name in names}
+    if signature is None:
+        raise UsageError(
+            "without the model's signature, inputs are given by name",
+            why="the proxy does not let this caller inspect the model",
+            do="hand over a dict of arrays, or ask for an access rule with the action inspect",
+        )
+    if len(signature.required) != 1:
+        raise UsageError("the model has several inputs, and what was given names none", do=f"it takes {signature}")
+    is_series = hasattr(given, "iloc")
+    return is_series, {signature.required[0].name: _cells(given) if is_series else given}
+
+
+def _table(frame: Any, signature: Signature | None) -> dict[str, Any]:
+    names = [str(name) for name in frame.columns]
+    if len(set(names)) < len(names):
+        raise UsageError("the table has two columns of one name")
+    if signature is not None and len(signature.required) == 1:
+        only = signature.required[0]
+        if not {each.name for each in signature.inputs} & set(names):
+            if only.dims and only.dims[-1] not in (-1, len(names)):
+                do = f"name the columns after the inputs, or give {only.dims[-1]} of them: the model takes {signature}"
+                raise UsageError(f"the table has {len(names)} columns, none of which is an input", do=do)
+            return {only.name: frame.to_numpy()}
+    return {name: _cells(frame.iloc[:, place]) for place, name in enumerate(names)}
+
+
+def _cells(series: Any) -> Any:
+    """Return a column as an array; cells that are arrays or lists themselves become further dimensions."""
+    cells = series.to_numpy()
+    if cells.dtype == object and len(cells) and isinstance(cells[0], list | tuple | numpy.ndarray):
+        try:
+            return numpy.stack([numpy.asarray(cell) for cell in cells])
+        except ValueError:
+            raise UsageError(f"the cells of the column {series.name} are not all of one shape") from None
+    return cells
+
+
+def _array(value: Any, name: str) -> Array:
+    try:
+        found = numpy.asarray(value)
+        if found.dtype == object and not _has_text(found):
+            found = numpy.asarray(found.tolist())
+    except (ValueError, TypeError):
+        raise UsageError(
+            f"input {name} is no array", why="its parts are not all of one shape, or of one kind"
+        ) from None
+    return found
+
+
+def _has_text(array: Array) -> bool:
+    return any(isinstance(each, str | bytes) for each in array.flat)
+
+
+def _texts(value: Any, name: str) -> Array:
+    try:
+        found = numpy.asarray(value, object)
+    except ValueError:
+        raise UsageError(f"input {name} is no array", why="its parts are not all of one shape") from None
+    packed = numpy.empty(found.shape, object)
+    flat = packed.reshape(-1)
+    for place, each in enumerate(found.reshape(-1)):
+        if not isinstance(each, str | bytes):
+            raise UsageError(f"input {name} takes texts, and one of them is a {type(each).__name__}")
+        flat[place] = each.encode() if isinstance(each, str) else each
+    return packed
+
+
+def _batch(arrays: dict[str, Array], known: Mapping[str, Tensor], by_rows: bool) -> Given:
+    """Return arrays with the batch's dimension first: what is one row by its shape becomes a batch of one."""
+    found = {}
+    for name, array in arrays.items():
+        tensor = known[name]
+        if not by_rows and tensor.fits(array.shape):
+            found[name] = array[None]
+        elif array.ndim and tensor.fits(array.shape[1:]):
+            found[name] = array
+        elif array.ndim == 1 and tensor.fits((1,)):
+            found[name] = array.reshape(-1, 1)
+        else:
+            raise _misfit(array, tensor, "rows of ")
+    sizes = {array.shape[0] for array in found.values()}
+    if len(sizes) > 1:
+        said = ", ".join(f"{name} {array.shape[0]}" for name, array in found.items())
+        raise UsageError("the inputs do not all have as many rows", why=said)
+    return Given(found, sizes.pop() if sizes else None, batched=True)
+
+
+def _plain(arrays: dict[str, Array], known: Mapping[str, Tensor]) -> Given:
+    """Return arrays as the model takes them; where all have a dimension more, each row is a request of its own."""
+    if all(known[name].fits(array.shape) for name, array in arrays.items()):
+        return Given(arrays)
+    found = {}
+    for name, array in arrays.items():
+        tensor = known[name]
+        if array.ndim and tensor.fits(array.shape[1:]):
+            found[name] = array
+        elif array.ndim <= 1 and tensor.fits((1,)):
+            found[name] = array.reshape(-1, 1)
+        else:
+            raise _misfit(array, tensor, "")
+    sizes = {array.shape[0] for array in found.values()}
+    if len(sizes) > 1:
+        raise UsageError("the inputs do not all have as many rows")
+    return Given(found, sizes.pop() if sizes else None)
+
+
+def _misfit(array: Array, tensor: Tensor, of: str) -> UsageError:
+    return UsageError(f"input {tensor.name} has the shape {list(array.shape)}", do=f"the model takes {of}{tensor}")
+
+
+def _too_large(tensor: Tensor) -> UsageError:
+    what = f"input {tensor.name} has numbers that {tensor.data_type} cannot hold"
+    return UsageError(what, do=f"it takes {tensor}")

@@ -1,0 +1,137 @@
+"""What the proxy and Triton answer when they do not do it, as errors that people understand.
+
+The proxy's problems are RFC 9457 (docs/proxy-api.md, "Problems"); Triton's own errors are `{"error": "…"}`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..errors import BusyError, NotFoundError, RefusedError, TidegateError, UnreachableError, UsageError
+
+PROBLEM: Final = "application/problem+json"
+_MOST_SHOWN: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer over HTTP."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Their names are in lower case."""
+    body: bytearray | bytes
+
+    def json(self) -> Any:
+        """Return what the body says; raises ValueError."""
+        return json.loads(self.body)
+
+
+_SAID: Final[dict[str, tuple[type[TidegateError], str, str]]] = {
+    "malformed": (UsageError, "the proxy cannot understand the request", ""),
+    "unauthenticated": (RefusedError, "the proxy does not believe the credential", "get a new one: it may have ended"),
+    "denied": (RefusedError, "you may not do this", "ask the platform's admin for the rule that is named"),
+    "unknown": (
+        NotFoundError,
+        "the proxy knows nothing of this name, or nothing that you may see",
+        "look at the spelling, or ask the platform's admin for an access rule",
+    ),
+    "method-not-allowed": (UsageError, "this address takes another method", "see whether it is the proxy's"),
+    "request-timeout": (UnreachableError, "the request came too slowly", "try again"),
+    "too-large": (UsageError, "the request is larger than the proxy takes", "send less at once"),
+    "headers-too-large": (
+        UsageError,
+        "the request's headers are larger than the proxy takes",
+        "shorten the credential",
+    ),
+    "load-failed": (
+        UnreachableError,
+        "the model cannot be loaded",
+        "tell who owns the model; trying again does not help",
+    ),
+    "rate-limited": (BusyError, "these are too many requests", "try again later"),
+    "internal": (UnreachableError, "the proxy has a defect", "tell the platform's admin, with the request's id"),
+    "upstream-failed": (
+        UnreachableError,
+        "the inference server did not answer",
+        "try again if doing the work twice does no harm",
+    ),
+    "busy": (BusyError, "the server is busy", "try again later"),
+    "deadline-exceeded": (UnreachableError, "there was no answer in time", "wait longer, or try again later"),
+    "never-fits": (
+        UnreachableError,
+        "the model is larger than the memory that it would get",
+        "tell who owns the model",
+    ),
+}
+"""By the last word of the problem's type: docs/proxy-api.md has the table, and a test compares them."""
+_FAILURES: Final = frozenset({500, 502, 504})
+"""Statuses that count against the proxy, for the breaker."""
+
+
+def retry_after(reply: Reply) -> float | None:
+    """Return the seconds after which the proxy says to come again, which also says that nothing was done, or None."""
+    if reply.status not in (429, 503):
+        return None
+    said = _object(reply).get("retryAfterSeconds") if _is_problem(reply) else None
+    if said is None:
+        said = reply.headers.get("retry-after")
+    try:
+        return min(max(float(said), 0.0), 3600.0) if said is not None else None
+    except (TypeError, ValueError):
+        return None  # a date, which the proxy does not write
+
+
+def is_failure(reply: Reply) -> bool:
+    """Tell whether the answer says that the proxy, or what is behind it, does not work."""
+    return reply.status in _FAILURES and (_is_problem(reply) or not _object(reply).get("error"))
+
+
+def error_of(reply: Reply, where: str, *, anonymous: bool = False) -> TidegateError:
+    """Return the error that an answer other than 200 means; `anonymous` where no credential was sent."""
+    said = _object(reply)
+    if not _is_problem(reply):
+        return _of_triton(reply.status, said.get("error"), where)
+    word = str(said.get("type", "")).rpartition("/")[2]
+    kind, what, do = _SAID.get(word, (UnreachableError, f"the proxy answers {reply.status}", ""))
+    why = _shown(said.get("detail"))
+    if request_id := said.get("requestId"):
+        why += f" (request {_shown(request_id)})"
+    if word == "unauthenticated" and anonymous:
+        what, do = "no credential was found", "set TIDEGATE_API_KEY or TIDEGATE_TOKEN; in Domino it is found by itself"
+    if kind is BusyError:
+        return BusyError(what, where=where, why=why, do=do, retry_after=retry_after(reply))
+    return kind(what, where=where, why=why, do=do)
+
+
+def _of_triton(status: int, error: object, where: str) -> TidegateError:
+    if not isinstance(error, str):
+        why, do = f"it answers {status}, with neither a problem nor an error of Triton's", "see whether it is the proxy"
+        return UnreachableError("this does not answer as an inference proxy does", where=where, why=why, do=do)
+    why = _shown(error)
+    if status == 404:
+        return NotFoundError("the inference server knows no such model or version", where=where, why=why)
+    if status < 500:
+        return UsageError(
+            "the model refuses the request", where=where, why=why, do="`tidegate models` shows its inputs"
+        )
+    return UnreachableError("the inference server failed", where=where, why=why, do="tell who owns the model")
+
+
+def _is_problem(reply: Reply) -> bool:
+    return reply.headers.get("content-type", "").partition(";")[0].strip().lower() == PROBLEM
+
+
+def _object(reply: Reply) -> dict[str, Any]:
+    try:
+        said = reply.json()
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _shown(text: object) -> str:
+    """Return what somebody else said, on a terminal's one line."""
+    plain = "".join(each if each.isprintable() else " " for each in str(text or ""))
+    return plain[:_MOST_SHOWN]

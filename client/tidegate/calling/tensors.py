@@ -1,0 +1,177 @@
+"""Tensors as KServe v2 has them over HTTP: JSON, or JSON followed by their bytes.
+
+Protocol: Triton's binary tensor data extension (docs/protocol/extension_binary_data.md of triton-inference-server).
+Data types are those of `tritonclient.utils`, which also knows how texts are packed.
+"""
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy
+from numpy.typing import NDArray
+from tritonclient.utils import (
+    InferenceServerException,
+    deserialize_bytes_tensor,
+    np_to_triton_dtype,
+    serialize_byte_tensor,
+    triton_to_np_dtype,
+)
+
+from ..errors import UnreachableError, UsageError
+from .problems import Reply
+
+Array = NDArray[Any]
+HEADER_LENGTH: Final = "Inference-Header-Content-Length"
+VERSION: Final = "tidegate-model-version"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model answered."""
+
+    outputs: dict[str, Array]
+    """By name; texts (BYTES) are `bytes` in arrays of objects."""
+    model: str
+    version: str
+    """The version that answered."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+def type_of(array: Array, name: str) -> str:
+    """Return the protocol's data type of an array; raises UsageError."""
+    if array.dtype.kind in "US":
+        return "BYTES"
+    found = np_to_triton_dtype(array.dtype.newbyteorder("="))
+    if found is None:
+        raise UsageError(f"input {name} is of the type {array.dtype}, which no model takes")
+    return str(found)
+
+
+def dtype_of(data_type: str) -> numpy.dtype[Any]:
+    """Return numpy's type of one of the protocol's; raises UsageError."""
+    found = triton_to_np_dtype(data_type)
+    if found is None or (data_type == "BF16" and numpy.dtype(found).itemsize != 2):
+        raise UsageError(f"the data type {data_type} is not known here", do="install a newer tritonclient")
+    dtype: numpy.dtype[Any] = numpy.dtype(found)
+    return dtype
+
+
+def pack(
+    inputs: Mapping[str, Array], outputs: Sequence[str] = (), parameters: Mapping[str, Any] | None = None
+) -> tuple[list[bytes | memoryview], int]:
+    """Return the body of an inference request in pieces, and the length of its JSON; arrays are not copied.
+
+    The JSON comes first; `outputs` are those that are wanted, all without any. Raises UsageError.
+    """
+    described = []
+    pieces: list[bytes | memoryview] = []
+    for name, array in inputs.items():
+        data_type = type_of(array, name)
+        piece = _bytes_of(array, data_type, name)
+        size = {"binary_data_size": len(piece)}
+        described.append({"name": name, "datatype": data_type, "shape": list(array.shape), "parameters": size})
+        if len(piece):
+            pieces.append(piece)
+    said: dict[str, Any] = {"inputs": described}
+    if outputs:
+        said["outputs"] = [{"name": name, "parameters": {"binary_data": True}} for name in outputs]
+    said["parameters"] = dict(parameters or {}) | ({} if outputs else {"binary_data_output": True})
+    try:
+        head = json.dumps(said, separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise UsageError("a parameter of the request is no JSON", why=str(error)) from None
+    return [head, *pieces], len(head)
+
+
+def pack_json(inputs: Mapping[str, Array], parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the body of an inference request as plain JSON has it; texts must be UTF-8. Raises UsageError."""
+    described = [
+        {"name": name, "datatype": type_of(array, name), "shape": list(array.shape), "data": values(array, name)}
+        for name, array in inputs.items()
+    ]
+    return {"inputs": described} | ({"parameters": dict(parameters)} if parameters else {})
+
+
+def values(array: Array, name: str) -> list[Any]:
+    """Return the numbers or texts of an array, flat, for JSON; raises UsageError where JSON has none."""
+    flat = array.reshape(-1)
+    if array.dtype.kind in "OSU":
+        try:
+            return [each.decode() if isinstance(each, bytes) else str(each) for each in flat.tolist()]
+        except UnicodeDecodeError:
+            why = "it has bytes that are no UTF-8, and JSON has only text"
+            raise UsageError(f"input {name} cannot be sent as JSON", why=why) from None
+    if array.dtype.kind == "V":
+        flat = flat.astype(numpy.float32)
+    if flat.dtype.kind == "f" and not numpy.isfinite(flat).all():
+        raise UsageError(f"input {name} cannot be sent as JSON", why="it has a NaN or an infinity")
+    return list(flat.tolist())
+
+
+def unpack(reply: Reply, where: str) -> Answer:
+    """Return what an inference request was answered; raises UnreachableError for what is no such answer."""
+    length = reply.headers.get(HEADER_LENGTH.lower())
+    try:
+        end = len(reply.body) if length is None else int(length)
+        said = json.loads(reply.body[:end])
+        outputs: dict[str, Array] = {}
+        for output in said["outputs"]:
+            size = output.get("parameters", {}).get("binary_data_size")
+            if size is None:
+                outputs[output["name"]] = _from_json(output)
+            else:
+                outputs[output["name"]] = _from_bytes(output, reply.body, end, size)
+                end += size
+        version = str(said.get("model_version") or reply.headers.get(VERSION, ""))
+        return Answer(outputs, str(said.get("model_name", "")), version, said.get("parameters", {}))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError, struct.error) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise UnreachableError("this is no answer to an inference request", where=where, why=why) from None
+
+
+def unpack_json(said: Mapping[str, Any], where: str) -> Answer:
+    """Return the same of an answer that is plain JSON."""
+    return unpack(Reply(200, {}, json.dumps(said).encode()), where)
+
+
+def _bytes_of(array: Array, data_type: str, name: str) -> bytes | memoryview:
+    if data_type == "BYTES":
+        if not array.size:
+            return b""
+        try:
+            packed: bytes = serialize_byte_tensor(array.astype(object)).item()
+        except InferenceServerException as error:  # none that is known
+            raise UsageError(f"input {name} cannot be sent", why=str(error)) from None
+        return packed
+    if array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("<"))
+    return numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8).data
+
+
+def _from_bytes(output: Mapping[str, Any], body: bytes | bytearray, start: int, size: int) -> Array:
+    shape = output["shape"]
+    if size < 0 or start + size > len(body):
+        raise ValueError(f"output {output['name']} has fewer bytes than it says")
+    if output["datatype"] == "BYTES":
+        texts: Array = deserialize_bytes_tensor(bytes(memoryview(body)[start : start + size]))
+        return texts.reshape(shape)
+    dtype = dtype_of(output["datatype"])
+    found = numpy.frombuffer(body, dtype, size // dtype.itemsize, start).reshape(shape)
+    return found if start % dtype.itemsize == 0 else found.copy()
+
+
+def _from_json(output: Mapping[str, Any]) -> Array:
+    if output["datatype"] == "BYTES":
+        texts = numpy.empty(len(output["data"]), object)
+        texts[:] = [_word(each) for each in output["data"]]
+        return texts.reshape(output["shape"])
+    return numpy.asarray(output["data"], dtype_of(output["datatype"])).reshape(output["shape"])
+
+
+def _word(said: Any) -> bytes:
+    if not isinstance(said, str):
+        raise TypeError(f"a text is a {type(said).__name__}")
+    return said.encode()

@@ -1,0 +1,200 @@
+"""One request over HTTP, within its time: connections are kept, shared by threads, and checked before they are used."""
+
+import os
+import ssl
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import urllib3
+from urllib3 import exceptions as http
+
+from ..errors import UnreachableError, UsageError
+from .problems import Reply
+
+CA: Final = "TIDEGATE_PROXY_CA"
+_CONNECTIONS: Final = 64
+"""Kept at most."""
+_CONNECT_SECONDS: Final = 5.0
+_PIECE: Final = 1 << 18
+_JOINED: Final = 1 << 16
+"""Bytes of a body up to which one copy costs less than sending its pieces one by one."""
+MOST_BYTES: Final = 1 << 31
+"""The longest answer that is taken."""
+Body = Sequence[bytes | bytearray | memoryview]
+"""A request's body, in pieces that are sent one after the other, without being joined."""
+
+
+class NotSentError(UnreachableError):
+    """No connection was made, so that nothing was done."""
+
+
+class TimeIsUpError(UnreachableError):
+    """There was no answer within the time; the work may have been done."""
+
+
+class Transport:
+    """Talks to one address; made for threads."""
+
+    def __init__(self, url: str, ca: str | Path | None = None) -> None:
+        """`ca`: a file of certificates that are believed besides the system's; raises UsageError."""
+        self.url = url
+        parts = urllib3.util.parse_url(url)
+        self._path = (parts.path or "").rstrip("/")
+        more: dict[str, Any] = {"ssl_context": _context(ca)} if parts.scheme == "https" else {}
+        self._pool = urllib3.connectionpool.connection_from_url(url, maxsize=_CONNECTIONS, block=False, **more)
+
+    def close(self) -> None:
+        """Close what is kept."""
+        self._pool.close()
+
+    def ask(self, method: str, path: str, body: Body, headers: Mapping[str, str], end: float) -> Reply:
+        """Return the whole answer, whatever its status, by `end` (of the monotonic clock).
+
+        Raises NotSentError, TimeIsUpError, UnreachableError.
+        """
+        with self._open(method, path, body, headers, end) as response:
+            return self._whole(response, path, end)
+
+    @contextmanager
+    def stream(
+        self, method: str, path: str, body: Body, headers: Mapping[str, str], end: float, idle: float = 0
+    ) -> Iterator[tuple[Reply, Iterator[bytes]]]:
+        """Give the answer's head, and its body as it comes; only a 200 is streamed. Raises as `ask` does.
+
+        With `idle`, it ends when nothing has come for so many seconds, and `end` is that of the head.
+        """
+        with self._open(method, path, body, headers, end) as response:
+            if response.status != 200:
+                yield self._whole(response, path, end), iter(())
+                return
+            yield Reply(response.status, _headers(response), b""), self._pieces(response, path, end, idle)
+
+    # ---
+    @contextmanager
+    def _open(
+        self, method: str, path: str, body: Body, headers: Mapping[str, str], end: float
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        left = end - time.monotonic()
+        if left <= 0:
+            raise self._late(path)
+        said = dict(headers)
+        if body or method == "POST":
+            length = sum(len(piece) for piece in body)
+            said["Content-Length"] = str(length)
+            if length <= _JOINED:
+                body = [b"".join(body)]
+        try:
+            response = self._pool.urlopen(
+                method,
+                self._path + path,
+                body=body or None,  # type: ignore[arg-type]  # pieces of any kind are sent as they are
+                headers=said,
+                retries=False,
+                redirect=False,
+                assert_same_host=False,
+                timeout=urllib3.Timeout(connect=min(left, _CONNECT_SECONDS), read=left),
+                preload_content=False,
+                decode_content=False,
+            )
+        except http.HTTPError as error:
+            raise self._error(error, path) from None
+        whole = False
+        try:
+            yield response
+            whole = True
+        finally:
+            if not whole:
+                response.close()  # a connection with half an answer in it serves nobody
+            response.release_conn()
+
+    def _whole(self, response: urllib3.BaseHTTPResponse, path: str, end: float) -> Reply:
+        length = response.headers.get("content-length", "")
+        headers = _headers(response)
+        if not length.isdecimal():
+            return Reply(response.status, headers, b"".join(self._pieces(response, path, end)))
+        if int(length) > MOST_BYTES:
+            raise UnreachableError(f"the answer has more than {MOST_BYTES} bytes", where=self.url + path)
+        body = bytearray(int(length))
+        filled = 0
+        for piece in self._pieces(response, path, end):
+            body[filled : filled + len(piece)] = piece
+            filled += len(piece)
+        return Reply(response.status, headers, body)
+
+    def _pieces(self, response: urllib3.BaseHTTPResponse, path: str, end: float, idle: float = 0) -> Iterator[bytes]:
+        """Give the body in pieces as they come; the time is looked at between them, for a slow one resets no clock."""
+        try:
+            total = 0
+            while piece := response.read1(_PIECE):
+                total += len(piece)
+                if total > MOST_BYTES:
+                    raise UnreachableError(f"the answer has more than {MOST_BYTES} bytes", where=self.url + path)
+                yield piece
+                left = idle or end - time.monotonic()
+                if left <= 0:
+                    raise self._late(path)
+                connection = response.connection
+                if connection is not None and (open_socket := getattr(connection, "sock", None)) is not None:
+                    open_socket.settimeout(left)
+        except http.HTTPError as error:
+            raise self._error(error, path) from None
+
+    def _error(self, error: http.HTTPError, path: str) -> UnreachableError:
+        where = self.url + path
+        if isinstance(error, http.SSLError):
+            return UnreachableError(
+                "the proxy's certificate is not believed, or it does not speak TLS",
+                where=where,
+                why=_reason(error),
+                do=f"set {CA} to the file of the authority that vouches for it; where it has no TLS, write http://",
+            )
+        if isinstance(error, http.NameResolutionError):
+            do = "see whether DOMINO_INFERENCE_PROXY is right, and can be reached from here"
+            return NotSentError("there is no host of this name", where=where, do=do)
+        if isinstance(error, http.NewConnectionError | http.ConnectTimeoutError):
+            return NotSentError(
+                "the proxy cannot be reached",
+                where=where,
+                why=_reason(error),
+                do="see whether the address is right; where the proxy has no TLS, write http://",
+            )
+        if isinstance(error, http.TimeoutError):
+            return self._late(path)
+        why = _reason(error)
+        return UnreachableError("the connection to the proxy was cut", where=where, why=why, do="try again")
+
+    def _late(self, path: str) -> TimeIsUpError:
+        return TimeIsUpError("there was no answer in time", where=self.url + path, do="wait longer, or try again later")
+
+
+def _headers(response: urllib3.BaseHTTPResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.headers.items()}
+
+
+def _reason(error: BaseException) -> str:
+    """Return the innermost reason, without the objects that urllib3 names."""
+    inner: BaseException = error
+    while (cause := inner.__cause__ or inner.__context__) is not None:
+        inner = cause
+    if isinstance(inner, TimeoutError):
+        return "nothing answers there"
+    if isinstance(inner, ssl.SSLError):
+        return getattr(inner, "verify_message", "") or inner.reason or "TLS failed"
+    if isinstance(inner, OSError) and inner.strerror:
+        return inner.strerror
+    return str(inner.args[0]) if inner.args and isinstance(inner.args[0], str) else type(inner).__name__
+
+
+def _context(ca: str | Path | None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    file = ca or os.environ.get(CA)
+    if file:
+        try:
+            context.load_verify_locations(cafile=file)
+        except (OSError, ssl.SSLError) as error:
+            why = getattr(error, "strerror", None) or "it holds no certificate in PEM"
+            raise UsageError("the proxy's authority cannot be read", where=f"{CA} ({file})", why=why) from None
+    return context

@@ -1,0 +1,107 @@
+"""The client model: what a Domino model endpoint runs. It holds no weights, it calls them through the proxy."""
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy
+from mlflow.pyfunc.model import PythonModel
+
+from ..errors import UsageError
+from .model import Model, Route
+from .paths import Version
+from .patience import Breaker
+from .proxy import SECONDS, ProxyClient
+
+CONTEXT: Final = "model_context"
+"""The artifact that says which model is called: JSON, as Domino's reference implementation has it."""
+VERSION: Final = "TIDEGATE_MODEL_VERSION"
+"""`environment` (the default): the environment's shares, or its alias, choose the version that answers, so that a
+promotion or a rollback needs no new endpoint; `registered`: the version that this client was registered with; or a
+number."""
+ROUTE: Final = "TIDEGATE_ROUTE"
+"""`v2` (the default): binary tensors; `predict`: JSON, as Domino's reference implementation has it."""
+TIMEOUT: Final = "TIDEGATE_TIMEOUT_SECONDS"
+"""How long a call may take, all its tries together."""
+
+
+class TritonModel(PythonModel):
+    """Calls the registered model at the proxy that DOMINO_INFERENCE_PROXY names."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._lock = threading.Lock()
+        self._context: dict[str, str] | None = None
+        self._model: Model | None = None
+
+    def load_context(self, context: Any) -> None:
+        """Read which model it is; nobody is asked anything before the first call."""
+        self._context = _read(Path(context.artifacts[CONTEXT]))
+        self._model = None
+
+    # Of the hints that MLflow knows, an array's is the one that makes it check nothing: whatever comes goes to `Model`.
+    def predict(
+        self,
+        context: Any,  # noqa: ARG002
+        model_input: numpy.ndarray,
+        params: Any = None,
+    ) -> Any:
+        """Call the model; see `Model.predict`."""
+        return self._found().predict(model_input, params)
+
+    def predict_stream(self, context: Any, model_input: Any, params: Any = None) -> Iterator[dict[str, Any]]:  # noqa: ARG002
+        """Call the model, and give its answers as they come; see `Model.predict_stream`."""
+        return self._found().predict_stream(model_input, params)
+
+    def _found(self) -> Model:
+        with self._lock:
+            if self._model is None:
+                if self._context is None:
+                    raise UsageError(
+                        "it is not known which model is called", do="load it with mlflow.pyfunc.load_model"
+                    )
+                self._model = make_model(self._context)
+            return self._model
+
+
+def make_model(context: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> Model:
+    """Return the model that a context means, called as the environment's variables say; raises UsageError."""
+    route = environ.get(ROUTE, "v2")
+    if route not in ("v2", "predict"):
+        raise UsageError(f"{route!r} is no route", where=ROUTE, do="there are v2 and predict")
+    said: Route = "v2" if route == "v2" else "predict"
+    proxy = ProxyClient(seconds=_seconds(environ), breaker=Breaker())
+    server = context.get("inference_server_name") or None
+    return Model(proxy, context["model_name"], server=server, version=_version(context, environ), route=said)
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        said = json.loads(path.read_bytes())
+        return {name: str(said.get(name) or "") for name in ("inference_server_name", "model_name", "model_version")}
+    except (OSError, ValueError, AttributeError) as error:
+        raise UsageError("this says nothing of which model is called", where=str(path), why=str(error)) from None
+
+
+def _version(context: Mapping[str, str], environ: Mapping[str, str]) -> Version:
+    said = environ.get(VERSION, "environment")
+    if said == "environment":
+        return None
+    number = context.get("model_version", "") if said == "registered" else said
+    if not number.isdecimal() or number.startswith("0"):
+        raise UsageError(f"{said!r} is no version", where=VERSION, do="there are environment, registered, and numbers")
+    return number
+
+
+def _seconds(environ: Mapping[str, str]) -> float:
+    said = environ.get(TIMEOUT, "")
+    try:
+        seconds = float(said) if said else SECONDS
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds < 1e6:
+        raise UsageError(f"{said!r} is no time", where=TIMEOUT, do="write seconds, as 2.5")
+    return seconds

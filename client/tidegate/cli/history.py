@@ -1,0 +1,33 @@
+"""`tidegate history`."""
+
+from typing import Annotated
+
+import typer
+
+from .output import Json, answering, print_json, print_table
+
+
+def history(
+    model: Annotated[str, typer.Argument(help="The model.")],
+    environment: Annotated[str | None, typer.Option("--in", help="Only this environment.")] = None,
+    json: Json = False,
+) -> None:
+    """Show what became of a model: who registered, deployed, promoted and rolled back which version, when and where."""
+    with answering():
+        from ..life.context import opened
+        from ..life.history import history
+
+        with opened() as context:
+            records = history(context, model, environment)
+        if json:
+            print_json([each.model_dump(mode="json", by_alias=True) for each in records])
+            return
+        rows = (
+            (
+                each.when.strftime("%Y-%m-%d %H:%M:%SZ"), each.what, each.version, each.previous, each.environment,
+                each.plane, each.source, each.who, (each.manifest_sha256 or "")[:12],
+            )
+            for each in records
+        )  # fmt: skip
+        columns = ("when", "what", "#version", "#before", "environment", "data plane", "from", "who", "manifest")
+        print_table(columns, rows)

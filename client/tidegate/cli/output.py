@@ -1,0 +1,126 @@
+"""What people and programs see: results on standard output, progress and errors on standard error."""
+
+import errno
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, NoReturn
+
+import typer
+from pydantic import BaseModel
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.table import Table
+
+from ..errors import ExitCode, TidegateError
+
+WIDTH = 160
+"""Columns of what goes to no terminal."""
+DEFECT = 70
+"""Exit code of a defect of the client's own (EX_SOFTWARE of sysexits.h)."""
+LINE_SECONDS = 5.0
+"""Between two lines that tell how far it is, where there is no terminal."""
+TRACEBACK = "TIDEGATE_TRACEBACK"
+Advance = Callable[[int], None]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console that takes texts as they are: no markup, no emoji codes, no colours of its own making."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else WIDTH
+    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+
+
+def note(text: str) -> None:
+    """Say something about the run itself, on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_json(value: object) -> None:
+    """Print a result for programs: messages with their names on the wire, everything else as JSON has it."""
+    print(json.dumps(value, default=_plain, indent=2, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
+    """Print a table; a column whose name begins with `#` holds numbers."""
+    table = Table(title=title or None, title_justify="left")
+    for column in columns:
+        table.add_column(column.removeprefix("#"), justify="right" if column.startswith("#") else "left")
+    for row in rows:
+        table.add_row(*("" if cell is None else str(cell) for cell in row))
+    console().print(table)
+
+
+@contextmanager
+def progress(what: str, total_bytes: int) -> Iterator[Advance]:
+    """Show how many bytes are done: a bar on a terminal, else a line now and then; yields who counts them."""
+    if sys.stderr.isatty():
+        columns = (
+            TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
+            TimeRemainingColumn(),
+        )  # fmt: skip
+        with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+            task = bar.add_task(what, total=total_bytes)
+            yield lambda count: bar.advance(task, count)
+        return
+    done, said = 0, time.monotonic()
+
+    def advance(count: int) -> None:
+        nonlocal done, said
+        done += count
+        if time.monotonic() - said > LINE_SECONDS:
+            said = time.monotonic()
+            note(f"{what}: {100 * done // max(1, total_bytes)} % of {size(total_bytes)}")
+
+    yield advance
+
+
+def size(count: int) -> str:
+    """Return a number of bytes in words: 1536 is 1.5 KiB."""
+    number, unit = float(count), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if number < 1024 or unit == "TiB":
+            break
+        number /= 1024
+    return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Turn every failure of a command into one message on standard error and an exit code, never a traceback."""
+    try:
+        yield
+    except TidegateError as error:
+        _fail(str(error), error.exit_code)
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise  # whoever read our output has gone, and typer knows what to do then
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(f"{where}{error.strerror or error}", ExitCode.UNREACHABLE)
+    except KeyboardInterrupt:
+        _fail("stopped; what served before serves on, and the same command goes on from here", ExitCode.STOPPED)
+    except (typer.Exit, typer.Abort):
+        raise
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            traceback.print_exc()
+        _fail(
+            f"tidegate has a defect: {type(error).__name__}. Please report it with what {TRACEBACK}=1 shows of it.",
+            DEFECT,
+        )
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True)
+    return str(value)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(message, file=sys.stderr)
+    raise typer.Exit(code)

@@ -1,0 +1,106 @@
+"""`tidegate status`: what is in memory where, which versions answer, how much they are used, who is hot."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import ExitCode
+from .output import Json, answering, note, print_json, print_table
+
+if TYPE_CHECKING:
+    from ..seeing.report import ModelStatus, PlaneStatus, VersionStatus
+
+Environment = Annotated[
+    str | None, typer.Option("--environment", "-e", help="The environment, such as dev; all of them without it.")
+]
+Plane = Annotated[str | None, typer.Option("--plane", help="The data plane; all of them without it.")]
+Proxy = Annotated[
+    str | None,
+    typer.Option("--proxy", help="Address of an inference proxy, instead of the environments that are known."),
+]
+
+
+def status(
+    model: Annotated[str | None, typer.Argument(help="Only this model.")] = None,
+    environment: Environment = None,
+    plane: Plane = None,
+    proxy: Proxy = None,
+    watch: Annotated[
+        float, typer.Option("--watch", min=0, max=3600, help="Seconds to watch for rates; 0 shows totals alone.")
+    ] = 1.0,
+    json: Json = False,
+) -> None:
+    """Show what is in memory where, which versions answer, how much they are used, and who is hot. Loads nothing."""
+    with answering():
+        from ..seeing.spots import every
+        from ..seeing.status import look
+
+        found = look(every(environment, plane, proxy), model, watch_seconds=watch)
+        if json:
+            print_json(found)
+        else:
+            for each in found:
+                _show(each, watched=watch > 0)
+        told(found, json)
+
+
+def told(planes: "list[PlaneStatus]", json: bool) -> None:
+    """End with the exit code of what could not be asked; in words where no JSON says it."""
+    from ..seeing.status import failures
+
+    if found := failures(planes):
+        for each in () if json else found:
+            note(each)
+        raise typer.Exit(ExitCode.UNREACHABLE)
+
+
+def _show(plane: "PlaneStatus", *, watched: bool) -> None:
+    if plane.error:
+        return
+    rate = ("#PER SECOND", "#BUSY") if watched else ()
+    columns = (
+        "MODEL", "SERVER", "STATE", "TRAFFIC", "VERSION", "#REQUESTS", "#FAILED", *rate, "#MEAN", "#QUEUED",
+        "LAST USED",
+    )  # fmt: skip
+    rows = [row for model in plane.models for row in _rows(model, watched)]
+    at = f" on {plane.plane}" if plane.plane else ""
+    print_table(columns, rows, f"{plane.environment}{at}: {plane.proxy} (you are {plane.caller})")
+    for pool in plane.unavailable:
+        note(f"{plane.environment}{at}: the pool {pool} gives no statistics now")
+    for model in plane.models:
+        if model.why:
+            note(f"{model.model}: {model.why}")
+
+
+def _rows(model: "ModelStatus", watched: bool) -> list[tuple[object, ...]]:
+    server = model.server if model.pool is None else f"{model.server}/{model.pool}"
+    head: tuple[object, ...] = (model.model, server, _state(model), model.traffic)
+    blank: tuple[object, ...] = ("", "", "", "")
+    if not model.versions:
+        return [(*head, *[""] * (8 if watched else 6))]
+    return [(*(blank if number else head), *_cells(each, watched)) for number, each in enumerate(model.versions)]
+
+
+def _cells(version: "VersionStatus", watched: bool) -> tuple[object, ...]:
+    rate = (f"{version.per_second or 0:.1f}", f"{100 * (version.busy or 0):.0f} %") if watched else ()
+    return (
+        version.version if version.ready else f"{version.version} (not ready)",
+        version.requests,
+        version.failures,
+        *rate,
+        _time(version.mean_seconds),
+        _time(version.queue_seconds),
+        "never" if version.last_used is None else f"{version.last_used:%Y-%m-%d %H:%M:%S} UTC",
+    )
+
+
+def _state(model: "ModelStatus") -> str:
+    if model.state != "ready":
+        return {"not-ready": "not ready"}.get(model.state, model.state)
+    if model.loading != "on-demand":
+        return "ready"
+    return {True: "in memory", False: "on demand", None: "on demand?"}[model.resident]
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1000:.2f} ms"

@@ -1,0 +1,1 @@
+"""Entries of a Triton model repository: made of models, read, checked and shown."""

@@ -1,0 +1,63 @@
+"""Pipelines of DALI: serialised ones, whose tensors are read, and programs that serialise themselves."""
+
+from pathlib import Path
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from .messages import INT, MANY, TEXT, described
+from .programs import files_of
+from .reading import ANY, Reading, Tensor, bounded, config_of, unreadable
+
+PIPELINE, PROGRAM = "model.dali", "dali.py"
+LIMIT = 256 << 20
+_SOURCE = "ExternalSource"
+_TYPES = ("UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BOOL")
+"""In the order of DALIDataType."""
+_CLASSES: Final = described(
+    "tidegate.dali",
+    {  # as DALI 2.4 writes them
+        "Argument": [("name", 1, TEXT), ("number", 4, INT)],
+        "Edge": [("name", 1, TEXT), ("dtype", 5, INT), ("ndim", 6, INT)],
+        "Operator": [("name", 1, TEXT), ("output", 3, "Edge", MANY), ("args", 4, "Argument", MANY)],
+        "Pipeline": [("batch_size", 2, INT), ("op", 5, "Operator", MANY), ("outputs", 7, "Edge", MANY)],
+    },
+)
+_NOTE = (
+    "DALI tells Triton the tensors that config.pbtxt does not name, where the pipeline says what they are (dtype, "
+    "ndim, output_dtype, output_ndim)"
+)
+
+
+def read(source: Path) -> Reading:
+    """Take a pipeline (`model.dali`, `dali.py`), or a folder with it and what it needs.
+
+    The tensors of a serialised one are told where it says the types and dimensions of all of them.
+    """
+    if source.is_dir() or source.suffix == ".py":
+        return Reading(config_of("dali"), files_of(source, PROGRAM), whole_shapes=False, notes=(_NOTE,))
+    try:
+        pipeline = _CLASSES["Pipeline"].FromString(bounded(source, LIMIT, "a DALI pipeline"))
+    except DecodeError as error:
+        raise unreadable(source, "DALI pipeline", error) from None
+    config, files = config_of("dali"), ((PIPELINE, source),)
+    sources = [each for each in pipeline.op if each.name == _SOURCE and each.output]
+    inputs = [_tensor(each.output[0].name, *_arguments(each)) for each in sources]
+    outputs = [_tensor(each.name, each.dtype, each.ndim) for each in pipeline.outputs]
+    told = [each for each in (*inputs, *outputs) if each is not None]
+    if not inputs or not outputs or len(told) < len(inputs) + len(outputs):
+        return Reading(config, files, whole_shapes=False, notes=(_NOTE,))
+    config.max_batch_size = pipeline.batch_size
+    return Reading(config, files, tuple(told[: len(inputs)]), tuple(told[len(inputs) :]), whole_shapes=False)
+
+
+def _arguments(operator: Any) -> tuple[int, int]:
+    """Return type and number of dimensions of what an external source takes; -1 and 0 where it does not say."""
+    said = {each.name: each.number for each in operator.args}
+    return said.get("dtype", ANY), said.get("ndim", 0)
+
+
+def _tensor(name: str, kind: int, ndim: int) -> Tensor | None:
+    if not 0 <= kind < len(_TYPES) or not 0 < ndim < 64:
+        return None
+    return Tensor(name, _TYPES[kind], (ANY,) * ndim)

@@ -1,0 +1,109 @@
+"""Names that people write for those that Triton knows, and the nearest of those."""
+
+import difflib
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+_OTHER_NAMES = {
+    "TYPE_FLOAT": "TYPE_FP32", "TYPE_FLOAT16": "TYPE_FP16", "TYPE_FLOAT32": "TYPE_FP32", "TYPE_FLOAT64": "TYPE_FP64",
+    "TYPE_HALF": "TYPE_FP16", "TYPE_DOUBLE": "TYPE_FP64", "TYPE_BFLOAT16": "TYPE_BF16", "TYPE_BYTES": "TYPE_STRING",
+    "TYPE_STR": "TYPE_STRING", "TYPE_BYTE": "TYPE_UINT8", "TYPE_INT": "TYPE_INT32", "TYPE_LONG": "TYPE_INT64",
+    "TYPE_BOOLEAN": "TYPE_BOOL", "BYTES": "TYPE_STRING", "KIND_CUDA": "KIND_GPU", "shape": "dims", "dtype": "data_type",
+    "datatype": "data_type", "type": "data_type", "version": "version_policy", "decoupled": "model_transaction_policy",
+    "instance_groups": "instance_group", "inputs": "input", "outputs": "output", "labels": "label_filename",
+    "warmup": "model_warmup", "filename": "default_model_filename", "priority_level": "priority_levels",
+    "onnx": "onnxruntime", "torch": "pytorch", "libtorch": "pytorch", "tf": "tensorflow", "trt": "tensorrt",
+    "tensorrt_llm": "tensorrtllm", "xgboost": "fil", "lightgbm": "fil", "sklearn": "fil",
+}  # fmt: skip
+_POOLS = (
+    "a model has no memory pool of its own: Triton's pools are the server's",
+    "take it out; --pinned-memory-pool-byte-size and --cuda-memory-pool-byte-size are options of the server",
+)
+_NOT_THERE = {
+    "memory_pool_byte_size": _POOLS,
+    "memory_pool_alignment": _POOLS,
+    "memory_pool_size": _POOLS,
+    "model_config": (
+        "config.pbtxt is the model's configuration, and nothing is around it",
+        "write its fields themselves; there is no model_config { … }",
+    ),
+}
+
+
+def nearest(word: str, known: Collection[str]) -> str | None:
+    """Return the known name that was probably meant."""
+    if (other := _OTHER_NAMES.get(word)) in known:
+        return other
+    folded = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(word.lower(), folded, 1, 0.65)
+    return folded[found[0]] if found else None
+
+
+def value_name(enum: Any, number: int) -> str:
+    """Return the name of an enum's value; a number that it does not know is its own name."""
+    return str(enum.Name(number)) if number in enum.values() else str(number)
+
+
+def said_field(name: str, message: Any) -> tuple[str, str, str]:
+    """Return what, why and what to do about a field that a message, given by its descriptor, does not have."""
+    inside = "" if message is ModelConfig.DESCRIPTOR else f" within {_words(message)}"
+    what = f"there is no field '{name}'{inside}"
+    if name in _NOT_THERE:
+        return (what, *_NOT_THERE[name])
+    known = list(message.fields_by_name)
+    if _OTHER_NAMES.get(name) in known:
+        return what, "", f"did you mean '{_OTHER_NAMES[name]}'?"
+    if homes := [home for home in _homes(name) if home is not message]:
+        top = ModelConfig.DESCRIPTOR in homes
+        home = "the model itself" if top else " or ".join(sorted({_words(home) for home in homes}))
+        do = f"move {name} out to the top level of the file" if top else f"move {name} to where it belongs"
+        return what, f"it is a field of {home}", do
+    if (near := nearest(name, known)) is not None:
+        return what, "", f"did you mean '{near}'?"
+    return what, "", f"fields here are: {', '.join(sorted(known))}"
+
+
+def said_enum_value(word: str, field: Any) -> tuple[str, str, str]:
+    """Return what, why and what to do about a value that a field, given by its descriptor, does not have."""
+    known = [name for name in field.enum_type.values_by_name if name not in ("TYPE_INVALID",)]
+    bare = word.strip("\"'")
+    what = f"'{bare}' is no value of '{field.name}'"
+    if bare in known:
+        return f"{word} stands in quotes", "", f"write {bare} without quotes"
+    near = nearest(bare, known) or next((name for name in known if name.endswith(f"_{bare.upper()}")), None)
+    return what, "", f"did you mean {near}?" if near else f"it has the values {', '.join(known)}"
+
+
+def _homes(name: str) -> list[Any]:
+    return [message for message in _messages(ModelConfig.DESCRIPTOR) if name in message.fields_by_name]
+
+
+def _messages(message: Any) -> Iterator[Any]:
+    """Yield a message and all that it holds, each once."""
+    waiting, seen = [message], set()
+    while waiting:
+        one = waiting.pop()
+        if one.full_name in seen or (one.GetOptions().map_entry and one.fields_by_name["value"].message_type is None):
+            continue
+        seen.add(one.full_name)
+        if not one.GetOptions().map_entry:
+            yield one
+        waiting.extend(field.message_type for field in one.fields if field.message_type is not None)
+
+
+def _words(message: Any) -> str:
+    """Return the name by which a message stands in config.pbtxt: ModelDynamicBatching is dynamic_batching."""
+    names = {
+        field.name
+        for home in _messages(ModelConfig.DESCRIPTOR)
+        for field in home.fields
+        if field.message_type is message or _map_value(field) is message
+    }
+    return "/".join(sorted(names)) or message.name
+
+
+def _map_value(field: Any) -> Any:
+    inner = field.message_type
+    return inner.fields_by_name["value"].message_type if inner is not None and inner.GetOptions().map_entry else None

@@ -1,0 +1,1 @@
+"""What becomes of a registered version: deployed, promoted, rolled back, compared, verified, pruned."""

@@ -1,0 +1,168 @@
+"""The three ways in which a version comes into an environment, and the rules of each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegate_contracts.environments import Environment, WhoAmI
+
+from ..environments import homes
+from ..errors import NotFoundError, RefusedError, UsageError
+from ..publishing import read_published
+from ..registry import Record, RegisteredVersion
+from . import rules
+from .context import Context
+from .past import before, current
+from .plan import called
+from .publish import Outcome, bring
+from .target import places
+
+LATEST = "latest"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A model, and which version of it: a number, an alias or `latest`; None leaves it to the operation."""
+
+    model: str
+    which: str | None = None
+
+
+def wanted(text: str) -> Wanted:
+    """Read `model`, `model@3` or `model@champion`. Raises UsageError."""
+    model, at, which = text.partition("@")
+    if not model or (at and not which):
+        raise UsageError(f"{text!r} is no model", do="write its name, or its name and a version or alias: fraud@3")
+    return Wanted(model, which or None)
+
+
+def deploy(context: Context, what: Wanted, to: str | None = None, *, replace: bool = False) -> Outcome:
+    """Bring a version, the latest registered if none is said, into an environment that takes any registered one.
+
+    Without `to` it is the only such environment. Raises TidegateError.
+    """
+    of = context.environment(to) if to is not None else _open_environment(context)
+    if of.promotion.source is not None:
+        raise RefusedError(
+            f"{of.name} takes versions from {of.promotion.source}",
+            do=f"tidegate promote {what.model} --to {of.name}",
+        )
+    version = context.registry.version(what.model, what.which or LATEST)
+    who = may(context, of, what.model)
+    _check_rules(context, of, version, context.registry.records(what.model), who)
+    return bring(context, "deploy", version, of, who.principal, replace=replace)
+
+
+def promote(context: Context, what: Wanted, to: str, *, replace: bool = False) -> Outcome:
+    """Bring a version into an environment that takes them from another one, which says which if you do not.
+
+    Raises TidegateError.
+    """
+    of = context.environment(to)
+    source = of.promotion.source
+    which = what.which or source
+    if which is None:
+        raise UsageError(
+            f"{of.name} takes versions from no other environment, so that it must be said which one",
+            do=f"tidegate promote {what.model}@<version> --to {of.name}",
+        )
+    if what.which is None and context.registry.alias(what.model, which) is None:
+        raise NotFoundError(
+            f"{source} has no version of {what.model}", do=f"tidegate deploy {what.model} --to {source}"
+        )
+    version = context.registry.version(what.model, which)
+    who = may(context, of, what.model)
+    _check_rules(context, of, version, context.registry.records(what.model), who)
+    return bring(context, "promote", version, of, who.principal, replace=replace, source=source)
+
+
+def rollback(
+    context: Context, model: str, environment: str, to: int | None = None, *, replace: bool = False
+) -> Outcome:
+    """Go back to the version that was there before, or to another one that the environment has had.
+
+    A rollback that was stopped half way is finished; a deployment that was, is taken back. Raises TidegateError.
+    """
+    of = context.environment(environment)
+    records = context.registry.records(model)
+    number = to if to is not None else _target(context, of, model, records)
+    if all(each.version != number or each.environment != of.name for each in records):
+        raise RefusedError(
+            f"version {number} of {model} was never in {of.name}",
+            do=f"tidegate history {model} shows which were; new ones come by `tidegate deploy` and `tidegate promote`",
+        )
+    version = context.registry.version(model, number)
+    return bring(context, "rollback", version, of, may(context, of, model).principal, replace=replace)
+
+
+def _target(context: Context, of: Environment, model: str, records: Sequence[Record]) -> int:
+    recorded = current(records, of.name)
+    if recorded is None:
+        raise NotFoundError(f"{of.name} has never had a version of {model}")
+    previous = before(records, of.name, recorded)
+    serves = _serves(context, of, model)
+    if serves is not None and serves not in (recorded, previous):
+        return recorded  # a deployment came as far as serving, and no further
+    if previous is None:
+        raise NotFoundError(
+            f"version {recorded} is the first of {model} in {of.name}: there is none to go back to",
+            do=f"tidegate rollback {model} --in {of.name} --version <number>, for one that was there",
+        )
+    return previous
+
+
+def _serves(context: Context, of: Environment, model: str) -> int | None:
+    """Return the version that is called now; None where the definition shares the calls out."""
+    place = places(of, model, context.known)[0]
+    text = context.repository(of, place.uses[0].home).config(model)
+    if text is None:
+        return None
+    published = read_published(text)
+    if place.newest:
+        return max(published.served, default=None)
+    return called(place, published, None)
+
+
+def may(context: Context, of: Environment, model: str) -> WhoAmI:
+    """Ask every proxy as whom it knows the caller, and check that he may; the first one's answer is written down."""
+    found = []
+    for home in homes(of, model):
+        who = context.who(of, home.plane)
+        rules.may_publish(of.name, of.promotion, home.server.writers, who)
+        found.append(who)
+    return found[0]
+
+
+def _check_rules(
+    context: Context, of: Environment, version: RegisteredVersion, records: Sequence[Record], who: WhoAmI
+) -> None:
+    asked = of.promotion
+    if asked.separation_of_duties:
+        rules.other_than_who_registered(of.name, version.number, version.registered_by, who)
+    if asked.source is not None:
+        rules.was_in(asked.source, of.name, version.number, records)
+        if asked.soak_hours:
+            failures = _failures(context, context.environment(asked.source), version)
+            rules.has_soaked(asked.source, version.number, asked.soak_hours, records, failures, context.now())
+
+
+def _failures(context: Context, source: Environment, version: RegisteredVersion) -> int | None:
+    """Return how many calls of the version failed in an environment, as its Tritons count; None where none tells."""
+    counted: list[int] = []
+    for home in homes(source, version.model):
+        said = context.proxy(home.plane).statistics(version.model, server=home.server.name, version=version.number)
+        counted += [
+            int(each.get("inference_stats", {}).get("fail", {}).get("count", 0))
+            for each in said.models
+            if str(each.get("version")) == str(version.number)
+        ]
+    return sum(counted) if counted else None
+
+
+def _open_environment(context: Context) -> Environment:
+    found = [each for each in context.known.environments if each.promotion.source is None]
+    if len(found) != 1:
+        names = ", ".join(each.name for each in found) or "none"
+        raise UsageError(
+            "it must be said where to", why=f"environments that take any version: {names}", do="--to <name>"
+        )
+    return found[0]

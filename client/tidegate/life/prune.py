@@ -1,0 +1,83 @@
+"""Removes versions that nobody serves, after showing them."""
+
+from tidegate_contracts.message import Message
+
+from ..errors import NotFoundError
+from ..publishing import Repository, read_published
+from .context import Context
+from .deploy import may
+from .past import before, current
+from .target import Place, places, servers
+
+
+class Unserved(Message):
+    """A version in a repository that nobody serves, and that the registry can bring back."""
+
+    model: str
+    version: int
+    where: str
+    bytes: int
+
+
+def unserved(context: Context, environment: str, model: str | None = None) -> list[Unserved]:
+    """Return the versions of an environment that can go. Raises TidegateError.
+
+    Kept are those that are served, that an alias or a definition names, that a rollback would go back to, and those
+    that the registry does not have: nobody could bring them back.
+    """
+    of = context.environment(environment)
+    found = []
+    names = {home.model.name for homes in servers(of).values() for home in homes} if model is None else {model}
+    for name in sorted(names):
+        for place in places(of, name, context.known):
+            repository = context.repository(of, place.uses[0].home)
+            found += [
+                Unserved(model=name, version=number, where=repository.where, bytes=_bytes(repository, name, number))
+                for number in _unserved(context, place, repository, name)
+            ]
+    return found
+
+
+def prune(context: Context, environment: str, shown: list[Unserved]) -> list[Unserved]:
+    """Remove those that were shown and that still nobody serves; return the removed ones.
+
+    Who may bring versions in may remove them. Raises TidegateError.
+    """
+    of = context.environment(environment)
+    removed = []
+    for name in sorted({each.model for each in shown}):
+        who = may(context, of, name).principal
+        for place in places(of, name, context.known):
+            repository = context.repository(of, place.uses[0].home)
+            with repository.lock(name, who):
+                still = _unserved(context, place, repository, name)
+                for each in shown:
+                    if each.model == name and each.where == repository.where and each.version in still:
+                        context.tell(f"removing {name} version {each.version} from {repository.where}")
+                        repository.remove_version(name, each.version)
+                        removed.append(each)
+    return removed
+
+
+def _unserved(context: Context, place: Place, repository: Repository, model: str) -> list[int]:
+    text = repository.config(model)
+    if text is None:
+        return []
+    published = read_published(text)
+    if published.owner is None:
+        return []  # not ours
+    try:
+        registered = {version.number for version in context.registry.versions(model)}
+    except NotFoundError:
+        return []
+    records = context.registry.records(model)
+    kept = {published.owner, *published.served, *published.aliases.values(), *place.named}
+    for name in {use.environment.name for use in (*place.uses, *place.shared)}:
+        for number in (current(records, name), context.registry.alias(model, name)):
+            if number is not None:
+                kept |= {number, before(records, name, number) or number}
+    return sorted((set(repository.versions(model)) & registered) - kept)
+
+
+def _bytes(repository: Repository, model: str, number: int) -> int:
+    return sum(file.size for file in repository.files(model) if file.path.startswith(f"{number}/"))

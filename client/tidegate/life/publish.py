@@ -1,0 +1,163 @@
+"""Brings a registered version into an environment: deploy, promote and rollback are this, under different rules.
+
+Every step can be done again, and a step that was done costs a look. Until calls go to the new version everywhere, every
+failure puts the configurations back; whoever is killed leaves the old version serving beside the new one, and the next
+run goes on.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from tidegate_contracts.environments import Environment
+from tidegate_contracts.message import Message
+
+from ..errors import BusyError, IntegrityError, TidegateError, UnfinishedError
+from ..registry import Record, RegisteredVersion
+from .context import Context
+from .ledger import check_alias, write_down
+from .past import BRINGS, What, before, current
+from .plan import Had, Plan, make_plan
+from .ready import until_called
+from .steps import check, entry_config_of, publish, put_back, try_out
+from .target import Place, places
+
+
+class Outcome(Message):
+    """What became of it."""
+
+    what: What
+    model: str
+    version: int
+    environment: str
+    previous: int | None
+    """The version that the environment had before."""
+    changed: bool
+    """Whether anything was to be done."""
+    who: str
+    planes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What is worth knowing all the same."""
+
+
+def bring(
+    context: Context,
+    what: What,
+    version: RegisteredVersion,
+    of: Environment,
+    who: str,
+    *,
+    replace: bool = False,
+    source: str | None = None,
+) -> Outcome:
+    """Bring a version, which the rules allow, into an environment; it serves everywhere when this returns.
+
+    `replace` lets the old version go as the new one comes, where they cannot be served beside each other. Raises
+    TidegateError: BusyError where somebody else is at it, UnfinishedError where it came to nothing half way.
+    """
+    everywhere = places(of, version.model, context.known)
+    manifest = context.registry.manifest(version)
+    if context.trust is not None:
+        context.registry.verify_signature(version, context.trust)
+    entry_config = entry_config_of(context, version, manifest)
+    notes: list[str] = []
+    with ExitStack() as locks:
+        repositories = [context.repository(of, place.uses[0].home) for place in everywhere]
+        for _, repository in sorted(zip(everywhere, repositories, strict=True), key=lambda pair: pair[0].key):
+            locks.enter_context(repository.lock(version.model, who))
+        expected = context.registry.alias(version.model, of.name)
+        records = context.registry.records(version.model)
+        plans = [
+            make_plan(place, repository, version.number, entry_config, _had(place, of, records), replace=replace)
+            for place, repository in zip(everywhere, repositories, strict=True)
+        ]
+        for plan in plans:
+            notes += check(context, plan, version, manifest, entry_config, replace=replace)
+        changed = any(plan.now != plan.last for plan in plans)
+        with _put_back_on_failure(version, of, plans, notes):
+            if changed:
+                for plan in plans:
+                    publish(context, plan, version, manifest)
+                notes += try_out(context, plans, version)
+                check_alias(context, version, of, expected)
+            for plan in plans:
+                plan.repository.write_config(version.model, plan.last)
+            for plan in plans:
+                for use in plan.place.uses:
+                    context.tell(f"waiting until calls go to version {version.number} on {use.home.plane.name}")
+                    until_called(context, use, version.number)
+        with _said_on_failure(version, of):
+            previous = write_down(context, what, version, of, who, records, plans, expected, source)
+    return Outcome(
+        what=what,
+        model=version.model,
+        version=version.number,
+        environment=of.name,
+        previous=previous if previous != version.number else before(records, of.name, version.number),
+        changed=changed or previous != version.number,
+        who=who,
+        planes=tuple(use.home.plane.name for place in everywhere for use in place.uses),
+        notes=tuple(dict.fromkeys([*notes, *_unserved(everywhere, version.number)])),
+    )
+
+
+def _had(place: Place, of: Environment, records: Sequence[Record]) -> Had:
+    """Return what the records tell of the environment, where it reads a place."""
+    reading = {use.environment.name for use in (*place.uses, *place.shared)}
+    ever = frozenset(each.version for each in records if each.what in BRINGS and each.environment in reading)
+    return Had(current(records, of.name, place.uses[0].home.plane.name), ever)
+
+
+@contextmanager
+def _put_back_on_failure(
+    version: RegisteredVersion, of: Environment, plans: Sequence[Plan], notes: Sequence[str]
+) -> Iterator[None]:
+    """Put every configuration back that was written; what served before serves on."""
+    try:
+        yield
+    except BaseException as error:
+        left = []
+        for plan in reversed(plans):
+            try:
+                put_back(plan, version.model)
+            except (TidegateError, OSError) as worse:
+                left.append(f"{plan.repository.where}: {worse}")
+        if not isinstance(error, TidegateError | OSError):
+            raise
+        olds = sorted({plan.old for plan in plans if plan.old is not None})
+        serves = f"version {', '.join(map(str, olds))} serves on" if olds else "nothing serves under its name"
+        why = f"{type(error).__name__}: {error}" if isinstance(error, OSError) else str(error)
+        why += "".join(f"\n    note: {note}" for note in notes)
+        if left:
+            why += "\n    and its configuration could not be put back: " + "; ".join(left)
+        kinds: tuple[type[TidegateError], ...] = (BusyError, IntegrityError)
+        kind = next((each for each in kinds if isinstance(error, each)), UnfinishedError)
+        raise kind(
+            f"version {version.number} of {version.model} did not come into {of.name}; {serves}",
+            why=why,
+            do=(isinstance(error, TidegateError) and error.do) or "run the same command again: it goes on from there",
+        ) from error
+
+
+@contextmanager
+def _said_on_failure(version: RegisteredVersion, of: Environment) -> Iterator[None]:
+    """Say what to do when the new version has begun to serve, and what is left to do fails."""
+    try:
+        yield
+    except (TidegateError, OSError) as error:
+        raise UnfinishedError(
+            f"version {version.number} of {version.model} serves in {of.name}, and not all is written down",
+            why=str(error),
+            do="run the same command again: it does what is left; or `tidegate rollback`",
+        ) from error
+
+
+def _unserved(everywhere: Sequence[Place], number: int) -> list[str]:
+    notes = []
+    for use in (use for place in everywhere for use in place.uses):
+        shares = {share.version: share.weight for share in use.home.model.versions}
+        if shares and not shares.get(number):
+            notes.append(
+                f"on {use.home.plane.name} calls do not go to it: the definition shares them out among versions "
+                f"{', '.join(map(str, shares))}; have the platform admin name {number} there"
+            )
+    return notes

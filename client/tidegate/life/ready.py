@@ -1,0 +1,109 @@
+"""Waiting for Triton, as callers see it through the proxy: that a version serves, answers, and is the one called."""
+
+import time
+from collections.abc import Callable
+
+from ..errors import BusyError, NotFoundError, TidegateError, UnfinishedError, UnreachableError, UsageError
+from ..registry import Golden
+from .context import Context
+from .target import Use
+
+LOOK_SECONDS = 0.25
+ANSWER_SECONDS = 10.0
+POLL_SECONDS = 15.0
+"""Triton's own, where the definition does not say how often a pool looks at its repository."""
+_PARAMETER = "tidegate.alias."
+
+
+def until_served(context: Context, use: Use, number: int, *, fresh: bool) -> str | None:
+    """Wait until a version serves; a fresh one everywhere. Raises UnfinishedError when it does not within the bound.
+
+    Returns a note where that cannot be seen from outside.
+    """
+    model, server = use.home.model, use.home.server.name
+    proxy = context.proxy(use.home.plane)
+    if use.pool.loading == "on-demand":
+        if use.follows == "shares" and number not in use.named:
+            return (
+                f"{_where(use)} loads only the versions that the definition names, which version {number} is not yet: "
+                "it was not tried there"
+            )
+        # Readiness would load nothing: the model's own description does, so that this is a real load.
+        _until(context, use, lambda: bool(proxy.metadata(
+            model.name, server=server, version=number, deadline=ANSWER_SECONDS
+        )), f"version {number} is not ready", 0)  # fmt: skip
+        return None
+    # Replicas look at the repository each in its own time, and any of them may be the one that answers.
+    steady = (use.pool.poll_seconds or POLL_SECONDS) if fresh else 0
+    _until(context, use, lambda: proxy.ready(
+        model.name, server=server, version=number, deadline=ANSWER_SECONDS
+    ), f"version {number} is not ready", steady)  # fmt: skip
+    return None
+
+
+def until_called(context: Context, use: Use, number: int) -> None:
+    """Wait until calls that name no version go to this one. Raises UnfinishedError."""
+    model, server = use.home.model.name, use.home.server.name
+    proxy = context.proxy(use.home.plane)
+
+    def by_alias() -> bool:
+        config = proxy.config(model, server=server, deadline=ANSWER_SECONDS)
+        said = config.get("parameters", {}).get(f"{_PARAMETER}{use.routed}", {})
+        return bool(said.get("string_value") == str(number))
+
+    def by_newest() -> bool:
+        versions = proxy.metadata(model, server=server, deadline=ANSWER_SECONDS).get("versions", [])
+        return max(map(int, versions), default=0) == number
+
+    if use.follows != "shares":
+        check = by_alias if use.follows == "alias" else by_newest
+        _until(context, use, check, f"calls do not go to version {number} yet", 0)
+
+
+def answers(context: Context, use: Use, number: int, golden: Golden) -> None:
+    """Send the golden request to a version. Raises UnfinishedError when it fails, or answers something else."""
+    model, server = use.home.model.name, use.home.server.name
+    try:
+        answer = context.proxy(use.home.plane).infer_json(
+            model, golden.request, server=server, version=number, deadline=context.wait_seconds
+        )
+    except TidegateError as error:
+        raise UnfinishedError(
+            f"version {number} does not answer its golden request", where=_where(use), why=str(error)
+        ) from None
+    if wrong := golden.differences(answer):
+        raise UnfinishedError(
+            f"version {number} answers its golden request otherwise than it was registered with",
+            where=_where(use),
+            why="; ".join(wrong[:5]),
+            do="compare the libraries that the inference server has with those of where the model was made",
+        )
+
+
+def _until(context: Context, use: Use, check: Callable[[], bool], what: str, steady_seconds: float) -> None:
+    """Wait until a check holds, and has held for so long."""
+    bound = context.wait_seconds + (use.pool.poll_seconds or POLL_SECONDS)
+    end = time.monotonic() + bound
+    since: float | None = None
+    why = ""
+    while True:
+        try:
+            holds = check()
+        except (BusyError, NotFoundError, UsageError, UnreachableError) as error:
+            holds, why = False, error.why or error.what
+        now = time.monotonic()
+        since = (now if since is None else since) if holds else None
+        if since is not None and now - since >= steady_seconds:
+            return
+        if now > end:
+            raise UnfinishedError(
+                f"{what} after {bound:.0f} s",
+                where=_where(use),
+                why=why or "the inference server has not loaded it, or cannot",
+                do="look into the log of the inference server there; then run the same command again",
+            )
+        time.sleep(LOOK_SECONDS)
+
+
+def _where(use: Use) -> str:
+    return f"{use.home.server.name} on {use.home.plane.name} ({use.home.plane.proxy_url})"

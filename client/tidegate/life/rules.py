@@ -1,0 +1,93 @@
+"""Who may bring which version into an environment. Pure functions; every one returns, or raises RefusedError.
+
+They keep honest people from mistakes. What keeps others out is who may write the repository, and the registry.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from tidegate_contracts.environments import Promotion, WhoAmI
+
+from ..errors import RefusedError
+from ..registry.records import Record
+from .past import BRINGS, of_environment, served_hours
+
+
+def may_publish(environment: str, promotion: Promotion, writers: Sequence[str], who: WhoAmI) -> None:
+    """Check that the caller is among those who bring versions in.
+
+    They are the definition's principals and groups; without any the writers of the server's repository; without those
+    too, everybody whom the repository lets write.
+    """
+    groups = promotion.groups
+    if not groups and not promotion.principals:
+        if not writers:
+            return
+        groups = tuple(writers)
+    if who.principal in promotion.principals or set(who.groups) & set(groups):
+        return
+    allowed = [*(f"group {group}" for group in groups), *promotion.principals]
+    belongs = f"in the groups {', '.join(who.groups)}" if who.groups else "in no group"
+    raise RefusedError(
+        f"{who.principal} may not bring versions into {environment}",
+        why=f"its definition allows {', '.join(allowed)}; {who.source} knows you as {who.principal}, {belongs}",
+        do="ask one of them to run the same command, or the platform admin to add you to `promotion`",
+    )
+
+
+def other_than_who_registered(environment: str, number: int, registered_by: str, who: WhoAmI) -> None:
+    """Check that the caller is somebody else than who registered the version (separation of duties)."""
+    if not registered_by:
+        raise RefusedError(
+            f"it is not known who registered version {number}",
+            why=f"{environment} wants somebody else to bring a version in than who registered it",
+            do="register it again with `tidegate register`, which says who did",
+        )
+    if registered_by.casefold() == who.principal.casefold():
+        raise RefusedError(
+            f"{who.principal} registered version {number}, and may not bring it into {environment} too",
+            why="the definition asks for separation of duties",
+            do="ask somebody else who may to run the same command",
+        )
+
+
+def was_in(source: str, environment: str, number: int, records: Sequence[Record]) -> None:
+    """Check that the version has been deployed in the environment that versions come from."""
+    if any(each.version == number and each.what in BRINGS for each in of_environment(records, source)):
+        return
+    raise RefusedError(
+        f"version {number} was never deployed in {source}",
+        why=f"{environment} takes versions that have been in {source}",
+        do=f"deploy it there first: tidegate deploy <model>@{number} --to {source}",
+    )
+
+
+def has_soaked(
+    source: str, number: int, hours: float, records: Sequence[Record], failures: int | None, now: datetime
+) -> None:
+    """Check that it has served in `source` for so many hours, and that no call of it failed there.
+
+    `failures` is what Triton counts of the version there since it was loaded; None where nothing can be learned, which
+    is refused too. An error that a model of the Python backend answers to one request is none to Triton 2.51.
+    """
+    if not hours:
+        return
+    served = served_hours(records, source, number, now)
+    if served < hours:
+        raise RefusedError(
+            f"version {number} has served in {source} for {served:.1f} hours of {hours:g}",
+            why="the definition asks for that much before it goes further",
+            do=f"come again in {hours - served:.1f} hours",
+        )
+    if failures is None:
+        raise RefusedError(
+            f"it cannot be learned whether calls of version {number} failed in {source}",
+            why="the inference server there tells no statistics of it",
+            do=f"look with `tidegate status {source}`, call it there once, and try again",
+        )
+    if failures:
+        raise RefusedError(
+            f"{failures} calls of version {number} failed in {source}",
+            why="the definition asks for hours without errors",
+            do="find out why in the log of the inference server there; a reload of the model begins the count anew",
+        )

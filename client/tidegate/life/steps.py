@@ -1,0 +1,109 @@
+"""The steps by which a version comes into one repository. Each can be done again: what is done already costs a look."""
+
+from collections.abc import Sequence
+
+from tidegate_contracts.manifest import Manifest
+
+from ..entries.text import CONFIG, parse_config
+from ..errors import IntegrityError, UsageError
+from ..publishing import Repository, differences, published_path, read_published
+from ..registry import RegisteredVersion
+from .checks import check_beside, check_fits, check_staged, refuse
+from .context import Context
+from .plan import Plan
+from .ready import answers, until_served
+
+
+def entry_config_of(context: Context, version: RegisteredVersion, manifest: Manifest) -> str:
+    """Return the text of config.pbtxt as it was registered; an empty one where the entry has none."""
+    if all(file.path != CONFIG for file in manifest.files):
+        return ""  # Triton makes one up
+    return context.registry.read_file(version, CONFIG).decode()
+
+
+def check(
+    context: Context,
+    plan: Plan,
+    version: RegisteredVersion,
+    manifest: Manifest,
+    entry_config: str,
+    *,
+    replace: bool,
+) -> list[str]:
+    """Have the files here or at hand, and everything looked at, before anything is written. Returns warnings."""
+    repository, model, number = plan.repository, version.model, version.number
+    server = plan.place.uses[0].home.server
+    if server.kind != "triton":
+        raise UsageError(f"the server {server.name} is a {server.kind}, which tidegate cannot publish to")
+    cannot = f"{model} version {number} cannot be served there"
+    config = parse_config(entry_config, CONFIG)
+    notes = refuse(check_fits(plan.place, config, manifest, plan.peak), cannot, repository.where)
+    if plan.is_there:
+        with context.progress(f"verifying version {number} in {repository.where}", manifest.size) as advance:
+            wrong = differences(repository, model, number, manifest, advance)
+        if wrong:
+            raise IntegrityError(
+                f"version {number} in the repository is not what was registered: {'; '.join(wrong[:5])}",
+                where=f"{repository.where}/{model}",
+                do="find out who changed it; `tidegate verify` shows all of it. A version is never written over: if "
+                "nobody is served by it, remove it with `tidegate prune` and run this again",
+            )
+    else:
+        staged = repository.staging(model, number, manifest.size)
+        with context.progress(f"fetching {model} version {number}", manifest.size) as advance:
+            context.registry.fetch(version, staged, advance)
+        notes += refuse(check_staged(staged, model, repository), cannot, repository.where)
+    if not replace and plan.old not in (None, number):
+        old_config = _published_entry_config(repository, model, plan.old)
+        notes += refuse(check_beside(old_config, entry_config, plan.old, number), cannot, repository.where)
+    return notes
+
+
+def _published_entry_config(repository: Repository, model: str, number: int | None) -> str:
+    assert number is not None
+    path = published_path(CONFIG, number)
+    if all(file.path != path for file in repository.files(model)):
+        return ""
+    return repository.read(model, path).decode()
+
+
+def publish(context: Context, plan: Plan, version: RegisteredVersion, manifest: Manifest) -> None:
+    """Lay the version into the repository, and have Triton serve it beside the old one."""
+    repository, model, number = plan.repository, version.model, version.number
+    if plan.is_there:
+        # What serves already, and is as it was registered, needs no second configuration on its way.
+        if plan.fresh:
+            repository.write_config(model, plan.first)
+        return
+    context.tell(f"publishing {model} version {number} in {repository.where}")
+    with context.progress(f"publishing version {number}", manifest.size) as advance:
+        repository.publish(
+            model, number, repository.staging(model, number, manifest.size), manifest, plan.first, advance
+        )
+
+
+def try_out(context: Context, plans: Sequence[Plan], version: RegisteredVersion) -> list[str]:
+    """Wait until the version serves everywhere, and have it answer its golden request."""
+    notes = []
+    golden = context.registry.golden(version)
+    for plan in plans:
+        for use in plan.place.uses:
+            context.tell(f"waiting until version {version.number} serves on {use.home.plane.name}")
+            if (note := until_served(context, use, version.number, fresh=plan.fresh)) is not None:
+                notes.append(note)
+            elif golden is not None:
+                answers(context, use, version.number, golden)
+    if golden is None:
+        notes.append("no golden request was registered with it, so it was not called")
+    return notes
+
+
+def put_back(plan: Plan, model: str) -> None:
+    """Have Triton serve what it served before, and nothing else; the version stays, for the next run."""
+    repository = plan.repository
+    if plan.now == plan.last or repository.config(model) == plan.before:
+        return  # it was cut over by an earlier run, or nothing was written
+    if plan.before is not None and read_published(plan.before).served:
+        repository.write_config(model, plan.before)
+    else:
+        repository.withdraw(model)  # Triton would try to load it again and again

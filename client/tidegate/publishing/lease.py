@@ -1,0 +1,157 @@
+"""One publisher at a time for a model of a repository in a folder: flock where it works, and a lease that all can read.
+
+flock is free at once when its holder dies, and says nothing of other hosts where a network file system keeps locks
+local, or has none. So there is a lease as well: a file that tells who holds it, whose time its holder renews. Where no
+flock can vouch for it, a lease that nobody has renewed for a while is nobody's.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from secrets import token_hex
+from threading import Event, Thread
+
+from ..errors import BusyError
+
+BEAT_SECONDS = 5.0
+EXPIRY_SECONDS = 30.0
+_UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
+
+
+def _kernel() -> str:
+    """Return what tells one running kernel from another: within one, flock is shared by all containers."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    return socket.gethostname()
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lease."""
+
+    who: str
+    host: str = field(default_factory=socket.gethostname)
+    process: int = field(default_factory=os.getpid)
+    since: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    kernel: str = field(default_factory=_kernel)
+    token: str = field(default_factory=lambda: token_hex(16))
+
+    def busy(self, model: str, retry_after: float | None = None) -> BusyError:
+        """Return the error for whoever else wants it."""
+        why = f"{self.who} is at it since {self.since} (process {self.process} on {self.host})"
+        do = "wait until that is done, then run the same command again"
+        return BusyError(f"model {model} is being changed by somebody else", why=why, do=do, retry_after=retry_after)
+
+
+def read_holder(text: str | bytes) -> Holder:
+    """Return the holder that a lease tells; one that says nothing where it cannot be read."""
+    try:
+        return Holder(**json.loads(text))
+    except (ValueError, TypeError):
+        return Holder("somebody", "an unknown host", 0, "an unknown time", "", "")
+
+
+class FolderLease:
+    """The lease of one model."""
+
+    def __init__(self, model: str, folder: Path, who: str) -> None:
+        self._model = model
+        self._guard = folder / "lock"
+        self._file = folder / "lease.json"
+        self._me = Holder(who)
+        self._written = True
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold it for as long as the block lasts; raises BusyError."""
+        with self._guard.open("a+b") as guard:
+            vouched = self._locked(guard.fileno())
+            while not self._create(vouched):
+                self._take_over(vouched)
+            over = Event()
+            beats = Thread(target=self._beat, args=(over,), daemon=True)
+            beats.start()
+            try:
+                yield
+            finally:
+                over.set()
+                beats.join()
+                if self._read().token == self._me.token:
+                    with suppress(OSError):
+                        self._file.unlink()
+
+    def check(self) -> None:
+        """Raise BusyError when somebody else has taken it over, since this process was stopped for long."""
+        if self._written and (holder := self._read()).token != self._me.token:
+            raise holder.busy(self._model)
+
+    def _locked(self, descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _UNSUPPORTED:
+                return False
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise self._read().busy(self._model) from None
+            raise
+        return True
+
+    def _create(self, vouched: bool) -> bool:
+        try:
+            descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError:
+            return False
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:
+                json.dump(asdict(self._me), file)
+        except OSError as error:
+            self._file.unlink()
+            # On a full volume flock has to do, so that something can be deleted there.
+            if not (vouched and error.errno in (errno.ENOSPC, errno.EDQUOT)):
+                raise
+            self._written = False
+        return True
+
+    def _take_over(self, vouched: bool) -> None:
+        """Remove the lease of a holder that is gone; raises BusyError when it may live."""
+        try:
+            holder, renewed = self._read(), self._file.stat().st_mtime
+        except FileNotFoundError:
+            return
+        # This kernel's flock is ours, so whoever of this kernel has left a lease is dead.
+        if not (vouched and holder.kernel == self._me.kernel):
+            os.utime(self._guard)  # by the clock of the file system, which is the lease's
+            left = renewed + EXPIRY_SECONDS - self._guard.stat().st_mtime
+            if left > 0:
+                raise holder.busy(self._model, left)
+        aside = self._file.with_name(f"lease-{self._me.token}")
+        try:
+            self._file.rename(aside)
+        except FileNotFoundError:
+            return
+        if read_holder(aside.read_bytes()).token != holder.token:
+            # Somebody was faster, and this is the lease of him who lives: give it back.
+            with suppress(FileExistsError):
+                os.link(aside, self._file)
+            aside.unlink()
+            raise self._read().busy(self._model)
+        aside.unlink()
+
+    def _read(self) -> Holder:
+        try:
+            return read_holder(self._file.read_bytes())
+        except FileNotFoundError:
+            return read_holder(b"")
+
+    def _beat(self, over: Event) -> None:
+        while not over.wait(BEAT_SECONDS):
+            with suppress(OSError):  # `check` finds out what has become of it
+                if self._read().token == self._me.token:
+                    os.utime(self._file)

@@ -1,0 +1,89 @@
+"""What MLflow and the artifact stores say when something fails, as one of our errors, with no secret in it."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from urllib.parse import urlsplit, urlunsplit
+
+from ..errors import BusyError, NotFoundError, RefusedError, TidegateError, UnreachableError, UsageError
+
+_SECRET_VARIABLE = re.compile(r"TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY|CREDENTIAL", re.IGNORECASE)
+_WHO = re.compile(r"://[^\s/]*@")
+_QUERY = re.compile(r"(://[^\s?#]*)[?#]\S*")
+_MANY = 400
+
+
+def shown(url: str) -> str:
+    """Return a URL without what may be secret in it: names, passwords, signed queries."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def scrubbed(text: str) -> str:
+    """Return a text of somebody else's without secrets, in one line, and not too long for a message."""
+    text = _QUERY.sub(r"\1", _WHO.sub("://", text))
+    for name, value in os.environ.items():
+        if len(value) >= 6 and _SECRET_VARIABLE.search(name) and not name.endswith(("_FILE", "_PATH", "_URI", "_URL")):
+            text = text.replace(value, "***")
+    line = " ".join(text.split())
+    return line if len(line) <= _MANY else f"{line[:_MANY]} …"
+
+
+def from_status(status: int, what: str, where: str, why: str = "") -> TidegateError:
+    """Return the error for an HTTP status that is no success."""
+    why = scrubbed(why)
+    said = f"HTTP {status} {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else f"HTTP {status}"
+    if status == HTTPStatus.UNAUTHORIZED:
+        return RefusedError(
+            what,
+            where=where,
+            why=f"{said}: the credential is missing, wrong or expired{f' ({why})' if why else ''}",
+            do="sign in again or renew it (MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and _PASSWORD), and run "
+            "the same command: it goes on from here",
+        )
+    if status == HTTPStatus.FORBIDDEN:
+        return RefusedError(
+            what,
+            where=where,
+            why=f"{said}{f': {why}' if why else ''}",
+            do="ask whoever runs the registry for the permission; an expired credential may be told so too",
+        )
+    why = f"{said}{f': {why}' if why else ''}"
+    if status == HTTPStatus.NOT_FOUND:
+        return NotFoundError(what, where=where, why=why)
+    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        return BusyError(what, where=where, why=why, do="try again in a while: it goes on from here")
+    if 400 <= status < 500:
+        return UsageError(what, where=where, why=why)
+    return UnreachableError(what, where=where, why=why, do="try again; if it stays so, look at the server's log")
+
+
+@contextmanager
+def translated(what: str, where: str) -> Iterator[None]:
+    """Turn whatever MLflow's client raises into one of our errors, which says what was being done and where."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException as error:
+        code = error.error_code
+        if code == "RESOURCE_DOES_NOT_EXIST":
+            raise NotFoundError(what, where=where, why=scrubbed(error.message)) from None
+        status = int(error.get_http_status_code())  # type: ignore[no-untyped-call]
+        if status == 500 and "API request to" in error.message and "failed with exception" in error.message:
+            raise unreachable(what, where, error.message) from None
+        raise from_status(status, what, where, error.message) from None
+    except OSError as error:  # requests' errors are OSErrors, and so are sockets'
+        raise unreachable(what, where, str(error)) from None
+
+
+def unreachable(what: str, where: str, why: str) -> UnreachableError:
+    """Return the error for a connection that cannot be made, or breaks."""
+    return UnreachableError(
+        what,
+        where=where,
+        why=scrubbed(why),
+        do="see that the address is right (MLFLOW_TRACKING_URI) and reached from here, and run the same command again",
+    )

@@ -1,0 +1,99 @@
+"""The golden request of a version: a request whose answer is known, asked of every place that it comes to."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import Field, ValidationError
+from tidegate_contracts.message import Message
+
+from ..errors import UsageError
+
+
+class Golden(Message):
+    """A request, and what its answer must be where that is known."""
+
+    request: dict[str, Any]
+    """The body of `POST /v2/models/<model>/infer`, as JSON has it."""
+    outputs: dict[str, list[Any]] | None = None
+    """The data that each named output must have, flat or nested; None: any answer will do."""
+    tolerance: float = Field(1e-4, ge=0)
+    """How far numbers may be off, relative to what they must be, and absolutely about zero."""
+
+    def canonical(self) -> bytes:
+        """Return the bytes that its file has."""
+        return json.dumps(self.model_dump(by_alias=True), sort_keys=True, separators=(",", ":")).encode()
+
+    def digest(self) -> str:
+        """Return the SHA-256 of its canonical bytes, in hexadecimal."""
+        return hashlib.sha256(self.canonical()).hexdigest()
+
+    def differences(self, answer: Mapping[str, Any]) -> list[str]:
+        """Return how an answer of Triton's, as JSON has it, is not what it must be; nothing when it is."""
+        if self.outputs is None:
+            return []
+        data = {output.get("name"): output.get("data") for output in answer.get("outputs", [])}
+        return [line for name, wanted in self.outputs.items() for line in self._of(name, wanted, data.get(name))]
+
+    def _of(self, name: str, wanted: Sequence[Any], there: Any) -> Iterator[str]:
+        if not isinstance(there, list):
+            yield f"output {name} is not in the answer"
+            return
+        expected, found = list(_flat(wanted)), list(_flat(there))
+        if len(expected) != len(found):
+            yield f"output {name} has {len(found)} elements, and must have {len(expected)}"
+            return
+        off = [index for index, pair in enumerate(zip(expected, found, strict=True)) if not self._same(*pair)]
+        if off:
+            first = off[0]
+            yield (
+                f"output {name}: {len(off)} of {len(expected)} elements are off by more than {self.tolerance:g}; "
+                f"the first is [{first}], {found[first]!r} in place of {expected[first]!r}"
+            )
+
+    def _same(self, expected: Any, found: Any) -> bool:
+        if _is_number(expected) and _is_number(found):
+            both_nan = math.isnan(expected) and math.isnan(found)
+            return both_nan or math.isclose(expected, found, rel_tol=self.tolerance, abs_tol=self.tolerance)
+        return type(expected) is type(found) and bool(expected == found)
+
+
+def read_golden(text: str | bytes, where: str) -> Golden:
+    """Return the golden request that a file holds.
+
+    Either `{"request": …, "outputs": …}`, or the bare request. Raises UsageError, which says what is wrong with it.
+    """
+    try:
+        said = json.loads(text)
+    except ValueError as error:
+        raise UsageError("this is no JSON", where=where, why=str(error)) from None
+    if isinstance(said, dict) and "request" not in said and "inputs" in said:
+        said = {"request": said}
+    try:
+        golden = Golden.model_validate(said)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        at = ".".join(map(str, first["loc"])) or "the file"
+        raise UsageError(
+            "this is no golden request",
+            where=where,
+            why=f"{at}: {first['msg']}",
+            do='write {"request": {"inputs": […]}, "outputs": {"NAME": […]}}, or the request alone',
+        ) from None
+    if not isinstance(golden.request.get("inputs"), list):
+        raise UsageError("the request has no list `inputs`", where=where, do="write it as POST /v2/…/infer takes it")
+    return golden
+
+
+def _flat(data: Sequence[Any]) -> Iterator[Any]:
+    for each in data:
+        if isinstance(each, list):
+            yield from _flat(each)
+        else:
+            yield each
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,161 @@
+"""Makes the manifest of an entry on disk: every file is hashed, and what cannot be registered is refused."""
+
+import hashlib
+import os
+import re
+import stat
+from pathlib import Path
+
+from tidegate_contracts.manifest import ENTRY_VERSION, Manifest, ManifestFile, is_inside, make_manifest
+
+from ..errors import UsageError
+from .parallel import Progress, Stop, go_on, in_parallel, one_at_a_time
+from .version import CLIENT_SUFFIX
+
+CHUNK_BYTES = 1 << 20
+PATH_BYTES = 1024
+"""Object stores take no longer names; some of it goes to where the entry lies there."""
+STEP_BYTES = 255
+"""File systems take no longer names."""
+CONFIG = "config.pbtxt"
+_VERSION = re.compile(r"[1-9][0-9]*")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+
+
+def manifest_of(entry: Path, name: str | None = None, progress: Progress | None = None) -> Manifest:
+    """Return the manifest of the entry in a folder, whose name is the model's unless one is given.
+
+    The version folder may have any number, and stands as ENTRY_VERSION in the manifest. Empty folders are left out.
+    Raises UsageError where there is something that no version can have: a symbolic link, a device, a name that climbs
+    or is too long, more than one version folder.
+    """
+    model = checked_name(name or entry.resolve().name)
+    version = version_folder(entry)
+    try:
+        paths = _paths(entry)
+    except OSError as error:
+        raise _unreadable(entry, error) from None
+    if CONFIG not in paths:
+        raise UsageError(
+            f"it has no {CONFIG}",
+            where=str(entry),
+            do="write one (`tidegate model new`), beside the version folder and not in it",
+        )
+    tell = one_at_a_time(progress)
+    try:
+        files = in_parallel(lambda path, stop: _hashed(entry, path, version, tell, stop), paths)
+    except OSError as error:
+        raise _unreadable(entry, error) from None
+    return make_manifest(model, files)
+
+
+def version_folder(entry: Path) -> str:
+    """Return the name of the one version folder of an entry, ENTRY_VERSION where it has none (an ensemble may).
+
+    Raises UsageError for several.
+    """
+    try:
+        found = sorted(item.name for item in entry.iterdir() if _VERSION.fullmatch(item.name) and item.is_dir())
+    except OSError as error:
+        raise UsageError(
+            "this is no folder that can be read",
+            where=str(entry),
+            why=error.strerror or "",
+            do="name the folder that config.pbtxt lies in",
+        ) from None
+    if len(found) > 1:
+        raise UsageError(
+            f"it has the version folders {', '.join(found)}",
+            where=str(entry),
+            why="what is registered is one version, and the registry gives it its number",
+            do="leave one of them in it",
+        )
+    return found[0] if found else ENTRY_VERSION
+
+
+def path_on_disk(entry: Path, version: str, path: str) -> Path:
+    """Return where a manifest's path lies in an entry with this version folder."""
+    step, slash, rest = path.partition("/")
+    return entry / version / rest if slash and step == ENTRY_VERSION else entry / path
+
+
+def checked_name(name: str) -> str:
+    """Return a model's name, which MLflow, Triton, file systems and object stores must all take; else UsageError."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot be a model's name",
+            do="take letters, digits, `_`, `-` and `.`, not more than 128, and no `.` or `-` in front",
+        )
+    if name.endswith(CLIENT_SUFFIX):
+        raise UsageError(
+            f"{name!r} cannot be a model's name",
+            why=f"what ends with {CLIENT_SUFFIX} is the client model of another",
+            do="give it another ending",
+        )
+    return name
+
+
+def _paths(entry: Path) -> list[str]:
+    """Return the paths of all files below a folder, in the order of the paths; nothing in it may be anything else."""
+    found = []
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        with os.scandir(entry / folder) as listing:
+            for item in listing:
+                path = f"{folder}/{item.name}" if folder else item.name
+                _check(entry, path)
+                if item.is_symlink():
+                    raise UsageError(
+                        "this is a symbolic link",
+                        where=str(entry / path),
+                        why="what it points to need not be there where the model is served",
+                        do="put the file itself in its place",
+                    )
+                if item.is_dir():
+                    folders.append(path)
+                elif item.is_file():
+                    found.append(path)
+                else:
+                    raise UsageError("this is neither a file nor a folder", where=str(entry / path), do="take it away")
+    return sorted(found)
+
+
+def _check(entry: Path, path: str) -> None:
+    why = ""
+    try:
+        encoded = path.encode()
+    except UnicodeEncodeError:
+        encoded, why = b"", "it is not UTF-8"
+    if not why and not is_inside(path):
+        why = "it has a backslash or a control character in it"
+    if not why and ("#" in path or "%" in path):
+        why = "MLflow's server keeps no file whose name has # or % in it"
+    if len(encoded) > PATH_BYTES - 256 or len(encoded.rpartition(b"/")[2]) > STEP_BYTES:
+        why = "it is too long for file systems or object stores"
+    if why:
+        raise UsageError(f"the name {path!r} cannot be registered", where=str(entry), why=why, do="rename it")
+
+
+def _unreadable(entry: Path, error: OSError) -> UsageError:
+    return UsageError(
+        "this cannot be read", where=str(error.filename or entry), why=error.strerror or str(error), do="let it be read"
+    )
+
+
+def _hashed(entry: Path, path: str, version: str, progress: Progress | None, stop: Stop) -> ManifestFile:
+    """Hash one file; not through a link that has come into its place meanwhile."""
+    digest, size = hashlib.sha256(), 0
+    descriptor = os.open(entry / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UsageError("this is no file any more", where=str(entry / path))
+        while chunk := file.read(CHUNK_BYTES):
+            go_on(stop)
+            digest.update(chunk)
+            size += len(chunk)
+            if progress is not None:
+                progress(len(chunk))
+    step, slash, rest = path.partition("/")
+    named = f"{ENTRY_VERSION}/{rest}" if slash and step == version else path
+    return ManifestFile(path=named, size=size, sha256=digest.hexdigest())

@@ -1,0 +1,303 @@
+"""The registry of models: who registers, fetches, names by alias, and looks back, does it here."""
+
+import re
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+from tidegate_contracts.manifest import Manifest
+
+from ..errors import BusyError, IntegrityError, NotFoundError, UsageError
+from .artifacts import Artifacts
+from .golden import Golden
+from .manifest import checked_name, manifest_of
+from .parallel import TRANSFERS, Progress, in_parallel
+from .records import LIMIT_BYTES, RECORDS_FOLDER, Record, in_order, name_of
+from .registration import Registration, checked
+from .sending import Sending
+from .server import Server
+from .signing import SigningKey, Trust, verify
+from .transfer import check_listing, download, read_verified
+from .version import (
+    CLIENT,
+    ENTRY_FOLDER,
+    GOLDEN,
+    LATEST,
+    MANIFEST,
+    MANIFEST_FILE,
+    MODEL,
+    REGISTERED_BY,
+    SIGNATURE,
+    RegisteredVersion,
+    golden_file,
+    signature_file,
+)
+
+if TYPE_CHECKING:
+    from mlflow.entities.model_registry import ModelVersion
+
+MANIFEST_BYTES = 64 << 20
+SMALL_BYTES = 16 << 20
+
+
+class Registry:
+    """The models that an MLflow server has registered. Every failure is a TidegateError."""
+
+    def __init__(self, tracking_uri: str | None = None, *, experiment: str | None = None) -> None:
+        """Open the registry at MLFLOW_TRACKING_URI, or at another address.
+
+        `experiment` is where runs are made: by default MLFLOW_EXPERIMENT_ID or MLFLOW_EXPERIMENT_NAME, else one of the
+        Domino project's own, else `tidegate`. Raises UsageError, UnreachableError, or RefusedError for a credential.
+        """
+        self._server = Server(tracking_uri, experiment)
+
+    @property
+    def where(self) -> str:
+        """Its address, without secrets."""
+        return self._server.where
+
+    def register(
+        self,
+        entry: Path,
+        *,
+        registered_by: str,
+        name: str | None = None,
+        server: str | None = None,
+        golden: Golden | None = None,
+        key: SigningKey | None = None,
+        manifest: Manifest | None = None,
+        progress: Progress | None = None,
+    ) -> RegisteredVersion:
+        """Register the entry in a folder; the same content is the same version, however often it is registered.
+
+        `name` is the model's where the folder has another, `server` the inference server that the client model names,
+        `manifest` what `manifest_of` made of the entry just before, and `progress` is told the bytes sent. What an
+        interrupted registration left is used. Raises UsageError for an entry that cannot be registered, TidegateError
+        for one that Triton would not serve, and IntegrityError when it changes meanwhile.
+        """
+        if manifest is None:
+            manifest = manifest_of(entry, name)
+        elif name is not None and name != manifest.model:
+            raise UsageError(f"the manifest is of model {manifest.model!r}, and not of {name!r}")
+        checked(entry, manifest.model)
+        registration = Registration(self._server, entry, manifest, registered_by, server)
+        return self.version(manifest.model, registration.run(golden, key, progress))
+
+    def models(self) -> list[str]:
+        """Return the names of the models that have versions for inference servers, sorted."""
+        return sorted(model.name for model in self._server.models() if MODEL in model.tags)
+
+    def versions(self, model: str) -> list[RegisteredVersion]:
+        """Return the versions of a model that `register` made, the oldest first; NotFoundError without the model."""
+        aliases = self._aliases(model)
+        found = [self._pinned(each, aliases) for each in self._server.versions(model) if MANIFEST in each.tags]
+        return sorted(found, key=lambda version: version.number)
+
+    def version(self, model: str, which: int | str) -> RegisteredVersion:
+        """Return one version, by its number, an alias, or as the `latest`; it stays the same when an alias moves."""
+        aliases = self._aliases(model)
+        if which == LATEST:
+            versions = self.versions(model)
+            if not versions:
+                raise NotFoundError(f"no version of {model} was registered here", where=self.where)
+            return versions[-1]
+        if isinstance(which, int) or re.fullmatch(r"[0-9]+", which):
+            number = int(which)
+        elif which in aliases:
+            number = aliases[which]
+        else:
+            raise NotFoundError(
+                f"{model} has no alias {which!r}",
+                where=self.where,
+                do=f"its aliases are {', '.join(sorted(aliases))}" if aliases else "name a version by its number",
+            )
+        try:
+            with self._server.doing(f"version {number} of {model} cannot be read"):
+                found = self._server.client.get_model_version(model, str(number))
+        except NotFoundError:
+            there = ", ".join(str(version.number) for version in self.versions(model)) or "none"
+            raise NotFoundError(
+                f"{model} has no version {number}", where=self.where, do=f"its versions are {there}"
+            ) from None
+        if MANIFEST not in found.tags:
+            raise UsageError(
+                f"version {number} of {model} is none that an inference server can run",
+                where=self.where,
+                why=f"it has no tag {MANIFEST}: `tidegate register` did not make it",
+                do="register the model's entry with `tidegate register`",
+            )
+        return self._pinned(found, aliases)
+
+    def manifest(self, version: RegisteredVersion) -> Manifest:
+        """Return the files of a version; IntegrityError when it is not the manifest that the version is tagged with."""
+        return self._manifest(version, self._artifacts(version))
+
+    def golden(self, version: RegisteredVersion) -> Golden | None:
+        """Return the golden request of a version, if it has one; IntegrityError when it is another one."""
+        digest = version.tags.get(GOLDEN)
+        if digest is None:
+            return None
+        artifacts = self._artifacts(version)
+        try:
+            return Golden.model_validate_json(read_verified(artifacts, golden_file(digest), digest, SMALL_BYTES))
+        except ValidationError:
+            raise IntegrityError("the golden request cannot be read", where=artifacts.where) from None
+
+    def verify_signature(self, version: RegisteredVersion, trust: Trust) -> None:
+        """Raise IntegrityError unless the version is signed by whom is trusted."""
+        digest = version.tags.get(SIGNATURE)
+        if digest is None:
+            raise IntegrityError(
+                f"version {version.number} of {version.model} is not signed",
+                where=self.where,
+                do="register the same entry again with the key: the version stays, and gets the signature",
+            )
+        artifacts = self._artifacts(version)
+        signature = read_verified(artifacts, signature_file(digest), digest, SMALL_BYTES)
+        verify(self._manifest(version, artifacts), signature, trust, artifacts.where)
+
+    def fetch(
+        self,
+        version: RegisteredVersion,
+        folder: Path,
+        progress: Progress | None = None,
+        *,
+        only: Callable[[str], bool] | None = None,
+    ) -> Manifest:
+        """Bring a version's entry into a folder, every file verified; return its manifest.
+
+        `only` says which of its files are wanted, by their paths. What an interrupted fetch left is used. Raises
+        IntegrityError for what is not as it was registered, and UnfinishedError when the disk does not take it.
+        """
+        artifacts = self._artifacts(version)
+        manifest = self._manifest(version, artifacts)
+        check_listing(artifacts, ENTRY_FOLDER, manifest)
+        files = [file for file in manifest.files if only is None or only(file.path)]
+        download(artifacts, ENTRY_FOLDER, files, folder, progress)
+        return manifest
+
+    def read_file(self, version: RegisteredVersion, path: str, limit: int = SMALL_BYTES) -> bytes:
+        """Return one file of a version's entry, verified; NotFoundError when the version has no such file."""
+        artifacts = self._artifacts(version)
+        for file in self._manifest(version, artifacts).files:
+            if file.path == path:
+                return read_verified(artifacts, f"{ENTRY_FOLDER}/{path}", file.sha256, limit)
+        raise NotFoundError(f"version {version.number} of {version.model} has no file {path}", where=artifacts.where)
+
+    def alias(self, model: str, alias: str) -> int | None:
+        """Return the version that an alias stands for; NotFoundError without the model."""
+        return self._aliases(model).get(alias)
+
+    def set_alias(self, model: str, alias: str, number: int, *, expect: int | None) -> None:
+        """Move an alias from the version that it is expected at (None: it is not there yet); else BusyError.
+
+        MLflow cannot compare and move at once: who moves aliases at the same time excludes others by other means.
+        """
+        there = self.alias(model, alias)
+        if there == number:
+            return
+        self._expect(model, alias, there, expect)
+        with self._server.doing(f"the alias {alias} cannot be moved to version {number} of {model}"):
+            self._server.client.set_registered_model_alias(model, alias, str(number))
+        self._expect(model, alias, self.alias(model, alias), number)
+
+    def delete_alias(self, model: str, alias: str, *, expect: int) -> None:
+        """Take an alias away that is expected at a version; BusyError when it is at another one."""
+        there = self.alias(model, alias)
+        if there is None:
+            return
+        self._expect(model, alias, there, expect)
+        with self._server.doing(f"the alias {alias} of {model} cannot be taken away"):
+            self._server.client.delete_registered_model_alias(model, alias)
+
+    def tag(self, version: RegisteredVersion, key: str, value: str) -> None:
+        """Tag a version."""
+        with self._server.doing(f"version {version.number} of {version.model} cannot be tagged"):
+            self._server.client.set_model_version_tag(version.model, str(version.number), key, value)
+
+    def append_record(self, version: RegisteredVersion, record: Record) -> None:
+        """Write down what was done with a version; each record is a file of its own that is never written again."""
+        if (record.model, record.version) != (version.model, version.number):
+            raise ValueError("the record is of another version")
+        name = name_of(record.when.astimezone(UTC), record.what, uuid.uuid4().hex[:12])
+        content = record.model_dump_json(by_alias=True).encode()
+        self._server.run_artifacts(version.run_id).write(f"{RECORDS_FOLDER}/{name}", Sending.content(content))
+
+    def records(self, model: str) -> list[Record]:
+        """Return what was ever done with the versions of a model, the oldest first; NotFoundError without the model."""
+        found = in_parallel(lambda version, _: self._records(version), self.versions(model), TRANSFERS)
+        return in_order([record for records in found for record in records])
+
+    def _records(self, version: RegisteredVersion) -> list[Record]:
+        artifacts = self._server.run_artifacts(version.run_id)
+        records = []
+        for path in sorted(artifacts.list(RECORDS_FOLDER)[0]):
+            with artifacts.read(path) as chunks:
+                content = b""
+                for chunk in chunks:
+                    content += chunk
+                    if len(content) > LIMIT_BYTES:
+                        break
+            try:
+                record = Record.model_validate_json(content)
+            except ValidationError:
+                raise IntegrityError(
+                    f"{path} is no record",
+                    where=artifacts.where,
+                    do="find out who wrote it there, and take it away",
+                ) from None
+            records.append(record)
+        return records
+
+    def _aliases(self, model: str) -> dict[str, int]:
+        found = self._server.model(checked_name(model)).aliases
+        return {alias: int(number) for alias, number in dict(found).items()}
+
+    def _expect(self, model: str, alias: str, there: int | None, expect: int | None) -> None:
+        if there != expect:
+            now = "is nowhere" if there is None else f"is at version {there}"
+            before = "nowhere" if expect is None else f"version {expect}"
+            raise BusyError(
+                f"the alias {alias} of {model} {now}, and was expected at {before}",
+                where=self.where,
+                why="somebody else moved it meanwhile",
+                do="look at `tidegate history`, and decide anew",
+            )
+
+    def _artifacts(self, version: RegisteredVersion) -> Artifacts:
+        with self._server.doing(f"the files of version {version.number} of {version.model} cannot be found"):
+            uri = self._server.client.get_model_version_download_uri(version.model, str(version.number))
+        return self._server.artifacts(uri)
+
+    def _manifest(self, version: RegisteredVersion, artifacts: Artifacts) -> Manifest:
+        content = read_verified(artifacts, MANIFEST_FILE, version.manifest_sha256, MANIFEST_BYTES)
+        try:
+            manifest = Manifest.model_validate_json(content)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]["msg"]
+            raise IntegrityError("the manifest cannot be read", where=artifacts.where, why=first) from None
+        if manifest.model != version.model:
+            raise IntegrityError(
+                f"the manifest is of model {manifest.model!r}, and the version is of {version.model!r}",
+                where=artifacts.where,
+            )
+        return manifest
+
+    def _pinned(self, found: "ModelVersion", aliases: dict[str, int]) -> RegisteredVersion:
+        number = int(found.version)
+        return RegisteredVersion(
+            model=found.name,
+            number=number,
+            run_id=found.run_id or "",
+            source=found.source or "",
+            manifest_sha256=found.tags[MANIFEST],
+            registered_by=found.tags.get(REGISTERED_BY, ""),
+            registered_at=datetime.fromtimestamp(found.creation_timestamp / 1000, UTC),
+            signed=SIGNATURE in found.tags,
+            client_model=found.tags.get(CLIENT),
+            tags=dict(found.tags),
+            aliases=tuple(sorted(alias for alias, at in aliases.items() if at == number)),
+        )

@@ -1,0 +1,178 @@
+"""MLflow's server, as far as the registry uses it: every failure is one of our errors, and nothing waits for ever."""
+
+import difflib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..errors import NotFoundError, RefusedError, UnreachableError, UsageError
+from .artifacts import Artifacts, artifacts_at
+from .failures import from_status, shown, translated
+from .wire import request
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
+
+PAGE = 200
+GREETING_SECONDS = 15
+GATEWAY = "INTERNAL_ERROR: Response"
+"""How MLflow's client tells JSON that is not MLflow's, such as a gateway's 401; it forgets the status."""
+
+
+class Server:
+    """A tracking server and its registry, under the address and with the credentials that MLflow itself would use."""
+
+    def __init__(self, tracking_uri: str | None, experiment: str | None) -> None:
+        """Find it; raises UsageError when nothing says where it is, and what is wrong when it does not answer."""
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would call a server of MLflow's makers
+        os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # standard output is for results
+        import mlflow
+
+        if tracking_uri is None and not mlflow.is_tracking_uri_set():  # type: ignore[no-untyped-call]
+            raise UsageError(
+                "nothing says where the registry is",
+                do="set MLFLOW_TRACKING_URI to the address of the MLflow server, such as https://mlflow.example.com",
+            )
+        self.uri = tracking_uri or str(mlflow.get_tracking_uri())
+        self.where = shown(self.uri)
+        self._experiment = experiment
+        with translated("the registry cannot be opened", self.where):
+            self.client: MlflowClient = mlflow.MlflowClient(self.uri)
+        self._greet("the registry does not answer")
+
+    @contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        """Translate what fails in a block; `what` says what could not be done."""
+        try:
+            with translated(what, self.where):
+                yield
+        except UnreachableError as error:
+            if GATEWAY in error.why:
+                self._greet(what)
+            raise
+
+    def artifacts(self, uri: str) -> Artifacts:
+        """Return the artifacts below a URI."""
+        return artifacts_at(uri, self.uri)
+
+    def run_artifacts(self, run_id: str) -> Artifacts:
+        """Return the artifacts of a run."""
+        with self.doing(f"the run {run_id} cannot be read"):
+            run = self.client.get_run(run_id)
+        return self.artifacts(run.info.artifact_uri)
+
+    def experiment_id(self) -> str:
+        """Return the experiment that runs are made in, which is made when it is not there."""
+        if self._experiment is None and (number := os.environ.get("MLFLOW_EXPERIMENT_ID")):
+            return number
+        name = self._experiment or _experiment_name()
+        with self.doing(f"the experiment {name!r} cannot be had"):
+            found = self.client.get_experiment_by_name(name)
+            if found is None:
+                return str(_made(lambda: self.client.create_experiment(name), self._found(name)))
+        if found.lifecycle_stage != "active":
+            raise UsageError(
+                f"the experiment {name!r} was deleted",
+                where=self.where,
+                do="restore it (`mlflow experiments restore`), or name another one with MLFLOW_EXPERIMENT_NAME",
+            )
+        return str(found.experiment_id)
+
+    def make_model(self, name: str, tags: dict[str, str]) -> None:
+        """Make a registered model with these tags, unless it is there."""
+
+        def tag() -> None:
+            for key, value in tags.items():
+                self.client.set_registered_model_tag(name, key, value)
+
+        with self.doing(f"the model {name} cannot be made"):
+            _made(lambda: self.client.create_registered_model(name, tags), tag)
+
+    def models(self) -> Iterator[Any]:
+        """Yield every registered model."""
+        yield from self._pages("the models cannot be listed", self.client.search_registered_models)
+
+    def model(self, name: str) -> Any:
+        """Return a registered model; NotFoundError, which names the nearest."""
+        try:
+            with self.doing(f"the model {name!r} cannot be read"):
+                return self.client.get_registered_model(name)
+        except NotFoundError:
+            near = difflib.get_close_matches(name, [model.name for model in self.models()], n=3)
+            raise NotFoundError(
+                f"there is no model {name!r}",
+                where=self.where,
+                do=f"did you mean {' or '.join(near)}?"
+                if near
+                else "`tidegate register` makes one; `tidegate models` shows those that there are",
+            ) from None
+
+    def versions(self, model: str) -> "Iterator[ModelVersion]":
+        """Yield every version of a model, none where there is no such model."""
+        yield from self._pages(
+            f"the versions of {model} cannot be listed", self.client.search_model_versions, f"name = '{model}'"
+        )
+
+    def _pages(self, what: str, search: Callable[..., Any], *conditions: str) -> Iterator[Any]:
+        token = None
+        while True:
+            with self.doing(what):
+                page = search(*conditions, max_results=PAGE, page_token=token)
+            yield from page
+            token = page.token
+            if not token:
+                return
+
+    def _found(self, name: str) -> Callable[[], str]:
+        def find() -> str:
+            found = self.client.get_experiment_by_name(name)
+            if found is None:
+                raise RefusedError(f"the experiment {name!r} is somebody else's", where=self.where)
+            return str(found.experiment_id)
+
+        return find
+
+    def _greet(self, what: str) -> None:
+        """Find out at once whether the server answers and takes the credential; MLflow itself tries for minutes."""
+        if not self.uri.startswith(("http:", "https:")):
+            return
+        with translated(what, self.where):
+            answer = request(
+                self.uri,
+                "/api/2.0/mlflow/registered-models/search",
+                "GET",
+                params={"max_results": 1},
+                max_retries=1,
+                timeout=GREETING_SECONDS,
+            )
+        if not answer.ok:
+            raise from_status(answer.status_code, what, self.where)
+        if "json" not in answer.headers.get("Content-Type", ""):
+            raise UsageError(
+                "this is no MLflow server",
+                where=self.where,
+                why="it answers with no JSON; perhaps it asks to sign in",
+                do="set MLFLOW_TRACKING_URI to the address of the MLflow server, and its credential",
+            )
+
+
+def _made(make: Callable[[], Any], there: Callable[[], Any]) -> Any:
+    """Make something that somebody else may make at the same moment."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return make()
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+        return there()
+
+
+def _experiment_name() -> str:
+    """Return the experiment of the project: Domino wants names that no other project has."""
+    if name := os.environ.get("MLFLOW_EXPERIMENT_NAME"):
+        return name
+    project = [os.environ.get(f"DOMINO_PROJECT_{what}") for what in ("OWNER", "NAME")]
+    return "-".join(["tidegate", *(part for part in project if part)])

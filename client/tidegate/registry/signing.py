@@ -1,0 +1,125 @@
+"""Signs a version's manifest and verifies the signature: OpenSSF model signing, with a key or a certificate.
+
+What is signed is the file `manifest.json`, which holds the digest of every other file, so that nothing is hashed again.
+Anybody with the version's files can verify it: `model_signing verify key --signature … --public_key … FOLDER`, with
+`manifest.json` alone in FOLDER. https://github.com/sigstore/model-transparency
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tidegate_contracts.manifest import Manifest
+
+from ..errors import IntegrityError, UsageError
+from .quiet import quiet
+from .version import MANIFEST_FILE
+
+
+@dataclass(frozen=True)
+class SigningKey:
+    """What a version is signed with: an elliptic curve's private key, and its certificate where there is one."""
+
+    private_key: Path
+    password: str | None = field(default=None, repr=False)
+    """Of the key, where it has one."""
+    certificate: Path | None = None
+    chain: tuple[Path, ...] = ()
+    """Certificates between that one and a root."""
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whose signatures count: one public key, or certificates that lead to one of these roots."""
+
+    public_key: Path | None = None
+    roots: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.public_key is None) == (not self.roots):
+            raise UsageError("a signature is verified with a public key, or with root certificates: say one of them")
+
+
+def sign(manifest: Manifest, key: SigningKey) -> bytes:
+    """Return the signature of a manifest, a Sigstore bundle in JSON; raises UsageError for a key that cannot sign."""
+    with _library() as library, _alone(manifest) as folder:
+        config = library.signing.Config()
+        signature = folder.parent / "signature.json"
+        try:
+            if key.certificate is None:
+                # Bytes: the library hands it on to one that takes nothing else, whatever its type hint says.
+                password = key.password.encode() if key.password is not None else None
+                config.use_elliptic_key_signer(private_key=key.private_key, password=password)
+            else:
+                config.use_certificate_signer(
+                    private_key=key.private_key, signing_certificate=key.certificate, certificate_chain=key.chain
+                )
+            config.sign(folder, signature)
+        except Exception as error:  # of a key of another kind, the library raises whatever it stumbles over
+            # Its words may hold the key: of those, only the system's own are told.
+            raise UsageError(
+                "the key cannot sign",
+                where=str(key.private_key),
+                why=(error.strerror or "" if isinstance(error, OSError) else type(error).__name__),
+                do="give a private key of an elliptic curve (prime256v1, secp384r1 or secp521r1) in PEM, and its "
+                "password where it has one",
+            ) from None
+        return signature.read_bytes()
+
+
+def verify(manifest: Manifest, signature: bytes, trust: Trust, where: str) -> None:
+    """Raise IntegrityError when a signature is not of this manifest, or not by whom is trusted."""
+    with _library() as library, _alone(manifest) as folder:
+        file = folder.parent / "signature.json"
+        file.write_bytes(signature)
+        config = library.verifying.Config()
+        try:
+            if trust.public_key is not None:
+                config.use_elliptic_key_verifier(public_key=trust.public_key)
+            else:
+                config.use_certificate_verifier(certificate_chain=trust.roots)
+        except Exception as error:
+            raise UsageError(
+                "what signatures are verified with cannot be read",
+                where=", ".join(map(str, [trust.public_key] if trust.public_key else trust.roots)),
+                why=str(error),
+                do="give a public key or certificates in PEM",
+            ) from None
+        try:
+            config.verify(folder, file)
+        except Exception as error:  # of a bundle that is none, the library and its libraries raise whatever they like
+            raise IntegrityError(
+                "the signature does not hold",
+                where=where,
+                why=" ".join(str(error).split())[:300] or type(error).__name__,
+                do="deploy nothing of this version; ask who registered it, and with which key",
+            ) from None
+
+
+@contextmanager
+def _alone(manifest: Manifest) -> Iterator[Path]:
+    """Yield a folder in which only the manifest is; its parent is there for more."""
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as scratch:
+        folder = Path(scratch, "manifest")
+        folder.mkdir()
+        (folder / MANIFEST_FILE).write_bytes(manifest.canonical())
+        yield folder
+
+
+@contextmanager
+def _library() -> Iterator[Any]:
+    try:
+        import model_signing
+        import model_signing.signing
+        import model_signing.verifying
+    except ImportError as error:
+        raise UsageError(
+            "signatures need the package model-signing, and what it needs",
+            why=str(error),
+            do="pip install 'tidegate[signing]'",
+        ) from None
+    with quiet("model_signing"):
+        yield model_signing

@@ -1,0 +1,93 @@
+"""What is shown of a model's life when somebody or something interferes."""
+
+import os
+import shlex
+import signal
+import time
+
+from tidegate.errors import ExitCode
+
+from ..playing import Outcome, claim
+from . import notebook
+from .scenes import new_version
+from .stage import LifeStage
+from .world import CHURN, COMMAND_SECONDS, DEPLOYER, DEV, DEVELOPER, PROD
+
+KILLED_VERSION, TAMPERED_VERSION = 4, 5
+
+
+def killed(stage: LifeStage) -> Outcome:
+    """The deployer's command is killed half way, again and again; then it is left alone."""
+    new_version(stage, KILLED_VERSION)
+    stage.run(DEVELOPER, "deploy", CHURN)
+    words = ("promote", CHURN, "--to", PROD)
+    kills = 0
+    with stage.calling(stage.world.prod) as calls:
+        for wait in (1.0, 2.0, 3.0):
+            stage.show.command(DEPLOYER, f"{shlex.join(['tidegate', *words])}  # kill -9 after {wait:.0f} s")
+            with stage.world.running(DEPLOYER, *words) as process:
+                time.sleep(wait)
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    kills += 1
+        stage.run(DEPLOYER, *words)
+        stage.until(f"version {KILLED_VERSION} answers", lambda: calls.versions[str(KILLED_VERSION)])
+    claim(kills, "it was done before it could be killed")
+    claim(not calls.failures, f"{calls.last}: {calls.failures[:1]}")
+    stage.verified()
+    return Outcome(
+        f"Killed {kills} times, then finished. Meanwhile: {calls.last}",
+        f"killed {kills} times, no call failed",
+        {"kills": kills, "calls": calls.versions.total()},
+    )
+
+
+def raced(stage: LifeStage) -> Outcome:
+    """Two deployers at the same moment: one goes back, the other one forward."""
+    words = [("rollback", CHURN, "--in", PROD), ("promote", f"{CHURN}@{KILLED_VERSION}", "--to", PROD)]
+    for each in words:
+        stage.show.command(DEPLOYER, f"{shlex.join(['tidegate', *each])} &")
+    with (
+        stage.world.running(DEPLOYER, *words[0]) as one,
+        stage.world.running(DEPLOYER, *words[1]) as other,
+    ):
+        said = [process.communicate(timeout=COMMAND_SECONDS) for process in (one, other)]
+        statuses = [one.returncode, other.returncode]
+    told = [errors.strip().splitlines()[0] for status, (_, errors) in zip(statuses, said, strict=True) if status]
+    for line in told:
+        stage.show.output(line)
+    claim(set(statuses) <= {ExitCode.OK, ExitCode.BUSY}, f"they ended with {statuses}: {said}")
+    claim(ExitCode.OK in statuses, f"they ended with {statuses}: {said}")
+    with stage.client(stage.world.prod) as client:
+        answer = client.infer(CHURN, notebook.request())
+    stage.verified()
+    word = "was told so" if told else "came after"
+    return Outcome(
+        f"One won, the other {word}; version {answer.version} answers, and prod is as the registry says",
+        f"one won, the other {word}",
+        {"statuses": statuses},
+    )
+
+
+def tampered(stage: LifeStage) -> Outcome:
+    """Somebody changes a file in the registry's bucket, and one in prod's volume."""
+    new_version(stage, TAMPERED_VERSION)
+    store = stage.world.store.client()
+    listed = store.list_objects_v2(Bucket="mlflow", Prefix="artifacts/")["Contents"]
+    newest = max(
+        (each for each in listed if each["Key"].endswith("weights.json")), key=lambda each: each["LastModified"]
+    )
+    store.put_object(Bucket="mlflow", Key=newest["Key"], Body=b'{"weights": [9, 9, 9, 9], "bias": 0}')
+    refused = stage.run(DEVELOPER, "deploy", CHURN, expect=ExitCode.INTEGRITY)
+    claim("weights.json" in refused.err, f"that does not say which file: {refused.err}")
+    served = stage.world.prod.repository("preload") / CHURN / str(KILLED_VERSION) / "weights.json"
+    whole = served.read_bytes()
+    served.write_bytes(whole.replace(b"0", b"1", 1))
+    found = stage.run(DEPLOYER, "verify", PROD, expect=ExitCode.INTEGRITY)
+    claim("weights.json" in found.out + found.err, f"that does not say which file: {found.out}")
+    served.write_bytes(whole)
+    stage.verified()
+    with stage.client(stage.world.dev) as client:
+        answer = client.infer(CHURN, notebook.request())
+    claim(answer.version == str(KILLED_VERSION), f"in {DEV} version {answer.version} answers")
+    return Outcome("Both were found, and named; nothing of it was ever served", "both found", {})

@@ -1,0 +1,1 @@
+"""The programs that the notebook leaves, which Triton's Python backend runs."""

@@ -1,0 +1,134 @@
+"""What is shown of a model's life, when all goes well."""
+
+import json
+
+from ..playing import Outcome, claim
+from . import notebook
+from .stage import SHOWN_LINES, LifeStage, call_times
+from .world import CHURN, DEPLOYER, DEV, DEVELOPER, ENDPOINT, OCR, PROD
+
+CALLS = 1000
+REFUSED = 3
+ENDPOINT_PROGRAM = f"""
+import json, mlflow, numpy
+model = mlflow.pyfunc.load_model("models:/{CHURN}-client/1")
+answer = model.predict({{"FEATURES": numpy.array([{list(notebook.CUSTOMER)}], numpy.float32)}})
+print(json.dumps(float(numpy.asarray(answer["SCORE"]).reshape(-1)[0])))
+"""
+
+
+def new_version(stage: LifeStage, version: int, model: str = CHURN) -> None:
+    """Make, check and register a version, as the developer."""
+    here = f"v{version}" if model == CHURN else model
+    notebook.train(stage.work / here / "notebook", version)
+    notebook.golden(version, stage.work / here / "golden.json")
+    stage.run(
+        DEVELOPER, "model", "new", model, f"{here}/notebook", "--into", here,
+        "--input", f"FEATURES:FP32:{len(notebook.CUSTOMER)}", "--output", "SCORE:FP32:1", "--max-batch-size", "8",
+        lines=SHOWN_LINES if version == 1 else 1,
+    )  # fmt: skip
+    stage.run(DEVELOPER, "model", "check", f"{here}/{model}")
+    stage.run(DEVELOPER, "register", f"{here}/{model}", "--golden", f"{here}/golden.json")
+
+
+def register(stage: LifeStage) -> Outcome:
+    """A model of a notebook becomes a version of the registry, once."""
+    new_version(stage, 1)
+    again = stage.world.tidegate(DEVELOPER, "register", f"v1/{CHURN}", "--json").json()
+    claim(again["number"] == 1, f"the same content, registered again, is version {again['number']}")
+    return Outcome(
+        "It is version 1, with the SHA-256 of every file; registered again it is still version 1",
+        f"version 1, {again['manifestSha256'][:12]}",
+        {"version": again["number"]},
+    )
+
+
+def deploy(stage: LifeStage) -> Outcome:
+    """The developer deploys it to dev, and calls it there."""
+    stage.run(DEVELOPER, "deploy", CHURN)
+    said = stage.run(
+        DEVELOPER, "predict", CHURN, "--environment", DEV, "--input", f"FEATURES={[list(notebook.CUSTOMER)]}"
+    )
+    right = notebook.score(notebook.weights(1))
+    claim(f"{right:.6g}" in said.out, f"{right} would be right")
+    refused = stage.run(DEVELOPER, "promote", CHURN, "--to", PROD, expect=REFUSED)
+    claim(DEVELOPER in refused.err, f"that does not say who may not: {refused.err}")
+    return Outcome(
+        "It answers in dev. Into prod the developer may not bring it", "dev has it; not by the developer to prod", {}
+    )
+
+
+def promote(stage: LifeStage) -> Outcome:
+    """The deployer promotes it; the endpoint changes one variable."""
+    stage.run(DEPLOYER, "promote", CHURN, "--to", PROD)
+    answers = {}
+    for name, of in ((DEV, stage.world.dev), (PROD, stage.world.prod)):
+        more = {"DOMINO_INFERENCE_PROXY": of.url}
+        stage.show.command(
+            ENDPOINT, f"DOMINO_INFERENCE_PROXY={of.url}  # the client model, from the registry, in {name}"
+        )
+        said = stage.world.python(ENDPOINT, ENDPOINT_PROGRAM, more)
+        claim(said.status == 0, said.err)
+        answers[name] = float(json.loads(said.out.splitlines()[-1]))
+        stage.show.output(f"SCORE {answers[name]:.4f}")
+    right = notebook.score(notebook.weights(1))
+    claim(all(abs(answer - right) < 1e-4 for answer in answers.values()), f"{answers}, and {right} would be right")
+    return Outcome("The same client model answers in dev and in prod", "the same answer in prod", answers)
+
+
+def replace(stage: LifeStage) -> Outcome:
+    """Version 2 takes the place of version 1 while somebody calls all the time."""
+    new_version(stage, 2)
+    stage.run(DEVELOPER, "deploy", CHURN)
+    with stage.calling(stage.world.prod) as calls:
+        stage.run(DEPLOYER, "promote", CHURN, "--to", PROD)
+        stage.until("version 2 answers in prod", lambda: calls.versions["2"])
+    claim(not calls.failures, f"{calls.last}: {calls.failures[:1]}")
+    return Outcome(f"Meanwhile: {calls.last}", calls.last, dict(calls.versions))
+
+
+def split(stage: LifeStage) -> Outcome:
+    """Version 3 comes into prod without any calls, and then the definition gives it a fifth of them."""
+    new_version(stage, 3)
+    stage.run(DEVELOPER, "deploy", CHURN)
+    with stage.calling(stage.world.prod) as meanwhile:
+        stage.world.split({2: 100, 3: 0})
+        stage.run(DEPLOYER, "promote", CHURN, "--to", PROD)
+        stage.world.split({2: 80, 3: 20})
+        stage.until("both versions answer", lambda: meanwhile.versions["3"])
+    with stage.client(stage.world.prod) as client:
+        calls = call_times(client, CHURN, CALLS)
+    share = calls.versions["3"] / CALLS
+    claim(not meanwhile.failures + calls.failures, f"{meanwhile.last}: {meanwhile.failures[:1]}")
+    claim(abs(share - 0.2) < 0.06, f"version 3 has {share:.1%} of {CALLS} calls")
+    return Outcome(
+        f"Of {CALLS} calls version 3 answered {calls.versions['3']}; none failed, before or after",
+        f"{share:.1%} for version 3",
+        dict(calls.versions),
+    )
+
+
+def roll_back(stage: LifeStage) -> Outcome:
+    """Version 3 was no good: back to version 2, without a failed call."""
+    with stage.calling(stage.world.prod) as calls:
+        stage.world.split({})
+        stage.until("version 3 answers alone", lambda: calls.versions["3"])
+        stage.run(DEPLOYER, "rollback", CHURN, "--in", PROD)
+    claim(not calls.failures, f"{calls.last}: {calls.failures[:1]}")
+    with stage.client(stage.world.prod) as client:
+        then = call_times(client, CHURN, 20)
+    claim(set(then.versions) == {"2"}, f"after it: {then.last}")
+    stage.run(DEPLOYER, "history", CHURN, "--in", PROD)
+    return Outcome(f"Meanwhile: {calls.last}; then version 2 alone", "version 2 again, no call failed", {})
+
+
+def on_demand(stage: LifeStage) -> Outcome:
+    """A model of the on-demand server goes the same way; it is loaded when it is called."""
+    new_version(stage, 1, OCR)
+    stage.run(DEVELOPER, "deploy", OCR)
+    stage.run(DEPLOYER, "promote", OCR, "--to", PROD)
+    with stage.client(stage.world.prod) as client:
+        answer = client.infer(OCR, notebook.request())
+    found, right = float(answer.outputs["SCORE"].reshape(-1)[0]), notebook.score(notebook.weights(1))
+    claim(abs(found - right) < 1e-4, f"it answers {found}, and {right} would be right")
+    return Outcome(f"{OCR} answers in prod, loaded by the eviction policy", "loaded on its first call", {})

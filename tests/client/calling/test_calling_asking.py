@@ -1,0 +1,385 @@
+"""What is tried again and what is not, within the time; before a proxy that misbehaves as it is told to."""
+
+import json
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from tidegate.calling.credentials import Fixed, Nobody
+from tidegate.calling.patience import Breaker
+from tidegate.calling.proxy import ProxyClient
+from tidegate.errors import BusyError, NotFoundError, RefusedError, UnreachableError, UsageError
+from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem
+
+from local_plane.process import HOST, free_ports
+from tests.proxy.calls.test_calls_tls import Authority
+from tests.proxy.rigs.upstream import (
+    Behaviour,
+    Caller,
+    Upstream,
+    answer_then_close,
+    by_turns,
+    close,
+    drip,
+    events,
+    half,
+    half_a_head,
+    half_then_reset,
+    hang,
+    nonsense,
+    reset,
+    truncated_chunks,
+    upstream,
+)  # fmt: skip
+
+KEY = Fixed("a test", "X-API-Key", "tgk_not-for-anybody")
+ONE = {"IN": numpy.ones(4, numpy.float32)}
+ANSWER = {"model_name": "m", "model_version": "1", "outputs": []}
+
+
+def well(caller: Caller) -> None:
+    caller.answer(json.dumps(ANSWER).encode())
+
+
+def problem(kind: Kind, retry_after: float | None = None) -> Behaviour:
+    def behave(caller: Caller) -> None:
+        told = Problem(kind, "as it was told to", retry_after)
+        headers = {name.decode().replace("-", "_"): value.decode() for name, value in told.headers()}
+        caller.answer(told.body("r-1"), kind.status, CONTENT_TYPE, **headers)
+
+    return behave
+
+
+@pytest.fixture
+def behind() -> Iterator[Upstream]:
+    with upstream(well) as running:
+        yield running
+
+
+def client(behind: Upstream, **more: Any) -> ProxyClient:
+    return ProxyClient(f"http://{behind.http}", KEY, **more)
+
+
+Call = Callable[[ProxyClient], Any]
+infer: Call = lambda client: client.infer("m", ONE)  # noqa: E731
+metadata: Call = lambda client: client.metadata("m")  # noqa: E731
+
+
+def test_connections_are_kept(behind: Upstream) -> None:
+    with client(behind) as calls:
+        for _ in range(5):
+            infer(calls)
+            metadata(calls)
+    assert (len(behind.requests), behind.connections) == (10, 1)
+
+
+def test_a_request_says_who_calls_and_how_long_it_waits(behind: Upstream) -> None:
+    client(behind).infer("m", ONE, server="gpu", version=3, sticky="ada", deadline=8)
+    [request] = behind.requests
+    assert request.line == "POST /servers/gpu/v2/models/m/versions/3/infer HTTP/1.1"
+    assert request.headers["x-api-key"] == "tgk_not-for-anybody"
+    assert request.headers["tidegate-sticky"] == "ada"
+    assert 7 < float(request.headers["request-timeout"]) < 8
+    length = int(request.headers["inference-header-content-length"])
+    assert request.body[length:] == ONE["IN"].tobytes()
+
+
+def test_below_a_path_everything_is_below_it(behind: Upstream) -> None:
+    with ProxyClient(f"http://{behind.http}/prod/", KEY) as calls:
+        metadata(calls)
+    assert behind.requests[0].path == "/prod/v2/models/m"
+
+
+@pytest.mark.parametrize("kind", [Kind.BUSY, Kind.RATE_LIMITED], ids=lambda kind: kind.word)
+def test_after_retry_after_it_is_tried_again(behind: Upstream, kind: Kind) -> None:
+    behind.behave = by_turns(problem(kind, 0.2), problem(kind, 0.05), well)
+    began = time.monotonic()
+    infer(client(behind))
+    assert 0.25 <= time.monotonic() - began < 3
+    assert len(behind.requests) == 3
+
+
+def test_where_the_time_does_not_last_so_long_it_is_told_at_once(behind: Upstream) -> None:
+    behind.behave = problem(Kind.BUSY, 30)
+    began = time.monotonic()
+    with pytest.raises(BusyError, match="as it was told to") as caught:
+        client(behind, seconds=5).infer("m", ONE)
+    assert caught.value.retry_after == 30
+    assert time.monotonic() - began < 1
+    assert len(behind.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("behave", "call", "times"),
+    [(problem(Kind.UPSTREAM), infer, 1), (problem(Kind.UPSTREAM), metadata, 3), (reset, infer, 1), (close, infer, 1),
+     (reset, metadata, 3), (problem(Kind.LOAD_FAILED), metadata, 1), (problem(Kind.NEVER_FITS), infer, 1)],
+    ids=["failed", "failed-look", "reset", "closed", "reset-look", "load-failed", "never-fits"],
+)  # fmt: skip
+def test_only_what_does_no_harm_is_tried_again(behind: Upstream, behave: Behaviour, call: Call, times: int) -> None:
+    behind.behave = behave
+    with pytest.raises(UnreachableError):
+        call(client(behind))
+    assert len(behind.requests) == times
+
+
+def test_what_only_looks_gets_over_a_proxy_that_goes(behind: Upstream) -> None:
+    behind.behave = by_turns(reset, problem(Kind.UPSTREAM), well)
+    assert metadata(client(behind)) == ANSWER
+
+
+def test_a_kept_connection_that_the_proxy_closed_is_not_used(behind: Upstream) -> None:
+    said = json.dumps(ANSWER).encode()
+
+    def behave(caller: Caller) -> None:
+        caller.answer(said)
+        caller.close()
+
+    behind.behave = behave
+    with client(behind) as calls:
+        for number in range(1, 6):
+            infer(calls)
+            behind.wait_for(number)
+            time.sleep(0.02)  # its end is on the way
+    assert behind.connections == 5
+
+
+def test_nobody_there_is_tried_a_few_times_and_told() -> None:
+    (port,) = free_ports(1)
+    began = time.monotonic()
+    with pytest.raises(UnreachableError, match=r"cannot be reached(.|\n)*Connection refused"):
+        ProxyClient(f"http://{HOST}:{port}", KEY).infer("m", ONE)
+    assert time.monotonic() - began < 3
+
+
+BROKEN = {
+    "half": half, "half-reset": half_then_reset, "half-a-head": half_a_head, "nonsense": nonsense,
+    "chunks": truncated_chunks, "html": lambda caller: caller.answer(b"<html>", kind="text/html"),
+    "length": lambda caller: caller.send(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_answer_is_an_error_and_never_an_answer(behind: Upstream, name: str) -> None:
+    behind.behave = BROKEN[name]
+    with pytest.raises(UnreachableError) as caught:
+        infer(client(behind))
+    assert "Traceback" not in str(caught.value)
+    assert len(behind.requests) == 1
+
+
+@pytest.mark.parametrize("behave", [hang, drip(b"x" * 1000, 0.05)], ids=["hang", "drip"])
+@pytest.mark.parametrize("call", [infer, metadata], ids=["infer", "look"])
+def test_the_time_holds_however_slowly_the_answer_comes(behind: Upstream, behave: Behaviour, call: Call) -> None:
+    behind.behave = behave
+    began = time.monotonic()
+    with pytest.raises(UnreachableError, match="no answer in time"):
+        call(client(behind, seconds=0.6))
+    assert 0.5 < time.monotonic() - began < 1.5
+
+
+def test_a_stream_gives_answers_as_they_come(behind: Upstream) -> None:
+    behind.behave = events('{"n":1}', '{"n":2}', seconds=0.3)
+    began = time.monotonic()
+    stream = client(behind).stream("m", {"IN": 1})
+    assert next(stream) == {"n": 1}
+    assert time.monotonic() - began < 0.3
+    assert list(stream) == [{"n": 2}]
+    assert "request-timeout" not in behind.requests[0].headers
+
+
+def test_a_stream_that_is_cut_is_an_error(behind: Upstream) -> None:
+    behind.behave = events('{"n":1}', cut=True)
+    stream = client(behind).stream("m", {"IN": 1})
+    assert next(stream) == {"n": 1}
+    with pytest.raises(UnreachableError, match="cut"):
+        next(stream)
+
+
+def test_a_stream_ends_when_nothing_comes_or_its_time_is_up(behind: Upstream) -> None:
+    behind.behave = events(*['{"n":1}'] * 8, seconds=0.15)
+    with pytest.raises(UnreachableError, match="in time"):
+        list(client(behind).stream("m", {}, deadline=0.5))
+    assert len(list(client(behind, seconds=0.6).stream("m", {}))) == 8
+    behind.behave = hang
+    with pytest.raises(UnreachableError, match="in time"):
+        list(client(behind, seconds=0.3).stream("m", {}))
+
+
+def test_a_stream_that_is_left_lets_its_connection_go(behind: Upstream) -> None:
+    behind.behave = events(*['{"n":1}'] * 1000, seconds=0.02)
+    stream = client(behind).stream("m", {})
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]  # it is a generator
+    behind.wait_for(1, behind.left)
+
+
+def test_a_busy_proxy_is_asked_again_for_a_stream_too(behind: Upstream) -> None:
+    behind.behave = by_turns(problem(Kind.BUSY, 0.05), events('{"n":1}'))
+    assert list(client(behind).stream("m", {})) == [{"n": 1}]
+
+
+def test_a_credential_that_ended_is_renewed_once(behind: Upstream) -> None:
+    class Renewed(Fixed):
+        times = 0
+
+        def renew(self) -> bool:
+            self.times += 1
+            return True
+
+    who = Renewed("a test", "X-API-Key", "k")
+    behind.behave = by_turns(problem(Kind.UNAUTHENTICATED), well)
+    ProxyClient(f"http://{behind.http}", who).infer("m", ONE)
+    behind.behave = problem(Kind.UNAUTHENTICATED)
+    with pytest.raises(RefusedError):
+        ProxyClient(f"http://{behind.http}", who).infer("m", ONE)
+    assert who.times == 2
+    assert len(behind.requests) == 4
+
+
+def test_nobody_is_told_how_to_be_somebody(behind: Upstream) -> None:
+    behind.behave = problem(Kind.UNAUTHENTICATED)
+    with pytest.raises(RefusedError, match="TIDEGATE_API_KEY"):
+        ProxyClient(f"http://{behind.http}", Nobody()).metadata("m")
+
+
+def test_no_message_holds_the_credential(behind: Upstream) -> None:
+    for behave in (problem(Kind.UNAUTHENTICATED), reset, half, hang, problem(Kind.INTERNAL)):
+        behind.behave = behave
+        with pytest.raises((RefusedError, UnreachableError)) as caught:
+            client(behind, seconds=0.3).metadata("m")
+        assert "tgk_" not in f"{caught.value!r} {caught.value}"
+
+
+def test_the_breaker_stops_asking_and_lets_one_try(behind: Upstream) -> None:
+    behind.behave = problem(Kind.UPSTREAM)
+    with client(behind, breaker=Breaker(failures=3, seconds=0.3)) as calls:
+        for _ in range(3):
+            with pytest.raises(UnreachableError, match="did not answer"):
+                infer(calls)
+        for _ in range(10):
+            with pytest.raises(UnreachableError, match="not asked now"):
+                infer(calls)
+        assert len(behind.requests) == 3
+        behind.behave = well
+        time.sleep(0.35)
+        infer(calls)
+        infer(calls)
+    assert len(behind.requests) == 5
+
+
+def test_busy_and_refused_do_not_count_for_the_breaker(behind: Upstream) -> None:
+    with client(behind, breaker=Breaker(failures=1, seconds=60), seconds=0.2) as calls:
+        for kind in (Kind.BUSY, Kind.MALFORMED, Kind.UNKNOWN, Kind.DENIED, Kind.NEVER_FITS):
+            behind.behave = problem(kind, 30 if kind is Kind.BUSY else None)
+            with pytest.raises((BusyError, UsageError, NotFoundError, RefusedError, UnreachableError)) as caught:
+                infer(calls)
+            assert "not asked now" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["../x", "", "a/b", "a?b", "ä", ".", "-a", "a" * 128, "a\r\nb"])
+def test_names_that_climb_or_are_none_are_never_sent(behind: Upstream, name: str) -> None:
+    calls = client(behind)
+    for call in (
+        lambda: calls.metadata(name),
+        lambda: calls.infer("m", ONE, server=name),
+        lambda: calls.infer("m", ONE, version=name),
+        lambda: calls.predict(name, "m", None, {}),
+        lambda: calls.server_ready(name),
+    ):
+        with pytest.raises(UsageError):
+            call()
+    assert behind.requests == []
+
+
+def test_threads_share_a_client(behind: Upstream) -> None:
+    found: list[Any] = []
+    with client(behind) as calls:
+        threads = [threading.Thread(target=lambda: found.extend(infer(calls) for _ in range(20))) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    assert len(found) == 160
+    assert behind.connections <= 8
+
+
+class _Https(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        body = json.dumps(ANSWER).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def https(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A server that speaks TLS, and the file of the authority that vouches for it."""
+    authority = Authority()
+    key, certificate = authority.pair("proxy")
+    for name, content in (("tls.key", key), ("tls.crt", certificate), ("ca.crt", authority.pem)):
+        (tmp_path / name).write_bytes(content)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    server = ThreadingHTTPServer((HOST, 0), _Https)
+    server.daemon_threads = True
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield f"https://{HOST}:{server.server_port}", tmp_path / "ca.crt"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_a_certificate_is_believed_only_if_somebody_vouches_for_it(
+    https: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, authority = https
+    with pytest.raises(UnreachableError, match=r"not believed(.|\n)*TIDEGATE_PROXY_CA"):
+        ProxyClient(url, KEY).metadata("m")
+    assert ProxyClient(url, KEY, ca=authority).metadata("m") == ANSWER
+    monkeypatch.setenv("TIDEGATE_PROXY_CA", str(authority))
+    assert ProxyClient(url, KEY).metadata("m") == ANSWER
+    other = url.replace(HOST, "localhost")
+    with pytest.raises(UnreachableError, match="not believed"):
+        ProxyClient(other, KEY).metadata("m")
+
+
+def test_an_authority_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("no certificate")
+    for name in ("empty", "missing"):
+        with pytest.raises(UsageError, match="TIDEGATE_PROXY_CA"):
+            ProxyClient("https://proxy", KEY, ca=tmp_path / name)
+
+
+def test_plain_http_where_tls_is_spoken_is_an_error(https: tuple[str, Path]) -> None:
+    with pytest.raises(UnreachableError):
+        ProxyClient(https[0].replace("https", "http"), KEY, seconds=2).metadata("m")
+
+
+def test_answer_then_close_is_an_answer(behind: Upstream) -> None:
+    behind.behave = answer_then_close
+    assert client(behind).metadata("m")["line"].startswith("GET")
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[]", b'{"model_stats":1}', b'{"model_stats":[1]}', b"\xff"], ids=repr)
+def test_statistics_that_are_none_are_told(behind: Upstream, body: bytes) -> None:
+    behind.behave = lambda caller: caller.answer(body)
+    with pytest.raises(UnreachableError, match="as an inference proxy does"):
+        client(behind).statistics()
+    with pytest.raises(UnreachableError, match="as an inference proxy does"):
+        client(behind).whoami()

@@ -1,0 +1,171 @@
+"""Who calls: in which order it is found out, kept fresh, and never shown."""
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import jwt
+import pytest
+from tidegate.calling import credentials
+from tidegate.calling.credentials import DominoToken, TokenFile, find_credential
+from tidegate.errors import UnreachableError, UsageError
+
+from tests.proxy.rigs.upstream import Behaviour, Caller, Upstream, by_turns, hang, upstream
+
+SECRET = "not-for-anybodys-eyes"
+ALL = {
+    "TIDEGATE_API_KEY": "key",
+    "TIDEGATE_TOKEN": "token",
+    "TIDEGATE_TOKEN_FILE": "/nowhere",
+    "DOMINO_API_PROXY": "http://localhost:1",
+    "DOMINO_USER_API_KEY": "domino",
+}
+
+
+def token(seconds: float) -> str:
+    return jwt.encode({"exp": int(time.time() + seconds)}, "x" * 32, "HS256")
+
+
+def saying(said: str) -> Behaviour:
+    return lambda caller: caller.answer(said.encode(), kind="text/plain")
+
+
+@pytest.fixture
+def domino() -> Iterator[Upstream]:
+    with upstream() as running:
+        yield running
+
+
+def test_the_first_that_is_set_counts() -> None:
+    left = dict(ALL)
+    found = []
+    while left:
+        found.append(find_credential(left).source)
+        left.pop(next(iter(left)))
+    assert found == [
+        "TIDEGATE_API_KEY", "TIDEGATE_TOKEN", "TIDEGATE_TOKEN_FILE", "Domino's access token", "DOMINO_USER_API_KEY",
+    ]  # fmt: skip
+    assert find_credential({}).header() is None
+
+
+def test_each_goes_in_the_header_that_it_belongs_into() -> None:
+    assert find_credential({"TIDEGATE_API_KEY": " tgk_1\n"}).header() == ("X-API-Key", "tgk_1")
+    assert find_credential({"TIDEGATE_TOKEN": "ey.1.2"}).header() == ("Authorization", "Bearer ey.1.2")
+    assert find_credential({"DOMINO_USER_API_KEY": "0f"}).header() == ("X-Domino-Api-Key", "0f")
+
+
+def test_in_a_run_of_domino_its_token_is_asked_for_without_being_told_where() -> None:
+    found = find_credential({"DOMINO_RUN_ID": "1"})
+    assert isinstance(found, DominoToken)
+    assert found._url == "http://localhost:8899/access-token"
+
+
+@pytest.mark.parametrize("name", ["TIDEGATE_API_KEY", "TIDEGATE_TOKEN", "DOMINO_USER_API_KEY"])
+def test_what_cannot_stand_in_a_header_is_refused_and_not_shown(name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        find_credential({name: f"{SECRET}\r\nX-Evil: 1"})
+    assert SECRET not in str(caught.value)
+    assert name in str(caught.value)
+
+
+def test_a_token_file_that_changes_is_read_anew(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    found = TokenFile(file)
+    assert found.header() == ("Authorization", "Bearer first")
+    new = tmp_path / "new"
+    new.write_text("second\n")
+    new.replace(file)
+    assert found.header() == ("Authorization", "Bearer second")
+    assert not found.renew()
+    before = file.stat()
+    file.write_text("third!\n")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert found.renew()
+    assert found.header() == ("Authorization", "Bearer third!")
+
+
+def test_a_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="TIDEGATE_TOKEN_FILE"):
+        TokenFile(tmp_path / "token").header()
+
+
+def test_dominos_token_is_asked_for_once_and_again_before_it_ends(domino: Upstream) -> None:
+    first, second = token(60), token(3600)
+    domino.behave = by_turns(saying(first), saying(second))
+    found = DominoToken(f"http://{domino.http}/")
+    assert found.header() == ("Authorization", f"Bearer {first}")
+    assert found.header() == ("Authorization", f"Bearer {first}")
+    assert [request.path for request in domino.requests] == ["/access-token"]
+    found._until = time.monotonic()  # half of a minute has gone
+    assert found.header() == ("Authorization", f"Bearer {second}")
+    assert found._until - time.monotonic() == pytest.approx(3570, abs=5)
+
+
+def test_a_token_that_was_refused_is_asked_for_anew(domino: Upstream) -> None:
+    domino.behave = by_turns(saying("one"), saying("two"))
+    found = DominoToken(f"http://{domino.http}")
+    assert found.header() == ("Authorization", "Bearer one")
+    assert found.renew()
+    assert found.header() == ("Authorization", "Bearer two")
+
+
+def test_while_domino_does_not_answer_the_old_token_serves_as_long_as_it_is_good(
+    domino: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "_DOMINO_SECONDS", 0.2)
+    old = token(600)
+    domino.behave = by_turns(saying(old), hang)
+    found = DominoToken(f"http://{domino.http}")
+    assert found.header() == ("Authorization", f"Bearer {old}")
+    found._until = time.monotonic()
+    assert found.header() == ("Authorization", f"Bearer {old}")
+    found._until = time.monotonic() - credentials._EARLY_SECONDS
+    with pytest.raises(UnreachableError, match="Domino does not say"):
+        found.header()
+
+
+def test_dominos_key_serves_where_its_tokens_cannot_be_had(domino: Upstream) -> None:
+    domino.behave = lambda caller: caller.answer(b"", 404)
+    found = find_credential({"DOMINO_API_PROXY": f"http://{domino.http}", "DOMINO_USER_API_KEY": "0f"})
+    assert [found.header() for _ in range(3)] == [("X-Domino-Api-Key", "0f")] * 3
+    assert len(domino.requests) == 1
+
+
+def test_dominos_tokens_are_preferred_as_soon_as_they_can_be_had(
+    domino: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "_HOLD_SECONDS", 0)
+    domino.behave = by_turns(lambda caller: caller.answer(b"", 404), saying("token"))
+    found = find_credential({"DOMINO_API_PROXY": f"http://{domino.http}", "DOMINO_USER_API_KEY": "0f"})
+    assert found.header() == ("X-Domino-Api-Key", "0f")
+    assert found.header() == ("Authorization", "Bearer token")
+
+
+@pytest.mark.parametrize("status", [401, 404, 500])
+def test_a_refusal_of_domino_is_told(domino: Upstream, status: int) -> None:
+    def refuse(caller: Caller) -> None:
+        caller.answer(SECRET.encode(), status)
+
+    domino.behave = refuse
+    with pytest.raises(UnreachableError, match=str(status)) as caught:
+        DominoToken(f"http://{domino.http}").header()
+    assert SECRET not in str(caught.value)
+
+
+def test_an_answer_that_is_no_token_is_no_header(domino: Upstream) -> None:
+    domino.behave = saying(f"<html> {SECRET}")
+    with pytest.raises(UsageError, match="no credential") as caught:
+        DominoToken(f"http://{domino.http}").header()
+    assert SECRET not in str(caught.value)
+
+
+def test_nothing_that_is_printed_shows_a_secret(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(SECRET)
+    said: list[Mapping[str, str]] = [{"TIDEGATE_API_KEY": SECRET}, {"TIDEGATE_TOKEN_FILE": str(file)}]
+    for each in said:
+        found = find_credential(each)
+        assert found.header() is not None
+        assert SECRET not in f"{found!r} {found} {found.source}"

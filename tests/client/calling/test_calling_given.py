@@ -1,0 +1,179 @@
+"""Tables, arrays, dicts and lists become the tensors that a model takes, or it is said why they cannot."""
+
+from typing import Any
+
+import numpy
+import pandas
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from tidegate.calling.given import Given, requests, take
+from tidegate.calling.signature import Signature, Tensor, signature_of
+from tidegate.errors import UsageError
+
+FEATURES = Signature((Tensor("input__0", "FP32", (3,)),), (Tensor("output__0", "FP32", (1,)),), 8, False)
+PAIR = Signature((Tensor("A", "INT32", (1,)), Tensor("B", "FP32", (2,))), (), 4, False)
+WHOLE = Signature((Tensor("X", "INT32", (16,)),), (), 0, False)
+WORDS = Signature((Tensor("TEXT", "BYTES", (1,)),), (), 4, False)
+ANY = Signature((Tensor("X", "FP32", (-1,)), Tensor("OPTIONAL", "INT32", (1,), True)), (), 0, False)
+
+
+def shapes(found: Given) -> dict[str, list[int]]:
+    return {name: list(array.shape) for name, array in found.inputs.items()}
+
+
+def test_a_signature_is_what_triton_says_of_a_model() -> None:
+    config = {
+        "max_batch_size": 8,
+        "input": [{"name": "T", "data_type": "TYPE_STRING", "dims": ["-1", 2], "optional": True}],
+        "output": [{"name": "Y", "data_type": "TYPE_FP16", "dims": [1]}],
+        "model_transaction_policy": {"decoupled": True},
+    }
+    found = signature_of(config)
+    assert found == Signature((Tensor("T", "BYTES", (-1, 2), True),), (Tensor("Y", "FP16", (1,)),), 8, True)
+    assert str(found) == "T BYTES[any, 2] (optional); up to 8 rows at once"
+    assert found.required == ()
+
+
+def test_columns_of_a_table_are_the_features_of_the_only_input() -> None:
+    frame = pandas.DataFrame({"age": [1, 2], "sum": [0.5, 1.5], "days": [3, 4]})
+    found = take(frame, FEATURES)
+    assert found.inputs["input__0"].dtype == numpy.float32
+    assert found.inputs["input__0"].tolist() == [[1, 0.5, 3], [2, 1.5, 4]]
+    assert (found.rows, found.batched) == (2, True)
+
+
+def test_columns_named_as_inputs_are_inputs_and_their_cells_may_be_arrays() -> None:
+    frame = pandas.DataFrame({"A": [1, 2, 3], "B": [[1, 2], (3, 4), numpy.array([5, 6])]})
+    found = take(frame, PAIR)
+    assert shapes(found) == {"A": [3, 1], "B": [3, 2]}
+    assert found.inputs["B"].tolist() == [[1, 2], [3, 4], [5, 6]]
+
+
+def test_rows_may_be_dicts() -> None:
+    found = take([{"A": 1, "B": [1, 2]}, {"A": 2, "B": [3, 4]}], PAIR)
+    assert shapes(found) == {"A": [2, 1], "B": [2, 2]}
+
+
+def test_a_series_and_an_array_are_the_only_input() -> None:
+    assert shapes(take(pandas.Series(["a", "b"]), WORDS)) == {"TEXT": [2, 1]}
+    assert shapes(take(["a", "b", "c"], WORDS)) == {"TEXT": [3, 1]}
+    assert shapes(take(numpy.zeros((5, 3)), FEATURES)) == {"input__0": [5, 3]}
+
+
+def test_one_row_without_a_batch_is_a_batch_of_one() -> None:
+    assert shapes(take({"A": [7], "B": [1, 2]}, PAIR)) == {"A": [1, 1], "B": [1, 2]}
+    assert shapes(take([1.0, 2.0, 3.0], FEATURES)) == {"input__0": [1, 3]}
+
+
+@given(st.integers(1, 30))
+def test_batches_are_no_longer_than_the_model_takes_and_lose_no_row(rows: int) -> None:
+    given_ = take(numpy.arange(rows * 3).reshape(rows, 3), FEATURES)
+    parts = [each["input__0"] for each in requests(given_, FEATURES)]
+    assert all(1 <= len(part) <= 8 for part in parts)
+    assert numpy.concatenate(parts).tolist() == numpy.arange(rows * 3).reshape(rows, 3).tolist()
+
+
+def test_a_model_without_batches_gets_each_row_as_a_request() -> None:
+    whole = take(numpy.arange(16), WHOLE)
+    assert (shapes(whole), whole.rows) == ({"X": [16]}, None)
+    rows = take(pandas.DataFrame({"X": [list(range(16)), list(range(16, 32))]}), WHOLE)
+    assert [each["X"].tolist() for each in requests(rows, WHOLE)] == [list(range(16)), list(range(16, 32))]
+
+
+def test_a_column_is_one_tensor_where_its_length_may_be_any() -> None:
+    found = take(pandas.DataFrame({"X": [1, 2, 3]}), ANY)
+    assert (shapes(found), found.rows) == ({"X": [3]}, None)
+
+
+def test_without_a_signature_names_decide_and_types_stay() -> None:
+    found = take({"A": numpy.zeros((2, 2), numpy.float16)}, None)
+    assert found.inputs["A"].dtype == numpy.float16
+    with pytest.raises(UsageError, match="inspect"):
+        take([1, 2], None)
+
+
+def test_texts_keep_their_bytes() -> None:
+    found = take({"TEXT": [["ä"], [b"\x00\xff\x00"]]}, WORDS)
+    assert found.inputs["TEXT"].tolist() == [["ä".encode()], [b"\x00\xff\x00"]]
+
+
+@pytest.mark.parametrize(
+    ("value", "stays"),
+    [([1.0], True), ([True], True), ([2**31 - 1], True), ([1.5], False), ([2**31], False), ([float("nan")], False),
+     (["1"], False), ([None], False), ([[1], [2, 3]], False)],
+    ids=["whole-float", "bool", "largest", "fraction", "too-large", "nan", "text", "none", "ragged"],
+)  # fmt: skip
+def test_no_number_becomes_another_one(value: Any, stays: bool) -> None:
+    if stays:
+        assert take({"A": value, "B": [1, 2]}, PAIR).inputs["A"].tolist() == [[int(value[0])]]
+    else:
+        with pytest.raises(UsageError, match="input A"):
+            take({"A": value, "B": [1, 2]}, PAIR)
+
+
+def test_what_is_too_large_for_a_float_does_not_become_infinite() -> None:
+    assert take([1e38, float("inf"), 0], FEATURES).inputs["input__0"].tolist() == [[pytest.approx(1e38), numpy.inf, 0]]
+    with pytest.raises(UsageError, match="cannot hold"):
+        take([1e300, 0, 0], FEATURES)
+
+
+def test_missing_values_of_a_table_are_nan_where_the_model_takes_floats() -> None:
+    frame = pandas.DataFrame({"a": [1, None], "b": [1, 2], "c": [1, 2]})
+    assert numpy.isnan(take(frame, FEATURES).inputs["input__0"][1, 0])
+
+
+WRONG: dict[str, tuple[Any, Signature, str]] = {
+    "a-name": ({"A": [1], "C": [1, 2]}, PAIR, r"no input 'C'"),
+    "a-near-name": ({"TEXTS": ["a"]}, WORDS, r"did you mean TEXT\?"),
+    "one-missing": ({"A": [1]}, PAIR, r"B is missing(.|\n)*B FP32\[2\]"),
+    "no-names": ([1, 2], PAIR, "names none"),
+    "a-shape": ({"A": [1], "B": [1, 2, 3]}, PAIR, r"input B has the shape \[3\]"),
+    "rows": ({"A": [[1], [2]], "B": [[1, 2]]}, PAIR, "as many rows"),
+    "columns": (pandas.DataFrame({"x": [1], "y": [2]}), FEATURES, "2 columns"),
+    "twice": (pandas.DataFrame([[1, 2]], columns=["A", "A"]), PAIR, "two columns of one name"),
+    "cells": (pandas.DataFrame({"A": [1, 2], "B": [[1, 2], [3]]}), PAIR, "not all of one shape"),
+    "numbers": ({"TEXT": [1]}, WORDS, "takes texts"),
+    "uneven": ([{"A": 1, "B": [1, 2]}, {"A": 1}], PAIR, "same inputs"),
+    "whole": (numpy.zeros((2, 2, 16)), WHOLE, r"\[2, 2, 16\]"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_does_not_fit_is_refused_and_it_is_said_what_does(name: str) -> None:
+    value, signature, words = WRONG[name]
+    with pytest.raises(UsageError, match=words):
+        take(value, signature)
+
+
+whatever = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.binary(max_size=3)
+    | st.dates() | st.complex_numbers() | st.decimals() | st.builds(object),
+    lambda inner: st.lists(inner, max_size=4) | st.tuples(inner) | st.dictionaries(st.sampled_from("ABXTEXT"), inner),
+    max_leaves=10,
+)  # fmt: skip
+arrays_of_any = arrays.arrays(
+    arrays.scalar_dtypes() | arrays.byte_string_dtypes(max_len=3),
+    arrays.array_shapes(min_dims=0, min_side=0, max_side=4),
+)
+tables = st.dictionaries(st.sampled_from(["A", "B", "X", "TEXT", "y"]), st.lists(whatever, min_size=2, max_size=2)).map(
+    pandas.DataFrame
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(whatever | arrays_of_any | tables | st.fixed_dictionaries({"A": whatever | arrays_of_any, "B": whatever}))
+def test_whatever_is_given_fits_or_is_refused(value: Any) -> None:
+    for signature in (FEATURES, PAIR, WHOLE, WORDS, ANY, None):
+        try:
+            found = list(requests(take(value, signature), signature))
+        except UsageError:
+            continue
+        if signature is None:
+            continue
+        for inputs in found:
+            known = {each.name: each for each in signature.inputs}
+            for name, array in inputs.items():
+                rows = array.shape[1:] if signature.max_batch else array.shape
+                assert known[name].fits(rows), (name, array.shape)

@@ -1,0 +1,142 @@
+"""A model's signature is kept, forgotten when another version takes over, and done without where it is not shown."""
+
+import json
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy
+import pytest
+from tidegate.calling import model as model_module
+from tidegate.calling.credentials import Nobody
+from tidegate.calling.model import Model
+from tidegate.calling.proxy import ProxyClient
+from tidegate.errors import NotFoundError, UnreachableError, UsageError
+from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem
+
+from tests.proxy.rigs.upstream import Caller, Upstream, upstream
+
+
+class Triton:
+    """Stands in for a proxy whose model takes one input of a type that can be changed."""
+
+    def __init__(self) -> None:
+        self.takes = "FP32"
+        self.config: bytes | Kind | None = None
+        """What is answered when it is asked for its configuration, instead of the truth."""
+        self.asked: list[str] = []
+
+    def __call__(self, caller: Caller) -> None:
+        self.asked.append(caller.request.path)
+        if caller.request.path.endswith("/config"):
+            self._tell(caller)
+            return
+        length = int(caller.request.headers["inference-header-content-length"])
+        [said] = json.loads(caller.request.body[:length])["inputs"]
+        if said["datatype"] != self.takes:
+            caller.answer(b'{"error":"another data-type is expected"}', 400)
+        else:
+            output = {"name": "Y", "datatype": self.takes, "shape": [1], "data": [1]}
+            caller.answer(json.dumps({"model_name": "m", "model_version": "1", "outputs": [output]}).encode())
+
+    def _tell(self, caller: Caller) -> None:
+        if isinstance(self.config, Kind):
+            caller.answer(Problem(self.config, "no").body("r"), self.config.status, CONTENT_TYPE)
+            return
+        tensor = {"name": "X", "data_type": f"TYPE_{self.takes}", "dims": [1]}
+        caller.answer(self.config or json.dumps({"input": [tensor], "output": []}).encode())
+
+
+@pytest.fixture
+def triton() -> Triton:
+    return Triton()
+
+
+@pytest.fixture
+def behind(triton: Triton) -> Iterator[Upstream]:
+    with upstream(triton) as running:
+        yield running
+
+
+def model(behind: Upstream, **more: Any) -> Model:
+    return Model(ProxyClient(f"http://{behind.http}", Nobody()), "m", **more)
+
+
+def configs(triton: Triton) -> int:
+    return sum(path.endswith("/config") for path in triton.asked)
+
+
+def test_many_calls_ask_once_what_the_model_takes(behind: Upstream, triton: Triton) -> None:
+    called = model(behind)
+    for _ in range(5):
+        called.predict({"X": [1]})
+    assert configs(triton) == 1
+
+
+def test_when_another_version_takes_something_else_it_is_learned_and_the_call_answered(
+    behind: Upstream, triton: Triton
+) -> None:
+    called = model(behind)
+    called.predict({"X": [1]})
+    triton.takes = "INT64"
+    assert called.predict({"X": [1]})["Y"].dtype == numpy.int64
+    called.predict({"X": [1]})
+    assert configs(triton) == 2
+
+
+def test_what_is_simply_wrong_is_sent_once(behind: Upstream, triton: Triton) -> None:
+    called = model(behind)
+    with pytest.raises(UsageError, match="no input 'Z'"):
+        called.predict({"Z": [1]})
+    assert [path for path in triton.asked if path.endswith("/infer")] == []
+
+
+def test_who_may_not_inspect_may_call_with_arrays_by_name(
+    behind: Upstream, triton: Triton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    triton.config = Kind.DENIED
+    called = model(behind)
+    assert called.predict({"X": numpy.ones(1, numpy.float32)})["Y"].tolist() == [1]
+    assert configs(triton) == 1
+    with pytest.raises(UsageError, match="inspect"):
+        called.predict([1])
+    triton.config = None
+    monkeypatch.setattr(model_module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 61))
+    assert called.predict([1])["Y"].tolist() == [1]
+
+
+def test_a_model_that_is_not_there_yet_is_found_once_it_is(behind: Upstream, triton: Triton) -> None:
+    triton.config = Kind.UNKNOWN
+    called = model(behind)
+    with pytest.raises(NotFoundError):
+        called.predict([1])
+    triton.config = None
+    assert called.predict([1])["Y"].tolist() == [1]
+
+
+def test_steps_of_a_sequence_are_not_done_twice(behind: Upstream, triton: Triton) -> None:
+    called = model(behind)
+    called.predict({"X": [1]})
+    triton.takes = "INT64"
+    with pytest.raises(UsageError, match="another data-type"):
+        called.predict({"X": [1]}, {"sequence_id": 1})
+    assert configs(triton) == 1
+
+
+@pytest.mark.parametrize("config", [b"{}", b'{"input":[{"dims":[1]}]}', b'{"input":[1]}', b'{"max_batch_size":"x"}'])
+def test_a_configuration_that_is_none_is_an_error_or_has_no_inputs(
+    behind: Upstream, triton: Triton, config: bytes
+) -> None:
+    triton.config = config
+    with pytest.raises((UnreachableError, UsageError)):
+        model(behind).predict({"X": [1]})
+
+
+def test_versions_have_signatures_of_their_own(behind: Upstream, triton: Triton) -> None:
+    called = model(behind, version=3, server="gpu")
+    called.predict({"X": [1]})
+    called.predict({"X": [1]}, {"version": 4})
+    assert triton.asked == [
+        f"/servers/gpu/v2/models/m/versions/{version}/{what}" for version in (3, 4) for what in ("config", "infer")
+    ]

@@ -1,0 +1,150 @@
+"""When a caller comes again, and when it stops asking."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate.calling import patience as patience_module
+from tidegate.calling.patience import Breaker, Patience
+from tidegate.errors import UnreachableError
+
+
+class Clock:
+    """Time that goes on when it is slept through, or told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(patience_module, "time", made)
+    return made
+
+
+def is_open(breaker: Breaker) -> bool:
+    try:
+        breaker.check("here")
+    except UnreachableError:
+        return True
+    return False
+
+
+def opened(times: int = 3) -> Breaker:
+    breaker = Breaker(failures=times, seconds=1, longest=4)
+    for _ in range(times):
+        breaker.check("here")
+        breaker.failed()
+    return breaker
+
+
+@given(st.floats(0, 30), st.floats(0.01, 60))
+def test_what_the_proxy_said_is_never_undercut_and_the_time_never_passed(retry_after: float, seconds: float) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        clock = Clock()
+        patch.setattr(patience_module, "time", clock)
+        waited = Patience(seconds).wait(retry_after)
+        passed = clock.now - 1000
+    if waited:
+        assert retry_after - 1e-9 <= passed <= seconds + 1e-9
+    else:
+        assert passed == 0
+        assert retry_after >= seconds - 1e-9
+
+
+def test_those_who_were_sent_away_together_do_not_come_back_together(clock: Clock) -> None:
+    waits = set()
+    for _ in range(20):
+        before = clock.now
+        assert Patience(60).wait(2)
+        waits.add(round(clock.now - before, 4))
+    assert len(waits) > 10
+
+
+def test_without_a_word_of_the_proxys_pauses_grow_up_to_two_seconds(clock: Clock) -> None:
+    patience, pauses = Patience(1000), []
+    for _ in range(10):
+        before = clock.now
+        assert patience.wait()
+        pauses.append(clock.now - before)
+    assert 0.05 <= pauses[0] <= 0.1
+    assert all(1 <= pause <= 2 for pause in pauses[6:])
+
+
+def test_it_opens_after_failures_that_follow_each_other(clock: Clock) -> None:
+    breaker = Breaker(failures=3)
+    for _ in range(5):
+        breaker.failed()
+        breaker.failed()
+        breaker.succeeded()
+    assert not is_open(breaker)
+    for _ in range(3):
+        breaker.failed()
+    assert is_open(breaker)
+    clock.now += 60  # a clock that stands still would never let anybody through
+    assert not is_open(breaker)
+
+
+def test_who_is_not_let_through_is_told_when_to_try_again(clock: Clock) -> None:
+    breaker = opened()
+    clock.now += 0.6
+    with pytest.raises(UnreachableError, match=r"3 calls failed(.|\n)*0\.4 s"):
+        breaker.check("here")
+
+
+def test_one_may_try_and_its_success_closes_it_for_everybody(clock: Clock) -> None:
+    breaker = opened()
+    clock.now += 1
+    assert not is_open(breaker)
+    assert is_open(breaker)
+    breaker.succeeded()
+    assert not is_open(breaker)
+
+
+def test_a_trial_that_fails_keeps_it_open_for_longer_and_longer(clock: Clock) -> None:
+    breaker = opened()
+    for seconds in (1, 2, 4, 4):
+        clock.now += seconds - 0.1
+        assert is_open(breaker)
+        clock.now += 0.1
+        assert not is_open(breaker)
+        breaker.failed()
+    clock.now += 4
+    assert not is_open(breaker)
+    breaker.succeeded()
+    for _ in range(3):
+        breaker.failed()
+    clock.now += 1
+    assert not is_open(breaker)
+
+
+def test_a_trial_that_told_nothing_leaves_room_for_the_next(clock: Clock) -> None:
+    breaker = opened()
+    clock.now += 1
+    assert not is_open(breaker)
+    breaker.undecided()
+    assert not is_open(breaker)
+
+
+def test_late_failures_of_calls_from_before_do_not_put_it_off(clock: Clock) -> None:
+    breaker = opened()
+    clock.now += 0.9
+    breaker.failed()
+    clock.now += 0.1
+    assert not is_open(breaker)
+
+
+def test_time_is_up_when_it_is_up() -> None:
+    patience = Patience(0.01)
+    time.sleep(0.02)
+    assert patience.left < 0
+    assert not patience.wait()
+    assert not patience.wait(0)

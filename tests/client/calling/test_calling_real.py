@@ -1,0 +1,219 @@
+"""Calls of a real Triton through a real proxy."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy
+import pandas
+import pytest
+import tritonclient.http as triton
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from tidegate.calling.credentials import Fixed
+from tidegate.calling.model import Model
+from tidegate.calling.proxy import ProxyClient
+from tidegate.calling.tensors import Array
+from tidegate.errors import NotFoundError, RefusedError, UnreachableError, UsageError
+from tidegate_proxy.access.api_keys import hash_line, new_key
+
+from local_plane.proxy import proxy, write_tables
+from local_plane.triton import Triton
+from tests.proxy.calls.test_calls_tls import Authority
+from tests.proxy.rigs.pytest_rigs import CALLER, Front
+from tests.proxy.rigs.tables import SERVER, access_table, routing_table
+
+SIXTEEN = numpy.arange(16, dtype=numpy.int32)
+BODY = {"inputs": [{"name": "INPUT", "datatype": "INT32", "shape": [1], "data": [7]}]}
+
+
+@pytest.fixture(scope="module")
+def calls(front: Front) -> Iterator[ProxyClient]:
+    with ProxyClient(f"http://{front.proxy.http}", Fixed("a test", "X-API-Key", front.key)) as made:
+        yield made
+
+
+def test_it_tells_who_calls(calls: ProxyClient) -> None:
+    who = calls.whoami()
+    assert (who.environment, who.principal, who.source) == ("test", CALLER, "api-keys")
+
+
+def test_it_tells_what_is_ready(calls: ProxyClient) -> None:
+    assert calls.server_ready()
+    assert calls.server_ready(SERVER)
+    assert calls.ready("versions")
+    assert calls.ready("versions", server=SERVER, version=2)
+    assert not calls.ready("versions", version=9)
+    with pytest.raises(NotFoundError, match="no_such_model"):
+        calls.ready("no_such_model")
+
+
+def test_it_tells_what_a_model_is(calls: ProxyClient) -> None:
+    assert calls.metadata("versions")["versions"] == ["1", "2"]
+    assert calls.config("versions")["parameters"]["tidegate.alias.champion"] == {"string_value": "1"}
+    entries = calls.statistics("versions").models
+    assert [entry["version"] for entry in entries] == ["1", "2"]
+    names = {entry["name"] for entry in calls.statistics().models}
+    assert {"versions", "add_sub", "repeat"} <= names
+
+
+def test_another_credential_is_refused(front: Front) -> None:
+    with pytest.raises(RefusedError):
+        ProxyClient(f"http://{front.proxy.http}", Fixed("a test", "X-API-Key", "tgk_wrong")).whoami()
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(arrays.arrays(numpy.float32, st.integers(0, 400), elements=st.floats(width=32)))
+def test_numbers_come_back_to_the_bit(calls: ProxyClient, array: Array) -> None:
+    answer = calls.infer("echo", {"INPUT": array})
+    assert answer.outputs["OUTPUT"].tobytes() == array.tobytes()
+    assert (answer.model, answer.version) == ("echo", "1")
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.binary(max_size=300), max_size=5))
+def test_texts_come_back_to_the_byte(calls: ProxyClient, texts: list[bytes]) -> None:
+    array = numpy.empty(len(texts), object)
+    array[:] = texts
+    assert calls.infer("echo_bytes", {"INPUT": array}).outputs["OUTPUT"].tolist() == texts
+
+
+def test_600_kb_come_back_as_they_do_to_tritonclient(calls: ProxyClient, front: Front) -> None:
+    array = numpy.random.default_rng(7).random(3 * 224 * 224, numpy.float32)
+    theirs = triton.InferInput("INPUT", [array.size], "FP32")
+    theirs.set_data_from_numpy(array)
+    with triton.InferenceServerClient(front.proxy.http) as client:
+        expected = client.infer("echo", [theirs], headers=front.credential).as_numpy("OUTPUT")
+    found = calls.infer("echo", {"INPUT": array}).outputs["OUTPUT"]
+    assert found.tobytes() == expected.tobytes()
+    assert found.flags.aligned
+
+
+def test_outputs_versions_and_parameters_are_chosen(calls: ProxyClient) -> None:
+    answer = calls.infer("add_sub", {"INPUT0": SIXTEEN, "INPUT1": SIXTEEN}, outputs=["OUTPUT1"])
+    assert {name: array.tolist() for name, array in answer.outputs.items()} == {"OUTPUT1": [0] * 16}
+    for version in (1, 2):
+        answer = calls.infer("versions", {"INPUT": SIXTEEN[:1]}, version=version, server=SERVER)
+        assert (answer.version, answer.outputs["VERSION"].tolist()) == (str(version), [version])
+    sums = [
+        calls.infer("accumulate", {"INPUT": numpy.array([[each]], numpy.int32)},
+                    parameters={"sequence_id": 99, "sequence_start": each == 1, "sequence_end": each == 3})
+        for each in (1, 2, 3)
+    ]  # fmt: skip
+    assert [each.outputs["OUTPUT"].item() for each in sums] == [1, 3, 6]
+
+
+def test_bodies_of_the_protocol_go_and_come_as_they_are(calls: ProxyClient) -> None:
+    outputs = [
+        {"name": "OUTPUT", "datatype": "INT32", "shape": [1], "data": [7]},
+        {"name": "VERSION", "datatype": "INT32", "shape": [1], "data": [2]},
+    ]
+    expected = {"model_name": "versions", "model_version": "2", "outputs": outputs}
+    assert calls.infer_json("versions", BODY, version=2) == expected
+    assert calls.predict(SERVER, "versions", 2, BODY) == expected
+    assert calls.generate("versions", {"INPUT": [7]}, version="2")["VERSION"] == 2
+
+
+def test_what_triton_refuses_is_told_in_its_words(calls: ProxyClient) -> None:
+    with pytest.raises(UsageError, match="data-type is 'INT64'"):
+        calls.infer("echo", {"INPUT": numpy.arange(3)})
+    with pytest.raises(NotFoundError, match="version 7"):
+        calls.infer("echo", {"INPUT": numpy.zeros(1, numpy.float32)}, version=7)
+
+
+def test_a_deadline_ends_a_call_that_takes_too_long(calls: ProxyClient) -> None:
+    with pytest.raises(UnreachableError, match="in time"):
+        list(calls.stream("repeat", {"IN": [1], "DELAY": [3000]}, deadline=0.5))
+
+
+def test_a_host_and_a_port_are_spoken_to_in_tls_with_whom_the_authority_vouches_for(
+    real_triton: Triton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, key = Authority(), new_key()
+    rule = access_table([]).rules[0].model_copy(update={"principals": (CALLER,)})
+    tables = access_table([]).model_copy(update={"rules": (rule,)})
+    write_tables(tmp_path, routing_table(real_triton.http_port, real_triton.grpc_port, ["echo", "repeat"]), tables)
+    (tmp_path / "api-keys").mkdir()
+    (tmp_path / "api-keys" / CALLER).write_text(hash_line(key), "utf-8")
+    (tmp_path / "tls").mkdir()
+    for name, content in zip(("tls.key", "tls.crt"), authority.pair("proxy"), strict=True):
+        (tmp_path / "tls" / name).write_bytes(content)
+    (tmp_path / "ca.crt").write_bytes(authority.pem)
+    with proxy(tmp_path, settings={"api_keys": "true", "tls": "true"}) as front:
+        monkeypatch.setenv("DOMINO_INFERENCE_PROXY", front.http)
+        monkeypatch.setenv("TIDEGATE_API_KEY", key)
+        with pytest.raises(UnreachableError, match="TIDEGATE_PROXY_CA"):
+            ProxyClient().whoami()
+        monkeypatch.setenv("TIDEGATE_PROXY_CA", str(tmp_path / "ca.crt"))
+        with ProxyClient() as calls:
+            assert calls.url == f"https://{front.http}"
+            array = numpy.arange(150_000, dtype=numpy.float32)
+            for _ in range(3):
+                assert calls.infer("echo", {"INPUT": array}).outputs["OUTPUT"].tobytes() == array.tobytes()
+            assert [each["OUT"] for each in calls.stream("repeat", {"IN": [4, 5], "DELAY": [0, 0]})] == [4, 5]
+
+
+# --- by signature
+def test_a_models_signature_is_asked_for_once(calls: ProxyClient) -> None:
+    model = Model(calls, "add_sub")
+    assert str(model.signature()) == "INPUT0 INT32[16], INPUT1 INT32[16]"
+    assert model.signature() is model.signature()
+
+
+def test_a_table_comes_back_as_a_table_with_its_index(calls: ProxyClient) -> None:
+    frame = pandas.DataFrame({"INPUT0": [list(range(16)), [1] * 16], "INPUT1": [[1] * 16, [2] * 16]}, index=["x", "y"])
+    found = Model(calls, "add_sub").predict(frame)
+    assert isinstance(found, pandas.DataFrame)
+    assert list(found.index) == ["x", "y"]
+    assert [cell.tolist() for cell in found["OUTPUT1"]] == [[each - 1 for each in range(16)], [-1] * 16]
+
+
+def test_columns_of_numbers_come_back_as_columns(calls: ProxyClient) -> None:
+    frame = pandas.DataFrame({"INPUT": [1.5, 2.5, 3.5]})
+    found = Model(calls, "echo").predict(frame)
+    assert found["OUTPUT"].tolist() == [1.5, 2.5, 3.5]
+
+
+def test_rows_for_a_model_with_sequences_are_the_steps_of_one(calls: ProxyClient) -> None:
+    model = Model(calls, "accumulate")
+    sequence = {"sequence_id": 5, "sequence_start": True, "sequence_end": False}
+    assert model.predict([1, 2, 3], sequence)["OUTPUT"].tolist() == [[1], [3], [6]]
+    end = {"sequence_id": 5, "sequence_start": False, "sequence_end": True}
+    assert model.predict([4, 5], end)["OUTPUT"].tolist() == [[10], [15]]
+
+
+def test_dicts_lists_and_texts_are_understood(calls: ProxyClient) -> None:
+    assert Model(calls, "versions").predict([7], {"version": 2})["VERSION"].tolist() == [2]
+    assert Model(calls, "echo_bytes").predict({"INPUT": ["ä", "b"]})["OUTPUT"].tolist() == ["ä", "b"]
+    raw = Model(calls, "echo_bytes").predict({"INPUT": [b"\xff"]})["OUTPUT"].tolist()
+    assert raw == [b"\xff"]
+
+
+def test_the_reference_route_answers_the_same(calls: ProxyClient) -> None:
+    for name, given_ in (("versions", {"INPUT": [7, 8]}), ("echo_bytes", {"INPUT": ["ä"]}), ("echo", [1.5])):
+        one = Model(calls, name, server=SERVER, version=1).predict(given_)
+        other = Model(calls, name, server=SERVER, version=1, route="predict").predict(given_)
+        assert {key: value.tolist() for key, value in one.items()} == {key: v.tolist() for key, v in other.items()}
+    with pytest.raises(UsageError, match="inference server"):
+        Model(calls, "echo", route="predict")
+
+
+def test_a_decoupled_model_streams_and_is_gathered(calls: ProxyClient) -> None:
+    model = Model(calls, "repeat")
+    given_ = {"IN": [4, 5], "DELAY": [0, 0]}
+    assert list(model.predict_stream(given_)) == [{"OUT": 4, "INDEX": 0}, {"OUT": 5, "INDEX": 1}]
+    whole = model.predict(given_)
+    assert whole["OUT"].tolist() == [4, 5]
+    assert whole["OUT"].dtype == numpy.int32
+    with pytest.raises(UnreachableError, match="-5 is less than 0"):
+        model.predict({"IN": [4, -5], "DELAY": [0, 0]})
+
+
+def test_a_model_with_one_answer_streams_that(calls: ProxyClient) -> None:
+    [found] = list(Model(calls, "versions", version=1).predict_stream([3]))
+    assert found["OUTPUT"].tolist() == [3]
+
+
+def test_a_parameter_that_there_is_not_is_refused(calls: ProxyClient) -> None:
+    with pytest.raises(UsageError, match="'versoin'"):
+        Model(calls, "versions").predict([3], {"versoin": 2})

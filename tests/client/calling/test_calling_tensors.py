@@ -1,0 +1,156 @@
+"""Tensors over HTTP: the same bytes as Triton's own client sends, and nothing that it does not."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import ml_dtypes
+import numpy
+import pytest
+import tritonclient.http as triton
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from tidegate.calling.problems import Reply
+from tidegate.calling.tensors import HEADER_LENGTH, Array, dtype_of, pack, pack_json, type_of, unpack, unpack_json
+from tidegate.errors import UnreachableError, UsageError
+
+TYPES = {
+    "BOOL": numpy.bool_, "INT8": numpy.int8, "INT16": numpy.int16, "INT32": numpy.int32, "INT64": numpy.int64,
+    "UINT8": numpy.uint8, "UINT16": numpy.uint16, "UINT32": numpy.uint32, "UINT64": numpy.uint64,
+    "FP16": numpy.float16, "FP32": numpy.float32, "FP64": numpy.float64, "BF16": ml_dtypes.bfloat16,
+}  # fmt: skip
+numbers = st.sampled_from([name for name in TYPES if name != "BF16"]).flatmap(
+    lambda name: arrays.arrays(TYPES[name], arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
+)
+texts = st.lists(st.binary(max_size=20), max_size=5).map(lambda each: _texts(*each))
+
+
+def _texts(*each: bytes) -> Array:
+    made = numpy.empty(len(each), object)
+    made[:] = each
+    return made
+
+
+def answered(array: Array, before: bytes = b"") -> Reply:
+    """What Triton answers with an array, packed by its own client's counterpart."""
+    pieces, _ = pack({"OUT": array})
+    head = json.loads(bytes(pieces[0]))["inputs"][0]
+    said = {"model_name": "m", "model_version": "3", "outputs": [head]}
+    packed = json.dumps(said).encode() + before
+    return Reply(200, {HEADER_LENGTH.lower(): str(len(packed))}, bytearray(packed + b"".join(pieces[1:])))
+
+
+@given(st.dictionaries(st.text("abc", min_size=1), numbers | texts, min_size=1, max_size=3))
+def test_a_request_says_what_that_of_tritonclient_says(inputs: dict[str, Array]) -> None:
+    theirs = []
+    for name, array in inputs.items():
+        theirs.append(triton.InferInput(name, list(array.shape), type_of(array, name)))
+        theirs[-1].set_data_from_numpy(numpy.asarray(array))
+    body, length = triton.InferenceServerClient.generate_request_body(theirs)
+    pieces, own = pack(inputs)
+    sent = b"".join(pieces)
+    expected = json.loads(body[:length] if length is not None else body)
+    said = json.loads(sent[:own])
+    assert said["parameters"] == expected["parameters"]
+    for mine, other in zip(said["inputs"], expected["inputs"], strict=True):
+        other["parameters"].setdefault("binary_data_size", 0)
+        assert mine == other
+    assert sent[own:] == (b"" if length is None else body[length:])
+
+
+@given(numbers | texts, st.integers(0, 7))
+def test_an_answer_is_what_was_sent_however_its_bytes_are_aligned(array: Array, blanks: int) -> None:
+    found = unpack(answered(array, before=b" " * blanks), "here")
+    assert (found.model, found.version) == ("m", "3")
+    assert found.outputs["OUT"].dtype == array.dtype
+    numpy.testing.assert_array_equal(found.outputs["OUT"], array)
+    assert found.outputs["OUT"].flags.aligned
+
+
+def test_half_precision_of_brains_goes_both_ways() -> None:
+    array = numpy.array([1.5, -2.25], ml_dtypes.bfloat16)
+    assert type_of(array, "x") == "BF16"
+    assert unpack(answered(array), "here").outputs["OUT"].tolist() == [1.5, -2.25]
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_every_type_has_a_counterpart(name: str) -> None:
+    assert dtype_of(name) == TYPES[name]
+    assert type_of(numpy.zeros(1, TYPES[name]), "x") == name
+
+
+def test_arrays_are_sent_as_they_lie_and_are_not_copied() -> None:
+    array = numpy.arange(1000, dtype=numpy.float32)
+    pieces, _ = pack({"IN": array})
+    assert numpy.shares_memory(numpy.frombuffer(pieces[1], numpy.float32), array)
+
+
+def test_other_layouts_and_byte_orders_are_sent_as_the_protocol_has_them() -> None:
+    array = numpy.arange(6, dtype=">i4").reshape(2, 3).T
+    pieces, _ = pack({"IN": array})
+    assert numpy.frombuffer(pieces[1], "<i4").tolist() == [0, 3, 1, 4, 2, 5]
+
+
+def test_texts_of_numpy_are_texts_of_the_protocol() -> None:
+    for array in (numpy.array(["ä", "bc"]), numpy.array(["ä".encode(), b"bc"]), numpy.array(["ä", "bc"], object)):
+        pieces, _ = pack({"IN": array})
+        assert bytes(pieces[1]) == b"\x02\0\0\0\xc3\xa4\x02\0\0\0bc"
+
+
+@pytest.mark.parametrize("array", [numpy.zeros(1, complex), numpy.zeros(1, "M8[s]")], ids=["complex", "time"])
+def test_what_no_model_takes_is_refused_by_name(array: Array) -> None:
+    with pytest.raises(UsageError, match="input IN"):
+        pack({"IN": array})
+
+
+def test_plain_json_says_the_same() -> None:
+    said = pack_json({"A": numpy.array([[1.5, 2]], numpy.float32), "B": numpy.array(["ä"])}, {"priority": 1})
+    assert said == {
+        "inputs": [
+            {"name": "A", "datatype": "FP32", "shape": [1, 2], "data": [1.5, 2.0]},
+            {"name": "B", "datatype": "BYTES", "shape": [1], "data": ["ä"]},
+        ],
+        "parameters": {"priority": 1},
+    }
+    answer = unpack_json({"model_name": "m", "model_version": "1", "outputs": said["inputs"]}, "here")
+    assert answer.outputs["A"].tolist() == [[1.5, 2.0]]
+    assert answer.outputs["B"].tolist() == ["ä".encode()]
+
+
+@pytest.mark.parametrize("array", [numpy.array([numpy.nan]), _texts(b"\xff")], ids=["nan", "bytes"])
+def test_what_json_cannot_say_is_refused(array: Array) -> None:
+    with pytest.raises(UsageError, match="JSON"):
+        pack_json({"IN": array})
+
+
+BROKEN: dict[str, Any] = {
+    "no-json": b"<html>",
+    "no-outputs": b"{}",
+    "a-list": b"[]",
+    "few-bytes": b'{"outputs":[{"name":"a","datatype":"FP32","shape":[2],"parameters":{"binary_data_size":8}}]}',
+    "negative": b'{"outputs":[{"name":"a","datatype":"FP32","shape":[2],"parameters":{"binary_data_size":-8}}]}',
+    "wrong-shape": b'{"outputs":[{"name":"a","datatype":"FP32","shape":[3],"data":[1,2]}]}',
+    "no-type": b'{"outputs":[{"name":"a","datatype":"FP1","shape":[1],"data":[1]}]}',
+    "huge": b'{"outputs":[{"name":"a","datatype":"FP32","shape":[99999999999999],"data":[1]}]}',
+    "no-words": b'{"outputs":[{"name":"a","datatype":"BYTES","shape":[1],"data":[{}]}]}',
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_no_answer_is_an_error_that_says_so(name: str) -> None:
+    with pytest.raises(UnreachableError, match=r"here: this is no answer"):
+        unpack(Reply(200, {}, BROKEN[name]), "here")
+
+
+@given(st.binary(max_size=60), st.text(max_size=3))
+def test_whatever_comes_is_an_answer_or_an_error(body: bytes, length: str) -> None:
+    with suppress(UnreachableError):
+        unpack(Reply(200, {HEADER_LENGTH.lower(): length}, body), "here")
+
+
+def test_texts_cut_in_the_middle_are_an_error() -> None:
+    reply = answered(_texts(b"hello"))
+    whole = bytes(reply.body).replace(b"\x05\0\0\0hello", b"\xff\0\0\0hello")
+    with pytest.raises(UnreachableError, match="no answer"):
+        unpack(Reply(200, reply.headers, whole), "here")

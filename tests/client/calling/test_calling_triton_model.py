@@ -1,0 +1,184 @@
+"""The client model as MLflow runs it: logged as code, light, and moved from dev to prod by a variable alone."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import mlflow.pyfunc
+import numpy
+import pandas
+import pytest
+from tidegate.calling import MODEL_SCRIPT
+from tidegate.calling.triton_model import TritonModel, make_model
+from tidegate.errors import NotFoundError, UsageError
+from tidegate_contracts import routing
+from tidegate_proxy.access.api_keys import hash_line, new_key
+
+from local_plane.proxy import proxy, write_tables
+from local_plane.triton import Triton
+from tests.proxy.rigs.tables import POOL, SERVER, access_table, routing_table
+
+CALLER = "endpoint"
+CONTEXT = {
+    "parent_run_id": "0f", "inference_server_name": SERVER, "model_name": "versions", "model_version": "1",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def environments(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Two proxies before one Triton: dev serves version 1 of `versions`, prod version 2. Each has a key of its own."""
+    found = {}
+    with ExitStack() as stack:
+        key = new_key()
+        for number, name in enumerate(("dev", "prod"), 1):
+            root = tmp_path_factory.mktemp(name)
+            shares = (routing.VersionShare(version=number, weight=100),)
+            split = routing.Model(name="versions", server=SERVER, pool=POOL, versions=shares)
+            rule = access_table([]).rules[0].model_copy(update={"principals": (CALLER,)})
+            write_tables(
+                root,
+                routing_table(real_triton.http_port, real_triton.grpc_port, [split, "add_sub", "repeat"]),
+                access_table([]).model_copy(update={"rules": (rule,)}),
+            )
+            (root / "api-keys").mkdir()
+            (root / "api-keys" / CALLER).write_text(hash_line(key) + "\n", "utf-8")
+            found[name] = f"http://{stack.enter_context(proxy(root, settings={'api_keys': 'true'})).http}"
+        yield found | {"key": key}
+
+
+@pytest.fixture
+def endpoint(environments: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What a model endpoint in dev is given."""
+    monkeypatch.setenv("DOMINO_INFERENCE_PROXY", environments["dev"])
+    monkeypatch.setenv("TIDEGATE_API_KEY", environments["key"])
+    return environments
+
+
+def saved(folder: Path, **changes: str) -> str:
+    """Save the client model as MLflow does when it is logged; return where it is."""
+    (folder / "model_context.json").write_text(json.dumps(CONTEXT | changes))
+    mlflow.pyfunc.save_model(
+        folder / "model",
+        python_model=str(MODEL_SCRIPT),
+        artifacts={"model_context": str(folder / "model_context.json")},
+        pip_requirements=["tidegate"],
+    )
+    return str(folder / "model")
+
+
+def test_it_is_logged_as_code_and_nothing_is_pickled(tmp_path: Path) -> None:
+    folder = Path(saved(tmp_path))
+    assert [file.name for file in folder.rglob("*") if file.suffix in (".pkl", ".pickle", ".joblib")] == []
+    assert (folder / MODEL_SCRIPT.name).read_text() == MODEL_SCRIPT.read_text()
+
+
+def test_only_the_variable_moves_it_from_dev_to_prod(
+    endpoint: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = saved(tmp_path)
+    found = []
+    for name in ("dev", "prod"):
+        monkeypatch.setenv("DOMINO_INFERENCE_PROXY", endpoint[name])
+        answer = mlflow.pyfunc.load_model(path).predict({"INPUT": [7]})
+        found.append((answer["OUTPUT"].tolist(), answer["VERSION"].tolist()))
+    assert found == [([7], [1]), ([7], [2])]
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_mlflow_hands_over_tables_arrays_and_dicts(tmp_path: Path) -> None:
+    model = mlflow.pyfunc.load_model(saved(tmp_path, model_name="add_sub"))
+    rows = {"INPUT0": [list(range(16))] * 2, "INPUT1": [[1] * 16] * 2}
+    table = model.predict(pandas.DataFrame(rows))
+    assert table["OUTPUT0"][1].tolist() == list(range(1, 17))
+    dicts = model.predict({name: numpy.asarray(value[0]) for name, value in rows.items()})
+    assert dicts["OUTPUT1"].tolist() == [each - 1 for each in range(16)]
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_mlflow_streams_what_the_model_streams(tmp_path: Path) -> None:
+    model = mlflow.pyfunc.load_model(saved(tmp_path, model_name="repeat"))
+    assert list(model.predict_stream({"IN": [1, 2], "DELAY": [0, 0]})) == [
+        {"OUT": 1, "INDEX": 0},
+        {"OUT": 2, "INDEX": 1},
+    ]
+
+
+@pytest.mark.usefixtures("endpoint")
+@pytest.mark.parametrize(("said", "version"), [("environment", 1), ("registered", 2), ("2", 2)])
+def test_the_version_is_the_environments_the_registered_or_a_number(
+    monkeypatch: pytest.MonkeyPatch, said: str, version: int
+) -> None:
+    monkeypatch.setenv("TIDEGATE_MODEL_VERSION", said)
+    model = make_model(CONTEXT | {"model_version": "2"})
+    assert model.predict([7])["VERSION"].tolist() == [version]
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_the_reference_route_is_taken_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_ROUTE", "predict")
+    model = make_model(CONTEXT)
+    assert model.route == "predict"
+    assert model.predict([7])["VERSION"].tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("TIDEGATE_ROUTE", "v3"), ("TIDEGATE_MODEL_VERSION", "newest"), ("TIDEGATE_MODEL_VERSION", "0"),
+     ("TIDEGATE_TIMEOUT_SECONDS", "soon"), ("TIDEGATE_TIMEOUT_SECONDS", "-1"), ("TIDEGATE_TIMEOUT_SECONDS", "nan")],
+)  # fmt: skip
+@pytest.mark.usefixtures("endpoint")
+def test_a_setting_that_is_none_is_named(name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        make_model(CONTEXT, {name: value})
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_errors_of_a_call_are_those_of_the_client(tmp_path: Path) -> None:
+    model = mlflow.pyfunc.load_model(saved(tmp_path, model_name="echo"))  # which dev does not have
+    with pytest.raises(NotFoundError):
+        model.predict({"INPUT": numpy.ones(1, numpy.float32)})
+
+
+def test_a_context_that_is_none_is_told(tmp_path: Path) -> None:
+    class Context:
+        artifacts = {"model_context": str(tmp_path / "context.json")}  # noqa: RUF012
+
+    for content in ("", "[]"):
+        (tmp_path / "context.json").write_text(content)
+        with pytest.raises(UsageError, match=r"context\.json"):
+            TritonModel().load_context(Context())
+    with pytest.raises(UsageError, match="load_model"):
+        TritonModel().predict(None, numpy.ones(1))
+
+
+LIGHT = """
+import json, os, sys
+import numpy
+page = os.sysconf("SC_PAGE_SIZE")
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * page
+before = resident()
+import tidegate.calling.model
+print(json.dumps({"bytes": resident() - before, "modules": sorted(sys.modules)}))
+"""
+HEAVY = {
+    "aiohttp", "gevent", "geventhttpclient", "grpc", "mlflow", "obstore", "pandas", "pydantic", "requests", "rich",
+    "tidegate_contracts", "tritonclient.grpc", "tritonclient.http", "typer",
+}  # fmt: skip
+MOST_BYTES = 24 << 20
+
+
+def test_calling_brings_little_into_memory() -> None:
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("NOT RUN: there is no /proc here, so that the memory of a model endpoint was not measured.")
+    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True, timeout=60)
+    said: dict[str, Any] = json.loads(done.stdout)
+    assert HEAVY & set(said["modules"]) == set()
+    # The rest of the client does not go with a registered model.
+    own = {name for name in said["modules"] if name.startswith("tidegate.")}
+    assert {name for name in own if not name.startswith("tidegate.calling")} == {"tidegate.errors"}
+    assert said["bytes"] < MOST_BYTES

@@ -1,0 +1,60 @@
+"""Somebody who calls a model all the time."""
+
+import threading
+import time
+from collections import Counter
+from types import TracebackType
+from typing import Self
+
+from tidegate.calling.proxy import ProxyClient
+from tidegate.errors import TidegateError
+
+from .entries import REQUEST
+
+PAUSE_SECONDS = 0.02
+
+
+class Caller:
+    """Calls until its block ends, in a thread of its own, and remembers which factor answered."""
+
+    def __init__(self, client: ProxyClient, model: str, version: int | None = None) -> None:
+        self._client, self._model, self._version = client, model, version
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._call)
+        self.answers: list[float] = []
+        self.failures: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def factor(self) -> float:
+        """Call once."""
+        answer = self._client.infer_json(self._model, REQUEST, version=self._version, deadline=20)
+        return float(answer["outputs"][0]["data"][0])
+
+    def of_next(self, number: int, seconds: float = 60) -> Counter[float]:
+        """Wait for so many more answers; return how many each factor gave."""
+        begin, end = len(self.answers), time.monotonic() + seconds
+        while len(self.answers) < begin + number:
+            assert time.monotonic() < end, f"no {number} answers within {seconds} s: {self.failures[-3:]}"
+            time.sleep(PAUSE_SECONDS)
+        return Counter(self.answers[begin:])
+
+    def until(self, factor: float, seconds: float = 60) -> None:
+        """Wait until it is this one that answers: a proxy asks for an alias every five seconds."""
+        end = time.monotonic() + seconds
+        while self.answers[-1:] != [factor]:
+            assert time.monotonic() < end, f"{self.answers[-1:]} answers after {seconds} s: {self.failures[-3:]}"
+            time.sleep(PAUSE_SECONDS)
+
+    def _call(self) -> None:
+        while not self._stop.wait(PAUSE_SECONDS):
+            try:
+                self.answers.append(self.factor())
+            except TidegateError as error:
+                self.failures.append(str(error))

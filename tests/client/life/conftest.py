@@ -1,0 +1,42 @@
+"""The real parts of a model's life: an MLflow server, and dev and prod, each with Tritons, a policy and a proxy."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from tidegate_contracts.environments import Promotion
+
+from local_plane import environment as local
+from local_plane.mlflow import mlflow_server
+from local_plane.object_store import object_store
+from tests.proxy.rigs.pytest_rigs import not_run
+
+from .worlds import BUCKET, MODELS, VISITOR, World
+
+
+@pytest.fixture(scope="package")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Run all of it, with the environment variables that a person would set."""
+    folder = tmp_path_factory.mktemp("life")
+    with ExitStack() as running, pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("TIDEGATE_", "MLFLOW_", "DOMINO_"))]:
+            patch.delenv(name)
+        dev = local.LocalEnvironment(folder / "dev", local.Plan("dev", MODELS, (VISITOR, "anna")))
+        promotion = Promotion(source="dev", principals=(VISITOR,))
+        prod = local.LocalEnvironment(
+            folder / "prod", local.Plan("prod", MODELS, (VISITOR, "anna"), promotion=promotion, production=True)
+        )
+        prod.keys = dev.keys  # one identity in both, as a token is
+        with not_run("A REAL MLFLOW, S3 AND TRITON"):
+            store = running.enter_context(object_store(folder / "s3"))
+            server = running.enter_context(
+                mlflow_server(folder / "mlflow", f"{store.make_bucket(BUCKET)}/mlflow", store.variables)
+            )
+            for each in (dev, prod):
+                running.enter_context(local.local_environment(each))
+        patch.setenv("MLFLOW_TRACKING_URI", server.uri)
+        patch.setenv("TIDEGATE_ENVIRONMENTS", str(local.environments_file(folder, [dev, prod])))
+        patch.setenv("TIDEGATE_DATASETS", local.datasets_variable([dev, prod]))
+        patch.setenv("TIDEGATE_API_KEY", dev.keys[VISITOR])
+        yield World(folder, dev, prod, folder / "environments.json", server.uri, store)

@@ -1,0 +1,258 @@
+"""From a registration to production and back, with real parts, while somebody calls all the time."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tidegate import environments
+from tidegate.cli import deploy as deploy_command
+from tidegate.cli import promote as promote_command
+from tidegate.cli import rollback as rollback_command
+from tidegate.errors import ExitCode, NotFoundError, RefusedError, TidegateError, UnfinishedError, UsageError
+from tidegate.life.context import Context
+from tidegate.life.deploy import Wanted, deploy, promote, rollback
+from tidegate.life.history import history
+from tidegate.publishing import read_published
+from tidegate_contracts.environments import Environments, Promotion
+from tidegate_contracts.routing import Model, VersionShare
+from typer import Exit
+
+from local_plane import environment as local
+
+from .calling import Caller
+from .entries import PROGRAM, REQUEST, golden, write_entry
+from .worlds import MODELS, VISITOR, World
+
+
+def register(world: World, name: str, factor: int, folder: Path, expected: int | None = None, **more: str | int) -> int:
+    """Register an entry of a factor, with the golden request of one; return the version's number."""
+    entry = write_entry(folder / str(factor) / name, factor, **more)  # type: ignore[arg-type]
+    registry = world.context().registry
+    return registry.register(entry, registered_by="anna", golden=golden(expected or factor)).number
+
+
+def test_a_model_goes_to_dev_to_prod_and_back_and_every_call_is_answered(world: World, tmp_path: Path) -> None:
+    context = world.context()
+    one = register(world, "fraud", 3, tmp_path)
+    outcome = deploy(context, Wanted("fraud"), "dev")
+    assert (outcome.version, outcome.previous, outcome.changed, outcome.who) == (one, None, True, VISITOR)
+    again = deploy(context, Wanted("fraud"), "dev")
+    assert (again.version, again.previous, again.changed) == (one, None, False)
+    promoted = promote(context, Wanted("fraud"), "prod")
+    assert (promoted.version, promoted.previous) == (one, None)
+
+    with Caller(world.client(world.dev), "fraud") as in_dev, Caller(world.client(world.prod), "fraud") as in_prod:
+        assert set(in_prod.of_next(5)) == {3}
+        two = register(world, "fraud", 5, tmp_path)
+        assert deploy(context, Wanted("fraud", str(two)), "dev").previous == one
+        assert set(in_dev.of_next(20)) <= {3, 5}
+        assert promote(context, Wanted("fraud"), "prod").previous == one
+        in_prod.until(5)
+        assert set(in_prod.of_next(5)) == {5}
+        back = rollback(context, "fraud", "prod")
+        assert (back.version, back.previous) == (one, two)
+        in_prod.until(3)
+        assert set(in_prod.of_next(5)) == {3}
+        assert set(in_dev.of_next(5)) == {5}
+    assert in_dev.failures == in_prod.failures == []
+    registry = context.registry
+    assert (registry.alias("fraud", "dev"), registry.alias("fraud", "prod")) == (two, one)
+    told = [
+        (each.what, each.version, each.previous, each.environment, each.source)
+        for each in history(context, "fraud")
+        if each.what != "register"
+    ]
+    assert told == [
+        ("rollback", one, two, "prod", None),
+        ("promote", two, one, "prod", "dev"),
+        ("deploy", two, one, "dev", None),
+        ("promote", one, None, "prod", "dev"),
+        ("deploy", one, None, "dev", None),
+    ]
+    tags = registry.version("fraud", two).tags
+    assert (tags["tidegate.prod.by"], tags["tidegate.prod.from"]) == (VISITOR, "dev")
+
+
+def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_on(world: World, tmp_path: Path) -> None:
+    context = world.context(wait_seconds=10)
+    one = register(world, "faulty", 3, tmp_path)
+    deploy(context, Wanted("faulty"), "dev")
+    repository = world.dev.repository("preload") / "faulty" / "config.pbtxt"
+    before = repository.read_text()
+    with Caller(world.client(world.dev), "faulty") as caller:
+        broken = register(world, "faulty", 5, tmp_path, program=PROGRAM.replace("self.factor =", "raise OSError #"))
+        with pytest.raises(UnfinishedError, match=f"version {one} serves on"):
+            deploy(context, Wanted("faulty"), "dev")
+        assert repository.read_text() == before
+        lies = register(world, "faulty", 7, tmp_path, expected=8)
+        with pytest.raises(UnfinishedError, match=r"7\.0 in place of 8\.0"):
+            deploy(context, Wanted("faulty", str(lies)), "dev")
+        assert repository.read_text() == before
+        narrow = register(world, "faulty", 9, tmp_path, batch=0)
+        with pytest.raises(UsageError, match="max_batch_size"):
+            deploy(context, Wanted("faulty", str(narrow)), "dev")
+        assert repository.read_text() == before
+        sound = register(world, "faulty", 11, tmp_path)
+        assert deploy(context, Wanted("faulty"), "dev").previous == one
+        caller.until(11)
+        assert set(caller.of_next(5)) == {11}
+    assert caller.failures == []
+    assert set(caller.answers) == {3, 11}
+    assert [each.version for each in history(context, "faulty", "dev")] == [sound, one]
+    assert broken < lies < narrow < sound
+
+
+def test_a_first_version_that_does_not_load_is_withdrawn_and_the_next_one_comes(world: World, tmp_path: Path) -> None:
+    context = world.context(wait_seconds=5)
+    register(world, "never", 3, tmp_path, program=PROGRAM.replace("self.factor =", "raise OSError #"))
+    with pytest.raises(UnfinishedError, match="nothing serves under its name"):
+        deploy(context, Wanted("never"), "dev")
+    config = world.dev.repository("preload") / "never" / "config.pbtxt"
+    assert read_published(config.read_text()).served == ()
+    assert context.registry.alias("never", "dev") is None
+    context.wait_seconds = 60
+    sound = register(world, "never", 5, tmp_path)
+    outcome = deploy(context, Wanted("never"), "dev")
+    assert (outcome.version, outcome.previous) == (sound, None)
+    assert world.client(world.dev).infer_json("never", REQUEST)["outputs"][0]["data"] == [5, 10]
+
+
+def test_where_the_newest_is_called_a_version_is_tried_before_the_other_goes(world: World, tmp_path: Path) -> None:
+    context = world.context()
+    one = register(world, "churn", 3, tmp_path)
+    deploy(context, Wanted("churn"), "dev")
+    two = register(world, "churn", 5, tmp_path)
+    with Caller(world.client(world.dev), "churn") as caller:
+        caller.of_next(3)
+        deploy(context, Wanted("churn"), "dev")
+        assert set(caller.of_next(5)) == {5}
+        assert rollback(context, "churn", "dev").version == one
+        assert set(caller.of_next(5)) == {3}
+        assert deploy(context, Wanted("churn", str(two)), "dev").previous == one
+        assert set(caller.of_next(5)) == {5}
+    assert caller.failures == []
+
+
+def test_an_on_demand_model_drains_and_the_new_version_is_loaded_and_called(world: World, tmp_path: Path) -> None:
+    context = world.context()
+    one = register(world, "ocr", 3, tmp_path)
+    deploy(context, Wanted("ocr"), "dev")
+    with Caller(world.client(world.dev), "ocr") as caller:
+        assert set(caller.of_next(3)) == {3}
+        register(world, "ocr", 5, tmp_path)
+        deploy(context, Wanted("ocr"), "dev")
+        caller.until(5)
+        assert set(caller.of_next(5)) == {5}
+        assert rollback(context, "ocr", "dev").version == one
+        caller.until(3)
+        assert set(caller.of_next(5)) == {3}
+    assert caller.failures == []
+
+
+def test_rules_are_obeyed_and_say_what_to_do(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = world.context()
+    number = register(world, "ruled", 3, tmp_path)
+    with pytest.raises(RefusedError, match=f"version {number} was never deployed in dev"):
+        promote(context, Wanted("ruled", str(number)), "prod")
+    with pytest.raises(NotFoundError, match="dev has no version of ruled"):
+        promote(context, Wanted("ruled"), "prod")
+    with pytest.raises(RefusedError, match="tidegate promote ruled --to prod"):
+        deploy(context, Wanted("ruled"), "prod")
+    with pytest.raises(NotFoundError, match="never had a version"):
+        rollback(context, "ruled", "prod")
+    register(world, "frod", 2, tmp_path)
+    with pytest.raises(NotFoundError, match="did you mean fraud"):
+        deploy(context, Wanted("frod"), "dev")
+    monkeypatch.setenv("TIDEGATE_API_KEY", world.dev.keys["anna"])
+    with pytest.raises(RefusedError, match="anna may not bring versions into prod"):
+        promote(world.context(), Wanted("ruled", str(number)), "prod")
+
+
+def test_a_version_whose_calls_fail_in_dev_does_not_come_into_prod(world: World, tmp_path: Path) -> None:
+    context = world.context()
+    number = register(world, "soaked", 3, tmp_path)
+    deploy(context, Wanted("soaked"), "dev")
+
+    def asks(**more: object) -> None:
+        promotion = Promotion.model_validate({"source": "dev", "principals": (VISITOR,)} | more)
+        dev, prod = environments.load().environments
+        known = Environments(environments=(dev, prod.model_copy(update={"promotion": promotion})))
+        context.known = known
+
+    asks(soak_hours=1)
+    with pytest.raises(RefusedError, match=r"has served in dev for 0\.0 hours of 1"):
+        promote(context, Wanted("soaked"), "prod")
+    client = world.client(world.dev)
+    bad = {"inputs": [REQUEST["inputs"][0] | {"data": [-1.0, 2.0]}]}
+    with pytest.raises(TidegateError):
+        client.infer_json("soaked", bad)
+    asks(soak_hours=1e-9)
+    with pytest.raises(RefusedError, match=f"1 calls of version {number} failed in dev"):
+        promote(context, Wanted("soaked"), "prod")
+    asks(separation_of_duties=True)
+    context.registry.tag(context.registry.version("soaked", number), "tidegate.registered-by", VISITOR)
+    with pytest.raises(RefusedError, match=f"{VISITOR} registered version {number}"):
+        promote(context, Wanted("soaked"), "prod")
+    context.registry.tag(context.registry.version("soaked", number), "tidegate.registered-by", "anna")
+    assert promote(context, Wanted("soaked"), "prod").version == number
+
+
+def test_the_commands_say_what_became_of_it(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    register(world, "told", 3, tmp_path)
+    deploy_command.deploy("told", "dev")
+    said = capsys.readouterr()
+    assert said.out == "dev has version 1 of told\n"
+    assert "publishing told version 1" in said.err
+    deploy_command.deploy("told@1", "dev", json=True)
+    assert json.loads(capsys.readouterr().out)["changed"] is False
+    promote_command.promote("told", "prod")
+    assert capsys.readouterr().out == "prod has version 1 of told\n"
+    register(world, "told", 5, tmp_path)
+    deploy_command.deploy("told", "dev")
+    assert capsys.readouterr().out == "dev has version 2 of told (before: version 1)\n"
+    rollback_command.rollback("told", "dev", json=True)
+    rolled = json.loads(capsys.readouterr().out)
+    assert (rolled["what"], rolled["version"], rolled["previous"]) == ("rollback", 1, 2)
+    wrong: list[tuple[Callable[[], None], ExitCode]] = [
+        (lambda: rollback_command.rollback("told", "dev"), ExitCode.NOT_FOUND),
+        (lambda: deploy_command.deploy("told", "prod"), ExitCode.REFUSED),
+        (lambda: deploy_command.deploy("told@", "dev"), ExitCode.USAGE),
+        (lambda: promote_command.promote("told@7", "prod"), ExitCode.NOT_FOUND),
+        (lambda: deploy_command.deploy("told", "dev", public_key=tmp_path / "none.pem"), ExitCode.INTEGRITY),
+    ]
+    for refused, code in wrong:
+        with pytest.raises(Exit) as ended:
+            refused()
+        assert ended.value.exit_code == code
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert "do: " in said.err or "why: " in said.err
+        assert world.dev.keys[VISITOR] not in said.err
+
+
+def test_where_the_definition_shares_the_calls_out_a_deployment_only_publishes(world: World, tmp_path: Path) -> None:
+    def share(**weights: int) -> Context:
+        shares = tuple(VersionShare(version=int(name[1:]), weight=weight) for name, weight in weights.items())
+        shared = Model(name="shared", server=local.PRELOAD, pool=local.POOL, versions=shares)
+        world.serve(world.dev, *MODELS, shared)
+        return world.context()
+
+    register(world, "shared", 3, tmp_path)
+    assert not any("calls do not go" in note for note in deploy(share(v1=100), Wanted("shared"), "dev").notes)
+    with Caller(world.client(world.dev), "shared") as caller:
+        caller.of_next(3)
+        register(world, "shared", 5, tmp_path)
+        outcome = deploy(share(v1=100), Wanted("shared"), "dev")
+        assert any("have the platform admin name 2 there" in note for note in outcome.notes)
+        assert set(caller.of_next(20)) == {3}
+        context = share(v1=80, v2=20)
+        caller.until(5)
+        seen = caller.of_next(100)
+        assert seen[5] < seen[3]
+        back = rollback(context, "shared", "dev")
+        assert (back.version, back.previous) == (1, 2)
+        share(v1=100)
+        caller.of_next(100)
+        assert set(caller.of_next(20)) == {3}
+    assert caller.failures == []

@@ -1,0 +1,89 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate.life.past import What, before, current, served_hours
+from tidegate.registry.records import Record
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def record(
+    what: What | str, version: int, previous: int | None, hours: float, environment: str = "prod", plane: str = "east"
+) -> Record:
+    return Record.model_validate({
+        "what": what, "model": "fraud", "version": version, "who": "ci", "when": START + timedelta(hours=hours),
+        "previous": previous, "environment": environment, "plane": plane,
+    })  # fmt: skip
+
+
+THREE = [record("promote", 1, None, 0), record("promote", 2, 1, 10), record("promote", 3, 2, 30)]
+
+
+def test_an_environment_has_the_version_of_its_last_record() -> None:
+    assert current(THREE, "prod") == 3
+    assert current(THREE[::-1], "prod", "east") == 3
+    assert current(THREE, "prod", "west") is None
+    assert current(THREE, "dev") is None
+    assert current([*THREE, record("withdraw", 3, None, 40)], "prod") is None
+
+
+def test_two_rollbacks_go_back_two_versions_and_not_forth_again() -> None:
+    records = [*THREE, record("rollback", 2, 3, 40)]
+    assert before(THREE, "prod", 3) == 2
+    assert before(records, "prod", 2) == 1
+    assert before(records, "prod", 1) is None
+
+
+def test_a_version_that_was_brought_in_twice_goes_back_to_what_the_second_time_found() -> None:
+    records = [*THREE, record("promote", 1, 3, 40)]
+    assert before(records, "prod", 1) == 3
+
+
+def test_registrations_and_other_environments_change_nothing() -> None:
+    noise = [record("register", 9, None, 50, "prod"), record("deploy", 9, 8, 50, "dev")]
+    assert current([*THREE, *noise], "prod") == 3
+
+
+@pytest.mark.parametrize(("number", "hours"), [(1, 10), (2, 20), (3, 5), (4, 0)])
+def test_hours_are_counted_from_a_record_to_the_next(number: int, hours: float) -> None:
+    assert served_hours(THREE, "prod", number, START + timedelta(hours=35)) == pytest.approx(hours)
+
+
+def test_of_several_data_planes_the_one_with_the_most_hours_counts() -> None:
+    records = [*THREE, record("promote", 3, 2, 20, plane="west")]
+    assert served_hours(records, "prod", 3, START + timedelta(hours=35)) == pytest.approx(15)
+
+
+def test_a_record_from_a_clock_that_goes_ahead_counts_nothing() -> None:
+    assert served_hours([record("promote", 1, None, 99)], "prod", 1, START) == 0
+
+
+moves = st.lists(st.integers(1, 4), min_size=1, max_size=12)
+
+
+@given(moves)
+def test_rolling_back_again_and_again_ends_at_a_first_version_and_meets_each_one_at_most_as_often_as_it_came(
+    versions: list[int],
+) -> None:
+    records: list[Record] = []
+    for hour, version in enumerate(versions):
+        had = current(records, "prod")
+        if had != version:
+            records.append(record("promote", version, had, hour))
+    number, steps = current(records, "prod"), 0
+    while number is not None and (earlier := before(records, "prod", number)) is not None and steps <= 20:
+        assert earlier != number
+        assert earlier in versions
+        number, steps = earlier, steps + 1
+    # Versions that took turns may lead in a circle: people see each step, and `--version` names any.
+    assert number in versions
+
+
+@given(moves)
+def test_the_hours_of_all_versions_together_are_those_since_the_first_record(versions: list[int]) -> None:
+    records = [record("promote", version, None, hour) for hour, version in enumerate(versions)]
+    end = START + timedelta(hours=len(versions) + 3)
+    total = sum(served_hours(records, "prod", number, end) for number in set(versions))
+    assert total == pytest.approx(len(versions) + 3)

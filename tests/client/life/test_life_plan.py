@@ -1,0 +1,201 @@
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate.errors import UsageError
+from tidegate.life.plan import Had, make_plan
+from tidegate.life.target import Place, places
+from tidegate.publishing.config import config_differences, read_published
+from tidegate.publishing.folder import FolderRepository
+from tidegate.registry.manifest import manifest_of
+from tidegate_contracts.environments import Plane
+from tidegate_contracts.routing import Mirror, VersionShare
+
+from .test_life_target import MODEL, dataset, known, plane
+
+CONFIG = 'backend: "python"\nmax_batch_size: 4\n'
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Iterator[FolderRepository]:
+    (tmp_path / "dataset" / "models").mkdir(parents=True)
+    made = FolderRepository(tmp_path / "dataset" / "models")
+    with made.lock(MODEL, "test"):
+        yield made
+
+
+def place(*others: Plane, **model: Any) -> Place:
+    of, all_of_them = known(plane("east", dataset("a"), **model), lab=others)
+    return places(of, MODEL, all_of_them)[0]
+
+
+def had(*versions: int) -> Had:
+    """What the records tell when these versions came, one after the other."""
+    return Had(versions[-1] if versions else None, frozenset(versions))
+
+
+def bring(
+    repository: FolderRepository, where: Place, number: int, before: Had, *, half: bool = False, config: str = CONFIG
+) -> None:
+    """Publish a version by its plan; half of it is all but the cut-over."""
+    plan = make_plan(where, repository, number, config, before, replace=False)
+    staged = repository.staging(MODEL, number)
+    (staged / "1").mkdir(exist_ok=True)
+    (staged / "1" / "model.py").write_text(f"# {number}\n")
+    (staged / "config.pbtxt").write_text(config)
+    repository.publish(MODEL, number, staged, manifest_of(staged, MODEL), plan.first)
+    if not half:
+        repository.write_config(MODEL, plan.last)
+
+
+def says(text: str | None) -> tuple[tuple[int, ...], dict[str, int]]:
+    assert text is not None
+    read = read_published(text)
+    return read.served, read.aliases
+
+
+def test_a_new_model_is_served_before_its_alias_is_there(repository: FolderRepository) -> None:
+    plan = make_plan(place(alias="champion"), repository, 3, CONFIG, had(), replace=False)
+    assert (plan.old, plan.before, plan.fresh) == (None, None, True)
+    assert says(plan.first) == ((3,), {})
+    assert says(plan.last) == ((3,), {"champion": 3})
+
+
+def test_old_and_new_serve_until_the_alias_moves_and_the_old_one_stays_for_a_rollback(
+    repository: FolderRepository,
+) -> None:
+    where = place(alias="champion")
+    bring(repository, where, 1, had())
+    bring(repository, where, 2, had(1))
+    before = repository.config(MODEL)
+    plan = make_plan(where, repository, 5, CONFIG, had(1, 2), replace=False)
+    assert (plan.old, plan.before, plan.fresh) == (2, before, True)
+    assert says(plan.first) == ((2, 5), {"champion": 2})
+    assert says(plan.last) == ((2, 5), {"champion": 5})
+
+
+def test_a_version_that_serves_already_is_not_fresh(repository: FolderRepository) -> None:
+    where = place(alias="champion")
+    bring(repository, where, 1, had())
+    bring(repository, where, 2, had(1))
+    plan = make_plan(where, repository, 1, CONFIG, had(1, 2), replace=False)
+    assert not plan.fresh
+    assert says(plan.last) == ((1, 2), {"champion": 1})
+
+
+def test_where_the_newest_is_called_the_old_version_goes_at_the_cut_over(repository: FolderRepository) -> None:
+    where = place()
+    bring(repository, where, 1, had())
+    bring(repository, where, 2, had(1))
+    plan = make_plan(where, repository, 3, CONFIG, had(1, 2), replace=False)
+    assert says(plan.first) == ((2, 3), {})
+    assert says(plan.last) == ((3,), {})
+    assert says(make_plan(where, repository, 1, CONFIG, had(1, 2), replace=False).last) == ((1,), {})
+
+
+def test_where_the_newest_is_called_nothing_but_the_versions_changes_so_that_triton_loads_none_twice(
+    repository: FolderRepository,
+) -> None:
+    newest, alias = place(), place(alias="champion")
+    bring(repository, newest, 1, had())
+    plan = make_plan(newest, repository, 2, CONFIG, had(1), replace=False)
+    assert plan.before is not None
+    for one, other in ((plan.before, plan.first), (plan.first, plan.last)):
+        assert all(each.startswith("version_policy") for each in config_differences(one, other))
+    assert plan.peak == 2
+    assert make_plan(alias, repository, 2, CONFIG, had(1), replace=False).peak == 4
+    changed = make_plan(newest, repository, 2, 'backend: "python"\nmax_batch_size: 8\n', had(1), replace=False)
+    assert changed.peak == 3
+
+
+def test_versions_that_the_definition_names_stay_where_they_are_there(repository: FolderRepository) -> None:
+    shares = (VersionShare(version=1, weight=80), VersionShare(version=2, weight=20))
+    where = place(versions=shares, mirror=Mirror(version=9, percent=1))
+    bring(repository, where, 1, had())
+    bring(repository, where, 2, had(1))
+    bring(repository, where, 3, had(1, 2))
+    assert says(make_plan(where, repository, 4, CONFIG, had(1, 2, 3), replace=False).last) == ((1, 2, 3, 4), {})
+
+
+def test_what_another_environment_has_in_the_same_repository_stays_as_it_is(repository: FolderRepository) -> None:
+    where = place(plane("east", dataset("a"), alias="canary"), alias="champion")
+    bring(repository, place(alias="canary"), 1, had())
+    bring(repository, where, 2, had(1))
+    plan = make_plan(where, repository, 3, CONFIG, had(1, 2), replace=False)
+    assert says(plan.first) == ((1, 2, 3), {"canary": 1, "champion": 2})
+    assert says(plan.last) == ((1, 2, 3), {"canary": 1, "champion": 3})
+
+
+def test_an_alias_that_no_definition_has_any_more_goes_with_the_version_that_it_kept(
+    repository: FolderRepository,
+) -> None:
+    bring(repository, place(alias="former"), 1, had())
+    bring(repository, place(alias="champion"), 2, had(1))
+    bring(repository, place(alias="champion"), 3, had(1, 2))
+    assert says(repository.config(MODEL)) == ((2, 3), {"champion": 3})
+
+
+@pytest.mark.parametrize("alias", ["champion", None])
+def test_who_goes_back_after_a_run_that_was_killed_goes_back_to_what_was_before_that_run(
+    repository: FolderRepository, alias: str | None
+) -> None:
+    where = place(alias=alias)
+    bring(repository, where, 1, had())
+    clean = repository.config(MODEL)
+    bring(repository, where, 2, had(1), half=True, config='backend: "python"\nmax_batch_size: 8\n')
+    for number in (2, 3):  # the same again, or another one
+        again = make_plan(where, repository, number, CONFIG, had(1), replace=False)
+        assert (again.old, again.fresh) == (1, True)
+        assert says(again.before) == ((1,), {} if alias is None else {alias: 1})
+        assert again.before == clean
+
+
+def test_who_was_killed_after_the_cut_over_has_nothing_left_to_publish_and_both_versions_stay(
+    repository: FolderRepository,
+) -> None:
+    where = place(alias="champion")
+    bring(repository, where, 1, had())
+    bring(repository, where, 2, had(1))
+    again = make_plan(where, repository, 2, CONFIG, had(1), replace=False)
+    assert again.last == again.now
+    assert says(again.last) == ((1, 2), {"champion": 2})
+
+
+def test_where_the_newest_is_called_what_an_unfinished_run_left_serves_until_the_next_version_does(
+    repository: FolderRepository,
+) -> None:
+    bring(repository, place(), 1, had())
+    bring(repository, place(), 2, had(1))
+    other = make_plan(place(), repository, 3, CONFIG, had(1), replace=False)
+    assert (other.old, says(other.first), says(other.last)) == (2, ((2, 3), {}), ((3,), {}))
+    assert other.before == other.now
+
+
+@pytest.mark.parametrize("alias", ["champion", None])
+def test_a_version_that_is_called_already_stays_as_it_is(repository: FolderRepository, alias: str | None) -> None:
+    where = place(alias=alias)
+    bring(repository, where, 1, had())
+    bring(repository, where, 2, had(1))
+    again = make_plan(where, repository, 2, CONFIG, had(1, 2), replace=False)
+    assert again.last == again.now
+    assert not again.fresh
+
+
+def test_with_replace_the_old_version_goes_as_the_new_one_comes(repository: FolderRepository) -> None:
+    where = place(alias="champion")
+    bring(repository, where, 1, had())
+    plan = make_plan(where, repository, 2, CONFIG, had(1), replace=True)
+    assert plan.first == plan.last
+    assert says(plan.last) == ((2,), {"champion": 2})
+
+
+def test_a_model_that_somebody_else_put_there_is_not_touched(repository: FolderRepository, tmp_path: Path) -> None:
+    folder = tmp_path / "dataset" / "models" / MODEL
+    (folder / "1").mkdir(parents=True)
+    (folder / "1" / "model.py").write_text("")
+    with pytest.raises(UsageError, match="not published by tidegate"):
+        make_plan(place(), repository, 2, CONFIG, had(), replace=False)
+    (folder / "config.pbtxt").write_text(CONFIG)
+    with pytest.raises(UsageError, match="not published by tidegate"):
+        make_plan(place(), repository, 2, CONFIG, had(), replace=False)

@@ -1,0 +1,87 @@
+from typing import Any
+
+import pytest
+from tidegate.errors import NotFoundError
+from tidegate.life.target import places, servers
+from tidegate_contracts.environments import (
+    DatasetLocation,
+    Environment,
+    Environments,
+    Location,
+    ModelFacts,
+    ObjectStoreLocation,
+    Plane,
+    PoolFacts,
+    ServerFacts,
+)
+from tidegate_contracts.routing import Mirror, VersionShare
+
+MODEL = "fraud"
+
+
+def plane(name: str, location: Location, wave: int = 1, **model: Any) -> Plane:
+    pool = PoolFacts(name="main", loading="preload", gpu=False, poll_seconds=1)
+    server = ServerFacts(name="preload", kind="triton", location=location, pools=(pool,))
+    facts = ModelFacts.model_validate({"name": MODEL, "server": "preload", "pool": "main"} | model)
+    return Plane(name=name, wave=wave, proxy_url=f"http://{name}", servers=(server,), models=(facts,))
+
+
+def dataset(volume: str, path: str = "models") -> DatasetLocation:
+    return DatasetLocation(dataset="models", path=path, volume=volume)
+
+
+def known(*planes: Plane, **others: tuple[Plane, ...]) -> tuple[Environment, Environments]:
+    prod = Environment(name="prod", planes=planes)
+    return prod, Environments(environments=(prod, *(Environment(name=n, planes=p) for n, p in others.items())))
+
+
+def test_data_planes_that_read_one_volume_are_one_place_and_others_are_others() -> None:
+    of, all_of_them = known(
+        plane("late", dataset("efs"), wave=2),
+        plane("west", dataset("other")),
+        plane("east", dataset("efs", "/models/")),
+    )
+    found = places(of, MODEL, all_of_them)
+    assert [[use.home.plane.name for use in place.uses] for place in found] == [["west"], ["east", "late"]]
+
+
+def test_a_url_is_one_place_however_it_ends() -> None:
+    of, all_of_them = known(
+        plane("east", ObjectStoreLocation(url="s3://b/models/")),
+        plane("west", ObjectStoreLocation(url="s3://b/models")),
+    )
+    (place,) = places(of, MODEL, all_of_them)
+    assert len(place.uses) == 2
+
+
+def test_an_alias_is_one_that_the_definition_says() -> None:
+    of, all_of_them = known(plane("east", dataset("a"), alias="champion"), plane("west", dataset("a")))
+    (place,) = places(of, MODEL, all_of_them)
+    assert place.aliases == {"champion"}
+    assert [use.follows for use in place.uses] == ["alias", "newest"]
+    assert place.newest
+
+
+def test_versions_that_definitions_name_are_those_of_every_environment_that_reads_the_place() -> None:
+    shares = (VersionShare(version=3, weight=80), VersionShare(version=4, weight=20))
+    of, all_of_them = known(
+        plane("east", dataset("a"), versions=shares),
+        lab=(plane("east", dataset("a"), alias="x", mirror=Mirror(version=9, percent=5)),),
+        far=(plane("east", dataset("b"), versions=(VersionShare(version=7, weight=100),)),),
+    )
+    (place,) = places(of, MODEL, all_of_them)
+    assert place.named == {3, 4, 9}
+    assert [use.environment.name for use in place.shared] == ["lab"]
+    assert place.uses[0].follows == "shares"
+    assert not place.newest
+
+
+def test_a_model_that_the_definition_does_not_name_has_no_place() -> None:
+    of, all_of_them = known(plane("east", dataset("a")))
+    with pytest.raises(NotFoundError, match="churn"):
+        places(of, "churn", all_of_them)
+
+
+def test_servers_are_all_repositories_with_the_models_that_are_served_from_them() -> None:
+    of, _ = known(plane("east", dataset("a")), plane("west", dataset("a")), plane("far", dataset("b")))
+    assert [[home.plane.name for home in homes] for homes in servers(of).values()] == [["east", "west"], ["far"]]

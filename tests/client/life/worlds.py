@@ -1,0 +1,68 @@
+"""Where the tests' models live: dev and prod on this machine, and an MLflow server."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tidegate import environments
+from tidegate.calling.proxy import ProxyClient
+from tidegate.life.context import Context
+from tidegate.registry import Registry
+from tidegate.settings import settings
+from tidegate_contracts.routing import Model
+
+from local_plane import environment as local
+from local_plane.object_store import ObjectStore
+
+VISITOR = "visitor"
+BUCKET = "artifacts"
+
+
+@dataclass
+class World:
+    """Where the tests' models live."""
+
+    folder: Path
+    dev: local.LocalEnvironment
+    prod: local.LocalEnvironment
+    file: Path
+    """environments.json."""
+    tracking_uri: str
+    store: ObjectStore
+    """Where MLflow keeps artifacts."""
+
+    def context(self, wait_seconds: float = 60) -> Context:
+        """Return what an operation works with, by the environment variables as they are."""
+        return Context(environments.load(), Registry(), settings(), wait_seconds=wait_seconds)
+
+    def client(self, of: local.LocalEnvironment) -> ProxyClient:
+        """Return who calls an environment."""
+        return ProxyClient(of.url)
+
+    def serve(self, of: local.LocalEnvironment, *models: Model) -> None:
+        """Have an environment serve other models, as another definition would."""
+        of.serve(replace(of.plan, models=models))
+        local.environments_file(self.folder, [self.dev, self.prod])
+
+
+def model(name: str, server: str = local.PRELOAD, alias: str | None = "champion") -> Model:
+    """Return a model as the definition has it, called by an alias if one is said."""
+    return Model(name=name, server=server, pool=local.POOL, alias=alias)
+
+
+MODELS = tuple(
+    model(name, server, alias)
+    for name, server, alias in (
+        ("fraud", local.PRELOAD, "champion"),
+        ("churn", local.PRELOAD, None),
+        ("killed", local.PRELOAD, "champion"),
+        ("raced", local.PRELOAD, None),
+        ("faulty", local.PRELOAD, "champion"),
+        ("never", local.PRELOAD, None),
+        ("ruled", local.PRELOAD, None),
+        ("told", local.PRELOAD, None),
+        ("wide", local.PRELOAD, "champion"),
+        ("soaked", local.PRELOAD, None),
+        ("pruned", local.PRELOAD, None),
+        ("ocr", local.ON_DEMAND, "champion"),
+    )
+)

@@ -1,0 +1,71 @@
+"""One real MLflow server with a real S3, that all tests here share; each way to artifacts has an experiment."""
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from tidegate.registry import Registry
+
+from local_plane.mlflow import MLflow, mlflow_server
+from local_plane.object_store import ObjectStore, object_store
+from tests.proxy.rigs.pytest_rigs import not_run
+
+from .relay import Relay, relay
+
+ROOT = Path(__file__).resolve().parents[3]
+WAYS = ("handed-through", "straight-to-s3", "in-a-folder")
+BUCKET = "models"
+
+
+@dataclass(frozen=True)
+class World:
+    """The servers."""
+
+    store: ObjectStore
+    server: MLflow
+    folder: Path
+
+    def registry(self, way: str = WAYS[0], uri: str | None = None) -> Registry:
+        """Open the registry, with artifacts kept in one of the ways."""
+        return Registry(uri or self.server.uri, experiment=way)
+
+    def keys(self, part: str) -> list[str]:
+        """Return the keys of the objects in S3 that have a part."""
+        pages = self.store.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+        return [item["Key"] for page in pages for item in page.get("Contents", []) if part in item["Key"]]
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("registry")
+    with not_run("A REAL S3"), object_store(folder / "s3") as store:
+        bucket = store.make_bucket(BUCKET)
+        with mlflow_server(folder / "mlflow", f"{bucket}/handed", store.variables) as server:
+            client = MlflowClient(server.uri)
+            client.create_experiment(WAYS[1], f"{bucket}/straight")
+            client.create_experiment(WAYS[2], (folder / "artifacts").as_uri())
+            yield World(store, server, folder)
+
+
+@pytest.fixture(autouse=True)
+def client_variables(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """A failing server is asked again soon; who goes to S3 by himself has the key; programs find our packages."""
+    ours = [str(Path(path).resolve()) for path in sys.path if Path(path).resolve().is_relative_to(ROOT)]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(ours))
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "0")
+    if "world" in request.fixturenames:
+        world: World = request.getfixturevalue("world")
+        for name, value in world.store.variables.items():
+            monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def before(world: World) -> Iterator[Relay]:
+    """What stands before the server."""
+    with relay(world.server.uri) as running:
+        yield running

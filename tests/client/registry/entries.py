@@ -1,0 +1,38 @@
+"""Entries to register."""
+
+import random
+from pathlib import Path
+
+from tidegate.registry import RegisteredVersion, Registry
+
+CONFIG = 'backend: "python"\nmax_batch_size: 0\n'
+
+
+def program(number: int = 1) -> bytes:
+    """Return a model's program; programs of all numbers below ten are of one length."""
+    return f"class TritonPythonModel:\n    x = {number}\n".encode()
+
+
+def entry(folder: Path, name: str, files: dict[str, bytes] | None = None) -> Path:
+    """Write an entry of some files, besides its configuration; return its folder."""
+    root = folder / name
+    said = {"config.pbtxt": f'name: "{name}"\n{CONFIG}'.encode(), "1/model.py": program()} | (files or {})
+    for path, content in said.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(content)
+    return root
+
+
+def noise(seed: int, size: int) -> bytes:
+    """Return bytes that are always the same."""
+    return random.Random(seed).randbytes(size)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return every file below a folder."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def registered(registry: Registry, root: Path) -> RegisteredVersion:
+    """Register an entry as anna."""
+    return registry.register(root, registered_by="anna")

@@ -1,0 +1,100 @@
+"""`tidegate register`, as people and programs run it."""
+
+import getpass
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tidegate.errors import ExitCode
+from tidegate.registry.registrant import registrant
+
+from .conftest import World
+from .entries import entry
+
+MODEL = b"""import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([]) for _ in requests]
+"""
+CONFIG = b"""backend: "python"
+max_batch_size: 0
+input { name: "IN" data_type: TYPE_FP32 dims: [ 1 ] }
+output { name: "OUT" data_type: TYPE_FP32 dims: [ 1 ] }
+"""
+
+
+def register(world: World, *arguments: str | Path, **variables: str) -> "subprocess.CompletedProcess[str]":
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("DOMINO_", "TIDEGATE_"))}
+    environment |= {"MLFLOW_TRACKING_URI": world.server.uri, "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"} | variables
+    command = [sys.executable, "-W", "ignore", "-m", "tidegate", "register", *map(str, arguments)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def test_a_version_is_registered_once_with_its_golden_request(world: World, tmp_path: Path) -> None:
+    root = entry(tmp_path, "commanded", {"config.pbtxt": CONFIG, "1/model.py": MODEL})
+    golden = tmp_path / "golden.json"
+    golden.write_text('{"request": {"inputs": []}, "outputs": {"OUT": [1.0]}}')
+    first = register(world, root, "--golden", golden, "--server", "preload", DOMINO_STARTING_USERNAME="anna")
+    assert first.returncode == ExitCode.OK, first.stderr
+    assert "commanded-client/1" in first.stdout
+    assert "registered as anna" in first.stderr
+    again = register(world, root, "--json", DOMINO_STARTING_USERNAME="bob")
+    said = json.loads(again.stdout)
+    assert (said["model"], said["number"], said["registeredBy"]) == ("commanded", 1, "anna")
+    registry = world.registry()
+    found = registry.golden(registry.version("commanded", 1))
+    assert found is not None
+    assert found.outputs == {"OUT": [1.0]}
+
+
+def test_what_triton_would_refuse_is_not_registered_and_nothing_is_asked_of_the_registry(
+    world: World, tmp_path: Path
+) -> None:
+    root = entry(tmp_path, "refused", {"config.pbtxt": CONFIG + b"no_such_field: 1\n", "1/model.py": MODEL})
+    done = register(world, root, MLFLOW_TRACKING_URI="http://127.0.0.1:9")
+    assert done.returncode == ExitCode.FOUND
+    assert "config.pbtxt:5" in done.stderr
+    assert "not registered" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["missing"], ExitCode.USAGE, "no folder"),
+        (["ENTRY", "--golden", "missing"], ExitCode.USAGE, "cannot be read"),
+        (["ENTRY", "--certificate", "c.pem"], ExitCode.USAGE, "without its key"),
+        (["ENTRY", "--name", "../up"], ExitCode.USAGE, "cannot be a model's name"),
+    ],
+)
+def test_what_is_given_wrongly_is_told(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str
+) -> None:
+    root = entry(tmp_path, "given", {"config.pbtxt": CONFIG, "1/model.py": MODEL})
+    monkeypatch.chdir(tmp_path)
+    done = register(world, *(str(root) if word == "ENTRY" else word for word in arguments))
+    assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_registry_that_is_not_there_is_told_with_no_secret(world: World, tmp_path: Path) -> None:
+    root = entry(tmp_path, "alone", {"config.pbtxt": CONFIG, "1/model.py": MODEL})
+    done = register(
+        world, root, MLFLOW_TRACKING_URI="http://anna:pass-w0rd@127.0.0.1:9", MLFLOW_TRACKING_TOKEN="s3cr3t-token"
+    )
+    assert done.returncode == ExitCode.UNREACHABLE
+    assert "http://127.0.0.1:9" in done.stderr
+    assert "pass-w0rd" not in done.stderr + done.stdout
+    assert "s3cr3t" not in done.stderr + done.stdout
+
+
+def test_without_a_proxy_the_name_is_that_of_the_run_or_of_the_login_and_says_so() -> None:
+    assert registrant({"DOMINO_STARTING_USERNAME": "anna"})[0] == "anna"
+    name, unproven = registrant({"DOMINO_INFERENCE_PROXY": "http://127.0.0.1:9"})
+    assert name == getpass.getuser()
+    assert "no proxy was asked" in unproven

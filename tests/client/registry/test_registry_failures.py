@@ -1,0 +1,63 @@
+"""What libraries say becomes what people can act on, and never has a secret in it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mlflow.exceptions import MlflowException
+from mlflow.protos import databricks_pb2
+from tidegate.errors import BusyError, NotFoundError, RefusedError, TidegateError, UnreachableError, UsageError
+from tidegate.registry.failures import from_status, scrubbed, shown, translated
+
+
+@given(st.text("abcXYZ019-_.~!$&'()*+,;=:%@", min_size=1, max_size=20), st.text("abc019-_=&%/?'\")", max_size=20))
+def test_no_name_password_or_query_of_a_url_is_shown(secret: str, query: str) -> None:
+    url = f"https://u{secret}:p{secret}@mlflow.example.com:8443/path?X-Amz-Signature=q{query}#f"
+    assert shown(url) == "https://mlflow.example.com:8443/path"
+    assert scrubbed(f"cannot reach '{url}' and then <{url}>") == (
+        "cannot reach 'https://mlflow.example.com:8443/path and then <https://mlflow.example.com:8443/path"
+    )
+
+
+def test_no_value_of_a_secret_variable_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "t0ken-value")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "aws/secret")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/var/run/token")
+    said = scrubbed("Bearer t0ken-value was refused, and aws/secret too;\n look at /var/run/token" + "x" * 999)
+    assert said.startswith("Bearer *** was refused, and *** too; look at /var/run/token")
+    assert len(said) < 420
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, UsageError), (401, RefusedError), (403, RefusedError), (404, NotFoundError), (413, UsageError),
+        (429, BusyError), (500, UnreachableError), (502, UnreachableError), (503, BusyError), (599, UnreachableError),
+    ],
+)  # fmt: skip
+def test_a_status_is_the_error_that_people_know(status: int, error: type[TidegateError]) -> None:
+    made = from_status(status, "it cannot be read", "there", "so it is")
+    assert type(made) is error
+    assert f"HTTP {status}" in made.why
+    assert "so it is" in made.why
+    assert made.where == "there"
+
+
+@pytest.mark.parametrize(
+    ("raised", "error"),
+    [
+        (MlflowException("no", error_code=databricks_pb2.RESOURCE_DOES_NOT_EXIST), NotFoundError),
+        (MlflowException("no", error_code=databricks_pb2.PERMISSION_DENIED), RefusedError),
+        (MlflowException("no", error_code=databricks_pb2.UNAUTHENTICATED), RefusedError),
+        (MlflowException("no", error_code=databricks_pb2.INVALID_PARAMETER_VALUE), UsageError),
+        (MlflowException("no"), UnreachableError),
+        (ConnectionResetError("reset"), UnreachableError),
+    ],
+)
+def test_what_is_raised_is_translated(raised: Exception, error: type[TidegateError]) -> None:
+    with pytest.raises(error, match="it cannot be read"), translated("it cannot be read", "there"):
+        raise raised
+
+
+def test_our_own_errors_pass_as_they_are() -> None:
+    with pytest.raises(BusyError, match=r"^busy$"), translated("it cannot be read", "there"):
+        raise BusyError("busy")

@@ -1,0 +1,134 @@
+"""The manifest of an entry: every file with its digest, and nothing that a version cannot have."""
+
+import hashlib
+import os
+import socket
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate.errors import UsageError
+from tidegate.registry.manifest import checked_name, manifest_of, path_on_disk, version_folder
+from tidegate_contracts.manifest import is_inside
+
+from .entries import contents, entry, program
+
+STEPS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12).filter(
+    lambda step: step not in (".", "..") and "/" not in step and "\0" not in step
+)
+
+
+@given(names=st.sets(STEPS, min_size=1, max_size=6), size=st.integers(0, 3 << 20))
+def test_every_file_is_in_it_with_its_digest_or_the_entry_is_refused(names: set[str], size: int) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        root = entry(Path(scratch), "m")
+        for name in names:
+            (root / "1" / name).write_bytes(b"x" * size if name == min(names) else name.encode())
+        refused = [name for name in names if not is_inside(name) or "#" in name or "%" in name]
+        if refused:
+            with pytest.raises(UsageError, match="cannot be registered"):
+                manifest_of(root)
+            return
+        manifest = manifest_of(root)
+        there = contents(root)
+        assert {file.path: (file.size, file.sha256) for file in manifest.files} == {
+            path: (len(content), hashlib.sha256(content).hexdigest()) for path, content in there.items()
+        }
+        assert manifest.model == "m"
+        assert manifest.size == sum(map(len, there.values()))
+
+
+def test_the_version_folder_may_have_any_number_and_may_be_missing(tmp_path: Path) -> None:
+    root = entry(tmp_path, "m")
+    first = manifest_of(root)
+    (root / "1").rename(root / "42")
+    assert manifest_of(root) == first
+    assert version_folder(root) == "42"
+    assert path_on_disk(root, "42", "1/model.py").read_bytes() == program(1)
+    assert path_on_disk(root, "42", "1") == root / "1"
+    (root / "43").mkdir()
+    with pytest.raises(UsageError, match="version folders 42, 43"):
+        manifest_of(root)
+    ensemble = tmp_path / "ensemble"
+    (ensemble / "1").mkdir(parents=True)
+    (ensemble / "config.pbtxt").write_text('platform: "ensemble"')
+    assert [file.path for file in manifest_of(ensemble).files] == ["config.pbtxt"]
+
+
+def test_the_name_is_the_folders_unless_one_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = entry(tmp_path, "m")
+    monkeypatch.chdir(root)
+    assert manifest_of(Path()).model == "m"
+    assert manifest_of(Path(), "other").model == "other"
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../m", "a/b", "a b", "a:b", "-m", ".m", "a\n", "ä", "m" * 129, "m-client", "m\0"]
+)
+def test_a_name_that_some_part_would_not_take_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be a model's name"):
+        checked_name(name)
+
+
+@pytest.mark.parametrize("name", ["m", "resnet50_v1.5-b", "_x", "m" * 128, "client"])
+def test_a_usual_name_is_taken(name: str) -> None:
+    assert checked_name(name) == name
+
+
+def test_links_and_special_files_are_refused_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, (what, words) in enumerate(
+        {"link": "symbolic link", "pipe": "neither a file nor", "socket": "neither"}.items()
+    ):
+        root = entry(tmp_path, f"m{number}")
+        place = root / "1" / what
+        if what == "link":
+            place.symlink_to("/etc/passwd")
+        elif what == "pipe":
+            os.mkfifo(place)
+        else:
+            with socket.socket(socket.AF_UNIX) as listening:
+                monkeypatch.chdir(place.parent)  # the name of a socket may not be long
+                listening.bind(place.name)
+        with pytest.raises(UsageError, match=words) as told:
+            manifest_of(root)
+        assert told.value.where == str(place)
+
+
+def test_a_linked_folder_is_refused(tmp_path: Path) -> None:
+    root = entry(tmp_path, "m")
+    (root / "configs").symlink_to(tmp_path)
+    with pytest.raises(UsageError, match="symbolic link"):
+        manifest_of(root)
+
+
+def test_names_that_no_store_takes_are_refused(tmp_path: Path) -> None:
+    root = entry(tmp_path, "m")
+    deep = root / "1" / "/".join(["d" * 100] * 9)
+    deep.mkdir(parents=True)
+    (deep / "f").touch()
+    with pytest.raises(UsageError, match="too long"):
+        manifest_of(root)
+    other = entry(tmp_path, "other")
+    with open(os.fsencode(other / "1") + b"/\xff", "wb"):
+        pass
+    with pytest.raises(UsageError, match="not UTF-8"):
+        manifest_of(other)
+
+
+def test_what_is_no_entry_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no folder"):
+        manifest_of(tmp_path / "missing")
+    root = entry(tmp_path, "m")
+    (root / "config.pbtxt").rename(root / "1" / "config.pbtxt")
+    with pytest.raises(UsageError, match=r"has no config\.pbtxt") as told:
+        manifest_of(root)
+    assert "beside the version folder" in told.value.do
+
+
+def test_progress_is_every_byte_once(tmp_path: Path) -> None:
+    root = entry(tmp_path, "m", {"1/data": b"x" * (3 << 20), "1/empty": b""})
+    told: list[int] = []
+    manifest = manifest_of(root, progress=told.append)
+    assert sum(told) == manifest.size

@@ -1,0 +1,382 @@
+"""Versions come into the registry whole, once, and are found again, whatever way their artifacts go."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from tidegate.errors import (
+    BusyError,
+    IntegrityError,
+    NotFoundError,
+    RefusedError,
+    TidegateError,
+    UnreachableError,
+    UsageError,
+)
+from tidegate.registry import Golden, Record, RegisteredVersion, Registry
+from tidegate.registry.manifest import manifest_of
+from tidegate_contracts.manifest import ENTRY_VERSION
+
+from local_plane.mlflow import mlflow_server
+from tests.proxy.rigs.pytest_rigs import not_run
+
+from .conftest import ROOT, WAYS, World
+from .entries import contents, entry, noise, program, registered
+from .relay import Answer, Relay
+
+FILES = {
+    "1/weights/large.bin": noise(1, 9 << 20),
+    "1/empty": b"",
+    "1/.keep": b"",
+    "labels.txt": b"cat\ndog\n",
+    "configs/weiß (1) ~ a+b?.pbtxt": b"name: 'x'",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_entry_comes_back_as_it_went_in(world: World, tmp_path: Path, way: str) -> None:
+    root = entry(tmp_path, f"round-{way}", FILES)
+    registry = world.registry(way)
+    sent: list[int] = []
+    golden = Golden(request={"inputs": []}, outputs={"OUT": [1.0]})
+    version = registry.register(root, registered_by="anna", server="preload", golden=golden, progress=sent.append)
+    assert version == registry.version(root.name, 1) == registry.version(root.name, "latest")
+    assert (version.registered_by, version.signed, version.client_model) == ("anna", False, f"{root.name}-client/1")
+    assert abs(version.registered_at - datetime.now(UTC)).total_seconds() < 600
+    assert registry.golden(version) == golden
+    assert root.name in registry.models()
+    assert f"{root.name}-client" not in registry.models()
+
+    got: list[int] = []
+    manifest = registry.fetch(version, tmp_path / "fetched", got.append)
+    assert contents(tmp_path / "fetched") == contents(root)
+    assert manifest == registry.manifest(version) == manifest_of(root)
+    assert manifest.digest() == version.manifest_sha256
+    assert sum(sent) == sum(got) == manifest.size
+    assert registry.read_file(version, "labels.txt") == b"cat\ndog\n"
+    with pytest.raises(NotFoundError, match="has no file 1/other"):
+        registry.read_file(version, "1/other")
+
+    registry.fetch(version, tmp_path / "part", only=lambda path: "/" not in path)
+    assert sorted(contents(tmp_path / "part")) == ["config.pbtxt", "labels.txt"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_same_content_is_the_same_version_and_other_content_is_the_next(
+    world: World, tmp_path: Path, way: str
+) -> None:
+    registry = world.registry(way)
+    root = entry(tmp_path, f"twice-{way}")
+    first = registered(registry, root)
+    again = registry.register(root, registered_by="bob")
+    assert again == first
+    (root / "1").rename(root / "7")  # the registry gives it its number
+    assert registered(registry, root).number == 1
+    (root / "7" / "model.py").write_bytes(program(2))
+    second = registered(registry, root)
+    assert (second.number, second.client_model) == (2, f"{root.name}-client/2")
+    assert [version.number for version in registry.versions(root.name)] == [1, 2]
+    assert [file.path for file in registry.manifest(second).files] == [f"{ENTRY_VERSION}/model.py", "config.pbtxt"]
+    with_golden = registry.register(root, registered_by="anna", golden=Golden(request={"inputs": [1]}))
+    assert with_golden.number == 2
+    assert registry.golden(with_golden) == Golden(request={"inputs": [1]})
+    assert registry.golden(first) is None
+
+
+def test_runs_versions_and_tags_are_those_that_domino_looks_for(world: World, tmp_path: Path) -> None:
+    version = world.registry().register(entry(tmp_path, "tagged"), registered_by="anna", server="preload")
+    client = MlflowClient(world.server.uri)
+    parent = client.get_run(version.run_id)
+    assert parent.data.tags["is_parent"] == version.tags["is_parent"] == "true"
+    assert parent.info.status == "FINISHED"
+    model = client.get_model_version("tagged-client", "1")
+    assert model.tags["is_triton_client"] == "true"
+    child = client.get_run(model.run_id or "")
+    assert child.data.tags["mlflow.parentRunId"] == version.run_id
+    assert child.info.status == "FINISHED"
+    assert child.data.params == {
+        "parent_run_id": version.run_id,
+        "triton_model_name": "tagged",
+        "triton_model_version": "1",
+    }
+    (context,) = world.keys(f"{child.info.run_id}/artifacts/model/artifacts/model_context.json")
+    said = json.loads(world.store.client().get_object(Bucket="models", Key=context)["Body"].read())
+    assert said == {
+        "parent_run_id": version.run_id,
+        "inference_server_name": "preload",
+        "model_name": "tagged",
+        "model_version": "1",
+    }
+    assert not [key for key in world.keys("") if key.endswith((".pkl", ".pickle"))]
+
+
+def test_an_endpoint_loads_the_client_model_with_nothing_of_ours_installed(world: World, tmp_path: Path) -> None:
+    registered(world.registry(), entry(tmp_path, "endpoint"))
+    program = (
+        "import logging, mlflow, sys; logging.disable()\n"
+        "model = mlflow.pyfunc.load_model('models:/endpoint-client/1')\n"
+        "import tidegate.calling\n"
+        "print(tidegate.__file__)\n"
+        "try: mlflow.pyfunc.load_model('models:/endpoint/1').predict([1])\n"
+        "except NotImplementedError as error: print(error)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"MLFLOW_TRACKING_URI": world.server.uri, "DOMINO_INFERENCE_PROXY": "http://127.0.0.1:9"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    place, word = done.stdout.splitlines()[-2:]
+    assert f"{os.sep}code{os.sep}tidegate{os.sep}" in place
+    assert not place.startswith(str(ROOT))
+    assert "`endpoint" not in word
+    assert "call it through its client model" in word
+
+
+def test_a_version_is_named_by_number_alias_or_as_the_latest_and_stays_pinned(world: World, tmp_path: Path) -> None:
+    registry = world.registry()
+    root = entry(tmp_path, "named")
+    first = registered(registry, root)
+    (root / "1/model.py").write_bytes(program(2))
+    second = registered(registry, root)
+    assert registry.alias("named", "prod") is None
+    registry.set_alias("named", "prod", 1, expect=None)
+    pinned = registry.version("named", "prod")
+    assert (pinned.number, pinned.aliases) == (1, ("prod",))
+    registry.set_alias("named", "prod", 2, expect=1)
+    assert registry.manifest(pinned) == registry.manifest(first)
+    assert registry.version("named", "prod").number == registry.version("named", "2").number == second.number
+    with pytest.raises(BusyError, match="is at version 2, and was expected at version 1"):
+        registry.set_alias("named", "prod", 1, expect=1)
+    with pytest.raises(BusyError, match="was expected at nowhere"):
+        registry.set_alias("named", "prod", 1, expect=None)
+    registry.set_alias("named", "prod", 2, expect=1)  # it is there: whoever did it before has done it
+    with pytest.raises(BusyError):
+        registry.delete_alias("named", "prod", expect=1)
+    registry.delete_alias("named", "prod", expect=2)
+    assert registry.alias("named", "prod") is None
+    registry.tag(second, "reviewed", "yes")
+    assert registry.version("named", 2).tags["reviewed"] == "yes"
+
+
+def test_what_is_not_there_is_told_with_what_is(world: World, tmp_path: Path) -> None:
+    registry = world.registry()
+    registered(registry, entry(tmp_path, "there"))
+    registry.set_alias("there", "dev", 1, expect=None)
+    for model, which, words in (
+        ("ther", 1, "did you mean there"),
+        ("there", 9, "its versions are 1"),
+        ("there", "prod", "its aliases are dev"),
+    ):
+        with pytest.raises(NotFoundError, match=words):
+            registry.version(model, which)
+    with pytest.raises(UsageError, match="cannot be a model's name"):
+        registry.version("../there", 1)
+    MlflowClient(world.server.uri).create_model_version("there", "s3://models/elsewhere")
+    with pytest.raises(UsageError, match="none that an inference server can run"):
+        registry.version("there", 2)
+    assert [version.number for version in registry.versions("there")] == [1]
+
+
+def test_history_is_written_once_and_read_in_order(world: World, tmp_path: Path) -> None:
+    registry = world.registry()
+    version = registered(registry, entry(tmp_path, "history"))
+    (begun,) = registry.records("history")
+    assert (begun.what, begun.who, begun.manifest_sha256) == ("register", "anna", version.manifest_sha256)
+    events = [
+        Record(
+            what=what, model="history", version=1, who="bob", when=datetime.now(UTC), environment="dev", previous=None
+        )
+        for what in ("deploy", "rollback", "deploy")
+    ]
+    for event in (events[1], events[0], events[2]):
+        registry.append_record(version, event)
+    registry.append_record(version, events[0])  # the same again is one more file, never another content of one
+    assert registry.records("history") == [begun, events[0], events[0], events[1], events[2]]
+    with pytest.raises(ValueError, match="of another version"):
+        registry.append_record(version, events[0].model_copy(update={"version": 2}))
+
+
+def test_two_who_register_the_same_at_once_make_one_version(world: World, tmp_path: Path) -> None:
+    root = entry(tmp_path, "race", {"1/data": noise(2, 100_000)})
+    ready = threading.Barrier(3)
+    made: list[RegisteredVersion] = []
+
+    def register(who: str) -> None:
+        registry = world.registry()
+        ready.wait()
+        made.append(registry.register(root, registered_by=who))
+
+    threads = [threading.Thread(target=register, args=(f"user{number}",)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (only,) = {version.number for version in made}
+    registry = world.registry()
+    assert [version.number for version in registry.versions("race")] == [only]
+    registry.fetch(made[0], tmp_path / "fetched")
+    assert contents(tmp_path / "fetched") == contents(root)
+
+
+def test_a_killed_registration_is_finished_by_the_next_and_sends_only_what_is_missing(
+    world: World, before: Relay, tmp_path: Path
+) -> None:
+    root = entry(tmp_path, "killed", {f"1/{number}.bin": noise(number, 300_000) for number in range(12)})
+    before.hold = lambda method, path: method == "PUT" and path.endswith("entry/1/9.bin")
+    program = (
+        "import sys; from pathlib import Path; from tidegate.registry import Registry\n"
+        "Registry(sys.argv[1], experiment='handed-through').register(Path(sys.argv[2]), registered_by='anna')\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, before.uri, str(root)], stdout=subprocess.DEVNULL)
+    try:
+        assert before.held.wait(120)
+        while len(before.sent("PUT", "/entry/")) < 14 and process.poll() is None:
+            before.over.wait(0.05)  # the others go on
+    finally:
+        process.kill()
+        process.wait()
+    assert world.registry().models().count("killed") == 0  # nobody sees half a version
+    there = {key.rpartition("/entry/")[2] for key in world.keys("/entry/1/")}
+    assert "1/9.bin" not in there
+    before.hold = None
+    before.asked.clear()
+    version = registered(world.registry(uri=before.uri), root)
+    sent = {path.rpartition("/entry/")[2] for path in before.sent("PUT", "/entry/")}
+    assert "1/9.bin" in sent
+    assert len(sent) < 14
+    registry = world.registry()
+    registry.fetch(version, tmp_path / "fetched")
+    assert contents(tmp_path / "fetched") == contents(root)
+    assert len(registry.versions("killed")) == 1
+
+
+def test_what_lies_in_the_store_of_the_right_size_and_is_another_thing_is_sent_again(
+    world: World, before: Relay, tmp_path: Path
+) -> None:
+    """An upload that broke between the files and the version, into a run where somebody wrote something else."""
+    root = entry(tmp_path, "resumed")
+
+    def refuse(_method: str, path: str, answer: Answer) -> None:
+        if path.endswith("model-versions/create"):
+            answer.status, answer.body = 403, b'{"error_code": "PERMISSION_DENIED", "message": "no"}'
+
+    before.fault = refuse
+    with pytest.raises(RefusedError):
+        registered(world.registry(uri=before.uri), root)
+    (key,) = [key for key in world.keys("/entry/1/model.py") if _is(world, key, program(1))][-1:]
+    world.store.client().put_object(Bucket="models", Key=key, Body=program(9))
+    before.fault = None
+    registry = world.registry(uri=before.uri)
+    version = registered(registry, root)
+    assert registry.read_file(version, "1/model.py") == program(1)
+
+
+def _is(world: World, key: str, content: bytes) -> bool:
+    return bool(world.store.client().get_object(Bucket="models", Key=key)["Body"].read() == content)
+
+
+def test_an_upload_that_the_server_wants_again_is_right_and_counts_once(
+    world: World, before: Relay, tmp_path: Path
+) -> None:
+    root = entry(tmp_path, "again", {"1/data": noise(5, 3 << 20)})
+    refused: list[str] = []
+
+    def once(method: str, path: str, answer: Answer) -> None:
+        if method == "PUT" and path.endswith("entry/1/data") and not refused:
+            refused.append(path)
+            answer.status, answer.body = 503, b""
+
+    before.fault = once
+    sent: list[int] = []
+    registry = world.registry(uri=before.uri)
+    version = registry.register(root, registered_by="anna", progress=sent.append)
+    assert len(before.sent("PUT", "entry/1/data")) == 2
+    assert sum(sent) == registry.manifest(version).size
+    assert registry.read_file(version, "1/data") == noise(5, 3 << 20)
+
+
+def test_a_server_with_a_plain_folder_behind_it_serves_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
+    root = entry(tmp_path, "plain", FILES)
+    with not_run("A REAL MLFLOW SERVER"), mlflow_server(tmp_path / "mlflow") as server:
+        registry = Registry(server.uri)
+        version = registered(registry, root)
+        assert registered(registry, root) == version
+        registry.fetch(version, tmp_path / "fetched")
+        assert contents(tmp_path / "fetched") == contents(root)
+        (stored,) = (tmp_path / "mlflow" / "artifacts").rglob("large.bin")
+        stored.unlink()
+        with pytest.raises(IntegrityError, match=r"large\.bin is not in the artifact store"):
+            registry.fetch(version, tmp_path / "again")
+        stored.symlink_to(root / "1/model.py")
+        with pytest.raises(TidegateError):
+            registry.fetch(version, tmp_path / "again")
+        assert "1/weights/large.bin" not in contents(tmp_path / "again")
+
+
+def test_an_entry_that_changes_meanwhile_is_not_registered(world: World, tmp_path: Path) -> None:
+    registry = world.registry()
+    root = entry(tmp_path, "changing")
+    manifest = manifest_of(root)
+    (root / "1/model.py").write_bytes(program(7))
+    with pytest.raises(IntegrityError, match="changed while it was being registered"):
+        registry.register(root, registered_by="anna", manifest=manifest)
+    assert "changing" not in registry.models()
+    with pytest.raises(UsageError, match="of model 'changing'"):
+        registry.register(root, registered_by="anna", manifest=manifest, name="other")
+
+
+def test_memory_stays_flat_while_much_is_registered_and_fetched(world: World, tmp_path: Path) -> None:
+    """The peak of a process with 200 MB in files is about that with hardly anything."""
+    entry(tmp_path, "small-memory")
+    large = entry(tmp_path, "large-memory")
+    for number in range(2):
+        with (large / "1" / f"{number}.bin").open("wb") as file:
+            file.truncate(100 << 20)
+    program = (
+        "import resource, sys; from pathlib import Path; from tidegate.registry import Registry\n"
+        "registry = Registry(sys.argv[1], experiment='handed-through')\n"
+        "for name in ('small-memory', 'large-memory'):\n"
+        "    version = registry.register(Path(sys.argv[2], name), registered_by='anna')\n"
+        "    registry.fetch(version, Path(sys.argv[2], 'fetched', name))\n"
+        "    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", program, world.server.uri, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=True)
+    small, much = map(int, done.stdout.split()[-2:])
+    assert much - small < 60_000, (small, much)
+
+
+def test_a_registry_that_is_not_there_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "s3cr3t-token")
+    with pytest.raises(UnreachableError, match="MLFLOW_TRACKING_URI") as told:
+        Registry("http://anna:pass-w0rd@127.0.0.1:9/mlflow")
+    assert "pass-w0rd" not in str(told.value)
+    assert "s3cr3t" not in str(told.value)
+    assert "127.0.0.1:9/mlflow" in str(told.value)
+
+
+def test_who_says_nothing_of_the_registry_is_told_how(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = (
+        "from tidegate.registry import Registry\nfrom tidegate.errors import UsageError\n"
+        "try: Registry()\nexcept UsageError as error: print(error)\n"
+    )
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert "set MLFLOW_TRACKING_URI" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_triton_would_not_serve_is_not_registered(world: World, tmp_path: Path) -> None:
+    root = entry(tmp_path, "unservable", {"2024-11-01/model.py": program()})
+    with pytest.raises(TidegateError, match="Triton would not serve this entry") as told:
+        registered(world.registry(), root)
+    assert "2024-11-01" in str(told.value)
+    assert "unservable" not in world.registry().models()

@@ -1,0 +1,375 @@
+"""What is not as it was registered never lies on disk as if it were, and every failure says what to do."""
+
+import errno
+import hashlib
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tidegate.errors import (
+    BusyError,
+    IntegrityError,
+    NotFoundError,
+    RefusedError,
+    TidegateError,
+    UnfinishedError,
+    UnreachableError,
+)
+from tidegate.registry import RegisteredVersion, Registry, transfer
+from tidegate.registry.stored import StoredArtifacts
+from tidegate.registry.transfer import PARTIAL
+from tidegate_contracts.manifest import Manifest
+
+from .conftest import BUCKET, World
+from .entries import contents, entry, noise, registered
+from .relay import Answer, Relay
+
+SECRET = "very-s3cret-token"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    files = {f"1/{number}.bin": noise(number, 200_000) for number in range(10)}
+    return entry(tmp_path_factory.mktemp("entries"), "hurt", files)
+
+
+@pytest.fixture
+def version(world: World, root: Path) -> RegisteredVersion:
+    return registered(world.registry(), root)
+
+
+@pytest.fixture
+def own_version(world: World, tmp_path: Path, request: pytest.FixtureRequest) -> RegisteredVersion:
+    """One that the test may spoil."""
+    name = f"spoilt-{hashlib.sha256(request.node.name.encode()).hexdigest()[:8]}"
+    return registered(world.registry(), entry(tmp_path, name, {"1/data": noise(3, 50_000)}))
+
+
+def put(world: World, version: RegisteredVersion, path: str, content: bytes) -> None:
+    key = f"handed{version.source.partition('mlflow-artifacts:')[2]}/{path}"
+    world.store.client().put_object(Bucket=BUCKET, Key=key, Body=content)
+
+
+def only(part: str, change: Callable[[Answer], None]) -> Callable[[str, str, Answer], None]:
+    """Return a fault of the answers to what has a part in its path."""
+    return lambda _method, path, answer: change(answer) if part in path else None
+
+
+def cut(answer: Answer) -> None:
+    answer.cut = len(answer.body) // 2
+
+
+def shorter(answer: Answer) -> None:
+    answer.body = answer.body[:-1]
+
+
+def longer(answer: Answer) -> None:
+    answer.body += b"more"
+
+
+def flipped(answer: Answer) -> None:
+    answer.body = bytes([answer.body[0] ^ 1]) + answer.body[1:]
+
+
+def status(code: int, body: bytes = b"", content_type: str = "text/plain") -> Callable[[Answer], None]:
+    def change(answer: Answer) -> None:
+        answer.status, answer.body, answer.headers = code, body, [("Content-Type", content_type)]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        pytest.param(cut, UnreachableError, "1/3.bin cannot be downloaded", id="the connection breaks"),
+        pytest.param(shorter, IntegrityError, "it ends after 199999 of 200000 bytes", id="it is truncated"),
+        pytest.param(longer, IntegrityError, "larger than what was registered", id="it does not end"),
+        pytest.param(flipped, IntegrityError, "its SHA-256 is", id="a bit is another one"),
+        pytest.param(status(404), IntegrityError, "is not in the artifact store", id="it is missing"),
+        pytest.param(status(401), RefusedError, "missing, wrong or expired", id="the token has expired"),
+        pytest.param(status(403), RefusedError, "ask whoever runs the registry", id="it is forbidden"),
+        pytest.param(status(503), BusyError, "try again in a while", id="the server is busy"),
+        pytest.param(status(500), UnreachableError, "HTTP 500", id="the server fails"),
+    ],
+)  # fmt: skip
+def test_a_file_that_does_not_come_as_it_was_registered_is_refused_and_the_next_run_goes_on(
+    world: World,
+    before: Relay,
+    version: RegisteredVersion,
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Answer], None],
+    error: type[TidegateError],
+    words: str,
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", SECRET)
+    registry = world.registry(uri=before.uri)
+    before.fault = only("entry/1/3.bin", change)
+    with pytest.raises(error, match=words) as told:
+        registry.fetch(version, tmp_path / "fetched")
+    assert SECRET not in str(told.value)
+    assert told.value.where.startswith("mlflow-artifacts:")
+    whole = contents(root)
+    there = {path: content for path, content in contents(tmp_path / "fetched").items() if not path.startswith(PARTIAL)}
+    assert "1/3.bin" not in there
+    assert all(whole[path] == content for path, content in there.items())
+    before.fault = None
+    before.asked.clear()
+    registry.fetch(version, tmp_path / "fetched")
+    assert contents(tmp_path / "fetched") == whole
+    asked = {path.rpartition("/entry/")[2] for path in before.sent("GET", "/artifacts/model/entry/")}
+    assert asked.isdisjoint(there)  # what was whole is not asked for again
+
+
+def test_a_connection_that_breaks_once_is_no_failure(
+    world: World, before: Relay, version: RegisteredVersion, root: Path, tmp_path: Path
+) -> None:
+    broken: list[str] = []
+
+    def once(_method: str, path: str, answer: Answer) -> None:
+        if "entry/1/5.bin" in path and not broken:
+            broken.append(path)
+            cut(answer)
+
+    before.fault = once
+    got: list[int] = []
+    manifest = world.registry(uri=before.uri).fetch(version, tmp_path / "fetched", got.append)
+    assert broken
+    assert contents(tmp_path / "fetched") == contents(root)
+    assert sum(got) == manifest.size  # what came twice counts once
+
+
+def test_a_token_that_expires_on_the_way_is_told_whatever_the_gateway_says(
+    world: World, before: Relay, version: RegisteredVersion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gateways answer with JSON of their own, or with a page to sign in."""
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", SECRET)
+    registry = world.registry(uri=before.uri)
+    for body, kind in ((b'{"error": "expired"}', "application/json"), (b"<html>", "text/html"), (b"", "text/plain")):
+        before.fault = only("/", status(401, body, kind))
+        for ask in (
+            lambda: registry.version("hurt", 1),
+            lambda: registry.manifest(version),
+            lambda: registry.versions("hurt"),
+            lambda: world.registry(uri=before.uri),
+        ):
+            with pytest.raises(RefusedError, match="missing, wrong or expired") as told:
+                ask()
+            assert SECRET not in str(told.value)
+    before.fault = only("/", status(200, b"<html>please sign in", "text/html"))
+    with pytest.raises(TidegateError, match="no MLflow server"):
+        world.registry(uri=before.uri)
+
+
+def test_a_listing_that_is_cut_short_leaves_nothing_out(
+    world: World, before: Relay, version: RegisteredVersion, root: Path, tmp_path: Path
+) -> None:
+    def short(answer: Answer) -> None:
+        said = json.loads(answer.body)
+        said["files"] = said.get("files", [])[:1]
+        answer.body = json.dumps(said).encode()
+
+    before.fault = only("artifacts?path=", short)
+    world.registry(uri=before.uri).fetch(version, tmp_path / "fetched")
+    assert contents(tmp_path / "fetched") == contents(root)
+
+
+def test_a_listing_that_is_no_listing_is_told(
+    world: World, before: Relay, version: RegisteredVersion, tmp_path: Path
+) -> None:
+    registry = world.registry(uri=before.uri)
+    for body in (b"<html>", b"[]", b'{"files": [1]}', b'{"files": [{"path": "x"}]}'):
+        before.fault = only("artifacts?path=", status(200, body, "application/json"))
+        with pytest.raises(UnreachableError, match="the answer is not MLflow's"):
+            registry.fetch(version, tmp_path / "fetched")
+
+
+@pytest.mark.parametrize("path", ["entry/1/more.py", "entry/2/model.py", "entry/other"])
+def test_files_that_the_manifest_does_not_name_are_refused(
+    world: World, own_version: RegisteredVersion, tmp_path: Path, path: str
+) -> None:
+    put(world, own_version, path, b"print('I was not registered')")
+    with pytest.raises(IntegrityError, match="does not name") as told:
+        world.registry().fetch(own_version, tmp_path / "fetched")
+    assert path.removeprefix("entry/")[:2] in told.value.why
+    assert contents(tmp_path / "fetched") == {} if (tmp_path / "fetched").exists() else True
+
+
+def test_a_manifest_that_was_changed_is_refused_before_anything_is_fetched(
+    world: World, own_version: RegisteredVersion, tmp_path: Path
+) -> None:
+    registry = world.registry()
+    manifest = registry.manifest(own_version)
+    files = (manifest.files[0].model_copy(update={"sha256": "0" * 64}), *manifest.files[1:])
+    put(world, own_version, "manifest.json", manifest.model_copy(update={"files": files}).canonical())
+    with pytest.raises(IntegrityError, match=r"manifest\.json is not what was registered"):
+        registry.fetch(own_version, tmp_path / "fetched")
+    assert not (tmp_path / "fetched").exists()
+
+
+@pytest.mark.parametrize("path", ["../climbed", "/etc/climbed", "1/../../climbed", "a//b", "1/\u0000x"])
+def test_a_manifest_with_a_path_that_climbs_is_refused_though_its_tag_fits(
+    world: World, own_version: RegisteredVersion, tmp_path: Path, path: str
+) -> None:
+    """Who can write the registry and its store can make both fit; not even then is anything written elsewhere."""
+    registry = world.registry()
+    said = json.loads(registry.manifest(own_version).canonical())
+    said["files"] = [{"path": path, "size": 1, "sha256": "0" * 64}]
+    content = json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+    put(world, own_version, "manifest.json", content)
+    forged = own_version.model_copy(update={"manifest_sha256": hashlib.sha256(content).hexdigest()})
+    with pytest.raises(IntegrityError, match="the manifest cannot be read"):
+        registry.fetch(forged, tmp_path / "deep" / "fetched")
+    assert list(tmp_path.rglob("*climbed*")) == []
+
+
+def test_a_manifest_of_another_model_is_refused(world: World, own_version: RegisteredVersion, tmp_path: Path) -> None:
+    registry = world.registry()
+    manifest = registry.manifest(own_version).model_copy(update={"model": "other"})
+    put(world, own_version, "manifest.json", manifest.canonical())
+    forged = own_version.model_copy(update={"manifest_sha256": manifest.digest()})
+    with pytest.raises(IntegrityError, match="of model 'other'"):
+        registry.fetch(forged, tmp_path / "fetched")
+
+
+def test_links_in_the_folder_are_replaced_or_refused_and_never_followed(
+    world: World, version: RegisteredVersion, root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "victim").write_bytes(b"mine")
+    (tmp_path / "fetched").mkdir()
+    (tmp_path / "fetched" / "config.pbtxt").symlink_to(tmp_path / "victim")
+    world.registry().fetch(version, tmp_path / "fetched")
+    assert contents(tmp_path / "fetched") == contents(root)
+    assert (tmp_path / "victim").read_bytes() == b"mine"
+    (tmp_path / "second").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "second" / "1").symlink_to(tmp_path / "outside")
+    with pytest.raises(IntegrityError, match="symbolic link"):
+        world.registry().fetch(version, tmp_path / "second")
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_what_is_on_disk_and_not_right_is_fetched_again(
+    world: World, version: RegisteredVersion, root: Path, tmp_path: Path
+) -> None:
+    world.registry().fetch(version, tmp_path / "fetched")
+    (tmp_path / "fetched/1/2.bin").write_bytes(noise(99, 200_000))
+    (tmp_path / "fetched/1/4.bin").unlink()
+    (tmp_path / "fetched/1/6.bin").write_bytes(b"")
+    world.registry().fetch(version, tmp_path / "fetched")
+    assert contents(tmp_path / "fetched") == contents(root)
+
+
+def test_a_killed_fetch_leaves_no_half_file_in_place_and_the_next_goes_on(
+    world: World, before: Relay, version: RegisteredVersion, root: Path, tmp_path: Path
+) -> None:
+    before.hold = lambda _method, path: path.endswith("entry/1/9.bin")
+    program = (
+        "import sys; from pathlib import Path; from tidegate.registry import Registry\n"
+        "registry = Registry(sys.argv[1])\n"
+        "registry.fetch(registry.version('hurt', 1), Path(sys.argv[2]))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, before.uri, str(tmp_path / "fetched")])
+    try:
+        assert before.held.wait(120)
+        place = tmp_path / "fetched" / "config.pbtxt"
+        while not place.exists() and process.poll() is None:
+            before.over.wait(0.05)
+    finally:
+        process.kill()
+        process.wait()
+    whole = contents(root)
+    left = {path: content for path, content in contents(tmp_path / "fetched").items() if not path.startswith(PARTIAL)}
+    assert "1/9.bin" not in left
+    assert all(whole[path] == content for path, content in left.items())
+    before.hold = None
+    before.asked.clear()
+    world.registry(uri=before.uri).fetch(version, tmp_path / "fetched")
+    assert contents(tmp_path / "fetched") == whole
+    assert len(before.sent("GET", "/artifacts/model/entry/")) == len(whole) - len(left)
+
+
+def test_a_disk_that_is_full_is_told_and_what_is_whole_stays(
+    world: World, version: RegisteredVersion, root: Path, tmp_path: Path
+) -> None:
+    """The kernel refuses to write beyond a limit on the size of files, as it does on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    program = (
+        "import resource, signal, sys; from pathlib import Path; from tidegate.registry import Registry\n"
+        "from tidegate.errors import UnfinishedError\n"
+        "registry = Registry(sys.argv[1]); version = registry.version('hurt', 1)\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))\n"
+        "try: registry.fetch(version, Path(sys.argv[2]))\n"
+        "except UnfinishedError as error: print(error)\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", program, world.server.uri, str(tmp_path / "fetched")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert "the file cannot be written" in done.stdout
+    assert "run the same command again: what is whole stays" in done.stdout
+    assert resource.getrlimit(resource.RLIMIT_FSIZE) == (soft, hard)
+    world.registry().fetch(version, tmp_path / "fetched")
+    assert contents(tmp_path / "fetched") == contents(root)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(errno.ENOSPC, "make room"), (errno.ESTALE, "network share"), (errno.EACCES, "can be written")]
+)
+def test_what_the_disk_says_becomes_what_to_do(
+    world: World, version: RegisteredVersion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, words: str
+) -> None:
+    def refuse(_descriptor: int, _chunk: bytes) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(transfer, "_write", refuse)
+    with pytest.raises(UnfinishedError, match=words):
+        world.registry().fetch(version, tmp_path / "fetched")
+
+
+def test_a_golden_request_that_was_changed_is_refused(world: World, own_version: RegisteredVersion) -> None:
+    registry = world.registry()
+    forged = own_version.model_copy(update={"tags": own_version.tags | {"tidegate.golden.sha256": "0" * 64}})
+    with pytest.raises(IntegrityError, match=r"golden-0000000000000000\.json is not in the artifact store"):
+        registry.golden(forged)
+
+
+def test_a_store_is_told_apart_from_a_refusal_and_from_a_missing_file(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Straight to S3: a wrong key, a token that is none, no such file, no such server."""
+    place = f"s3://{BUCKET}/straight"
+    with pytest.raises(NotFoundError), StoredArtifacts(place).read("not/there"):
+        pass
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    with pytest.raises(RefusedError, match="renew the credential of the store") as told:
+        StoredArtifacts(place).list("")
+    assert SECRET not in str(told.value)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", world.store.secret_key)
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "expired")
+    with pytest.raises(RefusedError):
+        StoredArtifacts(place).list("")
+    monkeypatch.delenv("AWS_SESSION_TOKEN")
+    monkeypatch.setattr("tidegate.registry.stored.RETRY", {"max_retries": 0})
+    monkeypatch.setenv("MLFLOW_S3_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(UnreachableError, match="run the same command again"):
+        StoredArtifacts(place).list("")
+
+
+def test_the_first_failure_ends_what_has_not_begun(
+    world: World, before: Relay, root: Path, version: RegisteredVersion, tmp_path: Path
+) -> None:
+    assert isinstance(world.registry().manifest(version), Manifest)
+    registry: Registry = world.registry(uri=before.uri)
+    many = registered(registry, entry(tmp_path, "many", {f"1/{number:03}": b"x" for number in range(120)}))
+    before.asked.clear()
+    before.fault = only("/entry/1/000", status(403))
+    with pytest.raises(RefusedError):
+        registry.fetch(many, tmp_path / "fetched")
+    assert len(before.sent("GET", "/artifacts/model/entry/")) < 60
+    assert root.is_dir()

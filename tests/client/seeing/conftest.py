@@ -1,0 +1,95 @@
+"""One environment as real processes, which the tests of a module look at and call through the command line."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from tidegate.cli.models import models
+from tidegate.cli.predict import predict
+from tidegate.cli.status import status
+from tidegate_contracts import routing
+from typer.testing import CliRunner
+
+from local_plane.environment import (
+    ON_DEMAND,
+    POOL,
+    PRELOAD,
+    LocalEnvironment,
+    Plan,
+    environments_file,
+    local_environment,
+)
+from local_plane.repository import Model, publish
+from tests.proxy.rigs.pytest_rigs import not_run
+from tests.proxy.rigs.repository import MODELS, SOURCES
+
+TENSORS = [("INPUT", "TYPE_FP32", "3")], [("OUTPUT", "TYPE_FP32", "3")]
+BATCHED = Model("batched", SOURCES / "echo.py", *TENSORS, batch=4)
+WORDS = Model("words", SOURCES / "echo.py", [("INPUT", "TYPE_STRING", "-1")], [("OUTPUT", "TYPE_STRING", "-1")])
+LATE, HUGE = (Model(name, SOURCES / "echo.py", *TENSORS) for name in ("late", "huge"))
+NAMED = {model.name: model for model in MODELS}
+SHARES = (routing.VersionShare(version=1, weight=90), routing.VersionShare(version=2, weight=10))
+PLAN = Plan(
+    "dev",
+    (
+        routing.Model(name="batched", server=PRELOAD, pool=POOL),
+        routing.Model(name="versions", server=PRELOAD, pool=POOL, alias="champion"),
+        routing.Model(name="add_sub", server=PRELOAD, pool=POOL, versions=SHARES),
+        routing.Model(name="repeat", server=PRELOAD, pool=POOL),
+        routing.Model(name="words", server=PRELOAD, pool=POOL),
+        routing.Model(name="late", server=ON_DEMAND, pool=POOL, footprint_bytes=100 << 20),
+        routing.Model(name="huge", server=ON_DEMAND, pool=POOL, footprint_bytes=2 << 30),
+    ),
+    idle_seconds=3600,
+)
+
+
+@dataclass
+class Desk:
+    """Where somebody sits who has the command line and is set up to use it."""
+
+    environment: LocalEnvironment
+    variables: dict[str, str]
+
+    def run(self, *words: str, stdin: str | None = None, code: int = 0) -> str:
+        """Run a command, which ends with this exit code, and return what it printed."""
+        app = typer.Typer(pretty_exceptions_enable=False)
+        for command in (models, predict, status):
+            app.command()(command)
+        done = CliRunner().invoke(app, list(words), input=stdin)
+        assert done.exit_code == code, (done.output, done.exception)
+        return done.stdout if code == 0 else done.output
+
+    def json(self, *words: str, stdin: str | None = None) -> Any:
+        """Run a command, and return the JSON that it printed."""
+        return json.loads(self.run(*words, "--json", stdin=stdin))
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEnvironment]:
+    made = LocalEnvironment(tmp_path_factory.mktemp("dev"), PLAN)
+    for model in (BATCHED, NAMED["versions"], NAMED["add_sub"], NAMED["repeat"], WORDS):
+        publish(model, made.repository(PRELOAD), made.staging(PRELOAD))
+    for model in (LATE, HUGE):
+        publish(model, made.repository(ON_DEMAND), made.staging(ON_DEMAND))
+    with not_run("AN ENVIRONMENT OF REAL PROCESSES"), local_environment(made):
+        yield made
+
+
+@pytest.fixture
+def desk(environment: LocalEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """Somebody with a key and a file of environments, and no variable that names a proxy."""
+    variables = {
+        "TIDEGATE_ENVIRONMENTS": str(environments_file(tmp_path, [environment])),
+        "TIDEGATE_API_KEY": environment.keys["visitor"],
+        "COLUMNS": "200",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    for name in ("DOMINO_INFERENCE_PROXY", "TIDEGATE_TOKEN", "DOMINO_API_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    return Desk(environment, variables)

@@ -1,0 +1,165 @@
+"""`tidegate status` and `tidegate models`, of a real environment: nothing is loaded for looking."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from tidegate.calling.credentials import Fixed
+from tidegate.calling.proxy import ProxyClient
+from tidegate_contracts.environments import Environments
+
+from local_plane.environment import ON_DEMAND, PRELOAD
+from local_plane.process import HOST, free_ports
+
+from .conftest import Desk
+
+
+def by_name(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {each["model"]: each for each in found}
+
+
+def calls(desk: Desk) -> ProxyClient:
+    return ProxyClient(desk.environment.url, Fixed("a test", "X-API-Key", desk.environment.keys["visitor"]))
+
+
+def test_looking_tells_what_is_there_and_loads_nothing(desk: Desk) -> None:
+    [plane] = desk.json("status", "--watch", "0")
+    assert (plane["environment"], plane["plane"], plane["caller"]) == ("dev", "here", "visitor")
+    found = by_name(plane["models"])
+    assert set(found) == {"batched", "versions", "add_sub", "repeat", "words", "late", "huge"}
+    assert {name: each["state"] for name, each in found.items()} == dict.fromkeys(found, "ready")
+    assert {name for name, each in found.items() if each["resident"]} == set(found) - {"late", "huge"}
+    late = found["late"]
+    assert (late["server"], late["loading"], late["resident"], late["versions"]) == (ON_DEMAND, "on-demand", False, [])
+    assert found["versions"]["server"] == PRELOAD
+    said = desk.json("models")
+    assert by_name(said)["late"]["inputs"] == []
+    assert not by_name(desk.json("status", "--watch", "0")[0]["models"])["late"]["resident"]
+
+
+def test_it_tells_who_decides_which_version_answers(desk: Desk) -> None:
+    found = by_name(desk.json("models"))
+    traffic = {name: each["traffic"] for name, each in found.items()}
+    assert traffic == {
+        "batched": "newest", "repeat": "newest", "words": "newest", "late": "newest", "huge": "newest",
+        "versions": "champion → 1", "add_sub": "90 % 1, 10 % 2",
+    }  # fmt: skip
+
+
+def test_versions_are_told_with_whether_they_are_ready(desk: Desk) -> None:
+    found = by_name(desk.json("models"))
+    ready = {
+        name: {version["version"]: version["ready"] for version in each["versions"]} for name, each in found.items()
+    }
+    assert ready["versions"] == {"1": True, "2": True}
+    assert ready["add_sub"] == {"1": True, "2": False}  # which has traffic, and is not there
+
+
+def test_models_tell_what_they_take_and_give(desk: Desk) -> None:
+    batched = by_name(desk.json("models"))["batched"]
+    assert batched["inputs"] == ["INPUT FP32[3]"]
+    assert batched["outputs"] == ["OUTPUT FP32[3]"]
+    assert batched["maxBatch"] == 4
+    table = desk.run("models")
+    assert "INPUT0 INT32[16]" in table
+    assert "(not in memory)" in table
+
+
+def test_who_is_called_is_counted_and_the_hottest_stands_first(desk: Desk) -> None:
+    stop = threading.Event()
+
+    def call() -> None:
+        with calls(desk) as client:
+            while not stop.is_set():
+                client.infer("batched", {"INPUT": numpy.ones((4, 3), numpy.float32)})
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    try:
+        [plane] = desk.json("status", "--watch", "1.5")
+    finally:
+        stop.set()
+        thread.join(30)
+    assert not thread.is_alive()
+    hottest = plane["models"][0]
+    [version] = hottest["versions"]
+    assert hottest["model"] == "batched"
+    assert version["perSecond"] > 1
+    assert 0 < version["busy"] <= 1.5
+    assert version["requests"] >= version["perSecond"]
+    assert 2 * version["requests"] < version["rows"] <= 4 * version["requests"]
+    assert version["meanSeconds"] > 0
+    assert version["lastUsed"].startswith("20")
+    assert by_name(plane["models"])["repeat"]["versions"][0]["perSecond"] == 0
+
+
+def test_what_is_loaded_by_a_call_is_in_memory(desk: Desk) -> None:
+    desk.run("predict", "late", "--environment", "dev", "--input", "INPUT=[1, 2, 3]")
+    [late] = desk.json("status", "late", "--watch", "0")[0]["models"]
+    assert late["resident"] is True
+    assert late["versions"][0]["version"] == "1"
+    assert late["versions"][0]["requests"] >= 1
+    table = desk.run("status", "late")
+    assert "in memory" in table
+    assert "BUSY" in table
+
+
+def test_a_table_says_where_and_as_whom(desk: Desk) -> None:
+    table = desk.run("status", "--watch", "0")
+    assert f"dev on here: {desk.environment.url} (you are visitor)" in table
+    assert "champion → 1" in table
+    assert "2 (not ready)" in table
+    assert "BUSY" not in table
+
+
+def test_one_plane_that_is_down_hides_no_other(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Environments.model_validate_json(Path(desk.variables["TIDEGATE_ENVIRONMENTS"]).read_bytes())
+    here = known.environments[0]
+    (port,) = free_ports(1)
+    gone = here.planes[0].model_copy(update={"name": "gone", "proxy_url": f"http://{HOST}:{port}"})
+    both = here.model_copy(update={"planes": (*here.planes, gone)})
+    file = tmp_path / "both.json"
+    file.write_text(Environments(environments=(both,)).model_dump_json(by_alias=True))
+    monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(file))
+    said = desk.run("status", "--watch", "0", code=6)
+    assert "dev on here" in said
+    assert "dev gone: " in said
+    assert "cannot be reached" in said
+    found = json.loads(desk.run("status", "--watch", "0", "--json", code=6))
+    assert [bool(each["error"]) for each in found] == [False, True]
+    assert "dev on here" in desk.run("status", "--plane", "here", "--watch", "0")
+
+
+def test_the_proxys_address_alone_is_enough(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIDEGATE_ENVIRONMENTS")
+    [plane] = desk.json("status", "--proxy", desk.environment.url, "--watch", "0")
+    assert plane["environment"] == "dev"
+    assert {"batched", "versions", "add_sub", "repeat"} <= set(by_name(plane["models"]))
+    monkeypatch.setenv("DOMINO_INFERENCE_PROXY", desk.environment.url)
+    assert "INPUT0 INT32[16]" in desk.run("models")
+
+
+def test_another_key_is_told_so(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_API_KEY", "tgk_wrong")
+    said = desk.run("status", "--watch", "0", code=6)
+    assert "does not believe the credential" in said
+    assert "tgk_wrong" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [(("status", "lte"), 5, "no model 'lte'"), (("status", "--environment", "prod"), 5, "no environment 'prod'"),
+     (("models", "--plane", "her"), 5, "did you mean here"), (("status", "--proxy", "ftp://x"), 2, "no address"),
+     (("status", "--proxy", "x", "--environment", "dev"), 2, "leave the environment")],
+    ids=["model", "environment", "plane", "address", "both"],
+)  # fmt: skip
+def test_what_there_is_not_is_told(desk: Desk, words: tuple[str, ...], code: int, told: str) -> None:
+    assert told in desk.run(*words, code=code)
+
+
+def test_without_a_word_of_where_it_is_said_what_to_set(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIDEGATE_ENVIRONMENTS")
+    assert "TIDEGATE_ENVIRONMENTS" in desk.run("status", code=2)

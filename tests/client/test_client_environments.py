@@ -1,0 +1,183 @@
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from tidegate import environments
+from tidegate.errors import NotFoundError, UnreachableError, UsageError
+from tidegate.settings import Settings
+from tidegate_contracts.environments import DatasetLocation, Environment, Environments, ModelFacts, Plane, ServerFacts
+
+NAME = "grid-models"
+
+
+def _environment(
+    name: str, volume: str, dataset_id: str | None = None, planes: tuple[str, ...] = ("east",)
+) -> Environment:
+    location = DatasetLocation(dataset="models", path="preload", volume=volume, domino_dataset_id=dataset_id)
+    server = ServerFacts(name="preload", kind="triton", location=location, pools=())
+    model = ModelFacts(name="fraud-score", server="preload", pool="main")
+    made = (
+        Plane(name=plane, wave=9 - number, proxy_url="https://p", servers=(server,), models=(model,))
+        for number, plane in enumerate(planes)
+    )
+    return Environment(name=name, planes=tuple(made))
+
+
+KNOWN = Environments(environments=(_environment("dev", "v1"), _environment("prod", "v2")))
+
+
+def _folder(environment: str, said: Settings, known: Environments = KNOWN) -> Path:
+    of = environments.environment(environment, known)
+    return environments.folder_of(environments.homes(of, "fraud-score")[0], of, known, said)
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Path:
+    for name in ("dev", "prod"):
+        (tmp_path / name / "preload").mkdir(parents=True)
+    return tmp_path
+
+
+def test_environments_are_read_from_the_file_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "environments.json"
+    file.write_text(KNOWN.model_dump_json(by_alias=True))
+    monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(file))
+    assert environments.load() == environments.load(file) == KNOWN
+
+
+def test_without_a_file_it_is_said_who_has_it_and_which_variable_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIDEGATE_ENVIRONMENTS", raising=False)
+    with pytest.raises(UsageError, match=r"TIDEGATE_ENVIRONMENTS is not set\n.*make environments"):
+        environments.load()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "Invalid JSON"),
+        ('{"version": 2, "environments": []}', "version"),
+        ('{"version": 1, "environments": [{"name": "dev", "planes": [], "color": "red"}]}', "environments.0.color"),
+    ],
+)
+def test_a_file_that_is_not_understood_is_named_with_the_place_in_it(tmp_path: Path, text: str, why: str) -> None:
+    file = tmp_path / "environments.json"
+    file.write_text(text)
+    with pytest.raises(UsageError) as told:
+        environments.load(file)
+    assert str(told.value).startswith(f"{file}: ")
+    assert why in str(told.value)
+
+
+def test_a_file_that_is_not_there_is_no_traceback(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        environments.load(tmp_path / "none.json")
+
+
+def test_a_misspelt_environment_is_told_with_the_nearest_one() -> None:
+    with pytest.raises(NotFoundError, match="did you mean prod"):
+        environments.environment("prd", KNOWN)
+    with pytest.raises(NotFoundError, match="there are the environments dev, prod"):
+        environments.environment("x", KNOWN)
+
+
+def test_a_model_that_the_definition_does_not_name_is_told_with_the_line_that_is_missing() -> None:
+    of = environments.environment("dev", KNOWN)
+    with pytest.raises(NotFoundError, match="did you mean fraud-score"):
+        environments.homes(of, "fraud-scor")
+    with pytest.raises(NotFoundError, match=r"- \{name: churn, server: preload\}"):
+        environments.homes(of, "churn")
+
+
+def test_homes_come_in_the_order_of_the_waves() -> None:
+    of = _environment("prod", "v", planes=("late", "middle", "early"))
+    assert [home.plane.name for home in environments.homes(of, "fraud-score")] == ["early", "middle", "late"]
+
+
+def test_the_most_exact_name_of_a_dataset_wins(mounted: Path) -> None:
+    said = Settings(
+        datasets={"models": mounted / "dev", "prod/models": Path("/none"), "prod/east/models": mounted / "prod"}
+    )
+    assert _folder("prod", said) == mounted / "prod" / "preload"
+    assert _folder("dev", said) == mounted / "dev" / "preload"
+
+
+def test_a_name_that_would_stand_for_two_volumes_is_refused_so_that_nothing_for_prod_lands_in_dev(
+    mounted: Path,
+) -> None:
+    said = Settings(datasets={"models": mounted / "dev"})
+    with pytest.raises(UsageError, match="one volume here and another in dev on east"):
+        _folder("prod", said)
+    same = Environments(environments=(_environment("dev", "v1"), _environment("prod", "v1")))
+    assert _folder("prod", said, same) == mounted / "dev" / "preload"
+
+
+def test_what_was_tried_is_named_where_a_dataset_is_not_mounted(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"names none of dev/east/models, dev/models, models\n.*=/path"):
+        _folder("dev", Settings())
+    with pytest.raises(UsageError, match="there is no /nowhere"):
+        _folder("dev", Settings(datasets={"dev/models": Path("/nowhere")}))
+    with pytest.raises(UsageError, match="has no folder preload"):
+        _folder("dev", Settings(datasets={"dev/models": tmp_path}))
+
+
+def test_a_path_that_climbs_out_of_the_dataset_is_refused(mounted: Path) -> None:
+    of = KNOWN.environments[0]
+    home = environments.homes(of, "fraud-score")[0]
+    location = home.server.location.model_copy(update={"path": "../prod/preload"})
+    climbing = environments.Home(home.plane, home.server.model_copy(update={"location": location}), home.model)
+    with pytest.raises(UsageError, match="leaves it"):
+        environments.folder_of(climbing, of, KNOWN, Settings(datasets={"models": mounted / "dev"}))
+
+
+@contextmanager
+def _domino(answers: dict[str, tuple[int, str]]) -> Iterator[str]:
+    """Speak Domino's dataset API, as facts about it say; the real one is a whole platform."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = answers.get(self.path, (404, "{}"))
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_in_domino_a_dataset_is_found_by_the_name_that_its_id_has(
+    mounted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (mounted / NAME / "preload").mkdir(parents=True)
+    known = Environments(environments=(_environment("dev", "v1", "64a1"),))
+    monkeypatch.setattr(environments, "DOMINO_ROOTS", ("/nowhere", str(mounted)))
+    with _domino({"/v4/datasetrw/datasets/64a1": (200, json.dumps({"id": "64a1", "name": NAME}))}) as api:
+        assert _folder("dev", Settings(domino_api=api), known) == mounted / NAME / "preload"
+        monkeypatch.setattr(environments, "DOMINO_ROOTS", ("/nowhere",))
+        with pytest.raises(UsageError, match=f"there is no /nowhere/{NAME} .in Domino it is called {NAME}."):
+            _folder("dev", Settings(domino_api=api), known)
+
+
+@pytest.mark.parametrize("body", ["{}", "[]", "no json", '{"name": "../prod"}', '{"name": ""}', '{"name": 7}'])
+def test_a_domino_that_tells_no_name_is_told_with_its_address(body: str) -> None:
+    known = Environments(environments=(_environment("dev", "v1", "64a1"),))
+    with _domino({"/v4/datasetrw/datasets/64a1": (200, body)}) as api:
+        with pytest.raises(UnreachableError) as told:
+            _folder("dev", Settings(domino_api=api), known)
+        assert str(told.value).startswith(f"{api}/v4/datasetrw/datasets/64a1: ")
+    with _domino({}) as api, pytest.raises(UnreachableError, match="HTTP 404"):
+        _folder("dev", Settings(domino_api=api), known)
+
+
+def test_outside_of_domino_it_is_said_that_this_is_so() -> None:
+    known = Environments(environments=(_environment("dev", "v1", "64a1"),))
+    with pytest.raises(UsageError, match="this is no run of Domino's"):
+        _folder("dev", Settings(), known)

@@ -23,8 +23,8 @@ def killed(stage: LifeStage) -> Outcome:
     words = ("promote", CHURN, "--to", PROD)
     kills = 0
     with stage.calling(stage.world.prod) as calls:
-        for wait in (1.0, 2.0, 3.0):
-            stage.show.command(DEPLOYER, f"{shlex.join(['tidegate', *words])}  # kill -9 after {wait:.0f} s")
+        for wait in (1.5, 2.5):
+            stage.show.command(DEPLOYER, f"{shlex.join(['tidegate', *words])}  # kill -9 after {wait:.1f} s")
             with stage.world.running(DEPLOYER, *words) as process:
                 time.sleep(wait)
                 if process.poll() is None:

@@ -50,7 +50,7 @@ SCENES: tuple[Scene[LifeStage], ...] = (
     ),
     Scene(
         "killed", "Killed half way",
-        "The deployer's command is killed three times. What served goes on, and running it again finishes it.",
+        "The deployer's command is killed twice. What served goes on, and running it again finishes it.",
         faults.killed,
     ),
     Scene(

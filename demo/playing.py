@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from tidegate.errors import TidegateError
 from tidegate_eviction.listing import AskError
 
 from .show import Show
@@ -68,7 +69,7 @@ def play(stage: Stage, show: Show, wanted: Sequence[Scene[Stage]], check: Callab
             with show.console.status("      …"):
                 outcome = scene.play(stage)
             check()
-        except (NotSoError, AskError, OSError, http.client.HTTPException) as error:
+        except (NotSoError, AskError, TidegateError, OSError, http.client.HTTPException) as error:
             show.failure(f"This did not hold: {error}")
             return [*played, Played(scene.name, False, str(error), "", time.monotonic() - begun, {})]
         seconds = time.monotonic() - begun

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tidegate.calling import MODEL_SCRIPT
 from tidegate_contracts import routing
 
 from bench.report import Found, NotHereError
@@ -14,6 +15,7 @@ from local_plane.environment import POOL, PRELOAD, LocalEnvironment, Plan, local
 from local_plane.process import CannotBeHadError, ProcessError
 from local_plane.repository import Model, publish
 
+from .caller import CONTEXT
 from .effort import Effort
 
 MODEL = "picture"
@@ -46,7 +48,9 @@ def _called(effort: Effort) -> dict[str, Any]:
         publish(model, here.repository(PRELOAD), here.staging(PRELOAD))
         try:
             with local_environment(here):
-                words = [here.url, here.keys[plan.callers[0]], MODEL, str(NUMBERS), str(effort.runs), str(effort.calls)]
+                saved = _saved(Path(folder))
+                counts = map(str, (NUMBERS, effort.runs, effort.calls))
+                words = [here.url, here.keys[plan.callers[0]], str(saved), MODEL, *counts]
                 done = subprocess.run(
                     [sys.executable, CALLER, *words], capture_output=True, text=True, timeout=SECONDS, check=False
                 )
@@ -58,3 +62,15 @@ def _called(effort: Effort) -> dict[str, Any]:
         raise NotHereError(done.stderr.strip() or f"the caller ended with {done.returncode}")
     said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return said
+
+
+def _saved(folder: Path) -> Path:
+    """Save the client model as MLflow would log it; return its folder."""
+    import mlflow.pyfunc
+
+    context = folder / CONTEXT
+    context.write_text(json.dumps({"model_name": MODEL}), "utf-8")
+    mlflow.pyfunc.save_model(
+        folder / "saved", python_model=str(MODEL_SCRIPT), artifacts={"model_context": str(context)}
+    )
+    return folder / "saved"

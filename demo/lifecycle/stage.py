@@ -32,12 +32,15 @@ class Calls:
     versions: Counter[str] = field(default_factory=Counter)
     """How often each version answered, rightly."""
     failures: list[str] = field(default_factory=list)
+    slowest: float = 0.0
+    """Seconds, with all tries of a call."""
 
     @property
     def last(self) -> str:
         """In words: how many, and by whom."""
         by = ", ".join(f"version {version} {count}" for version, count in sorted(self.versions.items()))
-        return f"{self.versions.total()} calls ({by}), {len(self.failures)} failed"
+        slowest = f"the slowest took {self.slowest:.2f} s"
+        return f"{self.versions.total()} calls ({by}), {len(self.failures)} failed, {slowest}"
 
 
 @dataclass
@@ -108,11 +111,14 @@ def call_times(client: ProxyClient, model: str, number: int) -> Calls:
 
 
 def _count(calls: Calls, client: ProxyClient, model: str) -> None:
+    begun = time.monotonic()
     try:
         answer = client.infer(model, notebook.request())
     except TidegateError as error:
         calls.failures.append(str(error))
         return
+    finally:
+        calls.slowest = max(calls.slowest, time.monotonic() - begun)
     found = float(answer.outputs["SCORE"].reshape(-1)[0])
     version = str(answer.version)
     right = notebook.score(notebook.weights(int(version)))

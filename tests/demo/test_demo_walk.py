@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import pytest
 from rich.console import Console
+from tidegate.errors import UnreachableError
 from tidegate_eviction.listing import AskError
 from typer.testing import CliRunner
 
@@ -179,3 +180,12 @@ def test_it_ends_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch, number: int
     done = ends_with(monkeypatch, lambda: os.kill(os.getpid(), number), said)
     assert done.exit_code == status
     assert "nothing is left running" in done.output
+
+
+def test_a_call_that_fails_in_a_scene_is_what_did_not_hold() -> None:
+    def fails(_: Stage) -> NoReturn:
+        raise UnreachableError("the proxy cannot be reached")
+
+    [played] = walk.play(stage(io.StringIO()), [scene("one", fails)])
+    assert not played.ok
+    assert "cannot be reached" in played.text

@@ -8,7 +8,7 @@ from ..errors import TidegateError, UnreachableError
 from .credentials import Credential
 from .patience import Breaker, Patience
 from .problems import Reply, error_of, is_failure, retry_after
-from .transport import Body, NotSentError, Transport
+from .transport import Body, NotSentError, TimeIsUpError, Transport
 
 _MOST_TRIES: Final = 3
 """Of what surely did nothing, or does no harm, and met no proxy that said when to come again."""
@@ -98,6 +98,8 @@ class Asker:
     def _counted(self, once: Once, said: Mapping[str, str], patience: Patience, where: str) -> Reply:
         """Try once, and let the breaker know how it went."""
         breaker = self._breaker
+        if patience.left <= 0:  # which says nothing of the proxy
+            raise TimeIsUpError("there was no answer in time", where=where, do="wait longer, or try again later")
         end = time.monotonic() + patience.left
         if breaker is None:
             return once(said, end)

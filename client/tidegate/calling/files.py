@@ -3,6 +3,8 @@
 import json
 import math
 import sys
+import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -30,15 +32,14 @@ def read_inputs(path: str) -> Any:
                 said = json.load(sys.stdin) if path == STDIN else json.loads(Path(path).read_bytes())
                 return _of_body(said, path)
             case ".npy":
-                return numpy.load(path, allow_pickle=False)
+                return _array(numpy.load(path, allow_pickle=False))
             case ".npz":
-                with numpy.load(path, allow_pickle=False) as arrays:
-                    return dict(arrays)
+                return _arrays(numpy.load(path, allow_pickle=False))
             case ".csv":
                 return _csv(path)
     except OSError as error:
         raise UsageError("this cannot be read", where=path, why=error.strerror or str(error)) from None
-    except (ValueError, EOFError, RecursionError) as error:
+    except (ValueError, OverflowError, EOFError, RecursionError, zipfile.BadZipFile, zlib.error) as error:
         raise UsageError(f"this is no {kind.removeprefix('.').upper()}", where=path, why=str(error)) from None
     raise UsageError(f"inputs in {kind or 'such'} files are not known", where=path, do=f"there are {', '.join(KINDS)}")
 
@@ -81,7 +82,7 @@ def write_outputs(answer: Answer, path: Path) -> None:
     """Write outputs to a file, as `.npz` or `.json`; raises UsageError."""
     try:
         if path.suffix.lower() == ".npz":
-            texts = {name: _storable(array) for name, array in answer.outputs.items()}
+            texts = {name: _storable(array, name) for name, array in answer.outputs.items()}
             numpy.savez(path, **texts)  # type: ignore[arg-type]  # names of outputs are no options of savez
         elif path.suffix.lower() == ".json":
             path.write_text(json.dumps(plain(answer), ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
@@ -89,6 +90,19 @@ def write_outputs(answer: Answer, path: Path) -> None:
             raise UsageError("outputs are written as .npz or .json", where=str(path))
     except OSError as error:
         raise UsageError("this cannot be written", where=str(path), why=error.strerror or str(error)) from None
+
+
+def _array(loaded: Any) -> Array:
+    if not isinstance(loaded, numpy.ndarray):
+        raise ValueError("it holds several arrays: let its name end in .npz")
+    return loaded
+
+
+def _arrays(loaded: Any) -> dict[str, Array]:
+    if isinstance(loaded, numpy.ndarray):
+        raise ValueError("it holds one array, without a name: let its own end in .npy")
+    with loaded as arrays:
+        return dict(arrays)
 
 
 def _of_body(said: Any, path: str) -> Any:
@@ -125,9 +139,12 @@ def _value(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _storable(array: Array) -> Array:
-    """Return texts in an array that NumPy stores without pickling."""
+def _storable(array: Array, name: str) -> Array:
+    """Return texts in an array that NumPy stores without pickling; raises UsageError where it would cut them."""
     if array.dtype != object:
         return array
+    if any(bytes(each).endswith(b"\0") for each in array.flat):
+        why = "a text of it ends in a zero byte, which NumPy drops"
+        raise UsageError(f"output {name} cannot be written as .npz", why=why, do="write .json")
     lengths = [len(each) for each in array.flat]
     return array.astype(f"S{max(lengths, default=1) or 1}")

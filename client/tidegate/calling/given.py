@@ -178,7 +178,7 @@ def _batch(arrays: dict[str, Array], known: Mapping[str, Tensor], by_rows: bool)
             found[name] = array[None]
         elif array.ndim and tensor.fits(array.shape[1:]):
             found[name] = array
-        elif array.ndim == 1 and tensor.fits((1,)):
+        elif array.ndim <= 1 and tensor.fits((1,)):
             found[name] = array.reshape(-1, 1)
         else:
             raise _misfit(array, tensor, "rows of ")

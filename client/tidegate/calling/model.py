@@ -20,6 +20,8 @@ _TO_TRITON: Final = ("sequence_id", "sequence_start", "sequence_end", "priority"
 _HIDDEN_SECONDS: Final = 60.0
 """How long it holds that a caller may not inspect the model, until that is tried again."""
 _OWN: Final = ("version", "sticky", "deadline")
+_END: Final = "end"
+"""Among a call's parameters, once they are checked: when its time is up, of the monotonic clock."""
 
 
 class Model:
@@ -46,21 +48,22 @@ class Model:
         self._signatures: dict[str, tuple[Signature | None, float]] = {}
         """By version; each with the time (of the monotonic clock) until which it holds."""
 
-    def signature(self, version: Version = None) -> Signature | None:
+    def signature(self, version: Version = None, deadline: float | None = None) -> Signature | None:
         """Return what the model takes, asked once and kept; None where the caller may not inspect it.
 
-        Raises NotFoundError, UnreachableError and what else a call does.
+        `deadline`: the seconds that asking may take. Raises NotFoundError, UnreachableError and what else a call does.
         """
         which = self.version if version is None else version
         found, until = self._signatures.get(str(which or ""), (None, 0.0))
-        return found if time.monotonic() < until else self._look(which)
+        return found if time.monotonic() < until else self._look(which, deadline)
 
     def predict(self, given: Any, params: Mapping[str, Any] | None = None) -> Any:
         """Return the outputs by name, as arrays with one row for each row that was given; of a table, as a table.
 
-        `given`: a DataFrame (columns are inputs, or features of the only input), a dict of arrays or lists, a list of
-        dicts, an array of the only input. `params`: `version`, `sticky`, `deadline` (seconds), and what Triton takes:
-        `sequence_id`, `sequence_start`, `sequence_end`, `priority`, `timeout`.
+        `given`: a DataFrame (columns are inputs, or features of the only input), a dict of arrays or lists, a
+        list of dicts, an array of the only input. `params`: `version`, `sticky`, `deadline` (seconds, for all
+        requests that it takes), and what Triton takes: `sequence_id`, `sequence_start`, `sequence_end`,
+        `priority`, `timeout`.
         """
         return _as_given(given, self.ask(given, params).outputs)
 
@@ -69,21 +72,21 @@ class Model:
 
         Where it took several requests, and several versions answered, all are named.
         """
-        how = _checked(params)
-        signature = self.signature(how.get("version"))
+        how = self._checked(params)
+        signature = self.signature(how.get("version"), _left(how))
         try:
             return self._answer(given, signature, how)
         except UsageError:
             # Another version may serve by now, and take something else. Steps of a sequence are not done twice.
-            newer = None if "sequence_id" in how else self._look(self._which(how))
+            newer = None if "sequence_id" in how else self._look(self._which(how), _left(how))
             if newer is None or newer == signature:
                 raise
             return self._answer(given, newer, how)
 
     def predict_stream(self, given: Any, params: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
         """Give the outputs of each answer as it comes: values by the names of outputs. One, if the model has one."""
-        how = _checked(params)
-        signature = self.signature(how.get("version"))
+        how = self._checked(params)
+        signature = self.signature(how.get("version"), _left(how))
         if signature is None or not signature.decoupled:
             yield self.predict(given, params)
             return
@@ -113,7 +116,7 @@ class Model:
     def _call(self, inputs: dict[str, Array], how: Mapping[str, Any]) -> Answer:
         version = self._which(how)
         parameters = {name: how[name] for name in _TO_TRITON if name in how}
-        sticky, deadline = how.get("sticky"), how.get("deadline")
+        sticky, deadline = how.get("sticky"), _left(how)
         if self.route == "v2":
             return self.proxy.infer(
                 self.name,
@@ -134,18 +137,23 @@ class Model:
         body: dict[str, Any] = {name: values(array, name) for name, array in inputs.items()}
         if parameters := {name: how[name] for name in _TO_TRITON if name in how}:
             body["parameters"] = parameters
-        sticky, deadline = how.get("sticky"), how.get("deadline")
+        sticky, deadline = how.get("sticky"), _left(how) if "deadline" in how else None
         return self.proxy.stream(self.name, body, server=self.server, version=version, sticky=sticky, deadline=deadline)
 
     def _which(self, how: Mapping[str, Any]) -> Version:
         said: Version = how.get("version")
         return self.version if said is None else said
 
-    def _look(self, version: Version) -> Signature | None:
+    def _checked(self, params: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the parameters of a call, and when its time is up: one time for all that it asks of the proxy."""
+        how = _checked(params)
+        return how | {_END: time.monotonic() + how.get("deadline", self.proxy.seconds)}
+
+    def _look(self, version: Version, deadline: float | None = None) -> Signature | None:
         """Ask what the model takes, and keep it."""
         found, until = None, float("inf")
         try:
-            found = signature_of(self.proxy.config(self.name, server=self.server, version=version))
+            found = signature_of(self.proxy.config(self.name, server=self.server, version=version, deadline=deadline))
         except RefusedError:
             until = time.monotonic() + _HIDDEN_SECONDS  # who may call it need not be one who may inspect it
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -163,6 +171,11 @@ def _checked(params: Mapping[str, Any] | None) -> dict[str, Any]:
         known = ", ".join((*_OWN, *_TO_TRITON))
         raise UsageError(f"there is no parameter {unknown[0]!r}", do=f"there are {known}")
     return said
+
+
+def _left(how: Mapping[str, Any]) -> float:
+    """Return the seconds that a call has left; with none, the proxy's client says so."""
+    return float(how[_END]) - time.monotonic()
 
 
 def _step(how: Mapping[str, Any], place: int, parts: int) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ The proxy's problems are RFC 9457 (docs/proxy-api.md, "Problems"); Triton's own 
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -78,9 +79,10 @@ def retry_after(reply: Reply) -> float | None:
     if said is None:
         said = reply.headers.get("retry-after")
     try:
-        return min(max(float(said), 0.0), 3600.0) if said is not None else None
+        seconds = float(said) if said is not None else math.nan
     except (TypeError, ValueError):
         return None  # a date, which the proxy does not write
+    return None if math.isnan(seconds) else min(max(seconds, 0.0), 3600.0)
 
 
 def is_failure(reply: Reply) -> bool:

@@ -127,7 +127,16 @@ def unpack(reply: Reply, where: str) -> Answer:
                 end += size
         version = str(said.get("model_version") or reply.headers.get(VERSION, ""))
         return Answer(outputs, str(said.get("model_name", "")), version, said.get("parameters", {}))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError, struct.error) as error:
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        ArithmeticError,
+        UsageError,
+        struct.error,
+    ) as error:
         why = f"{type(error).__name__}: {error}"
         raise UnreachableError("this is no answer to an inference request", where=where, why=why) from None
 

@@ -1,6 +1,7 @@
 """One request over HTTP, within its time: connections are kept, shared by threads, and checked before they are used."""
 
 import os
+import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 import urllib3
 from urllib3 import exceptions as http
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from ..errors import UnreachableError, UsageError
 from .problems import Reply
@@ -35,6 +37,41 @@ class TimeIsUpError(UnreachableError):
     """There was no answer within the time; the work may have been done."""
 
 
+class _Connection(HTTPConnection):
+    """Connects within a bound, and then sends in the time that the request has.
+
+    urllib3 has one time for connecting and for each piece that is sent: a few seconds, or as long again for each.
+    """
+
+    _end = 0.0
+
+    def request(self, *args: Any, **more: Any) -> None:
+        """Send a request by the time that `timeout` says from now."""
+        assert isinstance(self.timeout, float | int)
+        self._end = time.monotonic() + self.timeout
+        super().request(*args, **more)
+
+    def send(self, data: Any) -> None:
+        """Send a piece, after connecting where that is still to be done."""
+        if self.sock is None:
+            self.connect()
+        self.sock.settimeout(max(self._end - time.monotonic(), 0.001))
+        super().send(data)
+
+    def _new_conn(self) -> socket.socket:
+        whole = self.timeout
+        assert isinstance(whole, float | int)
+        self.timeout = min(whole, _CONNECT_SECONDS)
+        try:
+            return super()._new_conn()
+        finally:
+            self.timeout = whole
+
+
+class _TlsConnection(_Connection, HTTPSConnection):
+    """The same over TLS."""
+
+
 class Transport:
     """Talks to one address; made for threads."""
 
@@ -45,6 +82,7 @@ class Transport:
         self._path = (parts.path or "").rstrip("/")
         more: dict[str, Any] = {"ssl_context": _context(ca)} if parts.scheme == "https" else {}
         self._pool = urllib3.connectionpool.connection_from_url(url, maxsize=_CONNECTIONS, block=False, **more)
+        self._pool.ConnectionCls = _TlsConnection if more else _Connection
 
     def close(self) -> None:
         """Close what is kept."""
@@ -95,7 +133,7 @@ class Transport:
                 retries=False,
                 redirect=False,
                 assert_same_host=False,
-                timeout=urllib3.Timeout(connect=min(left, _CONNECT_SECONDS), read=left),
+                timeout=urllib3.Timeout(total=left),
                 preload_content=False,
                 decode_content=False,
             )
@@ -161,7 +199,7 @@ class Transport:
                 why=_reason(error),
                 do="see whether the address is right; where the proxy has no TLS, write http://",
             )
-        if isinstance(error, http.TimeoutError):
+        if isinstance(error, http.TimeoutError) or any(isinstance(each, TimeoutError) for each in error.args):
             return self._late(path)
         why = _reason(error)
         return UnreachableError("the connection to the proxy was cut", where=where, why=why, do="try again")

@@ -82,7 +82,11 @@ def _rows(model: "ModelStatus", watched: bool) -> list[tuple[object, ...]]:
 
 
 def _cells(version: "VersionStatus", watched: bool) -> tuple[object, ...]:
-    rate = (f"{version.per_second or 0:.1f}", f"{100 * (version.busy or 0):.0f} %") if watched else ()
+    rate: tuple[str, ...] = ()
+    if watched and version.per_second is not None and version.busy is not None:
+        rate = (f"{version.per_second:.1f}", f"{100 * version.busy:.0f} %")
+    elif watched:
+        rate = ("", "")
     return (
         version.version if version.ready else f"{version.version} (not ready)",
         version.requests,

@@ -8,7 +8,7 @@ from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig, ModelQueue
 
 from ..errors import UsageError
 from .choices import dimensions, microseconds, number, one_of
-from .frameworks.reading import data_type
+from .frameworks.reading import data_type, in_range
 
 _CONTROLS = {
     "start": "CONTROL_SEQUENCE_START", "ready": "CONTROL_SEQUENCE_READY", "end": "CONTROL_SEQUENCE_END",
@@ -73,6 +73,7 @@ class BatchingChoices:
     states: Sequence[str] = ()
     """`INPUT:OUTPUT:TYPE:DIMS` each: what Triton keeps of a sequence between its requests."""
 
+    @in_range()
     def settings(self) -> Any:
         """Return them as a ModelConfig; raises UsageError."""
         config = ModelConfig()

@@ -9,7 +9,7 @@ from typing import Any
 from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig, ModelInstanceGroup
 
 from ..errors import UsageError
-from .frameworks.reading import data_type
+from .frameworks.reading import data_type, in_range
 
 _UNITS = {"": 1, "us": 1, "µs": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000}
 _KINDS = {"auto": "KIND_AUTO", "gpu": "KIND_GPU", "cpu": "KIND_CPU", "model": "KIND_MODEL"}
@@ -43,6 +43,7 @@ class Choices:
     parameters: Sequence[str] = ()
     """`KEY=VALUE` each."""
 
+    @in_range()
     def settings(self) -> Any:
         """Return them as a ModelConfig; raises UsageError that names the words that make no sense."""
         if self.max_batch_size < 0:

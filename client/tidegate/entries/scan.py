@@ -14,12 +14,15 @@ from .words import said_enum_value, said_field
 _TOKEN = re.compile(
     r"""(?P<space>\s+|\#[^\n]*)
       | (?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
+      | (?P<broken>["'])
       | (?P<word>[A-Za-z0-9_.+-]+)
       | (?P<mark>.)""",
     re.VERBOSE | re.DOTALL,
 )
 _INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 _NO_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*(\\[^abfnrtv\\?'\"0-7xXuU])")
+_DIGITS = 100
+"""More than any number of an enumeration has, and Python reads no more than a few thousand."""
 _ENOUGH = 50
 """Slips after which nobody wants more."""
 _OPENING = {"{": "}", "<": ">", "[": "]"}
@@ -73,6 +76,9 @@ def _tokens(text: str) -> Iterator[Token]:
     line, start = 1, 0
     for match in _TOKEN.finditer(text):
         kind, piece = str(match.lastgroup), match[0]
+        if kind == "broken":  # no text has its end, and to look for that after each mark would take for ever
+            yield Token("mark", piece, line, match.start() - start + 1)
+            return
         if kind != "space":
             yield Token(kind, piece, line, match.start() - start + 1)
         if newlines := piece.count("\n"):
@@ -184,7 +190,8 @@ class _Walk:
     def _enum_value(self, known: Any, token: Token) -> None:
         if _INTEGER.fullmatch(token.text):
             # Both parsers take any number; what Triton makes of one that nobody knows is different everywhere.
-            if int(token.text, 16 if "x" in token.text.lower() else 10) not in known.enum_type.values_by_number:
+            base = 16 if "x" in token.text.lower() else 10
+            if len(token.text) > _DIGITS or int(token.text, base) not in known.enum_type.values_by_number:
                 self.seen.strict.append(Slip(token.line, *said_enum_value(token.text, known)))
         elif token.text not in known.enum_type.values_by_name:
             self._slip(Slip(token.line, *said_enum_value(token.text, known)))

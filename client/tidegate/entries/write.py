@@ -20,7 +20,7 @@ from .detect import READERS, Framework, detect
 from .entry import read_entry
 from .findings import Finding, errors
 from .frameworks import ensemble, tensorrtllm
-from .frameworks.reading import Reading
+from .frameworks.reading import Reading, in_range
 from .text import CONFIG, config_text
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
@@ -67,7 +67,8 @@ def new_entry(
         raise UsageError("it is there already, and is not overwritten", where=str(folder), do="take another name")
     settings = ModelConfig() if settings is None else settings
     framework, reading = _read(sources, framework, links)
-    config = complete(reading, name, settings, warm_up)
+    with in_range(str(sources[0])):
+        config = complete(reading, name, settings, warm_up)
     if framework is Framework.TENSORRT_LLM:
         tensorrtllm.place_engine(config)
     _label(config, labels or {})

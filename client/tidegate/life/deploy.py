@@ -146,16 +146,19 @@ def _check_rules(
 
 
 def _failures(context: Context, source: Environment, version: RegisteredVersion) -> int | None:
-    """Return how many calls of the version failed in an environment, as its Tritons count; None where none tells."""
+    """Return how many calls of the version failed in an environment, as its Tritons count; None where one does not."""
     counted: list[int] = []
     for home in homes(source, version.model):
         said = context.proxy(home.plane).statistics(version.model, server=home.server.name, version=version.number)
-        counted += [
+        here = [
             int(each.get("inference_stats", {}).get("fail", {}).get("count", 0))
             for each in said.models
             if str(each.get("version")) == str(version.number)
         ]
-    return sum(counted) if counted else None
+        if not here:
+            return None
+        counted += here
+    return sum(counted)
 
 
 def _open_environment(context: Context) -> Environment:

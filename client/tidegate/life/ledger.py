@@ -21,6 +21,11 @@ def check_alias(context: Context, version: RegisteredVersion, of: Environment, e
         )
 
 
+def is_written(of: Environment, number: int, records: Sequence[Record], plans: Sequence[Plan]) -> bool:
+    """Tell whether the records have the version on every data plane: whoever brought it came to the end of his way."""
+    return all(current(records, of.name, use.home.plane.name) == number for plan in plans for use in plan.place.uses)
+
+
 def write_down(
     context: Context,
     what: What,

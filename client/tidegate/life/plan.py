@@ -117,12 +117,13 @@ def _before(
     if not half:
         return text
     left = set(published.served) - half
-    if not left or old is None:
+    if not left:
         return None
-    path = published_path(CONFIG, old)
+    owner = old if old is not None else max(left)  # where other environments' versions are all that served before
+    path = published_path(CONFIG, owner)
     is_there = any(file.path == path for file in repository.files(place.model))
     entry_config = repository.read(place.model, path).decode() if is_there else ""
-    return published_config(entry_config, model=place.model, owner=old, served=left, aliases=published.aliases)
+    return published_config(entry_config, model=place.model, owner=owner, served=left, aliases=published.aliases)
 
 
 def _loaded(one: str | None, other: str) -> int:

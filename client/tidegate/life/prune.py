@@ -2,12 +2,16 @@
 
 from tidegate_contracts.message import Message
 
-from ..errors import NotFoundError
+from ..errors import BusyError, NotFoundError
 from ..publishing import Repository, read_published
 from .context import Context
 from .deploy import may
 from .past import before, current
 from .target import Place, places, servers
+
+LOADED_SECONDS = 900.0
+"""After so long, whatever Triton began to load by an earlier configuration is loaded or has failed. Files that go while
+it loads them hold its polling up for good (see `publishing`)."""
 
 
 class Unserved(Message):
@@ -41,7 +45,8 @@ def unserved(context: Context, environment: str, model: str | None = None) -> li
 def prune(context: Context, environment: str, shown: list[Unserved]) -> list[Unserved]:
     """Remove those that were shown and that still nobody serves; return the removed ones.
 
-    Who may bring versions in may remove them. Raises TidegateError.
+    Who may bring versions in may remove them. Raises TidegateError: BusyError for a model whose configuration was
+    written just now.
     """
     of = context.environment(environment)
     removed = []
@@ -51,6 +56,13 @@ def prune(context: Context, environment: str, shown: list[Unserved]) -> list[Uns
             repository = context.repository(of, place.uses[0].home)
             with repository.lock(name, who):
                 still = _unserved(context, place, repository, name)
+                if still and (age := repository.config_age(name)) < LOADED_SECONDS:
+                    raise BusyError(
+                        f"model {name} was changed {max(0, age):.0f} s ago: Triton may still be loading what is to go",
+                        where=repository.where,
+                        do=f"run the command again in {(LOADED_SECONDS - age) / 60:.0f} minutes",
+                        retry_after=LOADED_SECONDS - age,
+                    )
                 for each in shown:
                     if each.model == name and each.where == repository.where and each.version in still:
                         context.tell(f"removing {name} version {each.version} from {repository.where}")

@@ -14,7 +14,7 @@ from tidegate_contracts.message import Message
 from ..errors import BusyError, IntegrityError, TidegateError, UnfinishedError
 from ..registry import Record, RegisteredVersion
 from .context import Context
-from .ledger import check_alias, write_down
+from .ledger import check_alias, is_written, write_down
 from .past import BRINGS, What, before, current
 from .plan import Had, Plan, make_plan
 from .ready import until_called
@@ -77,6 +77,8 @@ def bring(
             if changed:
                 for plan in plans:
                     publish(context, plan, version, manifest)
+            if changed or not is_written(of, version.number, records, plans):
+                # Also where a run that was killed had written the last configuration: it may have seen no answer.
                 notes += try_out(context, plans, version)
                 check_alias(context, version, of, expected)
             for plan in plans:

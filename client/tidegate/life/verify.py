@@ -7,7 +7,7 @@ from tidegate_contracts.environments import Environment
 from tidegate_contracts.message import Message
 
 from ..entries.text import CONFIG
-from ..errors import NotFoundError
+from ..errors import IntegrityError, NotFoundError, UsageError
 from ..publishing import (
     Repository,
     config_differences,
@@ -65,12 +65,18 @@ def verify(context: Context, environment: str, models: Sequence[str] = ()) -> Ve
         for model in sorted(there | named):
             if models and model not in models:
                 continue
-            if model in there:
-                found += _model(context, repository, model, counted)
-                if model not in named:
-                    found.append(_stray(repository, model, "the definition does not name it"))
-            if model in named:
-                found += _alias(context, of, repository, model)
+            if model in there and model not in named:
+                found.append(_stray(repository, model, "the definition does not name it"))
+            try:
+                if model in there:
+                    found += _model(context, repository, model, counted)
+                if model in named:
+                    found += _alias(context, of, repository, model)
+            except IntegrityError as error:  # a link, say: it hides nothing of the other models
+                found.append(Found(kind="content", where=error.where or repository.where, model=model, what=error.what))
+            except UsageError as error:  # a name that no model can have, a configuration that cannot be read
+                kind: Literal["config", "stray"] = "config" if model in named else "stray"
+                found.append(Found(kind=kind, where=repository.where, model=model, what=error.what))
     return Verified(
         environment=of.name, repositories=tuple(looked), versions=len(counted), bytes=sum(counted), found=tuple(found)
     )

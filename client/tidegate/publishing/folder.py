@@ -4,8 +4,11 @@ Beside it, on the same file system and so never below what Triton reads, lies `.
 model's lock, with what is staged, and with what is being deleted.
 """
 
+import errno
 import os
 import shutil
+import stat
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -75,11 +78,18 @@ class FolderRepository:
         """Yield the content of a file."""
         file = self._folder(model) / checked_path(path)
         with explained(self.where):
+            special = IntegrityError(f"{path} of model {model} is a link or a special file", where=self.where)
             try:
-                descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+                descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             except FileNotFoundError:
                 raise NotFoundError(f"model {model} has no file {path}", where=self.where) from None
+            except OSError as error:
+                if error.errno == errno.ELOOP:
+                    raise special from None
+                raise
             with open(descriptor, "rb", buffering=0) as opened:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise special
                 while chunk := opened.read(_CHUNK):
                     yield chunk
 
@@ -98,6 +108,14 @@ class FolderRepository:
             return self.read(model, CONFIG).decode("utf-8", "replace")
         except NotFoundError:
             return None
+
+    def config_age(self, model: str) -> float:
+        """Return the seconds since config.pbtxt was written."""
+        with explained(self.where):
+            try:
+                return time.time() - (self._folder(model) / CONFIG).stat().st_mtime
+            except FileNotFoundError:
+                raise NotFoundError(f"model {model} has no file {CONFIG}", where=self.where) from None
 
     @contextmanager
     def lock(self, model: str, who: str) -> Iterator[None]:
@@ -157,6 +175,9 @@ class FolderRepository:
                 version = staging.fold(staged, self._newest(model))
                 self._check_lock(model)
                 if folder.is_dir():
+                    if self.config(model) is None:
+                        # Else Triton might take the version for whatever it likes before its configuration is there.
+                        self._put(model, closed_config(config).encode(), folder / CONFIG)
                     steps.rename(version, folder / str(number))
                 else:
                     self._bring_model(model, number, version, config)

@@ -83,8 +83,8 @@ class FolderLease:
             finally:
                 over.set()
                 beats.join()
-                if self._read().token == self._me.token:
-                    with suppress(OSError):
+                with suppress(OSError):  # all is done, or has failed for a better reason; the lease expires
+                    if self._read().token == self._me.token:
                         self._file.unlink()
 
     def check(self) -> None:

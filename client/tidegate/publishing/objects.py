@@ -8,6 +8,7 @@ staged is on this machine; the lease lies beside the repository, in `.tidegate/<
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -92,6 +93,11 @@ class ObjectRepository:
             return self.read(model, CONFIG).decode("utf-8", "replace")
         except NotFoundError:
             return None
+
+    def config_age(self, model: str) -> float:
+        """Return the seconds since config.pbtxt was written."""
+        _, _, written = self._store.read(f"{self._path(model)}/{CONFIG}")
+        return time.time() - written
 
     @contextmanager
     def lock(self, model: str, who: str) -> Iterator[None]:

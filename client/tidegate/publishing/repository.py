@@ -55,10 +55,14 @@ class Repository(Protocol):
     def config(self, model: str) -> str | None:
         """Return the model's config.pbtxt, if it has one."""
 
+    def config_age(self, model: str) -> float:
+        """Return the seconds since config.pbtxt was written, by this machine's clock; raises NotFoundError."""
+
     def lock(self, model: str, who: str) -> AbstractContextManager[None]:
         """Be the only one to change a model; raises BusyError, which tells who is at it and since when.
 
-        It is free again when the holder's process dies. Everything below needs it.
+        It is free again when the holder's process dies, at once in a folder where flock works, else when its lease has
+        not been renewed for a minute at the most. Everything below needs it.
         """
 
     def staging(self, model: str, number: int, size: int = 0) -> Path:

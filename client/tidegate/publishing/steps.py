@@ -56,8 +56,12 @@ def rename(source: Path, target: Path) -> None:
 
 
 def write(file: Path, data: Path | bytes) -> None:
-    """Write a file from bytes or from another file, piece by piece, and have it on the disk."""
-    with step(f"write {file.name}"), file.open("wb") as to:
+    """Write a new file from bytes or from another file, piece by piece, and have it on the disk.
+
+    What is there goes, and no link is followed: who may write the volume too must not choose what is written over.
+    """
+    file.unlink(missing_ok=True)
+    with step(f"write {file.name}"), file.open("xb") as to:
         if isinstance(data, bytes):
             to.write(data)
         else:

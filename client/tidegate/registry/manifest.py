@@ -19,7 +19,7 @@ STEP_BYTES = 255
 """File systems take no longer names."""
 CONFIG = "config.pbtxt"
 _VERSION = re.compile(r"[1-9][0-9]*")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}")
 
 
 def manifest_of(entry: Path, name: str | None = None, progress: Progress | None = None) -> Manifest:
@@ -84,7 +84,7 @@ def checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} cannot be a model's name",
-            do="take letters, digits, `_`, `-` and `.`, not more than 128, and no `.` or `-` in front",
+            do="take letters, digits, `_`, `-` and `.`, not more than 127, and no `.` or `-` in front",
         )
     if name.endswith(CLIENT_SUFFIX):
         raise UsageError(

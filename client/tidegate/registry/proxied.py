@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from ..errors import NotFoundError, UnreachableError
+from ..errors import NotFoundError, RefusedError, UnreachableError
 from .artifacts import CHUNK_BYTES
 from .failures import from_status, shown, translated, unreachable
 from .sending import Sending
@@ -26,7 +26,11 @@ class ProxiedArtifacts:
     """Artifacts below a URI that the tracking server serves."""
 
     def __init__(self, uri: str, tracking_uri: str) -> None:
-        """Take `mlflow-artifacts:/path`, `mlflow-artifacts://host/path` or the HTTP address itself."""
+        """Take `mlflow-artifacts:/path`, `mlflow-artifacts://host/path` or the HTTP address itself.
+
+        Raises RefusedError for another server than the tracking server: whoever makes a version says where its files
+        are, and the credential that goes with each request is the registry's.
+        """
         from mlflow.store.artifact.mlflow_artifacts_repo import MlflowArtifactsRepository
 
         with translated(f"the artifacts at {shown(uri)} cannot be reached", shown(tracking_uri)):
@@ -35,6 +39,14 @@ class ProxiedArtifacts:
         parts = urlsplit(whole)
         prefix, service, below = parts.path.partition(SERVICE)
         self.where = shown(uri)
+        if _server(whole) != _server(tracking_uri):
+            raise RefusedError(
+                "these artifacts are on another server than the registry, which is not sent the registry's credential",
+                where=self.where,
+                why=f"the registry is {shown(tracking_uri)}",
+                do="deploy nothing of it before you know who made the version; have the registry hand its artifacts "
+                "through itself (`mlflow server --serve-artifacts`)",
+            )
         self._base = urlunsplit((parts.scheme, parts.netloc, prefix, "", ""))
         self._service, self._below = service or parts.path, below.strip("/")
 
@@ -116,3 +128,8 @@ def _message(response: Any) -> str:
         return str(said.get("message", "")) if isinstance(said, dict) else ""
     except ValueError:
         return ""
+
+
+def _server(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)

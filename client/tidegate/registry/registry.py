@@ -249,7 +249,9 @@ class Registry:
                     where=artifacts.where,
                     do="find out who wrote it there, and take it away",
                 ) from None
-            records.append(record)
+            # Who can write one run says nothing of other versions; and two versions may have one run.
+            if (record.model, record.version) == (version.model, version.number):
+                records.append(record)
         return records
 
     def _aliases(self, model: str) -> dict[str, int]:

@@ -88,6 +88,8 @@ def download(
             raise _not_written(path, error) from None
 
     try:
+        if partial.is_symlink():
+            partial.unlink()
         partial.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _not_written(partial, error) from None
@@ -231,7 +233,8 @@ def _received_once(
     artifacts: Artifacts, remote: str, file: ManifestFile, half: Path, tell: Progress, stop: Stop
 ) -> tuple[int, str]:
     digest, done = hashlib.sha256(), 0
-    with artifacts.read(remote) as chunks, open(half, "wb", buffering=0) as stream:
+    half.unlink(missing_ok=True)  # with no link followed, which somebody else may have laid in a shared volume
+    with artifacts.read(remote) as chunks, open(half, "xb", buffering=0) as stream:
         for chunk in chunks:
             go_on(stop)
             done += len(chunk)

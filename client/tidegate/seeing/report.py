@@ -23,7 +23,7 @@ class VersionStatus(Message):
     """What of that it waited for its turn."""
     last_used: datetime | None = None
     per_second: float | None = None
-    """Requests in the time that was watched."""
+    """Requests in the time that was watched; None where both counts are not of one load at one replica."""
     busy: float | None = None
     """Share of the time that was watched in which it was computing; more than 1 where several instances were."""
 

@@ -175,7 +175,9 @@ def _version(
     if now is None:
         return VersionStatus(version=number, ready=ready)
     total, earlier = _counts(now), _counts(before or {})
-    since = {name: max(0.0, total[name] - earlier[name]) for name in total}
+    # Counts that were not there before, or were higher, are those of another replica, or of a model loaded since.
+    watched = seconds > 0 and before is not None and all(total[name] >= earlier[name] for name in total)
+    since = {name: total[name] - earlier[name] for name in total}
     last = int(now.get("last_inference", 0))
     return VersionStatus(
         version=number,
@@ -186,8 +188,8 @@ def _version(
         mean_seconds=total["seconds"] / total["requests"] if total["requests"] else None,
         queue_seconds=total["queued"] / total["requests"] if total["requests"] else None,
         last_used=datetime.fromtimestamp(last / 1000, UTC) if last else None,
-        per_second=(since["requests"] + since["failures"]) / seconds if seconds else None,
-        busy=since["computed"] / seconds if seconds else None,
+        per_second=(since["requests"] + since["failures"]) / seconds if watched else None,
+        busy=since["computed"] / seconds if watched else None,
     )
 
 

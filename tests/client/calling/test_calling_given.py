@@ -177,3 +177,8 @@ def test_whatever_is_given_fits_or_is_refused(value: Any) -> None:
             for name, array in inputs.items():
                 rows = array.shape[1:] if signature.max_batch else array.shape
                 assert known[name].fits(rows), (name, array.shape)
+
+
+def test_one_text_or_number_alone_is_a_batch_of_one() -> None:
+    assert take({"TEXT": "hello"}, WORDS).inputs["TEXT"].tolist() == [[b"hello"]]
+    assert take({"A": 7, "B": [1, 2]}, PAIR).inputs["A"].tolist() == [[7]]

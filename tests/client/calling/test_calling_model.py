@@ -11,6 +11,7 @@ import pytest
 from tidegate.calling import model as model_module
 from tidegate.calling.credentials import Nobody
 from tidegate.calling.model import Model
+from tidegate.calling.patience import Breaker
 from tidegate.calling.proxy import ProxyClient
 from tidegate.errors import NotFoundError, UnreachableError, UsageError
 from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem
@@ -26,9 +27,12 @@ class Triton:
         self.config: bytes | Kind | None = None
         """What is answered when it is asked for its configuration, instead of the truth."""
         self.asked: list[str] = []
+        self.pause = 0.0
+        """Seconds before each answer."""
 
     def __call__(self, caller: Caller) -> None:
         self.asked.append(caller.request.path)
+        time.sleep(self.pause)
         if caller.request.path.endswith("/config"):
             self._tell(caller)
             return
@@ -140,3 +144,28 @@ def test_versions_have_signatures_of_their_own(behind: Upstream, triton: Triton)
     assert triton.asked == [
         f"/servers/gpu/v2/models/m/versions/{version}/{what}" for version in (3, 4) for what in ("config", "infer")
     ]
+
+
+def test_one_deadline_is_for_all_requests_that_a_call_takes(behind: Upstream, triton: Triton) -> None:
+    called = model(behind)
+    called.predict({"X": [1]})
+    triton.pause = 0.2
+    begun = time.monotonic()
+    with pytest.raises(UnreachableError, match="no answer in time"):
+        called.predict([{"X": [number]} for number in range(20)], {"deadline": 1.0})
+    assert time.monotonic() - begun < 1.6
+
+
+def test_asking_what_a_model_takes_is_in_the_time_of_the_call(behind: Upstream, triton: Triton) -> None:
+    triton.pause = 2.0
+    begun = time.monotonic()
+    with pytest.raises(UnreachableError, match="no answer in time"):
+        model(behind).predict({"X": [1]}, {"deadline": 0.3})
+    assert time.monotonic() - begun < 1
+
+
+def test_calls_without_any_time_say_nothing_of_the_proxy(behind: Upstream) -> None:
+    called = Model(ProxyClient(f"http://{behind.http}", Nobody(), breaker=Breaker(failures=1)), "m")
+    with pytest.raises(UnreachableError, match="no answer in time"):
+        called.predict({"X": [1]}, {"deadline": 0})
+    assert "Y" in called.predict({"X": [1]})

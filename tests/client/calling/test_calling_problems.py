@@ -91,3 +91,8 @@ def test_whatever_is_answered_is_an_error_on_lines_of_our_own(status: int, body:
         error = error_of(Reply(status, {"content-type": kind}, body), "here")
         assert len(str(error).splitlines()) <= 3
         assert str(error).isprintable() or "\n" in str(error)
+
+
+@pytest.mark.parametrize("said", ["nan", "-nan"])
+def test_a_time_that_is_no_number_is_none(said: str) -> None:
+    assert retry_after(Reply(503, {"retry-after": said}, b"")) is None

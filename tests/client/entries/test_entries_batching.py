@@ -79,3 +79,9 @@ def test_words_that_make_no_sense_are_refused(chosen: dict[str, Any], said: str)
     with pytest.raises(UsageError) as caught:
         BatchingChoices(**chosen).settings()
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("said", [{"delay": "99999999999999999999s"}, {"priority_levels": -1}, {"preferred": [2**40]}])
+def test_numbers_that_no_configuration_holds_are_refused(said: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="too large"):
+        BatchingChoices(**said).settings()

@@ -98,3 +98,12 @@ def test_what_is_no_time_is_refused(said: str) -> None:
 def test_types_are_known_however_they_are_written(kind: str, prefixed: bool, lower: bool) -> None:
     written = f"TYPE_{kind}" if prefixed else kind
     assert data_type(written.lower() if lower else written) == kind
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"inputs": ["x:FP32:99999999999999999999"]}, {"max_batch_size": 2**31}, {"instances": ["1:gpu:9999999999"]}],
+)
+def test_numbers_that_no_configuration_holds_are_refused(said: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="too large"):
+        Choices(**said).settings()

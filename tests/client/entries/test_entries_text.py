@@ -1,5 +1,7 @@
 """Texts of config.pbtxt are read whole or not at all, and every problem has the line where it stands."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -165,3 +167,13 @@ def test_unprintable_characters_of_a_text_reach_no_terminal() -> None:
     (problem,) = read_config("name: \x1b[2J").problems
     assert "\x1b" not in str(problem)
     assert r"\x1b" in str(problem)
+
+
+def test_texts_without_an_end_are_gone_through_once() -> None:
+    begun = time.monotonic()
+    assert read_config('name: "' + 'a\\"' * 100_000).config is None
+    assert time.monotonic() - begun < 10
+
+
+def test_a_number_of_an_enumeration_may_have_any_length() -> None:
+    assert read_config(f"input {{ data_type: {'9' * 5000} }}").problems

@@ -10,7 +10,7 @@ from tidegate.cli import diff as diff_command
 from tidegate.cli import history as history_command
 from tidegate.cli import prune as prune_command
 from tidegate.cli import verify as verify_command
-from tidegate.errors import ExitCode, NotFoundError
+from tidegate.errors import BusyError, ExitCode, NotFoundError
 from tidegate.life.deploy import Wanted, deploy, promote
 from tidegate.life.diff import diff
 from tidegate.life.prune import prune, unserved
@@ -156,7 +156,7 @@ def test_what_differs_between_environments_is_told_down_to_the_field(world: Worl
 
 
 def test_versions_that_nobody_serves_are_shown_and_then_removed_and_can_be_brought_back(
-    world: World, three: list[int]
+    world: World, three: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = world.context()
     one, two, _ = three
@@ -164,6 +164,9 @@ def test_versions_that_nobody_serves_are_shown_and_then_removed_and_can_be_broug
     assert [each.version for each in shown] == [one]  # two is what a rollback goes back to
     assert shown[0].bytes > 0
     assert unserved(context, "prod", "pruned") == []
+    with pytest.raises(BusyError, match="may still be loading"):
+        prune(context, "dev", shown)
+    monkeypatch.setattr("tidegate.life.prune.LOADED_SECONDS", 0.0)
     assert prune(context, "dev", shown) == shown
     assert not (world.dev.repository("preload") / "pruned" / str(one)).exists()
     assert prune(context, "dev", shown) == []

@@ -199,3 +199,15 @@ def test_a_model_that_somebody_else_put_there_is_not_touched(repository: FolderR
     (folder / "config.pbtxt").write_text(CONFIG)
     with pytest.raises(UsageError, match="not published by tidegate"):
         make_plan(place(), repository, 2, CONFIG, had(), replace=False)
+
+
+def test_where_another_environment_serves_from_the_repository_its_version_is_what_is_gone_back_to(
+    repository: FolderRepository,
+) -> None:
+    bring(repository, place(alias="lab"), 1, had())
+    where = place(plane("west", dataset("a"), alias="lab"), alias="champion")
+    before = Had(None, frozenset({1}))  # by the records of the other environment
+    bring(repository, where, 2, before, half=True)
+    assert says(repository.config(MODEL)) == ((1, 2), {"lab": 1})
+    plan = make_plan(where, repository, 2, CONFIG, before, replace=False)
+    assert says(plan.before) == ((1,), {"lab": 1})

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tidegate.errors import (
     UnfinishedError,
     UsageError,
 )
-from tidegate.publishing import Repository, differences, open_repository, read_published, strays
+from tidegate.publishing import Repository, differences, open_repository, read_published, steps, strays
 
 from .entries import Entry, config, entry, publish, tree
 
@@ -147,6 +148,41 @@ def test_links_in_a_repository_are_not_followed(root: Path, repository: Reposito
     (root / "m" / "1" / "link").symlink_to("/etc/passwd")
     with pytest.raises(IntegrityError, match="1/link is a link"):
         repository.files("m")
+
+
+def test_a_link_in_the_place_of_a_file_is_not_read(root: Path, repository: Repository) -> None:
+    publish(root, ONE, 1)
+    (root / "m" / "config.pbtxt").unlink()
+    (root / "m" / "config.pbtxt").symlink_to("/etc/passwd")
+    with pytest.raises(IntegrityError, match=r"config\.pbtxt of model m is a link or a special file"):
+        repository.config("m")
+
+
+def test_nothing_is_written_through_a_link_that_others_laid(root: Path) -> None:
+    publish(root, ONE, 1)
+    mine = root.parent.parent / "mine"
+    mine.write_text("mine")
+    (root.parent / ".tidegate" / "models" / "m" / "partial").symlink_to(mine)
+    publish(root, TWO, 2, [1, 2])
+    assert mine.read_text() == "mine"
+    assert tree(root)["m/labels.txt"] == TWO.files["labels.txt"]
+
+
+def test_a_folder_without_a_configuration_has_one_before_a_version_comes_into_it(root: Path) -> None:
+    (root / "m").mkdir()
+    seen = []
+
+    def look(when: str, step: str) -> None:
+        if (when, step) == ("after", "rename 1 to 1"):
+            seen.append(read_published((root / "m" / "config.pbtxt").read_text()).served)
+
+    steps.watch(look)
+    try:
+        publish(root, ONE, 1)
+    finally:
+        steps.watch()
+    assert seen == [()]
+    assert read_published((root / "m" / "config.pbtxt").read_text()).served == (1,)
 
 
 def test_configurations_name_only_versions_that_are_there(root: Path, repository: Repository) -> None:
@@ -328,3 +364,14 @@ def test_everybody_may_read_what_was_published_whatever_the_umask(root: Path) ->
 def test_a_repository_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no such folder"):
         open_repository(tmp_path / "not-mounted")
+
+
+def test_the_age_of_a_configuration_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "models" / "m"
+    folder.mkdir(parents=True)
+    repository = open_repository(tmp_path / "models")
+    with pytest.raises(NotFoundError):
+        repository.config_age("m")
+    (folder / "config.pbtxt").write_text("")
+    os.utime(folder / "config.pbtxt", (time.time() - 600, time.time() - 600))
+    assert 590 < repository.config_age("m") < 660

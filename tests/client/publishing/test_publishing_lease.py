@@ -176,3 +176,14 @@ def test_two_models_are_published_at_once(tmp_path: Path) -> None:
     root.mkdir()
     with open_repository(root).lock("other", "Ada"):
         assert publish(root, entry(1), 1) is True
+
+
+def test_a_volume_that_fails_when_all_is_done_makes_no_failure_of_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FolderLease("m", folder, "Ada").held():
+
+        def stale(_lease: FolderLease) -> None:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+        monkeypatch.setattr(FolderLease, "_read", stale)

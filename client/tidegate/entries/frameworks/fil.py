@@ -20,9 +20,12 @@ BATCH = 32768
 """Rows of a batch at most: the backend must have some limit, and this is its documentation's."""
 JSON_LIMIT = 256 << 20
 """Bytes: JSON takes several times as many in memory."""
+LIGHTGBM_LIMIT = 64 << 20
+"""Bytes before the first tree: they grow with the number of features."""
 LIGHTGBM_HEAD = b"tree\n"
 _XGBOOST_CLASSIFIERS = ("binary:", "multi:")
 _LIGHTGBM_CLASSIFIERS = ("binary", "multiclass", "multiclassova")
+_LIGHTGBM_SAID = ("objective", "max_feature_idx", "num_tree_per_iteration")
 _TREELITE_MAJOR = 4
 _TREELITE_CLASSIFIERS = (0, 2)
 """kBinaryClf, kMultiClf of treelite's TaskType."""
@@ -62,11 +65,14 @@ def read_lightgbm(source: Path) -> Reading:
     """Read what `Booster.save_model("….txt")` wrote: the lines before the first tree."""
     said: dict[str, str] = {}
     with source.open("rb") as lines:
-        for line in lines:
+        while line := lines.readline(LIGHTGBM_LIMIT):
+            if lines.tell() > LIGHTGBM_LIMIT:
+                raise unreadable(source, "LightGBM model", f"there is no tree in its first {LIGHTGBM_LIMIT >> 20} MiB")
             key, _, value = line.decode("utf-8", "replace").strip().partition("=")
             if key == "Tree":
                 break
-            said[key] = value
+            if key in _LIGHTGBM_SAID:
+                said[key] = value
     try:
         objective = said.get("objective", "").split(" ")[0]
         forest = _Forest(

@@ -9,6 +9,8 @@ from .reading import ANY, Reading, Tensor, bounded, config_of, unreadable
 
 MODEL, WEIGHTS = "model.xml", "model.bin"
 LIMIT = 256 << 20
+_LONGEST_NUMBER = 100
+"""Characters of a dimension that are kept: of more it is none."""
 _TYPES = {
     "f16": "FP16", "f32": "FP32", "f64": "FP64", "bf16": "BF16", "i8": "INT8", "i16": "INT16", "i32": "INT32",
     "i64": "INT64", "u8": "UINT8", "u16": "UINT16", "u32": "UINT32", "u64": "UINT64", "boolean": "BOOL",
@@ -60,7 +62,8 @@ class _Layers:
         self.depth.pop()
 
     def words(self, text: str) -> None:
-        self.text += text
+        if self.depth[-1:] == ["dim"] and len(self.text) < _LONGEST_NUMBER:
+            self.text += text
 
 
 def read(source: Path) -> Reading:

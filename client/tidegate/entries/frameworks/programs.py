@@ -23,6 +23,14 @@ def program(source: Path) -> ast.Module:
         raise unreadable(file, "Python program", error) from None
 
 
+def text_of(node: ast.AST) -> str:
+    """Return the text of an expression; nothing where it is nested more deeply than anybody writes."""
+    try:
+        return ast.unparse(node)
+    except RecursionError:
+        return ""
+
+
 def imports(module: ast.Module) -> set[str]:
     """Return the top-level packages that a program imports, anywhere in it."""
     found: set[str] = set()
@@ -55,14 +63,14 @@ def is_served(module: ast.Module) -> bool:
 
 def is_torch_module(module: ast.Module) -> bool:
     """Tell whether it defines a class that extends `torch.nn.Module`."""
-    bases = [ast.unparse(base) for node in classes(module) for base in node.bases]
+    bases = [text_of(base) for node in classes(module) for base in node.bases]
     return any(base in {"torch.nn.Module", "nn.Module", "Module"} for base in bases) and "torch" in imports(module)
 
 
 def is_dali_pipeline(module: ast.Module) -> bool:
     """Tell whether it is a DALI pipeline that serialises itself (`@autoserialize`)."""
     functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
-    marks = [ast.unparse(mark).split("(")[0] for node in functions for mark in node.decorator_list]
+    marks = [text_of(mark).split("(")[0] for node in functions for mark in node.decorator_list]
     return any(mark.rpartition(".")[2] == "autoserialize" for mark in marks)
 
 

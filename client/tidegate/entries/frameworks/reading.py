@@ -1,6 +1,7 @@
 """What the files of a framework tell of a model: the parts of its entry that are nobody's choice."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -73,6 +74,16 @@ def data_type(text: str) -> str:
             do=(f"say {near[0]}, or another" if near else "say one") + f" of {', '.join(DATA_TYPES)}",
         )
     return name
+
+
+@contextmanager
+def in_range(where: str = "") -> Iterator[None]:
+    """Turn the error of a number that a ModelConfig cannot hold, which protobuf raises, into UsageError."""
+    try:
+        yield
+    except ValueError as error:
+        what = "a number is too large, or too small, for Triton's configuration"
+        raise UsageError(what, where=where, why=str(error)) from None
 
 
 def head(file: Path) -> bytes:

@@ -8,7 +8,7 @@ from tidegate_contracts.triton import REPOSITORY_ROOT
 from tritonclient.grpc.model_config_pb2 import ModelInstanceGroup
 
 from .programs import files_of
-from .reading import Reading, Tensor, bounded, config_of, unreadable
+from .reading import Reading, Tensor, bounded, config_of, in_range, unreadable
 
 CONFIG, ENGINE = "config.json", "rank0.engine"
 LIMIT = 4 << 20
@@ -26,12 +26,13 @@ def read(source: Path) -> Reading:
     try:
         built = json.loads(bounded(file, LIMIT, "an engine's config.json"))["build_config"]
         batch, beams = int(built["max_batch_size"]), int(built.get("max_beam_width", 1))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise unreadable(file, "configuration of a TensorRT-LLM engine", error) from None
     config = config_of(
         "tensorrtllm", parameters=[("gpt_model_type", "inflight_fused_batching"), ("max_beam_width", str(beams))]
     )
-    config.max_batch_size = batch
+    with in_range(str(file)):
+        config.max_batch_size = batch
     config.model_transaction_policy.decoupled = True
     config.dynamic_batching.SetInParent()
     config.instance_group.add(count=1, kind=ModelInstanceGroup.KIND_CPU)  # the engine takes its GPUs itself

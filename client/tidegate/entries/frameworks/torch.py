@@ -12,7 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from ...errors import UsageError
-from .programs import PROGRAM, files_of, program
+from .programs import PROGRAM, files_of, program, text_of
 from .reading import Reading, config_of, unreadable
 
 SCRIPT, PACKAGE = "model.pt", "model.pt2"
@@ -83,7 +83,7 @@ def _said(forward: ast.AST | None) -> str:
     if not isinstance(forward, ast.FunctionDef):
         return _NAMES
     names = ", ".join(each.arg for each in forward.args.args[1:])
-    returned = f", and returns {ast.unparse(forward.returns)}" if forward.returns else ""
+    returned = f", and returns {text_of(forward.returns)}" if forward.returns else ""
     return f"forward takes {names or 'nothing'}{returned}; {_NAMES}"
 
 

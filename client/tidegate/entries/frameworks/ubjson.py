@@ -47,7 +47,7 @@ class _Reader:
     def _array(self) -> list[Any] | None:
         kind, count = self._header()
         if kind in _NUMBERS and count is not None:
-            self._take(struct.calcsize(_NUMBERS[kind]) * count)
+            self._skip(struct.calcsize(_NUMBERS[kind]) * count)
             return None
         if kind in _CONSTANTS and count is not None:
             return None  # they take no bytes, however many there are said to be
@@ -112,6 +112,12 @@ class _Reader:
 
     def _peek(self) -> str:
         return chr(self._content[self._at])
+
+    def _skip(self, count: int) -> None:
+        """Go on without a copy of what is left out, which may be nearly all of a large file."""
+        if count > len(self._content) - self._at:
+            raise UbjsonError("it ends early")
+        self._at += count
 
     def _take(self, count: int) -> bytes:
         taken = self._content[self._at : self._at + count]

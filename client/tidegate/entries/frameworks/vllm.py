@@ -18,7 +18,7 @@ def read(source: Path) -> Reading:
     file = source / ARGUMENTS if source.is_dir() else source
     try:
         said = json.loads(bounded(file, LIMIT, "a model.json"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise unreadable(file, "model.json of vLLM", error) from None
     model = said.get("model") if isinstance(said, dict) else None
     if not isinstance(model, str) or not model:

@@ -1,6 +1,8 @@
 """Files that are damaged, or made to do harm: a reader tells what it can, or says in words that it cannot."""
 
+import re
 import tempfile
+import time
 import tracemalloc
 import zipfile
 from contextlib import suppress
@@ -10,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegate.entries.detect import READERS, Framework, detect
+from tidegate.entries.frameworks import ubjson
+from tidegate.entries.write import new_entry
 from tidegate.errors import UsageError
 
 from tests.client.entries.files import FILES
@@ -59,3 +63,68 @@ def test_damaged_files_are_read_or_refused(framework: Framework, damage: list[tu
             detect(file)
         with suppress(UsageError):
             READERS[framework](file)
+
+
+def test_lines_in_an_openvino_model_are_gone_through_once(tmp_path: Path) -> None:
+    (tmp_path / "m.bin").write_bytes(b"")
+    (tmp_path / "m.xml").write_bytes(b"<net>" + b"\n" * 1_000_000 + b"</net>")
+    begun = time.monotonic()
+    with pytest.raises(UsageError, match="no Result"):
+        READERS[Framework.OPENVINO](tmp_path / "m.xml")
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("line", [b"x" * 1000, b"%d=\n"])
+def test_a_lightgbm_model_without_a_tree_takes_little_memory(
+    tmp_path: Path, line: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.entries.frameworks.fil.LIGHTGBM_LIMIT", 1 << 20)
+    with (tmp_path / "m.txt").open("wb") as file:
+        file.write(b"tree\n")
+        for number in range(20_000 if b"x" in line else 1_000_000):
+            file.write(line % number if b"%" in line else line)
+    tracemalloc.start()
+    with pytest.raises(UsageError, match="no tree in its first 1 MiB"):
+        READERS[Framework.LIGHTGBM](tmp_path / "m.txt")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+@pytest.mark.parametrize("framework", [Framework.VLLM, Framework.TENSORRT_LLM])
+def test_json_that_is_nested_without_end_is_refused(tmp_path: Path, framework: Framework) -> None:
+    for name in ("model.json", "config.json"):
+        (tmp_path / name).write_text("[" * 100_000, "utf-8")
+    with pytest.raises(UsageError, match="can be read"):
+        READERS[framework](tmp_path)
+
+
+def test_a_number_that_no_configuration_holds_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"build_config": {"max_batch_size": 99999999999}}', "utf-8")
+    with pytest.raises(UsageError, match="too large"):
+        READERS[Framework.TENSORRT_LLM](tmp_path)
+    xml = (FILES / "openvino.xml").read_text("utf-8")
+    (tmp_path / "m.xml").write_text(re.sub(r"<dim>\d+</dim>", f"<dim>{2**63}</dim>", xml), "utf-8")
+    (tmp_path / "m.bin").write_bytes(b"")
+    with pytest.raises(UsageError, match="too large"):
+        new_entry("m", [tmp_path / "m.xml"], tmp_path / "entries")
+
+
+@pytest.mark.parametrize(
+    "text", ["class A(%sx): pass", "import torch\nclass A(Module):\n def forward(self) -> %sx: pass"]
+)
+def test_programs_that_are_nested_without_end_are_told_or_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "model.py").write_text(text % ("-" * 900), "utf-8")
+    with suppress(UsageError):
+        detect(tmp_path / "model.py")
+    with suppress(UsageError):
+        READERS[Framework.TORCH_MODULE](tmp_path / "model.py")
+
+
+def test_numbers_of_a_forest_are_passed_over_and_not_copied() -> None:
+    content = b"[$D#l" + (2 << 20).to_bytes(4, "big") + bytes(16 << 20)
+    tracemalloc.start()
+    assert ubjson.loads(content) is None
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20

@@ -1,0 +1,121 @@
+"""A registry and a proxy that are none: for what happens between a life's steps, which takes no Triton to see."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tidegate.calling.proxy import Statistics
+from tidegate.errors import NotFoundError
+from tidegate.life.context import Context
+from tidegate.publishing import open_repository, read_published
+from tidegate.registry import Golden, Record, RegisteredVersion
+from tidegate.registry.manifest import checked_name, manifest_of
+from tidegate.settings import Settings
+from tidegate_contracts.environments import Environments, WhoAmI
+from tidegate_contracts.manifest import Manifest
+
+from .entries import write_entry
+
+
+class Papers:
+    """What is registered: an entry of each version, aliases, tags and records."""
+
+    where = "a shelf"
+
+    def __init__(self, folder: Path, model: str) -> None:
+        self.folder, self.model = folder, model
+        self.aliases: dict[str, int] = {}
+        self.written: list[Record] = []
+        self.request: Golden | None = None
+
+    def register(self, number: int) -> RegisteredVersion:
+        write_entry(self._entry(number), number)
+        return self._version(number)
+
+    def versions(self, model: str) -> list[RegisteredVersion]:
+        if checked_name(model) != self.model:
+            raise NotFoundError(f"there is no model {model}")
+        return [self._version(int(each.name)) for each in sorted(self.folder.iterdir())]
+
+    def version(self, _model: str, which: str) -> RegisteredVersion:
+        return self._version(int(which))
+
+    def manifest(self, version: RegisteredVersion) -> Manifest:
+        return manifest_of(self._entry(version.number))
+
+    def read_file(self, version: RegisteredVersion, path: str) -> bytes:
+        return (self._entry(version.number) / path).read_bytes()
+
+    def fetch(self, version: RegisteredVersion, folder: Path, _progress: Any) -> None:
+        for file in self.manifest(version).files:
+            (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file.path).write_bytes(self.read_file(version, file.path))
+
+    def golden(self, _version: RegisteredVersion) -> Golden | None:
+        return self.request
+
+    def alias(self, _model: str, alias: str) -> int | None:
+        return self.aliases.get(alias)
+
+    def set_alias(self, _model: str, alias: str, number: int, *, expect: int | None) -> None:
+        assert self.aliases.get(alias) == expect
+        self.aliases[alias] = number
+
+    def tag(self, *_said: Any) -> None:
+        pass
+
+    def records(self, _model: str) -> list[Record]:
+        return list(self.written)
+
+    def append_record(self, _version: RegisteredVersion, record: Record) -> None:
+        self.written.append(record)
+
+    def _entry(self, number: int) -> Path:
+        return self.folder / str(number) / self.model
+
+    def _version(self, number: int) -> RegisteredVersion:
+        return RegisteredVersion.model_validate({
+            "model": self.model, "number": number, "runId": "", "source": "", "manifestSha256": "",
+            "registeredBy": "anna", "registeredAt": "2026-01-01T00:00:00Z", "signed": False, "clientModel": None,
+            "tags": {}, "aliases": (),
+        })  # fmt: skip
+
+
+class Answers:
+    """A proxy before a Triton that has loaded what the repository has it serve."""
+
+    def __init__(self, repository: Path) -> None:
+        self.repository = repository
+        self.killed = False
+        self.asked: list[int] = []
+        self.failures: Iterator[int | None] = iter(())
+
+    def metadata(self, model: str, **_how: Any) -> dict[str, Any]:
+        return {"versions": [str(number) for number in self._served(model)]}
+
+    def ready(self, model: str, *, version: int, **_how: Any) -> bool:
+        if self.killed:
+            raise SystemExit  # as if the process were killed: nothing below puts anything back
+        return version in self._served(model)
+
+    def infer_json(self, _model: str, _request: Any, *, version: int, **_how: Any) -> dict[str, Any]:
+        self.asked.append(version)
+        return {"outputs": [{"name": "OUTPUT", "data": [0.0, 0.0]}]}
+
+    def whoami(self) -> WhoAmI:
+        return WhoAmI(environment="prod", principal="anna", source="api-keys")
+
+    def statistics(self, model: str, *, version: int, **_how: Any) -> Statistics:
+        count = next(self.failures)
+        failed = {"inference_stats": {"fail": {"count": count}}}
+        return Statistics([] if count is None else [{"name": model, "version": str(version)} | failed])
+
+    def _served(self, model: str) -> tuple[int, ...]:
+        return read_published(open_repository(self.repository).config(model) or "").served
+
+
+def context(known: Environments, papers: Papers, answers: Answers, dataset: Path) -> Context:
+    """Return what an operation works with, where every data plane has this proxy."""
+    proxies: Any = {plane.proxy_url: answers for of in known.environments for plane in of.planes}
+    registry: Any = papers
+    return Context(known, registry, Settings(datasets={"models": dataset}), wait_seconds=5, _proxies=proxies)

@@ -90,6 +90,11 @@ def size(count: int) -> str:
     return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
 
 
+def counted(count: int, thing: str) -> str:
+    """Return how many there are, in words: `1 version`, `2 versions`."""
+    return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
 @contextmanager
 def answering() -> Iterator[None]:
     """Turn every failure of a command into one message on standard error and an exit code, never a traceback."""

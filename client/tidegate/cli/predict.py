@@ -81,6 +81,7 @@ def _given(model: "Model", data: str | None, words: list[str], zeros: bool) -> A
         return files.read_words(words)
     signature = model.signature()
     if signature is None:
+        model.proxy.whoami()  # a credential that is wrong is refused here, and is not a rule that is missing
         do = "ask for an access rule with the action inspect, or give inputs"
         raise UsageError(f"it is not known what {model.name} takes", do=do)
     return files.zeros(signature)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from .output import Json, answering, note, print_json, print_table, size
+from .output import Json, answering, counted, note, print_json, print_table, size
 
 
 def prune(
@@ -31,10 +31,13 @@ def prune(
             rows = ((each.model, each.version, size(each.bytes), each.where) for each in found)
             print_table(("model", "#version", "#size", "where"), rows)
         if yes:
-            print(f"removed {len(removed)} versions, {size(sum(each.bytes for each in removed))}")
+            print(f"removed {counted(len(removed), 'version')}, {size(sum(each.bytes for each in removed))}")
         else:
             total = size(sum(each.bytes for each in found))
-            print(f"{len(found)} versions that nobody serves, {total}" + ("; --yes removes them" if found else ""))
+            print(
+                f"{counted(len(found), 'version')} that nobody serves, {total}"
+                + ("; --yes removes them" if found else "")
+            )
 
 
 def _plain(each: object) -> object:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ..errors import ExitCode
-from .output import Json, answering, note, print_json, print_table, progress, size
+from .output import Json, answering, counted, note, print_json, print_table, progress, size
 
 
 def verify(
@@ -29,6 +29,7 @@ def verify(
             if said.found:
                 rows = ((each.kind, each.model, each.version, each.what, each.where) for each in said.found)
                 print_table(("found", "model", "#version", "what", "where"), rows)
-            print(f"{said.environment}: {said.versions} versions, {size(said.bytes)}; {len(said.found)} findings")
+            looked = f"{counted(said.versions, 'version')}, {size(said.bytes)}"
+            print(f"{said.environment}: {looked}; {counted(len(said.found), 'finding')}")
         if said.found:
             raise typer.Exit(ExitCode.INTEGRITY if said.content else ExitCode.FOUND)

@@ -64,7 +64,11 @@ def new_entry(
         raise UsageError("there is no model to make an entry of", do="give its file or folder")
     folder = parent / name
     if os.path.lexists(folder):
-        raise UsageError("it is there already, and is not overwritten", where=str(folder), do="take another name")
+        raise UsageError(
+            "it is there already, and is not overwritten",
+            where=str(folder),
+            do="take it away first, or name another folder with --into",
+        )
     settings = ModelConfig() if settings is None else settings
     framework, reading = _read(sources, framework, links)
     with in_range(str(sources[0])):
@@ -172,6 +176,8 @@ def _appear(staged: Path, folder: Path) -> None:
     except OSError:
         if os.path.lexists(folder):
             raise UsageError(
-                "it is there already, and is not overwritten", where=str(folder), do="take another name"
+                "it is there already, and is not overwritten",
+                where=str(folder),
+                do="take it away first, or name another folder with --into",
             ) from None
         raise

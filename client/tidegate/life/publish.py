@@ -127,7 +127,13 @@ def _put_back_on_failure(
             raise
         olds = sorted({plan.old for plan in plans if plan.old is not None})
         serves = f"version {', '.join(map(str, olds))} serves on" if olds else "nothing serves under its name"
-        why = f"{type(error).__name__}: {error}" if isinstance(error, OSError) else str(error)
+        do = error.do if isinstance(error, TidegateError) else ""
+        # What to do stands at the end, once.
+        why = (
+            f"{type(error).__name__}: {error}"
+            if isinstance(error, OSError)
+            else str(error).removesuffix(f"\n  do: {do}")
+        )
         why += "".join(f"\n    note: {note}" for note in notes)
         if left:
             why += "\n    and its configuration could not be put back: " + "; ".join(left)
@@ -136,7 +142,7 @@ def _put_back_on_failure(
         raise kind(
             f"version {version.number} of {version.model} did not come into {of.name}; {serves}",
             why=why,
-            do=(isinstance(error, TidegateError) and error.do) or "run the same command again: it goes on from there",
+            do=do or "run the same command again: it goes on from there",
         ) from error
 
 

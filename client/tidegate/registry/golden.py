@@ -84,6 +84,13 @@ def read_golden(text: str | bytes, where: str) -> Golden:
         ) from None
     if not isinstance(golden.request.get("inputs"), list):
         raise UsageError("the request has no list `inputs`", where=where, do="write it as POST /v2/…/infer takes it")
+    asked = golden.request.get("outputs")
+    if isinstance(asked, list) and any(isinstance(each, dict) and "data" in each for each in asked):
+        raise UsageError(
+            "the answer stands within the request, where nobody would compare it",
+            where=where,
+            do='write {"request": {"inputs": […]}, "outputs": {"NAME": […]}}',
+        )
     return golden
 
 

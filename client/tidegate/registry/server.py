@@ -106,7 +106,7 @@ class Server:
                 where=self.where,
                 do=f"did you mean {' or '.join(near)}?"
                 if near
-                else "`tidegate register` makes one; `tidegate models` shows those that there are",
+                else "look at the spelling; `tidegate register` makes one",
             ) from None
 
     def versions(self, model: str) -> "Iterator[ModelVersion]":

@@ -113,7 +113,7 @@ def test_links_are_followed_so_that_the_entry_stands_alone(tmp_path: Path) -> No
 def test_nothing_that_is_there_is_overwritten(tmp_path: Path) -> None:
     made = make("made", DOUBLE, tmp_path)
     before = (made.folder / "config.pbtxt").stat()
-    with pytest.raises(UsageError, match="not overwritten"):
+    with pytest.raises(UsageError, match="not overwritten\n  do: take it away first"):
         make("made", DOUBLE, tmp_path, Choices(inputs=["z:FP32:1"], outputs=["y:FP32:3"]))
     assert (made.folder / "config.pbtxt").stat() == before
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing")

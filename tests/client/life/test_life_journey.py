@@ -86,8 +86,9 @@ def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_o
             deploy(context, Wanted("faulty"), "dev")
         assert repository.read_text() == before
         lies = register(world, "faulty", 7, tmp_path, expected=8)
-        with pytest.raises(UnfinishedError, match=r"7\.0 in place of 8\.0"):
+        with pytest.raises(UnfinishedError, match=r"7\.0 in place of 8\.0") as told:
             deploy(context, Wanted("faulty", str(lies)), "dev")
+        assert str(told.value).count("do: ") == 1
         assert repository.read_text() == before
         narrow = register(world, "faulty", 9, tmp_path, batch=0)
         with pytest.raises(UsageError, match="max_batch_size"):

@@ -134,7 +134,7 @@ def test_the_commands_say_what_they_found_by_their_exit_codes(copied: Path, caps
     history_command.history("pruned")
     assert "promote" in capsys.readouterr().out
     prune_command.prune("dev", "pruned")
-    assert "1 versions that nobody serves" in capsys.readouterr().out
+    assert "1 version that nobody serves" in capsys.readouterr().out
     assert (copied / "1").is_dir()
     with pytest.raises(Exit) as ended:
         diff_command.diff("dev", "prd")

@@ -171,6 +171,7 @@ def test_what_is_not_there_is_told_with_what_is(world: World, tmp_path: Path) ->
     registry.set_alias("there", "dev", 1, expect=None)
     for model, which, words in (
         ("ther", 1, "did you mean there"),
+        ("quite-another", 1, "\n  do: look at the spelling; `tidegate register` makes"),
         ("there", 9, "its versions are 1"),
         ("there", "prod", "its aliases are dev"),
     ):

@@ -147,6 +147,9 @@ def test_another_key_is_told_so(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> 
     said = desk.run("status", "--watch", "0", code=6)
     assert "does not believe the credential" in said
     assert "tgk_wrong" not in said
+    said = desk.run("predict", "batched", "--zeros", code=3)
+    assert "does not believe the credential" in said
+    assert "access rule" not in said
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ BATCHED = Model("batched", SOURCES / "echo.py", *TENSORS, batch=4)
 WORDS = Model("words", SOURCES / "echo.py", [("INPUT", "TYPE_STRING", "-1")], [("OUTPUT", "TYPE_STRING", "-1")])
 LATE, HUGE = (Model(name, SOURCES / "echo.py", *TENSORS) for name in ("late", "huge"))
 NAMED = {model.name: model for model in MODELS}
-SHARES = (routing.VersionShare(version=1, weight=90), routing.VersionShare(version=2, weight=10))
+SHARES = (routing.VersionShare(version=1, weight=100), routing.VersionShare(version=2, weight=0))
 PLAN = Plan(
     "dev",
     (

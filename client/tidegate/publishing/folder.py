@@ -24,8 +24,8 @@ from .config import CONFIG, ENTRY, closed_config, read_published
 from .faults import explained
 from .lease import FolderLease
 from .repository import (
-    READ_LIMIT,
     Progress,
+    Repository,
     StoredFile,
     check_removable,
     checked_model,
@@ -37,7 +37,7 @@ STATE = ".tidegate"
 _CHUNK = 1 << 20
 
 
-class FolderRepository:
+class FolderRepository(Repository):
     """See `Repository`, which this is one of."""
 
     def __init__(self, root: Path) -> None:
@@ -92,22 +92,6 @@ class FolderRepository:
                     raise special
                 while chunk := opened.read(_CHUNK):
                     yield chunk
-
-    def read(self, model: str, path: str, limit: int = READ_LIMIT) -> bytes:
-        """Return the content of a small file."""
-        parts = []
-        for chunk in self.chunks(model, path):
-            parts.append(chunk)
-            if (limit := limit - len(chunk)) < 0:
-                raise IntegrityError(f"the file {path} of model {model} is larger than it can be", where=self.where)
-        return b"".join(parts)
-
-    def config(self, model: str) -> str | None:
-        """Return the model's config.pbtxt, if it has one."""
-        try:
-            return self.read(model, CONFIG).decode("utf-8", "replace")
-        except NotFoundError:
-            return None
 
     def config_age(self, model: str) -> float:
         """Return the seconds since config.pbtxt was written."""

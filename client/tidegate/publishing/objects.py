@@ -26,8 +26,8 @@ from .faults import explained
 from .object_lease import ObjectLease
 from .object_store import ObjectStore, TakenError
 from .repository import (
-    READ_LIMIT,
     Progress,
+    Repository,
     StoredFile,
     check_removable,
     checked_model,
@@ -42,7 +42,7 @@ _SMALL = 8 << 20
 _Item = TypeVar("_Item")
 
 
-class ObjectRepository:
+class ObjectRepository(Repository):
     """See `Repository`, which this is one of."""
 
     def __init__(self, url: str) -> None:
@@ -77,22 +77,6 @@ class ObjectRepository:
             yield from self._store.chunks(f"{self._path(model)}/{checked_path(path)}")
         except NotFoundError:
             raise NotFoundError(f"model {model} has no file {path}", where=self.where) from None
-
-    def read(self, model: str, path: str, limit: int = READ_LIMIT) -> bytes:
-        """Return the content of a small file."""
-        parts = []
-        for chunk in self.chunks(model, path):
-            parts.append(chunk)
-            if (limit := limit - len(chunk)) < 0:
-                raise IntegrityError(f"the file {path} of model {model} is larger than it can be", where=self.where)
-        return b"".join(parts)
-
-    def config(self, model: str) -> str | None:
-        """Return the model's config.pbtxt, if it has one."""
-        try:
-            return self.read(model, CONFIG).decode("utf-8", "replace")
-        except NotFoundError:
-            return None
 
     def config_age(self, model: str) -> float:
         """Return the seconds since config.pbtxt was written."""

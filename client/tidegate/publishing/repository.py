@@ -9,8 +9,8 @@ from typing import Final, Protocol
 
 from tidegate_contracts.manifest import Manifest, is_inside
 
-from ..errors import RefusedError, UsageError
-from .config import read_published
+from ..errors import IntegrityError, NotFoundError, RefusedError, UsageError
+from .config import CONFIG, read_published
 
 Progress = Callable[[int], None]
 """Told how many bytes more are done, by several threads at once."""
@@ -51,9 +51,19 @@ class Repository(Protocol):
 
     def read(self, model: str, path: str, limit: int = READ_LIMIT) -> bytes:
         """Return the content of a small file; raises NotFoundError, and IntegrityError where it is larger."""
+        parts = []
+        for chunk in self.chunks(model, path):
+            parts.append(chunk)
+            if (limit := limit - len(chunk)) < 0:
+                raise IntegrityError(f"the file {path} of model {model} is larger than it can be", where=self.where)
+        return b"".join(parts)
 
     def config(self, model: str) -> str | None:
         """Return the model's config.pbtxt, if it has one."""
+        try:
+            return self.read(model, CONFIG).decode("utf-8", "replace")
+        except NotFoundError:
+            return None
 
     def config_age(self, model: str) -> float:
         """Return the seconds since config.pbtxt was written, by this machine's clock; raises NotFoundError."""

@@ -88,7 +88,7 @@ class Alias:
             self._learn(_decoder.decode(answer.body).parameters.get(PARAMETER + self._name, _Value()).string_value)
         except Problem as problem:
             self._why = problem.detail.rstrip(".")
-        except (msgspec.MsgspecError, RecursionError):
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             self._why = "the model's configuration cannot be read"
         finally:
             self._asking = None

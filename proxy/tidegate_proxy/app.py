@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .documented import document
+from .paths import ANYTHING
 from .problems import CONTENT_TYPE, TWO_CREDENTIALS, Kind, Problem
 from .request_ids import is_request_id, new_request_id
 from .seeing.meter import Meter
@@ -69,6 +70,11 @@ def make_app(servers: Servers, ready: Callable[[], str], meter: Meter) -> ASGIAp
         if why := ready():
             raise Problem(Kind.BUSY, why, 1.0)
         return {"status": "ready"}
+
+    @app.options(ANYTHING.decode(), include_in_schema=False)
+    async def options() -> Response:
+        """The methods that there are (RFC 9110, 9.3.7)."""
+        return Response(status_code=204, headers={"allow": "GET, POST"})
 
     def credential(request: Request) -> bytes:
         said = [(name, value) for name, value in request.headers.raw if name in _CREDENTIALS]

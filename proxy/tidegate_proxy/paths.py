@@ -20,6 +20,7 @@ _PATH = re.compile(
 )
 _UNRESERVED = re.compile(r"%(2[dDeE]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aAeE])")
 _POSTED = frozenset({"infer", "generate", "generate_stream"})
+_ABSOLUTE = re.compile(rb"https?://[^/?#@]+([/?].*)?", re.IGNORECASE)
 LONGEST = 1024
 """Bytes of a path that is looked at."""
 
@@ -52,6 +53,19 @@ class Target:
 
 PREDICT = Target("infer", None, "predict", None)
 """What `/predict` asks for before its body is known."""
+ANYTHING = b"/*"
+"""Where the application answers `OPTIONS *`, which asks about the proxy as a whole."""
+
+
+def origin_form(url: bytes) -> bytes:
+    """Return the path, and what follows it, of a request's target that names scheme and host, too (RFC 9112, 3.2.2).
+
+    Any other target is returned as it is.
+    """
+    if url[:1] == b"/" or (match := _ABSOLUTE.fullmatch(url)) is None:
+        return url
+    rest: bytes = match[1] or b"/"
+    return rest if rest[:1] == b"/" else b"/" + rest
 
 
 def understand(url: bytes) -> Target | None:

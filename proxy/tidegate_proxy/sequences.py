@@ -28,6 +28,8 @@ class _Infer(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(_Infer)
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+"""What is raised for a text that is no JSON, or is nested too deeply."""
 
 
 async def learn(route: Route, seconds: float) -> None:
@@ -54,7 +56,7 @@ async def _learn(route: Route, seconds: float) -> None:
         answer = await ask(route.pool, f"/v2/models/{route.name}/config".encode(), seconds, replica)
         if answer.status == 200:
             route.sequential = "sequence_batching" in msgspec.json.decode(answer.body)
-    except (Problem, msgspec.MsgspecError, TypeError):
+    except (Problem, *_UNREADABLE, TypeError):
         return
     finally:
         route.learning = None
@@ -73,7 +75,7 @@ def sequence_of(passed: bytes, body: bytes, most: int) -> bytes | None:
         body = body[: int(length)]
     try:
         parameters = _decoder.decode(body).parameters
-    except (msgspec.MsgspecError, RecursionError):
+    except _UNREADABLE:
         return None  # the replica tells what is wrong with it
     if parameters is None or not parameters.sequence_id:
         return None

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tidegate_contracts import routing
 
 LOOK_SECONDS = 1.0
 """Seconds between two looks at a file."""
+_HOST = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:-]{0,252}")
 AT_ONCE = 10
 """Models that are checked before requests have their turn again."""
 log = logging.getLogger(__name__)
@@ -45,6 +47,9 @@ async def routing_table(data: bytes) -> routing.RoutingTable:
         where = ""
         rest = {"version": outline.version, "environment": outline.environment, "models": ()}
         table = routing.RoutingTable.model_validate(rest | {"servers": msgspec.json.decode(outline.servers)})
+        for server in table.servers:
+            for pool in server.pools:
+                _check_address(f"{server.name}/{pool.name}", pool)
         routing.check_models(table.servers, models)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise TableError(f"it is no routing table: {error}") from None
@@ -61,6 +66,16 @@ async def access_table(data: bytes) -> routing.AccessTable:
         return routing.AccessTable.model_validate_json(data)
     except ValidationError as error:
         raise TableError(_first(error)) from None
+
+
+def _check_address(where: str, pool: routing.Pool) -> None:
+    """Raise ValueError for what no name can be looked up of, and no connection be made to."""
+    labels = pool.host.removesuffix(".").split(".")
+    if not _HOST.fullmatch(pool.host) or not all(0 < len(label) < 64 for label in labels):
+        raise ValueError(f"pool {where}: {pool.host!r} can be no host's name")
+    for port in (pool.http_port, pool.grpc_port, pool.lease_port):
+        if port is not None and not 0 < port < 1 << 16:
+            raise ValueError(f"pool {where}: {port} can be no port")
 
 
 def _first(error: ValidationError, where: str = "") -> str:
@@ -88,15 +103,19 @@ class Watched:
         self._read = read
         self._use = use
         self._seen: object = None
+        self._is_unread = False
+        """Whether it could not be read: a disk may fail, or a process have too many files open, and then not."""
 
     async def load(self) -> None:
         """Read it and use it; raises TableError, and then what was in use stays in use."""
         loop = asyncio.get_running_loop()
         self._seen = await loop.run_in_executor(None, self._fingerprint)
+        self._is_unread = True
         try:
             data = await loop.run_in_executor(None, self._read, self.path)
         except OSError as error:
             raise TableError(f"it cannot be read: {error.strerror}") from None
+        self._is_unread = False
         await self._use(data)
         self.generation += 1
         self.last_error = ""
@@ -104,11 +123,14 @@ class Watched:
     async def look(self) -> None:
         """Load it if it has changed; a bad one is told in the log and in the metrics, and changes nothing else."""
         # Not here: a folder may have thousands of files, and requests would wait for it.
-        if await asyncio.get_running_loop().run_in_executor(None, self._fingerprint) == self._seen:
+        is_same = await asyncio.get_running_loop().run_in_executor(None, self._fingerprint) == self._seen
+        if is_same and not self._is_unread:
             return
         try:
             await self.load()
         except TableError as error:
+            if is_same and str(error) == self.last_error:
+                return
             self.failures += 1
             self.last_error = str(error)
             log.error("%s was refused, the last good one stays: %s", self.path, error)

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import shlex
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -26,7 +27,7 @@ class AskError(Exception):
 
 def ask(address: str) -> lease.Listing:
     """Return what sits in the slice of the policy at `host:port` (its lease or admin port); raises AskError."""
-    body = _call(address, lease.MODELS_PATH, "GET")
+    body = _call(address, lease.MODELS_PATH, "GET", "list")
     try:
         return lease.Listing.model_validate_json(body)
     except ValidationError:
@@ -35,7 +36,8 @@ def ask(address: str) -> lease.Listing:
 
 def retry(address: str, model: str) -> None:
     """Take a model out of quarantine; raises AskError. `address` is that of the lease port."""
-    _call(address, f"{lease.MODELS_PATH}/{urllib.parse.quote(model, safe='')}/retry", "POST")
+    path = f"{lease.MODELS_PATH}/{urllib.parse.quote(model, safe='')}/retry"
+    _call(address, path, "POST", f"retry {shlex.quote(one_line(model))}")
 
 
 def show(listing: lease.Listing, console: Console) -> None:
@@ -68,7 +70,7 @@ def one_line(text: str) -> str:
     return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
 
 
-def _call(address: str, path: str, method: str) -> bytes:
+def _call(address: str, path: str, method: str, command: str) -> bytes:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     request = urllib.request.Request(f"http://{address}{path}", method=method, data=b"" if method == "POST" else None)
     try:
@@ -76,12 +78,16 @@ def _call(address: str, path: str, method: str) -> bytes:
             body: bytes = answer.read()
             return body
     except urllib.error.HTTPError as error:
-        raise AskError(one_line(_why(error)) or f"What answers at {address} says {error.code} to {path}.") from None
+        why = one_line(_why(error)) or (
+            f"What answers at {one_line(address)} says {error.code} to {method} {path}: is that the port of leases "
+            f"({eviction_process.LEASE_PORT}) of an eviction policy?"
+        )
+        raise AskError(why) from None
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = one_line(str(getattr(error, "reason", error)))
         raise AskError(
             f"No eviction policy answers at {one_line(address)}: {reason}. Say --address HOST:PORT; in a cluster: "
-            "kubectl exec <pod> -c eviction-policy -- python -m tidegate_eviction list"
+            f"kubectl exec <pod> -c eviction-policy -- python -m tidegate_eviction {command}"
         ) from None
 
 

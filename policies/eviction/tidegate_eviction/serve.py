@@ -20,6 +20,7 @@ from .serving.lease_api import make_lease_api
 from .serving.secret import control_secret
 from .serving.settings import LOOK_SECONDS, Followed, SettingsError
 from .serving.view import View
+from .serving.whole import write_whole
 from .triton.agent import Agent
 from .triton.control import Control
 from .triton.memory import Memory
@@ -41,6 +42,9 @@ class EvictionPolicy:
         """Where it listens, once it does: lease, admin."""
         self.followed = Followed(place.settings, self._use)
         self._kept = place.state / LAST_SETTINGS
+        self._unkept: bytes | None = None
+        """Settings that are in use, and not yet there."""
+        self._why_unkept = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._hurry = asyncio.Event()
 
@@ -56,6 +60,7 @@ class EvictionPolicy:
         except SettingsError as error:
             self._go_on_with_kept(error)
         desk = self.desk
+        await self._keep()
         await desk.look()
         listeners = {
             "lease": listen(self.place.host, self.place.lease_port, BACKLOG),
@@ -79,6 +84,7 @@ class EvictionPolicy:
         for work in (
             heartbeat.beat(),
             self._follow_settings(),
+            self._keep_settings(),
             desk.follow_repository(),
             desk.keep_footprints(),
         ):
@@ -148,15 +154,22 @@ class EvictionPolicy:
             if settings.grpc_tls is not self._settings_tls:
                 raise SettingsError("grpcTls: it changes only when Triton is restarted, and the policy with it")
             self._desk.use(data)
-        self._keep(data)
+        self._unkept = data
 
-    def _keep(self, data: bytes) -> None:
-        new = self._kept.with_name(f".{LAST_SETTINGS}.new")
+    async def _keep(self) -> None:
+        """Keep the settings for a start over a bad file; while they cannot be written, say so, and try it again."""
+        if (data := self._unkept) is None:
+            return
         try:
-            new.write_bytes(data)
-            new.replace(self._kept)
+            await asyncio.to_thread(write_whole, self._kept, data)
         except OSError as error:
-            log.warning("%s cannot be written: over a bad settings file a restart fails: %s", self._kept, error)
+            if str(error) != self._why_unkept:
+                self._why_unkept = str(error)
+                log.warning("%s cannot be written: over a bad settings file a restart fails: %s", self._kept, error)
+        else:
+            self._why_unkept = ""
+            if self._unkept is data:
+                self._unkept = None
 
     def _go_on_with_kept(self, error: SettingsError) -> None:
         try:
@@ -169,6 +182,11 @@ class EvictionPolicy:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.followed.look()
+
+    async def _keep_settings(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await self._keep()
 
     def _ask_for_view(self) -> "Future[View]":
         async def look() -> View:

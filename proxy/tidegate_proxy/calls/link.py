@@ -78,6 +78,8 @@ class Link(Sender, Generic[Understood]):
         self._receive_window = CONNECTION_WINDOW
         self._chatter = 0
         self._chatter_since = self.last_used
+        self._is_wider = False
+        """Whether the peer has just let more be sent."""
 
     # --- for the two ends
     def understand(self, fields: Fields) -> Understood:
@@ -123,6 +125,10 @@ class Link(Sender, Generic[Understood]):
             return
         if at < len(data):
             self._rest = data[at:]
+        if self._is_wider:
+            # Once for all updates that came together: each of them could move a little of every stream.
+            self._is_wider = False
+            self.pump()
 
     # --- reading
     def _read(self, data: bytes) -> int:
@@ -300,8 +306,7 @@ class Link(Sender, Generic[Understood]):
             self.send_window += more
             if not more or self.send_window > LARGEST_WINDOW:
                 raise BrokenError(FLOW_CONTROL_ERROR if more else PROTOCOL_ERROR, "this is no window")
-            if self._blocked:
-                self.pump()
+            self._is_wider = True
             return
         if self._is_idle(number):
             raise BrokenError(PROTOCOL_ERROR, "a stream that is not there has no window")
@@ -312,19 +317,16 @@ class Link(Sender, Generic[Understood]):
             self.reset(number, FLOW_CONTROL_ERROR if more else PROTOCOL_ERROR)
             stream.take_reset(FLOW_CONTROL_ERROR, True)
         elif number in self._blocked:
-            self.pump()
+            self._is_wider = True
 
     def _take_settings(self, payload: bytes) -> None:
         self.heard_settings = True
+        window = self.peer_window
         for name, value in SETTING.iter_unpack(payload):
             if name == INITIAL_WINDOW_SIZE:
                 if value > LARGEST_WINDOW:
                     raise BrokenError(FLOW_CONTROL_ERROR, "a window is too large")
-                change, self.peer_window = value - self.peer_window, value
-                for stream in self.streams.values():
-                    stream.send_window += change
-                    if stream.send_window > LARGEST_WINDOW:
-                        raise BrokenError(FLOW_CONTROL_ERROR, "a window is too large")
+                window = value
             elif name == MAX_FRAME_SIZE:
                 if not DEFAULT_FRAME <= value < 1 << 24:
                     raise BrokenError(PROTOCOL_ERROR, "no frame can have such a size")
@@ -335,8 +337,14 @@ class Link(Sender, Generic[Understood]):
                 raise BrokenError(PROTOCOL_ERROR, "this is no truth value")
             elif name == HEADER_TABLE_SIZE:
                 self.block_prefix = b"\x20"  # no table is used here, so it may have any size, and has none from now on
+        if change := window - self.peer_window:
+            self.peer_window = window
+            for stream in self.streams.values():
+                stream.send_window += change
+                if stream.send_window > LARGEST_WINDOW:
+                    raise BrokenError(FLOW_CONTROL_ERROR, "a window is too large")
         self.write(frame(SETTINGS, ACK, 0))
-        self.pump()
+        self._is_wider = True
 
     def _count_chatter(self) -> None:
         self._chatter += 1

@@ -10,7 +10,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
 from ..hall import Hall
-from ..paths import PREDICT, Target
+from ..paths import ANYTHING, LONGEST, PREDICT, Target, origin_form
 from ..problems import Kind, Problem
 from ..request_ids import new_request_id
 from .exchange import Exchange
@@ -102,6 +102,12 @@ class Door(Reader):
             # What stands before it in the same data is no part of it: other requests, with their bodies.
             before = data.rfind(END) + len(END) + self._body_bytes if self._began else 0
             self._head_bytes += max(0, len(data) - before)
+            if self._head_bytes > MOST_HEAD_BYTES:
+                self._refuse(too_long_a_head())
+                return
+        elif not self._between and not self._began:
+            # What is no part of a body that is sent in chunks: extensions and trailers, of which the parser keeps all.
+            self._head_bytes = 0 if self._body_bytes else self._head_bytes + len(data)
             if self._head_bytes > MOST_HEAD_BYTES:
                 self._refuse(too_long_a_head())
                 return
@@ -216,7 +222,13 @@ class Door(Reader):
         """Leave a request to the application, which reads no bodies: a long one ends the connection."""
         said = dict(self.headers)
         length = said.get(b"content-length", b"0")
+        self.url = origin_form(self.url)
+        if self.url == b"*" and self.parser.get_method() == b"OPTIONS":
+            self.url = ANYTHING
+        if self.url[:1] != b"/":
+            raise httptools.HttpParserInvalidURLError(self.url[:LONGEST])
         super().on_headers_complete()
+        self.scope["headers"] = self.headers.copy()  # trailers are no headers (RFC 9110, 6.5.1)
         self.cycle.transport = cast(asyncio.Transport, _AppTransport(self, self.cycle))
         if b"transfer-encoding" in said or self.expect_100_continue or int(length) > MOST_DRAINED:
             self.cycle.keep_alive = False

@@ -90,7 +90,7 @@ class Exchange(Relay):
             if self.body_bytes > self.hall.settings.body_limit_bytes:
                 self.refuse(self._too_long())
                 return
-            self._out += (b"%x\r\n" % len(data), data, b"\r\n")
+            self._chunk += data
         else:
             self._out.append(data)
         if self._connection is None and self.body_bytes > MOST_UNSENT and not self.paused:
@@ -111,6 +111,7 @@ class Exchange(Relay):
         """Learn that the request is whole."""
         self.body_complete = True
         if self.chunked and not self.response_complete:
+            self._end_chunk()
             self._out.append(b"0\r\n\r\n")
         if self._whole is not None and not self._whole.done():
             self._whole.set_result(None)
@@ -193,7 +194,7 @@ class Exchange(Relay):
             elif self.paused:
                 self.sending_paused(False)
             await self._whole
-            body = b"".join(self._out[1::3] if self.chunked else self._out)  # chunks stand between size and end of line
+            body = b"".join(self._out[1:2] if self.chunked else self._out)  # the one chunk stands behind its size
             self._sequence = sequence_of(self.head.passed, body, self.hall.settings.body_limit_bytes)
         self._enter(read=True)
 

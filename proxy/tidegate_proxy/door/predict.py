@@ -33,7 +33,7 @@ class Predict(Exchange):
 
     def __init__(self, door: "Door", head: Head, started: float) -> None:
         super().__init__(door, head, started)
-        self._parts: list[bytes] = []
+        self._body: bytes | bytearray = b""
         self._is_from_known = False
         """Whether more than a little is read, for it is known who sends it."""
 
@@ -68,7 +68,12 @@ class Predict(Exchange):
         if self.body_bytes > self.door.hall.settings.body_limit_bytes:
             self.refuse(self._too_long())
             return
-        self._parts.append(data)
+        if self._body:
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)
+            self._body += data
+        else:
+            self._body = data  # most are one part
         if self.body_bytes > MOST_UNSENT and not self.paused:
             if self._is_from_known:
                 self._gather()
@@ -89,16 +94,16 @@ class Predict(Exchange):
     def _open(self) -> None:
         """Open the envelope, and go on as for a request to the model's own address."""
         try:
-            envelope = _decoder.decode(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
+            envelope = _decoder.decode(self._body)
             self.target = _target(envelope)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             self._later(self._explain(Problem(Kind.MALFORMED, f"The body of /predict is no envelope: {error}.")))
             return
         except Problem as problem:
             self._later(self._explain(problem))
             return
         finally:
-            self._parts.clear()
+            self._body = b""
         self.chunked = False
         self.length = len(bytes(envelope.payload))
         self._out.append(bytes(envelope.payload))

@@ -7,7 +7,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from ..hall import Hall
-from ..paths import LONGEST, Target, understand
+from ..hops import PLAIN, nominated, without
+from ..paths import LONGEST, Target, origin_form, understand
 from ..problems import TWO_CREDENTIALS, Kind, Problem
 from ..request_ids import is_request_id
 from .head import Head
@@ -16,7 +17,9 @@ MOST_HEAD_BYTES = 64 * 1024
 """Bytes of a request's first line and headers."""
 MOST_KNOWN_TARGETS = 20_000
 
-(_PASS, _DROP, _AUTHORIZATION, _KEY, _LENGTH, _ENCODING, _EXPECT, _REQUEST_ID, _SECONDS, _STICKY, _HOST) = range(11)
+(
+    _PASS, _DROP, _AUTHORIZATION, _KEY, _LENGTH, _ENCODING, _EXPECT, _REQUEST_ID, _SECONDS, _STICKY, _HOST, _CONNECTION,
+) = range(12)  # fmt: skip
 SECONDS_HEADER = b"request-timeout"
 """Seconds that the caller waits for an answer; a shorter time than the proxy's own counts."""
 STICKY_HEADER = b"tidegate-sticky"
@@ -32,7 +35,7 @@ _KINDS = {
     SECONDS_HEADER: _SECONDS,
     STICKY_HEADER: _STICKY,
     # Of this connection alone, or nobody's business but the proxy's.
-    b"connection": _DROP,
+    b"connection": _CONNECTION,
     b"keep-alive": _DROP,
     b"proxy-connection": _DROP,
     b"proxy-authorization": _DROP,
@@ -72,6 +75,8 @@ class Reader(HttpToolsProtocol):
         self._request_id = b""
         self._seconds = 0.0
         self._sticky: bytes | None = None
+        self._nominated: frozenset[bytes] = frozenset()
+        """Headers that are of this connection alone, for the request says so."""
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header."""
@@ -108,6 +113,8 @@ class Reader(HttpToolsProtocol):
             self._read_seconds(value)
         elif kind == _STICKY:
             self._sticky = value or None
+        elif kind == _CONNECTION and value not in PLAIN:
+            self._nominated |= nominated(value)
 
     def _decide(self) -> None:
         self._decided = True
@@ -115,7 +122,7 @@ class Reader(HttpToolsProtocol):
         try:
             target = self._targets[url]
         except KeyError:
-            target = understand(url)
+            target = understand(origin_form(url))
             if target is not None and len(url) <= LONGEST:
                 if len(self._targets) >= MOST_KNOWN_TARGETS:
                     self._targets.clear()
@@ -135,6 +142,7 @@ class Reader(HttpToolsProtocol):
         self._request_id = b""
         self._seconds = float(self.hall.settings.request_timeout_seconds)
         self._sticky = None
+        self._nominated = frozenset()
 
     def _read_seconds(self, value: bytes) -> None:
         try:
@@ -159,7 +167,7 @@ class Reader(HttpToolsProtocol):
         return Head(
             target=target,
             method=self.parser.get_method(),
-            passed=b"".join(self._passed),
+            passed=b"".join(without(self._passed, self._nominated) if self._nominated else self._passed),
             credential=self._credential,
             length=self._length,
             chunked=self._chunked,

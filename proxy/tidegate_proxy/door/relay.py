@@ -35,6 +35,8 @@ class Relay(Forwarded[Connection]):
     body_bytes = 0
     body_complete = False
     response_complete = False
+    _chunk: bytearray
+    """What goes on as one chunk, however small the caller's are; where its body is chunked."""
     paused = False
     """Whether no more of its body is read for now."""
     _connection: Connection | None = None
@@ -56,7 +58,9 @@ class Relay(Forwarded[Connection]):
         self.request_id = head.request_id or new_request_id()
         self.started = started
         self.deadline = started + head.seconds
-        self._out: list[bytes] = []
+        if self.chunked:
+            self._chunk = bytearray()
+        self._out: list[bytes | bytearray] = []
         self._reply: list[bytes] = []
 
     @property
@@ -91,7 +95,7 @@ class Relay(Forwarded[Connection]):
             self._lease.enter()
         self._grant.route.pool.retries.sent()
         connection.receiver = self
-        head = [
+        head: list[bytes | bytearray] = [
             self._grant.route.first_lines(self.target, self._version),
             self.head.passed if self.hall.tracer is None else self._traced(self.hall.tracer),
             b"x-request-id: ",
@@ -120,12 +124,19 @@ class Relay(Forwarded[Connection]):
 
     def flush_request(self) -> None:
         """Send on what has come so far: no more is at hand."""
+        if self.chunked:
+            self._end_chunk()
         if self._out and self._connection is not None:
             data = b"".join(self._out)
             self._connection.transport.write(data)
             self._out.clear()
             if self._grant.route.mirror is not None:  # type: ignore[union-attr]  # who has a connection was granted it
                 self._keep_copy(data)
+
+    def _end_chunk(self) -> None:
+        if self._chunk and (self._connection is not None or self.body_complete):
+            self._out += (b"%x\r\n" % len(self._chunk), self._chunk, b"\r\n")
+            self._chunk = bytearray()
 
     def _keep_copy(self, data: bytes) -> None:
         """Keep what was sent for the candidate, if this request is one that it gets."""

@@ -35,7 +35,7 @@ class Shared(Generic[Key, Result]):
         work = self._under_way.get(key)
         if work is None:
             work = self._under_way[key] = _Work()
-            work.task = asyncio.get_running_loop().create_task(self._do(key, work, start()))
+            work.task = asyncio.get_running_loop().create_task(self._do(key, work, start))
         work.waiters += 1
         try:
             return await asyncio.shield(work.result)
@@ -52,9 +52,9 @@ class Shared(Generic[Key, Result]):
                 work.result.set_exception(error)
             self._end(key, work)
 
-    async def _do(self, key: Key, work: _Work[Result], start: Coroutine[Any, Any, Result]) -> None:
+    async def _do(self, key: Key, work: _Work[Result], start: Callable[[], Coroutine[Any, Any, Result]]) -> None:
         try:
-            found = await start
+            found = await start()
         except Exception as error:
             if not work.result.done():
                 work.result.set_exception(error)
@@ -62,7 +62,6 @@ class Shared(Generic[Key, Result]):
             if not work.result.done():
                 work.result.set_result(found)
         finally:
-            start.close()
             self._end(key, work)
 
     def _end(self, key: Key, work: _Work[Result]) -> None:

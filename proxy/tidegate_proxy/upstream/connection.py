@@ -7,10 +7,12 @@ from typing import Any, Protocol, cast
 
 import httptools
 
+from ..hops import PLAIN, nominated, without
+
 # Headers that belong to one connection, not to a message (RFC 9110, 7.6.1), and those that are written anew.
-(_PASSED, _DROPPED, _LENGTH, _ENCODING) = range(4)
+(_PASSED, _DROPPED, _LENGTH, _ENCODING, _CONNECTION) = range(5)
 _OWN = {
-    b"connection": _DROPPED,
+    b"connection": _CONNECTION,
     b"keep-alive": _DROPPED,
     b"proxy-connection": _DROPPED,
     b"te": _DROPPED,
@@ -71,8 +73,8 @@ class Connection(asyncio.Protocol):
     """Its owner writes to `transport`; what comes back goes to `receiver`."""
 
     __slots__ = (
-        "_began", "_between", "_ended", "_head", "_length", "_parser", "_skipped", "_strange", "_whole", "alive",
-        "idle_since", "keep", "receiver", "sock", "transport",
+        "_began", "_between", "_ended", "_head", "_length", "_nominated", "_parser", "_skipped", "_strange", "_whole",
+        "alive", "idle_since", "keep", "receiver", "sock", "transport",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket) -> None:
@@ -84,6 +86,7 @@ class Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self._parser = httptools.HttpResponseParser(self)
         self._head: list[bytes] = []
+        self._nominated: frozenset[bytes] = frozenset()
         self._length: int | None = None
         self._began = False
         self._skipped = False
@@ -179,11 +182,15 @@ class Connection(asyncio.Protocol):
         elif own == _ENCODING:
             self._strange = self._strange or self._length == -1 or value.lower() != b"chunked"
             self._length = -1
+        elif own == _CONNECTION and value not in PLAIN:
+            self._nominated |= nominated(value)
 
     def on_headers_complete(self) -> None:
         """Hand the answer's head on."""
         if self._ended:
             return
+        if self._nominated:
+            self._head, self._nominated = without(self._head, self._nominated), frozenset()
         if self._strange:
             raise ValueError("its body is encoded otherwise than in chunks")
         status = self._parser.get_status_code()

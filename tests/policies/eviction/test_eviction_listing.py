@@ -56,14 +56,17 @@ def test_where_no_policy_is_it_says_what_to_do() -> None:
         ask("no address")
 
 
-@pytest.mark.parametrize("command", [["list"], ["retry", "a"]])
-def test_a_command_without_a_policy_ends_with_one_sentence(command: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "advice"), [(["list"], "list"), (["retry", "a"], "retry a"), (["retry", "a b"], "retry 'a b'")]
+)
+def test_a_command_without_a_policy_ends_with_one_sentence(command: list[str], advice: str) -> None:
     (port,) = free_ports(1)
     run = [sys.executable, "-m", "tidegate_eviction", *command, "--address", f"{HOST}:{port}"]
     done = subprocess.run(run, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith(f" -- python -m tidegate_eviction {advice}\n")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 from tidegate_contracts import eviction_process
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel
 from tidegate_eviction.core import Unload
+from tidegate_eviction.listing import AskError, retry
 from tidegate_eviction.place import Place
 from tidegate_eviction.serve import EvictionPolicy
 
@@ -71,6 +72,16 @@ def test_it_serves_before_triton_is_there(tmp_path: Path) -> None:
         assert line.startswith("ready ") or {"time", "level", "message"} <= json.loads(line).keys()
 
 
+def test_a_retry_says_which_model_and_which_port_it_wants(tmp_path: Path) -> None:
+    write_settings(tmp_path, settings(tmp_path))
+    with running(tmp_path) as made:
+        retry(made.leases, "a")
+        with pytest.raises(AskError, match="The pool has no model 'b'"):
+            retry(made.leases, "b")
+        with pytest.raises(AskError, match=r"says 404 to POST /v1/models/a/retry: is that the port of leases \(8090\)"):
+            retry(made.admin, "a")
+
+
 def test_a_bad_file_while_it_runs_is_refused_and_told(tmp_path: Path) -> None:
     write_settings(tmp_path, settings(tmp_path))
     with running(tmp_path) as made:
@@ -97,11 +108,33 @@ def test_over_a_bad_file_it_starts_with_the_last_good_one(tmp_path: Path) -> Non
         assert "not in use" in Holder(made).ask("GET", "/", address=made.admin)[1]
 
 
+def test_settings_that_a_full_disk_did_not_keep_are_kept_once_there_is_room(tmp_path: Path) -> None:
+    write_settings(tmp_path, settings(tmp_path, capacity_bytes=777))
+    kept, new = tmp_path / "state" / "eviction.json", tmp_path / "state" / ".eviction.json.new"
+    new.parent.mkdir()
+    new.symlink_to("/dev/full")
+
+    def is_kept(capacity: int) -> bool:
+        return kept.exists() and json.loads(kept.read_bytes())["capacityBytes"] == capacity
+
+    with running(tmp_path) as made:
+        assert not kept.exists()
+        until(lambda: "No space left on device" in (tmp_path / "policy.log").read_text("utf-8"), 5)
+        new.unlink()
+        until(lambda: is_kept(777), 5)
+        write_settings(tmp_path, settings(tmp_path, capacity_bytes=888))
+        until(lambda: is_kept(888), 5)
+        assert Holder(made).listing().capacity_bytes == 888
+    assert (tmp_path / "policy.log").read_text("utf-8").count("No space left on device") == 1
+
+
 def test_without_any_good_settings_it_says_why_and_does_not_start(tmp_path: Path) -> None:
     said = refused(*folders(tmp_path))
     assert said == f"{tmp_path / 'eviction.json'}: it cannot be read: No such file or directory"
     (tmp_path / "eviction.json").write_text(settings(tmp_path, policy="fifo").model_dump_json(by_alias=True))
     assert "policy: there is no 'fifo', only " in refused(*folders(tmp_path))
+    (tmp_path / "eviction.json").write_text(settings(tmp_path, repository="\0").model_dump_json(by_alias=True))
+    assert "repository: '\\x00' can be no path" in refused(*folders(tmp_path))
 
 
 def test_its_port_is_open_until_it_has_nothing_under_way_at_triton(tmp_path: Path) -> None:

@@ -329,7 +329,7 @@ def test_traffic_is_split_by_shares_and_the_version_is_told(split: Rig) -> None:
             assert answer.model_version == version
             assert bytes(answer.raw_output_contents[0]) == b"x" * 200
             got[str(version)] += 1
-    assert 30 <= got["1"] <= 95  # 60 are to be expected; six standard deviations are 42
+    assert 25 <= got["1"] <= 100  # 60 are to be expected; beyond these it is chance once in 30 million runs
 
 
 def test_a_version_that_is_asked_for_is_served_and_a_sticky_value_or_a_sequence_keeps_one(split: Rig) -> None:

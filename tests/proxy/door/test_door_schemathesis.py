@@ -15,7 +15,8 @@ from local_plane.proxy import proxy, write_tables
 from ..rigs.tables import SERVER, routing_table
 from ..rigs.upstream import Caller, upstream
 
-SECONDS = 12
+MOST_SECONDS = 240
+"""Seconds after which it hangs, however busy the machine is."""
 TENSOR = {"name": "y", "datatype": "FP32", "shape": [1], "data": [1.0]}
 STATS = {"model_stats": [{"name": "m", "version": "1"}]}
 ANSWERS = {
@@ -59,7 +60,7 @@ def test_the_proxy_keeps_what_its_openapi_document_says(tmp_path: Path) -> None:
         table = routing_table(behind.port, behind.port, ["m"])
         write_tables(tmp_path, table, routing.AccessTable(rules=(rule,), rate_limit=rate))
         with proxy(tmp_path, settings=settings) as front:
-            options = ["--checks", CHECKS, "--max-time", str(SECONDS), "--phases", "examples,coverage,fuzzing"]
+            options = ["--checks", CHECKS, "--max-examples", "5", "--phases", "examples,coverage,fuzzing"]
             options += ["--header", f"X-API-Key: {key}", "--request-timeout", "10", "--suppress-health-check", "all"]
             options += ["--generation-with-security-parameters", "false"]  # two credentials are one too many
             command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run"]
@@ -67,13 +68,13 @@ def test_the_proxy_keeps_what_its_openapi_document_says(tmp_path: Path) -> None:
                 [*command, f"http://{front.http}/openapi.json", *options, "--no-shrink", "--output-sanitize", "false"],
                 capture_output=True,
                 text=True,
-                timeout=SECONDS + 60,
+                timeout=MOST_SECONDS,
                 cwd=tmp_path,
                 check=False,
             )
             assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
             asked = re.search(r"(\d+) generated", done.stdout)
             assert asked is not None, done.stdout[-4000:]
-            assert int(asked[1]) > 300
+            assert int(asked[1]) > 1000
             log = tail(front.process.log)
             assert "Traceback" not in front.process.log.read_text(), log

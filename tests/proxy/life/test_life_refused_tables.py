@@ -1,6 +1,7 @@
 """Tables that mean nothing are refused with one clear line, and what was in use stays."""
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -8,7 +9,7 @@ from unittest.mock import patch
 import pytest
 from tidegate_contracts import routing
 from tidegate_proxy import config
-from tidegate_proxy.tables import TableError, access_table, routing_table
+from tidegate_proxy.tables import TableError, Watched, access_table, routing_table
 
 from ..door.house import address_of, house
 from ..door.house import routing_table as usual_table
@@ -57,6 +58,30 @@ REFUSED = [
 ]
 
 
+UNREACHABLE = [
+    *(({"host": host}, "can be no host's name") for host in ("", "\0", "a..b", "a" * 64, "é", "a\r\nX: y", "a b")),
+    ({"httpPort": 0}, "0 can be no port"),
+    ({"grpcPort": 2**70}, f"{2**70} can be no port"),
+    ({"leasePort": -1}, "-1 can be no port"),
+]
+
+
+@pytest.mark.parametrize(("more", "why"), UNREACHABLE, ids=range(len(UNREACHABLE)))
+async def test_a_pool_that_nobody_can_reach_is_refused_in_one_line(more: dict[str, Any], why: str) -> None:
+    servers = [{"name": "s", "kind": "triton", "pools": [POOL | more]}]
+    with pytest.raises(TableError) as caught:
+        await routing_table(json.dumps(said(servers=servers)).encode())
+    assert str(caught.value).startswith("pool s/main: ")
+    assert str(caught.value).endswith(why)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["replicas", "10.0.0.1", "::1", "fe80::1", "my_svc.ns-1.svc.cluster.local."])
+async def test_a_pool_has_a_name_or_an_address(host: str) -> None:
+    servers = [{"name": "s", "kind": "triton", "pools": [POOL | {"host": host}]}]
+    assert (await routing_table(json.dumps(said(servers=servers)).encode())).servers[0].pools[0].host == host
+
+
 @pytest.mark.parametrize(("more", "why"), REFUSED)
 async def test_a_routing_table_that_means_nothing_is_refused_in_one_line(more: dict[str, Any], why: str) -> None:
     with pytest.raises(TableError) as caught:
@@ -97,6 +122,29 @@ async def test_a_refused_table_changes_nothing(tmp_path: Path) -> None:
         assert watched.failures == 1
         assert "stands twice" in watched.last_error
         assert here.proxy.following.routes is routes
+
+
+async def test_a_good_table_that_could_not_be_read_for_a_while_is_read_then(tmp_path: Path) -> None:
+    file, used = tmp_path / "routing.json", []
+
+    async def use(data: bytes) -> None:
+        used.append(data)
+
+    watched = Watched("routing", file, Path.read_bytes, use)
+    file.write_bytes(b"1")
+    await watched.load()
+    file.write_bytes(b"22")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        for _ in range(3):
+            await watched.look()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (watched.failures, watched.last_error) == (1, "it cannot be read: Too many open files"), "told once"
+    for _ in range(2):
+        await watched.look()
+    assert (used, watched.generation, watched.last_error) == ([b"1", b"22"], 2, "")
 
 
 async def test_the_last_number_of_replicas_stays_while_their_name_leads_nowhere(tmp_path: Path) -> None:

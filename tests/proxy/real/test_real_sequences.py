@@ -76,9 +76,9 @@ async def test_every_sequence_stays_where_it_began(
                     sums.append(int(result.as_numpy("OUTPUT")[0][0]))
                 return sums
 
-            numbers = range(1, 21)
+            numbers = range(1, 33)  # all of them at one of the two by chance: once in a billion runs
             found = await asyncio.gather(*(sequence(number) for number in numbers))
     assert found == [[number * step for step in range(1, STEPS + 1)] for number in numbers]
     work = [counted(server) - had for server, had in zip((real_triton, another_triton), before, strict=True)]
-    assert sum(work) == STEPS * 20
+    assert sum(work) == STEPS * len(numbers)
     assert all(done and done % STEPS == 0 for done in work)

@@ -206,6 +206,8 @@ async def _tell(writer: asyncio.StreamWriter, message: Any) -> None:
 async def _say(writer: asyncio.StreamWriter, status: int, found: Any) -> None:
     body = json.dumps(found).encode()
     head = f"HTTP/1.1 {status} -\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    if writer.is_closing():  # the proxy waits no longer; uvloop calls it a RuntimeError
+        raise ConnectionResetError
     writer.write(head.encode() + body)
     await writer.drain()
 

@@ -3,9 +3,10 @@
 import json
 import logging
 import math
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from .whole import write_whole
 
 FILE = "footprints.json"
 VERSION = 1
@@ -103,18 +104,13 @@ class Footprints:
         return json.dumps({"version": VERSION, "lease_seconds": self.lease_seconds, "models": models})
 
     def write(self, text: str) -> None:
-        """Write the file; a machine that stops at any instant leaves the old one or the new one.
+        """Write the file.
 
         A folder that cannot be written is told in the log, and it is tried again: until then, what was learned would
         be lost with this process. Blocks while it writes.
         """
-        new = self.path.with_name(f".{FILE}.new")
         try:
-            with new.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self.path)
+            write_whole(self.path, text.encode())
         except OSError as error:
             self._changed = True
             if str(error) != self._said:

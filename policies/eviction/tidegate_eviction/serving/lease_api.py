@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from fastapi import FastAPI, Request, Response
 from pydantic import ValidationError
+from starlette.requests import ClientDisconnect
 from tidegate_contracts import lease
 from tidegate_contracts.message import Message
 
@@ -68,10 +69,13 @@ class _Why(Message):
 
 async def _message(request: Request, kind: type[Said]) -> Said:
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > BODY_BYTES:
-            raise _WrongError(413, f"A message has {BODY_BYTES} bytes at most.")
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > BODY_BYTES:
+                raise _WrongError(413, f"A message has {BODY_BYTES} bytes at most.")
+    except ClientDisconnect:
+        raise _WrongError(400, "The message was cut short.") from None
     try:
         return kind.model_validate_json(bytes(body))
     except ValidationError as error:

@@ -35,6 +35,8 @@ def parse(data: bytes, policies: Iterable[str]) -> EvictionSettings:
     names = [model.name for model in settings.models]
     if twice := {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set():
         raise SettingsError(f"models: {', '.join(sorted(twice))} is there twice")
+    if "\0" in settings.repository:
+        raise SettingsError(f"repository: {settings.repository!r} can be no path")
     if MODEL in names:
         raise SettingsError(f"models: {MODEL} is how the policy calls its own model, so call yours something else")
     for window in settings.warm_windows:
@@ -79,26 +81,32 @@ class Followed:
         self.last_error = ""
         self._use = use
         self._seen: object = None
+        self._is_unread = False
+        """Whether it could not be read: a disk may fail, or a process have too many files open, and then not."""
 
     def load(self) -> None:
         """Read it and use it; raises SettingsError, and then what was in use stays in use."""
         self._seen = self._fingerprint()
+        self._is_unread = True
         try:
             data = self.path.read_bytes()
         except OSError as error:
             raise SettingsError(f"it cannot be read: {error.strerror}") from None
+        self._is_unread = False
         self._use(data)
         self.generation += 1
         self.last_error = ""
 
     def look(self) -> None:
         """Load it if it has changed; a bad one is told in the log and in the metrics, and changes nothing else."""
-        if self._fingerprint() == self._seen:
+        is_same = self._fingerprint() == self._seen
+        if is_same and not self._is_unread:
             return
         try:
             self.load()
         except SettingsError as error:
-            self.refused(error)
+            if not is_same or str(error) != self.last_error:
+                self.refused(error)
         else:
             log.info("%s was read again", self.path)
 

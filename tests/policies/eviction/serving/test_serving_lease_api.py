@@ -24,12 +24,12 @@ class Wire:
 
     def __init__(self, http: aiohttp.ClientSession, root: str) -> None:
         self._http = http
-        self._root = root
+        self.root = root
 
     async def post(self, path: str, said: Any) -> tuple[int, Any, Any]:
         """Return status, headers and what was answered."""
         body = said if isinstance(said, bytes) else json.dumps(said)
-        async with self._http.post(self._root + path, data=body) as answer:
+        async with self._http.post(self.root + path, data=body) as answer:
             text = await answer.read()
             return answer.status, answer.headers, json.loads(text) if text else None
 
@@ -37,7 +37,7 @@ class Wire:
         return await self.post(lease.ACQUIRE_PATH, {"holder": "p-1", "model": model} | more)
 
     async def get(self, path: str) -> tuple[int, Any]:
-        async with self._http.get(self._root + path) as answer:
+        async with self._http.get(self.root + path) as answer:
             return answer.status, await answer.json()
 
 
@@ -149,3 +149,22 @@ def test_everything_is_listed_and_a_quarantine_ends_by_hand(tmp_path: Path) -> N
         assert (status, answer["why"]) == (404, "The pool has no model 'no/body'.")
 
     over_the_wire(tmp_path, stand_in, work)
+
+
+def test_a_message_that_is_cut_short_is_no_defect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A holder that is killed says half a sentence."""
+
+    async def work(_: House, wire: Wire) -> None:
+        for end in (b"", b"zz\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(wire.root.rpartition(":")[2]))
+            head = f"POST {lease.RENEW_PATH} HTTP/1.1\r\nHost: policy\r\nTransfer-Encoding: chunked\r\n\r\n"
+            writer.write(head.encode() + b'9\r\n{"holder"\r\n')
+            await writer.drain()
+            await asyncio.sleep(0.05)
+            writer.write(end)
+            writer.close()
+            await reader.read()
+        assert (await wire.acquire("a"))[0] == 200
+
+    over_the_wire(tmp_path, StandIn({"a": MIB}), work)
+    assert "Exception" not in caplog.text

@@ -2,6 +2,7 @@
 
 import json
 import math
+import resource
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ def test_a_good_file_is_read() -> None:
         (b"", "Invalid JSON"),
         (b'{"version": 1', "Invalid JSON"),
         (said(version=2), "version: Input should be 1"),
+        (said(repository="/mod\0els"), r"repository: '/mod\x00els' can be no path"),
         (said(surprise=1), "surprise: Extra inputs are not permitted"),
         (said(policy="fifo"), "policy: there is no 'fifo', only lru, lru-idle"),
         (said(capacityBytes=0), "capacityBytes: Input should be greater than or equal to 1"),
@@ -111,6 +113,25 @@ def test_a_bad_file_is_refused_and_the_last_good_one_stays(settings_file: Path) 
     settings_file.write_bytes(said(capacityBytes=7))
     followed.look()
     assert (used[-1].capacity_bytes, followed.generation, followed.last_error) == (7, 2, "")
+
+
+def test_a_good_file_that_could_not_be_read_for_a_while_is_read_then(settings_file: Path) -> None:
+    used: list[EvictionSettings] = []
+    followed = Followed(settings_file, lambda data: used.append(parse(data, POLICIES)))
+    followed.load()
+    settings_file.write_bytes(said(capacityBytes=7))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        for _ in range(3):
+            followed.look()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (followed.failures, followed.last_error) == (1, "it cannot be read: Too many open files"), "told once"
+    followed.look()
+    assert (used[-1].capacity_bytes, followed.generation, followed.last_error) == (7, 2, "")
+    followed.look()
+    assert followed.generation == 2
 
 
 def test_a_config_map_that_is_swapped_is_seen(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ RESUME ?=
 BACK ?=
 VALUES ?=
 TRACE ?=
+REQUIRE_ALL ?=
+ALLOW_NOT_RUN ?=
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do command -v $$p && break; done)
 TIDEGATE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidegate
@@ -44,6 +46,7 @@ override export FROM := $(value FROM)
 override export FUZZ := $(value FUZZ)
 override export VALUES := $(value VALUES)
 override export TRACE := $(value TRACE)
+override export ALLOW_NOT_RUN := $(value ALLOW_NOT_RUN)
 override export REGISTRY_PLANE := $(value REGISTRY_PLANE)
 
 .PHONY: help
@@ -57,6 +60,12 @@ FUZZERS = tests/proxy/door/test_door_agree.py tests/proxy/door/test_door_attacks
   tests/proxy/door/test_door_documented.py tests/proxy/test_paths.py tests/proxy/door/test_door_sequences.py \
   tests/proxy/calls/test_calls_http2.py tests/policies/eviction/core/test_core_invariants.py \
   tests/proxy/residency/test_residency_placement.py tests/proxy/residency/test_residency_simulated.py
+
+# Processes of pytest. Many tests wait for servers, so that there may be more of them than processors.
+WORKERS ?= 3
+
+# What `make test` says of tests whose parts this machine cannot have: by default they are listed, and it is green.
+NOT_RUN = $(if $(call on,REQUIRE_ALL),--require-all) $(if $(ALLOW_NOT_RUN),--allow-not-run "$$ALLOW_NOT_RUN")
 
 # What the commands that touch clusters have in common.
 ON_CLUSTER = $(if $(STACK),--stack "$$STACK") $(if $(CLUSTER),--cluster "$$CLUSTER") $(if $(ENGINE),--engine "$$ENGINE")
@@ -120,12 +129,16 @@ demo-up: .test ## The same, left running, with lines to try, until Ctrl-C
 demo-lifecycle: .test ## Show the life of a model, from a notebook to production and back, with MLflow, S3, Tritons, proxies
 	@$(TEST) -m demo lifecycle
 
+.PHONY: demo-lifecycle-up
+demo-lifecycle-up: .test ## Leave MLflow, S3, dev and prod running, for the commands of docs/models.md
+	@$(TEST) -m demo lifecycle-up
+
 .PHONY: test
-test: .test ## Run every check and every test
+test: .test ## Run every check and every test (REQUIRE_ALL=1 or ALLOW_NOT_RUN=<parts>: fail when others are not run)
 	@$(TEST) -m ruff check . && $(TEST) -m ruff format --check .
 	@$(TEST) -m mypy
 	@$(TEST) -m tools
-	@$(TEST) -m pytest -n 2 --dist worksteal $(PYTEST)
+	@$(TEST) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(NOT_RUN) $(PYTEST)
 
 .PHONY: fuzz
 fuzz: .test ## Send the proxy far more nonsense than the tests do (FUZZ=<examples for each fuzzer>)

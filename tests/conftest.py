@@ -1,35 +1,80 @@
-"""What was not run is said loudly and by name: a test that is only left out in silence has failed."""
+"""What was not run is said loudly and by name: a test that is only left out in silence has failed.
+
+And so has one that is left out for a part that has to be there: `make test REQUIRE_ALL=1 ALLOW_NOT_RUN=pulumi`.
+"""
 
 from collections.abc import Generator
+from typing import Any
 
 import pytest
+
+from .order import Units, place
 
 NOT_RUN = "NOT RUN: "
 """How the reason begins of every test that is left out; it goes on with what is not here, and what that means."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run demand that nothing is left out."""
+    group = parser.getgroup("tests that are not run")
+    group.addoption("--require-all", action="store_true", help="fail tests that are left out, whatever is not here")
+    group.addoption(
+        "--allow-not-run", default="", metavar="WORDS", help="the same, but for parts whose names hold one of the words"
+    )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Units | None:
+    """Keep the tests that share servers in one process."""
+    return Units(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, where several processes share the tests."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: place(item.nodeid))
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fail a test that is left out for a reason that is no sentence of ours."""
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail a test that is left out for a reason that is no sentence of ours, or is none in this run."""
     report = yield
-    _loudly(report)
+    _loudly(report, item.config)
     return report
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """Fail a whole file that is left out so."""
     report = yield
-    _loudly(report)
+    _loudly(report, collector.config)
     return report
 
 
-def _loudly(report: pytest.TestReport | pytest.CollectReport) -> None:
-    if report.skipped and not hasattr(report, "wasxfail"):
-        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        if not reason.removeprefix("Skipped: ").startswith(NOT_RUN):
-            report.outcome = "failed"
-            report.longrepr = f"left out in silence ({reason}): a reason begins with {NOT_RUN!r}"
+def _loudly(report: pytest.TestReport | pytest.CollectReport, config: pytest.Config) -> None:
+    if not report.skipped or hasattr(report, "wasxfail"):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    reason = reason.removeprefix("Skipped: ")
+    if not reason.startswith(NOT_RUN):
+        report.outcome = "failed"
+        report.longrepr = f"left out in silence ({reason}): a reason begins with {NOT_RUN!r}"
+    elif not _may_be_left_out(_what(reason), config):
+        report.outcome = "failed"
+        report.longrepr = f"left out, and this run allows none to be: {reason}"
+
+
+def _may_be_left_out(what: str, config: pytest.Config) -> bool:
+    words = config.getoption("allow_not_run").upper().split()
+    return not (words or config.getoption("require_all")) or any(word in what.upper() for word in words)
+
+
+def _what(reason: str) -> str:
+    """Return what is not here, without why."""
+    return reason.partition(" (")[0].partition(",")[0]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -39,7 +84,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         reason = report.longrepr[2].removeprefix("Skipped: ")
         names.setdefault(reason, []).append(report.nodeid)
     for reason, tests in names.items():
-        terminalreporter.section(reason.partition(" (")[0].partition(",")[0], red=True)
+        terminalreporter.section(_what(reason), red=True)
         terminalreporter.write_line(reason)
         for test in tests:
             terminalreporter.write_line(f"  {test}")

@@ -27,7 +27,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("NOT RUN: PULUMI IS NOT ON THE PATH, so that nothing was brought up in a cluster with it.")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """One cluster for all tests of a process, with room for many environments; tests use namespaces of their own."""
     with LocalCluster.start(tmp_path_factory.mktemp("cluster"), name="tests", nodes=roomy_nodes()) as running:

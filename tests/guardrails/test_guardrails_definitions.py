@@ -36,7 +36,7 @@ def test_the_reference_is_not_even_worth_an_advisory_once_its_images_are_pinned(
     assert check_all(stacks.rendered(REFERENCE), TODAY) == {"dev-lab": [], "prod-east": [], "prod-west": []}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees())
 def test_what_any_valid_definition_declares_breaks_only_what_the_definition_decides(tree: Tree) -> None:
     """What the components fix is never broken: whatever is found follows from what the author of a definition wrote."""

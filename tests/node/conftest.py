@@ -37,14 +37,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def node(request: pytest.FixtureRequest) -> Iterator[Machine]:
     worker = getattr(request.config, "workerinput", None)
     with machine(worker["testrunuid"][:12] if worker else f"run-{os.getpid()}") as shared:
         yield shared
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def environment(node: Machine) -> Environment:
     shared = Environment(node)
     made_once(node.folder / "brought-up", shared.bring_up)

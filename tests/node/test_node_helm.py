@@ -19,7 +19,7 @@ NAMESPACE, RELEASE = "inference-charted", "charted-node"
 PRELOAD, ON_DEMAND = "statefulset/preload-main", "statefulset/ondemand-small"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def charted(environment: Environment) -> Environment:
     """The environment that Helm has installed, on the same node as the other one."""
     shared = Environment(environment.machine, NAMESPACE)

@@ -44,7 +44,7 @@ RECYCLE = f"open({eviction_process.RECYCLE_FILE!r}, 'w').write('a test wants it'
 INDEX = f"http://127.0.0.1:{triton.HTTP_PORT}/v2/repository/index"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kept(node: Machine) -> Environment:
     """An environment with a real policy, on the same node as the other ones."""
     shared = Environment(node, NAMESPACE, DEFINITION)

@@ -56,7 +56,7 @@ while ready:
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def proxied(node: Machine) -> Environment:
     """An environment with real proxies, on the same node as the other ones."""
     shared = Environment(node, NAMESPACE, DEFINITION)

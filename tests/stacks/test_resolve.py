@@ -61,7 +61,7 @@ def test_resolving_twice_gives_the_same(tree: Tree) -> None:
     assert resolved(definition) == resolved(definition)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees())
 def test_digests_change_images_and_nothing_else(tree: Tree) -> None:
     plain, pinned = read_tree(tree), read_tree(tree, pinned=True)

@@ -1,0 +1,57 @@
+"""In which order and beside each other what tests run: those that share servers in one process, the longest first."""
+
+from pathlib import PurePosixPath
+
+from xdist.scheduler import LoadFileScheduling
+
+TOGETHER = {
+    "tests/client/life",
+    "tests/client/registry",
+    "tests/client/seeing",
+    "tests/client/tuning",
+    "tests/cluster",
+    "tests/node",
+}
+"""Folders whose tests share servers that take their time to start."""
+ALONE = {"tests/cluster/test_rollout_planes.py"}
+"""Files in them that have servers of their own."""
+LONGEST = (
+    "tests/client/life",
+    "tests/cluster/test_rollout_planes.py",
+    "tests/cluster",
+    "tests/node",
+    "tests/demo/test_demo_lifecycle.py",
+    "tests/docs/test_docs_models.py",
+    "tests/demo/test_demo_real.py",
+    "tests/policies/eviction/real/test_real_churn.py",
+    "tests/client/registry",
+    "tests/client/entries/test_entries_corpus.py",
+    "tests/policies/eviction/real",
+    "tests/client",
+    "tests/proxy",
+    "tests/policies",
+)
+"""What waits for servers, the longest first."""
+
+
+def unit(test: str) -> str:
+    """Return what a test is run together with: its folder where that shares servers, else its file."""
+    file = test.partition("::")[0]
+    return next((folder for folder in TOGETHER if _is_of(file, folder)), file) if file not in ALONE else file
+
+
+def place(test: str) -> int:
+    """Return when a test comes: first what takes longest, so that no process is left with it at the end."""
+    file = test.partition("::")[0]
+    return next((rank for rank, path in enumerate(LONGEST) if _is_of(file, path)), len(LONGEST))
+
+
+def _is_of(file: str, path: str) -> bool:
+    return PurePosixPath(file).is_relative_to(path)
+
+
+class Units(LoadFileScheduling):  # type: ignore[misc]  # it has no types
+    """Gives each process of pytest a unit, and the next one when it is nearly through."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit(nodeid)

@@ -112,6 +112,7 @@ def _server(stack: Stack, server: Server) -> told.ServerFacts:
         kind=server.kind,
         location=location,
         writers=writers,
+        backends=next(image.backends for image in stack.platform.images if image.name == server.image),
         pools=tuple(_pool(pool) for pool in server.pools),
     )
 

@@ -62,6 +62,8 @@ class ServerFacts(Message):
     location: Location
     writers: tuple[str, ...] = ()
     """Groups that may write the repository, as the definition says; without any, whoever can write it may."""
+    backends: tuple[str, ...] = ()
+    """Backends that its image has, as the definition says; without any, that is not known."""
     pools: tuple[PoolFacts, ...]
 
 

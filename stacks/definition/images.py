@@ -31,6 +31,14 @@ RegistryHost = Annotated[
 ]
 
 
+Backend = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$",
+        json_schema_extra={"hint": "the name of a backend of Triton, such as onnxruntime"},
+    ),
+]
+
 PROXY_IMAGE = "proxy"
 POLICY_IMAGE = "eviction-policy"
 """Names of the images that every environment runs; servers name theirs themselves."""
@@ -50,6 +58,9 @@ class Image(Named):
         Without(r"^latest$", "is a tag that moves with every push: name a version"),
     ]
     """Tag; quote it when it looks like a number."""
+    backends: tuple[Backend, ...] = ()
+    """Backends of Triton that the image has, such as `python` and `onnxruntime`: `tidegate deploy` then refuses models
+    of others. Without any it is not looked at."""
 
     @property
     def registry(self) -> str:

@@ -172,6 +172,12 @@ def test_a_repository_in_object_storage_is_told_by_its_address_and_its_own_write
     assert server.writers == ("deployers",)
 
 
+def test_the_backends_of_an_image_are_told_of_the_servers_that_run_it() -> None:
+    servers = plane(told({"images/triton/backends": ["python", "onnxruntime"]}), "prod", "east").servers
+    assert {server.backends for server in servers} == {("python", "onnxruntime")}
+    assert {server.backends for server in plane(told(), "prod", "east").servers} == {()}
+
+
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees())
 def test_every_definition_has_environments_that_a_client_reads_back(tree: Tree) -> None:

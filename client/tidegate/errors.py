@@ -80,6 +80,10 @@ class UnreachableError(TidegateError):
     exit_code = ExitCode.UNREACHABLE
 
 
+class LoadFailedError(UnreachableError):
+    """The model cannot be loaded, and trying again does not help."""
+
+
 class IntegrityError(TidegateError):
     """Content is not what it should be."""
 
@@ -90,3 +94,8 @@ class UnfinishedError(TidegateError):
     """It stopped half way; what served before serves on."""
 
     exit_code = ExitCode.UNFINISHED
+
+
+def install(extra: str) -> str:
+    """Return how the client comes to have one of its extras; it is installed from a checkout."""
+    return f'pip install "./client[{extra}]" in a checkout of Tidegate'

@@ -62,7 +62,7 @@ class Asker:
         busy: TidegateError | None = None
         while True:
             tries += 1
-            said = self._head(headers, patience.left if tell_deadline else None)
+            said = self._head(headers, patience, tell_deadline)
             try:
                 reply = self._counted(once, said, patience, where)
             except UnreachableError as error:
@@ -87,12 +87,13 @@ class Asker:
                 continue
             raise refusal
 
-    def _head(self, headers: Mapping[str, str], left: float | None) -> dict[str, str]:
+    def _head(self, headers: Mapping[str, str], patience: Patience, tell_deadline: bool) -> dict[str, str]:
         said = {"User-Agent": "tidegate", **headers}
+        if (who := self._credential.header(max(patience.left, 0.0))) is not None:
+            said[who[0]] = who[1]
+        left = patience.left if tell_deadline else None  # after the credential, which may take a while
         if left is not None:
             said["request-timeout"] = f"{max(left - _MARGIN, left / 2, 0.001):.3f}"
-        if (who := self._credential.header()) is not None:
-            said[who[0]] = who[1]
         return said
 
     def _counted(self, once: Once, said: Mapping[str, str], patience: Patience, where: str) -> Reply:
@@ -103,17 +104,17 @@ class Asker:
         end = time.monotonic() + patience.left
         if breaker is None:
             return once(said, end)
-        breaker.check(where)
+        trial = breaker.check(where)
         try:
             reply = once(said, end)
         except UnreachableError:
-            breaker.failed()
+            breaker.failed(trial=trial)
             raise
         except BaseException:
-            breaker.undecided()
+            breaker.undecided(trial=trial)
             raise
         if is_failure(reply):
-            breaker.failed()
+            breaker.failed(trial=trial)
         else:
             breaker.succeeded()
         return reply

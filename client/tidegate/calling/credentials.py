@@ -12,13 +12,13 @@ import os
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-import urllib3
-
 from ..errors import UnreachableError, UsageError
+from .transport import Transport
 
 API_KEY: Final = "TIDEGATE_API_KEY"
 TOKEN: Final = "TIDEGATE_TOKEN"
@@ -28,7 +28,10 @@ DOMINO_KEY: Final = "DOMINO_USER_API_KEY"
 DOMINO_DEFAULT: Final = "http://localhost:8899"
 _IN_DOMINO: Final = ("DOMINO_RUN_ID", "DOMINO_PROJECT_ID", "DOMINO_PROJECT_NAME")
 """Variables of which Domino sets at least one wherever it runs something."""
+_ACCESS_TOKEN: Final = "/access-token"
 _DOMINO_SECONDS: Final = 3.0
+_PAUSE_SECONDS: Final = 0.5
+"""Before the service is asked again that did not answer."""
 _HOLD_SECONDS: Final = 60.0
 """How long a token is used that does not say when it ends, and how long a service is left alone that gave none."""
 _EARLY_SECONDS: Final = 30.0
@@ -44,8 +47,11 @@ class Credential(Protocol):
     def source(self) -> str:
         """Where it is from, for people."""
 
-    def header(self) -> tuple[str, str] | None:
-        """Return the header to send, or None for nobody; raises UsageError, UnreachableError."""
+    def header(self, seconds: float | None = None) -> tuple[str, str] | None:
+        """Return the header to send, or None for nobody; asks nobody for longer than so many seconds.
+
+        Raises UsageError, UnreachableError.
+        """
 
     def renew(self) -> bool:
         """Forget what is remembered, for it was refused; tell whether there may be a newer one."""
@@ -59,7 +65,7 @@ class Fixed:
         self.source = source
         self._header = (name, value)
 
-    def header(self) -> tuple[str, str] | None:
+    def header(self, seconds: float | None = None) -> tuple[str, str] | None:  # noqa: ARG002
         """Return the header."""
         return self._header
 
@@ -73,7 +79,7 @@ class Nobody:
 
     source = "nowhere"
 
-    def header(self) -> tuple[str, str] | None:
+    def header(self, seconds: float | None = None) -> tuple[str, str] | None:  # noqa: ARG002
         """Return nothing."""
         return None
 
@@ -92,7 +98,7 @@ class TokenFile:
         self._seen: tuple[int, int, int] | None = None
         self._header: tuple[str, str] | None = None
 
-    def header(self) -> tuple[str, str] | None:
+    def header(self, seconds: float | None = None) -> tuple[str, str] | None:  # noqa: ARG002
         """Return the header with what stands in the file now; raises UsageError."""
         try:
             said = self._path.stat()
@@ -127,25 +133,34 @@ class DominoToken:
         """
         self.source = "Domino's access token"
         self._otherwise = otherwise
-        self._url = url.rstrip("/") + "/access-token"
+        base = url.rstrip("/")
+        scheme, _, rest = base.rpartition("://")
+        host, slash, path = rest.partition("/")
+        base = (
+            f"{scheme or 'http'}://{host.rpartition('@')[2]}{slash}{path}"  # a password in it is none of ours to show
+        )
+        self._url = base + _ACCESS_TOKEN
+        self._transport = Transport(base)
         self._lock = threading.Lock()
         self._header: tuple[str, str] | None = None
         self._until = 0.0
         self._ask_at = 0.0
 
-    def header(self) -> tuple[str, str] | None:
+    def header(self, seconds: float | None = None) -> tuple[str, str] | None:
         """Return the header; the service is asked at most once at a time. Raises UnreachableError, UsageError."""
-        with self._lock:
+        end = time.monotonic() + min(_DOMINO_SECONDS, _DOMINO_SECONDS if seconds is None else seconds)
+        with self._alone(end):
             if self._otherwise is not None and time.monotonic() < self._ask_at:
                 return self._otherwise.header()
             if self._header is None or time.monotonic() >= self._until:
                 try:
-                    token = self._ask()
+                    token = self._ask(end)
                 except UnreachableError:
                     if self._header is not None and time.monotonic() < self._until + _EARLY_SECONDS:
                         return self._header  # it is still good for a moment
                     if self._otherwise is not None:
-                        self._ask_at = time.monotonic() + _HOLD_SECONDS
+                        if seconds is None or seconds >= _DOMINO_SECONDS:  # else it had no fair time to answer
+                            self._ask_at = time.monotonic() + _HOLD_SECONDS
                         return self._otherwise.header()
                     raise
                 self._header = _bearer(self.source, token)
@@ -161,21 +176,35 @@ class DominoToken:
             self._header = None
         return True
 
-    def _ask(self) -> str:
+    @contextmanager
+    def _alone(self, end: float) -> Iterator[None]:
+        if not self._lock.acquire(timeout=max(end - time.monotonic(), 0.0)):
+            raise self._silent("somebody else is waiting for it")
         try:
-            answer = urllib3.request(
-                "GET", self._url, timeout=_DOMINO_SECONDS, retries=urllib3.Retry(1, redirect=0, backoff_factor=0.2)
-            )
-        except urllib3.exceptions.HTTPError as error:
-            raise UnreachableError(
-                "Domino does not say who calls",
-                where=self._url,
-                why=type(error.__cause__ or error).__name__,
-                do=f"try again; outside of Domino set {API_KEY} or {TOKEN}",
-            ) from None
+            yield
+        finally:
+            self._lock.release()
+
+    def _ask(self, end: float) -> str:
+        while True:
+            try:
+                answer = self._transport.ask("GET", _ACCESS_TOKEN, (), {}, end)
+                break
+            except UnreachableError as error:
+                if time.monotonic() + _PAUSE_SECONDS >= end:
+                    raise self._silent(error.why or error.what) from None
+                time.sleep(_PAUSE_SECONDS)
         if answer.status != 200:
             raise UnreachableError("Domino does not say who calls", where=self._url, why=f"it answers {answer.status}")
-        return answer.data[:_MOST_BYTES].decode("utf-8", "replace").strip()
+        return bytes(answer.body[:_MOST_BYTES]).decode("utf-8", "replace").strip()
+
+    def _silent(self, why: str) -> UnreachableError:
+        return UnreachableError(
+            "Domino does not say who calls",
+            where=self._url,
+            why=why,
+            do=f"try again; outside of Domino set {API_KEY} or {TOKEN}",
+        )
 
 
 def find_credential(environ: Mapping[str, str] = os.environ) -> Credential:

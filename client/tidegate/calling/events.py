@@ -16,14 +16,18 @@ def events(pieces: Iterator[bytes], where: str) -> Iterator[dict[str, Any]]:
     Raises UnreachableError for an event that is an error of the model's, for what is none, and for half an event.
     """
     data: list[bytes] = []
+    size = 0
     for line in _lines(pieces, where):
         if line:
             name, _, value = line.partition(b":")
             if name == b"data":
                 data.append(value.removeprefix(b" "))
+                size += len(line) + 1
+                if size > _MOST_BYTES:
+                    raise _too_long(where)
         elif data:
             yield _said(b"\n".join(data), where)
-            data = []
+            data, size = [], 0
     if data:
         raise UnreachableError("the stream was cut in the middle of an answer", where=where, do="try again")
 
@@ -34,13 +38,17 @@ def _lines(pieces: Iterator[bytes], where: str) -> Iterator[bytes]:
         rest += piece
         if b"\n" not in piece:
             if len(rest) > _MOST_BYTES:
-                raise UnreachableError(f"an answer of the stream has more than {_MOST_BYTES} bytes", where=where)
+                raise _too_long(where)
             continue
         *lines, rest = rest.split(b"\n")
         for line in lines:
             yield bytes(line.removesuffix(b"\r"))
     if rest:
         yield bytes(rest)
+
+
+def _too_long(where: str) -> UnreachableError:
+    return UnreachableError(f"an answer of the stream has more than {_MOST_BYTES} bytes", where=where)
 
 
 def _said(data: bytes, where: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy
 
-from ..errors import UsageError
+from ..errors import UsageError, install
 from .signature import Signature
 from .tensors import Answer, Array, dtype_of, type_of
 
@@ -55,7 +55,10 @@ def read_words(words: Sequence[str]) -> dict[str, Any]:
             raise UsageError(f"the input {name} is given twice")
         try:
             found[name] = json.loads(value)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
+            if value.lstrip()[:1] in ("[", "{", '"'):  # what begins so was not meant as a text
+                why, do = f"{value!r}: {error}", f"quote it for the shell: --input '{name}=[1, 2, 3]'"
+                raise UsageError(f"the input {name} is no JSON", why=why, do=do) from None
             found[name] = value
     return found
 
@@ -76,6 +79,12 @@ def plain(answer: Answer) -> dict[str, Any]:
         name: {"datatype": type_of(array, name), "shape": list(array.shape), "data": _plain(array)}
         for name, array in answer.outputs.items()
     }
+
+
+def shown(array: Array, count: int) -> list[Any]:
+    """Return the first values of an output for people: what is no number, or infinite, is said as such."""
+    values = array.reshape(-1)[:count].tolist()
+    return [each.decode("utf-8", "replace") if isinstance(each, bytes) else each for each in values]
 
 
 def write_outputs(answer: Answer, path: Path) -> None:
@@ -125,7 +134,7 @@ def _csv(path: str) -> Any:
     try:
         import pandas
     except ImportError:
-        raise UsageError("tables need pandas", where=path, do="install tidegate[pandas]") from None
+        raise UsageError("tables need pandas", where=path, do=install("pandas")) from None
     return pandas.read_csv(path)
 
 

@@ -5,13 +5,16 @@ pandas is not imported: who hands over a DataFrame has it.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy
 
 from ..errors import UsageError
 from .signature import Signature, Tensor, nearest
 from .tensors import Array, dtype_of
+
+_DIGITS: Final = {"FP16": 11, "BF16": 8, "FP32": 24, "FP64": 53}
+"""Binary digits of whole numbers that a type always holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +87,26 @@ def cast(value: Any, tensor: Tensor) -> Array:
             raise _too_large(tensor)
     with numpy.errstate(over="ignore"):
         made = found.astype(dtype)
+    if found.dtype.kind in "iu" and dtype.kind not in "biu":
+        _exact(found, made, tensor)
     if dtype.kind not in "biu" and bool((numpy.isinf(made) & numpy.isfinite(found)).any()):
         raise UsageError(
             f"input {tensor.name} has numbers that {tensor.data_type} cannot hold", do=f"it takes {tensor}"
         )
     return made
+
+
+def _exact(found: Array, made: Array, tensor: Tensor) -> None:
+    """Raise UsageError where a whole number has become another one; numbers that have fractions are rounded always."""
+    surely = 1 << _DIGITS[tensor.data_type]
+    if not found.size or (int(found.min()) >= -surely and int(found.max()) <= surely):
+        return
+    for before, after in zip(found.flat, made.flat, strict=True):
+        if not -surely <= int(before) <= surely and (not numpy.isfinite(after) or int(after) != int(before)):
+            raise UsageError(
+                f"input {tensor.name} has the whole number {before}, which {tensor.data_type} cannot hold exactly",
+                do=f"give it as a float where rounding does no harm: it takes {tensor}",
+            )
 
 
 def _columns(given: Any, signature: Signature | None) -> tuple[bool, dict[str, Any]]:
@@ -191,8 +209,11 @@ def _batch(arrays: dict[str, Array], known: Mapping[str, Tensor], by_rows: bool)
 
 def _plain(arrays: dict[str, Array], known: Mapping[str, Tensor]) -> Given:
     """Return arrays as the model takes them; where all have a dimension more, each row is a request of its own."""
-    if all(known[name].fits(array.shape) for name, array in arrays.items()):
-        return Given(arrays)
+    single = {
+        name: array.reshape(1) if not array.ndim and known[name].fits((1,)) else array for name, array in arrays.items()
+    }
+    if all(known[name].fits(array.shape) for name, array in single.items()):
+        return Given(single)
     found = {}
     for name, array in arrays.items():
         tensor = known[name]

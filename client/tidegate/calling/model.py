@@ -19,6 +19,8 @@ _TO_TRITON: Final = ("sequence_id", "sequence_start", "sequence_end", "priority"
 """What of the parameters of a call goes to Triton; the other ones are `version`, `sticky` and `deadline`."""
 _HIDDEN_SECONDS: Final = 60.0
 """How long it holds that a caller may not inspect the model, until that is tried again."""
+LONGEST: Final = 1e6
+"""Seconds that a call may be given."""
 _OWN: Final = ("version", "sticky", "deadline")
 _END: Final = "end"
 """Among a call's parameters, once they are checked: when its time is up, of the monotonic clock."""
@@ -74,14 +76,22 @@ class Model:
         """
         how = self._checked(params)
         signature = self.signature(how.get("version"), _left(how))
+        answered: list[Answer] = []
         try:
-            return self._answer(given, signature, how)
+            return self._answer(given, signature, how, answered)
         except UsageError:
             # Another version may serve by now, and take something else. Steps of a sequence are not done twice.
             newer = None if "sequence_id" in how else self._look(self._which(how), _left(how))
             if newer is None or newer == signature:
                 raise
-            return self._answer(given, newer, how)
+            if not answered:
+                return self._answer(given, newer, how, answered)
+        raise UnreachableError(
+            f"the model {self.name} was changed while its rows were answered",
+            where=self.proxy.url,
+            why=f"{len(answered)} requests were answered, and what answers now takes {newer}",
+            do="call it again with what it takes now; nothing is sent twice by itself",
+        )
 
     def predict_stream(self, given: Any, params: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
         """Give the outputs of each answer as it comes: values by the names of outputs. One, if the model has one."""
@@ -96,17 +106,17 @@ class Model:
                 yield {name: said[name] for name in names if name in said}
 
     # ---
-    def _answer(self, given: Any, signature: Signature | None, how: Mapping[str, Any]) -> Answer:
+    def _answer(self, given: Any, signature: Signature | None, how: Mapping[str, Any], found: "list[Answer]") -> Answer:
+        """Return the whole answer; `found` has those to its parts, also when one of them fails."""
         taken = take(given, signature)
         if signature is not None and signature.decoupled:
-            answers = [
-                Answer(_typed(said, signature), self.name, str(said.get("model_version", "")))
-                for inputs in requests(taken, signature)
-                for said in self._streamed(inputs, how)
-            ]
-            return _joined(answers, numpy.stack) if answers else Answer({}, self.name, "")
+            for inputs in requests(taken, signature):
+                for said in self._streamed(inputs, {**how, "deadline": _left(how)}):  # it is to end, whatever comes
+                    found.append(Answer(_typed(said, signature), self.name, str(said.get("model_version", ""))))
+            return _joined(found, numpy.stack) if found else Answer({}, self.name, "")
         parts = list(requests(taken, signature))
-        found = [self._call(inputs, _step(how, place, len(parts))) for place, inputs in enumerate(parts)]
+        for place, inputs in enumerate(parts):
+            found.append(self._call(inputs, _step(how, place, len(parts))))
         if not found:
             raise UsageError("there are no rows to answer")
         if taken.rows is None or (taken.batched and len(found) == 1):
@@ -156,7 +166,7 @@ class Model:
             found = signature_of(self.proxy.config(self.name, server=self.server, version=version, deadline=deadline))
         except RefusedError:
             until = time.monotonic() + _HIDDEN_SECONDS  # who may call it need not be one who may inspect it
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             what = f"the configuration of {self.name} cannot be understood"
             raise UnreachableError(what, where=self.proxy.url) from None
         with self._lock:
@@ -170,6 +180,9 @@ def _checked(params: Mapping[str, Any] | None) -> dict[str, Any]:
     if unknown:
         known = ", ".join((*_OWN, *_TO_TRITON))
         raise UsageError(f"there is no parameter {unknown[0]!r}", do=f"there are {known}")
+    deadline = said.get("deadline", 1.0)
+    if not isinstance(deadline, int | float) or not 0 <= deadline < LONGEST:
+        raise UsageError(f"the deadline {deadline!r} is no time", do="give seconds, as 2.5")
     return said
 
 
@@ -188,11 +201,14 @@ def _step(how: Mapping[str, Any], place: int, parts: int) -> Mapping[str, Any]:
 
 def _typed(said: Mapping[str, Any], signature: Signature) -> dict[str, Array]:
     """Return an answer of a stream, which is JSON, as arrays of the types that the outputs have."""
-    return {
-        each.name: numpy.asarray(said[each.name], dtype_of(each.data_type))
-        for each in signature.outputs
-        if each.name in said
-    }
+    try:
+        return {
+            each.name: numpy.asarray(said[each.name], dtype_of(each.data_type))
+            for each in signature.outputs
+            if each.name in said
+        }
+    except (ValueError, TypeError, OverflowError) as error:
+        raise UnreachableError("an answer of the stream is not what the model gives", why=str(error)) from None
 
 
 def _joined(found: list[Answer], join: Callable[[list[Array]], Array]) -> Answer:

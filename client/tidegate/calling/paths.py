@@ -4,8 +4,8 @@ import re
 from typing import Final
 
 from ..errors import UsageError
+from ..names import RULE, is_name
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}")
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,15}")
 _WORD: Final = re.compile(r"[0-9A-Za-z._-]{1,128}")
 Version = int | str | None
@@ -26,9 +26,8 @@ def model_path(server: str | None, model: str, version: Version, tail: str = "")
 
 
 def _name(text: str, what: str) -> str:
-    if not _NAME.fullmatch(text):
-        why = "up to 127 letters, digits, dots, dashes and underscores are; it begins with none of dot and dash"
-        raise UsageError(f"{text!r} is no name of a {what}", why=why)
+    if not is_name(text):
+        raise UsageError(f"{text!r} is no name of a {what}", do=RULE)
     return text
 
 

@@ -63,15 +63,15 @@ class Breaker:
         self._until: float | None = None
         self._trial = False
 
-    def check(self, where: str) -> None:
-        """Raise UnreachableError while it is open; who is let through while it is half open tells how it went."""
+    def check(self, where: str) -> bool:
+        """Raise UnreachableError while it is open; tell whether who is let through is the trial of a half open one."""
         with self._lock:
             if self._until is None:
-                return
+                return False
             left = self._until - time.monotonic()
             if left <= 0 and not self._trial:
                 self._trial = True
-                return
+                return True
         raise UnreachableError(
             "the proxy is not asked now",
             where=where,
@@ -85,17 +85,17 @@ class Breaker:
             with self._lock:
                 self._failed, self._until, self._trial, self._closed_for = 0, None, False, self._first
 
-    def failed(self) -> None:
-        """Count a failure."""
+    def failed(self, *, trial: bool = False) -> None:
+        """Count a failure: of the trial, or of another call, which may have begun long before it."""
         with self._lock:
             self._failed += 1
-            if self._trial:
+            if trial:
                 self._closed_for = min(self._closed_for * 2, self._longest)
-            if self._trial or (self._until is None and self._failed >= self._failures):
+            if trial or (self._until is None and self._failed >= self._failures):
                 self._until = time.monotonic() + self._closed_for
                 self._trial = False
 
-    def undecided(self) -> None:
+    def undecided(self, *, trial: bool = False) -> None:
         """Give a trial back that told nothing of the proxy."""
         with self._lock:
-            self._trial = False
+            self._trial = self._trial and not trial

@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..errors import BusyError, NotFoundError, RefusedError, TidegateError, UnreachableError, UsageError
+from ..errors import (
+    BusyError,
+    LoadFailedError,
+    NotFoundError,
+    RefusedError,
+    TidegateError,
+    UnreachableError,
+    UsageError,
+)
 
 PROBLEM: Final = "application/problem+json"
 _MOST_SHOWN: Final = 2000
@@ -47,7 +55,7 @@ _SAID: Final[dict[str, tuple[type[TidegateError], str, str]]] = {
         "shorten the credential",
     ),
     "load-failed": (
-        UnreachableError,
+        LoadFailedError,
         "the model cannot be loaded",
         "tell who owns the model; trying again does not help",
     ),
@@ -61,7 +69,7 @@ _SAID: Final[dict[str, tuple[type[TidegateError], str, str]]] = {
     "busy": (BusyError, "the server is busy", "try again later"),
     "deadline-exceeded": (UnreachableError, "there was no answer in time", "wait longer, or try again later"),
     "never-fits": (
-        UnreachableError,
+        LoadFailedError,
         "the model is larger than the memory that it would get",
         "tell who owns the model",
     ),

@@ -161,7 +161,7 @@ def _bytes_of(array: Array, data_type: str, name: str) -> bytes | memoryview:
 
 
 def _from_bytes(output: Mapping[str, Any], body: bytes | bytearray, start: int, size: int) -> Array:
-    shape = output["shape"]
+    shape = _shape(output)
     if size < 0 or start + size > len(body):
         raise ValueError(f"output {output['name']} has fewer bytes than it says")
     if output["datatype"] == "BYTES":
@@ -176,8 +176,15 @@ def _from_json(output: Mapping[str, Any]) -> Array:
     if output["datatype"] == "BYTES":
         texts = numpy.empty(len(output["data"]), object)
         texts[:] = [_word(each) for each in output["data"]]
-        return texts.reshape(output["shape"])
-    return numpy.asarray(output["data"], dtype_of(output["datatype"])).reshape(output["shape"])
+        return texts.reshape(_shape(output))
+    return numpy.asarray(output["data"], dtype_of(output["datatype"])).reshape(_shape(output))
+
+
+def _shape(output: Mapping[str, Any]) -> list[int]:
+    shape = output["shape"]
+    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
+        raise ValueError(f"output {output['name']} has no shape")
+    return shape
 
 
 def _word(said: Any) -> bytes:

@@ -1,11 +1,15 @@
 """One request over HTTP, within its time: connections are kept, shared by threads, and checked before they are used."""
 
+import io
 import os
+import re
 import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +27,9 @@ _CONNECT_SECONDS: Final = 5.0
 _PIECE: Final = 1 << 18
 _JOINED: Final = 1 << 16
 """Bytes of a body up to which one copy costs less than sending its pieces one by one."""
+_AHEAD: Final = 1 << 24
+"""Bytes that are made room for on an answer's word alone."""
+_LENGTH: Final = re.compile(r"[0-9]{1,18}")
 MOST_BYTES: Final = 1 << 31
 """The longest answer that is taken."""
 Body = Sequence[bytes | bytearray | memoryview]
@@ -35,6 +42,37 @@ class NotSentError(UnreachableError):
 
 class TimeIsUpError(UnreachableError):
     """There was no answer within the time; the work may have been done."""
+
+
+class _Timed(io.RawIOBase):
+    """Reads what a socket gives, by a time: a socket's own begins anew with each byte that drips in."""
+
+    def __init__(self, raw: io.RawIOBase, opened: socket.socket, end: float) -> None:
+        self._raw, self._socket = raw, opened
+        self.end = end
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(HTTPResponse):
+    """Has its head by a time, and each piece of its body by the time that `timed` is given."""
+
+    def __init__(self, opened: socket.socket, *args: Any, end: float, **more: Any) -> None:
+        super().__init__(opened, *args, **more)
+        self.timed = _Timed(self.fp.detach(), opened, end)
+        self.fp = io.BufferedReader(self.timed)
 
 
 class _Connection(HTTPConnection):
@@ -50,6 +88,11 @@ class _Connection(HTTPConnection):
         assert isinstance(self.timeout, float | int)
         self._end = time.monotonic() + self.timeout
         super().request(*args, **more)
+
+    def getresponse(self) -> Any:
+        """Return the answer, once its head is there."""
+        self.response_class = partial(_Response, end=self._end)  # type: ignore[assignment]
+        return super().getresponse()
 
     def send(self, data: Any) -> None:
         """Send a piece, after connecting where that is still to be done."""
@@ -151,11 +194,11 @@ class Transport:
     def _whole(self, response: urllib3.BaseHTTPResponse, path: str, end: float) -> Reply:
         length = response.headers.get("content-length", "")
         headers = _headers(response)
-        if not length.isdecimal():
+        if not _LENGTH.fullmatch(length):
             return Reply(response.status, headers, b"".join(self._pieces(response, path, end)))
         if int(length) > MOST_BYTES:
             raise UnreachableError(f"the answer has more than {MOST_BYTES} bytes", where=self.url + path)
-        body = bytearray(int(length))
+        body = bytearray(min(int(length), _AHEAD))  # it grows beyond that, as more comes
         filled = 0
         for piece in self._pieces(response, path, end):
             body[filled : filled + len(piece)] = piece
@@ -166,17 +209,17 @@ class Transport:
         """Give the body in pieces as they come; the time is looked at between them, for a slow one resets no clock."""
         try:
             total = 0
-            while piece := response.read1(_PIECE):
+            while True:
+                if not idle and time.monotonic() >= end:
+                    raise self._late(path)
+                if (received := getattr(response, "_original_response", None)) is not None:  # None: all is there
+                    received.timed.end = time.monotonic() + idle if idle else end
+                if not (piece := response.read1(_PIECE)):
+                    return
                 total += len(piece)
                 if total > MOST_BYTES:
                     raise UnreachableError(f"the answer has more than {MOST_BYTES} bytes", where=self.url + path)
                 yield piece
-                left = idle or end - time.monotonic()
-                if left <= 0:
-                    raise self._late(path)
-                connection = response.connection
-                if connection is not None and (open_socket := getattr(connection, "sock", None)) is not None:
-                    open_socket.settimeout(left)
         except http.HTTPError as error:
             raise self._error(error, path) from None
 

@@ -11,7 +11,7 @@ import numpy
 from mlflow.pyfunc.model import PythonModel
 
 from ..errors import UsageError
-from .model import Model, Route
+from .model import LONGEST, Model, Route
 from .paths import Version
 from .patience import Breaker
 from .proxy import SECONDS, ProxyClient
@@ -102,6 +102,6 @@ def _seconds(environ: Mapping[str, str]) -> float:
         seconds = float(said) if said else SECONDS
     except ValueError:
         seconds = 0
-    if not 0 < seconds < 1e6:
+    if not 0 < seconds < LONGEST:
         raise UsageError(f"{said!r} is no time", where=TIMEOUT, do="write seconds, as 2.5")
     return seconds

@@ -1,10 +1,11 @@
 """`tidegate history`."""
 
+import re
 from typing import Annotated
 
 import typer
 
-from .output import Json, answering, print_json, print_table
+from .output import Json, answering, note, print_json, print_table
 
 
 def history(
@@ -17,7 +18,7 @@ def history(
         from ..life.context import opened
         from ..life.history import history
 
-        with opened() as context:
+        with opened(tell=note) as context:
             records = history(context, model, environment)
         if json:
             print_json([each.model_dump(mode="json", by_alias=True) for each in records])
@@ -26,8 +27,20 @@ def history(
             (
                 each.when.strftime("%Y-%m-%d %H:%M:%SZ"), each.what, each.version, each.previous, each.environment,
                 each.plane, each.source, each.who, (each.manifest_sha256 or "")[:12],
+                re.sub("[0-9a-f]{64}", lambda digest: digest[0][:12], each.note),
             )
             for each in records
         )  # fmt: skip
-        columns = ("when", "what", "#version", "#before", "environment", "data plane", "from", "who", "manifest")
+        columns = (
+            "when",
+            "what",
+            "#version",
+            "#before",
+            "environment",
+            "data plane",
+            "from",
+            "who",
+            "manifest",
+            "note",
+        )
         print_table(columns, rows)

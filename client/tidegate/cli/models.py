@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from .output import Json, answering, print_json, print_table
-from .status import Environment, Plane, Proxy, told
+from .status import Environment, Plane, Proxy, state, told
 
 
 def models(
@@ -43,10 +43,11 @@ def models(
                         each.model,
                         f"{each.environment} {each.plane}".strip(),
                         each.server,
-                        each.loading if each.state in ("ready", "not-ready") else each.state,
+                        each.loading if each.state in ("ready", "not-ready") else state(each),
                         ", ".join(version.version for version in each.versions),
                         each.traffic,
-                        "\n".join(each.inputs) or ("(not in memory)" if each.resident is False else ""),
+                        "\n".join(each.inputs)
+                        or ("(not in memory)" if each.resident is False and each.state != "absent" else ""),
                         "\n".join(each.outputs),
                         each.max_batch,
                     )

@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 from pydantic import BaseModel
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
@@ -20,6 +21,7 @@ from ..errors import ExitCode, TidegateError
 
 WIDTH = 160
 """Columns of what goes to no terminal."""
+_ENDLESS = 10_000
 DEFECT = 70
 """Exit code of a defect of the client's own (EX_SOFTWARE of sysexits.h)."""
 LINE_SECONDS = 5.0
@@ -38,7 +40,12 @@ def console(*, stderr: bool = False) -> Console:
 
 def note(text: str) -> None:
     """Say something about the run itself, on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+def printable(text: str) -> str:
+    """Return a text without what a terminal takes for an order: others may have written parts of it."""
+    return "".join(each if each.isprintable() or each == "\n" else "\ufffd" for each in text)
 
 
 def print_json(value: object) -> None:
@@ -47,13 +54,28 @@ def print_json(value: object) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-    """Print a table; a column whose name begins with `#` holds numbers."""
-    table = Table(title=title or None, title_justify="left")
+    """Print a table; a column whose name begins with `#` holds numbers.
+
+    Where a terminal is too narrow for it, each row is a block of lines instead: nothing is cut.
+    """
+    lines = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
+    table = Table(title=printable(title) or None, title_justify="left")
     for column in columns:
         table.add_column(column.removeprefix("#"), justify="right" if column.startswith("#") else "left")
-    for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
-    console().print(table)
+    for line in lines:
+        table.add_row(*line)
+    to = console()
+    fits = Measurement.get(to, to.options.update(max_width=_ENDLESS), table).maximum <= to.width
+    if fits or not to.is_terminal:
+        to.print(table)
+        return
+    names = [column.removeprefix("#") for column in columns]
+    widest = max(map(len, names))
+    if title:
+        to.print(printable(title), soft_wrap=True)
+    for line in lines:
+        said = [f"{name:{widest}}  {cell}" for name, cell in zip(names, line, strict=True) if cell]
+        to.print("\n".join(["", *said]), soft_wrap=True)
 
 
 @contextmanager
@@ -127,5 +149,5 @@ def _plain(value: object) -> object:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    print(message, file=sys.stderr)
+    print(printable(message), file=sys.stderr)
     raise typer.Exit(code)

@@ -13,6 +13,7 @@ from .status import Plane
 if TYPE_CHECKING:
     from ..calling.model import Model
     from ..calling.tensors import Answer
+    from ..seeing.spots import Spot
 
 _SHOWN = 8
 """Values of an output that a table has."""
@@ -46,7 +47,9 @@ def predict(
     sticky: Annotated[
         str | None, typer.Option("--sticky", help="Calls with the same word get the same version.")
     ] = None,
-    timeout: Annotated[float, typer.Option("--timeout", min=0.01, help="Seconds to wait, all tries together.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.01, max=999999, help="Seconds to wait, all tries together.")
+    ] = 60.0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the outputs to a .npz or .json file.")] = None,
     json: Json = False,
 ) -> None:
@@ -58,7 +61,10 @@ def predict(
         name, _, version = model.partition("@")
         if route not in ("v2", "predict"):
             raise UsageError(f"{route!r} is no route", do="there are v2 and predict")
-        with one(name, environment, plane, proxy).client(timeout) as client:
+        spot = one(name, environment, plane, proxy)
+        if route == "predict" and server is None:
+            server = _server(name, spot)
+        with spot.client(timeout) as client:
             called = Model(client, name, server=server, version=version or None, route=route)  # type: ignore[arg-type]
             given = _given(called, data, inputs or [], zeros)
             params = {"sticky": sticky, "deadline": timeout}
@@ -68,6 +74,15 @@ def predict(
             began = time.monotonic()
             answer = called.ask(given, params)
             _show(answer, time.monotonic() - began, out, json)
+
+
+def _server(model: str, spot: "Spot") -> str:
+    """Return the only server that has the model, for the route whose requests must name it."""
+    having = [] if spot.facts is None else [each.server for each in spot.facts.models if each.name == model]
+    if len(having) != 1:
+        known = f"; it is on {', '.join(having)}" if having else ""
+        raise UsageError("--route predict needs --server: its requests name the inference server", do=f"name it{known}")
+    return having[0]
 
 
 def _given(model: "Model", data: str | None, words: list[str], zeros: bool) -> Any:
@@ -96,7 +111,7 @@ def _stream(model: "Model", given: Any, params: dict[str, Any]) -> None:
 
 
 def _show(answer: "Answer", seconds: float, out: Path | None, json: bool) -> None:
-    from ..calling.files import plain, write_outputs
+    from ..calling.files import plain, shown, write_outputs
 
     if out is not None:
         write_outputs(answer, out)
@@ -106,7 +121,7 @@ def _show(answer: "Answer", seconds: float, out: Path | None, json: bool) -> Non
         return
     rows = []
     for name, said in plain(answer).items():
-        values = ", ".join("NaN" if value is None else _short(value) for value in said["data"][:_SHOWN])
+        values = ", ".join(_short(value) for value in shown(answer.outputs[name], _SHOWN))
         more = ", …" if len(said["data"]) > _SHOWN else ""
         rows.append((name, said["datatype"], "×".join(map(str, said["shape"])), values + more))
     which = f", version {answer.version}" if answer.version else ""

@@ -23,13 +23,13 @@ def prune(
 
         with opened(tell=note) as context:
             found = unserved(context, environment, model)
+            if found and not json:  # before anything is removed
+                rows = ((each.model, each.version, size(each.bytes), each.where) for each in found)
+                print_table(("model", "#version", "#size", "where"), rows)
             removed = prune(context, environment, found) if yes else []
         if json:
-            print_json({"unserved": [_plain(each) for each in found], "removed": [_plain(each) for each in removed]})
+            print_json({"unserved": found, "removed": removed})
             return
-        if found:
-            rows = ((each.model, each.version, size(each.bytes), each.where) for each in found)
-            print_table(("model", "#version", "#size", "where"), rows)
         if yes:
             print(f"removed {counted(len(removed), 'version')}, {size(sum(each.bytes for each in removed))}")
         else:
@@ -38,10 +38,3 @@ def prune(
                 f"{counted(len(found), 'version')} that nobody serves, {total}"
                 + ("; --yes removes them" if found else "")
             )
-
-
-def _plain(each: object) -> object:
-    from pydantic import BaseModel
-
-    assert isinstance(each, BaseModel)
-    return each.model_dump(mode="json", by_alias=True)

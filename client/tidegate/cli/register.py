@@ -51,8 +51,6 @@ def register(
         for warning in checked(entry, manifest.model):
             note(warning)
         who, unproven = registrant()
-        if unproven:
-            note(f"registered as {who}: {unproven}")
         registry = Registry(experiment=experiment)
         with progress("sending", manifest.size) as advance:
             version = registry.register(
@@ -63,7 +61,11 @@ def register(
                 key=signing,
                 manifest=manifest,
                 progress=advance,
+                unproven=unproven,
+                tell=note,
             )
+        if unproven:
+            note(f"registered as {who}: {unproven}")
         if json:
             print_json(version)
             return

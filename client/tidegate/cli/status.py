@@ -45,13 +45,14 @@ def status(
 
 
 def told(planes: "list[PlaneStatus]", json: bool) -> None:
-    """End with the exit code of what could not be asked; in words where no JSON says it."""
+    """End with the exit code of what could not be asked, where all have one; in words where no JSON says it."""
     from ..seeing.status import failures
 
     if found := failures(planes):
         for each in () if json else found:
             note(each)
-        raise typer.Exit(ExitCode.UNREACHABLE)
+        codes = {each.exit_code for each in planes if each.error}
+        raise typer.Exit(codes.pop() if len(codes) == 1 else ExitCode.UNREACHABLE)
 
 
 def _show(plane: "PlaneStatus", *, watched: bool) -> None:
@@ -65,16 +66,22 @@ def _show(plane: "PlaneStatus", *, watched: bool) -> None:
     rows = [row for model in plane.models for row in _rows(model, watched)]
     at = f" on {plane.plane}" if plane.plane else ""
     print_table(columns, rows, f"{plane.environment}{at}: {plane.proxy} (you are {plane.caller})")
+    note(f"{plane.environment}{at}: counts are of one replica of each pool, since it loaded the model")
     for pool in plane.unavailable:
         note(f"{plane.environment}{at}: the pool {pool} gives no statistics now")
     for model in plane.models:
         if model.why:
             note(f"{model.model}: {model.why}")
+        if model.state == "absent":
+            note(
+                f"{model.model}: no version of it is in memory: nobody has deployed it here, or Triton cannot load it\n"
+                f"  do: tidegate history {model.model} tells who brought what; `tidegate deploy` or `promote` brings it"
+            )
 
 
 def _rows(model: "ModelStatus", watched: bool) -> list[tuple[object, ...]]:
     server = model.server if model.pool is None else f"{model.server}/{model.pool}"
-    head: tuple[object, ...] = (model.model, server, _state(model), model.traffic)
+    head: tuple[object, ...] = (model.model, server, state(model), model.traffic)
     blank: tuple[object, ...] = ("", "", "", "")
     if not model.versions:
         return [(*head, *[""] * (8 if watched else 6))]
@@ -98,9 +105,10 @@ def _cells(version: "VersionStatus", watched: bool) -> tuple[object, ...]:
     )
 
 
-def _state(model: "ModelStatus") -> str:
+def state(model: "ModelStatus") -> str:
+    """Return the state of a model in words."""
     if model.state != "ready":
-        return {"not-ready": "not ready"}.get(model.state, model.state)
+        return {"not-ready": "not ready", "absent": "not deployed"}.get(model.state, model.state)
     if model.loading != "on-demand":
         return "ready"
     return {True: "in memory", False: "on demand", None: "on demand?"}[model.resident]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .output import Json, answering, note, print_json, print_table, size
+from .output import Json, answering, counted, note, print_json, print_table, size
 
 if TYPE_CHECKING:
     from ..tuning import Measurement, Report
@@ -61,6 +61,7 @@ def tune(
     """
     with answering():
         from ..entries.entry import read_entry
+        from ..entries.text import CONFIG
         from ..errors import ExitCode, UsageError
         from ..tuning import Address, Plan, TritonProgram, drawing, perf, tuned_text, variants, write_config
         from ..tuning import tune as measured
@@ -85,29 +86,33 @@ def tune(
             if url is not None:
                 raise UsageError("--write and --url cannot stand together: nothing is changed there")
             variants.check_target(write, overwrite=overwrite)
+        if url is None:
+            entry = read_entry(Path(model))
+            server = TritonProgram.find(tritonserver, tuple(triton_option or ()))
+            if write is not None and variants.has_comments(entry):
+                note(f"note: {write} will have every field of {entry.folder / CONFIG}, and none of its comments")
         program = perf.find(perf_analyzer)
-        settings = sum(1 for _ in plan.settings())
-        note(f"{settings} settings, 3 to {plan.windows} windows of {plan.window_seconds:g} s for each")
+        settings = counted(sum(1 for _ in plan.settings()), "setting")
+        note(f"{settings}, 3 to {plan.windows} windows of {plan.window_seconds:g} s for each")
         if url is not None:
             report = measured(
                 model, plan, server=Address(url, protocol.value, metrics_url), perf_analyzer=program, progress=note
             )
         else:
-            entry = read_entry(Path(model))
-            server = TritonProgram.find(tritonserver, tuple(triton_option or ()))
             report = measured(entry, plan, server=server, perf_analyzer=program, progress=note)
         if as_json:
             print_json(report)
         else:
             _show(report)
+        # What an hour was spent on is written first: a picture that fails loses none of it.
+        if write is not None and report.best is not None:
+            write_config(write, tuned_text(entry, report), overwrite=overwrite)
+            note(f"{write}: written")
         if plot is not None:
             drawing.plot(plot, report)
             note(f"{plot}: drawn")
         if report.best is None:
             raise typer.Exit(ExitCode.FOUND)
-        if write is not None:
-            write_config(write, tuned_text(entry, report), overwrite=overwrite)
-            note(f"{write}: written")
 
 
 def _show(report: "Report") -> None:

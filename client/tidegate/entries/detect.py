@@ -5,7 +5,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 
-from ..errors import NotFoundError, UsageError
+from ..errors import UsageError
 from .frameworks import (
     custom,
     dali,
@@ -93,11 +93,11 @@ _PROGRAMS = (programs.PROGRAM, dali.PROGRAM)
 def detect(source: Path) -> tuple[Framework, Path]:
     """Return the framework of a file or folder, and which file or folder of it is the model.
 
-    Nothing of it is run or unpickled. Raises NotFoundError, and UsageError that says what to do with a model that
+    Nothing of it is run or unpickled. Raises UsageError that says what to do with a model that
     Triton cannot serve as it is, or that nobody can tell.
     """
     if not source.exists():
-        raise NotFoundError("there is no such file or folder", where=str(source))
+        raise UsageError("there is no such file or folder", where=str(source))
     if source.is_dir():
         return _folder(source)
     if not source.is_file():

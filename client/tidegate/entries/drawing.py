@@ -40,7 +40,7 @@ def _arrow() -> Text:
 def _box(drawn: Graph, step: Step) -> Panel:
     lines = []
     for of_model, of_ensemble in step.inputs:
-        producer = drawn.producer(of_ensemble)
+        producer = drawn.producers.get(of_ensemble)
         lines.append(f"{of_model} ← {of_ensemble}{f' (of {producer.model})' if producer else ''}")
     lines += [f"{of_model} → {of_ensemble}" for of_model, of_ensemble in step.outputs]
     version = "" if step.version == ANY else f" version {step.version}"

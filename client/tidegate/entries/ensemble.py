@@ -46,20 +46,30 @@ class Graph:
         A step that waits for a tensor that nobody makes, or for itself, is in none of them.
         """
         waves: list[tuple[int, ...]] = []
-        there, waiting = set(self.inputs), set(self.steps)
-        while wave := [step for step in waiting if step.takes <= there]:
+        there = set(self.inputs)
+        takers: dict[str, list[Step]] = {}
+        lacking: dict[int, int] = {}
+        for step in self.steps:
+            wanted = step.takes - there
+            lacking[step.index] = len(wanted)
+            for tensor in wanted:
+                takers.setdefault(tensor, []).append(step)
+        wave = [step for step in self.steps if not lacking[step.index]]
+        while wave:
             waves.append(tuple(sorted(step.index for step in wave)))
-            waiting.difference_update(wave)
-            there.update(*(step.gives for step in wave))
+            new = {tensor for step in wave for tensor in step.gives} - there
+            there |= new
+            wave = []
+            for step in (step for tensor in new for step in takers.get(tensor, ())):
+                lacking[step.index] -= 1
+                if not lacking[step.index]:
+                    wave.append(step)
         return tuple(waves)
 
-    def producer(self, tensor: str) -> Step | None:
-        """Return the first step that makes a tensor; None for the ensemble's own inputs, and where nobody does."""
-        return next((step for step in self.steps if tensor in step.gives), None)
-
-    def consumers(self, tensor: str) -> tuple[Step, ...]:
-        """Return the steps that need a tensor."""
-        return tuple(step for step in self.steps if tensor in step.takes)
+    @cached_property
+    def producers(self) -> dict[str, Step]:
+        """The first step that makes each tensor; the ensemble's own inputs, and what nobody makes, are not there."""
+        return {tensor: step for step in reversed(self.steps) for tensor in step.gives}
 
 
 def graph(config: Any) -> Graph:

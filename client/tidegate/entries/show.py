@@ -109,7 +109,7 @@ def _tensor(tensor: Any, batch: int) -> ShownTensor:
 
 def _runs(config: Any) -> Iterator[tuple[str, str]]:
     scheduling = config.WhichOneof("scheduling_choice")
-    if scheduling == "dynamic_batching":
+    if scheduling == "dynamic_batching" and config.max_batch_size:
         yield "batches", f"dynamic, up to {config.max_batch_size}; {_dynamic(config.dynamic_batching)}"
     elif scheduling == "sequence_batching":
         yield "batches", f"of sequences, up to {config.max_batch_size}; {_sequence(config.sequence_batching)}"

@@ -1,7 +1,6 @@
 """Makes the entry of a model: its files laid out as Triton wants them, and its config.pbtxt."""
 
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from tidegate_contracts.manifest import ENTRY_VERSION
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from ..errors import UsageError
+from ..names import RULE, is_name
 from .checks import check_entry
 from .configure import WarmUp, complete, first_dimension_varies
 from .detect import READERS, Framework, detect
@@ -23,8 +23,6 @@ from .frameworks import ensemble, tensorrtllm
 from .frameworks.reading import Reading, in_range
 from .text import CONFIG, config_text
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
-"""Names that are safe as a folder, in a URL, in a registry and in a routing table."""
 _KEPT = "Triton wants this folder; an ensemble has no files in it.\n"
 
 
@@ -56,10 +54,10 @@ def new_entry(
     `settings` is a ModelConfig with whatever was chosen; see `configure.complete`. `labels` give an output the file
     with its classes' names; `links` are those of an ensemble (`model.tensor` to the name within it). The entry is
     staged beside its place and appears there whole; nothing that is there is ever overwritten. Raises UsageError, also
-    where `check_entry` finds that Triton would refuse what was asked for, and NotFoundError.
+    where `check_entry` finds that Triton would refuse what was asked for.
     """
-    if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name for a model", do="use letters, digits, '_', '-' and '.', 200 at most")
+    if not is_name(name):
+        raise UsageError(f"{name!r} is no name for a model", do=RULE)
     if not sources:
         raise UsageError("there is no model to make an entry of", do="give its file or folder")
     folder = parent / name

@@ -37,8 +37,9 @@ class ModelStatus(Message):
     server: str | None = None
     pool: str | None = None
     loading: Literal["preload", "on-demand"] | None = None
-    state: Literal["ready", "not-ready", "hidden", "failing"]
-    """`hidden`: this caller may not see it; `failing`: see `why`. An on-demand model is ready when it can be loaded."""
+    state: Literal["ready", "not-ready", "absent", "hidden", "failing"]
+    """`absent`: no version of it is in a pool that has all of its models in memory; `hidden`: this caller may not see
+    it; `failing`: see `why`. An on-demand model is ready when it can be loaded."""
     why: str = ""
     resident: bool | None = None
     """Whether it is in memory; None where nobody could tell."""
@@ -76,6 +77,8 @@ class PlaneStatus(Message):
     """As whom the proxy knows the caller."""
     error: str = ""
     """Why nothing could be learned."""
+    exit_code: int = 0
+    """With which `tidegate` ends for that."""
     unavailable: tuple[str, ...] = ()
     """Pools that gave no statistics, as `server/pool`."""
     models: tuple[ModelStatus, ...] = ()

@@ -10,12 +10,14 @@ from tidegate_contracts.environments import ModelFacts
 
 from ..calling.proxy import ProxyClient
 from ..calling.signature import signature_of
-from ..errors import NotFoundError, RefusedError, TidegateError
+from ..errors import BusyError, NotFoundError, RefusedError, TidegateError
 from .report import ModelStatus, PlaneStatus, VersionStatus
 from .spots import Spot
 
 _AT_ONCE: Final = 8
 _ANSWER_SECONDS: Final = 15.0
+_READY_SECONDS: Final = 3.0
+"""For a model of which nothing is in memory where all of it should be."""
 _ALIAS: Final = "tidegate.alias."
 """Before the alias, in a parameter of the model's configuration: the contract of proxy and publisher."""
 Entries = dict[str, dict[str, Any]]
@@ -59,7 +61,7 @@ def _plane(spot: Spot, model: str | None, watch_seconds: float, signatures: bool
             lacking = tuple(sorted(looked.unavailable))
             return PlaneStatus(**about, caller=who.principal, unavailable=lacking, models=tuple(hottest))
     except TidegateError as error:
-        return PlaneStatus(**about, error=str(error))
+        return PlaneStatus(**about, error=str(error), exit_code=error.exit_code)
 
 
 Key = tuple[str | None, str]
@@ -120,17 +122,20 @@ class _Look:
         named = () if facts is None else tuple(str(share.version) for share in facts.versions)
         numbers = sorted({*now, *named}, key=_as_number)
         config: Mapping[str, Any] = {}
+        absent = loading == "preload" and said["resident"] is False
         try:
-            ready = self._client.ready(name, server=server)
-            if now or loading == "preload":
+            ready = self._client.ready(name, server=server, deadline=_READY_SECONDS if absent else None)
+            if now or (loading == "preload" and ready):
                 config = self._config(name, server) if signatures or (facts is not None and facts.alias) else {}
             versions = tuple(
                 _version(number, self._ready(name, server, number, now), before.get(number), now.get(number), seconds)
                 for number in numbers
             )
-            said |= {"state": "ready" if ready else "not-ready", "versions": versions}
+            said |= {"state": "ready" if ready else "absent" if absent else "not-ready", "versions": versions}
         except (RefusedError, NotFoundError):
             said |= {"state": "hidden"}
+        except BusyError as error:  # the proxy waits for the alias of a model that nobody has brought
+            said |= {"state": "absent"} if absent else {"state": "failing", "why": str(error)}
         except TidegateError as error:
             said |= {"state": "failing", "why": str(error)}
         if signatures and config:

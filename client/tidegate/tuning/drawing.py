@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Final
 
-from ..errors import UsageError
+from ..errors import UsageError, install
 from .results import Measurement, Report
 
 KINDS: Final = (".png", ".svg")
@@ -18,7 +18,7 @@ def check_plot(path: Path) -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise UsageError("--plot needs matplotlib, which is not installed", do="pip install 'tidegate[plot]'") from None
+        raise UsageError("--plot needs matplotlib, which is not installed", do=install("plot")) from None
 
 
 def plot(path: Path, report: Report) -> None:

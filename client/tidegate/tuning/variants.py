@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from ..entries.findings import errors
 from ..entries.text import CONFIG, config_text, read_config
 from ..errors import UsageError
 from .results import Report
+
+_COMMENT_OR_TEXT = re.compile(r"""#[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""")
 
 
 def require_sound(entry: Entry) -> None:
@@ -81,6 +84,12 @@ def tuned_text(entry: Entry, report: Report) -> str:
     for finding in errors(check_entry(checked)):
         raise UsageError(finding.what, where=finding.where, why=finding.why, do=finding.do)
     return text
+
+
+def has_comments(entry: Entry) -> bool:
+    """Tell whether the text of an entry's configuration has comments, which a new text does not have."""
+    text = (entry.folder / CONFIG).read_text("utf-8", "replace") if entry.text is not None else ""
+    return any(found[0].startswith("#") for found in _COMMENT_OR_TEXT.finditer(text))
 
 
 def write_config(path: Path, text: str, *, overwrite: bool = False) -> None:

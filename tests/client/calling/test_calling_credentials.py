@@ -9,9 +9,10 @@ import jwt
 import pytest
 from tidegate.calling import credentials
 from tidegate.calling.credentials import DominoToken, TokenFile, find_credential
+from tidegate.calling.proxy import ProxyClient
 from tidegate.errors import UnreachableError, UsageError
 
-from tests.proxy.rigs.upstream import Behaviour, Caller, Upstream, by_turns, hang, upstream
+from tests.proxy.rigs.upstream import Behaviour, Caller, Upstream, by_turns, drip, hang, upstream
 
 SECRET = "not-for-anybodys-eyes"
 ALL = {
@@ -169,3 +170,35 @@ def test_nothing_that_is_printed_shows_a_secret(tmp_path: Path) -> None:
         found = find_credential(each)
         assert found.header() is not None
         assert SECRET not in f"{found!r} {found} {found.source}"
+
+
+@pytest.mark.parametrize("behave", [hang, drip(b"token" * 100, 0.1)], ids=["hangs", "drips"])
+def test_asking_domino_is_in_the_time_of_the_call(domino: Upstream, behave: Behaviour) -> None:
+    domino.behave = behave
+    with upstream() as proxy:
+        client = ProxyClient(f"http://{proxy.http}", DominoToken(f"http://{domino.http}"))
+        begun = time.monotonic()
+        with pytest.raises(UnreachableError, match="Domino does not say"):
+            client.metadata("m", deadline=0.3)
+        assert time.monotonic() - begun < 1.5
+        assert proxy.requests == []
+
+
+def test_who_had_no_fair_time_does_not_have_dominos_tokens_left_alone(domino: Upstream) -> None:
+    domino.behave = by_turns(hang, saying("token"))
+    found = find_credential({"DOMINO_API_PROXY": f"http://{domino.http}", "DOMINO_USER_API_KEY": "0f"})
+    assert found.header(0.2) == ("X-Domino-Api-Key", "0f")
+    assert found.header() == ("Authorization", "Bearer token")
+
+
+def test_a_password_in_the_address_of_dominos_service_is_not_shown(domino: Upstream) -> None:
+    domino.behave = saying("token")
+    assert DominoToken(f"http://u:{SECRET}@{domino.http}/").header() == ("Authorization", "Bearer token")
+    assert DominoToken(f"u:{SECRET}@{domino.http}").header() == ("Authorization", "Bearer token")
+    domino.behave = lambda caller: caller.answer(b"", 404)
+    with pytest.raises(UnreachableError) as caught:
+        DominoToken(f"http://u:{SECRET}@{domino.http}").header()
+    assert SECRET not in str(caught.value)
+    with pytest.raises(UnreachableError) as caught:
+        DominoToken(f"http://u:{SECRET}@127.0.0.1:1").header(0.1)
+    assert SECRET not in str(caught.value)

@@ -57,3 +57,6 @@ def test_an_event_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(events_module, "_MOST_BYTES", 1000)
     with pytest.raises(UnreachableError, match="more than"):
         list(events((b"x" * 100 for _ in range(1000)), "here"))
+    with pytest.raises(UnreachableError, match="more than"):
+        list(events((b"data: 1\n" for _ in range(1000)), "here"))
+    assert len(list(events((b"data: {}\n\n" for _ in range(1000)), "here"))) == 1000

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy
 import pytest
-from tidegate.calling.files import read_inputs, write_outputs
+from tidegate.calling.files import read_inputs, read_words, shown, write_outputs
 from tidegate.calling.problems import Reply
 from tidegate.calling.tensors import Answer, unpack
 from tidegate.errors import UnreachableError, UsageError
@@ -48,3 +48,24 @@ def test_texts_that_an_archive_would_cut_are_not_written(tmp_path: Path) -> None
         write_outputs(answer, tmp_path / "out.npz")
     write_outputs(answer, tmp_path / "out.json")
     assert json.loads((tmp_path / "out.json").read_text("utf-8"))["Y"]["data"] == ["a", "b\0"]
+
+
+def test_people_see_infinities_as_such() -> None:
+    assert [str(each) for each in shown(numpy.array([numpy.inf, -numpy.inf, numpy.nan, 1.5, 9]), 4)] == [
+        "inf", "-inf", "nan", "1.5",
+    ]  # fmt: skip
+    assert shown(numpy.array([["\u00fc".encode(), b"\xff"]], object), 8) == ["\u00fc", "\ufffd"]
+
+
+@pytest.mark.parametrize("shape", [[-1], None, [1.0], [True], "1"])
+def test_an_answer_whose_shape_is_none_is_no_answer(shape: object) -> None:
+    said = {"outputs": [{"name": "Y", "datatype": "FP32", "shape": shape, "data": [1]}]}
+    with pytest.raises(UnreachableError, match="no answer"):
+        unpack(Reply(200, {}, json.dumps(said).encode()), "here")
+
+
+def test_what_was_meant_as_json_and_is_none_is_told() -> None:
+    assert read_words(["A=[1, 2]", "B=hello", "C=1.5", 'D="[x"']) == {"A": [1, 2], "B": "hello", "C": 1.5, "D": "[x"}
+    for value in ("[[1,2,", "{a: 1}", '"a'):
+        with pytest.raises(UsageError, match=r"the input RAW is no JSON(.|\n)*--input 'RAW="):
+            read_words([f"RAW={value}"])

@@ -119,6 +119,16 @@ def test_what_is_too_large_for_a_float_does_not_become_infinite() -> None:
         take([1e300, 0, 0], FEATURES)
 
 
+@pytest.mark.parametrize(("number", "stays"), [(2**24, True), (2**25, True), (2**24 + 1, False), (2**63 - 1, False)])
+def test_whole_numbers_that_a_float_cannot_hold_exactly_are_refused(number: int, stays: bool) -> None:
+    if stays:
+        assert take([number, -number, 0], FEATURES).inputs["input__0"].tolist() == [[number, -number, 0]]
+    else:
+        with pytest.raises(UsageError, match=rf"whole number {number}, which FP32 cannot hold exactly"):
+            take([number, 1, 0], FEATURES)
+    assert take([float(number), 0.1, 0], FEATURES).inputs["input__0"].shape == (1, 3)
+
+
 def test_missing_values_of_a_table_are_nan_where_the_model_takes_floats() -> None:
     frame = pandas.DataFrame({"a": [1, None], "b": [1, 2], "c": [1, 2]})
     assert numpy.isnan(take(frame, FEATURES).inputs["input__0"][1, 0])
@@ -177,6 +187,11 @@ def test_whatever_is_given_fits_or_is_refused(value: Any) -> None:
             for name, array in inputs.items():
                 rows = array.shape[1:] if signature.max_batch else array.shape
                 assert known[name].fits(rows), (name, array.shape)
+
+
+def test_a_number_alone_is_one_request_of_a_model_without_batches() -> None:
+    found = take({"X": 7}, Signature((Tensor("X", "INT32", (1,)),), (), 0, False))
+    assert (shapes(found), found.rows) == ({"X": [1]}, None)
 
 
 def test_one_text_or_number_alone_is_a_batch_of_one() -> None:

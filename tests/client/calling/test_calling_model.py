@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,10 +27,14 @@ class Triton:
         self.config: bytes | Kind | None = None
         """What is answered when it is asked for its configuration, instead of the truth."""
         self.asked: list[str] = []
+        self.turns_after: int | None = None
+        """After how many requests it takes something else."""
         self.pause = 0.0
         """Seconds before each answer."""
 
     def __call__(self, caller: Caller) -> None:
+        if self.turns_after is not None and len(self.asked) >= self.turns_after:
+            self.takes = "INT64"
         self.asked.append(caller.request.path)
         time.sleep(self.pause)
         if caller.request.path.endswith("/config"):
@@ -89,6 +93,24 @@ def test_when_another_version_takes_something_else_it_is_learned_and_the_call_an
     assert configs(triton) == 2
 
 
+def test_rows_that_were_answered_are_not_sent_again_when_the_model_changes(behind: Upstream, triton: Triton) -> None:
+    called = model(behind)
+    rows = [{"X": [number]} for number in range(5)]
+    called.predict(rows)
+    triton.turns_after = len(triton.asked) + 3
+    with pytest.raises(UnreachableError, match=r"changed while its rows were answered(.|\n)*3 requests"):
+        called.predict(rows)
+    assert len([path for path in triton.asked if path.endswith("/infer")]) == 5 + 4
+    assert called.predict(rows)["Y"].dtype == numpy.int64
+
+
+@pytest.mark.parametrize("deadline", ["5", -1, float("nan"), float("inf"), [1]])
+def test_a_deadline_that_is_no_time_is_refused(behind: Upstream, triton: Triton, deadline: Any) -> None:
+    with pytest.raises(UsageError, match="is no time"):
+        model(behind).predict({"X": [1]}, {"deadline": deadline})
+    assert triton.asked == []
+
+
 def test_what_is_simply_wrong_is_sent_once(behind: Upstream, triton: Triton) -> None:
     called = model(behind)
     with pytest.raises(UsageError, match="no input 'Z'"):
@@ -128,7 +150,10 @@ def test_steps_of_a_sequence_are_not_done_twice(behind: Upstream, triton: Triton
     assert configs(triton) == 1
 
 
-@pytest.mark.parametrize("config", [b"{}", b'{"input":[{"dims":[1]}]}', b'{"input":[1]}', b'{"max_batch_size":"x"}'])
+@pytest.mark.parametrize(
+    "config",
+    [b"{}", b'{"input":[{"dims":[1]}]}', b'{"input":[1]}', b'{"max_batch_size":"x"}', b'{"max_batch_size":1e400}'],
+)
 def test_a_configuration_that_is_none_is_an_error_or_has_no_inputs(
     behind: Upstream, triton: Triton, config: bytes
 ) -> None:
@@ -169,3 +194,39 @@ def test_calls_without_any_time_say_nothing_of_the_proxy(behind: Upstream) -> No
     with pytest.raises(UnreachableError, match="no answer in time"):
         called.predict({"X": [1]}, {"deadline": 0})
     assert "Y" in called.predict({"X": [1]})
+
+
+def streaming(answers: bytes, seconds: float) -> Callable[[Caller], None]:
+    """A decoupled model that gives such an answer again and again."""
+
+    def behave(caller: Caller) -> None:
+        if caller.request.path.endswith("/config"):
+            tensors = {side: [{"name": side, "data_type": "TYPE_FP32", "dims": [1]}] for side in ("input", "output")}
+            caller.answer(json.dumps(tensors | {"model_transaction_policy": {"decoupled": True}}).encode())
+            return
+        caller.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            caller.send(b"data: " + answers + b"\n\n")
+            caller.wait(0.05)
+        caller.close()
+
+    return behave
+
+
+def test_all_answers_together_come_in_the_time_of_the_call() -> None:
+    with upstream(streaming(b'{"output": 1}', 20)) as endless:
+        called = Model(ProxyClient(f"http://{endless.http}", Nobody(), seconds=0.5), "m")
+        begun = time.monotonic()
+        with pytest.raises(UnreachableError, match="no answer in time"):
+            called.predict({"input": [1]})
+        assert time.monotonic() - begun < 3
+
+
+@pytest.mark.parametrize("answer", [b'{"output": "abc"}', b'{"output": [[1], [1, 2]]}', b'{"output": [1, {}]}'])
+def test_an_answer_of_a_stream_that_is_none_is_an_error_of_ours(answer: bytes) -> None:
+    with (
+        upstream(streaming(answer, 0.01)) as strange,
+        pytest.raises(UnreachableError, match="not what the model gives"),
+    ):
+        Model(ProxyClient(f"http://{strange.http}", Nobody()), "m").predict({"input": [1]})

@@ -116,7 +116,7 @@ def test_a_trial_that_fails_keeps_it_open_for_longer_and_longer(clock: Clock) ->
         assert is_open(breaker)
         clock.now += 0.1
         assert not is_open(breaker)
-        breaker.failed()
+        breaker.failed(trial=True)
     clock.now += 4
     assert not is_open(breaker)
     breaker.succeeded()
@@ -130,7 +130,20 @@ def test_a_trial_that_told_nothing_leaves_room_for_the_next(clock: Clock) -> Non
     breaker = opened()
     clock.now += 1
     assert not is_open(breaker)
+    breaker.undecided(trial=True)
+    assert not is_open(breaker)
+
+
+def test_calls_from_before_do_not_end_a_trial(clock: Clock) -> None:
+    breaker = opened()
+    clock.now += 1
+    assert breaker.check("here") is True
+    breaker.failed()
     breaker.undecided()
+    clock.now += 0.1
+    assert is_open(breaker)  # the trial is still under way
+    breaker.failed(trial=True)
+    clock.now += 2.1  # twice the first second, and not four times
     assert not is_open(breaker)
 
 

@@ -7,15 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.calling.problems import _SAID, Reply, error_of, is_failure, retry_after
-from tidegate.errors import BusyError, ExitCode, NotFoundError, RefusedError, UnreachableError, UsageError
+from tidegate.errors import (
+    BusyError,
+    ExitCode,
+    LoadFailedError,
+    NotFoundError,
+    RefusedError,
+    UnreachableError,
+    UsageError,
+)
 from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem
 
 EXPECTED = {
     Kind.MALFORMED: UsageError, Kind.UNAUTHENTICATED: RefusedError, Kind.DENIED: RefusedError,
     Kind.UNKNOWN: NotFoundError, Kind.METHOD: UsageError, Kind.SLOW: UnreachableError, Kind.TOO_LONG: UsageError,
-    Kind.HEADERS: UsageError, Kind.LOAD_FAILED: UnreachableError, Kind.RATE_LIMITED: BusyError,
+    Kind.HEADERS: UsageError, Kind.LOAD_FAILED: LoadFailedError, Kind.RATE_LIMITED: BusyError,
     Kind.INTERNAL: UnreachableError, Kind.UPSTREAM: UnreachableError, Kind.BUSY: BusyError,
-    Kind.DEADLINE: UnreachableError, Kind.NEVER_FITS: UnreachableError,
+    Kind.DEADLINE: UnreachableError, Kind.NEVER_FITS: LoadFailedError,
 }  # fmt: skip
 
 

@@ -3,12 +3,14 @@
 import socket
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 from tidegate.calling import transport
 from tidegate.calling.transport import TimeIsUpError, Transport
+from tidegate.errors import UnreachableError
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 BODY = bytes(16 << 20)
@@ -65,3 +67,89 @@ def test_sending_ends_when_the_time_is_up() -> None:
         with pytest.raises(TimeIsUpError):
             ask(Transport(url), BODY, 0.5)
         assert time.monotonic() - begun < 1.2
+
+
+@contextmanager
+def answering(*pieces: bytes, pause: float = 0.0) -> Iterator[str]:
+    """Serve one request with these pieces, so far apart; yields the address."""
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection, suppress(OSError):
+                connection.recv(1 << 16)
+                for piece in pieces:
+                    connection.sendall(piece)
+                    if done.wait(pause):
+                        return
+                done.wait(10)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            done.set()
+            thread.join(10)
+
+
+def test_a_head_that_drips_has_the_time_of_its_request() -> None:
+    head = b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 10
+    with answering(*(head[place : place + 1] for place in range(len(head))), pause=0.05) as url:
+        begun = time.monotonic()
+        with pytest.raises(TimeIsUpError):
+            ask(Transport(url), b"x", 0.5)
+        assert time.monotonic() - begun < 2
+
+
+def test_a_body_may_come_later_than_its_head_had_to() -> None:
+    with (
+        answering(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n", b"la", b"te", pause=0.4) as url,
+        Transport(url).stream("GET", "/x", (), {}, time.monotonic() + 0.3, idle=5) as (reply, pieces),
+    ):
+        assert (reply.status, b"".join(pieces)) == (200, b"late")
+
+
+def test_no_room_is_made_on_an_answers_word_alone() -> None:
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2147483000\r\n\r\n{") as url:
+        tracemalloc.start()
+        try:
+            with pytest.raises(TimeIsUpError):
+                ask(Transport(url), b"x", 0.3)
+            assert tracemalloc.get_traced_memory()[1] < 64 << 20
+        finally:
+            tracemalloc.stop()
+
+
+def test_an_answer_longer_than_what_room_is_made_for_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "_AHEAD", 10)
+    body = bytes(range(256)) * 4
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1024\r\n\r\n", body) as url:
+        assert Transport(url).ask("GET", "/x", (), {}, time.monotonic() + 5).body == body
+
+
+def test_a_length_of_many_digits_is_no_defect() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n{"
+    with answering(head) as url, pytest.raises(UnreachableError):
+        ask(Transport(url), b"x", 0.3)
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [[CHUNKED, *[b"0"] * 60], [b"HTTP/1.1 100 Continue\r\n\r\n"] * 60, [CHUNKED + b"0\r\n", *[b"A: b\r\n"] * 60]],
+    ids=["chunk-size", "continue", "trailers"],
+)
+@pytest.mark.parametrize("idle", [0, 0.5])
+def test_whatever_drips_has_the_time_of_its_request(pieces: list[bytes], idle: float) -> None:
+    begun = time.monotonic()
+    with (
+        answering(*pieces, pause=0.05) as url,
+        pytest.raises(UnreachableError),
+        Transport(url).stream("GET", "/x", (), {}, begun + 0.5, idle) as (_, body),
+    ):
+        list(body)
+    assert time.monotonic() - begun < 2.5

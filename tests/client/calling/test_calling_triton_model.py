@@ -180,5 +180,5 @@ def test_calling_brings_little_into_memory() -> None:
     assert HEAVY & set(said["modules"]) == set()
     # The rest of the client does not go with a registered model.
     own = {name for name in said["modules"] if name.startswith("tidegate.")}
-    assert {name for name in own if not name.startswith("tidegate.calling")} == {"tidegate.errors"}
+    assert {name for name in own if not name.startswith("tidegate.calling")} == {"tidegate.errors", "tidegate.names"}
     assert said["bytes"] < MOST_BYTES

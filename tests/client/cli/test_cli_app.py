@@ -1,6 +1,7 @@
 """`tidegate` as a whole: help, version, exit codes, and errors that are one message."""
 
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 from tidegate import __version__
 from tidegate.cli import output
 from tidegate.cli.app import EPILOG
@@ -115,3 +117,88 @@ def test_long_work_says_how_far_it_is_where_there_is_no_terminal(
 @pytest.mark.parametrize(("count", "words"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB")])
 def test_sizes_are_words(count: int, words: str) -> None:
     assert output.size(count) == words
+
+
+def test_who_registers_is_told_once_it_is_done(tmp_path: Path) -> None:
+    entry = tmp_path / "m" / "1"
+    entry.mkdir(parents=True)
+    (entry / "model.py").write_text("class TritonPythonModel:\n    def auto_complete_config(c): return c\n")
+    (entry.parent / "config.pbtxt").write_text('backend: "python"\n')
+    said = tidegate(
+        "register", str(entry.parent), MLFLOW_TRACKING_URI="http://127.0.0.1:1", MLFLOW_HTTP_REQUEST_MAX_RETRIES="0"
+    )
+    assert said.returncode == ExitCode.UNREACHABLE
+    assert "nothing listens there" in said.stderr
+    assert "registered as" not in said.stderr
+    assert "urllib3" not in said.stderr
+
+
+def test_a_folder_that_is_not_there_ends_every_command_alike(tmp_path: Path) -> None:
+    for words in (("model", "new", "m"), ("model", "check"), ("model", "show")):
+        said = tidegate(*words, str(tmp_path / "nowhere"))
+        assert (said.returncode, said.stderr.count("there is no such")) == (ExitCode.USAGE, 1), words
+
+
+@pytest.mark.parametrize(("columns", "is_table"), [(200, True), (60, False)])
+def test_where_a_terminal_is_too_narrow_a_row_is_a_block_and_nothing_is_cut(columns: int, is_table: bool) -> None:
+    program = (
+        "from tidegate.cli.output import print_table\n"
+        "rows = [('a-model-of-a-long-name', 3, 'x' * 40), ('b', None, 'two words')]\n"
+        "print_table(('MODEL', '#VERSION', 'WHY'), rows, 'dev: here')\n"
+    )
+    paths = os.pathsep.join([str(ROOT / "client"), str(ROOT / "contracts")])
+    own, terminal = pty.openpty()
+    with os.fdopen(own, "rb", buffering=0) as screen:
+        subprocess.run(
+            [sys.executable, "-c", program], stdout=terminal, timeout=60, check=True,
+            env=os.environ | {"PYTHONPATH": paths, "COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"},
+        )  # fmt: skip
+        said = screen.read(4096).decode().replace("\r\n", "\n")
+        os.close(terminal)
+    if is_table:
+        assert "│ a-model-of-a-long-name │       3 │" in said
+    else:
+        blocks = ["dev: here", f"MODEL    a-model-of-a-long-name\nVERSION  3\nWHY      {'x' * 40}"]
+        assert said == "\n\n".join([*blocks, "MODEL    b\nWHY      two words\n"])
+
+
+def test_nothing_that_somebody_wrote_gives_orders_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    order = "\x1b]0;owned\x07"
+    output.print_table(("A",), [(f"cell{order}",)], f"title{order}")
+    output.note(f"note{order}")
+    with pytest.raises(typer.Exit), output.answering():
+        raise UsageError(f"error{order}", do="line by\nline")
+    said = capsys.readouterr()
+    assert "\x1b" not in said.out + said.err
+    assert "\x07" not in said.out + said.err
+    assert "line by\nline" in said.err
+
+
+def test_ctrl_c_while_it_is_being_loaded_is_one_line() -> None:
+    """The imports take a while, and more of it on a share; here Ctrl-C comes with that of typer."""
+    program = (
+        "import builtins, runpy, sys\n"
+        "load = builtins.__import__\n"
+        "def stopped(name, *more, **said):\n"
+        "    if name == 'typer': raise KeyboardInterrupt\n"
+        "    return load(name, *more, **said)\n"
+        "builtins.__import__ = stopped\n"
+        "runpy.run_module('tidegate', run_name='__main__')\n"
+    )
+    paths = os.pathsep.join([str(ROOT / "client"), str(ROOT / "contracts")])
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (ExitCode.STOPPED, "stopped\n")
+
+
+def test_a_shell_completes_commands_and_options() -> None:
+    def completed(words: str) -> list[str]:
+        place = str(len(words.split(" ")) - 1)
+        said = tidegate(_TIDEGATE_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=place)
+        return said.stdout.split()
+
+    assert completed("tidegate pro") == ["promote"]
+    assert set(completed("tidegate model ")) == {"new", "check", "show"}
+    assert "--latency-ms" in completed("tidegate tune --la")

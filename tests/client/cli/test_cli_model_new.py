@@ -127,7 +127,7 @@ def test_entries_become_an_ensemble_that_is_drawn(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("new", "made", "nothing.onnx"), ExitCode.NOT_FOUND, "nothing.onnx: there is no such file or folder"),
+        (("new", "made", "nothing.onnx"), ExitCode.USAGE, "nothing.onnx: there is no such file or folder"),
         (("new", "made", DOUBLE), ExitCode.USAGE, "--input NAME:TYPE:DIMS"),
         (("new", "../made", DOUBLE), ExitCode.USAGE, "no name for a model"),
         (("new", "made", DOUBLE, "--framework", "pyton"), ExitCode.USAGE, "say python"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tidegate.entries.detect import READERS, Framework, detect
-from tidegate.errors import NotFoundError, UsageError
+from tidegate.errors import UsageError
 
 from tests.client.entries.files import FILES
 
@@ -150,7 +150,7 @@ def test_an_entry_is_no_model_to_make_one_of(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError):
+    with pytest.raises(UsageError, match="no such file or folder"):
         detect(tmp_path / "nothing")
 
 

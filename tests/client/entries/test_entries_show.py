@@ -151,3 +151,8 @@ def test_steps_that_never_run_are_drawn_apart(tmp_path: Path) -> None:
 
 def test_names_are_no_markup(tmp_path: Path) -> None:
     assert "[bold]left:smile:" in drawn(tmp_path, CHAIN.replace('"left"', '"[bold]left:smile:"'))
+
+
+def test_no_batches_are_told_where_dynamic_batching_has_none_to_make(tmp_path: Path) -> None:
+    told = dict(shown(tmp_path, 'name: "m" backend: "python" dynamic_batching { }').runs)
+    assert told["batches"].startswith("none")

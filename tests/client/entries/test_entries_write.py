@@ -18,7 +18,7 @@ from tidegate.entries.detect import Framework
 from tidegate.entries.entry import read_entry
 from tidegate.entries.findings import errors
 from tidegate.entries.write import NewEntry, new_entry
-from tidegate.errors import NotFoundError, UsageError
+from tidegate.errors import UsageError
 
 from local_plane.process import CannotBeHadError
 from local_plane.triton import installed, triton
@@ -185,7 +185,7 @@ def test_labels_never_take_the_place_of_another_file(tmp_path: Path) -> None:
 def test_a_framework_can_be_said_where_the_file_does_not_tell(tmp_path: Path) -> None:
     (tmp_path / "engine").write_bytes(b"?")
     assert make("made", tmp_path / "engine", tmp_path, framework=Framework.TENSORRT).framework is Framework.TENSORRT
-    with pytest.raises(NotFoundError):
+    with pytest.raises(UsageError, match="no such file or folder"):
         make("other", tmp_path / "gone", tmp_path, framework=Framework.ONNX)
 
 

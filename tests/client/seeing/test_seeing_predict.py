@@ -128,3 +128,18 @@ def test_what_is_wrong_is_told_and_nothing_is_called(desk: Desk, words: tuple[st
 
 def test_a_model_that_nobody_has_is_told_with_the_nearest(desk: Desk) -> None:
     assert "did you mean batched?" in desk.run("predict", "bached", "--zeros", code=5)
+
+
+def test_the_reference_route_takes_the_only_server_that_has_the_model(desk: Desk) -> None:
+    assert desk.json("predict", "versions", "-i", "INPUT=[7]", "--route", "predict")["model"] == "versions"
+
+
+def test_the_option_for_the_reference_routes_server_is_named(desk: Desk) -> None:
+    words = ("predict", "versions", "-i", "INPUT=[7]", "--route", "predict", "--proxy", "http://localhost:1")
+    assert "--route predict needs --server" in desk.run(*words, code=2)
+
+
+def test_a_wrong_key_ends_every_command_alike(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_API_KEY", "tgk_wrong")
+    for words in (("status", "--watch", "0"), ("models",), ("predict", "versions", "-i", "INPUT=[7]")):
+        assert "does not believe the credential" in desk.run(*words, code=3)

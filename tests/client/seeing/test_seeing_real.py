@@ -144,7 +144,7 @@ def test_the_proxys_address_alone_is_enough(desk: Desk, monkeypatch: pytest.Monk
 
 def test_another_key_is_told_so(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_API_KEY", "tgk_wrong")
-    said = desk.run("status", "--watch", "0", code=6)
+    said = desk.run("status", "--watch", "0", code=3)
     assert "does not believe the credential" in said
     assert "tgk_wrong" not in said
     said = desk.run("predict", "batched", "--zeros", code=3)

@@ -11,7 +11,7 @@ from local_plane.triton import Triton, installed, triton
 from .programs import SLEEPER, TALKER, Programs, write_model, write_programs
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
     """The real programs."""
     try:

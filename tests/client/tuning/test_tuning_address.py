@@ -159,7 +159,7 @@ def test_programs_that_are_not_there_are_named_with_where_to_get_them(
     monkeypatch.setenv("PATH", "/nowhere")
     app = typer.Typer(pretty_exceptions_enable=False)
     app.command()(command)
-    ended = CliRunner().invoke(app, [str(sleeper)])
+    ended = CliRunner().invoke(app, [str(sleeper), "--tritonserver", str(programs.tritonserver)])
     assert ended.exit_code == 2
     assert "there is no program perf_analyzer" in ended.stderr
     assert "pip install perf-analyzer" in ended.stderr

@@ -56,4 +56,4 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path) -> None:
         f"check_plot(Path({str(tmp_path / 'plot.png')!r}))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert "pip install 'tidegate[plot]'" in ended.stderr
+    assert "./client[plot]" in ended.stderr

@@ -5,6 +5,7 @@ tests/client/entries holds them against a real Triton.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from pathlib import Path
 
 from tidegate_contracts.manifest import is_inside
@@ -14,12 +15,12 @@ from ..entry import MAX_CONFIG_BYTES, Entry, is_version, read_entry
 from ..findings import Finding, in_order
 from ..text import CONFIG, read_config
 from . import backends as backend_checks
-from . import batching, ensembles, layout, metrics, optimization, python, sequences, tensors, versions, warmup
+from . import batching, contents, ensembles, layout, metrics, optimization, python, sequences, tensors, versions, warmup
 from .ensembles import Neighbour
 
 _OF_THE_CONFIG = (
-    backend_checks.check, batching.check, ensembles.check, metrics.check, optimization.check, python.check,
-    sequences.check, tensors.check, versions.check, warmup.check,
+    backend_checks.check, batching.check, contents.check, ensembles.check, metrics.check, optimization.check,
+    python.check, sequences.check, tensors.check, versions.check, warmup.check,
 )  # fmt: skip
 
 
@@ -58,6 +59,7 @@ def _beside(entry: Entry) -> Callable[[str], Neighbour | None]:
     """Return what finds an entry in the same folder by its name."""
     root = entry.folder.absolute().parent
 
+    @cache
     def find(name: str) -> Neighbour | None:
         file = root / name / CONFIG
         if not is_inside(name) or not file.is_file() or file.stat().st_size > MAX_CONFIG_BYTES:

@@ -1,6 +1,6 @@
 """Ensembles: every tensor is made once and used, and each step takes and gives what its model declares."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from ..words import nearest, value_name
 from .backends import ENSEMBLE, is_ensemble
 
 _STEPS = "ensemble_scheduling.step"
+_COMPARED = 200
+"""Names among which the nearest is looked for: it takes a while, and each of many errors would."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +98,15 @@ def _step(entry: Entry, step: Step) -> Iterator[Finding]:
 def _tensors(entry: Entry, seen: Graph) -> Iterator[Finding]:
     ready = set(seen.inputs) | {tensor for wave in seen.order for index in wave for tensor in seen.steps[index].gives}
     used = {tensor for step in seen.steps for tensor in step.takes}
+    inputs, outputs, lacking = set(seen.inputs), set(seen.outputs), used - ready
+    wanted, spare = (used | outputs) - ready, seen.producers.keys() - used
     made: dict[str, int] = {}
     for number, name in enumerate(seen.inputs):
         if name and name not in used:
             yield error(
                 f"the input '{name}' is not used",
                 entry.where(f"input[{number}]"),
-                do=_meant(name, used - ready, "name it in an input_map, or take it out"),
+                do=_meant(name, lacking, "name it in an input_map, or take it out"),
             )
     for step in seen.steps:
         for key, tensor in step.outputs:
@@ -113,14 +117,14 @@ def _tensors(entry: Entry, seen: Graph) -> Iterator[Finding]:
                     where,
                     do="give each its name",
                 )
-            elif tensor not in used and tensor not in seen.outputs:
+            elif tensor not in used and tensor not in outputs:
                 yield error(
                     f"the tensor '{tensor}' is not used",
                     where,
                     "no step takes it, and it is no output",
-                    _meant(tensor, (used | set(seen.outputs)) - ready, "take it out of the output_map"),
+                    _meant(tensor, wanted, "take it out of the output_map"),
                 )
-            elif tensor in seen.inputs:
+            elif tensor in inputs:
                 yield warning(
                     f"the input '{tensor}' is made by step {step.index} as well",
                     where,
@@ -130,14 +134,14 @@ def _tensors(entry: Entry, seen: Graph) -> Iterator[Finding]:
         for key, tensor in step.inputs:
             if tensor not in ready:
                 where = entry.where(f'{_STEPS}[{step.index}].input_map["{key}"]')
-                why = "the steps wait for each other" if tensor in {t for s in seen.steps for t in s.gives} else ""
+                why = "the steps wait for each other" if tensor in seen.producers else ""
                 yield error(f"nothing makes the tensor '{tensor}'", where, why, _meant(tensor, ready, ""))
     for number, name in enumerate(seen.outputs):
-        if name and name not in ready | used | made.keys():
+        if name and name not in ready and name not in used and name not in made:
             yield error(
                 f"no step makes the output '{name}'",
                 entry.where(f"output[{number}]"),
-                do=_meant(name, set(made) - used, "name it in an output_map"),
+                do=_meant(name, spare, "name it in an output_map"),
             )
 
 
@@ -263,6 +267,6 @@ def _same(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return len(one) == len(other) and all(-1 in (a, b) or a == b for a, b in zip(one, other, strict=True))
 
 
-def _meant(name: str, known: set[str], otherwise: str) -> str:
-    near = nearest(name, known)
+def _meant(name: str, known: Collection[str], otherwise: str) -> str:
+    near = nearest(name, known) if len(known) <= _COMPARED else None
     return f"did you mean '{near}'?" if near else otherwise

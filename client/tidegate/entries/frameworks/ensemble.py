@@ -1,6 +1,7 @@
 """Ensembles: entries chained by the names of their tensors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,13 @@ def read(sources: Sequence[Path], links: Mapping[str, str] | None = None) -> Rea
             step.output_map[tensor.name] = name
             made[name] = (config.name, tensor, config.max_batch_size)
     if names:
-        raise UsageError(f"nothing is called {', '.join(sorted(names))}", do="a link goes --link MODEL.TENSOR=NAME")
+        known = [f"{config.name}.{tensor.name}" for config in configs for tensor in (*config.input, *config.output)]
+        near = get_close_matches(sorted(names)[0], known, 1)
+        raise UsageError(
+            f"nothing is called {', '.join(sorted(names))}",
+            do=(f"did you mean {near[0]}? " if near else "")
+            + f"There are {', '.join(known)}; --link MODEL.TENSOR=NAME",
+        )
     for side, tensors in ((ensemble.input, entrances), (ensemble.output, made)):
         for name, (_, tensor, its_batch) in tensors.items():
             if tensors is made and name in taken:
@@ -60,7 +67,24 @@ def read(sources: Sequence[Path], links: Mapping[str, str] | None = None) -> Rea
             whole = ([ANY] if its_batch else []) + list(tensor.dims)
             side.add(name=name, data_type=tensor.data_type, dims=whole[1:] if batch else whole)
     note = f"it works where {', '.join(config.name for config in configs)} lie in the same repository"
-    return Reading(ensemble, notes=(note,))
+    return Reading(ensemble, notes=(note, *_apart(configs, ensemble)))
+
+
+def _apart(configs: Sequence[Any], ensemble: Any) -> Iterator[str]:
+    """Yield notes on steps that take nothing of those before, with the link that may be meant."""
+    steps = ensemble.ensemble_scheduling.step
+    for number in range(1, len(steps)):
+        before = {name: (other, key) for other in range(number) for key, name in steps[other].output_map.items()}
+        if before.keys() & set(steps[number].input_map.values()):
+            continue
+        said = f"{configs[number].name} takes nothing of the steps before it"
+        for tensor in configs[number].input:
+            for name, (other, key) in before.items():
+                own = next(each for each in configs[other].output if each.name == key)
+                if own.data_type == tensor.data_type and list(own.dims) == list(tensor.dims):
+                    said += f"; if it is to take {name}: --link {configs[number].name}.{tensor.name}={name}"
+                    break
+        yield said
 
 
 def _config(source: Path) -> Any:

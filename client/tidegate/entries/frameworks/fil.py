@@ -26,6 +26,8 @@ LIGHTGBM_HEAD = b"tree\n"
 _XGBOOST_CLASSIFIERS = ("binary:", "multi:")
 _LIGHTGBM_CLASSIFIERS = ("binary", "multiclass", "multiclassova")
 _LIGHTGBM_SAID = ("objective", "max_feature_idx", "num_tree_per_iteration")
+_ASKED = {"learner": {"learner_model_param": None, "objective": {"name": None}}}
+"""Of a model of XGBoost."""
 _TREELITE_MAJOR = 4
 _TREELITE_CLASSIFIERS = (0, 2)
 """kBinaryClf, kMultiClf of treelite's TaskType."""
@@ -55,7 +57,7 @@ def read_xgboost_ubjson(source: Path) -> Reading:
     """Read what `Booster.save_model("….ubj")` wrote."""
     try:
         with source.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
-            forest = _xgboost(ubjson.loads(content))
+            forest = _xgboost(ubjson.loads(content, _ASKED))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise unreadable(source, "XGBoost model in UBJSON", error) from None
     return _reading(source, "xgboost_ubj", "xgboost.ubj", forest)

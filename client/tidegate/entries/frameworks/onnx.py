@@ -6,12 +6,16 @@ from typing import Any
 
 from tidegate_contracts.manifest import is_inside
 
-from ...errors import UsageError
-from .reading import ANY, Reading, Tensor, bounded, config_of, unreadable
+from ...errors import UsageError, install
+from .reading import ANY, NoLibraryError, Reading, Tensor, bounded, config_of, unreadable
+from .wire import reduced
 
 MODEL = "model.onnx"
 LIMIT = 2 << 30
 """Protobuf's own: larger models keep their weights in files beside them."""
+_NAME = {8: None}
+_OUTSIDE = {7: {5: _NAME, 11: None, 12: None, 15: {1: _NAME}}}
+"""Of ModelProto: its graph, with what goes in and out, and of weights, sparse ones too, the names."""
 _TYPES = {
     1: "FP32", 2: "UINT8", 3: "INT8", 4: "UINT16", 5: "INT16", 6: "INT32", 7: "INT64", 8: "STRING", 9: "BOOL",
     10: "FP16", 11: "FP64", 12: "UINT32", 13: "UINT64", 16: "BF16",
@@ -21,19 +25,42 @@ _TYPES = {
 
 def read(source: Path) -> Reading:
     """Read a `.onnx` file; raises UsageError, also when the library `onnx` is not installed."""
+    onnx = library(source)
+    graph = _graph(onnx, bounded(source, LIMIT, "an ONNX model in one file"), source)
+    inputs, outputs = _tensors(graph, source)
+    files = [(MODEL, source)]
+    for place in sorted(set(_places_outside(graph))):
+        files.append((place, _beside(source, place)))
+    return Reading(config_of("onnxruntime", "onnxruntime_onnx"), tuple(files), inputs, outputs)
+
+
+def read_tensors(source: Path) -> Reading:
+    """Read the tensors alone, without the weights, however large they are; raises as `read` does."""
+    onnx = library(source)
+    inputs, outputs = _tensors(_graph(onnx, reduced(source, _OUTSIDE, "ONNX model"), source), source)
+    return Reading(config_of("onnxruntime", "onnxruntime_onnx"), inputs=inputs, outputs=outputs)
+
+
+def library(source: Path) -> Any:
+    """Return the library that reads ONNX models; raises NoLibraryError."""
     try:
         import onnx
     except ImportError:
-        raise UsageError(
+        raise NoLibraryError(
             "the tensors of an ONNX model are read with the library onnx, which is not installed",
-            where=str(source), do="pip install 'tidegate[onnx]'",
+            where=str(source), do=install("onnx"),
         ) from None  # fmt: skip
-    content = bounded(source, LIMIT, "an ONNX model in one file")
+    return onnx
+
+
+def _graph(library: Any, content: bytes, source: Path) -> Any:
     try:
-        model = onnx.load_model_from_string(content)
+        return library.load_model_from_string(content).graph
     except Exception as error:
         raise unreadable(source, "ONNX model", error) from None
-    graph = model.graph
+
+
+def _tensors(graph: Any, source: Path) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
     weights = {each.name for each in graph.initializer} | {each.values.name for each in graph.sparse_initializer}
     try:
         inputs = tuple(_tensor(value) for value in graph.input if value.name not in weights)
@@ -44,10 +71,7 @@ def read(source: Path) -> Reading:
         ) from None
     if not outputs:
         raise unreadable(source, "ONNX model", "its graph has no output")
-    files = [(MODEL, source)]
-    for place in sorted(set(_places_outside(graph))):
-        files.append((place, _beside(source, place)))
-    return Reading(config_of("onnxruntime", "onnxruntime_onnx"), tuple(files), inputs, outputs)
+    return inputs, outputs
 
 
 def _tensor(value: Any) -> Tensor:

@@ -8,7 +8,8 @@ from ...errors import UsageError
 from .reading import bounded, unreadable
 
 PROGRAM = "model.py"
-LIMIT = 16 << 20
+LIMIT = 1 << 20
+"""Bytes of a program: parsed, it takes some hundred times as much memory."""
 _LEFT = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".DS_Store"})
 
 

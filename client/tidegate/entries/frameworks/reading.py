@@ -21,6 +21,14 @@ ANY = -1
 """A dimension that may have any size."""
 
 
+class UnreadableError(UsageError):
+    """A file is not what it seems to be."""
+
+
+class NoLibraryError(UsageError):
+    """The library that reads such files is not installed."""
+
+
 @dataclass(frozen=True)
 class Tensor:
     """An input or output of a model, with Triton's name of its type (`FP32`)."""
@@ -44,6 +52,8 @@ class Reading:
     outputs: tuple[Tensor, ...] = ()
     whole_shapes: bool = True
     """Whether the dimensions are those of the model, its batch's among them; else they leave the batch out."""
+    arguments: tuple[str, ...] | None = None
+    """What TorchScript's forward takes besides itself, where it can be read, and all of it is tensors."""
     missing: str = ""
     """What the file does not tell of the tensors, so that somebody must say it: it goes on to the user."""
     notes: tuple[str, ...] = ()
@@ -101,6 +111,6 @@ def bounded(file: Path, limit: int, what: str, do: str = "") -> bytes:
     return content
 
 
-def unreadable(file: Path, what: str, why: object) -> UsageError:
+def unreadable(file: Path, what: str, why: object) -> UnreadableError:
     """Return the error that says that a file is not what it seems to be."""
-    return UsageError(f"this is no {what} that can be read", where=str(file), why=str(why) or type(why).__name__)
+    return UnreadableError(f"this is no {what} that can be read", where=str(file), why=str(why) or type(why).__name__)

@@ -10,6 +10,7 @@ from ...errors import UsageError
 from .programs import files_of
 from .reading import ANY, Reading, Tensor, bounded, config_of, unreadable
 from .tensorflow_messages import GraphDef, SavedModel
+from .wire import reduced
 
 SAVED_MODEL, SAVED_MODEL_FILE, GRAPH = "model.savedmodel", "saved_model.pb", "model.graphdef"
 LIMIT = 2 << 30
@@ -24,13 +25,15 @@ _NOTE = (
     "Triton's images have had no TensorFlow backend since 25.03: the target needs an image with it, "
     "or the model goes to ONNX first (tf2onnx)"
 )
+_SIGNATURES = {2: {1: {4: None}, 5: None}}
+"""Of SavedModel: each graph's tags and signatures, without the graph itself."""
 _NO_OUTPUT = frozenset({"Const", "NoOp", "Assert", "Placeholder", "PlaceholderWithDefault", "VarHandleOp"})
 
 
 def read_saved_model(source: Path) -> Reading:
     """Read a folder with `saved_model.pb`."""
     file = source / SAVED_MODEL_FILE
-    model = _parse(SavedModel, file, "SavedModel")
+    model = _parse(SavedModel, reduced(file, _SIGNATURES, "SavedModel"), file, "SavedModel")
     tags = [list(graph.meta_info_def.tags) for graph in model.meta_graphs]
     if not tags:
         raise unreadable(file, "SavedModel", "it has no graph")
@@ -54,7 +57,7 @@ def read_saved_model(source: Path) -> Reading:
 
 def read_graph(source: Path) -> Reading:
     """Read a frozen GraphDef; what its outputs are like is told only where the graph says so (`_output_shapes`)."""
-    graph = _parse(GraphDef, source, "GraphDef")
+    graph = _parse(GraphDef, bounded(source, LIMIT, "a GraphDef"), source, "GraphDef")
     nodes = {node.name: node for node in graph.node}
     if not nodes or not all(node.op for node in nodes.values()):
         raise unreadable(source, "GraphDef", "it has no nodes")
@@ -76,8 +79,7 @@ def read_graph(source: Path) -> Reading:
     )  # fmt: skip
 
 
-def _parse(kind: Any, file: Path, what: str) -> Any:
-    content = bounded(file, LIMIT, f"a {what}")
+def _parse(kind: Any, content: bytes, file: Path, what: str) -> Any:
     try:
         return kind.FromString(content)
     except DecodeError as error:

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from ...errors import UsageError
+from .programs import LIMIT as CODE_LIMIT
 from .programs import PROGRAM, files_of, program, text_of
 from .reading import Reading, config_of, unreadable
 
@@ -51,7 +52,7 @@ def read_script(source: Path) -> Reading:
     except BROKEN as error:
         raise unreadable(source, "TorchScript archive", error) from None
     return Reading(
-        config_of("pytorch", "pytorch_libtorch"), ((SCRIPT, source),),
+        config_of("pytorch", "pytorch_libtorch"), ((SCRIPT, source),), arguments=_arguments(forward),
         missing=f"TorchScript tells no types and shapes of its tensors: {_said(forward)}",
     )  # fmt: skip
 
@@ -87,12 +88,27 @@ def _said(forward: ast.AST | None) -> str:
     return f"forward takes {names or 'nothing'}{returned}; {_NAMES}"
 
 
+def _arguments(forward: ast.AST | None) -> tuple[str, ...] | None:
+    if not isinstance(forward, ast.FunctionDef):
+        return None
+    taken = forward.args.args[1:]
+    plain = all(each.annotation is not None and _is_tensors(each.annotation) for each in taken)
+    return tuple(each.arg for each in taken) if plain else None
+
+
+def _is_tensors(annotation: ast.AST) -> bool:
+    return text_of(annotation) == "Tensor" or text_of(annotation).startswith("List[")
+
+
 def _script_forward(archive: zipfile.ZipFile) -> ast.AST | None:
     """Return forward of the class that the archive's data is of; None where the text, which is Python, lacks it."""
     root = archive.namelist()[0].partition("/")[0]
     package, name = _outermost(_unpacked(archive, f"{root}/data.pkl"))
     try:
-        text = ast.parse(_unpacked(archive, f"{root}/code/{package.replace('.', '/')}.py"))
+        code = _unpacked(archive, f"{root}/code/{package.replace('.', '/')}.py")
+        if len(code) > CODE_LIMIT:
+            return None
+        text = ast.parse(code)
     except (SyntaxError, ValueError, KeyError, RecursionError):
         return None
     classes = [node for node in text.body if isinstance(node, ast.ClassDef) and node.name == name]

@@ -1,32 +1,45 @@
 """Universal Binary JSON (draft 12) as XGBoost writes it: read for a few small values, the arrays of numbers skipped."""
 
 import struct
+from collections.abc import Mapping
 from mmap import mmap
 from typing import Any
 
 _NUMBERS = {"i": "b", "U": "B", "I": ">h", "l": ">i", "L": ">q", "d": ">f", "D": ">d"}
 _CONSTANTS = {"Z": None, "N": None, "T": True, "F": False}
 _DEPTH = 64
+_MOST_VALUES, _MOST_BYTES = 100_000, 1 << 20
+"""Values that are ever kept, and bytes of a text: what is asked of a model are a few words and numbers."""
+Keep = Mapping[str, Any] | None
+"""Names of an object's values that are kept, with what is kept of those; None keeps all."""
+_NOTHING: Keep = {}
 
 
 class UbjsonError(ValueError):
     """It is no Universal Binary JSON."""
 
 
-def loads(content: bytes | mmap) -> Any:
-    """Return the value; arrays of one declared type come as None where that is a number. Raises UbjsonError."""
+def loads(content: bytes | mmap, keep: Keep = None) -> Any:
+    """Return the value, or what is to be kept of it: the rest is passed over, and takes no memory.
+
+    Arrays of one declared type come as None where that is a number. Raises UbjsonError.
+    """
     try:
-        return _Reader(content).value()
+        return _Reader(content).value(keep)
     except (IndexError, struct.error, UnicodeDecodeError, KeyError) as error:
         raise UbjsonError(f"it ends early, or breaks off: {error}") from None
 
 
 class _Reader:
     def __init__(self, content: bytes | mmap) -> None:
-        self._content, self._at, self._depth = content, 0, 0
+        self._content, self._at, self._depth, self._values = content, 0, 0, 0
 
-    def value(self, marker: str = "") -> Any:
+    def value(self, keep: Keep, marker: str = "") -> Any:
         marker = marker or self._marker()
+        if keep is None:
+            self._values += 1
+            if self._values > _MOST_VALUES:
+                raise UbjsonError(f"it has more than {_MOST_VALUES} values where a few are")
         if marker in _CONSTANTS:
             return _CONSTANTS[marker]
         if marker in _NUMBERS:
@@ -34,17 +47,17 @@ class _Reader:
         if marker == "C":
             return self._take(1).decode()
         if marker in "SH":
-            return self._text()
+            return self._text(kept=keep is None)
         if marker not in "[{":
             raise UbjsonError(f"byte {self._at - 1} is no marker of a value")
         self._depth += 1
         if self._depth > _DEPTH:
             raise UbjsonError("it is nested too deeply")
-        read = self._array() if marker == "[" else self._object()
+        read = self._array(keep) if marker == "[" else self._object(keep)
         self._depth -= 1
         return read
 
-    def _array(self) -> list[Any] | None:
+    def _array(self, keep: Keep) -> list[Any] | None:
         kind, count = self._header()
         if kind in _NUMBERS and count is not None:
             self._skip(struct.calcsize(_NUMBERS[kind]) * count)
@@ -53,25 +66,32 @@ class _Reader:
             return None  # they take no bytes, however many there are said to be
         if count is not None:
             self._plausible(count)
-            return [self.value(kind) for _ in range(count)]
         found = []
-        while (marker := self._marker()) != "]":
-            found.append(self.value(marker))
+        inner = None if keep is None else _NOTHING
+        while count != 0:
+            marker = kind or self._marker()
+            if count is None and marker == "]":
+                break
+            value = self.value(inner, marker)
+            if inner is None:
+                found.append(value)
+            count = count if count is None else count - 1
         return found
 
-    def _object(self) -> dict[str, Any]:
+    def _object(self, keep: Keep) -> dict[str, Any]:
         kind, count = self._header()
         found: dict[str, Any] = {}
         if count is not None:
             self._plausible(count)
-            for _ in range(count):
-                name = self._text()
-                found[name] = self.value(kind)
-            return found
-        while self._peek() != "}":
+        while count != 0 and (count is not None or self._peek() != "}"):
             name = self._text()
-            found[name] = self.value()
-        self._at += 1
+            inner = None if keep is None else keep.get(name, _NOTHING)
+            value = self.value(inner, kind)
+            if inner is not _NOTHING:
+                found[name] = value
+            count = count if count is None else count - 1
+        if count is None:
+            self._at += 1
         return found
 
     def _header(self) -> tuple[str, int | None]:
@@ -98,8 +118,14 @@ class _Reader:
             raise UbjsonError("a length is no number")
         return int(count)
 
-    def _text(self) -> str:
-        return self._take(self._length()).decode()
+    def _text(self, *, kept: bool = True) -> str:
+        length = self._length()
+        if not kept:
+            self._skip(length)
+            return ""
+        if length > _MOST_BYTES:
+            raise UbjsonError(f"a text has {length} bytes")
+        return self._take(length).decode()
 
     def _number(self, marker: str) -> Any:
         form = _NUMBERS[marker]

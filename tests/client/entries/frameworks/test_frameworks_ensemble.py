@@ -63,6 +63,15 @@ def test_steps_with_and_without_batches_make_an_ensemble_without(tmp_path: Path)
     assert list(config.output[0].dims) == [3]
 
 
+def test_steps_that_take_nothing_of_each_other_are_noted_with_the_link_that_may_be_meant(tmp_path: Path) -> None:
+    steps = [entry(tmp_path, "a", "raw:FP32:3", "NORMAL:FP32:3"), entry(tmp_path, "b", "X:FP32:3 k:INT8:1", "Y:FP32:1")]
+    _, apart = read(steps).notes
+    assert apart == "b takes nothing of the steps before it; if it is to take NORMAL: --link b.X=NORMAL"
+    (_,) = read(steps, {"b.X": "NORMAL"}).notes
+    with pytest.raises(UsageError, match=r"did you mean b\.X\? There are a\.raw, a\.NORMAL, b\.X, b\.k, b\.Y"):
+        read(steps, {"b.XX": "NORMAL"})
+
+
 @pytest.mark.parametrize(
     ("inputs", "outputs", "links", "said"),
     [

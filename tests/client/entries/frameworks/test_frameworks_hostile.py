@@ -5,6 +5,7 @@ import tempfile
 import time
 import tracemalloc
 import zipfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegate.entries.detect import READERS, Framework, detect
 from tidegate.entries.frameworks import ubjson
+from tidegate.entries.frameworks.reading import Reading
 from tidegate.entries.write import new_entry
 from tidegate.errors import UsageError
 
@@ -128,3 +130,46 @@ def test_numbers_of_a_forest_are_passed_over_and_not_copied() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1 << 20
+
+
+def traced(run: Callable[[], object]) -> tuple[object, int]:
+    """Return what it returns, and the bytes that it took at most."""
+    tracemalloc.start()
+    try:
+        return run(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_ubjson_that_is_full_of_small_values_takes_no_memory_for_what_is_not_asked(tmp_path: Path) -> None:
+    learner = b"{U\x13learner_model_param{U\x0bnum_featureSU\x014U\x09num_classSU\x010}"
+    learner += b"U\x09objective{U\x04nameSU\x0breg:squared}"
+    junk = b"U\x04junk[" + b"[]{}Z" * 200_000 + b"]" + b"U\x04textSl" + (1 << 20).to_bytes(4) + bytes(1 << 20)
+    file = tmp_path / "m.ubj"
+    file.write_bytes(b"{U\x07learner" + learner + junk + b"}" + junk + b"}")
+    reading, peak = traced(lambda: READERS[Framework.XGBOOST_UBJSON](file))
+    assert isinstance(reading, Reading)
+    assert reading.inputs[0].dims == (4,)
+    assert peak < 4 << 20
+
+
+def test_ubjson_with_too_many_values_where_a_few_are_is_refused() -> None:
+    for junk in (b"[" + b"[]" * 200_000 + b"]", b"[#l" + (200_000).to_bytes(4) + b"Z" * 200_000):
+        with pytest.raises(ubjson.UbjsonError, match="more than"):
+            ubjson.loads(b"{U\x01a" + junk + b"}", {"a": None})
+    with pytest.raises(ubjson.UbjsonError, match="a text has"):
+        ubjson.loads(b"{U\x01aSl" + (2 << 20).to_bytes(4) + bytes(2 << 20) + b"}", {"a": None})
+
+
+def test_a_huge_program_is_not_parsed(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("class TritonPythonModel: pass\n" + "a,a,a,a\n" * (1 << 18))
+    with pytest.raises(UsageError, match="more than 1 MiB"):
+        READERS[Framework.PYTHON](tmp_path / "model.py")
+    with zipfile.ZipFile(FILES / "script.pt") as whole, zipfile.ZipFile(tmp_path / "m.pt", "w") as archive:
+        for name in whole.namelist():
+            content = whole.read(name)
+            archive.writestr(name, content + b"\na,a,a,a\n" * (1 << 18) if name.endswith(".py") else content)
+    reading, peak = traced(lambda: READERS[Framework.TORCHSCRIPT](tmp_path / "m.pt"))
+    assert isinstance(reading, Reading)
+    assert reading.arguments is None
+    assert peak < 32 << 20

@@ -1,4 +1,4 @@
-"""The process of a model endpoint, as a program of its own: `caller.py URL KEY SAVED MODEL NUMBERS RUNS CALLS`.
+"""The process of a model endpoint, as a program of its own: `caller URL KEY SAVED MODEL NUMBERS RUNS CALLS`.
 
 SAVED is the client model as MLflow has saved it. Prints one line of JSON: seconds a call of each caller in each run,
 the most bytes in RAM, seconds to import.
@@ -6,7 +6,6 @@ the most bytes in RAM, seconds to import.
 
 import json
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -14,12 +13,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from .memory import most_resident_bytes
+
 CONTEXT = "model_context.json"
 WARM_CALLS = 5
-
-
-def _most_resident_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux counts in KiB
 
 
 def _seconds_a_call(call: Callable[[], Any], calls: int) -> float:
@@ -44,7 +41,7 @@ def main(url: str, key: str, saved: str, model: str, numbers: int, runs: int, ca
     for _ in range(WARM_CALLS):
         answer = pyfunc.predict(given)
     assert (answer["OUTPUT"] == given["INPUT"]).all()
-    rss_bytes = _most_resident_bytes()
+    rss_bytes = most_resident_bytes()
 
     import tritonclient.http as triton
 

@@ -1,9 +1,11 @@
 """How much is done: what good figures need, or just enough to see that they can be had."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 MB = 1_000_000
+ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)

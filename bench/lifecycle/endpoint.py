@@ -15,14 +15,13 @@ from local_plane.environment import POOL, PRELOAD, LocalEnvironment, Plan, local
 from local_plane.process import CannotBeHadError, ProcessError
 from local_plane.repository import Model, publish
 
-from .caller import CONTEXT
-from .effort import Effort
+from . import caller
+from .effort import ROOT, Effort
 
 MODEL = "picture"
 NUMBERS = 3 * 224 * 224
 """A picture as models of vision take it: 602 112 bytes of FP32."""
 PROGRAM = Path(__file__).with_name("echo_model.py")
-CALLER = Path(__file__).with_name("caller.py")
 SECONDS = 300
 
 
@@ -52,8 +51,9 @@ def _called(effort: Effort) -> dict[str, Any]:
                 counts = map(str, (NUMBERS, effort.runs, effort.calls))
                 words = [here.url, here.keys[plan.callers[0]], str(saved), MODEL, *counts]
                 done = subprocess.run(
-                    [sys.executable, CALLER, *words], capture_output=True, text=True, timeout=SECONDS, check=False
-                )
+                    [sys.executable, "-m", caller.__name__, *words],
+                    cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False,
+                )  # fmt: skip
         except CannotBeHadError as error:
             raise NotHereError(f"A PART CANNOT BE HAD HERE: {error}") from None
         except ProcessError as error:
@@ -68,7 +68,7 @@ def _saved(folder: Path) -> Path:
     """Save the client model as MLflow would log it; return its folder."""
     import mlflow.pyfunc
 
-    context = folder / CONTEXT
+    context = folder / caller.CONTEXT
     context.write_text(json.dumps({"model_name": MODEL}), "utf-8")
     mlflow.pyfunc.save_model(
         folder / "saved", python_model=str(MODEL_SCRIPT), artifacts={"model_context": str(context)}

@@ -11,7 +11,8 @@ from bench.report import Found, NotHereError, say
 from local_plane.mlflow import MLflow, mlflow_server
 from local_plane.process import CannotBeHadError, ProcessError
 
-from .effort import MB, Effort
+from . import memory
+from .effort import MB, ROOT, Effort
 from .entries import make_entry
 
 FILES = 4
@@ -53,17 +54,17 @@ def _fits(size: int, folder: Path) -> bool:
 
 def _peak_bytes(found: Found, size: int, parent: Path, server: MLflow) -> int:
     entry = make_entry(parent, f"of-{size // MB}-mb", [size // FILES] * FILES)
-    command = [sys.executable, "-m", "tidegate", "register", str(entry)]
-    process = subprocess.Popen(
-        command, env=os.environ | {"MLFLOW_TRACKING_URI": server.uri}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    told = parent / "told"
+    done = subprocess.run(
+        [sys.executable, "-m", memory.__name__, told, "tidegate", "register", entry],
+        env=os.environ | {"MLFLOW_TRACKING_URI": server.uri},
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
     )
-    assert process.stderr is not None
-    said = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
     shutil.rmtree(entry)
-    if process.returncode:
-        raise NotHereError(f"`tidegate register` ended with {process.returncode}: {said.decode(errors='replace')}")
-    peak = usage.ru_maxrss * 1024  # Linux counts in KiB
+    if done.returncode:
+        raise NotHereError(f"`tidegate register` ended with {done.returncode}: {done.stderr.decode(errors='replace')}")
+    peak = int(told.read_text("ascii"))
     found.add(f"most memory while {size // MB} MB are registered, MB", f"{peak / MB:.0f}")
     return peak

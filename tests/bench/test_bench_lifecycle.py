@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.lifecycle import endpoint, publishing, registering
+from bench.lifecycle import endpoint, memory, publishing, registering
 from bench.lifecycle.__main__ import PARTS
-from bench.lifecycle.effort import QUICK, Effort
+from bench.lifecycle.effort import MB, QUICK, ROOT, Effort
 from bench.lifecycle.entries import make_entry
 from bench.lifecycle.rows import GOALS
 from bench.report import Found, NotHereError, last_line
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_an_entry_has_files_of_these_sizes(tmp_path: Path) -> None:
@@ -24,6 +22,19 @@ def test_an_entry_has_files_of_these_sizes(tmp_path: Path) -> None:
     weights = sorted((entry / "1" / "weights").iterdir())
     assert [file.stat().st_size for file in weights] == [5, 3 << 20]
     assert (entry / "config.pbtxt").is_file()
+
+
+@pytest.mark.parametrize(("takes", "least", "most"), [(1, 1, 60), (200, 200, 260)], ids=["little", "much"])
+def test_the_memory_of_a_program_is_its_own_and_not_that_of_whoever_began_it(
+    tmp_path: Path, takes: int, least: int, most: int
+) -> None:
+    ours = b"x" * (300 * MB)
+    (tmp_path / "program.py").write_text(f"import sys\nb'x' * {takes * MB}\nsys.exit(int(sys.argv[1]))\n", "utf-8")
+    paths = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [sys.executable, "-m", memory.__name__, str(tmp_path / "told"), "program", "3"]
+    done = subprocess.run(command, cwd=ROOT, env=paths, timeout=60, check=False)
+    assert done.returncode == 3
+    assert least * MB < int((tmp_path / "told").read_text("ascii")) < most * MB < len(ours)
 
 
 @pytest.mark.parametrize(

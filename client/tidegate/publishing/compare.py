@@ -1,12 +1,12 @@
 """What lies in a repository, held against what was registered: byte for byte."""
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from tidegate_contracts.manifest import Manifest, ManifestFile
 
 from ..errors import TidegateError
+from ..hashing import sha256_of
 from .config import CONFIG, ENTRY, published_path, read_published
 from .repository import Progress, Repository, version_number
 
@@ -35,12 +35,8 @@ def differences(
 
     def wrong(item: tuple[str, ManifestFile]) -> str | None:
         path, file = item
-        digest = hashlib.sha256()
-        for chunk in repository.chunks(model, path):
-            digest.update(chunk)
-            if progress:
-                progress(len(chunk))
-        return None if digest.hexdigest() == file.sha256 else f"{path} has other content than was registered"
+        right = sha256_of(repository.chunks(model, path), progress) == file.sha256
+        return None if right else f"{path} has other content than was registered"
 
     with ThreadPoolExecutor(_THREADS) as threads:
         found += filter(None, threads.map(wrong, to_read))
@@ -79,20 +75,13 @@ def _strays(repository: Repository, model: str, manifests: Mapping[int, Manifest
             source = None if owner is None else expected.get(f"{owner}/{ENTRY}/{stored.path}")
             if source is None:
                 yield f"{stored.path} is of no version that is served"
-            elif not _has(repository, model, stored.path, source):
+            elif sha256_of(repository.chunks(model, stored.path)) != source.sha256:
                 yield f"{stored.path} is not as version {owner} has it"
     there = {stored.path for stored in files}
     for path in (path.removeprefix(f"{owner}/{ENTRY}/") for path in expected if path.startswith(f"{owner}/{ENTRY}/")):
         if path not in there:
             yield f"{path} is not there, which version {owner} has beside its folder"
     yield from (f"version {number} is not registered" for number in unknown)
-
-
-def _has(repository: Repository, model: str, path: str, file: ManifestFile) -> bool:
-    digest = hashlib.sha256()
-    for chunk in repository.chunks(model, path):
-        digest.update(chunk)
-    return digest.hexdigest() == file.sha256
 
 
 def is_byproduct(path: str) -> bool:

@@ -10,7 +10,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
@@ -76,8 +76,10 @@ class FolderRepository(Repository):
 
     def chunks(self, model: str, path: str) -> Iterator[bytes]:
         """Yield the content of a file."""
-        file = self._folder(model) / checked_path(path)
+        folder = self._folder(model)
+        file = folder / checked_path(path)
         with explained(self.where):
+            steps.refuse_links(folder, file.parent)
             special = IntegrityError(f"{path} of model {model} is a link or a special file", where=self.where)
             try:
                 descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -115,7 +117,10 @@ class FolderRepository(Repository):
         with ExitStack() as held:
             with explained(self.where):
                 held.enter_context(lease.held())
-                self._empty_trash(model)
+                # The folder stays: on a full volume none could be made, and nothing be deleted.
+                steps.make_folder(self._state(model, "trash"))
+                with suppress(OSError, RecursionError):  # nobody waits for what is only to be deleted
+                    self._empty_trash(model)
             self._leases[model] = lease
             try:
                 yield
@@ -201,11 +206,14 @@ class FolderRepository(Repository):
             raise IntegrityError(f"the folder of model {model} is a link", where=self.where, do="put a folder there")
         return folder
 
-    def _state(self, model: str) -> Path:
-        return self._root.parent / STATE / self._root.name / checked_model(model)
+    def _state(self, model: str, *below: str) -> Path:
+        """Return a folder of what stands beside the repository; raises IntegrityError where a link leads there."""
+        folder = Path(self._root.parent, STATE, self._root.name, checked_model(model), *below)
+        steps.refuse_links(self._root.parent, folder)
+        return folder
 
     def _staged(self, model: str, number: int) -> Path:
-        return self._state(model) / "staged" / str(number)
+        return self._state(model, "staged", str(number))
 
     def _check_lock(self, model: str) -> None:
         if (lease := self._leases.get(model)) is None:
@@ -227,7 +235,7 @@ class FolderRepository(Repository):
         return max(times)
 
     def _bring_model(self, model: str, number: int, version: Path, config: str) -> None:
-        new = self._state(model) / "new"
+        new = self._state(model, "new")
         steps.remove(new)
         steps.make_folder(new)
         steps.rename(version, new / str(number))
@@ -237,16 +245,16 @@ class FolderRepository(Repository):
 
     def _unfold(self, model: str) -> None:
         """Give all that killed runs have staged the shape of entries again."""
-        state = self._state(model)
-        if (state / "new").is_dir():
-            for item in (state / "new").iterdir():
+        new, staged = self._state(model, "new"), self._state(model, "staged")
+        if new.is_dir():
+            for item in new.iterdir():
                 if (number := version_number(item.name)) is not None:
                     back = self._staged(model, number) / ENTRY_VERSION
                     steps.make_folder(back.parent)
                     steps.rename(item, back)
-            steps.remove(state / "new")
-        if (state / "staged").is_dir():
-            for folder in (state / "staged").iterdir():
+            steps.remove(new)
+        if staged.is_dir():
+            for folder in staged.iterdir():
                 staging.unfold(folder)
 
     def _write_config(self, model: str, folder: Path, config: str) -> None:
@@ -256,6 +264,7 @@ class FolderRepository(Repository):
                 what = f"version {number} of model {model}, which its configuration needs, is not published"
                 raise NotFoundError(what, where=self.where)
         own = folder / str(published.owner) / ENTRY
+        steps.refuse_links(folder, own)
         beside = sorted(path for path, _ in staging.walk(own)) if own.is_dir() else []
         for path in beside:
             if path != CONFIG:
@@ -267,6 +276,7 @@ class FolderRepository(Repository):
         """Have a file whole under its name; nothing where it is so already."""
         if target.is_file() and not target.is_symlink() and _same(data, target):
             return
+        steps.refuse_links(self._root.parent, target.parent)
         partial = self._state(model) / "partial"
         steps.write(partial, data)
         steps.make_folder(target.parent)
@@ -278,20 +288,19 @@ class FolderRepository(Repository):
         """Delete what former configurations needed beside the versions: it is in the versions' own folders too."""
         for version in folder.iterdir():
             if version_number(version.name) and (version / ENTRY).is_dir():
+                steps.refuse_links(folder, version / ENTRY)
                 for path, _ in staging.walk(version / ENTRY):
                     if path not in needed and (folder / path).is_file():
+                        steps.refuse_links(folder, (folder / path).parent)
                         steps.remove(folder / path)
 
     def _throw_away(self, model: str, path: Path) -> None:
         if path.is_dir():
-            steps.rename(path, self._state(model) / "trash" / token_hex(8))
+            steps.rename(path, self._state(model, "trash") / token_hex(8))
             self._empty_trash(model)
 
     def _empty_trash(self, model: str) -> None:
-        # The folder stays: on a full volume none could be made, and nothing be deleted.
-        trash = self._state(model) / "trash"
-        steps.make_folder(trash)
-        for item in trash.iterdir():
+        for item in self._state(model, "trash").iterdir():
             steps.remove(item)
 
 

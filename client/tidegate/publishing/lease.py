@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -18,10 +19,11 @@ from pathlib import Path
 from secrets import token_hex
 from threading import Event, Thread
 
-from ..errors import BusyError
+from ..errors import BusyError, IntegrityError
 
 BEAT_SECONDS = 5.0
 EXPIRY_SECONDS = 30.0
+_LIMIT_BYTES = 1 << 16
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
 
 
@@ -52,10 +54,11 @@ class Holder:
 
 def read_holder(text: str | bytes) -> Holder:
     """Return the holder that a lease tells; one that says nothing where it cannot be read."""
-    try:
-        return Holder(**json.loads(text))
-    except (ValueError, TypeError):
-        return Holder("somebody", "an unknown host", 0, "an unknown time", "", "")
+    with suppress(ValueError, TypeError, RecursionError):
+        holder = Holder(**json.loads(text))
+        if all(str(each).isprintable() for each in asdict(holder).values()):
+            return holder
+    return Holder("somebody", "an unknown host", 0, "an unknown time", "", "")
 
 
 class FolderLease:
@@ -65,6 +68,9 @@ class FolderLease:
         self._model = model
         self._guard = folder / "lock"
         self._file = folder / "lease.json"
+        for file in (self._guard, self._file):
+            if os.path.lexists(file) and not stat.S_ISREG(file.lstat().st_mode):
+                raise IntegrityError("this is a link or no file", where=str(file), do="take it away")
         self._me = Holder(who)
         self._written = True
 
@@ -129,8 +135,10 @@ class FolderLease:
         if not (vouched and holder.kernel == self._me.kernel):
             os.utime(self._guard)  # by the clock of the file system, which is the lease's
             left = renewed + EXPIRY_SECONDS - self._guard.stat().st_mtime
+            if left > EXPIRY_SECONDS:
+                os.utime(self._file)  # that clock went back: who lives renews it, and else it expires from now on
             if left > 0:
-                raise holder.busy(self._model, left)
+                raise holder.busy(self._model, min(left, EXPIRY_SECONDS))
         aside = self._file.with_name(f"lease-{self._me.token}")
         try:
             self._file.rename(aside)
@@ -146,9 +154,13 @@ class FolderLease:
 
     def _read(self) -> Holder:
         try:
-            return read_holder(self._file.read_bytes())
+            descriptor = os.open(self._file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             return read_holder(b"")
+        try:
+            return read_holder(os.read(descriptor, _LIMIT_BYTES))
+        finally:
+            os.close(descriptor)
 
     def _beat(self, over: Event) -> None:
         while not over.wait(BEAT_SECONDS):

@@ -18,6 +18,7 @@ from typing import TypeVar
 from tidegate_contracts.manifest import Manifest
 
 from ..errors import IntegrityError, NotFoundError, UnfinishedError
+from ..hashing import sha256_of
 from . import staged as staging
 from . import steps
 from .compare import differences
@@ -220,10 +221,7 @@ class ObjectRepository(Repository):
         self._store.copy(f"{self._path(model)}/{source}", f"{self._path(model)}/{target}")
 
     def _digest(self, model: str, path: str) -> str:
-        digest = hashlib.sha256()
-        for chunk in self.chunks(model, path):
-            digest.update(chunk)
-        return digest.hexdigest()
+        return sha256_of(self.chunks(model, path))
 
     def _delete(self, model: str, paths: list[str]) -> None:
         _each(lambda path: self._store.delete(f"{self._path(model)}/{path}"), paths)

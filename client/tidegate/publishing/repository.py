@@ -10,13 +10,13 @@ from typing import Final, Protocol
 from tidegate_contracts.manifest import Manifest, is_inside
 
 from ..errors import IntegrityError, NotFoundError, RefusedError, UsageError
+from ..names import RULE, is_name
 from .config import CONFIG, read_published
 
 Progress = Callable[[int], None]
 """Told how many bytes more are done, by several threads at once."""
 READ_LIMIT: Final = 16 << 20
 """Bytes that `read` returns at most: it is for configurations and labels."""
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}")
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
 
@@ -125,8 +125,8 @@ def open_repository(where: Path | str) -> Repository:
 
 def checked_model(model: str) -> str:
     """Return a model's name that is one, and no way to other places; raises UsageError."""
-    if not _NAME.fullmatch(model):
-        raise UsageError(f"{model!r} is no name for a model", do="use letters, digits, '_', '-' and '.'")
+    if not is_name(model):
+        raise UsageError(f"{model!r} is no name for a model", do=RULE)
     return model
 
 

@@ -4,26 +4,27 @@ While it is fetched it has the shape of the entry; published, all of it is in th
 into the other are renames only, so that whatever a killed run had fetched is found again.
 """
 
-import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tidegate_contracts.manifest import ENTRY_VERSION, Manifest, ManifestFile
 
 from ..errors import IntegrityError
+from ..hashing import chunks_of, sha256_of, written
 from . import steps
 from .config import ENTRY
 from .repository import Progress
 
 _THREADS = 8
 """More than there are processors: most of the time each waits for the disk."""
+_DEEPEST = 500
+"""Folders in one another: more than any path that was registered has."""
 _MANY = 25
 """Files or folders from which on all are synced at once."""
-_CHUNK = 1 << 20
 _LIKE_A_NUMBER = re.compile(r"\s*[-+]?[0-9]")
 
 
@@ -38,6 +39,8 @@ def walk(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
         path = f"{below}{item.name}"
         status = item.stat(follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
+            if path.count("/") > _DEEPEST:
+                raise IntegrityError("folders lie in one another deeper than in any entry", where=str(folder))
             yield from walk(folder / item.name, f"{path}/")
         elif stat.S_ISREG(status.st_mode):
             yield path, status
@@ -47,23 +50,22 @@ def walk(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
 
 
 def verify(staged: Path, manifest: Manifest, progress: Progress | None = None) -> None:
-    """Have every file of an entry on the disk, and only then prove its content; raises IntegrityError."""
+    """Have every file of an entry on the disk, and only then prove its content; raises IntegrityError.
+
+    What this process hashed while it wrote it, and nobody has touched since, is not read a second time.
+    """
     _check_names(staged, manifest)
-    there = {path: status.st_size for path, status in walk(staged)}
+    there = dict(walk(staged))
     expected = {file.path: file for file in manifest.files}
     problems = [f"{path} is missing" for path in expected.keys() - there.keys()]
     problems += [f"{path} is not in the manifest" for path in there.keys() - expected.keys()]
     problems += [
-        f"{path} has {there[path]} bytes instead of {file.size}"
+        f"{path} has {there[path].st_size} bytes instead of {file.size}"
         for path, file in expected.items()
-        if there.get(path, file.size) != file.size
+        if path in there and there[path].st_size != file.size
     ]
     if not problems:
-        synced = len(there) > _MANY and steps.sync_all(staged)
-        with ThreadPoolExecutor(_THREADS) as threads:
-            proved = threads.map(lambda file: _proved(staged / file.path, file, synced, progress), manifest.files)
-            right = dict(zip(manifest.files, proved, strict=True))
-        problems = [f"{file.path} has other content than was registered" for file in manifest.files if not right[file]]
+        problems += _wrong(staged, there, manifest.files, progress)
     if problems:
         what = f"what was fetched of model {manifest.model} is not what was registered: {'; '.join(sorted(problems))}"
         do = f"delete {staged} and run the command again; should it come again, the registry's artifacts are damaged"
@@ -82,19 +84,32 @@ def _check_names(staged: Path, manifest: Manifest) -> None:
             raise IntegrityError(what, where=str(staged), why=why, do=do)
 
 
-def _proved(path: Path, file: ManifestFile, synced: bool, progress: Progress | None) -> bool:
-    """Tell whether a file has the content it should, once it is on the disk; all may read it, whatever the umask."""
-    digest = hashlib.sha256()
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    with open(descriptor, "rb", buffering=0) as opened:
-        if not synced:
-            os.fsync(descriptor)
-        while chunk := opened.read(_CHUNK):
-            digest.update(chunk)
-            if progress:
-                progress(len(chunk))
-    steps.allow(path, 0o444)
-    return digest.hexdigest() == file.sha256
+def _wrong(
+    staged: Path, there: Mapping[str, os.stat_result], files: Sequence[ManifestFile], progress: Progress | None
+) -> list[str]:
+    """Have files on the disk, and then return what is wrong with their content; all may read them."""
+
+    def wrong(file: ManifestFile) -> str | None:
+        descriptor = os.open(staged / file.path, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            right = sha256_of(chunks_of(descriptor), progress) == file.sha256
+        finally:
+            os.close(descriptor)
+        return None if right else f"{file.path} has other content than was registered"
+
+    with ThreadPoolExecutor(_THREADS) as threads:
+        if len(files) <= _MANY or not steps.sync_all(staged):
+            list(threads.map(lambda file: steps.sync_file(staged / file.path), files))
+        unread = []
+        for file in files:
+            if written(there[file.path]) != file.sha256:
+                unread.append(file)
+            elif progress:
+                progress(file.size)
+        found = list(filter(None, threads.map(wrong, unread)))
+    for path, status in there.items():
+        steps.allow(staged / path, 0o444, status)
+    return found
 
 
 def fold(staged: Path, newer_than: int) -> Path:
@@ -121,10 +136,11 @@ def fold(staged: Path, newer_than: int) -> Path:
 def unfold(staged: Path) -> None:
     """Take back what `fold` did, as far as it came."""
     folder = staged / ENTRY_VERSION / ENTRY
+    steps.refuse_links(staged.parent, folder)
     if folder.is_dir():
         for item in sorted(folder.iterdir()):
             steps.rename(item, staged / item.name)
-        folder.rmdir()
+        steps.remove(folder)
 
 
 def be_newer(path: Path, than: int) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..errors import IntegrityError
+
 Watch = Callable[[str, str], None]
 """Told `before` and `after`, and which step."""
 _CHUNK = 4 << 20
@@ -35,6 +37,16 @@ def step(name: str) -> Iterator[None]:
     _watch("before", name)
     yield
     _watch("after", name)
+
+
+def refuse_links(below: Path, path: Path) -> None:
+    """Raise IntegrityError for a link among the steps of a path below a folder: others may write the volume too."""
+    for each in (path, *path.parents):
+        if each == below:
+            return
+        if each.is_symlink():
+            do = "find out who laid it there, and take it away"
+            raise IntegrityError("this is a symbolic link, which nobody follows here", where=str(each), do=do)
 
 
 def make_folder(folder: Path) -> None:
@@ -72,9 +84,9 @@ def write(file: Path, data: Path | bytes) -> None:
     allow(file, 0o644)
 
 
-def allow(path: Path, mode: int) -> None:
+def allow(path: Path, mode: int, status: os.stat_result | None = None) -> None:
     """Add to what is allowed: Triton reads as somebody else, and others of a group may go on with what one began."""
-    if (before := path.stat().st_mode) & mode != mode:
+    if (before := (status or path.stat()).st_mode) & mode != mode:
         path.chmod(before | mode)
 
 
@@ -106,6 +118,15 @@ def sync_all(folder: Path) -> bool:
     finally:
         os.close(descriptor)
     return True
+
+
+def sync_file(file: Path) -> None:
+    """Have a file on the disk; no link is followed."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def sync(folder: Path) -> None:

@@ -9,8 +9,6 @@ from typing import Protocol
 
 from .sending import Sending
 
-CHUNK_BYTES = 1 << 20
-
 
 class Artifacts(Protocol):
     """The artifacts below one URI. Paths are below it, with `/` between their steps, and are no folders."""

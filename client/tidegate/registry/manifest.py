@@ -1,6 +1,5 @@
 """Makes the manifest of an entry on disk: every file is hashed, and what cannot be registered is refused."""
 
-import hashlib
 import os
 import re
 import stat
@@ -9,17 +8,17 @@ from pathlib import Path
 from tidegate_contracts.manifest import ENTRY_VERSION, Manifest, ManifestFile, is_inside, make_manifest
 
 from ..errors import UsageError
+from ..hashing import chunks_of, sha256_of
+from ..names import RULE, is_name
 from .parallel import Progress, Stop, go_on, in_parallel, one_at_a_time
 from .version import CLIENT_SUFFIX
 
-CHUNK_BYTES = 1 << 20
 PATH_BYTES = 1024
 """Object stores take no longer names; some of it goes to where the entry lies there."""
 STEP_BYTES = 255
 """File systems take no longer names."""
 CONFIG = "config.pbtxt"
 _VERSION = re.compile(r"[1-9][0-9]*")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}")
 
 
 def manifest_of(entry: Path, name: str | None = None, progress: Progress | None = None) -> Manifest:
@@ -81,10 +80,10 @@ def path_on_disk(entry: Path, version: str, path: str) -> Path:
 
 def checked_name(name: str) -> str:
     """Return a model's name, which MLflow, Triton, file systems and object stores must all take; else UsageError."""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise UsageError(
             f"{name!r} cannot be a model's name",
-            do="take letters, digits, `_`, `-` and `.`, not more than 127, and no `.` or `-` in front",
+            do=RULE,
         )
     if name.endswith(CLIENT_SUFFIX):
         raise UsageError(
@@ -145,17 +144,22 @@ def _unreadable(entry: Path, error: OSError) -> UsageError:
 
 def _hashed(entry: Path, path: str, version: str, progress: Progress | None, stop: Stop) -> ManifestFile:
     """Hash one file; not through a link that has come into its place meanwhile."""
-    digest, size = hashlib.sha256(), 0
+    size = 0
+
+    def tell(count: int) -> None:
+        nonlocal size
+        go_on(stop)
+        size += count
+        if progress is not None:
+            progress(count)
+
     descriptor = os.open(entry / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb", buffering=0) as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise UsageError("this is no file any more", where=str(entry / path))
-        while chunk := file.read(CHUNK_BYTES):
-            go_on(stop)
-            digest.update(chunk)
-            size += len(chunk)
-            if progress is not None:
-                progress(len(chunk))
+        sha256 = sha256_of(chunks_of(descriptor), tell)
+    finally:
+        os.close(descriptor)
     step, slash, rest = path.partition("/")
     named = f"{ENTRY_VERSION}/{rest}" if slash and step == version else path
-    return ManifestFile(path=named, size=size, sha256=digest.hexdigest())
+    return ManifestFile(path=named, size=size, sha256=sha256)

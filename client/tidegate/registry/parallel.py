@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Final, TypeVar
 
 Item = TypeVar("Item")
@@ -25,19 +25,30 @@ class StoppedError(Exception):
 def in_parallel(work: Callable[[Item, Stop], Result], items: Iterable[Item], threads: int = HASHING) -> list[Result]:
     """Return the results in the order of the items; raises the first failure, and lets nothing go on after it."""
     stop = Stop()
-    with ThreadPoolExecutor(threads) as pool:
-        futures = [pool.submit(work, item, stop) for item in items]
+    left = list(enumerate(items))
+    each = iter(left)  # the threads take from it by turns
+    results: dict[int, Result] = {}
+    failures: list[BaseException] = []
+
+    def take() -> None:
         try:
-            wait(futures, return_when=FIRST_EXCEPTION)
+            for number, item in each:
+                go_on(stop)
+                results[number] = work(item, stop)
+        except BaseException as error:
+            stop.set()
+            failures.append(error)
+
+    # A future for each item would take as long as a small file does.
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            wait([pool.submit(take) for _ in range(min(threads, len(left)))])
         finally:  # Ctrl-C comes here as well
-            if any(not future.done() or future.exception() is not None for future in futures):
-                stop.set()
-                pool.shutdown(wait=True, cancel_futures=True)
-    failures = [error for future in futures if not future.cancelled() and (error := future.exception()) is not None]
+            stop.set()
     for error in failures:
         if not isinstance(error, StoppedError):
             raise error
-    return [future.result() for future in futures]
+    return [results[number] for number in range(len(left))]
 
 
 def go_on(stop: Stop) -> None:

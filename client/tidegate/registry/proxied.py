@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from ..errors import NotFoundError, RefusedError, UnreachableError
-from .artifacts import CHUNK_BYTES
+from ..hashing import CHUNK_BYTES
 from .failures import from_status, shown, translated, unreachable
 from .sending import Sending
 from .wire import request

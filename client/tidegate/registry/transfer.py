@@ -4,20 +4,21 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tidegate_contracts.manifest import Manifest, ManifestFile, is_inside
 
 from ..errors import IntegrityError, NotFoundError, TidegateError, UnfinishedError, UnreachableError
-from .artifacts import CHUNK_BYTES, Artifacts
+from ..hashing import chunks_of, remember_written, sha256_of
+from .artifacts import Artifacts
 from .parallel import TRANSFERS, Progress, Stop, go_on, in_parallel, one_at_a_time
 from .sending import Sending
 
 PAUSE_SECONDS = 0.5
 """After the first try; twice as long after the second."""
 PARTIAL = ".tidegate-partial"
-"""Folder, below the one that is fetched into, of files that are not whole yet."""
+"""Folder, below the one that is fetched into, of files that are not whole yet: those begin anew."""
 TRIES = 3
 """A download that breaks in its middle begins anew so often; MLflow tries whole requests again by itself."""
 
@@ -74,27 +75,43 @@ def download(
     progress = one_at_a_time(progress)
 
     def get(file: ManifestFile, stop: Stop) -> None:
-        path = target / file.path
+        path = f"{target}/{file.path}"
+        half = f"{partial}/{hashlib.sha256(file.path.encode()).hexdigest()}"
         try:
             if _on_disk(path, file, stop):
                 if progress is not None:
                     progress(file.size)
                 return
-            half = partial / hashlib.sha256(file.path.encode()).hexdigest()
-            _received(artifacts, f"{folder}/{file.path}", file, half, progress, stop)
-            _make_folders(target, path.parent)
-            half.replace(path)
+            # Nobody's link is followed: there is nothing yet under this name.
+            descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            try:
+                _receive(artifacts, f"{folder}/{file.path}", file, descriptor, progress, stop)
+                os.replace(half, path)
+                status = os.fstat(descriptor)
+            finally:
+                os.close(descriptor)
+            remember_written(status, file.sha256)
         except OSError as error:
             raise _not_written(path, error) from None
 
     try:
-        if partial.is_symlink():
-            partial.unlink()
-        partial.mkdir(parents=True, exist_ok=True)
+        _remove(partial)
+        partial.mkdir(parents=True)
+        _make_folders(target, files)
     except OSError as error:
         raise _not_written(partial, error) from None
-    in_parallel(get, files, TRANSFERS)
-    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        in_parallel(get, files, TRANSFERS)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _remove(partial: Path) -> None:
+    """Delete what a killed run has left half; it may be large, and nothing of it is used."""
+    if partial.is_symlink():
+        partial.unlink()
+    elif partial.exists():
+        shutil.rmtree(partial)
 
 
 def read_verified(artifacts: Artifacts, path: str, sha256: str, limit: int) -> bytes:
@@ -139,7 +156,7 @@ def _sizes(artifacts: Artifacts, folder: str, manifest: Manifest) -> dict[str, i
 
     Only folders that the manifest has are looked into; another one stands for itself, with a slash at its end.
     """
-    known = {file.path[:index] for file in manifest.files for index, sign in enumerate(file.path) if sign == "/"}
+    known = _folders(manifest.files)
     found: dict[str, int] = {}
     folders = [""]
     while folders:
@@ -154,23 +171,30 @@ def _sizes(artifacts: Artifacts, folder: str, manifest: Manifest) -> dict[str, i
     return found
 
 
+def _folders(files: Iterable[ManifestFile]) -> set[str]:
+    """Return every folder that these files lie in, and those that these lie in, by their paths."""
+    return {file.path[:index] for file in files for index, sign in enumerate(file.path) if sign == "/"}
+
+
 def _is_right(artifacts: Artifacts, path: str, file: ManifestFile, stop: Stop) -> bool:
     """Tell whether what is in the store is the file."""
-    digest, left = hashlib.sha256(), file.size
     try:
         with artifacts.read(path) as chunks:
-            for chunk in chunks:
-                go_on(stop)
-                digest.update(chunk)
-                left -= len(chunk)
-                if left < 0:
-                    return False
+            return sha256_of(_not_much_more(chunks, file.size), lambda _: go_on(stop)) == file.sha256
     except (NotFoundError, UnreachableError):
         return False
-    return left == 0 and digest.hexdigest() == file.sha256
 
 
-def _on_disk(path: Path, file: ManifestFile, stop: Stop) -> bool:
+def _not_much_more(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Yield the chunks up to the one that is too much."""
+    for chunk in chunks:
+        yield chunk
+        size -= len(chunk)
+        if size < 0:
+            return
+
+
+def _on_disk(path: str, file: ManifestFile, stop: Stop) -> bool:
     """Tell whether what is on disk is the file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -180,20 +204,18 @@ def _on_disk(path: Path, file: ManifestFile, stop: Stop) -> bool:
         if error.errno == errno.ELOOP:  # a link: it is replaced, not followed
             return False
         raise
-    digest = hashlib.sha256()
-    with open(descriptor, "rb", buffering=0) as stream:
+    try:
         if os.fstat(descriptor).st_size != file.size:
             return False
-        while chunk := stream.read(CHUNK_BYTES):
-            go_on(stop)
-            digest.update(chunk)
-    return digest.hexdigest() == file.sha256
+        return sha256_of(chunks_of(descriptor), lambda _: go_on(stop)) == file.sha256
+    finally:
+        os.close(descriptor)
 
 
-def _received(
-    artifacts: Artifacts, remote: str, file: ManifestFile, half: Path, progress: Progress | None, stop: Stop
+def _receive(
+    artifacts: Artifacts, remote: str, file: ManifestFile, descriptor: int, progress: Progress | None, stop: Stop
 ) -> None:
-    """Download a file to where half files lie; it is whole and right."""
+    """Download a file into an empty one; it is whole and right."""
     told = 0
 
     def tell(done: int) -> None:
@@ -204,23 +226,24 @@ def _received(
 
     for tries_left in reversed(range(TRIES)):
         try:
-            done, sha256 = _received_once(artifacts, remote, file, half, tell, stop)
+            done, sha256 = _received_once(artifacts, remote, file, descriptor, tell, stop)
         except NotFoundError as error:
             raise _missing(remote, artifacts, error) from None
         except UnreachableError:
             if not tries_left:
                 raise
             stop.wait(PAUSE_SECONDS * (TRIES - tries_left))
-            continue
-        if done == file.size or not tries_left:
-            break
+        else:
+            if done == file.size or not tries_left:
+                break
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.ftruncate(descriptor, 0)
     if done < file.size:
         why = f"it ends after {done} of {file.size} bytes"
     elif sha256 != file.sha256:
         why = f"its SHA-256 is {sha256}, and the manifest says {file.sha256}"
     else:
         return
-    half.unlink(missing_ok=True)
     raise IntegrityError(
         f"{file.path} is not what was registered",
         where=artifacts.where,
@@ -230,11 +253,13 @@ def _received(
 
 
 def _received_once(
-    artifacts: Artifacts, remote: str, file: ManifestFile, half: Path, tell: Progress, stop: Stop
+    artifacts: Artifacts, remote: str, file: ManifestFile, descriptor: int, tell: Progress, stop: Stop
 ) -> tuple[int, str]:
-    digest, done = hashlib.sha256(), 0
-    half.unlink(missing_ok=True)  # with no link followed, which somebody else may have laid in a shared volume
-    with artifacts.read(remote) as chunks, open(half, "xb", buffering=0) as stream:
+    """Return how many bytes came, and their digest."""
+    done = 0
+
+    def written(chunks: Iterable[bytes]) -> Iterator[bytes]:
+        nonlocal done
         for chunk in chunks:
             go_on(stop)
             done += len(chunk)
@@ -245,10 +270,13 @@ def _received_once(
                     why=f"the manifest says {file.size} bytes, and more of it came",
                     do="register the entry anew, and find out who can write the artifact store",
                 )
-            digest.update(chunk)
-            _write(stream.fileno(), chunk)
+            _write(descriptor, chunk)
             tell(done)
-    return done, digest.hexdigest()
+            yield chunk
+
+    with artifacts.read(remote) as chunks:
+        sha256 = sha256_of(written(chunks))
+    return done, sha256
 
 
 def _write(descriptor: int, chunk: bytes) -> None:
@@ -257,13 +285,12 @@ def _write(descriptor: int, chunk: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _make_folders(root: Path, folder: Path) -> None:
-    """Make a folder below another one; a link on the way is no folder."""
-    for step in reversed([folder, *folder.parents]):
-        if root in step.parents:
-            step.mkdir(exist_ok=True)
-            if step.is_symlink():
-                raise IntegrityError("this is a symbolic link", where=str(step), do="take it away")
+def _make_folders(target: Path, files: Sequence[ManifestFile]) -> None:
+    """Make the folders of files below another one; a link is no folder."""
+    for folder in (target / each for each in sorted(_folders(files))):
+        folder.mkdir(exist_ok=True)
+        if folder.is_symlink():
+            raise IntegrityError("this is a symbolic link", where=str(folder), do="take it away")
 
 
 def _missing(path: str, artifacts: Artifacts, error: TidegateError) -> IntegrityError:
@@ -275,7 +302,7 @@ def _missing(path: str, artifacts: Artifacts, error: TidegateError) -> Integrity
     )
 
 
-def _not_written(path: Path, error: OSError) -> UnfinishedError:
+def _not_written(path: Path | str, error: OSError) -> UnfinishedError:
     remedy = {
         errno.ENOSPC: "make room",
         errno.EDQUOT: "make room, or have the quota raised",

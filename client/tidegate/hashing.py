@@ -1,0 +1,39 @@
+"""SHA-256 of content that comes in chunks, and of files; and what this process hashed while it wrote it."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+
+CHUNK_BYTES = 1 << 20
+_written: dict[tuple[int, ...], str] = {}
+
+
+def sha256_of(chunks: Iterable[bytes], each: Callable[[int], None] | None = None) -> str:
+    """Return the digest, in hexadecimal; `each` is told how many bytes more are hashed."""
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+        if each is not None:
+            each(len(chunk))
+    return digest.hexdigest()
+
+
+def chunks_of(descriptor: int) -> Iterator[bytes]:
+    """Yield what is left of an open file."""
+    while chunk := os.read(descriptor, CHUNK_BYTES):
+        yield chunk
+
+
+def remember_written(status: os.stat_result, sha256: str) -> None:
+    """Remember the digest of a file that this process has just written, for as long as nobody touches the file."""
+    _written[_state(status)] = sha256
+
+
+def written(status: os.stat_result) -> str | None:
+    """Return the digest that a file had when this process wrote it, once; None where it may be another file since."""
+    return _written.pop(_state(status), None)
+
+
+def _state(status: os.stat_result) -> tuple[int, ...]:
+    # Nobody can set the time of a change, which writing, renaming and new rights all move.
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -36,6 +36,8 @@ def load(path: Path | None = None) -> Environments:
     ask = f"ask your platform admin for the file, which `make environments` makes, and set {ENVIRONMENTS} to its path"
     if path is None:
         raise UsageError("it is not known which environments there are", why=f"{ENVIRONMENTS} is not set", do=ask)
+    if path.exists() and not path.is_file():
+        raise UsageError("is no file", where=str(path), do=ask)  # a pipe would be waited for
     try:
         return Environments.model_validate_json(path.read_bytes())
     except OSError as error:

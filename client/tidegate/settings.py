@@ -29,7 +29,7 @@ def settings(variables: Mapping[str, str] = os.environ) -> Settings:
     """Read them; an empty variable counts as one that is not there. Raises UsageError."""
     environments = variables.get(ENVIRONMENTS, "").strip()
     return Settings(
-        environments=Path(environments).expanduser() if environments else None,
+        environments=_path(environments, ENVIRONMENTS) if environments else None,
         datasets=_datasets(variables.get(DATASETS, "")),
         domino_api=variables.get(DOMINO_API, "").strip().rstrip("/") or None,
     )
@@ -39,7 +39,7 @@ def _datasets(text: str) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for part in filter(None, (each.strip() for each in text.split(","))):
         name, equals, folder = (each.strip() for each in part.partition("="))
-        path = Path(folder).expanduser()
+        path = _path(folder, DATASETS)
         if not (name and equals and folder and path.is_absolute()):
             raise UsageError(
                 f"{part!r} is no dataset with its folder",
@@ -51,3 +51,12 @@ def _datasets(text: str) -> dict[str, Path]:
             raise UsageError(f"the dataset {name} has two folders", where=DATASETS)
         found[name] = path
     return found
+
+
+def _path(text: str, variable: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # `~name` of somebody who is not here
+        raise UsageError(
+            f"{text!r} begins with a home that is not here", where=variable, do="write the path in full"
+        ) from None

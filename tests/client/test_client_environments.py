@@ -1,4 +1,5 @@
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -75,6 +76,12 @@ def test_a_file_that_is_not_understood_is_named_with_the_place_in_it(tmp_path: P
 def test_a_file_that_is_not_there_is_no_traceback(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         environments.load(tmp_path / "none.json")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="is no file"):
+        environments.load(tmp_path / "pipe")
 
 
 def test_a_misspelt_environment_is_told_with_the_nearest_one() -> None:

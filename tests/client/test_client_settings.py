@@ -22,3 +22,12 @@ def test_datasets_have_their_folders_by_name_and_by_environment() -> None:
 def test_datasets_that_cannot_be_read_are_told_with_an_example_and_the_name_of_the_variable(text: str) -> None:
     with pytest.raises(UsageError, match=r"^TIDEGATE_DATASETS: "):
         settings({"TIDEGATE_DATASETS": text})
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [("TIDEGATE_DATASETS", "models=~nobody-of-that-name/x"), ("TIDEGATE_ENVIRONMENTS", "~nobody-of-that-name/x")],
+)
+def test_a_home_of_somebody_who_is_not_here_is_told_with_the_name_of_the_variable(variable: str, text: str) -> None:
+    with pytest.raises(UsageError, match=rf"^{variable}: .*is not here"):
+        settings({variable: text})

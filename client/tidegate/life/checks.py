@@ -1,10 +1,11 @@
 """Whether an entry fits where it is to go: asked before anything is written there."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 from tidegate_contracts.manifest import ENTRY_VERSION, Manifest
-from tritonclient.grpc.model_config_pb2 import ModelConfig, ModelInstanceGroup
+from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from ..entries.checks import check_entry
 from ..entries.entry import read_entry
@@ -37,16 +38,23 @@ def refuse(findings: Collection[Finding], what: str, where: str) -> list[str]:
     return [f"{each.where}: {each.what}" if each.where else each.what for each in findings]
 
 
-def check_staged(staged: Path, model: str, repository: Repository) -> list[Finding]:
-    """Check an entry that was fetched, beside the models that the repository has."""
-    entry = read_entry(staged, model)
-    models = None
+def check_staged(staged: Path, place: Place, repository: Repository) -> list[Finding]:
+    """Check an entry that was fetched, for the servers that read it there, and beside the models that are there."""
+    entry = read_entry(staged, place.model)
+    models, missing = None, set()
     if entry.config is not None and entry.config.ensemble_scheduling.step:
         models = {}
-        for name in {step.model_name for step in entry.config.ensemble_scheduling.step} & set(repository.models()):
+        steps, there = {step.model_name for step in entry.config.ensemble_scheduling.step}, set(repository.models())
+        missing = steps - there
+        for name in steps & there:
             if (text := repository.config(name)) is not None:
                 models[name] = parse_config(text, f"{repository.where}/{name}/{CONFIG}")
-    return check_entry(entry, models=models)
+    has = [set(use.home.server.backends) for use in place.uses]
+    backends = set.intersection(*has) if all(has) else None  # where one does not say, it is not known
+    gpu = all(use.pool.gpu for use in place.uses)
+    found = check_entry(entry, backends=backends, gpu=gpu, models=models)
+    first = {f"there is no model '{name}'": f"deploy it first: tidegate deploy {name}" for name in missing}
+    return [replace(each, do=first[each.what]) if each.what in first else each for each in found]
 
 
 def check_fits(place: Place, config: ModelConfig, manifest: Manifest, peak: int) -> list[Finding]:
@@ -83,10 +91,6 @@ def _on_gpu(use: Use, config: ModelConfig) -> list[Finding]:
         return []
     where = f"{use.home.plane.name}/{use.home.server.name}/{use.pool.name}"
     do = "ask the platform admin for a pool with a GPU, or let it run on the processor"
-    wants = [group.name or "its instance group" for group in config.instance_group
-             if group.kind == ModelInstanceGroup.KIND_GPU]  # fmt: skip
-    if wants:
-        return [error(f"{wants[0]} wants a GPU (KIND_GPU), and the pool {where} has none", CONFIG, do=do)]
     if config.backend in NEEDS_GPU or config.platform in NEEDS_GPU:
         which = config.backend or config.platform
         return [error(f"the backend {which} wants a GPU, and the pool {where} has none", CONFIG, do=do)]
@@ -110,12 +114,14 @@ def _in_memory(use: Use, manifest: Manifest, peak: int) -> list[Finding]:
                 do="make the model smaller, or ask the platform admin for a pool of a larger slice",
             )
         ]
-    if needs * peak > room:
+    beside = _beside(use) if pool.loading == "preload" else 0
+    if needs * peak + beside > room:
+        others = f", beside the {_mib(beside)} that the pool's other models are declared to need" if beside else ""
         why = "Triton loads every version again, beside itself, when the configuration or an alias changes"
         return [
             warning(
                 f"while it comes in, {peak} versions are loaded at one time, which may need {_mib(needs * peak)} "
-                f"({how} for each), and the pool {where} has room for {_mib(room)}",
+                f"({how} for each){others}, and the pool {where} has room for {_mib(room)}",
                 "",
                 why,
                 "ask the platform admin for a larger slice, or, where an alias routes the model, to let the newest "
@@ -123,6 +129,16 @@ def _in_memory(use: Use, manifest: Manifest, peak: int) -> list[Finding]:
             )
         ]
     return []
+
+
+def _beside(use: Use) -> int:
+    """Return the bytes that the other models of a pool, which has them all at one time, are declared to need."""
+    mine = use.home.model
+    return sum(
+        each.footprint_bytes or 0
+        for each in use.home.plane.models
+        if (each.server, each.pool) == (mine.server, mine.pool) and each.name != mine.name
+    )
 
 
 def _mib(count: int) -> str:

@@ -14,6 +14,7 @@ from ..environments import Home
 from ..errors import UsageError
 from ..publishing import Repository, open_repository
 from ..registry import Registry, Trust
+from ..registry.records import Records
 from ..settings import Settings, settings
 
 Advance = Callable[[int], None]
@@ -58,6 +59,13 @@ class Context:
         if isinstance(home.server.location, DatasetLocation):
             return open_repository(environments.folder_of(home, of, self.known, self.said))
         return open_repository(home.server.location.url)
+
+    def records(self, model: str) -> Records:
+        """Return what was done with a model's versions, and tell what of the records cannot be read."""
+        found = self.registry.records(model)
+        for each in found.unreadable:
+            self.tell(f"warning: {each} cannot be read, and was left out: find out who did that, and mend it")
+        return found
 
     def who(self, of: Environment, plane: Plane) -> WhoAmI:
         """Return as whom the proxy there knows the caller. Raises RefusedError, UnreachableError."""

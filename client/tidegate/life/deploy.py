@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tidegate_contracts.environments import Environment, WhoAmI
 
 from ..environments import homes
-from ..errors import NotFoundError, RefusedError, UsageError
+from ..errors import IntegrityError, NotFoundError, RefusedError, UsageError
 from ..publishing import read_published
 from ..registry import Record, RegisteredVersion
 from . import rules
@@ -48,7 +48,7 @@ def deploy(context: Context, what: Wanted, to: str | None = None, *, replace: bo
         )
     version = context.registry.version(what.model, what.which or LATEST)
     who = may(context, of, what.model)
-    _check_rules(context, of, version, context.registry.records(what.model), who)
+    _check_rules(context, of, version, who)
     return bring(context, "deploy", version, of, who.principal, replace=replace)
 
 
@@ -71,7 +71,7 @@ def promote(context: Context, what: Wanted, to: str, *, replace: bool = False) -
         )
     version = context.registry.version(what.model, which)
     who = may(context, of, what.model)
-    _check_rules(context, of, version, context.registry.records(what.model), who)
+    _check_rules(context, of, version, who)
     return bring(context, "promote", version, of, who.principal, replace=replace, source=source)
 
 
@@ -84,6 +84,12 @@ def rollback(
     """
     of = context.environment(environment)
     records = context.registry.records(model)
+    if to is None and records.unreadable:
+        raise IntegrityError(
+            f"it cannot be learned which version {of.name} had before",
+            why=f"{records.unreadable[0]} cannot be read: what was there may have said it",
+            do="find out who did that, and mend it; or say --version",
+        )
     number = to if to is not None else _target(context, of, model, records)
     if all(each.version != number or each.environment != of.name for each in records):
         raise RefusedError(
@@ -132,17 +138,18 @@ def may(context: Context, of: Environment, model: str) -> WhoAmI:
     return found[0]
 
 
-def _check_rules(
-    context: Context, of: Environment, version: RegisteredVersion, records: Sequence[Record], who: WhoAmI
-) -> None:
+def _check_rules(context: Context, of: Environment, version: RegisteredVersion, who: WhoAmI) -> None:
     asked = of.promotion
     if asked.separation_of_duties:
-        rules.other_than_who_registered(of.name, version.number, version.registered_by, who)
+        rules.other_than_who_registered(of.name, version.number, version.registered_by, who, version.unproven)
     if asked.source is not None:
+        records = context.registry.records(version.model)  # what is none among them is told by `bring`
         rules.was_in(asked.source, of.name, version.number, records)
         if asked.soak_hours:
             failures = _failures(context, context.environment(asked.source), version)
-            rules.has_soaked(asked.source, version.number, asked.soak_hours, records, failures, context.now())
+            rules.has_soaked(
+                asked.source, version.number, asked.soak_hours, records, failures, context.now(), records.unreadable
+            )
 
 
 def _failures(context: Context, source: Environment, version: RegisteredVersion) -> int | None:

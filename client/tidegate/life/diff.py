@@ -11,6 +11,7 @@ from ..errors import NotFoundError
 from ..publishing import config_differences
 from ..registry import RegisteredVersion
 from .context import Context
+from .plan import config_text
 
 
 class Difference(Message):
@@ -111,7 +112,10 @@ def _content(context: Context, one: RegisteredVersion, other: RegisteredVersion)
         if digests[0] != digests[1]:
             yield (f"file {path}", *(f"{s.size} bytes, {s.sha256[:12]}" if s else "not there" for s in sides))  # type: ignore[misc]
     if all(CONFIG in each for each in files):
-        texts = [context.registry.read_file(each, CONFIG).decode() for each in (one, other)]
+        texts = [
+            config_text(context.registry.read_file(each, CONFIG), f"version {each.number} of {each.model}")
+            for each in (one, other)
+        ]
         for difference in config_differences(*texts):
             field, _, change = difference.partition(": ")
             before, _, after = change.partition(" → ")

@@ -11,7 +11,7 @@ def history(context: Context, model: str, environment: str | None = None) -> Seq
     """Return the records of a model, the newest first; of one environment if it is said. Raises TidegateError."""
     if environment is not None:
         context.environment(environment)
-    records = context.registry.records(model)
+    records = context.records(model)
     if not records:
         raise NotFoundError(f"nothing is written down of {model}", do=f"tidegate register <folder of {model}>")
     kept = [each for each in records if environment in (None, each.environment)]

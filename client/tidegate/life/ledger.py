@@ -1,6 +1,7 @@
 """What the registry is told: the environment's alias, tags of the version, and the records, which come last."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from tidegate_contracts.environments import Environment
 
@@ -46,6 +47,7 @@ def write_down(
     if expected != number:
         registry.set_alias(model, of.name, number, expect=expected)
     previous: int | None = number
+    latest = max((each.when for each in records), default=None)
     for plan in plans:
         for use in plan.place.uses:
             plane = use.home.plane
@@ -54,6 +56,9 @@ def write_down(
                 continue
             previous = had if had is not None else plan.old if plan.old != number else None
             when = context.now()
+            if latest is not None and when <= latest:  # by a clock that went ahead: the order is that of the lock
+                when = latest + timedelta(microseconds=1)
+            latest = when
             for key, value in (("by", who), ("at", when.isoformat(timespec="seconds")), ("from", source or "registry")):
                 registry.tag(version, f"tidegate.{of.name}.{key}", value)
             record = Record(

@@ -13,14 +13,14 @@ BRINGS: Final = get_args(What)
 
 def of_environment(records: Iterable[Record], environment: str, plane: str | None = None) -> list[Record]:
     """Return the records that changed what the environment has, oldest first; on one data plane where it is said."""
-    found = [each for each in records if each.environment == environment and each.what in (*BRINGS, "withdraw")]
+    found = [each for each in records if each.environment == environment and each.what in BRINGS]
     return sorted((each for each in found if plane in (None, each.plane)), key=lambda each: each.when)
 
 
 def current(records: Iterable[Record], environment: str, plane: str | None = None) -> int | None:
     """Return the version that the environment had last."""
     changes = of_environment(records, environment, plane)
-    return changes[-1].version if changes and changes[-1].what in BRINGS else None
+    return changes[-1].version if changes else None
 
 
 def before(records: Iterable[Record], environment: str, number: int) -> int | None:
@@ -35,15 +35,19 @@ def before(records: Iterable[Record], environment: str, number: int) -> int | No
 
 
 def served_hours(records: Sequence[Record], environment: str, number: int, now: datetime) -> float:
-    """Return for how many hours the environment has had the version, all times together; the plane with the most."""
-    planes = {each.plane for each in of_environment(records, environment)}
-    return max((_hours(of_environment(records, environment, plane), number, now) for plane in planes), default=0.0)
+    """Return for how many hours the environment has had the version, all times together.
+
+    Of several data planes that have had it, it is the one with the fewest: every one of them has served for so long.
+    """
+    changes = of_environment(records, environment)
+    planes = {each.plane for each in changes if each.version == number}
+    return min((_hours(of_environment(records, environment, plane), number, now) for plane in planes), default=0.0)
 
 
 def _hours(changes: Sequence[Record], number: int, now: datetime) -> float:
     total = timedelta()
     ends = [each.when for each in changes[1:]] + [now]
     for change, end in zip(changes, ends, strict=True):
-        if change.version == number and change.what in BRINGS:
+        if change.version == number:
             total += max(end - change.when, timedelta())  # a record from a clock that goes ahead counts nothing
     return total / timedelta(hours=1)

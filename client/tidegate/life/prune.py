@@ -3,7 +3,7 @@
 from tidegate_contracts.message import Message
 
 from ..errors import BusyError, NotFoundError
-from ..publishing import Repository, read_published
+from ..publishing import Repository, differences, read_published
 from .context import Context
 from .deploy import may
 from .past import before, current
@@ -27,7 +27,8 @@ def unserved(context: Context, environment: str, model: str | None = None) -> li
     """Return the versions of an environment that can go. Raises TidegateError.
 
     Kept are those that are served, that an alias or a definition names, that a rollback would go back to, and those
-    that the registry does not have: nobody could bring them back.
+    that the registry does not have: nobody could bring them back. What is not served and not as it was registered can
+    go whatever wants it, for it is of no use: the registry brings it back.
     """
     of = context.environment(environment)
     found = []
@@ -79,16 +80,24 @@ def _unserved(context: Context, place: Place, repository: Repository, model: str
     if published.owner is None:
         return []  # not ours
     try:
-        registered = {version.number for version in context.registry.versions(model)}
+        registered = {version.number: version for version in context.registry.versions(model)}
     except NotFoundError:
         return []
-    records = context.registry.records(model)
-    kept = {published.owner, *published.served, *published.aliases.values(), *place.named}
+    records = context.records(model)
+    if records.unreadable:
+        return []  # one of them may say that an environment has it
+    served = {published.owner, *published.served, *published.aliases.values()}
+    kept = set(place.named)
     for name in {use.environment.name for use in (*place.uses, *place.shared)}:
         for number in (current(records, name), context.registry.alias(model, name)):
             if number is not None:
                 kept |= {number, before(records, name, number) or number}
-    return sorted((set(repository.versions(model)) & registered) - kept)
+
+    def is_damaged(number: int) -> bool:
+        return bool(differences(repository, model, number, context.registry.manifest(registered[number])))
+
+    there = set(repository.versions(model)) & registered.keys() - served
+    return sorted(number for number in there if number not in kept or is_damaged(number))
 
 
 def _bytes(repository: Repository, model: str, number: int) -> int:

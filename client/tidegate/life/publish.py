@@ -5,20 +5,20 @@ failure puts the configurations back; whoever is killed leaves the old version s
 run goes on.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 
 from tidegate_contracts.environments import Environment
 from tidegate_contracts.message import Message
 
-from ..errors import BusyError, IntegrityError, TidegateError, UnfinishedError
 from ..registry import Record, RegisteredVersion
 from .context import Context
+from .failure import put_back_on_failure, said_on_failure
 from .ledger import check_alias, is_written, write_down
 from .past import BRINGS, What, before, current
-from .plan import Had, Plan, make_plan
+from .plan import Had, make_plan
 from .ready import until_called
-from .steps import check, entry_config_of, publish, put_back, try_out
+from .steps import check, entry_config_of, publish, try_out
 from .target import Place, places
 
 
@@ -65,15 +65,17 @@ def bring(
         for _, repository in sorted(zip(everywhere, repositories, strict=True), key=lambda pair: pair[0].key):
             locks.enter_context(repository.lock(version.model, who))
         expected = context.registry.alias(version.model, of.name)
-        records = context.registry.records(version.model)
+        records = context.records(version.model)
         plans = [
-            make_plan(place, repository, version.number, entry_config, _had(place, of, records), replace=replace)
+            make_plan(
+                place, repository, version.number, entry_config, _had(place, of, records, expected), replace=replace
+            )
             for place, repository in zip(everywhere, repositories, strict=True)
         ]
         for plan in plans:
             notes += check(context, plan, version, manifest, entry_config, replace=replace)
         changed = any(plan.now != plan.last for plan in plans)
-        with _put_back_on_failure(version, of, plans, notes):
+        with put_back_on_failure(context, version, of, plans, notes):
             if changed:
                 for plan in plans:
                     publish(context, plan, version, manifest)
@@ -87,7 +89,7 @@ def bring(
                 for use in plan.place.uses:
                     context.tell(f"waiting until calls go to version {version.number} on {use.home.plane.name}")
                     until_called(context, use, version.number)
-        with _said_on_failure(version, of):
+        with said_on_failure(context, version, of):
             previous = write_down(context, what, version, of, who, records, plans, expected, source)
     return Outcome(
         what=what,
@@ -102,61 +104,16 @@ def bring(
     )
 
 
-def _had(place: Place, of: Environment, records: Sequence[Record]) -> Had:
-    """Return what the records tell of the environment, where it reads a place."""
+def _had(place: Place, of: Environment, records: Sequence[Record], named: int | None) -> Had:
+    """Return what the registry tells of the environment, where it reads a place; its alias names a version."""
     reading = {use.environment.name for use in (*place.uses, *place.shared)}
     ever = frozenset(each.version for each in records if each.what in BRINGS and each.environment in reading)
-    return Had(current(records, of.name, place.uses[0].home.plane.name), ever)
-
-
-@contextmanager
-def _put_back_on_failure(
-    version: RegisteredVersion, of: Environment, plans: Sequence[Plan], notes: Sequence[str]
-) -> Iterator[None]:
-    """Put every configuration back that was written; what served before serves on."""
-    try:
-        yield
-    except BaseException as error:
-        left = []
-        for plan in reversed(plans):
-            try:
-                put_back(plan, version.model)
-            except (TidegateError, OSError) as worse:
-                left.append(f"{plan.repository.where}: {worse}")
-        if not isinstance(error, TidegateError | OSError):
-            raise
-        olds = sorted({plan.old for plan in plans if plan.old is not None})
-        serves = f"version {', '.join(map(str, olds))} serves on" if olds else "nothing serves under its name"
-        do = error.do if isinstance(error, TidegateError) else ""
-        # What to do stands at the end, once.
-        why = (
-            f"{type(error).__name__}: {error}"
-            if isinstance(error, OSError)
-            else str(error).removesuffix(f"\n  do: {do}")
-        )
-        why += "".join(f"\n    note: {note}" for note in notes)
-        if left:
-            why += "\n    and its configuration could not be put back: " + "; ".join(left)
-        kinds: tuple[type[TidegateError], ...] = (BusyError, IntegrityError)
-        kind = next((each for each in kinds if isinstance(error, each)), UnfinishedError)
-        raise kind(
-            f"version {version.number} of {version.model} did not come into {of.name}; {serves}",
-            why=why,
-            do=do or "run the same command again: it goes on from there",
-        ) from error
-
-
-@contextmanager
-def _said_on_failure(version: RegisteredVersion, of: Environment) -> Iterator[None]:
-    """Say what to do when the new version has begun to serve, and what is left to do fails."""
-    try:
-        yield
-    except (TidegateError, OSError) as error:
-        raise UnfinishedError(
-            f"version {version.number} of {version.model} serves in {of.name}, and not all is written down",
-            why=str(error),
-            do="run the same command again: it does what is left; or `tidegate rollback`",
-        ) from error
+    others = {
+        (use.environment.name, use.home.plane.name): number
+        for use in place.shared
+        if (number := current(records, use.environment.name, use.home.plane.name)) is not None
+    }
+    return Had(current(records, of.name, place.uses[0].home.plane.name), ever, others, named)
 
 
 def _unserved(everywhere: Sequence[Place], number: int) -> list[str]:

@@ -3,7 +3,15 @@
 import time
 from collections.abc import Callable
 
-from ..errors import BusyError, NotFoundError, TidegateError, UnfinishedError, UnreachableError, UsageError
+from ..errors import (
+    BusyError,
+    LoadFailedError,
+    NotFoundError,
+    TidegateError,
+    UnfinishedError,
+    UnreachableError,
+    UsageError,
+)
 from ..registry import Golden
 from .context import Context
 from .target import Use
@@ -11,8 +19,11 @@ from .target import Use
 LOOK_SECONDS = 0.25
 ANSWER_SECONDS = 10.0
 POLL_SECONDS = 15.0
-"""Triton's own, where the definition does not say how often a pool looks at its repository."""
+"""Triton's own, where the definition does not say how often a pool looks at its repository. An eviction policy looks at
+least as often."""
 _PARAMETER = "tidegate.alias."
+_NOT_READY = "is not at ready state"
+"""Triton's words for a version that is being loaded, and for one whose load failed."""
 
 
 def until_served(context: Context, use: Use, number: int, *, fresh: bool) -> str | None:
@@ -35,9 +46,21 @@ def until_served(context: Context, use: Use, number: int, *, fresh: bool) -> str
         return None
     # Replicas look at the repository each in its own time, and any of them may be the one that answers.
     steady = (use.pool.poll_seconds or POLL_SECONDS) if fresh else 0
-    _until(context, use, lambda: proxy.ready(
-        model.name, server=server, version=number, deadline=ANSWER_SECONDS
-    ), f"version {number} is not ready", steady)  # fmt: skip
+
+    def ready() -> bool:
+        if proxy.ready(model.name, server=server, version=number, deadline=ANSWER_SECONDS):
+            return True
+        try:  # what that fails with says more
+            proxy.metadata(model.name, server=server, version=number, deadline=ANSWER_SECONDS)
+        except NotFoundError as error:
+            raise NotFoundError("the inference server has not seen it in its repository yet") from error
+        except UnreachableError as error:
+            if _NOT_READY not in error.why:
+                raise
+            raise UnreachableError("the inference server has seen it, and is loading it still or cannot") from error
+        return False
+
+    _until(context, use, ready, f"version {number} is not ready", steady)
     return None
 
 
@@ -76,25 +99,42 @@ def answers(context: Context, use: Use, number: int, golden: Golden) -> None:
             f"version {number} answers its golden request otherwise than it was registered with",
             where=_where(use),
             why="; ".join(wrong[:5]),
-            do="compare the libraries that the inference server has with those of where the model was made",
+            do="where the request is that of another version, register it again with the right --golden; else compare "
+            "the libraries that the inference server has with those of where the model was made",
         )
 
 
 def _until(context: Context, use: Use, check: Callable[[], bool], what: str, steady_seconds: float) -> None:
-    """Wait until a check holds, and has held for so long."""
-    bound = context.wait_seconds + (use.pool.poll_seconds or POLL_SECONDS)
+    """Wait until a check holds, and has held for so long.
+
+    That the load failed is believed when nothing else was said until whoever loads has surely seen what is there now:
+    at first it may be said of what was there before.
+    """
+    look_seconds = use.pool.poll_seconds or POLL_SECONDS
+    bound = context.wait_seconds + look_seconds
     end = time.monotonic() + bound
     since: float | None = None
+    failed_since: float | None = None
     why = ""
     while True:
+        holds, failed = False, False
         try:
             holds = check()
         except (BusyError, NotFoundError, UsageError, UnreachableError) as error:
-            holds, why = False, error.why or error.what
+            failed, why = isinstance(error, LoadFailedError), error.why or error.what
         now = time.monotonic()
         since = (now if since is None else since) if holds else None
+        failed_since = (now if failed_since is None else failed_since) if failed else None
         if since is not None and now - since >= steady_seconds:
             return
+        if failed_since is not None and now - failed_since > look_seconds + LOOK_SECONDS:
+            raise UnfinishedError(
+                f"{what}: it cannot be loaded",
+                where=_where(use),
+                why=why,
+                do="mend the model, register it again and deploy that; where the server is what is wrong, run the same "
+                "command again once it is mended",
+            )
         if now > end:
             raise UnfinishedError(
                 f"{what} after {bound:.0f} s",

@@ -10,7 +10,7 @@ from tidegate_contracts.environments import Promotion, WhoAmI
 
 from ..errors import RefusedError
 from ..registry.records import Record
-from .past import BRINGS, of_environment, served_hours
+from .past import of_environment, served_hours
 
 
 def may_publish(environment: str, promotion: Promotion, writers: Sequence[str], who: WhoAmI) -> None:
@@ -35,13 +35,24 @@ def may_publish(environment: str, promotion: Promotion, writers: Sequence[str], 
     )
 
 
-def other_than_who_registered(environment: str, number: int, registered_by: str, who: WhoAmI) -> None:
-    """Check that the caller is somebody else than who registered the version (separation of duties)."""
+def other_than_who_registered(
+    environment: str, number: int, registered_by: str, who: WhoAmI, unproven: str = ""
+) -> None:
+    """Check that the caller is somebody else than who registered the version (separation of duties).
+
+    A name that nobody has proven may be the caller's by another name: it is refused too.
+    """
     if not registered_by:
         raise RefusedError(
             f"it is not known who registered version {number}",
             why=f"{environment} wants somebody else to bring a version in than who registered it",
             do="register it again with `tidegate register`, which says who did",
+        )
+    if unproven:
+        raise RefusedError(
+            f"it is not proven that {registered_by} registered version {number}",
+            why=f"{unproven}; {environment} wants somebody else to bring a version in than who registered it",
+            do="have the same entry registered again by somebody whose credential a proxy knows",
         )
     if registered_by.casefold() == who.principal.casefold():
         raise RefusedError(
@@ -53,25 +64,40 @@ def other_than_who_registered(environment: str, number: int, registered_by: str,
 
 def was_in(source: str, environment: str, number: int, records: Sequence[Record]) -> None:
     """Check that the version has been deployed in the environment that versions come from."""
-    if any(each.version == number and each.what in BRINGS for each in of_environment(records, source)):
+    if any(each.version == number for each in of_environment(records, source)):
         return
+    model = next((each.model for each in records), "<model>")
     raise RefusedError(
         f"version {number} was never deployed in {source}",
         why=f"{environment} takes versions that have been in {source}",
-        do=f"deploy it there first: tidegate deploy <model>@{number} --to {source}",
+        do=f"deploy it there first: tidegate deploy {model}@{number} --to {source}",
     )
 
 
 def has_soaked(
-    source: str, number: int, hours: float, records: Sequence[Record], failures: int | None, now: datetime
+    source: str,
+    number: int,
+    hours: float,
+    records: Sequence[Record],
+    failures: int | None,
+    now: datetime,
+    unreadable: Sequence[str] = (),
 ) -> None:
     """Check that it has served in `source` for so many hours, and that no call of it failed there.
+
+    Where records are `unreadable`, one of them may say that it went: that is refused too.
 
     `failures` is what Triton counts of the version there since it was loaded; None where nothing can be learned, which
     is refused too. An error that a model of the Python backend answers to one request is none to Triton 2.51.
     """
     if not hours:
         return
+    if unreadable:
+        raise RefusedError(
+            f"it cannot be learned for how long version {number} has served in {source}",
+            why=f"{unreadable[0]} cannot be read: what was there may have said that the version went",
+            do="find out who wrote it there, and take it away",
+        )
     served = served_hours(records, source, number, now)
     if served < hours:
         raise RefusedError(
@@ -83,7 +109,7 @@ def has_soaked(
         raise RefusedError(
             f"it cannot be learned whether calls of version {number} failed in {source}",
             why="the inference server there tells no statistics of it",
-            do=f"look with `tidegate status {source}`, call it there once, and try again",
+            do=f"call it there once, look with `tidegate status <model> --environment {source}`, and try again",
         )
     if failures:
         raise RefusedError(

@@ -6,11 +6,11 @@ from tidegate_contracts.manifest import Manifest
 
 from ..entries.text import CONFIG, parse_config
 from ..errors import IntegrityError, UsageError
-from ..publishing import Repository, differences, published_path, read_published
+from ..publishing import differences, read_published
 from ..registry import RegisteredVersion
 from .checks import check_beside, check_fits, check_staged, refuse
 from .context import Context
-from .plan import Plan
+from .plan import Plan, config_text, published_entry_config
 from .ready import answers, until_served
 
 
@@ -18,7 +18,8 @@ def entry_config_of(context: Context, version: RegisteredVersion, manifest: Mani
     """Return the text of config.pbtxt as it was registered; an empty one where the entry has none."""
     if all(file.path != CONFIG for file in manifest.files):
         return ""  # Triton makes one up
-    return context.registry.read_file(version, CONFIG).decode()
+    where = f"{context.registry.where}: version {version.number} of {version.model}"
+    return config_text(context.registry.read_file(version, CONFIG), where)
 
 
 def check(
@@ -38,7 +39,7 @@ def check(
     cannot = f"{model} version {number} cannot be served there"
     config = parse_config(entry_config, CONFIG)
     notes = refuse(check_fits(plan.place, config, manifest, plan.peak), cannot, repository.where)
-    if plan.is_there:
+    if plan.is_there(manifest):
         with context.progress(f"verifying version {number} in {repository.where}", manifest.size) as advance:
             wrong = differences(repository, model, number, manifest, advance)
         if wrong:
@@ -52,25 +53,17 @@ def check(
         staged = repository.staging(model, number, manifest.size)
         with context.progress(f"fetching {model} version {number}", manifest.size) as advance:
             context.registry.fetch(version, staged, advance)
-        notes += refuse(check_staged(staged, model, repository), cannot, repository.where)
-    if not replace and plan.old not in (None, number):
-        old_config = _published_entry_config(repository, model, plan.old)
+        notes += refuse(check_staged(staged, plan.place, repository), cannot, repository.where)
+    if not replace and plan.old is not None and plan.old != number:
+        old_config = published_entry_config(repository, model, plan.old)
         notes += refuse(check_beside(old_config, entry_config, plan.old, number), cannot, repository.where)
     return notes
-
-
-def _published_entry_config(repository: Repository, model: str, number: int | None) -> str:
-    assert number is not None
-    path = published_path(CONFIG, number)
-    if all(file.path != path for file in repository.files(model)):
-        return ""
-    return repository.read(model, path).decode()
 
 
 def publish(context: Context, plan: Plan, version: RegisteredVersion, manifest: Manifest) -> None:
     """Lay the version into the repository, and have Triton serve it beside the old one."""
     repository, model, number = plan.repository, version.model, version.number
-    if plan.is_there:
+    if plan.is_there(manifest):
         # What serves already, and is as it was registered, needs no second configuration on its way.
         if plan.fresh:
             repository.write_config(model, plan.first)
@@ -93,6 +86,7 @@ def try_out(context: Context, plans: Sequence[Plan], version: RegisteredVersion)
                 notes.append(note)
             elif golden is not None:
                 answers(context, use, version.number, golden)
+                context.tell(f"version {version.number} answers its golden request on {use.home.plane.name}")
     if golden is None:
         notes.append("no golden request was registered with it, so it was not called")
     return notes
@@ -101,8 +95,8 @@ def try_out(context: Context, plans: Sequence[Plan], version: RegisteredVersion)
 def put_back(plan: Plan, model: str) -> None:
     """Have Triton serve what it served before, and nothing else; the version stays, for the next run."""
     repository = plan.repository
-    if plan.now == plan.last or repository.config(model) == plan.before:
-        return  # it was cut over by an earlier run, or nothing was written
+    if repository.config(model) == plan.before:
+        return  # nothing was written
     if plan.before is not None and read_published(plan.before).served:
         repository.write_config(model, plan.before)
     else:

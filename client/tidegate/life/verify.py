@@ -7,6 +7,7 @@ from tidegate_contracts.environments import Environment
 from tidegate_contracts.message import Message
 
 from ..entries.text import CONFIG
+from ..environments import nearest
 from ..errors import IntegrityError, NotFoundError, UsageError
 from ..publishing import (
     Repository,
@@ -18,7 +19,7 @@ from ..publishing import (
 )
 from ..registry import RegisteredVersion
 from .context import Context
-from .plan import called
+from .plan import called, config_text
 from .target import places, servers
 
 
@@ -55,6 +56,7 @@ def verify(context: Context, environment: str, models: Sequence[str] = ()) -> Ve
     looked: list[str] = []
     found: list[Found] = []
     counted: list[int] = []
+    known: set[str] = set()
     for homes in servers(of).values():
         if not homes:
             continue  # the definition serves nothing from it
@@ -62,6 +64,7 @@ def verify(context: Context, environment: str, models: Sequence[str] = ()) -> Ve
         looked.append(repository.where)
         there = set(repository.models())
         named = {home.model.name for home in homes}
+        known |= there | named
         for model in sorted(there | named):
             if models and model not in models:
                 continue
@@ -77,6 +80,9 @@ def verify(context: Context, environment: str, models: Sequence[str] = ()) -> Ve
             except UsageError as error:  # a name that no model can have, a configuration that cannot be read
                 kind: Literal["config", "stray"] = "config" if model in named else "stray"
                 found.append(Found(kind=kind, where=repository.where, model=model, what=error.what))
+    for model in models:
+        if model not in known:
+            raise NotFoundError(f"{of.name} has no model {model}", do=nearest(model, known, "models"))
     return Verified(
         environment=of.name, repositories=tuple(looked), versions=len(counted), bytes=sum(counted), found=tuple(found)
     )
@@ -119,7 +125,8 @@ def _config(
     nearest: list[str] | None = None
     for number in sorted({*published.served} & registered.keys(), reverse=True):
         try:
-            entry_config = context.registry.read_file(registered[number], CONFIG).decode()
+            content = context.registry.read_file(registered[number], CONFIG)
+            entry_config = config_text(content, f"version {number} of {model} in the registry")
         except NotFoundError:
             entry_config = ""
         expected = published_config(

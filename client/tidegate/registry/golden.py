@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -29,6 +29,34 @@ class Golden(Message):
     def digest(self) -> str:
         """Return the SHA-256 of its canonical bytes, in hexadecimal."""
         return hashlib.sha256(self.canonical()).hexdigest()
+
+    def check(self, inputs: Mapping[str, bool], outputs: Collection[str], where: str) -> None:
+        """Raise UsageError, which says the place, where tensors are named that the configuration does not have.
+
+        `inputs` says of each whether it may be left out. Without any, or without outputs, Triton finds out itself.
+        """
+        given = [each.get("name") if isinstance(each, dict) else None for each in self.request.get("inputs", [])]
+        wanted = [(f"outputs.{name}", name) for name in self.outputs or ()] + [
+            (f"request.outputs[{place}]", each.get("name") if isinstance(each, dict) else None)
+            for place, each in enumerate(self.request.get("outputs") or ())
+        ]
+        named = [(f"request.inputs[{place}]", name) for place, name in enumerate(given)]
+        for kind, has, said in (("input", inputs, named), ("output", outputs, wanted)):
+            for place, name in said if has else ():
+                if name not in has:
+                    raise UsageError(
+                        f"the golden request names an {kind} {name!r} at {place}, which the model does not have",
+                        where=where,
+                        why=f"config.pbtxt has the {kind}s {', '.join(has)}",
+                        do="write the names that config.pbtxt has",
+                    )
+        if missing := [name for name, optional in inputs.items() if not optional and name not in given]:
+            raise UsageError(
+                f"the golden request lacks the input {missing[0]} in request.inputs",
+                where=where,
+                why="config.pbtxt has it, and does not say that it is optional",
+                do="give it, with shape, datatype and data",
+            )
 
     def differences(self, answer: Mapping[str, Any]) -> list[str]:
         """Return how an answer of Triton's, as JSON has it, is not what it must be; nothing when it is."""

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..calling import MODEL_SCRIPT
-from ..errors import UsageError
+from ..errors import UsageError, install
 from .quiet import quiet
 
 EMPTY_SCRIPT: Final = Path(__file__).with_name("empty_model.py")
 CONTEXT: Final = "model_context"
-REQUIREMENTS: Final = ("numpy", "pandas", "tritonclient>=2.60", "urllib3>=2")
+REQUIREMENTS: Final = ("numpy", "pandas", "tritonclient>=2.70", "urllib3>=2")
 """What the client model needs beside MLflow and the code that goes with it."""
-CODE: Final = ("__init__.py", "errors.py", "calling/*.py")
+CODE: Final = ("__init__.py", "errors.py", "names.py", "calling/*.py")
 """The part of this package that calls models: it goes with the client model, so that endpoints need not install it."""
 
 
@@ -52,7 +52,7 @@ def _saved(**options: Any) -> dict[str, bytes]:
         raise UsageError(
             "registering needs pandas, which MLflow's own models need",
             why=str(error),
-            do="pip install 'tidegate[pandas]'",
+            do=install("pandas"),
         ) from None
     with tempfile.TemporaryDirectory(prefix="tidegate-") as scratch, quiet():
         folder = Path(scratch, "model")

@@ -13,21 +13,25 @@ SECONDS = 10.0
 
 
 def registrant(environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
-    """Return the caller's name, and who says so; the latter is nothing where a proxy does, which has asked for a proof.
+    """Return the caller's name, and why it may be another's: nothing where a proxy says it, which asked for a proof.
 
     The proxy is that of DOMINO_INFERENCE_PROXY, else any of those in `environments.json`. Without one that answers it
     is Domino's word for who started the run, else the login name.
     """
     from ..calling.proxy import ProxyClient
 
+    proxy = "no proxy was asked that could prove it"
     for url in _proxies(environ):
-        with suppress(TidegateError), ProxyClient(url, seconds=SECONDS) as proxy:
-            return proxy.whoami().principal, ""
+        try:
+            with ProxyClient(url, seconds=SECONDS) as asked:
+                return asked.whoami().principal, ""
+        except TidegateError as error:
+            proxy = f"the proxy at {url} does not prove it: {error.what}"
     if name := environ.get(DOMINO_USER, "").strip():
-        return name, f"{DOMINO_USER} says so, and no proxy was asked that could prove it"
+        return name, f"{DOMINO_USER} says so, and {proxy}"
     with suppress(KeyError, OSError):
-        return getpass.getuser(), "it is the login name, and no proxy was asked that could prove it"
-    return f"uid-{os.getuid()}", "it is the user's number on this machine, which has no name for it"
+        return getpass.getuser(), f"it is the login name, and {proxy}"
+    return f"uid-{os.getuid()}", f"it is the user's number on this machine, which has no name for it, and {proxy}"
 
 
 def _proxies(environ: Mapping[str, str]) -> Iterator[str]:

@@ -5,6 +5,7 @@ only when all of its files do.
 """
 
 import hashlib
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from .manifest import path_on_disk, version_folder
 from .parallel import TRANSFERS, Progress, in_parallel
 from .pyfuncs import client_model, empty_model
 from .quiet import quiet
-from .records import RECORDS_FOLDER, Record
+from .records import RECORDS_FOLDER, Record, new_path
 from .sending import Sending
 from .server import Server
 from .signing import SigningKey, sign
@@ -35,6 +36,7 @@ from .version import (
     MODEL,
     REGISTERED_BY,
     SIGNATURE,
+    UNPROVEN,
     VERSION,
     golden_file,
     signature_file,
@@ -52,11 +54,19 @@ class Registration:
     """One entry on its way into the registry."""
 
     def __init__(
-        self, server: Server, entry: Path, manifest: Manifest, registered_by: str, inference_server: str | None
+        self,
+        server: Server,
+        entry: Path,
+        manifest: Manifest,
+        registered_by: str,
+        inference_server: str | None,
+        unproven: str,
+        tell: Callable[[str], None],
     ) -> None:
         """Take what is registered, who does it, and which inference server the client model is to name."""
         self._server, self._entry, self._manifest = server, entry, manifest
         self._by, self._inference_server = registered_by, inference_server
+        self._unproven, self._tell = unproven, tell
         self._model, self._digest = manifest.model, manifest.digest()
 
     def run(self, golden: Golden | None, key: SigningKey | None, progress: Progress | None) -> int:
@@ -112,7 +122,7 @@ class Registration:
     def _create(
         self, run_id: str, artifacts: Artifacts, golden: Golden | None, key: SigningKey | None
     ) -> "ModelVersion":
-        tags = {MODEL: self._model, MANIFEST: self._digest, IS_PARENT: "true", REGISTERED_BY: self._by}
+        tags = {MODEL: self._model, MANIFEST: self._digest, IS_PARENT: "true"} | self._by_whom()
         tags |= self._extras(artifacts, golden, key)
         with self._server.doing(f"the version of {self._model} cannot be made"), quiet():
             uri = self._server.client.get_run(run_id).info.artifact_uri
@@ -121,18 +131,42 @@ class Registration:
             if first is not None and int(first.version) < int(made.version):
                 # Somebody else registered the same content at the same moment, and came first.
                 self._server.client.delete_model_version(self._model, made.version)
+                self._add(first, golden, key)
                 return first
         return made
 
     def _add(self, version: "ModelVersion", golden: Golden | None, key: SigningKey | None) -> None:
-        """Give a version that is there what it had not: a golden request, a signature."""
+        """Give a version that is there what it had not: a golden request, a signature, a registrant who is proven."""
         wanted_golden = golden if golden and golden.digest() != version.tags.get(GOLDEN) else None
         wanted_key = key if SIGNATURE not in version.tags else None
-        if wanted_golden is None and wanted_key is None:
-            return
-        for tag, value in self._extras(self._server.artifacts(str(version.source)), wanted_golden, wanted_key).items():
+        tags = self._extras(self._server.artifacts(str(version.source)), wanted_golden, wanted_key)
+        if wanted_golden is not None:
+            self._replaced(version, wanted_golden)
+        if version.tags.get(UNPROVEN) and not self._unproven:
+            tags |= self._by_whom() | {UNPROVEN: ""}
+        for tag, value in tags.items():
             with self._server.doing(f"version {version.version} cannot be tagged"):
                 self._server.client.set_model_version_tag(self._model, version.version, tag, value)
+
+    def _replaced(self, version: "ModelVersion", golden: Golden) -> None:
+        """Write down that a version is to be tried with another request from now on."""
+        before, after = version.tags.get(GOLDEN), golden.digest()
+        record = Record(
+            what="golden",
+            model=self._model,
+            version=int(version.version),
+            who=self._by,
+            when=datetime.now(UTC),
+            manifest_sha256=self._digest,
+            note=f"golden request {before or 'none'} → {after}",
+        )
+        content = record.model_dump_json(by_alias=True).encode()
+        _write_all(self._server.run_artifacts(_run(version)), {new_path(record): content})
+        had = f"had the golden request {before[:12]}" if before else "had no golden request"
+        self._tell(
+            f"version {version.version} of {self._model} {had}, and is tried with {after[:12]} from now on: "
+            f"`tidegate history {self._model}` shows it"
+        )
 
     def _extras(self, artifacts: Artifacts, golden: Golden | None, key: SigningKey | None) -> dict[str, str]:
         """Write a golden request and a signature; return the tags that make them count."""
@@ -198,17 +232,24 @@ class Registration:
         )
         _write_all(artifacts, {REGISTER_RECORD: record.model_dump_json(by_alias=True).encode()})
 
+    def _by_whom(self) -> dict[str, str]:
+        return {REGISTERED_BY: self._by} | ({UNPROVEN: self._unproven} if self._unproven else {})
+
     def _who(self) -> dict[str, str]:
         return {REGISTERED_BY: self._by, "mlflow.user": self._by, "mlflow.source.name": "tidegate register"}
 
 
-def checked(entry: Path, model: str) -> list[str]:
-    """Return what is to be said of an entry; raises TidegateError when Triton would not serve it as a model."""
+def checked(entry: Path, model: str, golden: Golden | None = None) -> list[str]:
+    """Return what is to be said of an entry; raises TidegateError when Triton would not serve it as a model.
+
+    Raises UsageError for a golden request that names other tensors than the configuration does.
+    """
     from ..entries.checks import check_entry
     from ..entries.entry import read_entry
     from ..entries.findings import errors
 
-    findings = check_entry(read_entry(entry, model))
+    found = read_entry(entry, model)
+    findings = check_entry(found)
     if wrong := errors(findings):
         lines = "\n".join(map(str, wrong)).replace("\n", "\n  ")
         raise TidegateError(
@@ -216,6 +257,9 @@ def checked(entry: Path, model: str) -> list[str]:
             where=str(entry),
             do="mend it; `tidegate model check` looks at it again",
         )
+    if golden is not None and found.config is not None:
+        inputs = {each.name: bool(each.optional) for each in found.config.input}
+        golden.check(inputs, [each.name for each in found.config.output], str(entry))
     return [str(finding) for finding in findings]
 
 

@@ -1,7 +1,6 @@
 """The registry of models: who registers, fetches, names by alias, and looks back, does it here."""
 
 import re
-import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ from .artifacts import Artifacts
 from .golden import Golden
 from .manifest import checked_name, manifest_of
 from .parallel import TRANSFERS, Progress, in_parallel
-from .records import LIMIT_BYTES, RECORDS_FOLDER, Record, in_order, name_of
+from .records import AHEAD, LIMIT_BYTES, MOST, RECORDS_FOLDER, Record, Records, new_path
 from .registration import Registration, checked
 from .sending import Sending
 from .server import Server
@@ -70,20 +69,24 @@ class Registry:
         key: SigningKey | None = None,
         manifest: Manifest | None = None,
         progress: Progress | None = None,
+        unproven: str = "",
+        tell: Callable[[str], None] = lambda _text: None,
     ) -> RegisteredVersion:
         """Register the entry in a folder; the same content is the same version, however often it is registered.
 
         `name` is the model's where the folder has another, `server` the inference server that the client model names,
-        `manifest` what `manifest_of` made of the entry just before, and `progress` is told the bytes sent. What an
-        interrupted registration left is used. Raises UsageError for an entry that cannot be registered, TidegateError
-        for one that Triton would not serve, and IntegrityError when it changes meanwhile.
+        `manifest` what `manifest_of` made of the entry just before, and `progress` is told the bytes sent. `unproven`
+        says why `registered_by` may be somebody else, and `tell` is told what else there is to know. What an
+        interrupted registration left is used. Raises UsageError for an entry that cannot be registered, and for a
+        golden request that is not one of its own, TidegateError for one that Triton would not serve, and
+        IntegrityError when it changes meanwhile.
         """
         if manifest is None:
             manifest = manifest_of(entry, name)
         elif name is not None and name != manifest.model:
             raise UsageError(f"the manifest is of model {manifest.model!r}, and not of {name!r}")
-        checked(entry, manifest.model)
-        registration = Registration(self._server, entry, manifest, registered_by, server)
+        checked(entry, manifest.model, golden)
+        registration = Registration(self._server, entry, manifest, registered_by, server, unproven, tell)
         return self.version(manifest.model, registration.run(golden, key, progress))
 
     def models(self) -> list[str]:
@@ -104,7 +107,7 @@ class Registry:
             if not versions:
                 raise NotFoundError(f"no version of {model} was registered here", where=self.where)
             return versions[-1]
-        if isinstance(which, int) or re.fullmatch(r"[0-9]+", which):
+        if isinstance(which, int) or re.fullmatch(r"[0-9]{1,18}", which):
             number = int(which)
         elif which in aliases:
             number = aliases[which]
@@ -115,6 +118,8 @@ class Registry:
                 do=f"its aliases are {', '.join(sorted(aliases))}" if aliases else "name a version by its number",
             )
         try:
+            if number >= MOST:  # the server would try for minutes
+                raise NotFoundError("no version has this number")
             with self._server.doing(f"version {number} of {model} cannot be read"):
                 found = self._server.client.get_model_version(model, str(number))
         except NotFoundError:
@@ -204,15 +209,6 @@ class Registry:
             self._server.client.set_registered_model_alias(model, alias, str(number))
         self._expect(model, alias, self.alias(model, alias), number)
 
-    def delete_alias(self, model: str, alias: str, *, expect: int) -> None:
-        """Take an alias away that is expected at a version; BusyError when it is at another one."""
-        there = self.alias(model, alias)
-        if there is None:
-            return
-        self._expect(model, alias, there, expect)
-        with self._server.doing(f"the alias {alias} of {model} cannot be taken away"):
-            self._server.client.delete_registered_model_alias(model, alias)
-
     def tag(self, version: RegisteredVersion, key: str, value: str) -> None:
         """Tag a version."""
         with self._server.doing(f"version {version.number} of {version.model} cannot be tagged"):
@@ -222,18 +218,27 @@ class Registry:
         """Write down what was done with a version; each record is a file of its own that is never written again."""
         if (record.model, record.version) != (version.model, version.number):
             raise ValueError("the record is of another version")
-        name = name_of(record.when.astimezone(UTC), record.what, uuid.uuid4().hex[:12])
         content = record.model_dump_json(by_alias=True).encode()
-        self._server.run_artifacts(version.run_id).write(f"{RECORDS_FOLDER}/{name}", Sending.content(content))
+        self._server.run_artifacts(version.run_id).write(new_path(record), Sending.content(content))
 
-    def records(self, model: str) -> list[Record]:
-        """Return what was ever done with the versions of a model, the oldest first; NotFoundError without the model."""
+    def records(self, model: str) -> Records:
+        """Return what was ever done with the versions of a model, the oldest first; NotFoundError without the model.
+
+        What lies there and is no record is left out, and named in `unreadable`: it keeps nobody from working, and who
+        decides by what is not in the records must look there.
+        """
         found = in_parallel(lambda version, _: self._records(version), self.versions(model), TRANSFERS)
-        return in_order([record for records in found for record in records])
+        return Records(
+            (record for records in found for record in records),
+            (each for records in found for each in records.unreadable),
+        )
 
-    def _records(self, version: RegisteredVersion) -> list[Record]:
-        artifacts = self._server.run_artifacts(version.run_id)
-        records = []
+    def _records(self, version: RegisteredVersion) -> Records:
+        try:
+            artifacts = self._server.run_artifacts(version.run_id)
+        except NotFoundError:
+            return Records([], [f"what was done with version {version.number}, whose run {version.run_id} is gone,"])
+        records, unreadable = [], []
         for path in sorted(artifacts.list(RECORDS_FOLDER)[0]):
             with artifacts.read(path) as chunks:
                 content = b""
@@ -244,15 +249,14 @@ class Registry:
             try:
                 record = Record.model_validate_json(content)
             except ValidationError:
-                raise IntegrityError(
-                    f"{path} is no record",
-                    where=artifacts.where,
-                    do="find out who wrote it there, and take it away",
-                ) from None
+                record = None
+            if record is None or record.when > datetime.now(UTC) + AHEAD:
+                unreadable.append(f"{artifacts.where}/{path}")
+                continue
             # Who can write one run says nothing of other versions; and two versions may have one run.
             if (record.model, record.version) == (version.model, version.number):
                 records.append(record)
-        return records
+        return Records(records, unreadable)
 
     def _aliases(self, model: str) -> dict[str, int]:
         found = self._server.model(checked_name(model)).aliases

@@ -14,7 +14,7 @@ from typing import Any
 
 from tidegate_contracts.manifest import Manifest
 
-from ..errors import IntegrityError, UsageError
+from ..errors import IntegrityError, UsageError, install
 from .quiet import quiet
 from .version import MANIFEST_FILE
 
@@ -119,7 +119,7 @@ def _library() -> Iterator[Any]:
         raise UsageError(
             "signatures need the package model-signing, and what it needs",
             why=str(error),
-            do="pip install 'tidegate[signing]'",
+            do=install("signing"),
         ) from None
     with quiet("model_signing"):
         yield model_signing

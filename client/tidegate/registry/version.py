@@ -15,6 +15,8 @@ IS_CLIENT: Final = "is_triton_client"
 MODEL: Final = "tidegate.model"
 MANIFEST: Final = "tidegate.manifest.sha256"
 REGISTERED_BY: Final = "tidegate.registered-by"
+UNPROVEN: Final = "tidegate.registered-by.unproven"
+"""Why who registered may be somebody else than he is said to be; not there where a proxy has asked for a proof."""
 GOLDEN: Final = "tidegate.golden.sha256"
 SIGNATURE: Final = "tidegate.signature.sha256"
 CLIENT: Final = "tidegate.client"
@@ -46,6 +48,11 @@ class RegisteredVersion(Message):
     """Name and version of the client model, `densenet-client/3`; None where the registration is unfinished."""
     tags: dict[str, str]
     aliases: tuple[str, ...]
+
+    @property
+    def unproven(self) -> str:
+        """Why `registered_by` may be somebody else; nothing where it was proven."""
+        return self.tags.get(UNPROVEN, "")
 
 
 def golden_file(sha256: str) -> str:

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 from tidegate_contracts.environments import Promotion
+from tidegate_contracts.eviction import Tuning
 
 from local_plane import environment as local
 from local_plane.mlflow import mlflow_server
@@ -13,6 +14,9 @@ from local_plane.object_store import object_store
 from tests.proxy.rigs.pytest_rigs import not_run
 
 from .worlds import BUCKET, MODELS, VISITOR, World
+
+QUICK = Tuning(failure_backoff_seconds=0.5)
+"""Whoever waits for a model that cannot be loaded need not wait long between the tries."""
 
 
 @pytest.fixture(scope="package")
@@ -22,7 +26,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with ExitStack() as running, pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("TIDEGATE_", "MLFLOW_", "DOMINO_"))]:
             patch.delenv(name)
-        dev = local.LocalEnvironment(folder / "dev", local.Plan("dev", MODELS, (VISITOR, "anna")))
+        dev = local.LocalEnvironment(folder / "dev", local.Plan("dev", MODELS, (VISITOR, "anna"), tuning=QUICK))
         promotion = Promotion(source="dev", principals=(VISITOR,))
         prod = local.LocalEnvironment(
             folder / "prod", local.Plan("prod", MODELS, (VISITOR, "anna"), promotion=promotion, production=True)

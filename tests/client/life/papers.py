@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.calling.proxy import Statistics
-from tidegate.errors import NotFoundError
+from tidegate.errors import NotFoundError, TidegateError
 from tidegate.life.context import Context
 from tidegate.publishing import open_repository, read_published
 from tidegate.registry import Golden, Record, RegisteredVersion
 from tidegate.registry.manifest import checked_name, manifest_of
+from tidegate.registry.records import Records
 from tidegate.settings import Settings
 from tidegate_contracts.environments import Environments, WhoAmI
 from tidegate_contracts.manifest import Manifest
@@ -26,7 +27,10 @@ class Papers:
         self.folder, self.model = folder, model
         self.aliases: dict[str, int] = {}
         self.written: list[Record] = []
+        self.junk: tuple[str, ...] = ()
         self.request: Golden | None = None
+        self.stopped: BaseException | None = None
+        """What whoever moves an alias meets."""
 
     def register(self, number: int) -> RegisteredVersion:
         write_entry(self._entry(number), number)
@@ -58,14 +62,16 @@ class Papers:
         return self.aliases.get(alias)
 
     def set_alias(self, _model: str, alias: str, number: int, *, expect: int | None) -> None:
+        if self.stopped is not None:
+            raise self.stopped
         assert self.aliases.get(alias) == expect
         self.aliases[alias] = number
 
     def tag(self, *_said: Any) -> None:
         pass
 
-    def records(self, _model: str) -> list[Record]:
-        return list(self.written)
+    def records(self, _model: str) -> Records:
+        return Records(self.written, self.junk)
 
     def append_record(self, _version: RegisteredVersion, record: Record) -> None:
         self.written.append(record)
@@ -84,9 +90,12 @@ class Papers:
 class Answers:
     """A proxy before a Triton that has loaded what the repository has it serve."""
 
-    def __init__(self, repository: Path) -> None:
+    def __init__(self, repository: Any) -> None:
+        """Take the repository's folder, or its URL."""
         self.repository = repository
         self.killed = False
+        self.broken: dict[int, Iterator[TidegateError]] = {}
+        """Of versions that cannot be loaded: what is said of them, one after the other, and then no more."""
         self.asked: list[int] = []
         self.failures: Iterator[int | None] = iter(())
 
@@ -96,6 +105,8 @@ class Answers:
     def ready(self, model: str, *, version: int, **_how: Any) -> bool:
         if self.killed:
             raise SystemExit  # as if the process were killed: nothing below puts anything back
+        if error := next(self.broken.get(version, iter(())), None):
+            raise error
         return version in self._served(model)
 
     def infer_json(self, _model: str, _request: Any, *, version: int, **_how: Any) -> dict[str, Any]:

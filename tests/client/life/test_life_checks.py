@@ -6,7 +6,7 @@ from tidegate.entries.findings import errors
 from tidegate.entries.text import parse_config
 from tidegate.errors import UsageError
 from tidegate.life.checks import check_beside, check_fits, check_staged, refuse
-from tidegate.life.target import places
+from tidegate.life.target import Place, places
 from tidegate.publishing.folder import FolderRepository
 from tidegate_contracts.environments import PoolFacts
 from tidegate_contracts.manifest import Manifest, ManifestFile, make_manifest
@@ -40,14 +40,13 @@ def _of(made: Any) -> Any:
 
 @pytest.mark.parametrize(
     "config",
-    ["instance_group { kind: KIND_GPU }", 'platform: "tensorrt_plan"', 'backend: "tensorrtllm"', 'backend: "dali"'],
+    ['platform: "tensorrt_plan"', 'backend: "tensorrtllm"', 'backend: "dali"'],
 )
 def test_what_wants_a_gpu_is_refused_where_there_is_none(config: str) -> None:
     (said,) = fits(config)
     assert said.startswith("error: ")
     assert "east/preload/main has none" in said
     assert fits(config, gpu=True) == []
-    assert fits("instance_group { kind: KIND_CPU }") == []
 
 
 def test_a_model_that_is_larger_than_its_slice_is_refused() -> None:
@@ -86,4 +85,62 @@ def test_an_entry_is_checked_as_tidegate_model_check_does(tmp_path: Path) -> Non
     entry = write_entry(tmp_path / "staged", 3)
     (entry / "config.pbtxt").write_text(CONFIG.format(name=MODEL, batch=4).replace("max_batch", "max_bach"))
     with pytest.raises(UsageError, match=r"config\.pbtxt:3: .*max_bach_size"):
-        refuse(check_staged(entry, MODEL, repository), "it cannot be served", "there")
+        refuse(check_staged(entry, on(), repository), "it cannot be served", "there")
+
+
+def on(*backends: str, gpu: bool = False) -> Place:
+    made = plane("east", dataset("a"))
+    pools = tuple(each.model_copy(update={"gpu": gpu}) for each in made.servers[0].pools)
+    server = made.servers[0].model_copy(update={"pools": pools, "backends": backends})
+    return places(*_of(made.model_copy(update={"servers": (server,)})))[0]
+
+
+def test_what_the_server_does_not_have_is_refused_before_anything_is_published(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    repository = FolderRepository(tmp_path / "models")
+    entry = write_entry(tmp_path / "staged", 3)
+    config = entry / "config.pbtxt"
+
+    def said(place: Place) -> list[str]:
+        return [each.what for each in errors(check_staged(entry, place, repository))]
+
+    config.write_text(CONFIG.format(name=MODEL, batch=4))
+    assert said(on("onnxruntime", "tensorrt")) == ["the server has no backend 'python'"]
+    assert said(on("python")) == said(on()) == []
+    config.write_text(CONFIG.format(name=MODEL, batch=4).replace("KIND_CPU", "KIND_GPU"))
+    assert said(on()) == ["KIND_GPU, and the server has no GPU"]
+    assert said(on(gpu=True)) == []
+
+
+def test_an_ensemble_whose_steps_are_not_there_yet_says_which_to_deploy_first(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "staged" / "1").mkdir(parents=True)
+    (tmp_path / "staged" / "config.pbtxt").write_text(
+        f"""name: "{MODEL}"
+platform: "ensemble"
+input {{ name: "X" data_type: TYPE_FP32 dims: [ 2 ] }}
+output {{ name: "Y" data_type: TYPE_FP32 dims: [ 2 ] }}
+ensemble_scheduling {{ step {{
+  model_name: "scorer" model_version: -1
+  input_map {{ key: "INPUT" value: "X" }} output_map {{ key: "OUTPUT" value: "Y" }}
+}} }}
+"""
+    )
+    findings = check_staged(tmp_path / "staged", on(), FolderRepository(tmp_path / "models"))
+    with pytest.raises(UsageError) as told:
+        refuse(findings, "it cannot be served", "there")
+    assert told.value.do == "deploy it first: tidegate deploy scorer"
+
+
+def test_a_preload_pool_has_room_for_all_its_models_at_one_time() -> None:
+    made = plane("east", dataset("a"), footprint_bytes=300 * MIB)
+    other = made.models[0].model_copy(update={"name": "churn", "footprint_bytes": 800 * MIB})
+    pool = made.servers[0].pools[0].model_copy(update={"memory_bytes": 1000 * MIB})
+    server = made.servers[0].model_copy(update={"pools": (pool,)})
+    both = made.model_copy(update={"servers": (server,), "models": (*made.models, other)})
+    (said,) = check_fits(places(*_of(both))[0], parse_config(""), manifest(0), 1)
+    assert said.severity == "warning"
+    assert "beside the 800 MiB that the pool's other models are declared to need" in said.what
+    lazy = server.model_copy(update={"pools": (pool.model_copy(update={"loading": "on-demand"}),)})
+    one_by_one = both.model_copy(update={"servers": (lazy,)})
+    assert check_fits(places(*_of(one_by_one))[0], parse_config(""), manifest(0), 1) == []

@@ -10,6 +10,7 @@ from tidegate.cli import deploy as deploy_command
 from tidegate.cli import promote as promote_command
 from tidegate.cli import rollback as rollback_command
 from tidegate.errors import ExitCode, NotFoundError, RefusedError, TidegateError, UnfinishedError, UsageError
+from tidegate.life import ready
 from tidegate.life.context import Context
 from tidegate.life.deploy import Wanted, deploy, promote, rollback
 from tidegate.life.history import history
@@ -75,16 +76,18 @@ def test_a_model_goes_to_dev_to_prod_and_back_and_every_call_is_answered(world: 
 
 
 def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_on(world: World, tmp_path: Path) -> None:
-    context = world.context(wait_seconds=10)
+    context = world.context()
     one = register(world, "faulty", 3, tmp_path)
     deploy(context, Wanted("faulty"), "dev")
     repository = world.dev.repository("preload") / "faulty" / "config.pbtxt"
     before = repository.read_text()
     with Caller(world.client(world.dev), "faulty") as caller:
         broken = register(world, "faulty", 5, tmp_path, program=PROGRAM.replace("self.factor =", "raise OSError #"))
+        context.wait_seconds = 1  # it would never come
         with pytest.raises(UnfinishedError, match=f"version {one} serves on"):
             deploy(context, Wanted("faulty"), "dev")
         assert repository.read_text() == before
+        context.wait_seconds = 60
         lies = register(world, "faulty", 7, tmp_path, expected=8)
         with pytest.raises(UnfinishedError, match=r"7\.0 in place of 8\.0") as told:
             deploy(context, Wanted("faulty", str(lies)), "dev")
@@ -105,7 +108,7 @@ def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_o
 
 
 def test_a_first_version_that_does_not_load_is_withdrawn_and_the_next_one_comes(world: World, tmp_path: Path) -> None:
-    context = world.context(wait_seconds=5)
+    context = world.context(wait_seconds=1)
     register(world, "never", 3, tmp_path, program=PROGRAM.replace("self.factor =", "raise OSError #"))
     with pytest.raises(UnfinishedError, match="nothing serves under its name"):
         deploy(context, Wanted("never"), "dev")
@@ -149,6 +152,23 @@ def test_an_on_demand_model_drains_and_the_new_version_is_loaded_and_called(worl
         caller.until(3)
         assert set(caller.of_next(5)) == {3}
     assert caller.failures == []
+
+
+def test_an_on_demand_model_that_cannot_be_loaded_is_told_with_tritons_reason_long_before_the_time_is_up(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ready, "POLL_SECONDS", 1.0)
+    context = world.context(wait_seconds=600)
+    one = register(world, "ocr", 7, tmp_path)
+    deploy(context, Wanted("ocr", str(one)), "dev")
+    broken = PROGRAM.replace("self.factor =", "raise OSError('no such device') #")
+    register(world, "ocr", 9, tmp_path, program=broken)
+    with pytest.raises(UnfinishedError, match=f"version {one} serves on") as told:
+        deploy(context, Wanted("ocr"), "dev")
+    assert "it cannot be loaded" in told.value.why  # it was not waited until the time was up
+    assert "OSError: no such device" in told.value.why
+    with Caller(world.client(world.dev), "ocr") as caller:
+        caller.until(7)  # as soon as the policy has seen what was put back
 
 
 def test_rules_are_obeyed_and_say_what_to_do(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate.errors import UsageError
+from tidegate.errors import RefusedError, UsageError
 from tidegate.life.plan import Had, make_plan
 from tidegate.life.target import Place, places
 from tidegate.publishing.config import config_differences, read_published
@@ -160,6 +160,67 @@ def test_who_was_killed_after_the_cut_over_has_nothing_left_to_publish_and_both_
     again = make_plan(where, repository, 2, CONFIG, had(1), replace=False)
     assert again.last == again.now
     assert says(again.last) == ((1, 2), {"champion": 2})
+
+
+@pytest.mark.parametrize("alias", ["champion", None])
+def test_who_fails_after_an_earlier_run_had_cut_over_goes_back_to_what_the_records_say(
+    repository: FolderRepository, alias: str | None
+) -> None:
+    where = place(alias=alias)
+    bring(repository, where, 1, had())
+    clean = repository.config(MODEL)
+    bring(repository, where, 2, had(1))
+    again = make_plan(where, repository, 2, CONFIG, had(1), replace=False)
+    assert (again.last, again.is_cut_over, again.back) == (again.now, True, 1)
+    assert again.before == clean
+    first = make_plan(where, repository, 2, CONFIG, had(), replace=False)
+    assert (first.is_cut_over, first.back, first.before) == (True, None, None)
+    named = Had(1, frozenset({1}), named=2)  # the registry's alias was moved last, when all had been seen
+    seen = make_plan(where, repository, 2, CONFIG, named, replace=False)
+    assert (seen.is_cut_over, seen.back, seen.before) == (False, 2, seen.now)
+
+
+def test_an_alias_that_a_withdrawn_configuration_still_has_is_none(repository: FolderRepository) -> None:
+    where = place(alias="champion")
+    bring(repository, where, 1, had())
+    repository.withdraw(MODEL)
+    plan = make_plan(where, repository, 2, CONFIG, had(), replace=False)
+    assert (plan.old, says(plan.first), says(plan.last)) == (None, ((2,), {}), ((2,), {"champion": 2}))
+
+
+def test_a_version_is_not_made_the_newest_over_one_that_another_environment_names(
+    repository: FolderRepository,
+) -> None:
+    bring(repository, place(alias="canary"), 5, had())
+    where = place(plane("east", dataset("a"), alias="canary"))
+    with pytest.raises(RefusedError, match="version 3 cannot be the newest: lab needs version 5"):
+        make_plan(where, repository, 3, CONFIG, had(), replace=False)
+    assert says(make_plan(where, repository, 7, CONFIG, had(), replace=False).last) == ((5, 7), {"canary": 5})
+
+
+@pytest.mark.parametrize("alias", ["champion", None])
+def test_another_environment_that_reads_the_repository_gets_no_version_by_the_way(
+    repository: FolderRepository, alias: str | None
+) -> None:
+    where = place(plane("east", dataset("a"), alias=alias), alias=alias)
+    bring(repository, where, 1, had())
+    lab = Had(1, frozenset({1}), {("lab", "east"): 1})
+    with pytest.raises(RefusedError, match="lab would get version 2 too"):
+        make_plan(where, repository, 2, CONFIG, lab, replace=False)
+    assert make_plan(where, repository, 1, CONFIG, lab, replace=False).last == repository.config(MODEL)
+    assert make_plan(where, repository, 2, CONFIG, had(1), replace=False).number == 2  # lab takes what comes
+
+
+def test_where_an_alias_is_called_what_another_environment_has_stays_though_it_is_newer(
+    repository: FolderRepository,
+) -> None:
+    bring(repository, place(), 5, had())
+    where = place(plane("east", dataset("a")), alias="champion")
+    lab = {("lab", "east"): 5}
+    bring(repository, where, 2, Had(None, frozenset({5}), lab))
+    plan = make_plan(where, repository, 3, CONFIG, Had(2, frozenset({2, 5}), lab), replace=False)
+    assert says(plan.first) == ((2, 3, 5), {"champion": 2})
+    assert says(plan.last) == ((2, 3, 5), {"champion": 3})
 
 
 def test_where_the_newest_is_called_what_an_unfinished_run_left_serves_until_the_next_version_does(

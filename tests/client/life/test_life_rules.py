@@ -49,6 +49,8 @@ def test_who_registered_a_version_may_not_bring_it_in_where_duties_are_separated
     for by in ("anna", "Anna", ""):
         with pytest.raises(RefusedError, match="version 3"):
             rules.other_than_who_registered("prod", 3, by, ANNA)
+    with pytest.raises(RefusedError, match="not proven that root registered version 3"):
+        rules.other_than_who_registered("prod", 3, "root", ANNA, "it is the login name")
 
 
 def test_a_version_must_have_been_in_the_environment_that_versions_come_from() -> None:
@@ -71,6 +73,12 @@ def test_a_version_that_has_served_long_enough_without_errors_has_soaked() -> No
 def test_a_version_that_has_not_soaked_is_refused(hours: float, failures: int | None, said: str) -> None:
     with pytest.raises(RefusedError, match=said):
         rules.has_soaked("dev", 2, hours, [record("deploy", 2, 1, 0, "dev")], failures, NOW)
+
+
+def test_a_version_has_not_soaked_where_somebody_wrote_among_the_records() -> None:
+    records = [record("deploy", 2, 1, 0, "dev")]
+    with pytest.raises(RefusedError, match=r"records/x\.json cannot be read"):
+        rules.has_soaked("dev", 2, 24, records, 0, NOW, ["records/x.json"])
 
 
 def test_hours_after_it_was_rolled_back_do_not_count() -> None:

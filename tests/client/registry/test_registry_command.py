@@ -38,7 +38,7 @@ def register(world: World, *arguments: str | Path, **variables: str) -> "subproc
 def test_a_version_is_registered_once_with_its_golden_request(world: World, tmp_path: Path) -> None:
     root = entry(tmp_path, "commanded", {"config.pbtxt": CONFIG, "1/model.py": MODEL})
     golden = tmp_path / "golden.json"
-    golden.write_text('{"request": {"inputs": []}, "outputs": {"OUT": [1.0]}}')
+    golden.write_text('{"request": {"inputs": [{"name": "IN"}]}, "outputs": {"OUT": [1.0]}}')
     first = register(world, root, "--golden", golden, "--server", "preload", DOMINO_STARTING_USERNAME="anna")
     assert first.returncode == ExitCode.OK, first.stderr
     assert "commanded-client/1" in first.stdout
@@ -94,7 +94,9 @@ def test_a_registry_that_is_not_there_is_told_with_no_secret(world: World, tmp_p
 
 
 def test_without_a_proxy_the_name_is_that_of_the_run_or_of_the_login_and_says_so() -> None:
-    assert registrant({"DOMINO_STARTING_USERNAME": "anna"})[0] == "anna"
+    name, unproven = registrant({"DOMINO_STARTING_USERNAME": "anna"})
+    assert name == "anna"
+    assert "no proxy was asked" in unproven
     name, unproven = registrant({"DOMINO_INFERENCE_PROXY": "http://127.0.0.1:9"})
     assert name == getpass.getuser()
-    assert "no proxy was asked" in unproven
+    assert "the proxy at http://127.0.0.1:9 does not prove it" in unproven

@@ -1,5 +1,8 @@
 """What libraries say becomes what people can act on, and never has a secret in it."""
 
+import base64
+from urllib.parse import quote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +30,27 @@ def test_no_value_of_a_secret_variable_is_shown(monkeypatch: pytest.MonkeyPatch)
     assert len(said) < 420
 
 
+@pytest.mark.parametrize("token", ["PWsecret99\n", "PWsecret99\nPWother88", "PW'secret\"99", "PW secret/99+"])
+def test_no_secret_is_shown_in_another_form(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "anna")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", token)
+    basic = base64.b64encode(f"anna:{token}".encode()).decode()
+    forms = [
+        f"Invalid leading whitespace in header value: {f'Bearer {token}'!r}",
+        f"/{quote(token)}/",
+        f"Basic {basic}",
+    ]
+    for said in (*forms, *token.splitlines()):
+        shown = scrubbed(said)
+        assert "***" in shown
+        assert not any(word in shown for word in ("secret", "other", basic))
+
+
+def test_a_query_is_not_shown_where_the_host_is_not_either() -> None:
+    said = "Max retries exceeded with url: /?token=PWsecret/api/2.0/mlflow (Caused by it)"
+    assert scrubbed(said) == "Max retries exceeded with url: / (Caused by it)"
+
+
 @pytest.mark.parametrize(
     ("status", "error"),
     [
@@ -51,6 +75,7 @@ def test_a_status_is_the_error_that_people_know(status: int, error: type[Tidegat
         (MlflowException("no", error_code=databricks_pb2.INVALID_PARAMETER_VALUE), UsageError),
         (MlflowException("no"), UnreachableError),
         (ConnectionResetError("reset"), UnreachableError),
+        (ValueError("could not convert 'abc' for MLFLOW_HTTP_REQUEST_TIMEOUT"), UsageError),
     ],
 )
 def test_what_is_raised_is_translated(raised: Exception, error: type[TidegateError]) -> None:
@@ -61,3 +86,25 @@ def test_what_is_raised_is_translated(raised: Exception, error: type[TidegateErr
 def test_our_own_errors_pass_as_they_are() -> None:
     with pytest.raises(BusyError, match=r"^busy$"), translated("it cannot be read", "there"):
         raise BusyError("busy")
+
+
+@pytest.mark.parametrize(
+    ("said", "plain"),
+    [
+        ("HTTPConnectionPool(host='127.0.0.1', port=1): Max retries exceeded with url: /api/2.0/mlflow (Caused by "
+         "NewConnectionError('<urllib3.connection.HTTPConnection object at 0x7f>: Failed to establish a connection: "
+         "[Errno 111] Connection refused'))", "nothing listens there"),
+        ("Max retries exceeded (Caused by NameResolutionError(\"<urllib3 object at 0x7f>: Failed to resolve 'x'\"))",
+         "there is no host of this name"),
+        ("Read timed out. (read timeout=5)", "it does not answer in time"),
+        ("('Connection aborted.', RemoteDisconnected('Remote end closed connection'))", "the connection was cut"),
+        ("SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed'))",
+         "its certificate is not believed"),
+    ],
+    ids=["refused", "name", "time", "cut", "certificate"],
+)  # fmt: skip
+def test_why_something_cannot_be_reached_is_said_in_plain_words(said: str, plain: str) -> None:
+    with pytest.raises(UnreachableError) as caught, translated("it cannot be read", "there"):
+        raise ConnectionError(said)
+    assert plain in caught.value.why
+    assert "object at" not in str(caught.value)

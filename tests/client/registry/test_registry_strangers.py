@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidegate.errors import RefusedError
+from tidegate.errors import NotFoundError, RefusedError
 from tidegate.registry import Registry
 from tidegate.registry.artifacts import artifacts_at
 from tidegate.registry.records import RECORDS_FOLDER
@@ -82,15 +82,41 @@ def test_a_download_is_not_written_through_a_link_that_others_laid(tmp_path: Pat
     assert not (staged / PARTIAL).is_symlink()
 
 
-def test_a_record_in_the_run_of_one_version_says_nothing_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forged_record_says_nothing_of_another_version_nor_what_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
     def record(version: int, model: str = "m") -> bytes:
         said = {"what": "deploy", "model": model, "version": version, "who": "eve", "when": "2026-01-01T00:00:00Z"}
         return json.dumps(said).encode()
 
-    files = {"1": record(1), "2": record(2), "3": record(1, "other")}
+    late = record(1).replace(b"2026-01-01T00:00:00Z", b"9999-12-31T23:59:59-12:00")
+    large = record(1).replace(b'"who"', b'"previous": 1000000000000000000000000000000, "who"')
+    files = {"1": record(1), "2": record(2), "3": record(1, "other"), "4": late, "5": large}
     shelf = Shelf({f"{RECORDS_FOLDER}/{name}.json": content for name, content in files.items()})
     registry = Registry.__new__(Registry)
     monkeypatch.setattr(registry, "_server", SimpleNamespace(run_artifacts=lambda _run: shelf), raising=False)
     version: Any = SimpleNamespace(model="m", number=1, run_id="r")
     monkeypatch.setattr(registry, "versions", lambda _model: [version])
-    assert [(each.model, each.version) for each in registry.records("m")] == [("m", 1)]
+    records = registry.records("m")
+    assert [(each.model, each.version) for each in records] == [("m", 1)]
+    assert [each[-6:] for each in records.unreadable] == ["4.json", "5.json"]
+
+
+def test_a_version_whose_run_is_gone_keeps_nobody_from_the_records_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = {"what": "deploy", "model": "m", "version": 1, "who": "anna", "when": "2026-01-01T00:00:00Z"}
+    shelf = Shelf({f"{RECORDS_FOLDER}/1.json": json.dumps(said).encode()})
+
+    def run_artifacts(run: str) -> Shelf:
+        if run == "gone":
+            raise NotFoundError("the run gone cannot be read")
+        return shelf
+
+    registry = Registry.__new__(Registry)
+    monkeypatch.setattr(registry, "_server", SimpleNamespace(run_artifacts=run_artifacts), raising=False)
+    versions: list[Any] = [
+        SimpleNamespace(model="m", number=number, run_id=run) for number, run in ((1, "r"), (2, "gone"))
+    ]
+    monkeypatch.setattr(registry, "versions", lambda _model: versions)
+    records = registry.records("m")
+    assert [each.version for each in records] == [1]
+    assert records.unreadable == ("what was done with version 2, whose run gone is gone,",)

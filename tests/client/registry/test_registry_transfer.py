@@ -373,3 +373,14 @@ def test_the_first_failure_ends_what_has_not_begun(
         registry.fetch(many, tmp_path / "fetched")
     assert len(before.sent("GET", "/artifacts/model/entry/")) < 60
     assert root.is_dir()
+
+
+def test_a_folder_of_artifacts_is_made_for_writing_alone(tmp_path: Path) -> None:
+    for uri in (str(tmp_path / "a" / "artifacts"), f"file://{tmp_path}/a/artifacts"):
+        stored = StoredArtifacts(uri)
+        assert stored.list("") == ({}, [])
+        with pytest.raises(NotFoundError), stored.read("x"):
+            pass
+        with pytest.raises(NotFoundError), stored.read(""):
+            pass
+    assert list(tmp_path.iterdir()) == []

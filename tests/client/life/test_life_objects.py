@@ -1,0 +1,85 @@
+"""A life in a real S3: an upload that was cut short is finished by the next run."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from tidegate.errors import IntegrityError
+from tidegate.life import failure
+from tidegate.life.publish import bring
+from tidegate.publishing import open_repository, read_published, steps
+from tidegate_contracts.environments import ObjectStoreLocation
+
+from local_plane.object_store import ObjectStore, object_store
+from tests.proxy.rigs.pytest_rigs import not_run
+
+from .papers import Answers, Papers, context
+from .test_life_target import MODEL, known, plane
+
+BUCKET = "models"
+FIRST, LAST = "put model.py", "put labels.txt"
+numbers = count()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    with not_run("A REAL S3"), object_store(tmp_path_factory.mktemp("s3")) as running:
+        running.make_bucket(BUCKET)
+        yield running
+
+
+@pytest.fixture
+def url(store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in (store.variables | {"TIDEGATE_CACHE": str(tmp_path / "cache")}).items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{BUCKET}/life{next(numbers)}/models"
+
+
+@pytest.mark.parametrize("killed_at", [FIRST, LAST])
+@pytest.mark.parametrize("earlier", [None, 1])
+def test_who_is_killed_in_the_middle_of_an_upload_finishes_it_in_the_next_run(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: int | None, killed_at: str
+) -> None:
+    (tmp_path / "shelf").mkdir()
+    papers, answers, repository = Papers(tmp_path / "shelf", MODEL), Answers(url), open_repository(url)
+    of, everywhere = known(plane("east", ObjectStoreLocation(url=url)))
+    here = context(everywhere, papers, answers, tmp_path)
+    if earlier is not None:
+        bring(here, "deploy", papers.register(earlier), of, "anna")
+    version = papers.register(2)
+
+    def kill(when: str, step: str) -> None:
+        if (when, step) == ("before", killed_at):
+            raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(failure, "put_back", lambda *_: None)  # who is killed puts nothing back
+        steps.watch(kill)
+        try:
+            with pytest.raises(SystemExit):
+                bring(here, "deploy", version, of, "anna")
+        finally:
+            steps.watch()
+    assert 2 in repository.versions(MODEL)
+    assert not any(file.path.endswith(killed_at.removeprefix("put ")) and file.path[0] == "2"
+                   for file in repository.files(MODEL))  # fmt: skip
+    assert read_published(repository.config(MODEL) or "").served == (() if earlier is None else (1,))
+    outcome = bring(here, "deploy", version, of, "anna")
+    assert (outcome.version, outcome.previous, outcome.changed) == (2, earlier, True)
+    assert read_published(repository.config(MODEL) or "").served == (2,)
+
+
+def test_a_file_that_a_served_version_has_lost_is_no_upload_that_was_cut_short(
+    url: str, store: ObjectStore, tmp_path: Path
+) -> None:
+    (tmp_path / "shelf").mkdir()
+    papers, answers = Papers(tmp_path / "shelf", MODEL), Answers(url)
+    of, everywhere = known(plane("east", ObjectStoreLocation(url=url)))
+    here = context(everywhere, papers, answers, tmp_path)
+    version = papers.register(1)
+    bring(here, "deploy", version, of, "anna")
+    key = f"{url.removeprefix(f's3://{BUCKET}/')}/{MODEL}/1/factor"
+    store.client().delete_object(Bucket=BUCKET, Key=key)
+    with pytest.raises(IntegrityError, match="1/factor is not there"):
+        bring(here, "deploy", version, of, "anna")

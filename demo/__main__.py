@@ -1,13 +1,13 @@
-"""`python -m demo walk` shows the data plane at work, `up` leaves it running, `lifecycle` shows a model's life."""
+"""`python -m demo walk` shows the data plane at work, `lifecycle` a model's life; `up`, `lifecycle-up` let it run."""
 
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -15,8 +15,9 @@ from rich.console import Console
 from local_plane.process import CannotBeHadError, ProcessError
 
 from .lifecycle import walk as life
+from .lifecycle.shell import write_shell
 from .lifecycle.stage import LifeStage
-from .lifecycle.world import world
+from .lifecycle.world import World, world
 from .lines import lines, text
 from .platform import Platform, platform
 from .playing import write
@@ -57,9 +58,11 @@ def lifecycle(
 ) -> None:
     """Show the life of a model, from a notebook to production and back; every claim is checked."""
     show, begun = Show(Console()), time.monotonic()
-    with _ending(show), tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder, ExitStack() as stack:
-        with show.console.status("starting MLflow, S3, four Tritons, two policies, two proxies …"):
-            made = stack.enter_context(world(Path(folder)))
+    with (
+        _ending(show),
+        tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder,
+        _lifecycle(show, Path(folder)) as made,
+    ):
         life.introduce(show)
         played = life.play(LifeStage(made, show))
     seconds = time.monotonic() - begun
@@ -70,18 +73,59 @@ def lifecycle(
 
 
 @app.command()
+def lifecycle_up() -> None:
+    """Leave MLflow, S3, dev and prod running, for the commands of docs/models.md, until Ctrl-C."""
+    show = Show(Console())
+    with (
+        _until_told(show),
+        tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder,
+        _lifecycle(show, Path(folder)) as made,
+    ):
+        file = write_shell(made)
+        print(
+            f"In another terminal:\n\n. {file}\n\nThat shell is the developer's, stands in a folder with what a "
+            "notebook has left, and knows every variable and command of docs/models.md.\n\nIt runs until Ctrl-C.",
+            flush=True,
+        )
+        _stay(made.check)
+
+
+@app.command()
 def up() -> None:
     """Leave it running, and print what to try, until Ctrl-C."""
     show = Show(Console())
+    with _until_told(show), _running(show) as made:
+        show.the_zoo()
+        print(f"\n{text(lines(made))}\n\nIt runs until Ctrl-C.", flush=True)
+        _stay(made.check)
+
+
+def _stay(check: Callable[[], None]) -> NoReturn:
+    while True:
+        time.sleep(CHECK_SECONDS)
+        check()
+
+
+@contextmanager
+def _until_told(show: Show) -> Iterator[None]:
+    """Have it run until somebody wants it to end, which is then no failure."""
     try:
-        with _ending(show), _running(show) as made:
-            show.the_zoo()
-            print(f"\n{text(lines(made))}\n\nIt runs until Ctrl-C.", flush=True)
-            while True:
-                time.sleep(CHECK_SECONDS)
-                made.check()
+        with _ending(show):
+            yield
     except SystemExit as error:
         raise SystemExit(0 if error.code == INTERRUPTED else error.code) from None
+
+
+@contextmanager
+def _lifecycle(show: Show, folder: Path) -> Iterator[World]:
+    with ExitStack() as stack:
+        with show.console.status("starting MLflow, S3, four Tritons, two policies, two proxies …"):
+            made = stack.enter_context(world(folder))
+        try:
+            yield made
+        finally:
+            with show.console.status("ending …"):
+                stack.close()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from tidegate_contracts.lease import Listed, Listing
@@ -18,6 +19,9 @@ LEGEND = (
 )
 _STYLES = {"loading": LEGEND[2][1], "draining": LEGEND[3][1], "unloading": LEGEND[3][1], "freeing": LEGEND[3][1]}
 _IN_MEMORY = ("resident", *_STYLES)
+
+_TABLE = tuple("┏┡┃│├└")
+"""What the lines of a table begin with."""
 
 
 def bar(listing: Listing, width: int) -> Text:
@@ -71,9 +75,12 @@ class Show:
         self._inside(Text.assemble((f"{who} $ ", "dim"), (command, "bold cyan")))
 
     def output(self, text: str) -> None:
-        """Print what a command has said, as it stands."""
+        """Print what a command has said; of its tables as much as there is room for."""
         for line in text.splitlines():
-            self.console.print(Text(f"        {line}", "dim"), no_wrap=True, overflow="crop", soft_wrap=True)
+            if line.startswith(_TABLE):
+                self.console.print(Text(f"        {line}", "dim"), no_wrap=True, overflow="crop", soft_wrap=True)
+            else:
+                self.console.print(Padding(Text(line, "dim"), (0, 0, 0, 8)))
 
     def failure(self, text: str) -> None:
         """Print what did not hold."""

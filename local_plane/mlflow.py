@@ -29,6 +29,10 @@ class MLflow:
         """What MLFLOW_TRACKING_URI is to be."""
         return f"http://{HOST}:{self.port}"
 
+    def wait_until_ready(self) -> None:
+        """Wait until it answers. Raises ProcessError."""
+        self.process.wait_until(lambda: _ready(self.port), READY_SECONDS)
+
 
 @contextmanager
 def mlflow_server(
@@ -39,8 +43,11 @@ def mlflow_server(
     proxied: bool = True,
     core: int | None = None,
     port: int | None = None,
+    wait: bool = True,
 ) -> Iterator[MLflow]:
     """Run an MLflow server with its SQLite store in a folder; it is ready, and it ends with the block.
+
+    Without `wait` it is ready when `wait_until_ready` returns: others can start beside it meanwhile.
 
     `artifacts` is where artifacts go, a URI such as `s3://bucket/prefix` (`<folder>/artifacts` where nothing is said),
     and `variables` are what the server needs to get there (`ObjectStore.variables`). `proxied`: the server hands
@@ -75,8 +82,10 @@ def mlflow_server(
         **(variables or {}),
     }
     with running("MLflow", command, folder / "mlflow.log", said, core, folder) as process:
-        process.wait_until(lambda: _ready(port), READY_SECONDS)
-        yield MLflow(process, port)
+        server = MLflow(process, port)
+        if wait:
+            server.wait_until_ready()
+        yield server
 
 
 def _ready(port: int) -> bool:

@@ -76,22 +76,24 @@ class World:
         """The folder in which people type their commands."""
         return self.root / "work"
 
+    def said(self, who: str) -> dict[str, str]:
+        """Return what the platform and the registry tell somebody's shell."""
+        return {
+            "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "client", ROOT / "contracts"))),
+            "MLFLOW_TRACKING_URI": self.registry.uri,
+            "TIDEGATE_ENVIRONMENTS": str(self.environments),
+            "TIDEGATE_DATASETS": datasets_variable((self.dev, self.prod)),
+            "TIDEGATE_API_KEY": self.keys[who],
+            "USER": who,
+            "LOGNAME": who,
+        }
+
     def variables(self, who: str, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return the environment variables of somebody's shell."""
-        paths = [ROOT / "client", ROOT / "contracts"]
-        return (
-            {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "DOMINO_", "AWS_"))}
-            | {
-                "PYTHONPATH": os.pathsep.join(map(str, paths)),
-                "MLFLOW_TRACKING_URI": self.registry.uri,
-                "TIDEGATE_ENVIRONMENTS": str(self.environments),
-                "TIDEGATE_DATASETS": datasets_variable((self.dev, self.prod)),
-                "TIDEGATE_API_KEY": self.keys[who],
-                "USER": who,
-                "LOGNAME": who,
-            }
-            | dict(more or {})
-        )
+        """Return all environment variables of somebody's shell."""
+        others = {
+            name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "DOMINO_", "AWS_"))
+        }
+        return others | self.said(who) | dict(more or {})
 
     def tidegate(self, who: str, *words: str, more: Mapping[str, str] | None = None) -> Said:
         """Run a command as somebody."""
@@ -184,9 +186,12 @@ def world(root: Path) -> Iterator[World]:
     with ExitStack() as stack:
         made.store = stack.enter_context(object_store(root / "minio"))
         artifacts = f"{made.store.make_bucket('mlflow')}/artifacts"
-        made.registry = stack.enter_context(mlflow_server(root / "mlflow", artifacts, made.store.variables))
+        server = mlflow_server(root / "mlflow", artifacts, made.store.variables, wait=False)
+        made.registry = stack.enter_context(server)
         dev, prod = plans()
         made.dev = stack.enter_context(local_environment(LocalEnvironment(root / DEV, dev, made.keys)))
         made.prod = stack.enter_context(local_environment(LocalEnvironment(root / PROD, prod, made.keys)))
         made.environments = environments_file(root, (made.dev, made.prod))
+        made.registry.wait_until_ready()
         yield made
+        made.registry.process.popen.terminate()  # it takes its time, while the others end as well

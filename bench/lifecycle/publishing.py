@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tidegate.publishing import open_repository
 from tidegate.publishing.config import published_config
-from tidegate.publishing.repository import open_repository
 from tidegate.registry import RegisteredVersion, Registry
 
 from bench.report import Found, NotHereError, say

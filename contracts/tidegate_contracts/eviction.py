@@ -12,6 +12,8 @@ from .message import MOST_NUMBER, Message
 VERSION: Final = 1
 MODELS_SHARE: Final = 9, 10
 """Share of a slice that models may take where no capacity is said; the rest is CUDA's context and Triton's buffers."""
+DISK_FACTOR: Final = 1.25
+"""Bytes in memory for each byte on disk, where nothing was measured or declared (ModelMesh's figure)."""
 Number = Annotated[int, Field(ge=0, le=MOST_NUMBER)]
 Positive = Annotated[int, Field(ge=1, le=MOST_NUMBER)]
 Amount = Annotated[float, Field(ge=0, le=MOST_NUMBER)]

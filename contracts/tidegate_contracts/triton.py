@@ -19,6 +19,9 @@ RESTRICTED_PROTOCOLS: Final = ("model-repository", "shared-memory", "trace", "lo
 RESTRICTED_KEY: Final = "tidegate-control"
 """HTTP header that carries the secret; over gRPC the metadata key is `triton-grpc-protocol-` followed by it."""
 
+ALIAS_PARAMETER: Final = "tidegate.alias."
+"""With an alias behind it: the key in `parameters` of a config.pbtxt whose value is the version that it stands for."""
+
 REPOSITORY_ROOT: Final = "/models"
 TLS_ROOT: Final = "/etc/tidegate/tls"
 """Where a `kubernetes.io/tls` secret is mounted: `tls.crt` and `tls.key` lie below it."""

@@ -1,6 +1,7 @@
 """What is shown of a model's life, when all goes well."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 from ..playing import Outcome, claim
 from . import notebook
@@ -63,12 +64,14 @@ def promote(stage: LifeStage) -> Outcome:
     """The deployer promotes it; the endpoint changes one variable."""
     stage.run(DEPLOYER, "promote", CHURN, "--to", PROD)
     answers = {}
-    for name, of in ((DEV, stage.world.dev), (PROD, stage.world.prod)):
-        more = {"DOMINO_INFERENCE_PROXY": of.url}
-        stage.show.command(
-            ENDPOINT, f"DOMINO_INFERENCE_PROXY={of.url}  # the client model, from the registry, in {name}"
+    proxies = {DEV: stage.world.dev.url, PROD: stage.world.prod.url}
+    with ThreadPoolExecutor(len(proxies)) as threads:
+        called = threads.map(
+            lambda url: stage.world.python(ENDPOINT, ENDPOINT_PROGRAM, {"DOMINO_INFERENCE_PROXY": url}),
+            proxies.values(),
         )
-        said = stage.world.python(ENDPOINT, ENDPOINT_PROGRAM, more)
+    for (name, url), said in zip(proxies.items(), called, strict=True):
+        stage.show.command(ENDPOINT, f"DOMINO_INFERENCE_PROXY={url}  # the client model, from the registry, in {name}")
         claim(said.status == 0, said.err)
         answers[name] = float(json.loads(said.out.splitlines()[-1]))
         stage.show.output(f"SCORE {answers[name]:.4f}")

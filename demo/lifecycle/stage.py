@@ -20,7 +20,7 @@ from ..show import Show
 from . import notebook
 from .world import CHURN, DEPLOYER, ENDPOINT, PROD, Said, World
 
-PAUSE_SECONDS = 0.02
+PAUSE_SECONDS = 0.05
 _POLL_SECONDS = 0.05
 SHOWN_LINES = 12
 

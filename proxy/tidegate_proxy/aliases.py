@@ -1,6 +1,6 @@
 """Which version a model's alias stands for: its own configuration says so, and whoever publishes it writes that.
 
-Contract with the publisher: an entry of `parameters` in the model's config.pbtxt, whose key is `tidegate.alias.` and
+Contract with the publisher: an entry of `parameters` in the model's config.pbtxt, whose key is `ALIAS_PARAMETER` and
 the alias, and whose value's `string_value` is the number of the version. Triton hands it out with the configuration.
 """
 
@@ -9,12 +9,12 @@ import re
 from time import monotonic
 
 import msgspec
+from tidegate_contracts.triton import ALIAS_PARAMETER
 
 from .problems import Kind, Problem
 from .upstream.ask import ask
 from .upstream.pool import Pool
 
-PARAMETER = "tidegate.alias."
 ASK_AGAIN_SECONDS = 5.0
 """Seconds after which a call has it asked anew, in the background."""
 RETRY_SECONDS = 1.0
@@ -85,7 +85,9 @@ class Alias:
             if answer.status != 200:
                 self._why = f"asked for the model's configuration, the inference server answered {answer.status}"
                 return
-            self._learn(_decoder.decode(answer.body).parameters.get(PARAMETER + self._name, _Value()).string_value)
+            self._learn(
+                _decoder.decode(answer.body).parameters.get(ALIAS_PARAMETER + self._name, _Value()).string_value
+            )
         except Problem as problem:
             self._why = problem.detail.rstrip(".")
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -99,4 +101,4 @@ class Alias:
             self._version, self._holds_until, self._ask_at = said, now + HOLD_SECONDS, now + ASK_AGAIN_SECONDS
         else:
             self._version, self._holds_until = None, 0.0
-            self._why = f"the parameter {PARAMETER}{self._name} of the model's configuration names no version"
+            self._why = f"the parameter {ALIAS_PARAMETER}{self._name} of the model's configuration names no version"

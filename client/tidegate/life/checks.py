@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
+from tidegate_contracts.eviction import DISK_FACTOR
 from tidegate_contracts.manifest import ENTRY_VERSION, Manifest
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
@@ -15,8 +16,6 @@ from ..errors import UsageError
 from ..publishing import Repository, config_differences
 from .target import Place, Use
 
-DISK_FACTOR = 1.25
-"""Bytes in memory for each byte on disk, where nothing is declared: as the eviction policy estimates."""
 NEEDS_GPU = ("tensorrt", "tensorrt_plan", "tensorrtllm", "dali")
 HARMLESS = ("version_policy", "dynamic_batching", "instance_group", "model_warmup", "response_cache")
 """Fields in which versions may differ and still be served beside each other under the configuration of one of them."""

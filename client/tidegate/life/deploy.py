@@ -9,14 +9,13 @@ from ..environments import homes
 from ..errors import IntegrityError, NotFoundError, RefusedError, UsageError
 from ..publishing import read_published
 from ..registry import Record, RegisteredVersion
+from ..registry.version import LATEST
 from . import rules
 from .context import Context
 from .past import before, current
 from .plan import called
 from .publish import Outcome, bring
 from .target import places
-
-LATEST = "latest"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 
+from tidegate_contracts.triton import ALIAS_PARAMETER
+
 from ..errors import (
     BusyError,
     LoadFailedError,
@@ -21,7 +23,6 @@ ANSWER_SECONDS = 10.0
 POLL_SECONDS = 15.0
 """Triton's own, where the definition does not say how often a pool looks at its repository. An eviction policy looks at
 least as often."""
-_PARAMETER = "tidegate.alias."
 _NOT_READY = "is not at ready state"
 """Triton's words for a version that is being loaded, and for one whose load failed."""
 
@@ -71,7 +72,7 @@ def until_called(context: Context, use: Use, number: int) -> None:
 
     def by_alias() -> bool:
         config = proxy.config(model, server=server, deadline=ANSWER_SECONDS)
-        said = config.get("parameters", {}).get(f"{_PARAMETER}{use.routed}", {})
+        said = config.get("parameters", {}).get(f"{ALIAS_PARAMETER}{use.routed}", {})
         return bool(said.get("string_value") == str(number))
 
     def by_newest() -> bool:

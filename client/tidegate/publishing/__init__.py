@@ -27,7 +27,8 @@ rests on, as Triton 2.51 does it in poll mode (tests/client/publishing/test_publ
 
 from .compare import differences, strays
 from .config import Published, config_differences, published_config, published_path, read_published
-from .repository import Progress, Repository, StoredFile, open_repository
+from .opening import open_repository
+from .repository import Progress, Repository, StoredFile
 
 __all__ = [
     "Progress",

@@ -21,8 +21,6 @@ ENTRY: Final = ".entry"
 """Folder below a published version, with the files of its entry that are not of the version folder. Triton reads
 nothing there but what the configuration names."""
 PREFIX: Final = "tidegate."
-ALIAS: Final = f"{PREFIX}alias."
-"""With the alias, the key of the parameter whose value is the version: the proxy reads it (see its aliases.py)."""
 _HEAD: Final = "# Published by tidegate, with the configuration of version {}. Edits here are lost.\n"
 """The first line. A comment, for when Triton sees anything else change it loads every version anew."""
 _OWNER: Final = re.compile(re.escape(_HEAD).replace(r"\{\}", "([1-9][0-9]{0,17})"))
@@ -83,7 +81,7 @@ def published_config(
             if value.startswith(folder):
                 config.parameters[key].string_value = folder + _in_model_folder(value.removeprefix(folder), owner)
     for alias, version in aliases.items():
-        config.parameters[ALIAS + alias].string_value = str(version)
+        config.parameters[triton.ALIAS_PARAMETER + alias].string_value = str(version)
     return _HEAD.format(owner) + text_format.MessageToString(config, as_utf8=True)
 
 
@@ -110,8 +108,16 @@ def closed_config(config: str) -> str:
 def read_published(text: str) -> Published:
     """Return what a configuration says; raises UsageError where Triton's protobuf cannot read it."""
     config = _parse(text)
-    said = {key: config.parameters[key].string_value for key in sorted(config.parameters) if key.startswith(ALIAS)}
-    aliases = {key.removeprefix(ALIAS): int(said[key]) for key in said if said[key].isascii() and said[key].isdigit()}
+    said = {
+        key: config.parameters[key].string_value
+        for key in sorted(config.parameters)
+        if key.startswith(triton.ALIAS_PARAMETER)
+    }
+    aliases = {
+        key.removeprefix(triton.ALIAS_PARAMETER): int(said[key])
+        for key in said
+        if said[key].isascii() and said[key].isdigit()
+    }
     served = sorted(set(config.version_policy.specific.versions) - {_NEVER})
     owner = _OWNER.match(text)
     return Published(int(owner[1]) if owner else None, tuple(served), aliases)

@@ -111,18 +111,6 @@ class Repository(Protocol):
         """Remove a model with all its versions."""
 
 
-def open_repository(where: Path | str) -> Repository:
-    """Return the repository in a folder, or at a URL (`s3://`, `gs://`, `as://`, as Triton writes them)."""
-    # Imported here: obstore is some MB, which who publishes to a folder has no use for.
-    if isinstance(where, str) and "://" in where:
-        from .objects import ObjectRepository
-
-        return ObjectRepository(where)
-    from .folder import FolderRepository
-
-    return FolderRepository(Path(where))
-
-
 def checked_model(model: str) -> str:
     """Return a model's name that is one, and no way to other places; raises UsageError."""
     if not is_name(model):

@@ -29,14 +29,3 @@ class Artifacts(Protocol):
     def write(self, path: str, content: Sending) -> None:
         """Write a file, whole or not at all; one that is there is replaced."""
         ...
-
-
-def artifacts_at(uri: str, tracking_uri: str) -> Artifacts:
-    """Return the artifacts below a URI of the registry's; raises UsageError for a kind of URI that is not known."""
-    if uri.startswith(("mlflow-artifacts:", "http:", "https:")):
-        from .proxied import ProxiedArtifacts
-
-        return ProxiedArtifacts(uri, tracking_uri)
-    from .stored import StoredArtifacts
-
-    return StoredArtifacts(uri)

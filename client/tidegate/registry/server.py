@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..errors import NotFoundError, RefusedError, UnreachableError, UsageError
-from .artifacts import Artifacts, artifacts_at
+from .artifacts import Artifacts
 from .failures import from_status, shown, translated
 from .wire import request
 
@@ -176,3 +176,14 @@ def _experiment_name() -> str:
         return name
     project = [os.environ.get(f"DOMINO_PROJECT_{what}") for what in ("OWNER", "NAME")]
     return "-".join(["tidegate", *(part for part in project if part)])
+
+
+def artifacts_at(uri: str, tracking_uri: str) -> Artifacts:
+    """Return the artifacts below a URI of the registry's; raises UsageError for a kind of URI that is not known."""
+    if uri.startswith(("mlflow-artifacts:", "http:", "https:")):
+        from .proxied import ProxiedArtifacts
+
+        return ProxiedArtifacts(uri, tracking_uri)
+    from .stored import StoredArtifacts
+
+    return StoredArtifacts(uri)

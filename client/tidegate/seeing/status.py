@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from tidegate_contracts.environments import ModelFacts
+from tidegate_contracts.triton import ALIAS_PARAMETER
 
 from ..calling.proxy import ProxyClient
 from ..calling.signature import signature_of
@@ -18,8 +19,6 @@ _AT_ONCE: Final = 8
 _ANSWER_SECONDS: Final = 15.0
 _READY_SECONDS: Final = 3.0
 """For a model of which nothing is in memory where all of it should be."""
-_ALIAS: Final = "tidegate.alias."
-"""Before the alias, in a parameter of the model's configuration: the contract of proxy and publisher."""
 Entries = dict[str, dict[str, Any]]
 """Triton's statistics of one model, by version."""
 
@@ -220,7 +219,7 @@ def _traffic(facts: ModelFacts | None, config: Mapping[str, Any]) -> str:
     if facts.versions:
         said = ", ".join(f"{share.weight} % {share.version}" for share in facts.versions)
     elif facts.alias is not None:
-        value = (config.get("parameters") or {}).get(_ALIAS + facts.alias, {}).get("string_value")
+        value = (config.get("parameters") or {}).get(ALIAS_PARAMETER + facts.alias, {}).get("string_value")
         said = f"{facts.alias} → {value}" if str(value).isdecimal() else facts.alias
     else:
         said = "newest"

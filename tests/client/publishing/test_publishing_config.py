@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tidegate.errors import UsageError
 from tidegate.publishing import Published, config_differences, published_config, published_path, read_published
 from tidegate.publishing.config import closed_config
-from tidegate_proxy.aliases import PARAMETER
+from tidegate_contracts.triton import ALIAS_PARAMETER
 from tritonclient.grpc import model_config_pb2
 
 OWNERS = """
@@ -35,7 +35,7 @@ def test_it_names_the_versions_that_are_served_and_the_aliases_as_the_proxy_read
     assert config.name == "m"
     assert list(config.version_policy.specific.versions) == [7, 12]
     assert not config.version_policy.HasField("latest")
-    assert config.parameters[f"{PARAMETER}production"].string_value == "7"
+    assert config.parameters[f"{ALIAS_PARAMETER}production"].string_value == "7"
 
 
 def test_an_entry_cannot_bring_aliases_of_its_own() -> None:

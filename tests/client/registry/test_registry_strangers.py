@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tidegate.errors import NotFoundError, RefusedError
 from tidegate.registry import Registry
-from tidegate.registry.artifacts import artifacts_at
 from tidegate.registry.records import RECORDS_FOLDER
+from tidegate.registry.server import artifacts_at
 from tidegate.registry.transfer import PARTIAL, download
 from tidegate_contracts.manifest import ManifestFile
 

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf import json_format, text_format
+from tidegate_contracts.eviction import DISK_FACTOR
 from tritonclient.grpc import model_config_pb2
 
 CONFIG = "config.pbtxt"
 MOST_CONFIG_BYTES = 16 << 20
 PYTHON_CACHE = "__pycache__"
 """What a load leaves itself in a folder that can be written: no content."""
-DISK_FACTOR = 1.25
-"""Bytes in memory for each byte on disk, where nothing was measured (ModelMesh's figure)."""
 UNSEEN = ""
 """Instead of a configuration: it lies where only Triton can read it."""
 LEAST_BYTES = 32 << 20

@@ -66,11 +66,10 @@ def was_in(source: str, environment: str, number: int, records: Sequence[Record]
     """Check that the version has been deployed in the environment that versions come from."""
     if any(each.version == number for each in of_environment(records, source)):
         return
-    model = next((each.model for each in records), "<model>")
     raise RefusedError(
         f"version {number} was never deployed in {source}",
         why=f"{environment} takes versions that have been in {source}",
-        do=f"deploy it there first: tidegate deploy {model}@{number} --to {source}",
+        do=f"deploy it there first: tidegate deploy {_model(records)}@{number} --to {source}",
     )
 
 
@@ -109,7 +108,7 @@ def has_soaked(
         raise RefusedError(
             f"it cannot be learned whether calls of version {number} failed in {source}",
             why="the inference server there tells no statistics of it",
-            do=f"call it there once, look with `tidegate status <model> --environment {source}`, and try again",
+            do=f"call it there, look with `tidegate status {_model(records)} --environment {source}`, and try again",
         )
     if failures:
         raise RefusedError(
@@ -117,3 +116,7 @@ def has_soaked(
             why="the definition asks for hours without errors",
             do="find out why in the log of the inference server there; a reload of the model begins the count anew",
         )
+
+
+def _model(records: Sequence[Record]) -> str:
+    return records[0].model if records else "MODEL"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tidegate.errors import ExitCode
 from tidegate.registry.registrant import registrant
+from tidegate.registry.registration import checked
 
 from .conftest import World
 from .entries import entry
@@ -61,6 +62,13 @@ def test_what_triton_would_refuse_is_not_registered_and_nothing_is_asked_of_the_
     assert "config.pbtxt:5" in done.stderr
     assert "not registered" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_files_that_a_notebook_or_an_editor_leaves_are_told_before_they_go_into_the_registry(tmp_path: Path) -> None:
+    odd = {"1/.env": b"KEY=1", ".ipynb_checkpoints/config-checkpoint.pbtxt": b"", "1/__pycache__/model.pyc": b""}
+    root = entry(tmp_path, "left", odd)
+    told = {each.partition(": warning: it goes into")[0] for each in checked(root, "left")}
+    assert {str(root / path) for path in odd} <= told
 
 
 @pytest.mark.parametrize(

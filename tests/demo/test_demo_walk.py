@@ -131,6 +131,7 @@ def ends_with(monkeypatch: pytest.MonkeyPatch, error: Callable[[], object], *sai
         yield None
 
     monkeypatch.setattr(command, "platform", platform)
+    monkeypatch.setattr(command, "world", platform)
     return CliRunner().invoke(command.app, [*said])
 
 
@@ -142,7 +143,7 @@ def throws(error: BaseException) -> Callable[[], NoReturn]:
 
 
 @pytest.mark.usefixtures("plain_signals")
-@pytest.mark.parametrize("said", ["walk", "up"])
+@pytest.mark.parametrize("said", ["walk", "up", "lifecycle", "lifecycle-up"])
 @pytest.mark.parametrize(
     ("error", "status", "sentence"),
     [
@@ -175,7 +176,7 @@ def test_a_claim_that_does_not_hold_is_its_exit_code(
 
 @pytest.mark.usefixtures("plain_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-@pytest.mark.parametrize(("said", "status"), [("walk", 130), ("up", 0)])
+@pytest.mark.parametrize(("said", "status"), [("walk", 130), ("up", 0), ("lifecycle", 130), ("lifecycle-up", 0)])
 def test_it_ends_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch, number: int, said: str, status: int) -> None:
     done = ends_with(monkeypatch, lambda: os.kill(os.getpid(), number), said)
     assert done.exit_code == status

@@ -136,9 +136,8 @@ class DominoToken:
         base = url.rstrip("/")
         scheme, _, rest = base.rpartition("://")
         host, slash, path = rest.partition("/")
-        base = (
-            f"{scheme or 'http'}://{host.rpartition('@')[2]}{slash}{path}"  # a password in it is none of ours to show
-        )
+        # A password in it is none of ours to show.
+        base = f"{scheme or 'http'}://{host.rpartition('@')[2]}{slash}{path}"
         self._url = base + _ACCESS_TOKEN
         self._transport = Transport(base)
         self._lock = threading.Lock()

@@ -21,7 +21,7 @@ def history(
         with opened(tell=note) as context:
             records = history(context, model, environment)
         if json:
-            print_json([each.model_dump(mode="json", by_alias=True) for each in records])
+            print_json(records)
             return
         rows = (
             (
@@ -32,15 +32,6 @@ def history(
             for each in records
         )  # fmt: skip
         columns = (
-            "when",
-            "what",
-            "#version",
-            "#before",
-            "environment",
-            "data plane",
-            "from",
-            "who",
-            "manifest",
-            "note",
-        )
+            "when", "what", "#version", "#before", "environment", "data plane", "from", "who", "manifest", "note",
+        )  # fmt: skip
         print_table(columns, rows)

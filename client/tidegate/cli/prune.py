@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from .output import Json, answering, counted, note, print_json, print_table, size
+from .output import Json, answering, counted, note, print_json, print_table, progress, size
 
 
 def prune(
@@ -21,7 +21,7 @@ def prune(
         from ..life.context import opened
         from ..life.prune import prune, unserved
 
-        with opened(tell=note) as context:
+        with opened(tell=note, progress=progress) as context:
             found = unserved(context, environment, model)
             if found and not json:  # before anything is removed
                 rows = ((each.model, each.version, size(each.bytes), each.where) for each in found)

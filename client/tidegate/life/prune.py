@@ -1,5 +1,7 @@
 """Removes versions that nobody serves, after showing them."""
 
+from collections.abc import Collection
+
 from tidegate_contracts.message import Message
 
 from ..errors import BusyError, NotFoundError
@@ -38,7 +40,7 @@ def unserved(context: Context, environment: str, model: str | None = None) -> li
             repository = context.repository(of, place.uses[0].home)
             found += [
                 Unserved(model=name, version=number, where=repository.where, bytes=_bytes(repository, name, number))
-                for number in _unserved(context, place, repository, name)
+                for number in _unserved(context, place, repository, name, repository.versions(name))
             ]
     return found
 
@@ -56,7 +58,8 @@ def prune(context: Context, environment: str, shown: list[Unserved]) -> list[Uns
         for place in places(of, name, context.known):
             repository = context.repository(of, place.uses[0].home)
             with repository.lock(name, who):
-                still = _unserved(context, place, repository, name)
+                here = [each for each in shown if (each.model, each.where) == (name, repository.where)]
+                still = _unserved(context, place, repository, name, {each.version for each in here})
                 if still and (age := repository.config_age(name)) < LOADED_SECONDS:
                     raise BusyError(
                         f"model {name} was changed {max(0, age):.0f} s ago: Triton may still be loading what is to go",
@@ -64,15 +67,15 @@ def prune(context: Context, environment: str, shown: list[Unserved]) -> list[Uns
                         do=f"run the command again in {(LOADED_SECONDS - age) / 60:.0f} minutes",
                         retry_after=LOADED_SECONDS - age,
                     )
-                for each in shown:
-                    if each.model == name and each.where == repository.where and each.version in still:
+                for each in here:
+                    if each.version in still:
                         context.tell(f"removing {name} version {each.version} from {repository.where}")
                         repository.remove_version(name, each.version)
                         removed.append(each)
     return removed
 
 
-def _unserved(context: Context, place: Place, repository: Repository, model: str) -> list[int]:
+def _unserved(context: Context, place: Place, repository: Repository, model: str, among: Collection[int]) -> list[int]:
     text = repository.config(model)
     if text is None:
         return []
@@ -94,9 +97,11 @@ def _unserved(context: Context, place: Place, repository: Repository, model: str
                 kept |= {number, before(records, name, number) or number}
 
     def is_damaged(number: int) -> bool:
-        return bool(differences(repository, model, number, context.registry.manifest(registered[number])))
+        manifest = context.registry.manifest(registered[number])
+        with context.progress(f"verifying {model} version {number}", manifest.size) as advance:
+            return bool(differences(repository, model, number, manifest, advance))
 
-    there = set(repository.versions(model)) & registered.keys() - served
+    there = set(among) & set(repository.versions(model)) & registered.keys() - served
     return sorted(number for number in there if number not in kept or is_damaged(number))
 
 

@@ -17,6 +17,7 @@ from secrets import token_hex
 from tidegate_contracts.manifest import ENTRY_VERSION, Manifest
 
 from ..errors import IntegrityError, NotFoundError, UnfinishedError, UsageError
+from ..hashing import chunks_of
 from . import staged as staging
 from . import steps
 from .compare import differences
@@ -89,11 +90,10 @@ class FolderRepository(Repository):
                 if error.errno == errno.ELOOP:
                     raise special from None
                 raise
-            with open(descriptor, "rb", buffering=0) as opened:
+            with open(descriptor, "rb", buffering=0):
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     raise special
-                while chunk := opened.read(_CHUNK):
-                    yield chunk
+                yield from chunks_of(descriptor)
 
     def config_age(self, model: str) -> float:
         """Return the seconds since config.pbtxt was written."""

@@ -45,6 +45,8 @@ from .version import (
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
+    from ..entries.entry import Entry
+
 SOURCE = "model"
 """Below the artifacts of a run: where its model is, for MLflow and for us."""
 REGISTER_RECORD = f"{RECORDS_FOLDER}/registered.json"
@@ -260,18 +262,17 @@ def checked(entry: Path, model: str, golden: Golden | None = None) -> list[str]:
     if golden is not None and found.config is not None:
         inputs = {each.name: bool(each.optional) for each in found.config.input}
         golden.check(inputs, [each.name for each in found.config.output], str(entry))
-    return [*map(str, findings), *_strangers(entry)]
+    return [*map(str, findings), *_strangers(found)]
 
 
-def _strangers(entry: Path) -> list[str]:
+def _strangers(entry: "Entry") -> list[str]:
     """Return what is to be said of files that editors, notebooks and Python leave, and that may hold secrets (.env)."""
-    odd = (path for path in sorted(entry.rglob("*")) if path.is_file() and _is_odd(path.relative_to(entry)))
     says = "warning: it goes into the registry, for all who may read that; take it away if it is not the model's"
-    return [f"{path}: {says}" for path in odd]
-
-
-def _is_odd(path: Path) -> bool:
-    return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
+    return [
+        f"{entry.folder / file.path}: {says}"
+        for file in entry.files
+        if any(step.startswith(".") or step == "__pycache__" for step in file.path.split("/"))
+    ]
 
 
 def _run(version: "ModelVersion") -> str:

@@ -119,25 +119,25 @@ pin: .run ## Ask the registries for the digests of the definition's images, and 
 
 .PHONY: demo
 demo: .test ## Show the whole data plane at work on this machine: real Tritons, the eviction policy, proxies (two minutes)
-	@$(TEST) -m demo walk
+	@$(TEST) -m lab.demo walk
 
 .PHONY: demo-up
 demo-up: .test ## The same, left running, with lines to try, until Ctrl-C
-	@$(TEST) -m demo up
+	@$(TEST) -m lab.demo up
 
 .PHONY: demo-lifecycle
 demo-lifecycle: .test ## Show the life of a model, from a notebook to production and back, with MLflow, S3, Tritons, proxies
-	@$(TEST) -m demo lifecycle
+	@$(TEST) -m lab.demo lifecycle
 
 .PHONY: demo-lifecycle-up
 demo-lifecycle-up: .test ## Leave MLflow, S3, dev and prod running, for the commands of docs/models.md
-	@$(TEST) -m demo lifecycle-up
+	@$(TEST) -m lab.demo lifecycle-up
 
 .PHONY: test
 test: .test ## Run every check and every test (REQUIRE_ALL=1 or ALLOW_NOT_RUN=<parts>: fail when others are not run)
 	@$(TEST) -m ruff check . && $(TEST) -m ruff format --check .
 	@$(TEST) -m mypy
-	@$(TEST) -m tools
+	@$(TEST) -m lab.tools
 	@$(TEST) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(NOT_RUN) $(PYTEST)
 
 .PHONY: fuzz
@@ -146,23 +146,23 @@ fuzz: .test ## Send the proxy far more nonsense than the tests do (FUZZ=<example
 
 .PHONY: bench
 bench: .test ## Measure how loading, resolving, evaluating and writing grow with the definition
-	@$(TEST) -m bench.definition
+	@$(TEST) -m lab.bench.definition
 
 .PHONY: bench-iac
 bench-iac: .test ## Measure engines on a real control plane against kubectl, and a rollout's planes side by side
-	@$(TEST) -m bench.iac
+	@$(TEST) -m lab.bench.iac
 
 .PHONY: bench-proxy
 bench-proxy: .test ## Measure the proxy against nginx, HAProxy, Envoy and a plain FastAPI one (BENCH="--runs 3 --only v2 grpc")
-	@$(TEST) -m bench.proxy $(BENCH)
+	@$(TEST) -m lab.bench.proxy $(BENCH)
 
 .PHONY: bench-eviction
 bench-eviction: .test ## Measure how well the eviction policy chooses, how fast, and live what it costs (TRACE=<requests> BENCH="--only cold")
-	@$(TEST) -m bench.eviction $(if $(TRACE),--trace "$$TRACE") $(BENCH)
+	@$(TEST) -m lab.bench.eviction $(if $(TRACE),--trace "$$TRACE") $(BENCH)
 
 .PHONY: bench-lifecycle
 bench-lifecycle: .test ## Measure publishing against cp, sha256sum and rsync, registering's memory, and a model endpoint's calls
-	@$(TEST) -m bench.lifecycle $(BENCH)
+	@$(TEST) -m lab.bench.lifecycle $(BENCH)
 
 .PHONY: docs
 docs: .run ## Write what is generated: docs/definition.md, the editors' JSON schema, docs/guardrails.md

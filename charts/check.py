@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from lab.tools import ToolError
 from policies.guardrails import check
 from policies.guardrails.checking import judged
 from policies.guardrails.report import report, summary
@@ -20,7 +21,6 @@ from rollout.errors import RolloutError
 from stacks.load import parse
 from stacks.problems import DefinitionError, Problem, escaped
 from stacks.reading.files import read_text
-from tools import ToolError
 
 from .helm import TIMEOUT_SECONDS, helm
 from .read_back import rule_problems

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-import tools
+from lab import tools
 
 TIMEOUT_SECONDS = 120
 

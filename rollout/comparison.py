@@ -106,7 +106,7 @@ def _with_texts(
 
 def _local_stacks(definition: Definition, only: str | None) -> tuple[Stack, ...]:
     """Return the stacks of the local cluster, and let kubectl find it."""
-    from local_cluster import LocalCluster
+    from lab.local_cluster import LocalCluster
 
     from .local import incomplete, local_folder, local_stacks
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from local_cluster import LocalCluster
+from lab.local_cluster import LocalCluster
 from stacks.problems import escaped
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import tools
+from lab import tools
 
 from .errors import RolloutError
 from .refusals import explained, in_words

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 from rich.table import Table
 from rich.text import Text
 
-import tools
-from local_cluster import ClusterError, LocalCluster, crds
-from local_cluster.control_plane import PROGRAMS
-from local_cluster.errors import ClusterBusyError
-from local_cluster.folder import locked
-from local_cluster.nodes import nodes_of
+from lab import tools
+from lab.local_cluster import ClusterError, LocalCluster, crds
+from lab.local_cluster.control_plane import PROGRAMS
+from lab.local_cluster.errors import ClusterBusyError
+from lab.local_cluster.folder import locked
+from lab.local_cluster.nodes import nodes_of
 from stacks.problems import escaped, listed
 from stacks.stack import Definition, Stack
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import tools
+from lab import tools
 from stacks.problems import shortened
 
 from .errors import RolloutError

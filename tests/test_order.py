@@ -26,7 +26,7 @@ def test_tests_of_a_folder_with_servers_are_a_unit_and_others_are_one_with_their
 
 
 def test_the_longest_begin_and_others_keep_their_order() -> None:
-    files = ["tests/charts/test_a.py", "tests/proxy/test_b.py", "tests/cluster/test_c.py", "tests/bench/test_d.py"]
+    files = ["tests/charts/test_a.py", "tests/proxy/test_b.py", "tests/cluster/test_c.py", "tests/lab/bench/test_d.py"]
     assert [file[-4] for file in sorted(files, key=lambda file: place(f"{file}::test"))] == ["c", "b", "a", "d"]
 
 

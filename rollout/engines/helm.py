@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-import tools
+from lab import tools
 from stacks.problems import escaped
 from stacks.resolve import resolve
 from stacks.stack import Stack

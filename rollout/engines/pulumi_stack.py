@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from local_cluster.folder import PULUMI
+from lab.local_cluster.folder import PULUMI
 from stacks.stack import Stack
 
 from .. import local

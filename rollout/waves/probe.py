@@ -12,7 +12,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
 
-import tools
+from lab import tools
 from stacks.definition.rollout import PortForwardProbe, Probe, ServiceProxyProbe
 from stacks.resolve.names import PROXY
 

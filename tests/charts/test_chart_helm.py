@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import tools
 from charts.helm import helm
+from lab import tools
 
 
 def test_nobodys_settings_have_a_say_in_what_a_chart_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tools
 from charts import CHART
 from charts.metadata import changes, version
 from charts.packaging import files, gzipped, package, packaged
+from lab import tools
 
 SECONDS = 60
 

@@ -16,8 +16,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-import tools
-from local_cluster import LocalCluster
+from lab import tools
+from lab.local_cluster import LocalCluster
 from rollout.changes.compare import ObjectChange, compare
 from rollout.cli import app
 from rollout.live import Live, live_objects

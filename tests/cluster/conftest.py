@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from local_cluster import LocalCluster
+from lab.local_cluster import LocalCluster
 
 from .bringing import ENGINES, Site, site_in
 from .world import roomy_nodes

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from local_cluster import LocalCluster
+from lab.local_cluster import LocalCluster
 
 from .bringing import KINDS, Site, site_in
 from .world import settled

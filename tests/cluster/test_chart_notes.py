@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-import tools
 from charts import CHART
-from local_cluster import LocalCluster, crds, nodes
+from lab import tools
+from lab.local_cluster import LocalCluster, crds, nodes
 
 from .conftest import MakeCluster
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-import tools
-from local_cluster import ClusterError, LocalCluster, Network, control_plane, processes, watch
-from local_cluster import cluster as cluster_module
-from local_cluster import folder as place
-from local_cluster.folder import free_port, locked
+from lab import tools
+from lab.local_cluster import ClusterError, LocalCluster, Network, control_plane, processes, watch
+from lab.local_cluster import cluster as cluster_module
+from lab.local_cluster import folder as place
+from lab.local_cluster.folder import free_port, locked
 
 from .world import ROOT, until
 
@@ -27,7 +27,7 @@ MakeCluster = Callable[..., LocalCluster]
 STARTER = """
 import sys
 from pathlib import Path
-from local_cluster import LocalCluster
+from lab.local_cluster import LocalCluster
 how = sys.argv[2]
 never = {"kube-controller-manager": ["--controllers=-*"]}  # there will be no `default` service account
 cluster = LocalCluster.start(Path(sys.argv[1]), outlives=how != "dies", options=never if how == "is never done" else {})
@@ -83,7 +83,7 @@ def gone(pid: int) -> bool:
 
 
 def test_all_programs_run_and_the_api_server_is_the_pinned_kubernetes(cluster: LocalCluster) -> None:
-    """Etcd, API server, controller manager, scheduler and kwok; the version is the one of tools/go.mod."""
+    """Etcd, API server, controller manager, scheduler and kwok; the version is the one of lab/tools/go.mod."""
     assert cluster.pids.keys() == {*control_plane.PROGRAMS}
     version = json.loads(cluster.kubectl("get", "--raw", "/version").stdout)
     assert version["gitVersion"] == f"v{tools.find('kube-apiserver').version}"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-import tools
 from charts import CHART
 from charts.packaging import package
+from lab import tools
 
 from .bringing import KINDS, Site
 from .world import ROOT, settled

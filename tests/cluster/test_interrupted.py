@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-import tools
+from lab import tools
 
 from .bringing import Site
 from .world import settled, until

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from local_cluster import LocalCluster
+from lab.local_cluster import LocalCluster
 from rollout.engines import lease
 from rollout.errors import RolloutError
 from rollout.kubectl import Kubectl, as_list

@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-import tools
-from local_cluster import ClusterError, LocalCluster, processes
-from local_cluster.folder import locked, mark, private_folder
+from lab import tools
+from lab.local_cluster import ClusterError, LocalCluster, processes
+from lab.local_cluster.folder import locked, mark, private_folder
 from rollout import local
 from rollout.cli import app
 from rollout.errors import RolloutError

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from local_cluster import LocalCluster
-from local_cluster.nodes import by_dra, cpu_node, mig_mixed, mig_single, nodes_of, time_sliced, whole_gpus
+from lab.local_cluster import LocalCluster
+from lab.local_cluster.nodes import by_dra, cpu_node, mig_mixed, mig_single, nodes_of, time_sliced, whole_gpus
 from stacks.definition.placement import DraPlacement
 from stacks.placement import inventory
 from stacks.stack import Stack

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from local_cluster import LocalCluster
-from local_cluster.nodes import nodes_of
+from lab.local_cluster import LocalCluster
+from lab.local_cluster.nodes import nodes_of
 from rollout.local import slice_of
 from rollout.pending import asked_for, why_pending
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from local_cluster import LocalCluster
+from lab.local_cluster import LocalCluster
 from rollout.cli import app
 
 from .world import REFERENCE, objects_of, prepare, read, settled

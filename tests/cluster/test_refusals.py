@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from local_cluster import LocalCluster
+from lab.local_cluster import LocalCluster
 from rollout.errors import RolloutError
 from rollout.kubectl import Kubectl, as_list
 

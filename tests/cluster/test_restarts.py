@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from local_cluster import LocalCluster
+from lab.local_cluster import LocalCluster
 from rollout.changes import words
 from rollout.changes.restarts import restarts
 from rollout.changes.workloads import workloads

@@ -21,8 +21,8 @@ from typing import Any
 
 import pytest
 
-from local_cluster import LocalCluster
-from local_cluster.nodes import cpu_node, mig_mixed
+from lab.local_cluster import LocalCluster
+from lab.local_cluster.nodes import cpu_node, mig_mixed
 from rollout.errors import RolloutError
 from rollout.health import Target
 from rollout.kubectl import Kubectl

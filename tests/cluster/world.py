@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from local_cluster import LocalCluster, crds
-from local_cluster.nodes import cpu_node, mig_mixed
+from lab.local_cluster import LocalCluster, crds
+from lab.local_cluster.nodes import cpu_node, mig_mixed
 from rollout.render import render
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition

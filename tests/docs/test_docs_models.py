@@ -10,9 +10,9 @@ import typer.main
 from tidegate.cli.app import app
 from tidegate.errors import ExitCode
 
-from demo.lifecycle.shell import write_shell
-from demo.lifecycle.world import DEVELOPER, World, world
-from local_plane.process import CannotBeHadError
+from lab.demo.lifecycle.shell import write_shell
+from lab.demo.lifecycle.world import DEVELOPER, World, world
+from lab.local_plane.process import CannotBeHadError
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/models.md").read_text("utf-8")
 MARK = "--- 8-8-8 ---"

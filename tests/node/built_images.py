@@ -21,9 +21,9 @@ from typing import IO, Any
 
 import pip
 
-from tools import debian
-from tools.cache import cache_root, digest, once
-from tools.errors import ToolError
+from lab.tools import debian
+from lab.tools.cache import cache_root, digest, once
+from lab.tools.errors import ToolError
 
 from .image_archives import PYTHON, Configuration, copy_python, pack
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import tools
-from tools import gotoolchain, pins
-from tools.cache import cache_root, digest, once
-from tools.debian import Unpacked
+from lab import tools
+from lab.tools import gotoolchain, pins
+from lab.tools.cache import cache_root, digest, once
+from lab.tools.debian import Unpacked
 
 SOURCES = Path(__file__).parent / "images"
 ROLES = ("usr/bin/tritonserver", "usr/bin/python", "usr/bin/caller", "pause")

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import tools
-from local_cluster import LocalCluster
+from lab import tools
+from lab.local_cluster import LocalCluster
 
 from . import settings
 from .parts import Parts

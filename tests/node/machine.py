@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import tools
-from tools import debian
+from lab import tools
+from lab.tools import debian
 
 from .inside import FAILED, READY
 from .keeper import NAMESPACES, PROCESS, ROOT, USERS, cgroup_mounts, clean, nobody_uses

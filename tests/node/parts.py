@@ -4,9 +4,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import tools
-from local_cluster.control_plane import PROGRAMS
-from tools import debian
+from lab import tools
+from lab.local_cluster.control_plane import PROGRAMS
+from lab.tools import debian
 
 from .built_images import POLICY, PROXY, built_image
 from .image_archives import single_program, stand_ins

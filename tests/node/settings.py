@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from local_cluster import Network
+from lab.local_cluster import Network
 
 NODE = "real-1"
 NETWORK = Network(address="10.99.0.1", port=6443, services="10.96.0.0/16", pods="10.88.0.0/16")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import debian
+from lab.tools import debian
 
 from .environment import PATIENCE, until
 from .image_archives import Configuration, pack

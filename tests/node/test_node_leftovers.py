@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import tools
+from lab import tools
 
 from .environment import PATIENCE, until
 from .keeper import PROCESS, ROOT, cgroup_mounts

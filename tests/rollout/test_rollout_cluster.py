@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import tools
+from lab import tools
 from rollout import engines, local
 from rollout.engines import Bundle
 from rollout.errors import RolloutError

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import tools
+from lab import tools
 from rollout import registries
 from stacks.images_lock import read_images_lock
 from stacks.validate import read_definition

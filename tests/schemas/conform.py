@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import tools
+from lab import tools
 from tests.schemas import builtin, custom
 from tests.schemas.kinds import SCHEMALESS, Report
 

@@ -14,10 +14,10 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator
 
-import tools
+from lab import tools
+from lab.tools.cache import cache_root, digest, once
 from tests.schemas import builtin
 from tests.schemas.kinds import NoSchemaError, Object, complaints, gvk
-from tools.cache import cache_root, digest, once
 
 Schema = dict[str, Any]
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"

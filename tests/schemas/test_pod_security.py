@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-import tools
+from lab import tools
 from tests import schemas
 from tests.schemas.pod_security import RULES, TEMPLATES
 

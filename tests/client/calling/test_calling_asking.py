@@ -17,7 +17,7 @@ from tidegate.calling.proxy import ProxyClient
 from tidegate.errors import BusyError, NotFoundError, RefusedError, UnreachableError, UsageError
 from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem
 
-from local_plane.process import HOST, free_ports
+from lab.local_plane.process import HOST, free_ports
 from tests.proxy.calls.test_calls_tls import Authority
 from tests.proxy.rigs.upstream import (
     Behaviour,

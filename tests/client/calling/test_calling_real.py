@@ -17,8 +17,8 @@ from tidegate.calling.tensors import Array
 from tidegate.errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
-from local_plane.proxy import proxy, write_tables
-from local_plane.triton import Triton
+from lab.local_plane.proxy import proxy, write_tables
+from lab.local_plane.triton import Triton
 from tests.proxy.calls.test_calls_tls import Authority
 from tests.proxy.rigs.pytest_rigs import CALLER, Front
 from tests.proxy.rigs.tables import SERVER, access_table, routing_table

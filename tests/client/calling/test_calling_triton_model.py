@@ -18,8 +18,8 @@ from tidegate.errors import NotFoundError, UsageError
 from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
-from local_plane.proxy import proxy, write_tables
-from local_plane.triton import Triton
+from lab.local_plane.proxy import proxy, write_tables
+from lab.local_plane.triton import Triton
 from tests.proxy.rigs.tables import POOL, SERVER, access_table, routing_table
 
 CALLER = "endpoint"

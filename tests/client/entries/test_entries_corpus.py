@@ -12,7 +12,7 @@ from tidegate.entries.checks import check_entry
 from tidegate.entries.findings import Finding, errors
 from tidegate.entries.text import CONFIG as CONFIG_NAME
 
-from local_plane.triton import Triton, triton
+from lab.local_plane.triton import Triton, triton
 from tests.proxy.rigs.pytest_rigs import not_run
 
 from .corpus_entries import (

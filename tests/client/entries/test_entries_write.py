@@ -20,8 +20,8 @@ from tidegate.entries.findings import errors
 from tidegate.entries.write import NewEntry, new_entry
 from tidegate.errors import UsageError
 
-from local_plane.process import CannotBeHadError
-from local_plane.triton import installed, triton
+from lab.local_plane.process import CannotBeHadError
+from lab.local_plane.triton import installed, triton
 from tests.client.entries.files import FILES
 
 DOUBLE = FILES / "double.py"

@@ -8,9 +8,9 @@ import pytest
 from tidegate_contracts.environments import Promotion
 from tidegate_contracts.eviction import Tuning
 
-from local_plane import environment as local
-from local_plane.mlflow import mlflow_server
-from local_plane.object_store import object_store
+from lab.local_plane import environment as local
+from lab.local_plane.mlflow import mlflow_server
+from lab.local_plane.object_store import object_store
 from tests.proxy.rigs.pytest_rigs import not_run
 
 from .worlds import BUCKET, MODELS, VISITOR, World

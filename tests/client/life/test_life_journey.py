@@ -19,7 +19,7 @@ from tidegate_contracts.environments import Environments, Promotion
 from tidegate_contracts.routing import Model, VersionShare
 from typer import Exit
 
-from local_plane import environment as local
+from lab.local_plane import environment as local
 
 from .calling import Caller
 from .entries import PROGRAM, REQUEST, golden, write_entry

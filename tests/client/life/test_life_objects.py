@@ -11,7 +11,7 @@ from tidegate.life.publish import bring
 from tidegate.publishing import open_repository, read_published, steps
 from tidegate_contracts.environments import ObjectStoreLocation
 
-from local_plane.object_store import ObjectStore, object_store
+from lab.local_plane.object_store import ObjectStore, object_store
 from tests.proxy.rigs.pytest_rigs import not_run
 
 from .papers import Answers, Papers, context

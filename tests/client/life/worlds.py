@@ -10,8 +10,8 @@ from tidegate.registry import Registry
 from tidegate.settings import settings
 from tidegate_contracts.routing import Model
 
-from local_plane import environment as local
-from local_plane.object_store import ObjectStore
+from lab.local_plane import environment as local
+from lab.local_plane.object_store import ObjectStore
 
 VISITOR = "visitor"
 BUCKET = "artifacts"

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from local_plane.triton import Triton, triton
+from lab.local_plane.triton import Triton, triton
 
 from .entries import entry, publish
 

@@ -22,8 +22,8 @@ from tidegate.errors import (
 from tidegate.publishing import Repository, differences, object_lease, open_repository, read_published, steps, strays
 from tidegate.publishing.object_store import ObjectStore as Store
 
-from local_plane.object_store import ObjectStore, object_store
-from local_plane.process import CannotBeHadError
+from lab.local_plane.object_store import ObjectStore, object_store
+from lab.local_plane.process import CannotBeHadError
 
 from . import publisher
 from .entries import Entry, config, entry, publish, tree

@@ -8,7 +8,7 @@ import pytest
 from tidegate.publishing import open_repository
 from tidegate.publishing.config import closed_config
 
-from local_plane.process import CannotBeHadError
+from lab.local_plane.process import CannotBeHadError
 
 from . import publisher
 from .entries import Entry, config, entry, publish

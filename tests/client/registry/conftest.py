@@ -10,8 +10,8 @@ import pytest
 from mlflow import MlflowClient
 from tidegate.registry import Registry
 
-from local_plane.mlflow import MLflow, mlflow_server
-from local_plane.object_store import ObjectStore, object_store
+from lab.local_plane.mlflow import MLflow, mlflow_server
+from lab.local_plane.object_store import ObjectStore, object_store
 from tests.proxy.rigs.pytest_rigs import not_run
 
 from .relay import Relay, relay

@@ -24,7 +24,7 @@ from tidegate.registry import Golden, Record, RegisteredVersion, Registry
 from tidegate.registry.manifest import manifest_of
 from tidegate_contracts.manifest import ENTRY_VERSION
 
-from local_plane.mlflow import mlflow_server
+from lab.local_plane.mlflow import mlflow_server
 from tests.proxy.rigs.pytest_rigs import not_run
 
 from .conftest import ROOT, WAYS, World

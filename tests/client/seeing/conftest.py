@@ -14,7 +14,7 @@ from tidegate.cli.status import status
 from tidegate_contracts import routing
 from typer.testing import CliRunner
 
-from local_plane.environment import (
+from lab.local_plane.environment import (
     ON_DEMAND,
     POOL,
     PRELOAD,
@@ -23,7 +23,7 @@ from local_plane.environment import (
     environments_file,
     local_environment,
 )
-from local_plane.repository import Model, publish
+from lab.local_plane.repository import Model, publish
 from tests.proxy.rigs.pytest_rigs import not_run
 from tests.proxy.rigs.repository import MODELS, SOURCES
 

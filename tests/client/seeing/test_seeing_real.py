@@ -11,8 +11,8 @@ from tidegate.calling.credentials import Fixed
 from tidegate.calling.proxy import ProxyClient
 from tidegate_contracts.environments import Environments
 
-from local_plane.environment import ON_DEMAND, PRELOAD
-from local_plane.process import HOST, free_ports
+from lab.local_plane.environment import ON_DEMAND, PRELOAD
+from lab.local_plane.process import HOST, free_ports
 
 from .conftest import Desk
 

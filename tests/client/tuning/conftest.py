@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from local_plane.process import CannotBeHadError
-from local_plane.triton import Triton, installed, triton
+from lab.local_plane.process import CannotBeHadError
+from lab.local_plane.triton import Triton, installed, triton
 
 from .programs import SLEEPER, TALKER, Programs, write_model, write_programs
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from local_plane.triton import Installed
+from lab.local_plane.triton import Installed
 
 SLEEPER = """\
 import time

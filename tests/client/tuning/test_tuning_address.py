@@ -13,7 +13,7 @@ from tidegate.errors import UnreachableError, UsageError
 from tidegate.tuning import Address, Plan, tune
 from typer.testing import CliRunner
 
-from local_plane.triton import Triton
+from lab.local_plane.triton import Triton
 
 from .programs import Programs
 

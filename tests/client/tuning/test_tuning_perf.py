@@ -8,7 +8,7 @@ from tidegate.tuning import Address, Plan, Setting, perf
 from tidegate.tuning.server import Described
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from local_plane.triton import Triton
+from lab.local_plane.triton import Triton
 
 from .programs import Programs, write_program
 

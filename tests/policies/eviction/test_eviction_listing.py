@@ -10,7 +10,7 @@ from tidegate_contracts.lease import LeaseOf
 from tidegate_eviction.listing import AskError, ask, show
 from tidegate_eviction.words import bytes_text, seconds_text
 
-from local_plane.process import HOST, free_ports
+from lab.local_plane.process import HOST, free_ports
 
 from .serving.views import MIB, listed, view
 

@@ -19,9 +19,9 @@ from tidegate_eviction.listing import AskError, retry
 from tidegate_eviction.place import Place
 from tidegate_eviction.serve import EvictionPolicy
 
-from local_plane.policy import Policy, policy, write_settings
-from local_plane.process import HOST, free_ports
-from local_plane.triton import Triton
+from lab.local_plane.policy import Policy, policy, write_settings
+from lab.local_plane.process import HOST, free_ports
+from lab.local_plane.triton import Triton
 
 from .rigs.caller import Holder, until
 from .rigs.stand_in import SECRET, StandIn, serving

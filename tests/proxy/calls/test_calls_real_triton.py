@@ -15,9 +15,9 @@ import tritonclient.grpc.aio as aio_client
 from google.protobuf.message import Message
 from tritonclient.utils import InferenceServerException
 
-from local_plane.proxy import Proxy, write_tables
-from local_plane.proxy import proxy as run_proxy
-from local_plane.triton import Triton
+from lab.local_plane.proxy import Proxy, write_tables
+from lab.local_plane.proxy import proxy as run_proxy
+from lab.local_plane.triton import Triton
 
 from ..rigs.issuer import issuer
 from ..rigs.perf_analyzer import perf_analyzer

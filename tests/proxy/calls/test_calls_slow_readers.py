@@ -8,7 +8,7 @@ import grpc
 import hpack
 import pytest
 
-from local_plane.proxy import Proxy, proxy, write_tables
+from lab.local_plane.proxy import Proxy, proxy, write_tables
 
 from ..rigs.issuer import Issuer, issuer
 from ..rigs.tables import GROUP, access_table, routing_table

@@ -21,8 +21,8 @@ from tidegate_proxy.paths import is_name, understand
 from tidegate_proxy.problems import TYPE_ROOT, Kind
 from tidegate_proxy.request_ids import is_request_id
 
-from local_plane.proxy import proxy, write_tables
-from local_plane.triton import Triton
+from lab.local_plane.proxy import proxy, write_tables
+from lab.local_plane.triton import Triton
 from stacks.definition.proxy import Proxy, RateLimit
 
 from ..rigs.repository import MODELS

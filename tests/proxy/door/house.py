@@ -16,7 +16,7 @@ from tidegate_proxy.place import Place
 from tidegate_proxy.serve import Proxy
 from tidegate_proxy.upstream.pool import Address
 
-from local_plane.proxy import write_tables
+from lab.local_plane.proxy import write_tables
 
 from .upstream import Upstream
 

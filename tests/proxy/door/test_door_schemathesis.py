@@ -9,8 +9,8 @@ from pathlib import Path
 from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
-from local_plane.process import tail
-from local_plane.proxy import proxy, write_tables
+from lab.local_plane.process import tail
+from lab.local_plane.proxy import proxy, write_tables
 
 from ..rigs.tables import SERVER, routing_table
 from ..rigs.upstream import Caller, upstream

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tidegate_contracts import routing
 
-from local_plane.triton import Triton
+from lab.local_plane.triton import Triton
 
 from ..door.house import house, request
 

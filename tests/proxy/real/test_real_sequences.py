@@ -11,7 +11,7 @@ import tritonclient.http as client
 import tritonclient.http.aio as aio_client
 from tidegate_contracts import routing
 
-from local_plane.triton import Triton, triton
+from lab.local_plane.triton import Triton, triton
 
 from ..door.house import KEY, house
 from ..rigs.pytest_rigs import not_run

@@ -14,7 +14,7 @@ from tidegate_proxy.residency.holder import Holder
 from tidegate_proxy.serve import Proxy
 from tidegate_proxy.upstream.pool import Address
 
-from local_plane.proxy import write_tables
+from lab.local_plane.proxy import write_tables
 
 from ..door.house import KEY, House, Reply, access_table, request, settings
 from .standin import Site

@@ -177,7 +177,7 @@ async def test_at_the_end_leases_are_kept_until_the_work_is_done_and_then_given_
 
 
 async def test_a_pool_that_the_table_changes_keeps_its_leases_until_its_requests_have_ended(tmp_path: Path) -> None:
-    from local_plane.proxy import write_tables
+    from lab.local_plane.proxy import write_tables
 
     from .estate import table
 

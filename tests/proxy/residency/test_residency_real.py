@@ -11,7 +11,7 @@ import tritonclient.grpc as client
 from tidegate_proxy.residency.saying import LOST, LOST_STATUSES
 from tritonclient.utils import InferenceServerException
 
-from local_plane.triton import Triton, triton
+from lab.local_plane.triton import Triton, triton
 
 from ..rigs.pytest_rigs import not_run
 from ..rigs.repository import write

@@ -14,7 +14,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from local_plane.process import HOST
+from lab.local_plane.process import HOST
 
 AUDIENCE = "inference-proxy"
 CONFIGURATION_PATH = "/.well-known/openid-configuration"

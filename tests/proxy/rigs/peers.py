@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local_plane.process import HOST, CannotBeHadError, Process, free_ports, listens, running
-from local_plane.wheels import environment, site_packages
-from tools import ToolError, debian
+from lab.local_plane.process import HOST, CannotBeHadError, Process, free_ports, listens, running
+from lab.local_plane.wheels import environment, site_packages
+from lab.tools import ToolError, debian
 
 GLIBC = (2, 31)
 _USER = "user root;\n" if os.geteuid() == 0 else ""

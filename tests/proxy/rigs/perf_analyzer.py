@@ -6,8 +6,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from local_plane.process import pinned
-from local_plane.triton import installed
+from lab.local_plane.process import pinned
+from lab.local_plane.triton import installed
 
 SECONDS = 180.0
 

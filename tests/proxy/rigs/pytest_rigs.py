@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pytest
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
-from local_plane.process import CannotBeHadError
-from local_plane.proxy import Proxy, proxy, write_tables
-from local_plane.triton import Triton, triton
+from lab.local_plane.process import CannotBeHadError
+from lab.local_plane.proxy import Proxy, proxy, write_tables
+from lab.local_plane.triton import Triton, triton
 
 from .issuer import Issuer, issuer
 from .repository import MODELS, write

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from local_plane.repository import Model
+from lab.local_plane.repository import Model
 
 SOURCES = Path(__file__).parent / "models"
 

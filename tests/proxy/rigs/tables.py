@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from tidegate_contracts import routing
 
-from local_plane.process import HOST
-from local_plane.proxy import ENVIRONMENT
+from lab.local_plane.process import HOST
+from lab.local_plane.proxy import ENVIRONMENT
 
 from .issuer import AUDIENCE, Issuer
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from local_plane.process import listens
-from local_plane.triton import Triton
+from lab.local_plane.process import listens
+from lab.local_plane.triton import Triton
 
 from .peers import PEERS, Peer, nginx_answering
 from .pytest_rigs import not_run

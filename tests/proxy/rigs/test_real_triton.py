@@ -15,8 +15,8 @@ import pytest
 import tritonclient.grpc
 import tritonclient.http
 
-from local_plane.process import listens
-from local_plane.triton import Triton, triton
+from lab.local_plane.process import listens
+from lab.local_plane.triton import Triton, triton
 
 from .perf_analyzer import PerfAnalyzerError, perf_analyzer
 from .pytest_rigs import not_run

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from local_plane.process import HOST
+from lab.local_plane.process import HOST
 
 _ABORT = struct.pack("ii", 1, 0)
 """Linger for no time: closing sends a reset."""

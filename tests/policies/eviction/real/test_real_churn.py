@@ -23,10 +23,10 @@ from tidegate_contracts.triton import RESTRICTED_KEY
 from tidegate_proxy.access.api_keys import hash_line, new_key
 from tidegate_proxy.residency.saying import lost
 
-from local_plane.policy import Policy, policy, triton_options, write_settings
-from local_plane.process import HOST
-from local_plane.proxy import ENVIRONMENT, Proxy, proxy, write_tables
-from local_plane.triton import Triton, triton
+from lab.local_plane.policy import Policy, policy, triton_options, write_settings
+from lab.local_plane.process import HOST
+from lab.local_plane.proxy import ENVIRONMENT, Proxy, proxy, write_tables
+from lab.local_plane.triton import Triton, triton
 from tests.proxy.rigs.pytest_rigs import not_run
 
 from ..rigs import zoo

@@ -16,8 +16,8 @@ from tidegate_contracts import eviction_process
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
 from tritonclient.utils import InferenceServerException
 
-from local_plane.policy import Policy, policy, triton_options, write_settings
-from local_plane.triton import Triton, triton
+from lab.local_plane.policy import Policy, policy, triton_options, write_settings
+from lab.local_plane.triton import Triton, triton
 from tests.proxy.rigs.pytest_rigs import not_run
 
 from ..rigs import certificates, zoo

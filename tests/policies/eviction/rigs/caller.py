@@ -11,7 +11,7 @@ import numpy
 import tritonclient.http
 from tidegate_contracts import lease
 
-from local_plane.policy import Policy
+from lab.local_plane.policy import Policy
 
 
 @dataclass

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from local_plane.process import CannotBeHadError
+from lab.local_plane.process import CannotBeHadError
 
 SOURCE = Path(__file__).with_name("nvml.c")
 NAME = "libnvidia-ml.so.1"

@@ -1,0 +1,75 @@
+"""How good the eviction policy decides, and how fast, and what it costs: `python -m bench.eviction`.
+
+Simulated, over one trace (`--trace`, or a synthetic zoo): policies against LRU, the reference's rule, and against
+what nobody can beat. Live, with a real Triton, the policy beside it and proxies in front: what warm and cold models
+cost, and how many can be served. Prints a table for people; the last line is JSON.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from tidegate_eviction.simulate.errors import SimulationError
+from tidegate_eviction.simulate.report import about
+from tidegate_eviction.simulate.trace import Trace, read_trace
+from tidegate_eviction.simulate.zoo import Zoo, generate
+
+from lab.bench import report
+from lab.bench.report import Found, say
+
+from . import decisions, density, first_answers, simulated, warm
+from .effort import FULL, QUICK, Effort
+from .rows import GOALS
+
+TITLE = "The eviction policy"
+ZOO = Zoo(models=20, requests=20_000)
+"""So few that the optimum can be found."""
+Part = Callable[[Trace, Effort], Found]
+PARTS: Mapping[str, Part] = {
+    "simulated": lambda trace, _: simulated.measure(trace),
+    "decisions": lambda *_: decisions.measure(),
+    "warm": lambda _, effort: warm.against_preloaded(effort),
+    "cold": lambda _, effort: first_answers.cold(effort),
+    "stampede": lambda _, effort: first_answers.stampede(effort),
+    "density": lambda _, effort: density.measure(effort),
+    "while-loading": lambda _, effort: warm.while_loading(effort),
+}
+"""What can be measured by itself, in this order; from `warm` on it is live, some three minutes together."""
+
+
+def measure(trace: Trace, parts: Sequence[str], effort: Effort = FULL) -> dict[str, Found]:
+    """Measure these parts; what cannot be measured here is said and left out."""
+    return report.measure(GOALS, {name: partial(part, trace, effort) for name, part in PARTS.items()}, parts)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print the table, and last one line of JSON."""
+    parser = argparse.ArgumentParser(prog="python -m bench.eviction", description=__doc__.partition("\n")[0])
+    parser.add_argument("--trace", type=Path, help="requests to simulate (default: a synthetic zoo)")
+    parser.add_argument("--seed", type=int, default=0, help="of the synthetic zoo (default: 0)")
+    parser.add_argument("--only", nargs="+", choices=list(PARTS), help="only these parts (default: all)")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="of what is live, just enough to see that it runs: worth nothing as figures",
+    )
+    options = parser.parse_args(arguments)
+    try:
+        trace = read_trace(options.trace) if options.trace else _zoo(options.seed)
+    except SimulationError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+    found = measure(trace, options.only or list(PARTS), QUICK if options.quick else FULL)
+    report.print_all(TITLE, about(trace), GOALS, found)
+
+
+def _zoo(seed: int) -> Trace:
+    say("No trace is given: a synthetic zoo takes its place.")
+    return generate(replace(ZOO, seed=seed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""How many models one Triton can serve, for each that it has room for.
+
+Requests come at random, whether those before are answered or not, on average one in the time that this machine takes
+for a first answer of a cold model when nothing else goes on, one or two in a second; how often each model is wanted
+follows Zipf's law with the exponent 1.1. A request that is told to come again later counts as not answered.
+"""
+
+import random
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+
+from lab.bench.report import Found, say
+
+from .effort import Effort
+from .plane import RIGHT, Ballast, Plane, Pool, infer_path, plane, post
+
+ZIPF = 1.1
+ENOUGH = 0.99
+LEAST_PER_SECOND, MOST_PER_SECOND = 1.0, 2.0
+EACH_MIB = 32
+"""What a model is declared to take."""
+THREADS = 64
+_LOOK_SECONDS = 0.2
+"""Between two looks at Triton's index."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """What came of it."""
+
+    models: int
+    wanted: int
+    """Of them, those that were called."""
+    requests: int
+    per_second: float
+    """How many came, on average."""
+    waits: tuple[float, ...]
+    """Seconds of the right answers, in order."""
+    most: int
+    """The most models in Triton's index at one time, in whatever state but unloaded."""
+
+    @property
+    def share(self) -> float:
+        """Return the share of requests that were answered."""
+        return len(self.waits) / self.requests
+
+
+def measure(effort: Effort) -> Found:
+    """Try the largest number of models first; the figure is that of the first that is served well enough."""
+    found = Found()
+    for times in effort.densities:
+        say(f"{effort.room * times} models, room for {effort.room} …")
+        served = serve(effort.room, times, effort.density_seconds)
+        found.add(
+            f"{served.models} models, room for {effort.room}, {served.per_second:.1f} requests/s",
+            f"{served.share:.1%} of {served.requests} requests to {served.wanted} of them answered, "
+            f"p50 {_at(served, 0.5):.2f} s, p99 {_at(served, 0.99):.1f} s · at most {served.most} in Triton's index",
+        )
+        if served.share >= ENOUGH and 0 < served.most <= effort.room:
+            found.figures["density"] = times
+            break
+    else:
+        found.figures["density"] = 0
+    return found
+
+
+def serve(room: int, times: int, seconds: float, seed: int = 1) -> Served:
+    """Let requests come for so long, to so many times more models than there is room for; or until too many failed."""
+    chance = random.Random(seed)
+    models = [Ballast(f"m{number:03}", 1, declared_mib=EACH_MIB) for number in range(room * times)]
+    weights = list(accumulate(1 / rank**ZIPF for rank in range(1, len(models) + 1)))
+    with plane(Pool(models, room * EACH_MIB)) as made, _watching(made) as most, ThreadPoolExecutor(THREADS) as pool:
+        headers = made.headers
+        per_second = min(MOST_PER_SECOND, max(LEAST_PER_SECOND, 1 / made.first_answer(models[-1].name)))
+        most_failed = (1 - ENOUGH) * per_second * seconds
+        wanted: list[str] = []
+        asked: list[Future[float | None]] = []
+        due = time.monotonic()
+        end = due + seconds
+        while (due := due + chance.expovariate(per_second)) < end:
+            time.sleep(max(0.0, due - time.monotonic()))
+            wanted.append(chance.choices(models, cum_weights=weights)[0].name)
+            asked.append(pool.submit(_call, made, wanted[-1], headers))
+            if sum(each.done() and each.result() is None for each in asked) > most_failed:
+                break
+        waits = sorted(wait for each in asked if (wait := each.result()) is not None)
+        return Served(len(models), len(set(wanted)), len(wanted), per_second, tuple(waits), most[0])
+
+
+def _call(made: Plane, model: str, headers: dict[str, str]) -> float | None:
+    began = time.perf_counter()
+    status, body = post(made.proxies[0].http, infer_path(model), headers)
+    right = status == 200 and RIGHT in body and f'"data":["{model}"]'.encode() in body  # it says its own name
+    return time.perf_counter() - began if right else None
+
+
+@contextmanager
+def _watching(made: Plane) -> Iterator[list[int]]:
+    """Look again and again how many models are in Triton's index."""
+    over = threading.Event()
+    most = [0]
+
+    def look() -> None:
+        while not over.wait(_LOOK_SECONDS):
+            found = sum(state in ("READY", "LOADING", "UNLOADING") for state in made.states().values())
+            most[0] = max(most[0], found)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield most
+    finally:
+        over.set()
+        thread.join()
+
+
+def _at(served: Served, share: float) -> float:
+    if len(served.waits) < 2:
+        return 0.0
+    return statistics.quantiles(served.waits, n=100, method="inclusive")[round(share * 100) - 1]

@@ -1,0 +1,22 @@
+"""What is measured of the eviction policy, and what it is worth."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from lab.bench.report import Goal
+
+GOALS: Final[Mapping[str, Goal]] = {
+    "warm_vs_preloaded": Goal("requests/s of a leased model, against the same one preloaded", "≥ 0.97", "1"),
+    "cold_vs_triton": Goal("first answer of a cold model, against bare load and infer", "≤ 1.15", "1.05"),
+    "loads_per_stampede": Goal("loads when 200 callers want one cold model at once", "= 1"),
+    "cold_seconds_vs_lru_40": Goal("seconds of loading, cost-aware against LRU, room for 40 %", "≤ 0.82", "0.70"),
+    "cold_seconds_vs_lru_60": Goal("the same, room for 60 %", "≤ 0.40", "0.33"),
+    "cold_seconds_vs_bound": Goal("seconds of loading, cost-aware against the bound, 40 %", "", "≤ 1.15"),
+    "busy_vs_lru_idle": Goal("busy answers with anti-thrash and a wait, against the bare five minutes", "≤ 0.7", "0.4"),
+    "decide_us_10k": Goal("µs that one decision takes among 10,000 resident models", ""),
+    "decide_growth": Goal("the same against 1,000 models; 10 is linear", "≤ 10", "O(log n)"),
+    "simulate_events_per_s": Goal("events a second that the simulator plays"),
+    "density": Goal("models served well, for each model that there is room for", "≥ 8", "20"),
+    "warm_p99_while_loading": Goal("p99 of a warm model while another loads and unloads, against quiet"),
+}  # fmt: skip
+"""The keys of the last line, in its order."""

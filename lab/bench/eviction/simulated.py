@@ -1,0 +1,85 @@
+"""What the simulator says of the policies: over one trace, the same requests for everybody.
+
+`cold_seconds_*` are with loads that take no time (they are charged all the same), no idle limit, nobody waiting and
+nothing to keep models from thrashing: the plain simulation of caches, so that policies and the bound are asked for the
+very same thing. The table has the same with loads that take their time, too. `busy_vs_lru_idle` is with loads that take
+their time: models kept from thrashing by what their load took instead of by a fixed limit, and a bounded wait for room,
+against the reference's bare rule of five minutes. Whoever refuses less loads more: the table has both.
+"""
+
+import time
+from dataclasses import replace
+
+from tidegate_eviction.choosing.registry import find
+from tidegate_eviction.simulate.compare import Row, bound_of, run
+from tidegate_eviction.simulate.engine import Engine
+from tidegate_eviction.simulate.setting import Setting
+from tidegate_eviction.simulate.trace import Trace
+
+from lab.bench.report import Found, say
+
+SHARES = 40, 60
+IDLE_SECONDS = 300.0
+"""The reference's limit."""
+WAIT_SECONDS = 20.0
+"""A pool's default."""
+ANTI_THRASH = 1.0
+
+
+def measure(trace: Trace) -> Found:
+    """Simulate everything; half a minute of it is the exact bound of a zoo of twenty models."""
+    found = Found()
+    for share in SHARES:
+        capacity = round(share / 100 * trace.total_bytes)
+        plain = Setting(find("lru"), capacity, instant=True)
+        for setting, words in ((plain, "at once"), (replace(plain, instant=False), "timed")):
+            say(f"cost-aware and lru at {share} %, loads {words} …")
+            lru = run(trace, setting)
+            ours = run(trace, replace(setting, policy=find("cost-aware")))
+            found.add(f"{share} %, loads {words}: lru", _words(lru))
+            found.add(f"{share} %, loads {words}: cost-aware", f"{_words(ours)} · {_ratio(ours, lru):.2f} of lru")
+            if not setting.instant:
+                continue
+            found.figures[f"cold_seconds_vs_lru_{share}"] = _ratio(ours, lru)
+            ours = replace(ours, bound=bound_of(trace, setting, ours.outcome))
+            if ours.bound and ours.times_bound:
+                kind = "optimum" if ours.bound.exact else "linear program"
+                found.add(
+                    f"{share} %: offline bound ({kind})", f"{ours.bound.seconds:,.0f} s · × {ours.times_bound:.2f}"
+                )
+                if share == SHARES[0]:
+                    found.figures["cold_seconds_vs_bound"] = ours.times_bound
+    _busy(trace, found)
+    _speed(trace, found)
+    return found
+
+
+def _busy(trace: Trace, found: Found) -> None:
+    say("busy answers …")
+    bare = Setting(find("lru-idle"), round(SHARES[0] / 100 * trace.total_bytes), idle_seconds=IDLE_SECONDS)
+    reference = run(trace, bare)
+    waiting = replace(bare, wait_seconds=WAIT_SECONDS, residency_factor=ANTI_THRASH)
+    ours = run(trace, replace(waiting, policy=find("cost-aware"), idle_seconds=0))
+    found.add("40 %: the reference's bare rule, idle for 300 s", _words(reference))
+    found.add(f"40 %: that rule, and a wait of {WAIT_SECONDS:.0f} s", _words(run(trace, waiting)))
+    found.add(f"40 %: cost-aware, anti-thrash instead, and a wait of {WAIT_SECONDS:.0f} s", _words(ours))
+    if reference.outcome.busy:
+        found.figures["busy_vs_lru_idle"] = ours.outcome.busy / reference.outcome.busy
+
+
+def _speed(trace: Trace, found: Found) -> None:
+    engine = Engine(trace, Setting(find("cost-aware"), round(SHARES[0] / 100 * trace.total_bytes)))
+    began = time.perf_counter()
+    engine.run()
+    seconds = time.perf_counter() - began
+    found.figures["simulate_events_per_s"] = engine.events / seconds
+    found.add("simulator", f"{engine.events:,} events in {seconds:.2f} s · {len(trace) / seconds:,.0f} requests/s")
+
+
+def _words(row: Row) -> str:
+    outcome = row.outcome
+    return f"{outcome.load_seconds:,.0f} s in {len(outcome.loads):,} loads · {outcome.busy:,} busy"
+
+
+def _ratio(ours: Row, lru: Row) -> float:
+    return ours.outcome.load_seconds / lru.outcome.load_seconds if lru.outcome.load_seconds else 1.0

@@ -1,0 +1,140 @@
+"""What leases cost who calls a warm model, and what others' loads do to them."""
+
+import http.client
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from operator import truediv
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from lab.bench.proxy.contestants import cores
+from lab.bench.proxy.load import Call, LoadError, answer, load
+from lab.bench.report import Found, NotHereError, say
+from lab.local_plane.process import CannotBeHadError
+from tests.policies.eviction.rigs.caller import Holder
+
+from .effort import Effort
+from .plane import AT_ONCE, CALL_SECONDS, ON_DEMAND, PRELOADED, REQUEST, RIGHT, Ballast, Plane, Pool, infer_path, plane
+
+WARM = Ballast("warm", 4, declared_mib=32)
+CONNECTIONS = 32
+PAUSE = 0.004
+"""Seconds between the requests whose slowest hundredth is looked at: they are no load by themselves."""
+CHURNED = tuple(Ballast(f"churned-{number}", 32, 0.2, declared_mib=64) for number in range(2))
+"""There is room for one of them, so that each load is also an unload."""
+
+
+def against_preloaded(effort: Effort) -> Found:
+    """Measure requests/s through the proxy with a lease and without, of the same model on the same Triton, in turns."""
+    use = cores()
+    found = Found()
+    with (
+        plane(Pool([WARM], 256), cores=(use.measured, use.rest), at_once=True) as made,
+        TemporaryDirectory(prefix="tidegate-bench-") as folder,
+    ):
+        made.first_answer(WARM.name)
+        for prefix in made.upstreams:
+            behind = "an upstream that answers at once" if prefix == AT_ONCE else "real Triton"
+            sides = {
+                name: Call(infer_path(WARM.name, prefix + name), REQUEST, made.headers)
+                for name in (ON_DEMAND, PRELOADED)
+            }
+            rates: dict[str, list[float]] = {name: [] for name in sides}
+            work: dict[str, list[float]] = {name: [] for name in sides}
+            for run in range(-1, effort.runs):  # the first only warms up
+                for name, call in sides.items() if run % 2 else reversed(sides.items()):
+                    say(f"warm model, {behind}, {name}: run {run + 1} of {effort.runs} …")
+                    rate, microseconds = _turn(made, call, effort.seconds if run >= 0 else 1.0, use.rest, Path(folder))
+                    if run >= 0:
+                        rates[name].append(rate)
+                        work[name].append(microseconds)
+            ratio = statistics.median(map(truediv, rates[ON_DEMAND], rates[PRELOADED]))
+            words = " · ".join(
+                f"{name} {statistics.median(rates[name]):,.0f}/s ({statistics.median(work[name]):.0f} µs)"
+                for name in sides
+            )
+            found.add(f"warm model, {behind}, {CONNECTIONS} connections (the proxy's work)", f"{words} · {ratio:.3f}")
+            if not prefix:
+                found.figures["warm_vs_preloaded"] = ratio
+    return found
+
+
+def _turn(made: Plane, call: Call, seconds: float, core: int, folder: Path) -> tuple[float, float]:
+    """Return requests a second, and the proxy's processor time for a request in µs."""
+    where, process = made.proxies[0].http, made.proxies[0].process
+    try:
+        answer(where, call)
+        before = process.processor_seconds()
+        found = load(where, call, seconds, CONNECTIONS, core, folder)
+        return found.per_second, (process.processor_seconds() - before) / found.requests * 1e6
+    except CannotBeHadError as error:
+        raise NotHereError(f"A PART CANNOT BE HAD HERE: {error}") from None
+    except LoadError as error:
+        raise NotHereError(str(error)) from None
+
+
+def while_loading(effort: Effort) -> Found:
+    """Measure the slowest hundredth of a warm model's answers while another is loaded and unloaded, and while none is.
+
+    Whoever loads holds leases of its own, and gives them back at once.
+    """
+    with plane(Pool([WARM, *CHURNED], 32 + 64 + 16, residency_factor=0)) as made:
+        made.first_answer(WARM.name)
+        quiet, loud, loads = [], [], 0
+        _slowest(made, 1.0)
+        for run in range(effort.runs):
+            say(f"warm model while others load: run {run + 1} of {effort.runs} …")
+            quiet.append(_slowest(made, effort.seconds))
+            before = made.loads_counted()
+            with _churning(made):
+                loud.append(_slowest(made, 2 * effort.seconds))
+            loads += round(made.loads_counted() - before)
+    if not loads:
+        raise NotHereError("nothing was loaded meanwhile")
+    found = Found({"warm_p99_while_loading": statistics.median(loud) / statistics.median(quiet)})
+    found.add(
+        "p99 of a warm model, one call at a time",
+        f"quiet {statistics.median(quiet) * 1e3:.1f} ms · {statistics.median(loud) * 1e3:.1f} ms during {loads} loads",
+    )
+    return found
+
+
+@contextmanager
+def _churning(made: Plane) -> Iterator[None]:
+    """Have models loaded and unloaded over and over, as long as the block lasts."""
+    over = threading.Event()
+
+    def churn() -> None:
+        holder = Holder(made.policy, "churn")
+        while not over.is_set():
+            for model in CHURNED:
+                holder.acquire(model.name)
+                holder.release(model.name)
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _slowest(made: Plane, seconds: float) -> float:
+    """Call the warm model again and again; return its p99, in seconds."""
+    asking = http.client.HTTPConnection(made.proxies[0].http, timeout=CALL_SECONDS)
+    took: list[float] = []
+    end = time.perf_counter() + seconds
+    while (began := time.perf_counter()) < end or len(took) < 2:
+        asking.request("POST", infer_path(WARM.name), REQUEST, made.headers)
+        found = asking.getresponse()
+        body = found.read()
+        took.append(time.perf_counter() - began)
+        if found.status != 200 or RIGHT not in body:
+            raise NotHereError(f"the warm model answers {found.status}: {body[:300].decode(errors='replace')}")
+        time.sleep(PAUSE)
+    asking.close()
+    return statistics.quantiles(took, n=100, method="inclusive")[98]

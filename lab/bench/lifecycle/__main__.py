@@ -1,0 +1,41 @@
+"""What a model's life costs: `python -m bench.lifecycle`.
+
+Publishing against cp, sha256sum and rsync; the memory of registering; what a model endpoint adds to a call, and what it
+takes. Prints a table for people; the last line is JSON.
+"""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from lab.bench import report
+from lab.bench.report import Found
+
+from . import endpoint, publishing, registering
+from .effort import FULL, QUICK, Effort
+from .rows import GOALS
+
+TITLE = "The model's life"
+PARTS: Mapping[str, Callable[[Effort], Found]] = {
+    "publishing": publishing.measure,
+    "registering": registering.measure,
+    "endpoint": endpoint.measure,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print the table, and last one line of JSON."""
+    parser = argparse.ArgumentParser(prog="python -m bench.lifecycle", description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", nargs="+", choices=list(PARTS), help="only these parts (default: all)")
+    parser.add_argument(
+        "--quick", action="store_true", help="just enough to see that it runs: worth nothing as figures"
+    )
+    options = parser.parse_args(arguments)
+    effort = QUICK if options.quick else FULL
+    parts = {name: partial(part, effort) for name, part in PARTS.items()}
+    found = report.measure(GOALS, parts, options.only or list(PARTS))
+    report.print_all(TITLE, "medians of runs by turns; calls: the best run of each", GOALS, found)
+
+
+if __name__ == "__main__":
+    main()

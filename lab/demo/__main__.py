@@ -1,0 +1,174 @@
+"""`python -m demo walk` shows the data plane at work, `lifecycle` a model's life; `up`, `lifecycle-up` let it run."""
+
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from lab.local_plane.process import CannotBeHadError, ProcessError
+
+from .lifecycle import walk as life
+from .lifecycle.shell import write_shell
+from .lifecycle.stage import LifeStage
+from .lifecycle.world import World, world
+from .lines import lines, text
+from .platform import Platform, platform
+from .playing import write
+from .show import Show
+from .walk import introduce, play, stage_for, summary
+
+FAILED, CANNOT, INTERRUPTED = 1, 3, 130
+CHECK_SECONDS = 0.5
+app = typer.Typer(
+    name="demo", add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
+    help="The whole data plane on this machine, with a zoo of small models.",
+)  # fmt: skip
+
+
+class Told(BaseException):
+    """Somebody wants it to end: Ctrl-C, SIGTERM, a terminal that was closed."""
+
+
+@app.command()
+def walk(
+    json: Annotated[Path | None, typer.Option(help="Also write what came of it to this file, as JSON.")] = None,
+) -> None:
+    """Show what it does, scene after scene; every claim is checked, and the first that does not hold ends it with 1."""
+    show, begun = Show(Console()), time.monotonic()
+    with _ending(show), _running(show) as made:
+        introduce(made, show)
+        played = play(stage_for(made, show))
+    seconds = time.monotonic() - begun
+    if json is not None:
+        write(played, seconds, json)
+    if not summary(played, seconds, show):
+        raise SystemExit(FAILED)
+
+
+@app.command()
+def lifecycle(
+    json: Annotated[Path | None, typer.Option(help="Also write what came of it to this file, as JSON.")] = None,
+) -> None:
+    """Show the life of a model, from a notebook to production and back; every claim is checked."""
+    show, begun = Show(Console()), time.monotonic()
+    with (
+        _ending(show),
+        tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder,
+        _lifecycle(show, Path(folder)) as made,
+    ):
+        life.introduce(show)
+        played = life.play(LifeStage(made, show))
+    seconds = time.monotonic() - begun
+    if json is not None:
+        write(played, seconds, json)
+    if not life.summary(played, seconds, show):
+        raise SystemExit(FAILED)
+
+
+@app.command()
+def lifecycle_up() -> None:
+    """Leave MLflow, S3, dev and prod running, for the commands of docs/models.md, until Ctrl-C."""
+    show = Show(Console())
+    with (
+        _until_told(show),
+        tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder,
+        _lifecycle(show, Path(folder)) as made,
+    ):
+        file = write_shell(made)
+        print(
+            f"In another terminal:\n\n. {file}\n\nThat shell is the developer's, stands in a folder with what a "
+            "notebook has left, and knows every variable and command of docs/models.md.\n\nIt runs until Ctrl-C.",
+            flush=True,
+        )
+        _stay(made.check)
+
+
+@app.command()
+def up() -> None:
+    """Leave it running, and print what to try, until Ctrl-C."""
+    show = Show(Console())
+    with _until_told(show), _running(show) as made:
+        show.the_zoo()
+        print(f"\n{text(lines(made))}\n\nIt runs until Ctrl-C.", flush=True)
+        _stay(made.check)
+
+
+def _stay(check: Callable[[], None]) -> NoReturn:
+    while True:
+        time.sleep(CHECK_SECONDS)
+        check()
+
+
+@contextmanager
+def _until_told(show: Show) -> Iterator[None]:
+    """Have it run until somebody wants it to end, which is then no failure."""
+    try:
+        with _ending(show):
+            yield
+    except SystemExit as error:
+        raise SystemExit(0 if error.code == INTERRUPTED else error.code) from None
+
+
+@contextmanager
+def _lifecycle(show: Show, folder: Path) -> Iterator[World]:
+    with ExitStack() as stack:
+        with show.console.status("starting MLflow, S3, four Tritons, two policies, two proxies …"):
+            made = stack.enter_context(world(folder))
+        try:
+            yield made
+        finally:
+            with show.console.status("ending …"):
+                stack.close()
+
+
+@contextmanager
+def _running(show: Show) -> Iterator[Platform]:
+    """Run the platform in a folder of its own, which goes with it."""
+    with tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder, ExitStack() as stack:
+        with show.console.status("starting two Tritons, the policy and two proxies …"):
+            made = stack.enter_context(platform(Path(folder)))
+        try:
+            yield made
+        finally:
+            with show.console.status("ending …"):
+                stack.close()
+
+
+@contextmanager
+def _ending(show: Show) -> Iterator[None]:
+    """End in order whatever happens, with one clear message and the exit code that says which kind it was."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _told)
+    try:
+        yield
+    except Told:
+        show.say("It has ended, and nothing is left running.")
+        raise SystemExit(INTERRUPTED) from None
+    except CannotBeHadError as error:
+        print(f"The demo cannot run here: {error}.", file=sys.stderr)
+        raise SystemExit(CANNOT) from None
+    except ProcessError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(FAILED) from None
+    except SystemExit as error:  # Triton's wheel could not be installed; the text says why
+        if isinstance(error.code, str):
+            print(error.code, file=sys.stderr)
+            raise SystemExit(CANNOT) from None
+        raise
+
+
+def _told(*_: Any) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # from here on it ends
+    raise Told
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m demo")

@@ -1,0 +1,197 @@
+"""Where it plays: MLflow with S3 behind it, dev and prod with two Tritons each, and people with a command line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tidegate_contracts import environments, routing
+from tidegate_proxy.access.api_keys import new_key
+
+from lab.local_plane.environment import (
+    ON_DEMAND,
+    POOL,
+    PRELOAD,
+    LocalEnvironment,
+    Plan,
+    datasets_variable,
+    environments_file,
+    local_environment,
+)
+from lab.local_plane.mlflow import MLflow, mlflow_server
+from lab.local_plane.object_store import ObjectStore, object_store
+
+ROOT = Path(__file__).resolve().parents[3]
+DEV, PROD = "dev", "prod"
+DEVELOPER, DEPLOYER, ENDPOINT = "developer", "deployer", "model-endpoint"
+PEOPLE = (DEVELOPER, DEPLOYER, ENDPOINT)
+CHURN, OCR = "churn", "invoice-ocr"
+"""One that is always in memory, one that is loaded when it is called."""
+COMMAND_SECONDS = 120
+MODELS = (
+    routing.Model(name=CHURN, server=PRELOAD, pool=POOL, footprint_bytes=32 << 20),
+    routing.Model(name=OCR, server=ON_DEMAND, pool=POOL, footprint_bytes=48 << 20),
+)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What came of a command."""
+
+    status: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """Return what it printed for programs."""
+        return json.loads(self.out)
+
+    @property
+    def first_line(self) -> str:
+        """The first thing that it complains about."""
+        return (self.err.strip() or self.out.strip()).partition("\n")[0]
+
+
+@dataclass
+class World:
+    """All of it, while it runs."""
+
+    root: Path
+    keys: Mapping[str, str] = field(repr=False)
+    """API keys: of each of PEOPLE, the same in dev and prod."""
+    registry: MLflow = field(init=False)
+    store: ObjectStore = field(init=False)
+    dev: LocalEnvironment = field(init=False)
+    prod: LocalEnvironment = field(init=False)
+    environments: Path = field(init=False)
+
+    @property
+    def work(self) -> Path:
+        """The folder in which people type their commands."""
+        return self.root / "work"
+
+    def said(self, who: str) -> dict[str, str]:
+        """Return what the platform and the registry tell somebody's shell."""
+        return {
+            "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "client", ROOT / "contracts"))),
+            "MLFLOW_TRACKING_URI": self.registry.uri,
+            "TIDEGATE_ENVIRONMENTS": str(self.environments),
+            "TIDEGATE_DATASETS": datasets_variable((self.dev, self.prod)),
+            "TIDEGATE_API_KEY": self.keys[who],
+            "USER": who,
+            "LOGNAME": who,
+        }
+
+    def variables(self, who: str, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return all environment variables of somebody's shell."""
+        others = {
+            name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "DOMINO_", "AWS_"))
+        }
+        return others | self.said(who) | dict(more or {})
+
+    def tidegate(self, who: str, *words: str, more: Mapping[str, str] | None = None) -> Said:
+        """Run a command as somebody."""
+        with self.running(who, *words, more=more) as process:
+            out, err = process.communicate(timeout=COMMAND_SECONDS)
+        return Said(process.returncode, out, err)
+
+    @contextmanager
+    def running(
+        self, who: str, *words: str, more: Mapping[str, str] | None = None
+    ) -> Iterator["subprocess.Popen[str]"]:
+        """Run a command as somebody while the block does something else; it ends with the block."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tidegate", *words],
+            cwd=self.work,
+            env=self.variables(who, more),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+    def python(self, who: str, program: str, more: Mapping[str, str] | None = None) -> Said:
+        """Run a Python program as somebody, in an interpreter of its own."""
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=self.work,
+            env=self.variables(who, more),
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+        return Said(done.returncode, done.stdout, done.stderr)
+
+    def split(self, shares: Mapping[int, int]) -> None:
+        """Have production split the traffic of CHURN, in per cent by version; no shares is the newest one."""
+        said = tuple(routing.VersionShare(version=version, weight=weight) for version, weight in shares.items())
+        models = tuple(
+            model.model_copy(update={"versions": said}) if model.name == CHURN else model for model in MODELS
+        )
+        self.prod.serve(replace(self.prod.plan, models=models))
+        environments_file(self.root, (self.dev, self.prod))
+
+    def check(self) -> None:
+        """Raise ProcessError when one of the processes has ended by itself."""
+        self.registry.process.check()
+        self.store.process.check()
+        self.dev.check()
+        self.prod.check()
+
+
+def plans() -> tuple[Plan, Plan]:
+    """Return dev, where developers deploy, and prod, into which only the deployer may bring what dev has."""
+    may_look = routing.AccessRule(
+        name="developers-look", principals=(DEVELOPER,), actions=("inspect",), servers=("*",), models=("*",)
+    )
+    may_call = routing.AccessRule(
+        name="deployers-and-endpoints",
+        principals=(DEPLOYER, ENDPOINT),
+        actions=("infer", "inspect"),
+        servers=("*",),
+        models=("*",),
+    )
+    promotion = environments.Promotion(source=DEV, principals=(DEPLOYER,), separation_of_duties=True)
+    return (
+        Plan(name=DEV, models=MODELS, callers=PEOPLE),
+        Plan(
+            name=PROD,
+            models=MODELS,
+            callers=PEOPLE,
+            rules=(may_look, may_call),
+            promotion=promotion,
+            production=True,
+        ),
+    )
+
+
+@contextmanager
+def world(root: Path) -> Iterator[World]:
+    """Run all of it below a folder; it ends with the block. Raises CannotBeHadError and ProcessError."""
+    made = World(root, {who: new_key() for who in PEOPLE})
+    made.work.mkdir()
+    with ExitStack() as stack:
+        made.store = stack.enter_context(object_store(root / "minio"))
+        artifacts = f"{made.store.make_bucket('mlflow')}/artifacts"
+        server = mlflow_server(root / "mlflow", artifacts, made.store.variables, wait=False)
+        made.registry = stack.enter_context(server)
+        dev, prod = plans()
+        made.dev = stack.enter_context(local_environment(LocalEnvironment(root / DEV, dev, made.keys)))
+        made.prod = stack.enter_context(local_environment(LocalEnvironment(root / PROD, prod, made.keys)))
+        made.environments = environments_file(root, (made.dev, made.prod))
+        made.registry.wait_until_ready()
+        yield made
+        made.registry.process.popen.terminate()  # it takes its time, while the others end as well

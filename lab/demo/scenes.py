@@ -1,0 +1,218 @@
+"""What is shown while all goes well: publishing, loading, evicting, waiting, failing to load."""
+
+import http.client
+import statistics
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+from tidegate_eviction.words import bytes_text
+
+from lab.local_plane.environment import ON_DEMAND, PRELOAD
+
+from . import zoo
+from .platform import WAIT_SECONDS
+from .playing import NotSoError, Outcome, claim
+from .stage import Stage
+
+CALLERS = 20
+WARM_CALLS = 200
+NOTES, NOTE_MS = 48, 250
+PRESSING = ("ibex", "lynx", "cat")
+_NOT_THERE = (400, 404)
+
+
+def publish(stage: Stage) -> Outcome:
+    """A model is published to a server that serves, then a second version of it."""
+    visitor, newcomer = stage.visitor, zoo.NEWCOMER
+    before = visitor.call(newcomer.name)
+    claim(before.status in _NOT_THERE, f"{newcomer.name} was answered {before.status} before it was published")
+    with visitor.calling(zoo.RESIDENT.name) as tallies:
+        stage.platform.publish(PRELOAD, newcomer.model())
+        first = stage.until(f"{newcomer.name} answers", lambda: visitor.call(newcomer.name).is_right(newcomer.name))
+        with visitor.calling(newcomer.name) as of_newcomer:
+            stage.platform.publish(PRELOAD, newcomer.model((1, 2)))
+            second = stage.until(
+                "version 2 answers", lambda: (visitor.call(newcomer.name).said or {}).get("VERSION") == 2
+            )
+    calls = tallies[zoo.RESIDENT.name].calls + of_newcomer[newcomer.name].calls
+    failed = tallies[zoo.RESIDENT.name].failed + of_newcomer[newcomer.name].failed
+    claim(not failed, f"{failed} of {calls} calls failed while models were published")
+    return Outcome(
+        f"{newcomer.name} answers {first:.1f} s after it was published, its version 2 after {second:.1f} s; "
+        f"{calls} calls meanwhile, none failed",
+        f"{calls} calls meanwhile, none failed",
+        {"calls": calls, "failed": failed},
+    )
+
+
+def cold(stage: Stage) -> Outcome:
+    """Many callers at once want a model that is not loaded."""
+    claim(stage.state("fox") == "cold", f"fox is {stage.state('fox')} before anybody has called it")
+    replies = stage.visitor.at_once("fox", CALLERS)
+    right = sum(reply.is_right("fox") for reply in replies)
+    loads = sum(event["model"] == "fox" for event in stage.events("loaded"))
+    claim(
+        right == CALLERS, f"{CALLERS - right} of {CALLERS} callers had no answer: {[each.status for each in replies]}"
+    )
+    claim(loads == 1, f"fox was loaded {loads} times")
+    slowest = max(reply.seconds for reply in replies)
+    again = stage.visitor.call("fox").seconds
+    return Outcome(
+        f"{CALLERS} callers over both proxies, {loads} load, {right} right answers after {slowest:.1f} s; "
+        f"the next call took {again * 1000:.0f} ms",
+        f"{CALLERS} callers, {loads} load",
+        {"callers": CALLERS, "loads": loads, "right": right},
+    )
+
+
+def warm(stage: Stage) -> Outcome:
+    """Calls of a leased model ask nobody else."""
+    stage.wanted("fox")
+    mark, before = stage.mark(), stage.acquires()
+    medians = {}
+    for model in ("fox", zoo.RESIDENT.name):
+        connection = stage.visitor.connect()
+        replies = [stage.visitor.call(model, connection=connection) for _ in range(WARM_CALLS)]
+        connection.close()
+        claim(
+            all(reply.is_right(model) for reply in replies), f"not all of {WARM_CALLS} calls of {model} were answered"
+        )
+        medians[model] = statistics.median(reply.seconds for reply in replies) * 1000
+    asked = int(stage.acquires() - before)
+    claim(asked == 0, f"the policy was asked {asked} times for a lease that was there")
+    claim(not stage.events("loaded", mark), "something was loaded")
+    return Outcome(
+        f"{WARM_CALLS} calls, no question to the policy: {medians['fox']:.1f} ms each (median), and "
+        f"{medians[zoo.RESIDENT.name]:.1f} ms for a model of the preload server",
+        f"{WARM_CALLS} calls, {asked} questions to the policy",
+        {"calls": WARM_CALLS, "acquires": asked},
+    )
+
+
+def sizes(stage: Stage) -> Outcome:
+    """An ensemble brings its parts, and what nobody declared is measured."""
+    stage.wanted(zoo.HERD, "goat")
+    herd = next(each for each in stage.listing().models if each.model == zoo.HERD)
+    parts = sum(zoo.SIZES[name] for name in zoo.HERD_OF)
+    claim(
+        herd.footprint_bytes is not None and herd.footprint_bytes >= parts,
+        f"{zoo.HERD} counts {bytes_text(herd.footprint_bytes)}, its parts take {bytes_text(parts)}",
+    )
+    goat = next(each for each in stage.listing().models if each.model == "goat")
+    stage.slice("now")
+    true, found = zoo.SIZES["goat"], goat.footprint_bytes or 0
+    claim(goat.footprint_from == "measured", f"the size of goat is {goat.footprint_from}")
+    claim(abs(found - true) < true / 5, f"goat was measured as {bytes_text(found)}, and takes {bytes_text(true)}")
+    return Outcome(
+        f"{zoo.HERD} came with {' and '.join(zoo.HERD_OF)} ({bytes_text(herd.footprint_bytes)}); goat was measured "
+        f"while it was loaded: {bytes_text(found)}",
+        f"goat was measured: {bytes_text(found)}",
+        {"measured_bytes": found, "true_bytes": true},
+    )
+
+
+def evict(stage: Stage) -> Outcome:
+    """The slice is full, and one more is wanted."""
+    order = ("goat", "fox", zoo.HERD, "hare")
+    stage.wanted("hare")
+    stage.wanted(*order)
+    stage.idle(order[-1])
+    mark = stage.mark()
+    stage.slice("before")
+    stage.wanted("emu")
+    stage.slice("after")
+    gone = [(event["model"], event["reason"], event["wantedBy"]) for event in stage.events("evicted", mark)]
+    expected = (order[0], "room", "emu")
+    claim(gone == [expected], f"{order[0]} was used least lately; evicted were {gone}")
+    return Outcome(
+        f"called in this order: {', '.join(order)}. For emu, {order[0]} had to go, and nobody else",
+        f"{order[0]} had to go, and nobody else",
+        {"order": list(order), "evicted": [name for name, _, _ in gone]},
+    )
+
+
+def lease(stage: Stage) -> Outcome:
+    """A model is in use while others fight for the rest of the slice."""
+    song: list[int] = []
+    evicted: list[dict[str, Any]] = []
+    mark = stage.mark()
+
+    def listen() -> None:
+        with suppress(OSError, ValueError, http.client.HTTPException):  # too few notes tell as well
+            song.extend(stage.visitor.listen(NOTES, NOTE_MS, proxy=1))
+        evicted.extend(stage.events("evicted", mark))
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    stage.until(f"{zoo.SINGER} sings", lambda: stage.state(zoo.SINGER) == "resident")
+    for model in PRESSING:
+        if listener.is_alive():
+            stage.wanted(model)
+            stage.slice(f"+ {model}")
+    listener.join()
+    during = [event["model"] for event in evicted if event["wantedBy"] != zoo.SINGER]
+    claim(zoo.SINGER not in during, f"{zoo.SINGER} was evicted in the middle of its song")
+    claim(during, "there was no pressure: nobody was evicted while the song lasted")
+    claim(song == list(range(NOTES)), f"of {NOTES} notes, {len(song)} came")
+    return Outcome(
+        f"{zoo.SINGER} streamed {len(song)} answers over {NOTES * NOTE_MS / 1000:.0f} s; {', '.join(during)} had to go "
+        f"meanwhile, {zoo.SINGER} did not",
+        f"{len(during)} others were evicted while it streamed",
+        {"notes": len(song), "evicted": during},
+    )
+
+
+def busy(stage: Stage) -> Outcome:
+    """There is no room, and the policy knows from when on there is."""
+    stage.wanted("whale")
+    stage.slice("now")
+    first = stage.visitor.call("orca")
+    claim(first.status == 503, f"orca was answered {first.status}, and there is no room for it beside whale")
+    after = first.retry_after
+    if after is None:
+        raise NotSoError("busy did not say when to come back")
+    claim(first.seconds < WAIT_SECONDS, f"busy was said after {first.seconds:.1f} s of hopeless waiting")
+    time.sleep(after)
+    reply = stage.visitor.want("orca")
+    claim(reply.is_right("orca"), f"orca was answered {reply.status} after {after:.0f} s: {reply.why}")
+    stage.slice("then")
+    return Outcome(
+        f"503 after {first.seconds * 1000:.0f} ms, Retry-After {after:.0f} s; after that orca answered at the "
+        f"{_ordinal(reply.tries)} try",
+        f"Retry-After {after:.0f} s, then right at the {_ordinal(reply.tries)} try",
+        {"retry_after": after, "tries": reply.tries},
+    )
+
+
+def quarantine(stage: Stage) -> Outcome:
+    """A model cannot be loaded; then somebody publishes a version that can."""
+    name, mark = zoo.BROKEN.name, stage.mark()
+    refused = stage.visitor.want(name)
+    claim(refused.status == 424, f"{name} was answered {refused.status} at the {_ordinal(refused.tries)} try")
+    claim("horn.npy" in refused.why, f"the answer does not say what is wrong with {name}: {refused.why}")
+    told = sum(stage.visitor.call(name).status == 424 for _ in range(CALLERS))
+    failures = len(stage.events("load-failed", mark))
+    claim(told == CALLERS, f"of {CALLERS} more calls, {told} were answered 424")
+    claim(failures == 2, f"{name} was tried {failures} times")
+    stage.show.note(f"the reason, as a caller reads it: {_one_line(refused.why)}")
+    stage.platform.publish(ON_DEMAND, zoo.BROKEN.model((2,)))
+    begun = time.monotonic()
+    stage.until(f"{name} is let out of quarantine", lambda: stage.visitor.want(name).is_right(name), 30)
+    seconds = time.monotonic() - begun
+    return Outcome(
+        f"tried {failures} times, then answered 424 with the reason, {told} calls at once and without a load; "
+        f"{seconds:.1f} s after a version 2 was published, it answers",
+        f"{failures} tries, then 424 with the reason, until version 2 came",
+        {"failures": failures, "refused": told},
+    )
+
+
+def _one_line(text: str) -> str:
+    """Return an error without the trace below it."""
+    return " ".join(text.partition("\n\nAt:")[0].split())
+
+
+def _ordinal(number: int) -> str:
+    return {1: "first", 2: "second", 3: "third"}.get(number, f"{number}th")

@@ -1,0 +1,233 @@
+"""The programs of a control plane: their command lines and their identities.
+
+Nothing listens but the API server, over TLS and by default on the loopback address: etcd has a Unix socket in the
+cluster's folder, which only its owner may enter, and the others listen to nobody. The API server signs its own serving
+certificate, whose key also signs the tokens of service accounts. People and programs show tokens.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab import tools
+
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+ADMIN = "admin"
+# Which programs show a token of their own, and as whom.
+_IDENTITIES = {
+    ADMIN: ("admin", "system:masters"),
+    "kube-controller-manager": ("system:kube-controller-manager", ""),
+    "kube-scheduler": ("system:kube-scheduler", ""),
+    # kwok stands for the kubelets of all simulated nodes, and for what gives nodes their addresses.
+    "kwok": ("kwok", "system:masters"),
+}
+_CERTIFICATE, _KEY = "pki/apiserver.crt", "pki/apiserver.key"
+
+
+@dataclass(frozen=True)
+class Network:
+    """Where the API server listens, and the addresses that the cluster gives.
+
+    The defaults are for simulated nodes. Where a real kubelet joins, in a network namespace, `address` is one that its
+    pods reach; the API server then listens on every address of that namespace, and `kubernetes.default` leads to it.
+    """
+
+    address: str = "127.0.0.1"
+    port: int = 0  # a free one
+    services: str = "10.96.0.0/16"
+    pods: str = "10.88.0.0/16"
+    simulated_pods: str = "10.77.0.1/16"
+    simulated_node: str = "10.99.0.9"
+
+    @property
+    def loopback(self) -> bool:
+        """Whether nothing but this machine reaches it."""
+        return self.address == "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class ControlPlane:
+    """A control plane in a folder: how each of its programs is run, and what each of them shows to the API server."""
+
+    folder: Path
+    context: str
+    network: Network
+    port: int
+    options: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """More options of programs, by their names; what stands here has the last word."""
+
+    def write_tokens(self) -> None:
+        """Write a new token for each identity, and the list of them for the API server."""
+        lines = []
+        for name, (user, group) in _IDENTITIES.items():
+            token = secrets.token_urlsafe(32)
+            private(self.folder / "tokens" / name, token)
+            lines.append(f'{token},{user},{user},"{group}"\n')
+        private(self.folder / "tokens.csv", "".join(lines))
+
+    def has_certificate(self) -> bool:
+        """Tell whether the API server has made its certificate, all of it: it writes the key after that."""
+        return (self.folder / _KEY).exists()
+
+    def write_kubeconfigs(self) -> None:
+        """Write the kubeconfigs; the API server must have made its certificate."""
+        for name in _IDENTITIES:
+            private(self.kubeconfig(name), self._kubeconfig(name))
+
+    def write_user(self, name: str, groups: Sequence[str]) -> Path:
+        """Write a kubeconfig for somebody else; the API server takes the administrator's word for who it is."""
+        path = (
+            self.folder / "kubeconfigs" / "users" / hashlib.sha256("\n".join([name, *groups]).encode()).hexdigest()[:16]
+        )
+        private(path, self._kubeconfig(ADMIN, {"as": name, **({"as-groups": [*groups]} if groups else {})}))
+        return path
+
+    def kubeconfig(self, name: str = ADMIN) -> Path:
+        """Return the kubeconfig of an identity."""
+        return self.folder / "kubeconfig" if name == ADMIN else self.folder / "kubeconfigs" / name
+
+    @property
+    def server(self) -> str:
+        """The API server's address."""
+        return f"https://{self.network.address}:{self.port}"
+
+    def command(self, program: str) -> list[str]:
+        """Return the command line of a program; all run in the cluster's folder."""
+        words = {
+            "etcd": self._etcd,
+            "kube-apiserver": self._api_server,
+            "kube-controller-manager": self._controller_manager,
+            "kube-scheduler": self._scheduler,
+            "kwok": self._kwok,
+        }[program]()
+        return [str(tools.path(program)), *words, *self.options.get(program, ())]
+
+    def _etcd(self) -> list[str]:
+        # Addresses relative to the folder: the whole path could be longer than a socket's may be.
+        return [
+            "--data-dir=etcd",
+            "--listen-client-urls=unix://etcd.sock",
+            "--advertise-client-urls=unix://etcd:0",
+            "--listen-peer-urls=unix://peer:0",
+            "--initial-advertise-peer-urls=unix://peer:0",
+            "--initial-cluster=default=unix://peer:0",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+        ]
+
+    def _api_server(self) -> list[str]:
+        network = self.network
+        return [
+            "--etcd-servers=unix://etcd.sock",
+            f"--bind-address={'127.0.0.1' if network.loopback else '0.0.0.0'}",
+            f"--secure-port={self.port}",
+            # The port is held for it until it listens.
+            "--permit-port-sharing",
+            f"--advertise-address={network.address}",
+            # An Endpoints object may not hold a loopback address, and no simulated pod asks for it.
+            f"--endpoint-reconciler-type={'none' if network.loopback else 'lease'}",
+            "--cert-dir=pki",
+            "--token-auth-file=tokens.csv",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            "--allow-privileged",
+            f"--service-cluster-ip-range={network.services}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-signing-key-file={_KEY}",
+            f"--service-account-key-file={_KEY}",
+            "--kubelet-preferred-address-types=InternalIP",
+            "--profiling=false",
+        ]
+
+    def _controller_manager(self) -> list[str]:
+        return [
+            f"--kubeconfig={self.kubeconfig('kube-controller-manager')}",
+            "--secure-port=0",
+            "--leader-elect=false",
+            f"--root-ca-file={_CERTIFICATE}",
+            f"--service-account-private-key-file={_KEY}",
+            "--use-service-account-credentials",
+            *([] if self.network.loopback else ["--allocate-node-cidrs", f"--cluster-cidr={self.network.pods}"]),
+            f"--service-cluster-ip-range={self.network.services}",
+            "--horizontal-pod-autoscaler-sync-period=3s",
+            *_BRISK,
+        ]
+
+    def _scheduler(self) -> list[str]:
+        return [
+            f"--kubeconfig={self.kubeconfig('kube-scheduler')}",
+            "--secure-port=0",
+            "--leader-elect=false",
+            *_BRISK,
+        ]
+
+    def _kwok(self) -> list[str]:
+        return [
+            f"--kubeconfig={self.kubeconfig('kwok')}",
+            "--config=stages.yaml",
+            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+            f"--cidr={self.network.simulated_pods}",
+            f"--node-ip={self.network.simulated_node}",
+            "--node-lease-duration-seconds=40",
+        ]
+
+    def _kubeconfig(self, name: str, acting: Mapping[str, Any] | None = None) -> str:
+        authority = base64.b64encode((self.folder / _CERTIFICATE).read_bytes()).decode()
+        token = (self.folder / "tokens" / name).read_text("utf-8")
+        whole = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {"name": self.context, "cluster": {"server": self.server, "certificate-authority-data": authority}}
+            ],
+            "users": [{"name": self.context, "user": {"token": token, **(acting or {})}}],
+            "contexts": [{"name": self.context, "context": {"cluster": self.context, "user": self.context}}],
+            "current-context": self.context,
+        }
+        return json.dumps(whole, indent=1)
+
+
+# Nobody else shares this API server: its clients need not hold back as much as they would by default.
+_BRISK = ("--kube-api-qps=300", "--kube-api-burst=600")
+
+
+def _address_stage(name: str, kind: Mapping[str, str], conditions: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Return a stage that publishes an address, as the controller of a cloud or of an Ingress does."""
+    field = ".status.loadBalancer.ingress"
+    patch = {"subresource": "status", "root": "status", "template": "loadBalancer: {ingress: [{ip: 192.0.2.1}]}"}
+    spec = {
+        "resourceRef": kind,
+        "selector": {"matchExpressions": [{"key": field, "operator": "DoesNotExist"}, *conditions]},
+        "next": {"patches": [patch]},
+    }
+    return json.dumps(
+        {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Stage", "metadata": {"name": name}, "spec": spec}
+    )
+
+
+def write_stages(folder: Path) -> None:
+    """Write what kwok plays, as one file: how simulated nodes and pods come and go, and who publishes addresses.
+
+    Without an address Pulumi takes no Ingress and no load balancer for ready.
+    """
+    balanced = {"key": ".spec.type", "operator": "In", "values": ["LoadBalancer"]}
+    texts = [
+        *(file.read_text("utf-8") for file in tools.module_files("kwok-stages")),
+        _address_stage("ingress-address", {"apiGroup": "networking.k8s.io/v1", "kind": "Ingress"}),
+        _address_stage("load-balancer-address", {"apiGroup": "v1", "kind": "Service"}, [balanced]),
+    ]
+    (folder / "stages.yaml").write_text("\n---\n".join(texts), "utf-8")
+
+
+def private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(handle, "w", encoding="utf-8") as file:
+        file.write(text)

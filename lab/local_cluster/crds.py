@@ -1,0 +1,74 @@
+"""Installs the custom resource definitions of the operators whose kinds are used."""
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from lab import tools
+
+from .cluster import LocalCluster
+from .errors import ClusterError
+
+# Which module of `tools.crd_files` holds the kinds of an API group.
+MODULES = {
+    "monitoring.coreos.com": "prometheus-operator",
+    "gateway.networking.k8s.io": "gateway-api",
+    "cert-manager.io": "cert-manager",
+    "keda.sh": "keda",
+    "security.istio.io": "istio",
+}
+ESTABLISHED_SECONDS = 30
+# Definitions are long, and generated: what is looked for in them is found without reading all of their YAML.
+_HEAD = re.compile(
+    r"^spec:\n  group: (?P<group>\S+)\n(?:.*\n)*?  names:\n(?:.*\n)*?    kind: (?P<kind>\S+)$", re.MULTILINE
+)
+_NAME = re.compile(r"^  name: (\S+)$", re.MULTILINE)
+
+
+def used(objects: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    """Return the (group, kind) of those objects whose kinds an operator brings."""
+    kinds = {(item["apiVersion"].partition("/")[0], item["kind"]) for item in objects}
+    return {(group, kind) for group, kind in kinds if group in MODULES}
+
+
+def install(cluster: LocalCluster, objects: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Install the definitions of the kinds that these objects have, and wait until they are served.
+
+    Returns their names; raises ClusterError.
+    """
+    wanted = used(objects)
+    found = {key: text for key, text in _definitions(wanted) if key in wanted}
+    if absent := wanted - found.keys():
+        kinds = ", ".join(f"{kind} ({group})" for group, kind in sorted(absent))
+        raise ClusterError(f"No pinned module brings a definition of {kinds}; lab/tools/files.py says what is pinned.")
+    names = sorted(match[1] for text in found.values() if (match := _NAME.search(text)))
+    if names:
+        # Server-side: these are too long for the annotation that the other way would leave on them.
+        text = "\n---\n".join(found.values())
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=text)
+        deadline = time.monotonic() + ESTABLISHED_SECONDS
+        while waiting := _not_established(cluster, names):
+            if time.monotonic() > deadline:
+                raise ClusterError(f"After {ESTABLISHED_SECONDS} s the API server does not serve {', '.join(waiting)}.")
+            time.sleep(0.1)
+    return names
+
+
+def _not_established(cluster: LocalCluster, names: Iterable[str]) -> set[str]:
+    # Not `kubectl wait`: it fails on a definition whose file says `conditions: null`, until the first one is there.
+    established = {
+        item["metadata"]["name"]
+        for item in cluster.get("crd")
+        for condition in item.get("status", {}).get("conditions") or ()
+        if condition["type"] == "Established" and condition["status"] == "True"
+    }
+    return {*names} - established
+
+
+def _definitions(wanted: Iterable[tuple[str, str]]) -> Iterator[tuple[tuple[str, str], str]]:
+    modules = sorted({MODULES[group] for group, _ in wanted})
+    for file in tools.crd_files(*modules) if modules else ():
+        for text in re.split(r"^---.*$", file.read_text("utf-8"), flags=re.MULTILINE):
+            if match := _HEAD.search(text):
+                yield (match["group"], match["kind"]), text

@@ -1,0 +1,86 @@
+"""The eviction policy itself, as the process that runs beside an on-demand Triton."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate_contracts import eviction_process, triton
+from tidegate_contracts.eviction import EvictionSettings
+from tidegate_eviction.serving.secret import control_secret
+
+from .process import HOST, Process, replace_file, running
+from .triton import Triton
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy that runs."""
+
+    process: Process
+    root: Path
+    """The folder with its settings, its secret and what it learned."""
+    lease_port: int
+    admin_port: int
+
+    @property
+    def leases(self) -> str:
+        """Host and port of its leases."""
+        return f"{HOST}:{self.lease_port}"
+
+    @property
+    def admin(self) -> str:
+        """Host and port of its probes, metrics and page."""
+        return f"{HOST}:{self.admin_port}"
+
+
+def triton_options(root: Path) -> list[str]:
+    """Return the options of the Triton that the policy in a folder controls: its secret is made, if there is none."""
+    control = root / "control"
+    control.mkdir(parents=True, exist_ok=True)
+    secret = control_secret(control / Path(eviction_process.CONTROL_SECRET_FILE).name)
+    protocols = f"{','.join(triton.RESTRICTED_PROTOCOLS)}:{triton.RESTRICTED_KEY}={secret}"
+    return [
+        "--model-control-mode=explicit",
+        "--exit-on-error=false",
+        "--strict-readiness=false",
+        f"--http-restricted-api={protocols}",
+        f"--grpc-restricted-protocol={protocols}",
+    ]
+
+
+def write_settings(root: Path, settings: EvictionSettings) -> Path:
+    """Write the settings to where the policy reads them; the file is replaced at once, as a ConfigMap is."""
+    root.mkdir(parents=True, exist_ok=True)
+    file = root / eviction_process.SETTINGS_FILE
+    replace_file(file, settings.model_dump_json(by_alias=True))
+    return file
+
+
+@contextmanager
+def policy(
+    root: Path, server: Triton, core: int | None = None, ports: tuple[int, int] = (0, 0), options: Sequence[str] = ()
+) -> Iterator[Policy]:
+    """Run the policy with the settings in `root`; it is ready, and it ends with the block.
+
+    `ports` are those of leases and admin; 0 is any free one.
+    """
+    paths = [ROOT / "policies" / "eviction", ROOT / "contracts", ROOT / "service", ROOT]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONUNBUFFERED": "1"}
+    command: list[str | Path] = [sys.executable, "-m", eviction_process.MODULE, "serve", "--host", HOST]
+    command += ["--settings", root / eviction_process.SETTINGS_FILE, "--control", root / "control"]
+    command += ["--state", root / "state", "--triton", server.grpc]
+    command += ["--triton-metrics", f"http://{HOST}:{server.metrics_port}{triton.METRICS_PATH}"]
+    command += ["--lease-port", str(ports[0]), "--admin-port", str(ports[1]), *options]
+    log = root / "policy.log"
+    with running("the eviction policy", command, log, environment, core) as process:
+        if all(ports):
+            process.wait_until(lambda: '"message":"serving"' in log.read_text("utf-8"))
+            yield Policy(process, root, *ports)
+        else:
+            found = process.announced_ports()
+            yield Policy(process, root, found["lease"], found["admin"])

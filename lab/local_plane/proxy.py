@@ -1,0 +1,80 @@
+"""The proxy itself, as the process that runs in its container: its tables, its settings, its ports."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate_contracts import proxy_process, routing
+from tidegate_contracts.proxy_settings import variable
+
+from .process import HOST, Process, replace_file, running
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = "test"
+SETTINGS = {
+    "environment": ENVIRONMENT,
+    "replicas_host": "localhost",
+    "body_limit_bytes": str(64 << 20),
+    "concurrency": "1024",
+    "connect_timeout_seconds": "2",
+    "request_timeout_seconds": "30",
+    "drain_seconds": "5",
+    "log_level": "warning",
+    "tls": "false",
+    "api_keys": "false",
+}
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A proxy that runs."""
+
+    process: Process
+    root: Path
+    """The folder with its tables."""
+    http_port: int
+    grpc_port: int
+    admin_port: int
+
+    @property
+    def http(self) -> str:
+        """Host and port of its HTTP side."""
+        return f"{HOST}:{self.http_port}"
+
+    @property
+    def grpc(self) -> str:
+        """Host and port of its gRPC side."""
+        return f"{HOST}:{self.grpc_port}"
+
+    @property
+    def admin(self) -> str:
+        """Host and port of its probes and metrics."""
+        return f"{HOST}:{self.admin_port}"
+
+
+def write_tables(root: Path, *tables: routing.RoutingTable | routing.AccessTable) -> None:
+    """Write tables to where the proxy reads them; each is replaced at once, as a ConfigMap is."""
+    folder = root / "routing"
+    folder.mkdir(parents=True, exist_ok=True)
+    for table in tables:
+        is_routing = isinstance(table, routing.RoutingTable)
+        name = proxy_process.ROUTING_FILE if is_routing else proxy_process.ACCESS_FILE
+        replace_file(folder / name, table.model_dump_json(by_alias=True))
+
+
+@contextmanager
+def proxy(root: Path, core: int | None = None, settings: Mapping[str, str] | None = None) -> Iterator[Proxy]:
+    """Run a proxy with the tables in `root`; it is ready, and it ends with the block."""
+    said = {variable(name): value for name, value in (SETTINGS | dict(settings or {})).items()}
+    paths = [ROOT / "proxy", ROOT / "contracts", ROOT / "service", ROOT]
+    environment = os.environ | said | {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONUNBUFFERED": "1"}
+    command: list[str | Path] = [sys.executable, "-m", proxy_process.MODULE, "--root", root, "--host", HOST]
+    for side in ("http", "grpc", "admin"):
+        command += [f"--{side}-port", "0"]
+    log = root / "proxy.log"
+    with running("the proxy", command, log, environment, core) as process:
+        ports = process.announced_ports()
+        yield Proxy(process, root, ports["http"], ports["grpc"], ports["admin"])

@@ -1,0 +1,166 @@
+"""A real Triton on this machine's processor: the `tritonserver` of the wheel nvidia-pytriton, and perf_analyzer."""
+
+import ctypes
+import http.client
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from lab.tools import ToolError, debian
+from lab.tools.cache import once
+
+from .process import HOST, CannotBeHadError, Process, free_ports, running
+from .wheels import environment, site_packages
+
+GLIBC = (2, 35)
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+TOO_NEW = (3, 13)
+LIBRARY = f"libpython{PYTHON}.so.1.0"
+"""What the Python backend runs models with."""
+READY_SECONDS = 120.0
+_SHARED_MEMORY = Path("/dev/shm")
+_UNSAID = ("--model-control-mode=none", "--allow-gpu-metrics=false", "--exit-timeout-secs=5", "--log-verbose=0")
+
+
+@dataclass(frozen=True)
+class Installed:
+    """Where Triton is, and what it needs to run."""
+
+    venv: Path
+    server: Path
+    backends: Path
+    libraries: Path
+    """Those that perf_analyzer asks for, by the names that it asks for."""
+    variables: dict[str, str]
+
+    @property
+    def perf_analyzer(self) -> Path:
+        """The real one, of the last tritonclient that runs on Debian 12."""
+        return self.venv / "bin" / "perf_analyzer"
+
+
+@dataclass(frozen=True)
+class Triton:
+    """A Triton that runs."""
+
+    process: Process
+    http_port: int
+    grpc_port: int
+    metrics_port: int
+
+    @property
+    def http(self) -> str:
+        """Host and port of its HTTP side."""
+        return f"{HOST}:{self.http_port}"
+
+    @property
+    def grpc(self) -> str:
+        """Host and port of its gRPC side."""
+        return f"{HOST}:{self.grpc_port}"
+
+
+@cache
+def installed() -> Installed:
+    """Return Triton, installed first when needed; raises CannotBeHadError."""
+    what = "a real Triton (nvidia-pytriton)"
+    if sys.version_info >= TOO_NEW:
+        raise CannotBeHadError(f"{what}: its Python backend needs numpy 1, which has no wheel for Python {PYTHON}")
+    venv = environment("triton", what, GLIBC)
+    packages = site_packages(venv)
+    home = packages / "pytriton" / "tritonserver"
+    stub = home / "python_backend_stubs" / PYTHON / "triton_python_backend_stub"
+    beside = home / "backends" / "python" / stub.name
+    once(beside, lambda partial: _program(stub, partial), "Triton's Python backend")
+    server = home / "bin" / "tritonserver"
+    server.chmod(0o755)
+    libraries = venv / "perf-analyzer-libraries"
+    once(libraries, lambda partial: _renamed(packages / "nvidia_pytriton.libs", partial), "perf_analyzer's libraries")
+    variables = {"PATH": f"{venv / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"}
+    if python := _python_library(what):
+        variables["LD_LIBRARY_PATH"] = str(python)
+    return Installed(venv, server, home / "backends", libraries, variables)
+
+
+@contextmanager
+def triton(
+    folder: Path,
+    repository: Path,
+    core: int | None = None,
+    options: Sequence[str] = (),
+    ports: Sequence[int] | None = None,
+) -> Iterator[Triton]:
+    """Run a Triton with a model repository, its own files in a folder; it is ready, and it ends with the block.
+
+    `ports` are those of HTTP, gRPC and metrics, for one that takes another's place; else they are free ones.
+    """
+    have = installed()
+    folder.mkdir(parents=True, exist_ok=True)
+    http_port, grpc_port, metrics_port = ports or free_ports(3)
+    shared = f"tidegate_{os.getpid()}_{http_port}_"
+    command: list[str | Path] = [
+        have.server,
+        f"--model-repository={repository}",
+        f"--backend-directory={have.backends}",
+        *(f"--{side}-address={HOST}" for side in ("http", "grpc", "metrics")),
+        f"--http-port={http_port}",
+        f"--grpc-port={grpc_port}",
+        f"--metrics-port={metrics_port}",
+        f"--backend-config=python,shm-region-prefix-name={shared}",
+        *_UNSAID,
+        *options,
+    ]
+    try:
+        with running("Triton", command, folder / "triton.log", os.environ | have.variables, core) as process:
+            process.wait_until(lambda: _ready(http_port), READY_SECONDS)
+            yield Triton(process, http_port, grpc_port, metrics_port)
+    finally:
+        for left in _SHARED_MEMORY.glob(f"{shared}*"):  # of one that was killed
+            left.unlink(missing_ok=True)
+
+
+def _ready(port: int) -> bool:
+    asking = http.client.HTTPConnection(HOST, port, timeout=5)
+    try:
+        asking.request("GET", "/v2/health/ready")
+        return asking.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        asking.close()
+
+
+def _program(stub: Path, partial: Path) -> None:
+    shutil.copyfile(stub, partial)
+    partial.chmod(0o755)
+
+
+def _renamed(bundled: Path, partial: Path) -> None:
+    """Link the libraries that the wheel carries under names of its own to the names that they are known by."""
+    partial.mkdir()
+    for pattern, name in (("libb64-*", "libb64.so.0d"), ("libcudart-*", "libcudart.so.12")):
+        (found,) = bundled.glob(pattern)
+        (partial / name).symlink_to(found)
+
+
+def _python_library(what: str) -> Path | None:
+    """Return the folder of the shared library of this Python's version; None where the loader finds it by itself."""
+    own = Path(sysconfig.get_config_var("LIBDIR") or "/nowhere")
+    if (own / LIBRARY).exists():
+        return own
+    try:
+        ctypes.CDLL(LIBRARY)
+    except OSError:
+        pass
+    else:
+        return None
+    try:
+        unpacked = debian.unpacked(f"libpython{PYTHON}")
+    except ToolError as error:
+        raise CannotBeHadError(f"{what}: there is no {LIBRARY}, and Debian's cannot be had: {error}") from None
+    return next(unpacked.root.glob(f"**/{LIBRARY}")).parent

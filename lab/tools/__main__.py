@@ -1,0 +1,42 @@
+"""`python -m tools [NAME…]`: build or find the pinned tools and print `name version path`, one a line."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from lab.tools import files, programs
+from lab.tools.catalogue import PROGRAMS
+from lab.tools.errors import ToolError, UnknownNameError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code: 1 when a tool cannot be had, 2 for an unknown name."""
+    names = [*PROGRAMS, *files.SOURCES]
+    parser = argparse.ArgumentParser(
+        prog="python -m tools", description="Build or find the pinned tools, and print `name version path`, one a line."
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones (default: all): {', '.join(names)}")
+    wanted = parser.parse_args(arguments).names or names
+    try:
+        for name in wanted:
+            if name not in names:
+                raise UnknownNameError(name, names)
+        for name in wanted:
+            if name in PROGRAMS:
+                found = programs.find(name)
+                print(name, found.version, found.path, flush=True)
+            else:
+                print(name, files.version(name), files.module_folder(name), flush=True)
+    except UnknownNameError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except ToolError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Programs of Debian packages, unpacked into the cache folder: nothing is installed, the system stays as it is.
+
+For what cannot be built from a Go module with a compiler of Go's alone (runc needs C) and what no package registry of a
+language has. apt's own configured sources and keys are used, by apt itself; no root is needed.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.tools.cache import cache_root, digest, once, say
+from lab.tools.errors import ToolError
+from lab.tools.gotoolchain import run, tail
+
+DOWNLOAD_SECONDS = 10 * 60
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """A folder into which packages were unpacked, as if it were the root folder."""
+
+    root: Path
+
+    def path(self, name: str) -> Path:
+        """Return a program of the packages; raises ToolError."""
+        found = shutil.which(name, path=os.pathsep.join(self._programs))
+        if found is None:
+            raise ToolError(
+                f"the unpacked Debian packages have no program {name!r}: {self.root}\n"
+                "  way out: name the package that has it in lab/tools/debian.py's caller"
+            )
+        return Path(found)
+
+    @property
+    def _programs(self) -> list[str]:
+        return [str(self.root / place) for place in ("usr/sbin", "usr/bin", "sbin", "bin")]
+
+    def environment(self) -> dict[str, str]:
+        """Return this process's environment, with the unpacked programs and libraries found first."""
+        libraries = {str(file.parent) for file in self.root.glob("**/lib/**/*.so.*")}
+        before = {name: [value] for name in ("PATH", "LD_LIBRARY_PATH") if (value := os.environ.get(name))}
+        return os.environ | {
+            "PATH": os.pathsep.join([*self._programs, *before.get("PATH", [])]),
+            "LD_LIBRARY_PATH": os.pathsep.join([*sorted(libraries), *before.get("LD_LIBRARY_PATH", [])]),
+        }
+
+
+def why_not() -> str:
+    """Return why no Debian package can be had on this machine; nothing where they can."""
+    missing = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
+    return f"there is no {' and no '.join(missing)} on the PATH" if missing else ""
+
+
+def unpacked(*packages: str) -> Unpacked:
+    """Return the folder with these packages and what they depend on beyond what is installed; raises ToolError."""
+    reason = why_not()
+    if reason:
+        raise ToolError(f"{reason}, to have the Debian packages {', '.join(packages)} from\n  way out: use Debian")
+    wanted = sorted(packages)
+    # What is installed already is not downloaded again: the folder fits this release of the system, and no other.
+    folder = cache_root() / "debian" / digest(*wanted, _release(), platform.machine())
+    once(folder, lambda partial: _unpack(wanted, partial), f"the Debian packages {', '.join(wanted)}")
+    return Unpacked(folder)
+
+
+def _release() -> str:
+    try:
+        system = platform.freedesktop_os_release()
+    except OSError:
+        return ""
+    return f"{system.get('ID')} {system.get('VERSION_ID')} {system.get('VERSION_CODENAME')}"
+
+
+def _unpack(packages: list[str], partial: Path) -> None:
+    say(f"unpacking the Debian packages {', '.join(packages)} into the cache (nothing is installed) …")
+    room = partial.parent
+    archives = room / "archives"
+    (archives / "partial").mkdir(parents=True)
+    log = cache_root() / "debian" / f"{partial.name}.log"
+    apt = [
+        *("apt-get", "--quiet", "--assume-yes", "--no-install-recommends"),
+        *("-o", f"Dir::Cache={room}", "-o", f"Dir::Cache::archives={archives}", "-o", "Debug::NoLocking=true"),
+        # As whoever runs this: apt's own user may not reach into a home folder.
+        *("-o", "APT::Sandbox::User=", "-o", "Acquire::Retries=2"),
+    ]
+    fetch = ["install", "--download-only", "--reinstall", *packages]
+    if _apt([*apt, *fetch], log):
+        # No list of packages, as in a fresh image, or one that is out of date: with lists of our own.
+        lists = room / "lists"
+        (lists / "partial").mkdir(parents=True)
+        apt += ["-o", f"Dir::State::lists={lists}"]
+        status = _apt([*apt, "update"], log) or _apt([*apt, *fetch], log)
+        if status:
+            raise ToolError(
+                f"downloading the Debian packages {', '.join(packages)} failed: {status}\n{tail(log)}\n"
+                "  way out: check the network and apt's sources, and try again"
+            )
+    for archive in sorted(archives.glob("*.deb")):
+        # Without the owners that the archive has, which only root could give.
+        with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(archive)], stdout=subprocess.PIPE) as reading:
+            partial.mkdir(exist_ok=True)
+            into = ["tar", "--extract", "--no-same-owner", "--directory", str(partial)]
+            written = subprocess.run(into, stdin=reading.stdout, capture_output=True, timeout=120)
+        if reading.returncode or written.returncode:
+            raise ToolError(f"unpacking {archive.name} failed: {written.stderr.decode(errors='replace').strip()}")
+
+
+def _apt(command: list[str], log: Path) -> str:
+    return run(command, log, DOWNLOAD_SECONDS, os.environ | {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"})

@@ -1,0 +1,178 @@
+"""The demo itself, with real Tritons: its claims hold, its lines work when they are pasted, nothing is left of it."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.demo import scenes, zoo
+from lab.demo.walk import SCENES
+from lab.local_plane.triton import installed
+from tests.proxy.rigs.pytest_rigs import not_run
+
+ROOT = Path(__file__).resolve().parents[3]
+SHARED_MEMORY = Path("/dev/shm")
+WALK_SECONDS = 400
+"""What it may take at most, on a machine that does other things as well."""
+UP_SECONDS = 120.0
+GONE_SECONDS = 40.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _triton() -> None:
+    with not_run("A REAL TRITON"):
+        installed()
+
+
+def processes() -> dict[int, tuple[int, str]]:
+    """Return the parent and the start of every process that lives."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        if fields[0] != "Z":
+            found[int(stat.parent.name)] = int(fields[1]), fields[19]
+    return found
+
+
+def family(pid: int) -> set[tuple[int, str]]:
+    """Return all that a process has started, and what that has; those who took their place are not taken for them."""
+    living, found = processes(), {pid}
+    while more := {child for child, (parent, _) in living.items() if parent in found} - found:
+        found |= more
+    return {(each, living[each][1]) for each in found - {pid}}
+
+
+def left_of(members: set[tuple[int, str]]) -> set[int]:
+    """Return who of these still lives."""
+    living = processes()
+    return {pid for pid, start in members if living.get(pid, (0, ""))[1] == start}
+
+
+def nothing_is_left(members: set[tuple[int, str]], pid: int) -> None:
+    end = time.monotonic() + GONE_SECONDS
+    while left_of(members) and time.monotonic() < end:
+        time.sleep(0.2)
+    assert not left_of(members)
+    assert not list(SHARED_MEMORY.glob(f"tidegate_{pid}_*"))
+
+
+@contextmanager
+def demo(tmp_path: Path, *said: str) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
+    """Run the demo's command, its output in a file, and its folders where they can be looked for."""
+    out = tmp_path / "out.txt"
+    environment = os.environ | {"TMPDIR": str(tmp_path), "COLUMNS": "120"}
+    with out.open("wb") as file:
+        running = subprocess.Popen(
+            [sys.executable, "-m", "lab.demo", *said], cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield running, out
+    finally:
+        if running.poll() is None:
+            running.terminate()
+            running.wait(GONE_SECONDS)
+
+
+@contextmanager
+def up(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
+    """Run `demo up`, until it has said all that it says."""
+    with demo(tmp_path, "up") as (running, out):
+        end = time.monotonic() + UP_SECONDS
+        while "It runs until Ctrl-C." not in (text := out.read_text()):
+            assert running.poll() is None, text
+            assert time.monotonic() < end, text
+            time.sleep(0.1)
+        yield running, text
+
+
+def test_all_that_the_walk_claims_holds(tmp_path: Path) -> None:
+    file = tmp_path / "said.json"
+    with demo(tmp_path, "walk", "--json", str(file)) as (running, out):
+        status = running.wait(WALK_SECONDS)
+    text = out.read_text()
+    assert status == 0, text
+    said = json.loads(file.read_text())
+    assert said["ok"]
+    figures: dict[str, Any] = {each["name"]: each["figures"] for each in said["scenes"]}
+    assert list(figures) == [*(scene.name for scene in SCENES), "room"]
+    assert figures["publish"]["failed"] == 0
+    assert figures["publish"]["calls"] > 20
+    assert figures["cold"] == {"callers": scenes.CALLERS, "loads": 1, "right": scenes.CALLERS}
+    assert figures["warm"]["acquires"] == 0
+    assert figures["sizes"]["measured_bytes"] == pytest.approx(zoo.SIZES["goat"], rel=0.2)
+    assert figures["evict"]["evicted"] == figures["evict"]["order"][:1]
+    assert figures["lease"]["notes"] == scenes.NOTES
+    assert figures["lease"]["evicted"]
+    assert zoo.SINGER not in figures["lease"]["evicted"]
+    assert 1 <= figures["busy"]["retry_after"] <= 13
+    assert figures["quarantine"] == {"failures": 2, "refused": scenes.CALLERS}
+    assert (figures["policy-killed"]["failed"], figures["triton-killed"]["others_failed"]) == (0, 0)
+    assert figures["policy-killed"]["without"] > 20
+    assert 0 < figures["room"]["most_bytes"] <= figures["room"]["capacity_bytes"] == zoo.CAPACITY_BYTES
+    assert all(scene.title in text for scene in SCENES)
+    assert not list(tmp_path.glob("tidegate-demo-*"))
+    assert not list(SHARED_MEMORY.glob(f"tidegate_{running.pid}_*"))
+
+
+def commands(text: str) -> list[str]:
+    """Return what people would paste, of each paragraph all but its sentence."""
+    paragraphs = text[text.index("In another terminal") : text.index("It runs until")].strip().split("\n\n")
+    assert all(paragraph.splitlines()[0].endswith(":") for paragraph in paragraphs)
+    return [paragraph.partition("\n")[2] for paragraph in paragraphs]
+
+
+def test_what_it_says_to_try_works_and_ctrl_c_ends_it(tmp_path: Path) -> None:
+    with up(tmp_path) as (running, text):
+        export, fox, canary, unicorn, client, listing = commands(text)
+
+        def paste(command: str) -> str:
+            done = subprocess.run(
+                ["bash", "-euc", f"{export}\n{command}"], cwd=tmp_path, capture_output=True, text=True, timeout=90,
+                check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        if shutil.which("curl"):
+            assert "HTTP/1.1 200" in (answer := paste(fox))
+            assert '"OUTPUT":[13.0,26.0,39.0,52.0]' in answer
+            assert len(re.findall(r'^data: .*"NOTE":\d', paste(canary), re.MULTILINE)) == 5
+            assert "HTTP/1.1 503" in (answer := paste(unicorn))
+            assert "retry-after: 1" in answer.lower()
+            assert "horn.npy" in paste(unicorn)
+            assert re.search(r"canary +resident", paste(listing))
+        assert "[ 0. 31. 62. 93.]" in paste(client)
+        assert re.search(r"moose +resident", paste(listing))
+        members = family(running.pid)
+        assert len(members) >= 5
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+        assert running.wait(GONE_SECONDS) == 0
+    nothing_is_left(members, running.pid)
+    assert not list(tmp_path.glob("tidegate-demo-*"))
+
+
+@pytest.mark.skipif(
+    shutil.which("setpriv") is None,
+    reason="NOT RUN: THERE IS NO SETPRIV HERE (of util-linux), so that it was not tried what a kill leaves.",
+)
+def test_nothing_is_left_running_of_one_that_was_killed(tmp_path: Path) -> None:
+    with up(tmp_path) as (running, _):
+        members = family(running.pid)
+        assert len(members) >= 5
+        running.kill()
+        running.wait()
+        nothing_is_left(members, running.pid)

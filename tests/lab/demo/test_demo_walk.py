@@ -1,0 +1,192 @@
+"""The walk ends at the first claim that does not hold, and says so; without any Triton."""
+
+import io
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from rich.console import Console
+from tidegate.errors import UnreachableError
+from tidegate_eviction.listing import AskError
+from typer.testing import CliRunner
+
+from lab.demo import __main__ as command
+from lab.demo import playing, walk, zoo
+from lab.demo.playing import Outcome, Played, Scene, claim
+from lab.demo.show import Show
+from lab.demo.stage import Samples, Stage
+from lab.local_plane.process import CannotBeHadError, ProcessError
+
+
+class Nothing:
+    """A platform without a process."""
+
+    def __init__(self) -> None:
+        self.checks = 0
+
+    def check(self) -> None:
+        self.checks += 1
+
+
+class Quiet(Stage):
+    """A stage on which nobody looks at a slice."""
+
+    @contextmanager
+    def sampling(self) -> Iterator[Samples]:
+        yield self.samples
+
+
+def stage(out: io.StringIO) -> Quiet:
+    nothing: Any = Nothing()
+    return Quiet(nothing, nothing, Show(Console(file=out, width=100)))
+
+
+def scene(name: str, play: Callable[[Stage], Outcome]) -> Scene[Stage]:
+    return Scene(name, f"title of {name}", f"claim of {name}", play)
+
+
+def good(_: Stage) -> Outcome:
+    return Outcome("it held", "held", {"calls": 7})
+
+
+def bad(_: Stage) -> Outcome:
+    claim(False, "fox was loaded 2 times")
+    return good(_)
+
+
+def gone(_: Stage) -> NoReturn:
+    raise AskError("no policy answers")
+
+
+def broken(_: Stage) -> NoReturn:
+    raise ConnectionResetError("connection reset")
+
+
+def test_every_scene_is_played_and_told() -> None:
+    out = io.StringIO()
+    here = stage(out)
+    played = walk.play(here, [scene("one", good), scene("two", good)])
+    assert [(each.name, each.ok, each.figures.get("calls")) for each in played] == [
+        ("one", True, 7), ("two", True, 7), ("room", True, None),
+    ]  # fmt: skip
+    assert here.platform.checks == 2  # type: ignore[attr-defined]
+    said = out.getvalue()
+    assert said.index("1/2  title of one") < said.index("claim of one") < said.index("✔ it held")
+
+
+@pytest.mark.parametrize(
+    ("play", "why"),
+    [(bad, "fox was loaded 2 times"), (gone, "no policy answers"), (broken, "connection reset")],
+)
+def test_the_first_that_does_not_hold_is_the_last(play: Callable[[Stage], Outcome], why: str) -> None:
+    out = io.StringIO()
+    here = stage(out)
+    played = walk.play(here, [scene("one", good), scene("two", play), scene("three", good)])
+    assert [(each.name, each.ok) for each in played] == [("one", True), ("two", False)]
+    assert f"This did not hold: {why}" in out.getvalue()
+    assert not walk.summary(played, 1.0, here.show)
+
+
+def test_room_that_was_overrun_at_any_look_is_told() -> None:
+    def overrun(here: Stage) -> Outcome:
+        here.samples.most_bytes = zoo.CAPACITY_BYTES + 1
+        return good(here)
+
+    played = walk.play(stage(io.StringIO()), [scene("one", overrun)])
+    assert [each.ok for each in played] == [False]
+    assert "were taken at one time" in played[0].text
+
+
+def test_what_came_of_it_can_be_read_by_programs(tmp_path: Path) -> None:
+    played = walk.play(stage(io.StringIO()), [scene("one", good), scene("two", bad)])
+    playing.write(played, 12.5, tmp_path / "out.json")
+    said = json.loads((tmp_path / "out.json").read_text())
+    assert (said["ok"], said["seconds"]) == (False, 12.5)
+    assert [(each["name"], each["ok"]) for each in said["scenes"]] == [("one", True), ("two", False)]
+
+
+def test_scenes_have_names_of_their_own() -> None:
+    assert len({each.name for each in walk.SCENES}) == len(walk.SCENES)
+
+
+@pytest.fixture
+def plain_signals() -> Iterator[None]:
+    """What the command does to signals is undone."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+def ends_with(monkeypatch: pytest.MonkeyPatch, error: Callable[[], object], *said: str) -> Any:
+    @contextmanager
+    def platform(_: Path) -> Iterator[Any]:
+        error()
+        yield None
+
+    monkeypatch.setattr(command, "platform", platform)
+    monkeypatch.setattr(command, "world", platform)
+    return CliRunner().invoke(command.app, [*said])
+
+
+def throws(error: BaseException) -> Callable[[], NoReturn]:
+    def throw() -> NoReturn:
+        raise error
+
+    return throw
+
+
+@pytest.mark.usefixtures("plain_signals")
+@pytest.mark.parametrize("said", ["walk", "up", "lifecycle", "lifecycle-up"])
+@pytest.mark.parametrize(
+    ("error", "status", "sentence"),
+    [
+        (CannotBeHadError("a real Triton: its wheels want glibc 2.35 or newer"), 3, "glibc 2.35 or newer."),
+        (SystemExit("The requirements were not installed. Check that pip reaches a registry."), 3, "Check that pip"),
+        (ProcessError("Triton ended with 1:\nits log"), 1, "Triton ended with 1"),
+    ],
+)  # fmt: skip
+def test_what_is_in_its_way_is_one_clear_message(
+    monkeypatch: pytest.MonkeyPatch, said: str, error: BaseException, status: int, sentence: str
+) -> None:
+    done = ends_with(monkeypatch, throws(error), said)
+    assert done.exit_code == status
+    assert sentence in done.output
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.usefixtures("plain_signals")
+@pytest.mark.parametrize(("ok", "status"), [(True, 0), (False, 1)])
+def test_a_claim_that_does_not_hold_is_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ok: bool, status: int
+) -> None:
+    monkeypatch.setattr(command, "introduce", lambda *_: None)
+    monkeypatch.setattr(command, "stage_for", lambda *_: None)
+    monkeypatch.setattr(command, "play", lambda _: [Played("cold", ok, "text", "short", 1.0, {})])
+    done = ends_with(monkeypatch, lambda: None, "walk", "--json", str(tmp_path / "out.json"))
+    assert done.exit_code == status, done.output
+    assert json.loads((tmp_path / "out.json").read_text())["ok"] is ok
+
+
+@pytest.mark.usefixtures("plain_signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize(("said", "status"), [("walk", 130), ("up", 0), ("lifecycle", 130), ("lifecycle-up", 0)])
+def test_it_ends_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch, number: int, said: str, status: int) -> None:
+    done = ends_with(monkeypatch, lambda: os.kill(os.getpid(), number), said)
+    assert done.exit_code == status
+    assert "nothing is left running" in done.output
+
+
+def test_a_call_that_fails_in_a_scene_is_what_did_not_hold() -> None:
+    def fails(_: Stage) -> NoReturn:
+        raise UnreachableError("the proxy cannot be reached")
+
+    [played] = walk.play(stage(io.StringIO()), [scene("one", fails)])
+    assert not played.ok
+    assert "cannot be reached" in played.text

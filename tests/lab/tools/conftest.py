@@ -1,0 +1,101 @@
+"""What the tests of the tools share: a cache and a PATH of their own, stand-ins, and `python -m tools` as a process."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.tools import gotoolchain
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# Stands in for Go: notes every build, takes $FAKE_SECONDS over it, and "builds" a script that prints a version.
+FAKE_GO = """#!/bin/sh
+if [ "$1" = version ]; then echo "go version go${FAKE_GO_VERSION:-1.26.8} linux/amd64"; exit; fi
+echo "$*" >> "$FAKE_LOG"
+while [ "$1" != -o ]; do shift; done
+printf '#!/bin/sh\\n' > "$2"
+chmod +x "$2"
+sleep "${FAKE_SECONDS:-0}"
+if [ -n "$FAKE_ERROR" ]; then echo "$FAKE_ERROR" >&2; exit 1; fi
+echo 'echo v4.2.4' >> "$2"
+"""
+
+
+@pytest.fixture(scope="session")
+def real_go() -> Path:
+    """The Go that the project builds with: the user's, or the one that it installs where there is none."""
+    return gotoolchain.go().path
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder, and a PATH of one folder, `bin`, with nothing in it but what the stand-ins need."""
+    (tmp_path / "bin").mkdir()
+    for needed in ("chmod", "sleep"):
+        (tmp_path / "bin" / needed).symlink_to(shutil.which(needed) or needed)
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("FAKE_LOG", str(tmp_path / "builds"))
+    monkeypatch.delenv("TIDEGATE_TOOLS", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def script(scratch: Path) -> Callable[[str, str], Path]:
+    """Write an executable shell script into the scratch PATH."""
+
+    def write(name: str, text: str) -> Path:
+        path = scratch / "bin" / name
+        path.write_text(text, "utf-8")
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def fake_go(script: Callable[[str, str], Path]) -> Path:
+    """Put a stand-in for Go on the scratch PATH."""
+    return script("go", FAKE_GO)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Start `python -m tools NAME…` as a process, and as a process group, of its own."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*names: str, **environment: str) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lab.tools", *names],
+            cwd=ROOT,
+            env=os.environ | environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def run(start: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., tuple[int, str, str]]:
+    """Run `python -m tools NAME…` and return its exit code, standard output and standard error."""
+
+    def finished(*names: str, **environment: str) -> tuple[int, str, str]:
+        process = start(*names, **environment)
+        out, err = process.communicate(timeout=900)
+        return process.returncode, out, err
+
+    return finished

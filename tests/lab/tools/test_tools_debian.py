@@ -1,0 +1,87 @@
+"""Debian packages, unpacked into the cache: what they need is there, what fails says why, the system stays as it is."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab.tools import ToolError, debian
+
+STATUS = Path("/var/lib/dpkg/status")
+PACKAGE, PROGRAM = "hello", "hello"
+"""A package made to be an example: a few kilobytes, which nothing needs."""
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    if reason := debian.why_not():
+        pytest.skip(f"NOT RUN: NO DEBIAN PACKAGES CAN BE HAD HERE ({reason}), so that unpacking them was not tried.")
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_a_package_is_unpacked_and_its_program_runs_but_nothing_is_installed(
+    own_cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = STATUS.read_bytes()
+    found = debian.unpacked(PACKAGE)
+    program = found.path(PROGRAM)
+    assert own_cache in program.parents
+    said = subprocess.run([program], capture_output=True, text=True, env=found.environment(), timeout=20)
+    assert said.stdout == "Hello, world!\n"
+    assert STATUS.read_bytes() == before
+    assert "nothing is installed" in capsys.readouterr().err
+
+
+def test_a_second_time_nothing_is_downloaded(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = debian.unpacked(PACKAGE)
+    assert own_cache in first.root.parents
+    monkeypatch.setattr(debian, "run", lambda *_: pytest.fail("apt was run"))
+    assert debian.unpacked(PACKAGE) == first
+
+
+def test_lists_of_packages_that_are_missing_are_fetched_into_the_cache(
+    own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a fresh container image, which has none."""
+    (tmp_path / "lists" / "partial").mkdir(parents=True)
+    settings = tmp_path / "apt.conf"
+    settings.write_text(f'Dir::State::lists "{tmp_path / "lists"}";\n')
+    monkeypatch.setenv("APT_CONFIG", str(settings))
+    assert own_cache in debian.unpacked(PACKAGE).path(PROGRAM).parents
+    assert not [file for file in (tmp_path / "lists").rglob("*") if file.is_file() and file.name != "lock"]
+
+
+def test_an_unknown_package_is_refused_by_name_with_what_apt_said(own_cache: Path) -> None:
+    with pytest.raises(ToolError) as raised:
+        debian.unpacked("there-is-no-such-package")
+    said = str(raised.value)
+    assert "downloading the Debian packages there-is-no-such-package failed: exit code 100" in said
+    assert "Unable to locate package there-is-no-such-package" in said
+    assert "way out: " in said
+    assert not [path for path in (own_cache / "debian").iterdir() if path.is_dir()], "nothing half-made stays"
+
+
+def test_an_unknown_program_is_refused_by_name(own_cache: Path) -> None:
+    found = debian.unpacked(PACKAGE)
+    assert own_cache in found.root.parents
+    with pytest.raises(ToolError, match="no program 'goodbye'"):
+        found.path("goodbye")
+
+
+def test_what_is_unpacked_is_found_before_what_is_installed(own_cache: Path) -> None:
+    found = debian.unpacked(PACKAGE)
+    environment = found.environment()
+    assert shutil.which(PROGRAM, path=environment["PATH"]) == str(found.path(PROGRAM))
+    assert environment["PATH"].endswith(os.environ["PATH"])
+    assert own_cache in found.root.parents
+
+
+def test_a_machine_without_apt_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
+    assert debian.why_not() == "there is no apt-get and no dpkg-deb on the PATH"
+    with pytest.raises(ToolError, match=r"there is no apt-get .*, to have the Debian packages hello from"):
+        debian.unpacked(PACKAGE)

@@ -26,6 +26,8 @@ TIDEGATE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidegate
 export TIDEGATE_CACHE
 export PYTHONPATH := $(CURDIR):$(CURDIR)/contracts:$(CURDIR)/service:$(CURDIR)/proxy:$(CURDIR)/policies/eviction:$(CURDIR)/client
 export PYTHONDONTWRITEBYTECODE ?= 1
+export MYPY_CACHE_DIR ?= $(TIDEGATE_CACHE)/mypy
+export RUFF_CACHE_DIR ?= $(TIDEGATE_CACHE)/ruff
 
 # Virtual environments, one for each set of locked requirements, in the cache folder.
 RUN = "$(shell '$(PYTHON)' requirements/install.py --where run)/bin/python"
@@ -133,12 +135,15 @@ demo-lifecycle: .test ## Show the life of a model, from a notebook to production
 demo-lifecycle-up: .test ## Leave MLflow, S3, dev and prod running, for the commands of docs/models.md
 	@$(TEST) -m lab.demo lifecycle-up
 
-.PHONY: test
-test: .test ## Run every check and every test (REQUIRE_ALL=1 or ALLOW_NOT_RUN=<parts>: fail when others are not run)
+.PHONY: test test-all
+test: .test ## Check style and types, and test every promise once (REQUIRE_ALL=1 or ALLOW_NOT_RUN=<parts>: fail when others are not run)
+test-all: .test ## The same, and every thorough test with all examples: kills, corpora, several clusters
+test-all: THOROUGH = --thorough
+test test-all:
 	@$(TEST) -m ruff check . && $(TEST) -m ruff format --check .
 	@$(TEST) -m mypy
 	@$(TEST) -m lab.tools
-	@$(TEST) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(NOT_RUN) $(PYTEST)
+	@$(TEST) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(THOROUGH) $(NOT_RUN) $(PYTEST)
 
 .PHONY: fuzz
 fuzz: .test ## Send the proxy far more nonsense than the tests do (FUZZ=<examples for each fuzzer>)

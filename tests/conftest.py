@@ -1,13 +1,19 @@
-"""What was not run is said loudly and by name: a test that is only left out in silence has failed.
+"""What every run of the tests has in common.
 
-And so has one that is left out for a part that has to be there: `make test REQUIRE_ALL=1 ALLOW_NOT_RUN=pulumi`.
+- `make test` leaves the tests marked `thorough` to `make test-all`, and asks properties fewer examples.
+- What was not run is said loudly and by name: a test that is left out in silence has failed. So has one that is left
+  out for a part that has to be there: `make test REQUIRE_ALL=1 ALLOW_NOT_RUN=pulumi`.
+- At the end stand the slowest tests and the seconds of each folder.
 """
 
+from collections import Counter
 from collections.abc import Generator
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
 
+from .counts import choose_counts
 from .order import Units, place
 
 NOT_RUN = "NOT RUN: "
@@ -15,12 +21,20 @@ NOT_RUN = "NOT RUN: "
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a run demand that nothing is left out."""
+    """Let a run have the thorough tests too, and demand that nothing is left out."""
+    parser.addoption("--thorough", action="store_true", help="run the thorough tests too, with all examples")
     group = parser.getgroup("tests that are not run")
     group.addoption("--require-all", action="store_true", help="fail tests that are left out, whatever is not here")
     group.addoption(
         "--allow-not-run", default="", metavar="WORDS", help="the same, but for parts whose names hold one of the words"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Decide about counts before a test module is imported."""
+    choose_counts(thorough=config.getoption("thorough"))
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Times(), "times")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -31,7 +45,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Units | None
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, where several processes share the tests."""
+    """Leave thorough tests to `make test-all`; begin with what takes longest, where processes share the tests."""
+    if not config.getoption("thorough"):
+        later = [item for item in items if item.get_closest_marker("thorough")]
+        if later:
+            config.hook.pytest_deselected(items=later)
+            items[:] = [item for item in items if not item.get_closest_marker("thorough")]
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: place(item.nodeid))
 
@@ -88,3 +107,32 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(reason)
         for test in tests:
             terminalreporter.write_line(f"  {test}")
+
+
+class Times:
+    """Adds up the seconds of each test and folder, and prints them at the end."""
+
+    SLOWEST = 20
+    LEAST_SECONDS = 1.0
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count what a test took, its fixtures included."""
+        self.seconds[report.nodeid] += report.duration  # type: ignore[assignment]  # a Counter may hold floats
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the slowest tests, and the folders, where a run was long enough to ask."""
+        if sum(self.seconds.values()) < self.SLOWEST:
+            return
+        folders: Counter[str] = Counter()
+        for test, seconds in self.seconds.items():
+            folders[str(PurePosixPath(test.partition("::")[0]).parent)] += seconds
+        terminalreporter.section("seconds of the slowest tests, fixtures included")
+        for test, seconds in self.seconds.most_common(self.SLOWEST):
+            terminalreporter.write_line(f"{seconds:7.1f}  {test}")
+        terminalreporter.section("seconds of each folder, added up over all processes")
+        for folder, seconds in folders.most_common():
+            if seconds >= self.LEAST_SECONDS:
+                terminalreporter.write_line(f"{seconds:7.1f}  {folder}")

@@ -25,7 +25,7 @@ LONGEST = (
     "tests/lab/demo/test_demo_real.py",
     "tests/policies/eviction/real/test_real_churn.py",
     "tests/client/registry",
-    "tests/client/entries/test_entries_corpus.py",
+    "tests/client/triton/entries/test_entries_corpus.py",
     "tests/policies/eviction/real",
     "tests/client",
     "tests/proxy",

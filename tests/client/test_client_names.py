@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 from tidegate.calling.paths import model_path
-from tidegate.entries.write import new_entry
 from tidegate.errors import UsageError
 from tidegate.publishing.repository import checked_model
 from tidegate.registry.manifest import checked_name
+from tidegate.triton.entries.write import new_entry
 
-from tests.client.entries.files import FILES
+from tests.client.triton.entries.files import FILES
 
 
 @pytest.mark.parametrize("name", ["a" * 128, ".a", "-a", "a/b", "a b", "ä", "", "a\n"])

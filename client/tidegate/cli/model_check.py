@@ -10,7 +10,7 @@ from ..errors import ExitCode
 from .output import Json, answering, note, print_json
 
 if TYPE_CHECKING:
-    from ..entries.findings import Finding
+    from ..findings import Finding
 
 
 def check(
@@ -33,10 +33,10 @@ def check(
     Nothing of the model is loaded or run. Exit code 1 where there are errors.
     """
     with answering():
-        from ..entries.checks import check_entry
-        from ..entries.checks.contents import not_compared
-        from ..entries.entry import entries_in, read_entry
-        from ..entries.findings import errors
+        from ..findings import errors
+        from ..triton.entries.checks import check_entry
+        from ..triton.entries.checks.contents import not_compared
+        from ..triton.entries.entry import entries_in, read_entry
 
         folders = list(dict.fromkeys(entry for folder in folders for entry in entries_in(folder)))
         entries = {folder: read_entry(folder) for folder in folders}
@@ -55,13 +55,13 @@ def check(
 def _plain(entry: Path, findings: "Sequence[Finding]") -> dict[str, object]:
     from dataclasses import asdict
 
-    from ..entries.findings import errors
+    from ..findings import errors
 
     return {"entry": str(entry), "ok": not errors(findings), "findings": [asdict(finding) for finding in findings]}
 
 
 def _print(entry: Path, findings: "Sequence[Finding]") -> None:
-    from ..entries.findings import errors
+    from ..findings import errors
 
     for finding in findings:
         # With the folder in front, so that editors and terminals find the line.

@@ -9,14 +9,14 @@ from ..errors import UsageError
 from .output import Json, answering, note, print_json
 
 if TYPE_CHECKING:
-    from ..entries.write import NewEntry
+    from ..triton.entries.write import NewEntry
 
 Texts = list[str] | None
 _TENSOR = "NAME:TYPE:DIMS"
 
 
 def _complete() -> list[str]:
-    from ..entries.detect import Framework
+    from ..triton.entries.detect import Framework
 
     return list(Framework)
 
@@ -147,12 +147,12 @@ def new(
     with answering():
         from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-        from ..entries.batching import BatchingChoices, QueueChoices
-        from ..entries.choices import Choices, dimensions, one_of, pair
-        from ..entries.configure import WarmUp, together
-        from ..entries.detect import Framework
-        from ..entries.text import parse_config
-        from ..entries.write import new_entry
+        from ..triton.entries.batching import BatchingChoices, QueueChoices
+        from ..triton.entries.choices import Choices, dimensions, one_of, pair
+        from ..triton.entries.configure import WarmUp, together
+        from ..triton.entries.detect import Framework
+        from ..triton.entries.text import parse_config
+        from ..triton.entries.write import new_entry
 
         queue = QueueChoices(queue_size, queue_timeout, timeout_action, allow_timeout_override)
         batching = BatchingChoices(
@@ -192,7 +192,7 @@ def _text(file: Path) -> str:
 
 
 def _tell(made: "NewEntry", json: bool) -> None:
-    from ..entries.show import show_entry
+    from ..triton.entries.show import show_entry
     from .model_show import print_entry
 
     shown = show_entry(made.folder)

@@ -8,7 +8,7 @@ import typer
 from .output import Json, answering, console, print_json, print_table, size
 
 if TYPE_CHECKING:
-    from ..entries.show import Shown
+    from ..triton.entries.show import Shown
 
 
 def show(
@@ -17,8 +17,8 @@ def show(
 ) -> None:
     """Show an entry: its tensors, how Triton runs it, and an ensemble's steps as a drawing."""
     with answering():
-        from ..entries.entry import read_entry
-        from ..entries.show import show_entry
+        from ..triton.entries.entry import read_entry
+        from ..triton.entries.show import show_entry
 
         shown = show_entry(entry)
         if json:
@@ -29,7 +29,7 @@ def show(
 
 def print_entry(shown: "Shown", config: Any) -> None:
     """Print an entry for people."""
-    from ..entries.drawing import draw, shape
+    from ..triton.entries.drawing import draw, shape
 
     versions = ", ".join(map(str, shown.versions)) or "none"
     print(f"{shown.name}: {shown.backend}, version {versions}, {shown.files} files, {size(shown.size)}")

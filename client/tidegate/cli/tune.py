@@ -60,9 +60,9 @@ def tune(
     Exits with 1 where nothing keeps to the limit.
     """
     with answering():
-        from ..entries.entry import read_entry
-        from ..entries.text import CONFIG
         from ..errors import ExitCode, UsageError
+        from ..triton.entries.entry import read_entry
+        from ..triton.entries.text import CONFIG
         from ..tuning import Address, Plan, TritonProgram, drawing, perf, tuned_text, variants, write_config
         from ..tuning import tune as measured
 

@@ -8,12 +8,12 @@ from tidegate_contracts.eviction import DISK_FACTOR
 from tidegate_contracts.manifest import ENTRY_VERSION, Manifest
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from ..entries.checks import check_entry
-from ..entries.entry import read_entry
-from ..entries.findings import Finding, error, errors, warning
-from ..entries.text import CONFIG, parse_config
 from ..errors import UsageError
+from ..findings import Finding, error, errors, warning
 from ..publishing import Repository, config_differences
+from ..triton.entries.checks import check_entry
+from ..triton.entries.entry import read_entry
+from ..triton.entries.text import CONFIG, parse_config
 from .target import Place, Use
 
 NEEDS_GPU = ("tensorrt", "tensorrt_plan", "tensorrtllm", "dali")

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from tidegate_contracts.environments import Environment, ModelFacts
 from tidegate_contracts.message import Message
 
-from ..entries.text import CONFIG
 from ..environments import homes
 from ..errors import NotFoundError
 from ..publishing import config_differences
 from ..registry import RegisteredVersion
+from ..triton.entries.text import CONFIG
 from .context import Context
 from .plan import config_text
 

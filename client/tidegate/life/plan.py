@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from tidegate_contracts.manifest import Manifest
 
-from ..entries.text import CONFIG
 from ..errors import RefusedError, UsageError
 from ..publishing import Published, Repository, config_differences, published_config, published_path, read_published
+from ..triton.entries.text import CONFIG
 from .target import Place
 
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from tidegate_contracts.manifest import Manifest
 
-from ..entries.text import CONFIG, parse_config
 from ..errors import IntegrityError, UsageError
 from ..publishing import differences, read_published
 from ..registry import RegisteredVersion
+from ..triton.entries.text import CONFIG, parse_config
 from .checks import check_beside, check_fits, check_staged, refuse
 from .context import Context
 from .plan import Plan, config_text, published_entry_config

@@ -6,7 +6,6 @@ from typing import Literal
 from tidegate_contracts.environments import Environment
 from tidegate_contracts.message import Message
 
-from ..entries.text import CONFIG
 from ..environments import nearest
 from ..errors import IntegrityError, NotFoundError, UsageError
 from ..publishing import (
@@ -18,6 +17,7 @@ from ..publishing import (
     strays,
 )
 from ..registry import RegisteredVersion
+from ..triton.entries.text import CONFIG
 from .context import Context
 from .plan import called, config_text
 from .target import places, servers

@@ -45,7 +45,7 @@ from .version import (
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
-    from ..entries.entry import Entry
+    from ..triton.entries.entry import Entry
 
 SOURCE = "model"
 """Below the artifacts of a run: where its model is, for MLflow and for us."""
@@ -246,9 +246,9 @@ def checked(entry: Path, model: str, golden: Golden | None = None) -> list[str]:
 
     Raises UsageError for a golden request that names other tensors than the configuration does.
     """
-    from ..entries.checks import check_entry
-    from ..entries.entry import read_entry
-    from ..entries.findings import errors
+    from ..findings import errors
+    from ..triton.entries.checks import check_entry
+    from ..triton.entries.entry import read_entry
 
     found = read_entry(entry, model)
     findings = check_entry(found)

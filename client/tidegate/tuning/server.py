@@ -20,9 +20,9 @@ from typing import Any, Final
 from google.protobuf import json_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from ..entries.entry import Entry
-from ..entries.text import CONFIG, config_text
 from ..errors import UnreachableError, UsageError
+from ..triton.entries.entry import Entry
+from ..triton.entries.text import CONFIG, config_text
 from .plan import Plan, Protocol
 
 PROGRAM: Final = "tritonserver"

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from ..entries.entry import Entry
 from ..errors import TidegateError, UnreachableError, UsageError
+from ..triton.entries.entry import Entry
 from .memory import require_metrics, watched
 from .perf import LoadError, measure
 from .plan import Plan

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-from ..entries.checks import check_entry
-from ..entries.entry import Entry
-from ..entries.findings import errors
-from ..entries.text import CONFIG, config_text, read_config
 from ..errors import UsageError
+from ..findings import errors
+from ..triton.entries.checks import check_entry
+from ..triton.entries.entry import Entry
+from ..triton.entries.text import CONFIG, config_text, read_config
 from .results import Report
 
 _COMMENT_OR_TEXT = re.compile(r"""#[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""")

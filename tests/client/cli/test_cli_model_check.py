@@ -9,7 +9,7 @@ from tidegate.cli.model_check import check
 from tidegate.errors import ExitCode
 from typer.testing import CliRunner, Result
 
-from tests.client.entries.corpus_entries import CONFIG, MODEL
+from tests.client.triton.entries.corpus_entries import CONFIG, MODEL
 
 app = typer.Typer()
 app.command()(check)

@@ -13,7 +13,7 @@ from tidegate.errors import ExitCode
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 from typer.testing import CliRunner, Result
 
-from tests.client.entries.files import FILES
+from tests.client.triton.entries.files import FILES
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command()(new)

@@ -11,7 +11,7 @@ from tidegate.tuning import Measurement, Report, Setting
 from tidegate.tuning.variants import has_comments
 from typer.testing import CliRunner, Result
 
-from tests.client.entries.corpus_entries import CONFIG, MODEL
+from tests.client.triton.entries.corpus_entries import CONFIG, MODEL
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_it_is_said_before_that_comments_are_not_written(folder: Path) -> None:
 
 
 def test_comments_are_told_from_texts(folder: Path) -> None:
-    from tidegate.entries.entry import read_entry
+    from tidegate.triton.entries.entry import read_entry
 
     for text, expected in (("# x", True), ("name: '#' # x", True), ("name: '#'", False), ('name: "\\"#"', False)):
         (folder / "m" / "config.pbtxt").write_text(text)

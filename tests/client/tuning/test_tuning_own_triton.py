@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
-from tidegate.entries.checks import check_entry
-from tidegate.entries.entry import read_entry
-from tidegate.entries.findings import errors
-from tidegate.entries.text import parse_config
 from tidegate.errors import UnreachableError
+from tidegate.findings import errors
+from tidegate.triton.entries.checks import check_entry
+from tidegate.triton.entries.entry import read_entry
+from tidegate.triton.entries.text import parse_config
 from tidegate.tuning import Plan, Report, TritonProgram, tune, tuned_text, write_config
 
 from .programs import ONE_ONLY, SLEEPER, Programs, write_model

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tidegate.entries.entry import Entry, read_entry
 from tidegate.errors import UsageError
+from tidegate.triton.entries.entry import Entry, read_entry
 from tidegate.tuning import Measurement, Report, Setting, tuned_text, write_config
 from tidegate.tuning.variants import require_sound, variant
 

@@ -1,0 +1,71 @@
+"""What Triton refuses, hangs over or silently ignores in a model repository entry, said before anything is copied.
+
+The rules follow `model_config_utils.cc`, `model_lifecycle.cc` and `ensemble_utils.cc` of triton-inference-server/core;
+tests/client/triton/entries holds them against a real Triton.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from functools import cache
+from pathlib import Path
+
+from tidegate_contracts.manifest import is_inside
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from ....findings import Finding, in_order
+from ..entry import MAX_CONFIG_BYTES, Entry, is_version, read_entry
+from ..text import CONFIG, read_config
+from . import backends as backend_checks
+from . import batching, contents, ensembles, layout, metrics, optimization, python, sequences, tensors, versions, warmup
+from .ensembles import Neighbour
+
+_OF_THE_CONFIG = (
+    backend_checks.check, batching.check, contents.check, ensembles.check, metrics.check, optimization.check,
+    python.check, sequences.check, tensors.check, versions.check, warmup.check,
+)  # fmt: skip
+
+
+def check_entry(
+    folder: Path | Entry,
+    *,
+    backends: Collection[str] | None = None,
+    gpu: bool | None = None,
+    models: Mapping[str, ModelConfig] | None = None,
+) -> list[Finding]:
+    """Return what is wrong with an entry: errors first, then in the order of files and lines.
+
+    `backends` are those of the server that it is for; None leaves that open, as it does for `gpu`, whether that
+    server has one. `models` are the configurations of what it would lie beside, which an ensemble's steps must be
+    among; None looks at the folders beside it, and a step that is not there is a warning only. Raises UsageError where
+    there is no folder.
+    """
+    entry = folder if isinstance(folder, Entry) else read_entry(folder)
+    findings = [*entry.problems, *layout.check(entry)]
+    if entry.config is not None:
+        for check in _OF_THE_CONFIG:
+            findings += check(entry, entry.config)
+        findings += backend_checks.check_server(entry, entry.config, backends)
+        if gpu is False:
+            findings += optimization.check_no_gpu(entry, entry.config)
+        find = _beside(entry) if models is None else _among(models)
+        findings += ensembles.check_steps(entry, entry.config, find, complete=models is not None)
+    return in_order(findings)
+
+
+def _among(models: Mapping[str, ModelConfig]) -> Callable[[str], Neighbour | None]:
+    return lambda name: Neighbour(models[name]) if name in models else None
+
+
+def _beside(entry: Entry) -> Callable[[str], Neighbour | None]:
+    """Return what finds an entry in the same folder by its name."""
+    root = entry.folder.absolute().parent
+
+    @cache
+    def find(name: str) -> Neighbour | None:
+        file = root / name / CONFIG
+        if not is_inside(name) or not file.is_file() or file.stat().st_size > MAX_CONFIG_BYTES:
+            return None
+        config = read_config(file.read_text("utf-8", "replace")).config
+        versions = frozenset(int(at.name) for at in (root / name).iterdir() if is_version(at.name))
+        return None if config is None else Neighbour(config, versions)
+
+    return find

@@ -1,0 +1,292 @@
+"""What config.pbtxt says of the tensors, against what the model's own file says of them.
+
+The rules are those of the backends: ValidateInputs and ValidateOutputs of onnxruntime.cc, tensorflow.cc, openvino.cc
+and pytorch's model_instance_state.cc. Files are read by `frameworks`; nothing of them is run or unpickled, and weights
+are passed over.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tritonclient.grpc.model_config_pb2 import DataType
+
+from ....errors import UsageError
+from ....findings import Finding, error, warning
+from ..entry import Entry
+from ..frameworks import fil, onnx, openvino, tensorflow, torch
+from ..frameworks.reading import ANY, NoLibraryError, Reading, Tensor, UnreadableError
+from ..words import nearest, value_name
+from .backends import resolved
+from .versions import served
+
+_SELECTING = ("TF_GRAPH_TAG", "TF_SIGNATURE_DEF")
+_RESHAPING = "RESHAPE_IO_LAYERS"
+
+
+@dataclass(frozen=True)
+class _Format:
+    """A kind of file, and how its backend holds a configuration against it."""
+
+    read: Callable[[Path], Reading]
+    file: str
+    holder: str = ""
+    """A folder's own file that stands for it."""
+    typed: bool = True
+    """Whether types must be equal; else the backend converts."""
+    batched_by_any: bool = True
+    """Whether only a first dimension of any size can be a batch's."""
+    exact: bool = True
+    """Whether an output of any size must be declared so; else any number will do."""
+    inferred: bool = False
+    """Whether the backend may know more of an output's size than the file says."""
+
+
+_FORMATS = {
+    "onnxruntime_onnx": _Format(onnx.read_tensors, onnx.MODEL, onnx.MODEL, inferred=True),
+    "tensorflow_savedmodel": _Format(
+        tensorflow.read_saved_model, tensorflow.SAVED_MODEL, tensorflow.SAVED_MODEL_FILE
+    ),
+    "openvino": _Format(openvino.read, openvino.MODEL, typed=False, batched_by_any=False, exact=False),
+    "pytorch_libtorch": _Format(torch.read_script, torch.SCRIPT),
+}  # fmt: skip
+_FORESTS = {
+    "xgboost_ubj": (fil.read_xgboost_ubjson, "xgboost.ubj"), "lightgbm": (fil.read_lightgbm, "model.txt"),
+    "treelite_checkpoint": (fil.read_treelite, "checkpoint.tl"),
+}  # fmt: skip
+"""XGBoost's JSON is left out: it is read whole, and takes many times its size in memory."""
+
+
+def check(entry: Entry, config: Any) -> Iterator[Finding]:
+    """Yield where the configuration and the files of the versions that are served differ."""
+    if (form := _format(entry, config)) is None:
+        return
+    for path in _paths(entry, config, form):
+        try:
+            reading = form.read(entry.folder / path)
+        except NoLibraryError:
+            return  # `not_compared` says so, once for all entries
+        except UnreadableError as problem:
+            yield error(problem.what, path, problem.why, problem.do)
+            continue
+        except UsageError as problem:
+            yield warning(f"its tensors were not compared: {problem.what}", path, problem.why, problem.do)
+            continue
+        yield from _Comparison(entry, config, form, reading, path).findings()
+
+
+def not_compared(entry: Entry) -> str:
+    """Return why the tensors of an entry cannot be compared on this machine; nothing where they can."""
+    form = _format(entry, entry.config) if entry.config is not None else None
+    if form is None or form.read is not onnx.read_tensors or not list(_paths(entry, entry.config, form)):
+        return ""
+    try:
+        onnx.library(Path(onnx.MODEL))
+    except NoLibraryError as problem:
+        return f"tensors of ONNX models were not compared with config.pbtxt: {problem.do}"
+    return ""
+
+
+def _format(entry: Entry, config: Any) -> _Format | None:
+    backend = resolved(entry)
+    if config.runtime or config.cc_model_filenames:
+        return None
+    if backend.name == "fil":
+        kind = config.parameters["model_type"].string_value if "model_type" in config.parameters else ""
+        return _Format(*_FORESTS[kind]) if kind in _FORESTS else None
+    return _FORMATS.get(backend.platform or backend.name)
+
+
+def _paths(entry: Entry, config: Any, form: _Format) -> Iterator[str]:
+    """Yield what is to be read of each version, below the entry; empty files hold nothing to compare."""
+    sizes = {file.path: file.size for file in entry.files}
+    name = config.default_model_filename or form.file
+    for version in served(entry):
+        path = f"{version}/{name}"
+        inner = f"{path}/{form.holder}"
+        if form.holder and sizes.get(inner):
+            yield path if form.read is tensorflow.read_saved_model else inner
+        elif sizes.get(path):
+            yield path
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """One file, and what is said of it."""
+
+    entry: Entry
+    config: Any
+    form: _Format
+    reading: Reading
+    path: str
+
+    def findings(self) -> Iterator[Finding]:
+        config = self.config
+        match resolved(self.entry).name:
+            case "fil":
+                yield from self._features()
+            case "pytorch":
+                yield from self._arguments()
+            case _ if not (config.input and config.output):
+                if self.form.batched_by_any:  # the backend completes what is not declared
+                    yield from self._batches([*self.reading.inputs, *self.reading.outputs])
+            case _ if all(_parameter(config, name) == _parameter(self.reading.config, name) for name in _SELECTING):
+                yield from self._tensors()
+
+    def _tensors(self) -> Iterator[Finding]:
+        inputs = {tensor.name: tensor for tensor in self.reading.inputs}
+        outputs = {tensor.name: tensor for tensor in self.reading.outputs}
+        declared = [(f"input[{number}]", said, inputs) for number, said in enumerate(self.config.input)]
+        declared += [(f"output[{number}]", said, outputs) for number, said in enumerate(self.config.output)]
+        shaped = []
+        for place, said, known in declared:
+            if said.name in known:
+                yield from self._type(place, said, known[said.name])
+                if not self._is_shaped_otherwise(place, said):
+                    shaped.append((place, said, known[said.name]))
+            elif said.name and not (known is inputs and said.optional):  # that may be a weight that requests replace
+                yield self._stranger(place, said.name, known)
+        others = {name: place for name, place in _other_inputs(self.config) if name}
+        for name in others.keys() - inputs.keys():
+            yield self._stranger(others[name], name, inputs)
+        said_inputs = others.keys() | {said.name for said in self.config.input if not said.optional}
+        lacking = inputs.keys() - said_inputs - {said.name for said in self.config.input}
+        for name in lacking if len(lacking) > len(said_inputs - inputs.keys()) else ():  # else one has a wrong name
+            yield error(
+                f"the model takes the input '{name}', which is not declared",
+                self.entry.where("input"),
+                self._told(inputs[name]),
+                "declare it",
+            )
+        refused = self.form.batched_by_any and list(self._batches([own for _, _, own in shaped if own.dims]))
+        if refused:
+            yield from refused
+            return
+        for place, said, own in shaped:
+            yield from self._ragged(place, said, own) if _is_ragged(place, said) else self._dims(place, said, own)
+
+    def _is_shaped_otherwise(self, place: str, said: Any) -> bool:
+        """Tell whether what is declared need not be the shape that the model has."""
+        if place.startswith("output") and any(said.name in each.target_name for each in self.config.batch_output):
+            return True
+        return _parameter(self.config, _RESHAPING).lower() == "yes"
+
+    def _type(self, place: str, said: Any, own: Tensor) -> Iterator[Finding]:
+        wanted = f"TYPE_{own.data_type}"
+        if self.form.typed and said.data_type and said.data_type != DataType.Value(wanted):
+            yield error(
+                f"{_called(place, said)} is {value_name(DataType, said.data_type)}, and the model has {wanted}",
+                self.entry.where(f"{place}.data_type"),
+                self._told(own),
+                f"write data_type: {wanted}",
+            )
+
+    def _batches(self, tensors: Sequence[Tensor]) -> Iterator[Finding]:
+        size = self.config.max_batch_size
+        fixed = next((own for own in tensors if own.dims[:1] != (ANY,)), None)
+        if size > 0 and fixed is not None:
+            yield error(
+                f"max_batch_size is {size}, and the model takes no batches: '{fixed.name}' has no first dimension of "
+                "any size",
+                self.entry.where("max_batch_size"),
+                self._told(fixed),
+                "set max_batch_size: 0 and write all dims, or export the model with a variable first dimension",
+            )
+
+    def _ragged(self, place: str, said: Any, own: Tensor) -> Iterator[Finding]:
+        if own.dims != (ANY,):
+            yield error(
+                f"{_called(place, said)} is ragged, and the model does not have it as one dimension of any size",
+                self.entry.where(f"{place}.allow_ragged_batch"),
+                self._told(own),
+                "take allow_ragged_batch out",
+            )
+
+    def _dims(self, place: str, said: Any, own: Tensor) -> Iterator[Finding]:
+        field = "reshape" if said.HasField("reshape") else "dims"
+        shape = tuple(said.reshape.shape if field == "reshape" else said.dims)
+        batches, is_output = self.config.max_batch_size > 0, place.startswith("output")
+        dims = own.dims[1:] if batches and own.dims else own.dims
+        where = self.entry.where(f"{place}.{field}")
+        if not own.dims and all(size == 1 for size in shape):
+            return  # a single number, which backends take as one of any rank
+        fits, sure = len(shape) == len(dims), True
+        for mine, size in zip(shape, dims, strict=False):
+            if size == ANY:
+                sure &= mine == ANY or not (is_output and self.form.exact)
+            elif mine != size and not (mine == ANY and batches and not is_output and not self.form.exact):
+                fits = False
+        do = f"write {_written(dims)}" if field == "dims" else f"reshape it to {list(dims)}"
+        if not fits or not (sure or self.form.inferred):
+            without = ", without the batch" if batches else ""
+            what = f"{_called(place, said)} has {field} {list(shape)}, and the model {list(dims)}{without}"
+            yield error(what, where, self._told(own), do)
+        elif not sure:
+            why = f"{self._told(own)}: Triton refuses it unless ONNX Runtime finds out this size by itself"
+            yield warning(f"{_called(place, said)} has {field} {list(shape)}", where, why, do)
+
+    def _features(self) -> Iterator[Finding]:
+        """Yield where FIL, which does not look, would read rows of another length than it is given."""
+        (own,) = self.reading.inputs
+        for number, said in enumerate(self.config.input):
+            if said.name == own.name and not said.HasField("reshape") and tuple(said.dims) != own.dims:
+                yield warning(
+                    f"input '{said.name}' has dims {list(said.dims)}, and the forest has {own.dims[0]} features",
+                    self.entry.where(f"input[{number}].dims"),
+                    f"the backend takes rows as {self.path} has them, and answers would be wrong",
+                    f"write {_written(own.dims)}",
+                )
+
+    def _arguments(self) -> Iterator[Finding]:
+        taken = self.reading.arguments
+        declared = len(self.config.input) + len(list(_other_inputs(self.config)))
+        if taken is not None and self.config.input and declared != len(taken):
+            yield error(
+                f"inputs are declared: {declared}, and forward takes {len(taken)}",
+                self.entry.where("input"),
+                f"in {self.path} it takes {', '.join(taken) or 'nothing'}",
+                "declare as many as it takes",
+            )
+
+    def _stranger(self, place: str, name: str, known: dict[str, Tensor]) -> Finding:
+        side = "output" if place.startswith("output") else "input"
+        near = nearest(name, known)
+        return error(
+            f"the model has no {side} '{name}'",
+            self.entry.where(f"{place}.name" if place.startswith(f"{side}[") else place),
+            f"{self.path} has {', '.join(known) or 'none'}",
+            f"did you mean '{near}'?" if near else f"write {side}s as the model has them",
+        )
+
+    def _told(self, own: Tensor) -> str:
+        return f"{self.path} has it as TYPE_{own.data_type} {list(own.dims)}"
+
+
+def _other_inputs(config: Any) -> Iterator[tuple[str, str]]:
+    """Yield the inputs that Triton itself gives to a model, and where they stand."""
+    for number, batch in enumerate(config.batch_input):
+        for name in batch.target_name:
+            yield name, f"batch_input[{number}]"
+    sequences = config.sequence_batching
+    for number, control in enumerate(sequences.control_input):
+        if control.control:
+            yield control.name, f"sequence_batching.control_input[{number}]"
+    for number, state in enumerate(sequences.state):
+        yield state.input_name, f"sequence_batching.state[{number}]"
+
+
+def _called(place: str, said: Any) -> str:
+    return f"{place.partition('[')[0]} '{said.name}'"
+
+
+def _is_ragged(place: str, said: Any) -> bool:
+    return place.startswith("input") and bool(said.allow_ragged_batch)
+
+
+def _parameter(config: Any, name: str) -> str:
+    return str(config.parameters[name].string_value) if name in config.parameters else ""
+
+
+def _written(dims: Sequence[int]) -> str:
+    return f"dims: [ {', '.join(map(str, dims))} ]" if dims else "dims: [ 1 ] and reshape { shape: [ ] }"

@@ -1,0 +1,272 @@
+"""Ensembles: every tensor is made once and used, and each step takes and gives what its model declares."""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
+
+from ....findings import Finding, error, warning
+from ..ensemble import NEWEST, Graph, Step, graph
+from ..entry import Entry
+from ..words import nearest, value_name
+from .backends import ENSEMBLE, is_ensemble
+
+_STEPS = "ensemble_scheduling.step"
+_COMPARED = 200
+"""Names among which the nearest is looked for: it takes a while, and each of many errors would."""
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A model that lies beside the ensemble."""
+
+    config: ModelConfig
+    versions: frozenset[int] | None = None
+    """None where that is not known."""
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    owner: str
+    data_type: int
+    dims: tuple[int, ...]
+    batches: bool
+
+    @property
+    def full(self) -> tuple[int, ...]:
+        return (-1, *self.dims) if self.batches else self.dims
+
+    def fits(self, other: "_Tensor") -> bool:
+        """With or without the batch: a step that makes no batches may take it as its first dimension."""
+        return _same(self.dims, other.dims) or _same(self.full, other.full)
+
+    def __str__(self) -> str:
+        return f"{value_name(DataType, self.data_type)} {list(self.full)} of '{self.owner}'"
+
+
+def check(entry: Entry, config: Any) -> Iterator[Finding]:
+    """Yield what is wrong with an ensemble by itself."""
+    if not is_ensemble(config):
+        return
+    if not config.HasField("ensemble_scheduling"):
+        yield error("the ensemble has no steps", entry.where("platform"), do="write ensemble_scheduling { step [ … ] }")
+        return
+    if config.platform != ENSEMBLE:
+        yield error(
+            f"a model with ensemble_scheduling has platform '{ENSEMBLE}'",
+            entry.where("platform" if config.platform else "ensemble_scheduling"),
+            do=f'write platform: "{ENSEMBLE}"',
+        )
+    seen = graph(config)
+    if not seen.steps:
+        yield error("the ensemble has no steps", entry.where("ensemble_scheduling"), do="write step [ { … } ]")
+    for step in seen.steps:
+        yield from _step(entry, step)
+    yield from _tensors(entry, seen)
+
+
+def _step(entry: Entry, step: Step) -> Iterator[Finding]:
+    place = f"{_STEPS}[{step.index}]"
+    if not step.model:
+        yield error(f"step {step.index} names no model", entry.where(place), do='write model_name: "…"')
+    elif step.model == entry.name:
+        yield error("the ensemble is a step of itself", entry.where(f"{place}.model_name"), do="name another model")
+    for field, given in (("input_map", step.inputs), ("output_map", step.outputs)):
+        if not given:
+            yield error(
+                f"step {step.index} ({step.model}) has no {field}",
+                entry.where(place),
+                do=f'write {field} {{ key: "its tensor" value: "the ensemble\'s" }}',
+            )
+    if step.version == 0:
+        yield error(
+            f"step {step.index} ({step.model}) wants version 0",
+            entry.where(f"{place}.model_version"),
+            "left out it is 0, which is a version like others, not the newest",
+            f"write model_version: {NEWEST} for the newest",
+        )
+    elif step.version > 0:
+        yield warning(
+            f"step {step.index} ({step.model}) wants version {step.version} and no other",
+            entry.where(f"{place}.model_version"),
+            "the registry gives the numbers, and the ensemble breaks when that version is no longer served",
+            f"write model_version: {NEWEST} for the newest",
+        )
+
+
+def _tensors(entry: Entry, seen: Graph) -> Iterator[Finding]:
+    ready = set(seen.inputs) | {tensor for wave in seen.order for index in wave for tensor in seen.steps[index].gives}
+    used = {tensor for step in seen.steps for tensor in step.takes}
+    inputs, outputs, lacking = set(seen.inputs), set(seen.outputs), used - ready
+    wanted, spare = (used | outputs) - ready, seen.producers.keys() - used
+    made: dict[str, int] = {}
+    for number, name in enumerate(seen.inputs):
+        if name and name not in used:
+            yield error(
+                f"the input '{name}' is not used",
+                entry.where(f"input[{number}]"),
+                do=_meant(name, lacking, "name it in an input_map, or take it out"),
+            )
+    for step in seen.steps:
+        for key, tensor in step.outputs:
+            where = entry.where(f'{_STEPS}[{step.index}].output_map["{key}"]')
+            if tensor in made:
+                yield error(
+                    f"the tensor '{tensor}' is made by steps {made[tensor]} and {step.index}",
+                    where,
+                    do="give each its name",
+                )
+            elif tensor not in used and tensor not in outputs:
+                yield error(
+                    f"the tensor '{tensor}' is not used",
+                    where,
+                    "no step takes it, and it is no output",
+                    _meant(tensor, wanted, "take it out of the output_map"),
+                )
+            elif tensor in inputs:
+                yield warning(
+                    f"the input '{tensor}' is made by step {step.index} as well",
+                    where,
+                    do="give the step's output a name of its own",
+                )
+            made.setdefault(tensor, step.index)
+        for key, tensor in step.inputs:
+            if tensor not in ready:
+                where = entry.where(f'{_STEPS}[{step.index}].input_map["{key}"]')
+                why = "the steps wait for each other" if tensor in seen.producers else ""
+                yield error(f"nothing makes the tensor '{tensor}'", where, why, _meant(tensor, ready, ""))
+    for number, name in enumerate(seen.outputs):
+        if name and name not in ready and name not in used and name not in made:
+            yield error(
+                f"no step makes the output '{name}'",
+                entry.where(f"output[{number}]"),
+                do=_meant(name, spare, "name it in an output_map"),
+            )
+
+
+def check_steps(
+    entry: Entry, config: Any, find: Callable[[str], Neighbour | None], *, complete: bool
+) -> Iterator[Finding]:
+    """Yield where an ensemble does not fit the models of its steps.
+
+    `find` returns a model by its name; `complete` says that what it does not find is nowhere.
+    """
+    if not config.HasField("ensemble_scheduling"):
+        return
+    seen = graph(config)
+    tensors = {
+        tensor.name: _Tensor(entry.name, tensor.data_type, tuple(_seen_inside(tensor)), config.max_batch_size > 0)
+        for tensor in (*config.output, *config.input)
+    }
+    models: dict[str, Neighbour] = {}
+    for step in seen.steps:
+        where = entry.where(f"{_STEPS}[{step.index}].model_name")
+        if not step.model or step.model == entry.name:
+            continue
+        if (model := find(step.model)) is None:
+            say = error if complete else warning
+            yield say(
+                f"there is no model '{step.model}'",
+                where,
+                "Triton refuses an ensemble with a step that is not there"
+                if complete
+                else "it lies not beside the ensemble, so that its tensors were not compared",
+            )
+            continue
+        models[step.model] = model
+        if step.version > 0 and model.versions is not None and step.version not in model.versions:
+            yield error(f"'{step.model}' has no version {step.version}", where, do=f"write model_version: {NEWEST}")
+        if 0 < model.config.max_batch_size < config.max_batch_size:
+            yield error(
+                f"batches of {config.max_batch_size} are too large for step {step.index}",
+                where,
+                f"'{step.model}' takes {model.config.max_batch_size} at most",
+                f"set the ensemble's max_batch_size to {model.config.max_batch_size}",
+            )
+        elif config.max_batch_size == 0 < model.config.max_batch_size and _lacks_the_batch(step, model.config, tensors):
+            yield warning(
+                f"step {step.index} makes batches, and the ensemble does not",
+                where,
+                f"every call fails: '{step.model}' expects a first dimension for the batch",
+                "set the ensemble's max_batch_size, or write -1 as the first of its dims",
+            )
+        yield from _mapped(entry, step, model.config, tensors)
+    if models.keys() >= {step.model for step in seen.steps}:
+        yield from _decoupled(entry, seen, models)
+
+
+def _mapped(entry: Entry, step: Step, model: Any, tensors: dict[str, _Tensor]) -> Iterator[Finding]:
+    place = f"{_STEPS}[{step.index}]"
+    for side, mapped in (("input", step.inputs), ("output", step.outputs)):
+        declared = {tensor.name: tensor for tensor in getattr(model, side)}
+        if not declared:
+            continue  # its backend finds them in the model itself
+        for name, tensor in mapped:
+            where = entry.where(f'{place}.{side}_map["{name}"]')
+            if name not in declared:
+                known = ", ".join(declared)
+                yield error(
+                    f"'{step.model}' has no {side} '{name}'", where, f"it has {known}", _meant(name, set(declared), "")
+                )
+                continue
+            own = declared[name]
+            there = _Tensor(step.model, own.data_type, tuple(own.dims), model.max_batch_size > 0)
+            before = tensors.setdefault(tensor, there)
+            if before.data_type != there.data_type:
+                yield error(
+                    f"the tensor '{tensor}' is of two types", where, f"{before}, and {there}", "make both equal"
+                )
+            elif not before.fits(there):
+                yield error(f"the tensor '{tensor}' has two shapes", where, f"{before}, and {there}", "make both equal")
+        if side == "input":
+            for name in declared.keys() - dict(mapped).keys():
+                if not declared[name].optional:
+                    yield error(
+                        f"step {step.index} ({step.model}) lacks the input '{name}'",
+                        entry.where(place),
+                        do="add it to its input_map",
+                    )
+
+
+def _lacks_the_batch(step: Step, model: Any, tensors: dict[str, _Tensor]) -> bool:
+    """Tell whether a tensor between the two has only as many dimensions as one element of the step's batches."""
+    own = {tensor.name: tensor for tensor in (*model.input, *model.output)}
+    return any(
+        name in own and tensor in tensors and not tensors[tensor].batches
+        and len(tensors[tensor].dims) == len(own[name].dims)
+        for name, tensor in (*step.inputs, *step.outputs)
+    )  # fmt: skip
+
+
+def _decoupled(entry: Entry, seen: Graph, models: dict[str, Neighbour]) -> Iterator[Finding]:
+    """Yield where answers of two decoupled models would have to be brought together."""
+    source = dict.fromkeys(seen.inputs, -1)
+    for index in (index for wave in seen.order for index in wave):
+        step = seen.steps[index]
+        sources = {source[tensor] for tensor in step.takes}
+        if len(sources) > 1:
+            yield error(
+                f"step {index} ({step.model}) takes from different decoupled models",
+                entry.where(f"{_STEPS}[{index}]"),
+                "their numbers of answers differ",
+            )
+        decoupled = models[step.model].config.model_transaction_policy.decoupled
+        source |= dict.fromkeys(step.gives, index if decoupled or not sources else min(sources))
+    if len({source[tensor] for tensor in seen.outputs if tensor in source}) > 1:
+        yield error(
+            "the outputs come from different decoupled models", entry.where("output"), "their numbers of answers differ"
+        )
+
+
+def _seen_inside(tensor: Any) -> list[int]:
+    return list(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims)
+
+
+def _same(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return len(one) == len(other) and all(-1 in (a, b) or a == b for a, b in zip(one, other, strict=True))
+
+
+def _meant(name: str, known: Collection[str], otherwise: str) -> str:
+    near = nearest(name, known) if len(known) <= _COMPARED else None
+    return f"did you mean '{near}'?" if near else otherwise

@@ -1,0 +1,117 @@
+"""The folder itself: where the configuration lies, what the versions are called, what Triton never looks at."""
+
+import re
+from collections.abc import Iterator
+
+from tidegate_contracts.manifest import is_inside
+
+from ....findings import Finding, error, warning
+from ..entry import NO_VERSIONS, PUBLISHED, Entry, is_mistaken_for_a_version, is_version
+from ..text import CONFIG
+
+_PADDED = re.compile(r"0[0-9]+")
+_LITTER = (".ds_store", "thumbs.db", "__pycache__", ".ipynb_checkpoints", ".git")
+
+
+def check(entry: Entry) -> Iterator[Finding]:
+    """Yield what is wrong with the entry's name, folders and files."""
+    yield from _name(entry)
+    yield from _config_files(entry)
+    yield from _versions(entry)
+    yield from _rest(entry)
+
+
+def _name(entry: Entry) -> Iterator[Finding]:
+    if not is_inside(entry.name) or "/" in entry.name:
+        yield error(f"'{entry.name}' is no name for a model", ".", do="use letters, digits, '_', '-' and '.'")
+    elif entry.config is not None and entry.config.name not in ("", entry.name):
+        yield error(
+            f"the model calls itself '{entry.config.name}', and its folder is '{entry.name}'",
+            entry.where("name"),
+            "Triton wants both to be the same",
+            f'write name: "{entry.name}", take the line out, or rename the folder',
+        )
+
+
+def _config_files(entry: Entry) -> Iterator[Finding]:
+    for file in entry.files:
+        folder, _, name = file.path.rpartition("/")
+        if f"/{PUBLISHED}/" in file.path:
+            continue
+        if name == CONFIG and folder and folder.split("/")[0] != "configs":
+            yield warning(
+                f"Triton never reads a {CONFIG} here",
+                file.path,
+                f"it reads the one beside the version's folder, {entry.name}/{CONFIG}",
+                "take it out" if entry.text else f"move it up, to {entry.name}/{CONFIG}",
+            )
+        elif name != CONFIG and name.endswith(".pbtxt") and not folder and name.startswith("config"):
+            yield warning(f"Triton reads {CONFIG} only", file.path, do=f"rename it to {CONFIG}, or take it out")
+        elif folder == "configs" and name.endswith(".pbtxt"):
+            yield warning(
+                "Triton reads this in place of config.pbtxt only when it is started with --model-config-name",
+                file.path,
+                "the platform's servers are not started so",
+            )
+    if entry.text is None and not any(problem.where.startswith(CONFIG) for problem in entry.problems):
+        yield warning(
+            f"there is no {CONFIG}",
+            CONFIG,
+            "Triton guesses: inputs, outputs and batches are then those that the backend finds in the model, if it can",
+            "write one: `tidegate model new` does",
+        )
+
+
+def _versions(entry: Entry) -> Iterator[Finding]:
+    for name in entry.folders:
+        if is_mistaken_for_a_version(name):
+            yield error(
+                f"Triton takes the folder '{name}' for a version",
+                name,
+                "it reads the number in front, does not find the folder of that number, and hangs or ends",
+                "rename it, so that it begins with a letter, or move it out of the entry",
+            )
+        elif _is_padded(name):
+            yield warning(
+                f"Triton ignores the version '{name}'", name, "its name begins with 0", f"rename it to {int(name)}"
+            )
+    if not entry.versions:
+        lost = [file.path for file in entry.files if "/" not in file.path and _is_a_model(file.path)]
+        yield error(
+            "there is no version",
+            ".",
+            f"{', '.join(lost[:3])} must lie in the folder of a version" if lost else
+            "a model's files lie in a folder with a number, such as 1/",
+            f"move {lost[0]} to 1/{lost[0]}" if lost else "make the folder 1/, and put the model into it",
+        )  # fmt: skip
+    elif len(entry.versions) > 1 and not entry.is_published:
+        numbers = ", ".join(map(str, entry.versions))
+        yield warning(
+            f"there are {len(entry.versions)} versions ({numbers})",
+            ".",
+            "the registry gives numbers to versions, and an entry that is registered has exactly one",
+            "keep the version that is meant, and register the others by themselves",
+        )
+
+
+def _rest(entry: Entry) -> Iterator[Finding]:
+    for name in entry.folders:
+        if is_version(name) or _is_padded(name) or is_mistaken_for_a_version(name):
+            continue
+        if name in NO_VERSIONS or name.lower() in _LITTER:
+            continue
+        yield warning(
+            f"Triton ignores the folder '{name}'", name, "it is no version", "put what the model reads into its version"
+        )
+    for file in entry.files:
+        steps = file.path.lower().split("/")
+        if litter := next((step for step in steps if step in _LITTER), None):
+            yield warning(f"'{litter}' is no part of a model", file.path, "it would be registered with it", "delete it")
+
+
+def _is_padded(name: str) -> bool:
+    return _PADDED.fullmatch(name) is not None
+
+
+def _is_a_model(path: str) -> bool:
+    return path.startswith("model.") or path.endswith((".onnx", ".plan", ".pt", ".pt2", ".savedmodel", ".graphdef"))

@@ -1,0 +1,88 @@
+"""Models of the Python backend: their program is parsed, never run."""
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from ....findings import Finding, error, warning
+from ..entry import Entry
+from .backends import resolved
+from .versions import served
+
+_MAX_BYTES = 1 << 20
+_CLASS = "TritonPythonModel"
+_COMPLETES = b"auto_complete_config"
+_FOLDER = "$$TRITON_MODEL_DIRECTORY/"
+
+
+def check(entry: Entry, config: Any) -> Iterator[Finding]:
+    """Yield what is wrong with the program and the parameters of a model in the Python backend."""
+    if resolved(entry).name != "python" or config.runtime:
+        return
+    programs = list(_programs(entry, config))
+    for path, source in programs:
+        yield from _program(path, source)
+    if not any(_COMPLETES in source for _, source in programs):
+        for side in ("input", "output"):
+            if not getattr(config, side):
+                yield warning(
+                    f"no {side} is declared",
+                    entry.where(),
+                    f"a model of the Python backend has none then, but by its own {_COMPLETES.decode()}",
+                    f"declare each {side} with its name, data_type and dims",
+                )
+    yield from _parameters(entry, config)
+
+
+def _programs(entry: Entry, config: Any) -> Iterator[tuple[str, bytes]]:
+    name = config.default_model_filename or "model.py"
+    sizes = {file.path: file.size for file in entry.files}
+    for path in (f"{version}/{name}" for version in served(entry)):
+        if name.endswith(".py") and sizes.get(path, _MAX_BYTES) < _MAX_BYTES:
+            yield path, (entry.folder / path).read_bytes()
+
+
+def _program(path: str, source: bytes) -> Iterator[Finding]:
+    if b"\0" in source:
+        yield error("the program is no text", path)
+        return
+    try:
+        ast.parse(source, path)
+    except SyntaxError as problem:
+        yield error(f"the program cannot be parsed: {problem.msg}", f"{path}:{problem.lineno or 1}")
+        return
+    except (RecursionError, MemoryError):
+        return  # too deep for a look; Python says more when it runs it
+    if _CLASS.encode() not in source:
+        yield error(
+            f"there is no class {_CLASS}", path, "it is what Triton looks for", f"name the model's class {_CLASS}"
+        )
+
+
+def _parameters(entry: Entry, config: Any) -> Iterator[Finding]:
+    if "FORCE_CPU_ONLY_INPUT_TENSORS" in config.parameters:
+        value = config.parameters["FORCE_CPU_ONLY_INPUT_TENSORS"].string_value
+        if value not in ("yes", "no"):
+            yield error(
+                f"FORCE_CPU_ONLY_INPUT_TENSORS is '{value}'",
+                entry.where('parameters["FORCE_CPU_ONLY_INPUT_TENSORS"].string_value'),
+                do="write yes or no",
+            )
+    if "EXECUTION_ENV_PATH" not in config.parameters:
+        return
+    path = config.parameters["EXECUTION_ENV_PATH"].string_value
+    where = entry.where('parameters["EXECUTION_ENV_PATH"].string_value')
+    if not path.startswith(_FOLDER):
+        yield warning(
+            f"the environment {path} is no part of the model",
+            where,
+            "it must be on every server",
+            f"put it beside config.pbtxt, and write {_FOLDER}…",
+        )
+    elif path.removeprefix(_FOLDER) not in {file.path for file in entry.files}:
+        yield error(
+            f"there is no {path.removeprefix(_FOLDER)}",
+            where,
+            "the Python backend runs the model with it",
+            "put it beside config.pbtxt",
+        )

@@ -1,0 +1,221 @@
+"""Which framework a model is of: told from its content first, from its name only where the content does not tell."""
+
+import zipfile
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+
+from ...errors import UsageError
+from .frameworks import (
+    custom,
+    dali,
+    fil,
+    onnx,
+    openvino,
+    programs,
+    python,
+    tensorflow,
+    tensorrt,
+    tensorrtllm,
+    torch,
+    vllm,
+)
+from .frameworks.reading import Reading, head, unreadable
+
+
+class Framework(StrEnum):
+    """What models are made with, as `--framework` takes it."""
+
+    SAVED_MODEL = "tensorflow-savedmodel"
+    GRAPH_DEF = "tensorflow-graphdef"
+    ONNX = "onnx"
+    TORCHSCRIPT = "torchscript"
+    TORCH_PACKAGE = "torch-aoti"
+    TORCH_MODULE = "torch-module"
+    TENSORRT = "tensorrt"
+    PYTHON = "python"
+    JAX = "jax"
+    OPENVINO = "openvino"
+    XGBOOST_JSON = "xgboost-json"
+    XGBOOST_UBJSON = "xgboost-ubjson"
+    LIGHTGBM = "lightgbm"
+    TREELITE = "treelite"
+    ENSEMBLE = "ensemble"
+    DALI = "dali"
+    TENSORRT_LLM = "tensorrt-llm"
+    VLLM = "vllm"
+    CUSTOM = "custom"
+
+
+READERS: dict[Framework, Callable[[Path], Reading]] = {
+    Framework.SAVED_MODEL: tensorflow.read_saved_model,
+    Framework.GRAPH_DEF: tensorflow.read_graph,
+    Framework.ONNX: onnx.read,
+    Framework.TORCHSCRIPT: torch.read_script,
+    Framework.TORCH_PACKAGE: torch.read_package,
+    Framework.TORCH_MODULE: torch.read_module,
+    Framework.TENSORRT: tensorrt.read,
+    Framework.PYTHON: python.read,
+    Framework.JAX: python.read_jax,
+    Framework.OPENVINO: openvino.read,
+    Framework.XGBOOST_JSON: fil.read_xgboost_json,
+    Framework.XGBOOST_UBJSON: fil.read_xgboost_ubjson,
+    Framework.LIGHTGBM: fil.read_lightgbm,
+    Framework.TREELITE: fil.read_treelite,
+    Framework.DALI: dali.read,
+    Framework.TENSORRT_LLM: tensorrtllm.read,
+    Framework.VLLM: vllm.read,
+    Framework.CUSTOM: custom.read,
+}
+"""Who reads the files of each; an ensemble is read of several entries (frameworks/ensemble.py)."""
+
+_PICKLES = frozenset({".pkl", ".pickle", ".joblib", ".sav", ".dill"})
+_PICKLED = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+"""First bytes of pickles, with their protocol."""
+_OTHERS = {
+    ".h5": "export it from Keras as a SavedModel: model.export(FOLDER)",
+    ".keras": "export it from Keras as a SavedModel: model.export(FOLDER)",
+    ".safetensors": 'weights alone say nothing: serve them by vLLM ({"model": FOLDER} in a model.json), or export ONNX',
+    ".gguf": "Triton has no backend for GGUF: serve the original weights by vLLM (a model.json that names them)",
+    ".cbm": "save it as ONNX: model.save_model('model.onnx', format='onnx')",
+    ".tflite": "Triton has no backend for TensorFlow Lite: convert the original model to ONNX (tf2onnx)",
+    ".pmml": "Triton has no backend for PMML: export ONNX, or a forest of trees as it was trained",
+    ".mlmodel": "Triton has no backend for Core ML: export the original model to ONNX",
+}
+_SUFFIXES = {
+    ".onnx": Framework.ONNX, ".plan": Framework.TENSORRT, ".engine": Framework.TENSORRT, ".trt": Framework.TENSORRT,
+    ".graphdef": Framework.GRAPH_DEF, ".pb": Framework.GRAPH_DEF, ".dali": Framework.DALI,
+    ".ubj": Framework.XGBOOST_UBJSON, ".tl": Framework.TREELITE, ".pt2": Framework.TORCH_PACKAGE,
+}  # fmt: skip
+_PROGRAMS = (programs.PROGRAM, dali.PROGRAM)
+
+
+def detect(source: Path) -> tuple[Framework, Path]:
+    """Return the framework of a file or folder, and which file or folder of it is the model.
+
+    Nothing of it is run or unpickled. Raises UsageError that says what to do with a model that
+    Triton cannot serve as it is, or that nobody can tell.
+    """
+    if not source.exists():
+        raise UsageError("there is no such file or folder", where=str(source))
+    if source.is_dir():
+        return _folder(source)
+    if not source.is_file():
+        raise UsageError("it is no file", where=str(source), do="give a file or a folder")
+    return _file(source), source
+
+
+def _file(file: Path) -> Framework:
+    suffix, begin = file.suffix.lower(), head(file)
+    if custom.LIBRARY.fullmatch(file.name):
+        return Framework.CUSTOM
+    if begin.startswith(tensorrt.MAGIC):
+        return Framework.TENSORRT
+    if begin.startswith(fil.LIGHTGBM_HEAD):
+        return Framework.LIGHTGBM
+    if suffix in _OTHERS:
+        raise UsageError("Triton cannot serve this as it is", where=str(file), do=_OTHERS[suffix])
+    if zipfile.is_zipfile(file):
+        return _archive(file)
+    if suffix in (".pt", ".pth", ".bin", ".ckpt") and begin.startswith(_PICKLED):
+        raise UsageError("these are pickled weights", where=str(file), do=torch.NO_SCRIPT)
+    if suffix in _PICKLES or begin.startswith(_PICKLED):
+        raise UsageError(
+            "a pickle is never loaded, here or in Triton: it would run whatever code is in it", where=str(file),
+            do="scikit-learn: treelite.sklearn.import_model(model).serialize('checkpoint.tl') for a forest of trees, "
+            "else skl2onnx.to_onnx(model, sample), or a model.py for the Python backend",
+        )  # fmt: skip
+    if suffix == ".py":
+        return _program(file)
+    if suffix == ".json":
+        return _json(file, begin)
+    if suffix == ".xml" and b"<net" in begin:
+        return Framework.OPENVINO
+    if begin[:1] == b"{" and b"learner" in begin[:64]:  # of XGBoost, whatever it is called
+        return Framework.XGBOOST_JSON if begin[1:2] in b' \n\r\t"' else Framework.XGBOOST_UBJSON
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
+    raise _unknown(file)
+
+
+def _archive(file: Path) -> Framework:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            names = archive.namelist()
+    except torch.BROKEN as error:
+        raise unreadable(file, "archive", error) from None
+    if torch.is_script(names):
+        return Framework.TORCHSCRIPT
+    if torch.is_package(names):
+        return Framework.TORCH_PACKAGE
+    if any(name.endswith("data.pkl") for name in names):
+        raise UsageError("these are pickled weights", where=str(file), do=torch.NO_SCRIPT)
+    if file.suffix == ".pt2":
+        raise UsageError(
+            "it is an exported program, which nobody has compiled", where=str(file),
+            do="compile it for the target: torch._inductor.aoti_compile_and_package(program, package_path='model.pt2')",
+        )  # fmt: skip
+    raise _unknown(file)
+
+
+def _program(file: Path) -> Framework:
+    module = programs.program(file)
+    if programs.is_served(module):
+        return Framework.JAX if "jax" in programs.imports(module) else Framework.PYTHON
+    if programs.is_dali_pipeline(module):
+        return Framework.DALI
+    if programs.is_torch_module(module):
+        return Framework.TORCH_MODULE
+    raise UsageError(
+        "it has neither a TritonPythonModel, nor a torch.nn.Module, nor a DALI pipeline with @autoserialize",
+        where=str(file), do="write a class TritonPythonModel with execute(self, requests), for the Python backend",
+    )  # fmt: skip
+
+
+def _json(file: Path, begin: bytes) -> Framework:
+    if b'"learner"' in begin[:256] or (b'"gradient_booster"' in begin):
+        return Framework.XGBOOST_JSON
+    if b'"model"' in begin:
+        return Framework.VLLM
+    raise _unknown(file)
+
+
+def _folder(folder: Path) -> tuple[Framework, Path]:
+    if (folder / "config.pbtxt").is_file():
+        raise UsageError(
+            "it is an entry already", where=str(folder),
+            do="`tidegate model check` and `tidegate model show` take it; several entries make an ensemble",
+        )  # fmt: skip
+    if (folder / tensorflow.SAVED_MODEL_FILE).is_file():
+        return Framework.SAVED_MODEL, folder
+    if (folder / tensorrtllm.ENGINE).is_file() and (folder / tensorrtllm.CONFIG).is_file():
+        return Framework.TENSORRT_LLM, folder
+    if custom.library(folder):
+        return Framework.CUSTOM, folder
+    for name in _PROGRAMS:
+        if (folder / name).is_file():
+            return _program(folder / name), folder
+    if (folder / vllm.ARGUMENTS).is_file() and _known(folder / vllm.ARGUMENTS) is Framework.VLLM:
+        return Framework.VLLM, folder
+    found = {file: kind for file in sorted(folder.iterdir()) if file.is_file() and (kind := _known(file))}
+    if len(found) == 1:
+        ((file, kind),) = found.items()
+        return kind, file
+    if found:
+        raise UsageError(
+            "there are several models in it", where=str(folder), do=f"give one: {', '.join(map(str, found))}"
+        )
+    raise _unknown(folder)
+
+
+def _known(file: Path) -> Framework | None:
+    try:
+        return _file(file)
+    except UsageError:
+        return None
+
+
+def _unknown(path: Path) -> UsageError:
+    return UsageError(
+        "nothing tells what model this is", where=str(path), do=f"say --framework, one of {', '.join(Framework)}"
+    )

@@ -1,0 +1,136 @@
+"""Forests of trees, for the FIL backend: XGBoost (JSON, UBJSON), LightGBM's text, checkpoints of treelite.
+
+The backend's rules: docs/model_config.md of fil_backend. Its tensors are `input__0` and `output__0`, always FP32, and
+batches are formed always.
+"""
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Any
+
+from ....errors import UsageError
+from . import ubjson
+from .reading import Reading, Tensor, bounded, config_of, unreadable
+
+BATCH = 32768
+"""Rows of a batch at most: the backend must have some limit, and this is its documentation's."""
+JSON_LIMIT = 256 << 20
+"""Bytes: JSON takes several times as many in memory."""
+LIGHTGBM_LIMIT = 64 << 20
+"""Bytes before the first tree: they grow with the number of features."""
+LIGHTGBM_HEAD = b"tree\n"
+_XGBOOST_CLASSIFIERS = ("binary:", "multi:")
+_LIGHTGBM_CLASSIFIERS = ("binary", "multiclass", "multiclassova")
+_LIGHTGBM_SAID = ("objective", "max_feature_idx", "num_tree_per_iteration")
+_ASKED = {"learner": {"learner_model_param": None, "objective": {"name": None}}}
+"""Of a model of XGBoost."""
+_TREELITE_MAJOR = 4
+_TREELITE_CLASSIFIERS = (0, 2)
+"""kBinaryClf, kMultiClf of treelite's TaskType."""
+
+
+@dataclass(frozen=True)
+class _Forest:
+    features: int
+    classifier: bool
+    classes: int
+    """1: a regression, or a classifier of two classes."""
+
+
+def read_xgboost_json(source: Path) -> Reading:
+    """Read what `Booster.save_model("….json")` wrote."""
+    try:
+        said = json.loads(
+            bounded(source, JSON_LIMIT, "an XGBoost model in JSON", "save it as UBJSON: save_model('m.ubj')")
+        )
+        forest = _xgboost(said)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise unreadable(source, "XGBoost model in JSON", error) from None
+    return _reading(source, "xgboost_json", "xgboost.json", forest)
+
+
+def read_xgboost_ubjson(source: Path) -> Reading:
+    """Read what `Booster.save_model("….ubj")` wrote."""
+    try:
+        with source.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
+            forest = _xgboost(ubjson.loads(content, _ASKED))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise unreadable(source, "XGBoost model in UBJSON", error) from None
+    return _reading(source, "xgboost_ubj", "xgboost.ubj", forest)
+
+
+def read_lightgbm(source: Path) -> Reading:
+    """Read what `Booster.save_model("….txt")` wrote: the lines before the first tree."""
+    said: dict[str, str] = {}
+    with source.open("rb") as lines:
+        while line := lines.readline(LIGHTGBM_LIMIT):
+            if lines.tell() > LIGHTGBM_LIMIT:
+                raise unreadable(source, "LightGBM model", f"there is no tree in its first {LIGHTGBM_LIMIT >> 20} MiB")
+            key, _, value = line.decode("utf-8", "replace").strip().partition("=")
+            if key == "Tree":
+                break
+            if key in _LIGHTGBM_SAID:
+                said[key] = value
+    try:
+        objective = said.get("objective", "").split(" ")[0]
+        forest = _Forest(
+            int(said["max_feature_idx"]) + 1, objective in _LIGHTGBM_CLASSIFIERS, int(said["num_tree_per_iteration"])
+        )
+    except (ValueError, KeyError) as error:
+        raise unreadable(source, "LightGBM model", error) from None
+    return _reading(source, "lightgbm", "model.txt", forest)
+
+
+def read_treelite(source: Path) -> Reading:
+    """Read the header of a checkpoint of treelite 4 (serialization format of its documentation)."""
+    with source.open("rb") as opened:
+        head = opened.read(64)
+    try:
+        major, _, _, _, _, _ = struct.unpack_from("<iiiBBQ", head)
+        features, task, _, targets = struct.unpack_from("<iBBi", head, 22)
+        count, classes = struct.unpack_from("<Qi", head, 32)
+    except struct.error as error:
+        raise unreadable(source, "checkpoint of treelite", error) from None
+    if major != _TREELITE_MAJOR or not 0 <= task <= 4 or features < 1 or targets != count:
+        raise UsageError(
+            "it is no checkpoint of treelite 4", where=str(source), do="write it with treelite 4 (Model.serialize)"
+        )
+    if targets > 1:
+        raise unreadable(source, "model that FIL serves", f"it has {targets} targets")
+    return _reading(
+        source, "treelite_checkpoint", "checkpoint.tl", _Forest(features, task in _TREELITE_CLASSIFIERS, classes)
+    )
+
+
+def _xgboost(said: Mapping[str, Any]) -> _Forest:
+    learner = said["learner"]
+    parameters = learner["learner_model_param"]
+    if int(parameters.get("num_target", "1")) > 1:
+        raise ValueError(f"it has {parameters['num_target']} targets, which FIL does not serve")
+    classifier = str(learner["objective"]["name"]).startswith(_XGBOOST_CLASSIFIERS)
+    return _Forest(int(parameters["num_feature"]), classifier, max(1, int(parameters["num_class"])))
+
+
+def _reading(source: Path, kind: str, name: str, forest: _Forest) -> Reading:
+    parameters = [("model_type", kind)]
+    notes: tuple[str, ...] = ()
+    # FIL calls it is_classifier since 25.09, output_class before: it ignores the other word, but not its own's lack.
+    said = "true" if forest.classifier else "false"
+    parameters += [("is_classifier", said), ("output_class", said)]
+    if forest.classifier:
+        parameters += [("predict_proba", "true"), ("threshold", "0.5")]
+        notes = (
+            "it answers with probabilities; for the class itself: --parameter predict_proba=false --output "
+            "output__0:FP32:1",
+        )
+    config = config_of("fil", parameters=parameters)
+    config.max_batch_size = BATCH
+    config.dynamic_batching.SetInParent()
+    return Reading(
+        config, ((name, source),), (Tensor("input__0", "FP32", (forest.features,)),),
+        (Tensor("output__0", "FP32", (forest.classes,)),), whole_shapes=False, notes=notes,
+    )  # fmt: skip

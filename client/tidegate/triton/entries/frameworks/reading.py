@@ -1,0 +1,116 @@
+"""What the files of a framework tell of a model: the parts of its entry that are nobody's choice."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from ....errors import UsageError
+
+DATA_TYPES = (
+    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "STRING",
+    "BF16",
+)  # fmt: skip
+"""Triton's, as `config.pbtxt` has them after `TYPE_`."""
+HEAD_BYTES = 4096
+ANY = -1
+"""A dimension that may have any size."""
+
+
+class UnreadableError(UsageError):
+    """A file is not what it seems to be."""
+
+
+class NoLibraryError(UsageError):
+    """The library that reads such files is not installed."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output of a model, with Triton's name of its type (`FP32`)."""
+
+    name: str
+    data_type: str
+    dims: tuple[int, ...]
+    optional: bool = False
+    ragged: bool = False
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The parts of an entry."""
+
+    config: Any
+    """A ModelConfig with the backend, and what else the framework decides; without tensors, unless they are fixed."""
+    files: tuple[tuple[str, Path], ...] = ()
+    """Path below the version's folder, and the file it is copied from."""
+    inputs: tuple[Tensor, ...] = ()
+    outputs: tuple[Tensor, ...] = ()
+    whole_shapes: bool = True
+    """Whether the dimensions are those of the model, its batch's among them; else they leave the batch out."""
+    arguments: tuple[str, ...] | None = None
+    """What TorchScript's forward takes besides itself, where it can be read, and all of it is tensors."""
+    missing: str = ""
+    """What the file does not tell of the tensors, so that somebody must say it: it goes on to the user."""
+    notes: tuple[str, ...] = ()
+    """What the user should know of such a model in Triton."""
+
+
+def config_of(backend: str, platform: str = "", parameters: Iterable[tuple[str, str]] = ()) -> Any:
+    """Return a ModelConfig with these."""
+    config = ModelConfig(backend=backend, platform=platform)
+    for key, value in parameters:
+        config.parameters[key].string_value = value
+    return config
+
+
+def data_type(text: str) -> str:
+    """Return Triton's name of a data type (`FP32`), however somebody wrote it (`fp32`, `TYPE_FP32`, `float32`).
+
+    Raises UsageError for one that Triton does not have.
+    """
+    name = text.strip().upper().removeprefix("TYPE_")
+    name = {"BYTES": "STRING", "FLOAT16": "FP16", "FLOAT32": "FP32", "FLOAT64": "FP64", "BFLOAT16": "BF16"}.get(
+        name, name
+    )
+    if name not in DATA_TYPES:
+        near = get_close_matches(name, DATA_TYPES, 1)
+        raise UsageError(
+            f"there is no data type {text!r}",
+            do=(f"say {near[0]}, or another" if near else "say one") + f" of {', '.join(DATA_TYPES)}",
+        )
+    return name
+
+
+@contextmanager
+def in_range(where: str = "") -> Iterator[None]:
+    """Turn the error of a number that a ModelConfig cannot hold, which protobuf raises, into UsageError."""
+    try:
+        yield
+    except ValueError as error:
+        what = "a number is too large, or too small, for Triton's configuration"
+        raise UsageError(what, where=where, why=str(error)) from None
+
+
+def head(file: Path) -> bytes:
+    """Return the first bytes of a file."""
+    with file.open("rb") as opened:
+        return opened.read(HEAD_BYTES)
+
+
+def bounded(file: Path, limit: int, what: str, do: str = "") -> bytes:
+    """Return a file's bytes; raises UsageError when it has more than are ever read of such a one."""
+    with file.open("rb") as opened:
+        content = opened.read(limit + 1)
+    if len(content) > limit:
+        raise UsageError(f"{what} of more than {limit >> 20} MiB is not read", where=str(file), do=do)
+    return content
+
+
+def unreadable(file: Path, what: str, why: object) -> UnreadableError:
+    """Return the error that says that a file is not what it seems to be."""
+    return UnreadableError(f"this is no {what} that can be read", where=str(file), why=str(why) or type(why).__name__)

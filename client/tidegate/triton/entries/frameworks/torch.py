@@ -1,0 +1,132 @@
+"""PyTorch, for the PyTorch backend: TorchScript, packages of AOT Inductor, and `nn.Module` classes in a model.py.
+
+An archive's listing and TorchScript's source text are read; what is pickled in it is never loaded.
+"""
+
+import ast
+import lzma
+import pickletools
+import zipfile
+import zlib
+from collections.abc import Collection
+from pathlib import Path
+
+from ....errors import UsageError
+from .programs import LIMIT as CODE_LIMIT
+from .programs import PROGRAM, files_of, program, text_of
+from .reading import Reading, config_of, unreadable
+
+SCRIPT, PACKAGE = "model.pt", "model.pt2"
+LIMIT = 16 << 20
+"""Bytes that are ever unpacked of one member of an archive."""
+NO_SCRIPT = (
+    "pickled weights need code, and are never loaded: save the model by torch.jit.script(model).save('model.pt'), "
+    "export it by torch.onnx.export, or give a folder with a model.py that defines its nn.Module, and its model.pt"
+)
+BROKEN = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, RuntimeError, NotImplementedError, EOFError, KeyError,
+    ValueError,
+)  # fmt: skip
+"""What a damaged archive raises."""
+_NAMES = "outputs are called NAME__0, NAME__1, … in the order in which forward returns them, for example OUTPUT__0"
+
+
+def is_script(names: Collection[str]) -> bool:
+    """Tell whether a zip archive, given by its members, is TorchScript: it has code besides its pickled data."""
+    below = {name.partition("/")[2] for name in names}
+    return "data.pkl" in below and any(name.startswith("code/") for name in below)
+
+
+def is_package(names: Collection[str]) -> bool:
+    """Tell whether a zip archive, given by its members, is a PT2 package with what AOT Inductor compiled."""
+    return any("/data/aotinductor/" in f"/{name}" for name in names)
+
+
+def read_script(source: Path) -> Reading:
+    """Read TorchScript: what forward takes and returns; it tells no types of elements, and no shapes."""
+    try:
+        with zipfile.ZipFile(source) as archive:
+            if not is_script(archive.namelist()):
+                raise UsageError("it is an archive of PyTorch, but not TorchScript", where=str(source), do=NO_SCRIPT)
+            forward = _script_forward(archive)
+    except BROKEN as error:
+        raise unreadable(source, "TorchScript archive", error) from None
+    return Reading(
+        config_of("pytorch", "pytorch_libtorch"), ((SCRIPT, source),), arguments=_arguments(forward),
+        missing=f"TorchScript tells no types and shapes of its tensors: {_said(forward)}",
+    )  # fmt: skip
+
+
+def read_package(source: Path) -> Reading:
+    """Read a PT2 package of AOT Inductor."""
+    return Reading(
+        config_of("pytorch", "torch_aoti"), ((PACKAGE, source),),
+        missing="a PT2 package's tensors are called INPUT__0, INPUT__1, … and OUTPUT__0, OUTPUT__1, …",
+        notes=("Triton runs PT2 packages of AOT Inductor from 26.05 on, without batching",),
+    )  # fmt: skip
+
+
+def read_module(source: Path) -> Reading:
+    """Read a model.py with an `nn.Module`, or a folder with it and `model.pt` (its state dict)."""
+    module = program(source)
+    config = config_of("pytorch", "pytorch_libtorch")
+    config.runtime = PROGRAM
+    forward = next((each for each in ast.walk(module) if _is_forward(each)), None)
+    missing = f"an nn.Module tells no types and shapes of its tensors: {_said(forward)}"
+    return Reading(config, files_of(source), missing=missing)
+
+
+def _is_forward(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name == "forward"
+
+
+def _said(forward: ast.AST | None) -> str:
+    if not isinstance(forward, ast.FunctionDef):
+        return _NAMES
+    names = ", ".join(each.arg for each in forward.args.args[1:])
+    returned = f", and returns {text_of(forward.returns)}" if forward.returns else ""
+    return f"forward takes {names or 'nothing'}{returned}; {_NAMES}"
+
+
+def _arguments(forward: ast.AST | None) -> tuple[str, ...] | None:
+    if not isinstance(forward, ast.FunctionDef):
+        return None
+    taken = forward.args.args[1:]
+    plain = all(each.annotation is not None and _is_tensors(each.annotation) for each in taken)
+    return tuple(each.arg for each in taken) if plain else None
+
+
+def _is_tensors(annotation: ast.AST) -> bool:
+    return text_of(annotation) == "Tensor" or text_of(annotation).startswith("List[")
+
+
+def _script_forward(archive: zipfile.ZipFile) -> ast.AST | None:
+    """Return forward of the class that the archive's data is of; None where the text, which is Python, lacks it."""
+    root = archive.namelist()[0].partition("/")[0]
+    package, name = _outermost(_unpacked(archive, f"{root}/data.pkl"))
+    try:
+        code = _unpacked(archive, f"{root}/code/{package.replace('.', '/')}.py")
+        if len(code) > CODE_LIMIT:
+            return None
+        text = ast.parse(code)
+    except (SyntaxError, ValueError, KeyError, RecursionError):
+        return None
+    classes = [node for node in text.body if isinstance(node, ast.ClassDef) and node.name == name]
+    return next((each for node in classes for each in node.body if _is_forward(each)), None)
+
+
+def _outermost(pickled: bytes) -> tuple[str, str]:
+    """Return package and name of the first class that pickled data names; its operations are listed, not done."""
+    try:
+        for operation, argument, _ in pickletools.genops(pickled):
+            if operation.name == "GLOBAL":
+                package, _, name = str(argument).partition(" ")
+                return package, name
+    except ValueError:
+        pass
+    return "", ""
+
+
+def _unpacked(archive: zipfile.ZipFile, name: str) -> bytes:
+    with archive.open(name) as member:
+        return member.read(LIMIT)

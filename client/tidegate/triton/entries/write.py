@@ -1,0 +1,181 @@
+"""Makes the entry of a model: its files laid out as Triton wants them, and its config.pbtxt."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+from tidegate_contracts.manifest import ENTRY_VERSION
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from ...errors import UsageError
+from ...findings import Finding, errors
+from ...names import RULE, is_name
+from .checks import check_entry
+from .configure import WarmUp, complete, first_dimension_varies
+from .detect import READERS, Framework, detect
+from .entry import read_entry
+from .frameworks import ensemble, tensorrtllm
+from .frameworks.reading import Reading, in_range
+from .text import CONFIG, config_text
+
+_KEPT = "Triton wants this folder; an ensemble has no files in it.\n"
+
+
+@dataclass(frozen=True)
+class NewEntry:
+    """An entry that was made."""
+
+    folder: Path
+    framework: Framework
+    config: Any
+    notes: tuple[str, ...]
+    """What the user should know of such a model in Triton."""
+    warnings: tuple[Finding, ...]
+
+
+def new_entry(
+    name: str,
+    sources: Sequence[Path],
+    parent: Path,
+    *,
+    framework: Framework | None = None,
+    settings: Any = None,
+    warm_up: WarmUp | None = None,
+    labels: Mapping[str, Path] | None = None,
+    links: Mapping[str, str] | None = None,
+) -> NewEntry:
+    """Make the entry `name` in the folder `parent`, of one model's file or folder, or of several entries: an ensemble.
+
+    `settings` is a ModelConfig with whatever was chosen; see `configure.complete`. `labels` give an output the file
+    with its classes' names; `links` are those of an ensemble (`model.tensor` to the name within it). The entry is
+    staged beside its place and appears there whole; nothing that is there is ever overwritten. Raises UsageError, also
+    where `check_entry` finds that Triton would refuse what was asked for.
+    """
+    if not is_name(name):
+        raise UsageError(f"{name!r} is no name for a model", do=RULE)
+    if not sources:
+        raise UsageError("there is no model to make an entry of", do="give its file or folder")
+    folder = parent / name
+    if os.path.lexists(folder):
+        raise UsageError(
+            "it is there already, and is not overwritten",
+            where=str(folder),
+            do="take it away first, or name another folder with --into",
+        )
+    settings = ModelConfig() if settings is None else settings
+    framework, reading = _read(sources, framework, links)
+    with in_range(str(sources[0])):
+        config = complete(reading, name, settings, warm_up)
+    if framework is Framework.TENSORRT_LLM:
+        tensorrtllm.place_engine(config)
+    _label(config, labels or {})
+    parent.mkdir(parents=True, exist_ok=True)
+    staged = _staging(parent, name)
+    try:
+        _lay(staged, config, reading, framework, labels or {})
+        steps = _beside(sources) if framework is Framework.ENSEMBLE else None
+        findings = check_entry(read_entry(staged, name), models=steps)
+        if refused := errors(findings):
+            raise UsageError(
+                "Triton would refuse this entry", where=name, why="\n" + indent("\n".join(map(str, refused)), "    ")
+            )
+        staged.chmod(0o755)  # of mkdtemp's 0700, with which no server could read it
+        _appear(staged, folder)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+    notes = list(reading.notes)
+    if not config.max_batch_size and first_dimension_varies(reading):
+        notes.append(
+            "all tensors have a variable first dimension: where it is the batch, --max-batch-size N lets Triton batch"
+        )
+    return NewEntry(folder, framework, config, tuple(notes), tuple(findings))
+
+
+def _read(
+    sources: Sequence[Path], framework: Framework | None, links: Mapping[str, str] | None
+) -> tuple[Framework, Reading]:
+    several = len(sources) > 1 or framework is Framework.ENSEMBLE
+    if several and framework in (None, Framework.ENSEMBLE):
+        return Framework.ENSEMBLE, ensemble.read(sources, links)
+    if several or links:
+        raise UsageError("only an ensemble is made of several entries", do="give one file or folder")
+    if framework is None:
+        framework, source = detect(sources[0])
+    else:
+        source = _model_of(sources[0], framework)
+    return framework, READERS[framework](source)
+
+
+def _model_of(source: Path, framework: Framework) -> Path:
+    """Return what a reader takes: where a folder was given, and holds one file of the framework, that file."""
+    if not source.exists():
+        detect(source)
+    if not source.is_dir():
+        return source
+    try:
+        found, file = detect(source)
+    except UsageError:
+        return source
+    return file if found is framework else source
+
+
+def _beside(sources: Sequence[Path]) -> dict[str, Any]:
+    entries = [read_entry(source) for source in sources]
+    return {entry.name: entry.config for entry in entries if entry.config is not None}
+
+
+def _label(config: Any, labels: Mapping[str, Path]) -> None:
+    outputs = {each.name: each for each in config.output}
+    names: dict[str, Path] = {CONFIG: Path(), ENTRY_VERSION: Path()}
+    for output, file in labels.items():
+        if output not in outputs:
+            known = ", ".join(outputs)
+            raise UsageError(f"the model has no output {output!r} to label", do=f"its outputs are {known}")
+        if not file.is_file():
+            raise UsageError("there is no such file with labels", where=str(file))
+        if names.setdefault(file.name, file) != file:
+            raise UsageError("another file of the entry has this name", where=str(file), do="give it another name")
+        outputs[output].label_filename = file.name
+
+
+def _staging(parent: Path, name: str) -> Path:
+    """Return a new folder on the same file system: outside of `parent` where that can be, for Triton may be polling it,
+    and takes every folder there for a model.
+    """
+    above = parent.resolve().parent
+    if os.access(above, os.W_OK) and above.stat().st_dev == parent.stat().st_dev:
+        parent = above
+    return Path(tempfile.mkdtemp(prefix=f".tidegate-new-{name}.", dir=parent))
+
+
+def _lay(staged: Path, config: Any, reading: Reading, framework: Framework, labels: Mapping[str, Path]) -> None:
+    version = staged / ENTRY_VERSION
+    version.mkdir()
+    for below, source in reading.files:
+        target = version / below
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+    if framework is Framework.ENSEMBLE:
+        (version / ensemble.KEEP).write_text(_KEPT, "utf-8")
+    for file in labels.values():
+        shutil.copyfile(file, staged / file.name)
+    (staged / CONFIG).write_text(config_text(config), "utf-8")
+
+
+def _appear(staged: Path, folder: Path) -> None:
+    try:
+        staged.rename(folder)
+    except OSError:
+        if os.path.lexists(folder):
+            raise UsageError(
+                "it is there already, and is not overwritten",
+                where=str(folder),
+                do="take it away first, or name another folder with --into",
+            ) from None
+        raise

@@ -1,0 +1,140 @@
+"""The corpus as model repository entries, and what is found in each."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from tidegate.findings import Finding, in_order
+from tidegate.triton.entries.checks import check_entry
+from tidegate.triton.entries.entry import read_entry
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+CORPUS = Path(__file__).parent / "corpus"
+EXPECTED = CORPUS / "expected.txt"
+GOOD, IGNORED, BAD, ELSEWHERE = KINDS = ("good", "ignored", "bad", "elsewhere")
+Files = Mapping[str, str]
+"""Texts by their paths below the entry."""
+MODEL = (CORPUS / "model.py").read_text("utf-8")
+MODELS = {
+    "onnxruntime": "model.onnx",
+    "openvino": "model.xml",
+    "pytorch": "model.pt",
+    "tensorflow_savedmodel": "model.savedmodel/saved_model.pb",
+}
+"""What each kind of model has in its version; no backend of the test's Triton ever reads it."""
+TENSORS = """\
+input { name: "IN" data_type: TYPE_FP32 dims: [ 4 ] }
+output { name: "OUT" data_type: TYPE_FP32 dims: [ 4 ] }
+"""
+CONFIG = f'backend: "python"\n{TENSORS}'
+
+LAYOUTS: dict[str, dict[str, Files]] = {
+    GOOD: {
+        "file_of_another_name": {
+            "config.pbtxt": f'{CONFIG}default_model_filename: "other.py"\n', "1/other.py": MODEL,
+        },
+        "labels": {
+            "config.pbtxt": CONFIG.replace('name: "OUT"', 'name: "OUT" label_filename: "labels.txt"'),
+            "1/model.py": MODEL, "labels.txt": "cat\ndog\n",
+        },
+        "warm_up_from_a_file": {
+            "config.pbtxt": CONFIG + 'model_warmup { batch_size: 1 inputs { key: "IN" value { data_type: TYPE_FP32 '
+            'dims: 4 input_data_file: "data" } } }\n',
+            "1/model.py": MODEL, "warmup/data": "0123456789abcdef",
+        },
+        "version_zero": {"config.pbtxt": CONFIG, "0/model.py": MODEL},
+    },
+    IGNORED: {
+        "no_config": {"1/model.py": MODEL},
+        "config_in_the_version": {"1/config.pbtxt": CONFIG, "1/model.py": MODEL},
+        "config_in_the_version_too": {"config.pbtxt": CONFIG, "1/config.pbtxt": CONFIG, "1/model.py": MODEL},
+        "version_with_a_zero_in_front_too": {"config.pbtxt": CONFIG, "01/model.py": MODEL, "2/model.py": MODEL},
+        "folder_that_is_no_version": {"config.pbtxt": CONFIG, "1/model.py": MODEL, "old/model.py": MODEL},
+        "two_versions_of_an_empty_policy": {
+            "config.pbtxt": f"{CONFIG}version_policy {{ }}\n", "1/model.py": MODEL, "2/model.py": MODEL,
+        },
+        "other_configs": {"config.pbtxt": CONFIG, "1/model.py": MODEL, "configs/fast.pbtxt": CONFIG},
+        "litter": {"config.pbtxt": CONFIG, "1/model.py": MODEL, ".ipynb_checkpoints/x": ""},
+    },
+    BAD: {
+        "version_with_a_zero_in_front": {"config.pbtxt": CONFIG, "01/model.py": MODEL},
+        "program_that_is_no_text": {"config.pbtxt": CONFIG, "1/model.py": "x = '\0'\n"},
+        "warm_up_file_too_short": {
+            "config.pbtxt": CONFIG + 'model_warmup { batch_size: 1 inputs { key: "IN" value { data_type: TYPE_FP32 '
+            'dims: 4 input_data_file: "data" } } }\n',
+            "1/model.py": MODEL, "warmup/data": "0123456789abcde",
+        },
+        "no_version": {"config.pbtxt": CONFIG, "model.py": MODEL},
+        "ensemble_without_a_version": {
+            "config.pbtxt": f'platform: "ensemble"\n{TENSORS}ensemble_scheduling {{ step {{ model_name: "step" '
+            'model_version: -1 input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } } }\n',
+        },
+        "empty_config_of_an_unknown_file": {"config.pbtxt": "", "1/weights.bin": ""},
+        "litter_that_hides_the_backend": {"config.pbtxt": TENSORS, "1/model.py": MODEL, ".ipynb_checkpoints/x": ""},
+        "program_with_a_slip": {"config.pbtxt": CONFIG, "1/model.py": "import os\n\nclass TritonPythonModel(:\n"},
+        "program_without_the_class": {"config.pbtxt": CONFIG, "1/model.py": "class Model:\n    pass\n"},
+        "config_that_is_no_text": {"config.pbtxt": "\x00\x01", "1/model.py": MODEL},
+        "library_that_is_not_there": {"config.pbtxt": f'backend: "pytohn"\n{TENSORS}', "1/model.py": MODEL},
+    },
+    ELSEWHERE: {},
+}  # fmt: skip
+
+
+def names(kind: str) -> list[str]:
+    """Return the entries of a kind."""
+    return sorted([*(file.stem for file in (CORPUS / kind).glob("*.pbtxt")), *LAYOUTS[kind]])
+
+
+def write(repository: Path) -> None:
+    """Write all of them into a repository."""
+    for kind in KINDS:
+        for name, files in LAYOUTS[kind].items():
+            for path, text in files.items():
+                (repository / name / path).parent.mkdir(parents=True, exist_ok=True)
+                (repository / name / path).write_text(text, "utf-8", newline="")
+        for file in (CORPUS / kind).glob("*.pbtxt"):
+            version = repository / file.stem / "1"
+            version.mkdir(parents=True)
+            shutil.copyfile(file, version.parent / "config.pbtxt")
+            _model(file.read_text("utf-8"), version)
+
+
+def _model(config: str, version: Path) -> None:
+    if "python" in config or not ("backend:" in config or "platform:" in config):
+        (version / "model.py").write_text(MODEL, "utf-8")
+        return
+    for what, file in MODELS.items():
+        if what in config:
+            (version / file).parent.mkdir(exist_ok=True)
+            (version / file).touch()
+    (version.parent / "labels.txt").touch()
+
+
+def configs(repository: Path) -> dict[str, ModelConfig]:
+    """Return the configurations that can be read, by the names of their models."""
+    read = {folder.name: read_entry(folder).config for folder in repository.iterdir()}
+    return {name: config for name, config in read.items() if config is not None}
+
+
+def found(repository: Path, name: str, models: Mapping[str, ModelConfig]) -> list[Finding]:
+    """Return what is found in one, for a server without a GPU: by itself, and among all the others."""
+    entry = read_entry(repository / name)
+    return in_order([*check_entry(entry, gpu=False), *check_entry(entry, gpu=False, models=models)])
+
+
+def described(repository: Path) -> str:
+    """Return what is found in each, as people read it."""
+    parts = []
+    models = configs(repository)
+    for kind in KINDS:
+        for name in names(kind):
+            parts.append("\n".join([f"== {kind}/{name}", *map(str, found(repository, name, models))]))
+    return "\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder))
+        EXPECTED.write_text(described(Path(folder)), "utf-8")

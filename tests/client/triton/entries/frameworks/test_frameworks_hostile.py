@@ -1,0 +1,175 @@
+"""Files that are damaged, or made to do harm: a reader tells what it can, or says in words that it cannot."""
+
+import re
+import tempfile
+import time
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tidegate.errors import UsageError
+from tidegate.triton.entries.detect import READERS, Framework, detect
+from tidegate.triton.entries.frameworks import ubjson
+from tidegate.triton.entries.frameworks.reading import Reading
+from tidegate.triton.entries.write import new_entry
+
+from tests.client.triton.entries.files import FILES
+
+SINGLE = {
+    Framework.GRAPH_DEF: "graph_shapes.pb",
+    Framework.TORCHSCRIPT: "script.pt",
+    Framework.OPENVINO: "openvino.xml",
+    Framework.XGBOOST_JSON: "xgboost_multi.json",
+    Framework.XGBOOST_UBJSON: "xgboost_multi.ubj",
+    Framework.LIGHTGBM: "lightgbm_multi.txt",
+    Framework.TREELITE: "treelite_forest.tl",
+    Framework.PYTHON: "double.py",
+    Framework.DALI: "model.dali",
+}
+DAMAGE = st.lists(st.tuples(st.integers(0, 6000), st.binary(min_size=0, max_size=8)), min_size=1, max_size=6)
+
+
+def test_an_archive_that_grows_when_it_is_unpacked_takes_little_memory(tmp_path: Path) -> None:
+    with (
+        zipfile.ZipFile(FILES / "script.pt") as whole,
+        zipfile.ZipFile(tmp_path / "m.pt", "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        for name in whole.namelist():
+            with archive.open(name, "w") as member:
+                for _ in range(256 if name.endswith((".pkl", ".py")) else 0):
+                    member.write(bytes(1 << 20))
+    tracemalloc.start()
+    assert "forward takes" not in READERS[Framework.TORCHSCRIPT](tmp_path / "m.pt").missing
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 80 << 20
+
+
+@pytest.mark.parametrize("framework", sorted(SINGLE))
+@given(damage=DAMAGE, end=st.integers(0, 10_000))
+@settings(max_examples=150, deadline=None)
+def test_damaged_files_are_read_or_refused(framework: Framework, damage: list[tuple[int, bytes]], end: int) -> None:
+    content = bytearray((FILES / SINGLE[framework]).read_bytes())
+    for at, noise in damage:
+        content[at % len(content) : at % len(content) + len(noise)] = noise
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / SINGLE[framework]
+        file.with_suffix(".bin").write_bytes(b"")
+        file.write_bytes(content[:end] if end < 5000 else content)
+        with suppress(UsageError):
+            detect(file)
+        with suppress(UsageError):
+            READERS[framework](file)
+
+
+def test_lines_in_an_openvino_model_are_gone_through_once(tmp_path: Path) -> None:
+    (tmp_path / "m.bin").write_bytes(b"")
+    (tmp_path / "m.xml").write_bytes(b"<net>" + b"\n" * 1_000_000 + b"</net>")
+    begun = time.monotonic()
+    with pytest.raises(UsageError, match="no Result"):
+        READERS[Framework.OPENVINO](tmp_path / "m.xml")
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("line", [b"x" * 1000, b"%d=\n"])
+def test_a_lightgbm_model_without_a_tree_takes_little_memory(
+    tmp_path: Path, line: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.triton.entries.frameworks.fil.LIGHTGBM_LIMIT", 1 << 20)
+    with (tmp_path / "m.txt").open("wb") as file:
+        file.write(b"tree\n")
+        for number in range(20_000 if b"x" in line else 1_000_000):
+            file.write(line % number if b"%" in line else line)
+    tracemalloc.start()
+    with pytest.raises(UsageError, match="no tree in its first 1 MiB"):
+        READERS[Framework.LIGHTGBM](tmp_path / "m.txt")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 << 20
+
+
+@pytest.mark.parametrize("framework", [Framework.VLLM, Framework.TENSORRT_LLM])
+def test_json_that_is_nested_without_end_is_refused(tmp_path: Path, framework: Framework) -> None:
+    for name in ("model.json", "config.json"):
+        (tmp_path / name).write_text("[" * 100_000, "utf-8")
+    with pytest.raises(UsageError, match="can be read"):
+        READERS[framework](tmp_path)
+
+
+def test_a_number_that_no_configuration_holds_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"build_config": {"max_batch_size": 99999999999}}', "utf-8")
+    with pytest.raises(UsageError, match="too large"):
+        READERS[Framework.TENSORRT_LLM](tmp_path)
+    xml = (FILES / "openvino.xml").read_text("utf-8")
+    (tmp_path / "m.xml").write_text(re.sub(r"<dim>\d+</dim>", f"<dim>{2**63}</dim>", xml), "utf-8")
+    (tmp_path / "m.bin").write_bytes(b"")
+    with pytest.raises(UsageError, match="too large"):
+        new_entry("m", [tmp_path / "m.xml"], tmp_path / "entries")
+
+
+@pytest.mark.parametrize(
+    "text", ["class A(%sx): pass", "import torch\nclass A(Module):\n def forward(self) -> %sx: pass"]
+)
+def test_programs_that_are_nested_without_end_are_told_or_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "model.py").write_text(text % ("-" * 900), "utf-8")
+    with suppress(UsageError):
+        detect(tmp_path / "model.py")
+    with suppress(UsageError):
+        READERS[Framework.TORCH_MODULE](tmp_path / "model.py")
+
+
+def test_numbers_of_a_forest_are_passed_over_and_not_copied() -> None:
+    content = b"[$D#l" + (2 << 20).to_bytes(4, "big") + bytes(16 << 20)
+    tracemalloc.start()
+    assert ubjson.loads(content) is None
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+def traced(run: Callable[[], object]) -> tuple[object, int]:
+    """Return what it returns, and the bytes that it took at most."""
+    tracemalloc.start()
+    try:
+        return run(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_ubjson_that_is_full_of_small_values_takes_no_memory_for_what_is_not_asked(tmp_path: Path) -> None:
+    learner = b"{U\x13learner_model_param{U\x0bnum_featureSU\x014U\x09num_classSU\x010}"
+    learner += b"U\x09objective{U\x04nameSU\x0breg:squared}"
+    junk = b"U\x04junk[" + b"[]{}Z" * 200_000 + b"]" + b"U\x04textSl" + (1 << 20).to_bytes(4) + bytes(1 << 20)
+    file = tmp_path / "m.ubj"
+    file.write_bytes(b"{U\x07learner" + learner + junk + b"}" + junk + b"}")
+    reading, peak = traced(lambda: READERS[Framework.XGBOOST_UBJSON](file))
+    assert isinstance(reading, Reading)
+    assert reading.inputs[0].dims == (4,)
+    assert peak < 4 << 20
+
+
+def test_ubjson_with_too_many_values_where_a_few_are_is_refused() -> None:
+    for junk in (b"[" + b"[]" * 200_000 + b"]", b"[#l" + (200_000).to_bytes(4) + b"Z" * 200_000):
+        with pytest.raises(ubjson.UbjsonError, match="more than"):
+            ubjson.loads(b"{U\x01a" + junk + b"}", {"a": None})
+    with pytest.raises(ubjson.UbjsonError, match="a text has"):
+        ubjson.loads(b"{U\x01aSl" + (2 << 20).to_bytes(4) + bytes(2 << 20) + b"}", {"a": None})
+
+
+def test_a_huge_program_is_not_parsed(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("class TritonPythonModel: pass\n" + "a,a,a,a\n" * (1 << 18))
+    with pytest.raises(UsageError, match="more than 1 MiB"):
+        READERS[Framework.PYTHON](tmp_path / "model.py")
+    with zipfile.ZipFile(FILES / "script.pt") as whole, zipfile.ZipFile(tmp_path / "m.pt", "w") as archive:
+        for name in whole.namelist():
+            content = whole.read(name)
+            archive.writestr(name, content + b"\na,a,a,a\n" * (1 << 18) if name.endswith(".py") else content)
+    reading, peak = traced(lambda: READERS[Framework.TORCHSCRIPT](tmp_path / "m.pt"))
+    assert isinstance(reading, Reading)
+    assert reading.arguments is None
+    assert peak < 32 << 20

@@ -1,0 +1,98 @@
+"""ONNX models, made by the library that reads them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from tidegate.errors import UsageError
+from tidegate.triton.entries.frameworks.onnx import read
+from tidegate.triton.entries.frameworks.reading import Tensor
+
+
+def model(inputs: list[Any], outputs: list[Any], weights: dict[str, Any] | None = None) -> Any:
+    nodes = [helper.make_node("Identity", [inputs[0].name], [each.name]) for each in outputs]
+    stored = [numpy_helper.from_array(value, name) for name, value in (weights or {}).items()]
+    return helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, stored))
+
+
+def value(name: str, kind: int, dims: list[int | str | None] | None) -> Any:
+    return helper.make_tensor_value_info(name, kind, dims)
+
+
+def test_names_types_and_shapes_are_read_and_weights_are_no_inputs(tmp_path: Path) -> None:
+    made = model(
+        [value("image", TensorProto.FLOAT16, ["batch", 3, 224, None]), value("w", TensorProto.FLOAT, [2])],
+        [value("scores", TensorProto.INT64, [1, 1000]), value("text", TensorProto.STRING, [0])],
+        {"w": np.ones(2, np.float32)},
+    )
+    onnx.save(made, tmp_path / "m.onnx")
+    reading = read(tmp_path / "m.onnx")
+    assert reading.inputs == (Tensor("image", "FP16", (-1, 3, 224, -1)),)
+    assert reading.outputs == (Tensor("scores", "INT64", (1, 1000)), Tensor("text", "STRING", (-1,)))
+    assert (reading.config.backend, reading.config.platform) == ("onnxruntime", "onnxruntime_onnx")
+    assert reading.files == (("model.onnx", tmp_path / "m.onnx"),)
+
+
+def test_every_type_that_triton_has_is_known(tmp_path: Path) -> None:
+    kinds = {
+        "BOOL": TensorProto.BOOL, "UINT8": TensorProto.UINT8, "UINT16": TensorProto.UINT16,
+        "UINT32": TensorProto.UINT32, "UINT64": TensorProto.UINT64, "INT8": TensorProto.INT8,
+        "INT16": TensorProto.INT16, "INT32": TensorProto.INT32, "INT64": TensorProto.INT64,
+        "FP16": TensorProto.FLOAT16, "FP32": TensorProto.FLOAT, "FP64": TensorProto.DOUBLE,
+        "STRING": TensorProto.STRING, "BF16": TensorProto.BFLOAT16,
+    }  # fmt: skip
+    onnx.save(
+        model([value(name, kind, [1]) for name, kind in kinds.items()], [value("y", 1, [1])]), tmp_path / "m.onnx"
+    )
+    assert [(each.name, each.data_type) for each in read(tmp_path / "m.onnx").inputs] == [
+        (name, name) for name in kinds
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (value("x", TensorProto.COMPLEX64, [1]), "a type that Triton does not have"),
+        (value("x", TensorProto.FLOAT, None), "unknown rank"),
+        (helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, [1]), "'x' is a sequence"),
+    ],
+    ids=["type", "rank", "sequence"],
+)
+def test_tensors_that_triton_cannot_pass_are_refused(tmp_path: Path, bad: Any, said: str) -> None:
+    onnx.save(model([bad], [value("y", TensorProto.FLOAT, [1])]), tmp_path / "m.onnx")
+    with pytest.raises(UsageError, match=said):
+        read(tmp_path / "m.onnx")
+
+
+def outside(tmp_path: Path, location: str) -> Path:
+    made = model(
+        [value("x", TensorProto.FLOAT, [300])], [value("y", TensorProto.FLOAT, [300])], {"w": np.ones(300, np.float32)}
+    )
+    onnx.save(made, tmp_path / "m.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+    moved = onnx.load(tmp_path / "m.onnx", load_external_data=False)
+    for entry in moved.graph.initializer[0].external_data:
+        if entry.key == "location":
+            entry.value = location
+    (tmp_path / "m.onnx").write_bytes(moved.SerializeToString())
+    return tmp_path / "m.onnx"
+
+
+def test_weights_in_files_beside_it_come_along(tmp_path: Path) -> None:
+    source = outside(tmp_path, "weights.bin")
+    assert read(source).files == (("model.onnx", source), ("weights.bin", tmp_path / "weights.bin"))
+
+
+@pytest.mark.parametrize("location", ["../weights.bin", "/etc/passwd", "a/../../b", "gone.bin", ""])
+def test_weights_elsewhere_are_refused(tmp_path: Path, location: str) -> None:
+    with pytest.raises(UsageError, match="its weights lie in"):
+        read(outside(tmp_path, location))
+
+
+@pytest.mark.parametrize("content", [b"", b"not a protobuf at all", b"\xff" * 64], ids=["empty", "text", "noise"])
+def test_what_is_no_onnx_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "m.onnx").write_bytes(content)
+    with pytest.raises(UsageError, match="no ONNX model"):
+        read(tmp_path / "m.onnx")

@@ -1,0 +1,273 @@
+"""What a check says of a configuration whose tensors are not those of the model's own file.
+
+The verdicts are those of the backends' own code (see `checks.contents`): the Triton of the tests has none of them.
+"""
+
+import shutil
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from tidegate.cli.model_check import check as command
+from tidegate.errors import UsageError
+from tidegate.findings import errors
+from tidegate.triton.entries.checks import check_entry
+from tidegate.triton.entries.frameworks.onnx import read_tensors
+from typer import Typer
+from typer.testing import CliRunner
+
+from tests.client.triton.entries.files import FILES
+
+ONNX = 'backend: "onnxruntime"\n'
+X, Y = (
+    'input { name: "x" data_type: TYPE_FP32 dims: [ 3 ] }\n',
+    'output { name: "y" data_type: TYPE_FP32 dims: [ 2 ] }\n',
+)
+BATCHES = "max_batch_size: 8\n"
+
+
+def network(x: list[Any] | None, y: list[Any] | None, more: tuple[str, ...] = ()) -> bytes:
+    """Return a network that takes x, and other scalars, and gives y."""
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, x)]
+    inputs += [helper.make_tensor_value_info(name, TensorProto.INT32, ["batch", 1]) for name in more]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, y)
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", inputs, [output])
+    return helper.make_model(graph).SerializeToString()
+
+
+def entry(folder: Path, config: str, files: dict[str, bytes | Path], name: str = "m") -> Path:
+    own = folder / name
+    (own / "1").mkdir(parents=True)
+    (own / "config.pbtxt").write_text(config)
+    for path, content in files.items():
+        if isinstance(content, Path) and content.is_dir():
+            shutil.copytree(content, own / "1" / path)
+        else:
+            (own / "1" / path).write_bytes(content if isinstance(content, bytes) else content.read_bytes())
+    return own
+
+
+def said(folder: Path, config: str, x: list[Any] | None, y: list[Any] | None, more: tuple[str, ...] = ()) -> list[str]:
+    own = entry(folder, ONNX + config, {"model.onnx": network(x, y, more)})
+    return [str(finding) for finding in check_entry(own)]
+
+
+@pytest.mark.parametrize(
+    ("config", "x", "y"),
+    [
+        (X + Y, [3], [2]),
+        (BATCHES + X + Y, ["batch", 3], ["batch", 2]),
+        (X + Y, [None], [2]),
+        (X.replace("[ 3", "[ -1") + Y.replace("[ 2", "[ -1"), ["n"], ["n"]),
+        (BATCHES + X.replace("dims: [ 3 ]", "dims: [ 3 ] reshape { shape: [ 1, 3 ] }") + Y, [None, 1, 3], [None, 2]),
+        (X.replace("[ 3", "[ 1") + Y.replace("[ 2", "[ 1"), [], []),
+        (BATCHES + X.replace("dims: [ 3 ]", "dims: [ 1 ] reshape { shape: [ ] }") + Y, ["b"], ["b", 2]),
+        (BATCHES, ["batch", 3], ["batch", 2]),
+        ("", [3], [2]),
+        (BATCHES + X.replace("3 ]", "-1 ] allow_ragged_batch: true") + Y + "dynamic_batching { }", [None], [None, 2]),
+        (X + 'input { name: "w" data_type: TYPE_FP32 dims: [ 1 ] optional: true }' + Y, [3], [2]),
+    ],
+    ids=["same", "batch", "any-size", "variable", "reshape", "number", "scalars", "nothing-declared", "no-batches",
+         "ragged", "optional"],
+)  # fmt: skip
+def test_what_the_backend_takes_is_fine(tmp_path: Path, config: str, x: list[Any], y: list[Any]) -> None:
+    assert said(tmp_path, config, x, y) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "x", "y", "expected"),
+    [
+        (X.replace('"x"', '"input"') + Y, [3], [2], "the model has no input 'input'"),
+        (X + Y.replace('"y"', '"Y"'), [3], [2], "the model has no output 'Y'"),
+        (X.replace("FP32", "INT64") + Y, [3], [2], "input 'x' is TYPE_INT64, and the model has TYPE_FP32"),
+        (X + Y.replace("FP32", "FP16"), [3], [2], "output 'y' is TYPE_FP16, and the model has TYPE_FP32"),
+        (X + Y, [4], [2], "input 'x' has dims [3], and the model [4]"),
+        (X.replace("[ 3", "[ -1") + Y, [4], [2], "input 'x' has dims [-1], and the model [4]"),
+        (X + Y, [1, 3], [2], "input 'x' has dims [3], and the model [1, 3]"),
+        (X + Y.replace("[ 2", "[ -1"), [3], [2], "output 'y' has dims [-1], and the model [2]"),
+        (BATCHES + X + Y, [3], [2], "max_batch_size is 8, and the model takes no batches: 'x'"),
+        (BATCHES + X + Y, [8, 3], [8, 2], "max_batch_size is 8, and the model takes no batches: 'x'"),
+        (BATCHES, [8, 3], ["b", 2], "max_batch_size is 8, and the model takes no batches: 'x'"),
+        (BATCHES + X.replace("[ 3", "[ 8, 3") + Y, [None, 3], [None, 2],
+         "input 'x' has dims [8, 3], and the model [3], without the batch"),
+        (X + Y, ["batch", 3], ["batch", 2], "input 'x' has dims [3], and the model [-1, 3]"),
+        (X + Y, [], [2], "input 'x' has dims [3], and the model []"),
+        (BATCHES + X.replace("3 ]", "3 ] allow_ragged_batch: true") + Y + "dynamic_batching { }", [None, 3], [None, 2],
+         "input 'x' is ragged"),
+    ],
+    ids=["input", "output", "input-type", "output-type", "size", "fixed-size", "rank", "output-exact", "no-batch",
+         "fixed-batch", "completed-batch", "batch-in-dims", "batch-undeclared", "number", "ragged"],
+)  # fmt: skip
+def test_what_the_backend_refuses_is_an_error_with_its_line(
+    tmp_path: Path, config: str, x: list[Any], y: list[Any], expected: str
+) -> None:
+    found = [each for each in said(tmp_path, config, x, y) if "error" in each.split("\n")[0]]
+    assert expected in found[0]
+    assert found[0].startswith("config.pbtxt:")
+    assert "1/model.onnx has" in found[0]
+
+
+def test_an_input_that_is_not_declared_is_an_error_and_those_that_triton_fills_are_declared(tmp_path: Path) -> None:
+    control = 'sequence_batching { control_input { name: "%s" control { kind: CONTROL_SEQUENCE_START '
+    control += "int32_false_true: [ 0, 1 ] } } }"
+    batch = (["batch", 3], ["batch", 2], ("start",))
+    assert said(tmp_path / "with", BATCHES + X + Y + control % "start", *batch) == []
+    (missing,) = said(tmp_path / "without", BATCHES + X + Y, *batch)
+    assert "error: the model takes the input 'start', which is not declared" in missing
+    (other,) = said(tmp_path / "other", BATCHES + X + Y + control % "begin", *batch)
+    assert "error: the model has no input 'begin'" in other
+
+
+def test_an_output_whose_size_the_file_leaves_open_is_not_sure(tmp_path: Path) -> None:
+    """ONNX Runtime works sizes out that the file does not tell, and Triton compares with those."""
+    (warned,) = said(tmp_path, X + Y, [3], ["n"])
+    assert "warning: output 'y' has dims [2]" in warned
+
+
+def test_weights_are_not_read_however_large(tmp_path: Path) -> None:
+    size = 1 << 30
+    model = onnx.load_model_from_string(network([3], [2]))
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros(0, np.float32), "w"))
+    model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [size // 4]))
+    graph = model.graph.SerializeToString()
+    weights = helper.make_tensor("w2", TensorProto.FLOAT, [0], b"", raw=True).SerializeToString()
+    own = entry(tmp_path, ONNX + X + Y, {})
+    with (own / "1" / "model.onnx").open("wb") as file:  # a graph that ends with weights, of which nothing is written
+        data = b"\x4a" + varint(size)
+        inner = b"\x2a" + varint(len(weights) + len(data) + size) + weights + data
+        file.write(b"\x3a" + varint(len(graph) + len(inner) + size) + graph + inner)
+        file.truncate(file.tell() + size)
+    tracemalloc.start()
+    try:
+        assert check_entry(own) == []
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 32 << 20
+
+
+def varint(number: int) -> bytes:
+    parts = []
+    while True:
+        parts.append(number & 0x7F | (0x80 if number > 0x7F else 0))
+        number >>= 7
+        if not number:
+            return bytes(parts)
+
+
+@pytest.mark.parametrize(
+    "content", [b"garbage", b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x3a\x7f", b"\x0b"]
+)
+def test_a_file_that_is_no_model_is_an_error(tmp_path: Path, content: bytes) -> None:
+    (found,) = errors(check_entry(entry(tmp_path, ONNX + X + Y, {"model.onnx": content})))
+    assert (found.where, "no ONNX model" in found.what) == ("1/model.onnx", True)
+    with pytest.raises(UsageError, match="no ONNX model"):
+        read_tensors(tmp_path / "m" / "1" / "model.onnx")
+
+
+def test_what_cannot_be_compared_is_a_warning(tmp_path: Path) -> None:
+    odd = helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, [1])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [odd], [y])
+    own = entry(tmp_path, ONNX + X + Y, {"model.onnx": helper.make_model(graph).SerializeToString()})
+    (found,) = check_entry(own)
+    assert str(found).startswith("1/model.onnx: warning: its tensors were not compared: 'x' is a sequence")
+
+
+def test_without_the_library_one_note_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "other"):
+        entry(tmp_path, ONNX + X.replace("FP32", "INT8") + Y, {"model.onnx": network([3], [2])}, name)
+    app = Typer()
+    app.command()(command)
+    assert CliRunner().invoke(app, [str(tmp_path)]).exit_code == 1
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    result = CliRunner().invoke(app, [str(tmp_path)])
+    assert result.exit_code == 0
+    assert result.stderr.count("not compared") == 1
+    assert "./client[onnx]" in result.stderr
+
+
+SAVED = 'platform: "tensorflow_savedmodel" max_batch_size: 8\n'
+IDS = 'input { name: "ids" data_type: TYPE_INT64 dims: [ -1 ] }\n'
+IMAGE = 'input { name: "image" data_type: TYPE_FP32 dims: [ 3 ] }\n'
+SCORE = 'output { name: "score" data_type: TYPE_FP32 dims: [ 1 ] reshape { shape: [ ] } }\n'
+TEXT = 'output { name: "text" data_type: TYPE_STRING dims: [ -1 ] }\n'
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (SAVED + IDS + IMAGE + SCORE + TEXT, None),
+        (SAVED + IDS + IMAGE + TEXT, None),
+        (SAVED + IDS + IMAGE.replace("FP32", "FP16") + TEXT, "input 'image' is TYPE_FP16"),
+        (SAVED + IDS + TEXT, "the model takes the input 'image', which is not declared"),
+        (SAVED + IDS + IMAGE + TEXT.replace("[ -1", "[ 7"), "output 'text' has dims [7], and the model [-1]"),
+        (SAVED + IDS + IMAGE.replace("[ 3", "[ 4") + TEXT, "input 'image' has dims [4], and the model [3]"),
+        (SAVED + IDS + IMAGE + TEXT.replace("text", "texts"), "the model has no output 'texts'"),
+        (SAVED + 'parameters { key: "TF_SIGNATURE_DEF" value { string_value: "another" } }' + IDS + TEXT, None),
+    ],
+    ids=["same", "not-all-outputs", "type", "undeclared", "open", "size", "name", "another-signature"],
+)  # fmt: skip
+def test_a_saved_model_is_compared(tmp_path: Path, config: str, expected: str | None) -> None:
+    compared(entry(tmp_path, config, {"model.savedmodel": FILES / "savedmodel"}), expected)
+
+
+VINO = 'backend: "openvino" max_batch_size: 8\n'
+NAMED = 'input { name: "a_name" data_type: TYPE_FP32 dims: [ 3 ] }\n'
+PROBABLE = 'output { name: "probabilities" data_type: TYPE_FP32 dims: [ 2 ] }\n'
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (VINO + NAMED + PROBABLE, None),
+        (VINO + NAMED.replace("FP32", "FP16") + PROBABLE, None),
+        (VINO + NAMED.replace("[ 3", "[ -1") + PROBABLE, None),
+        (VINO + NAMED + PROBABLE.replace("[ 2", "[ -1"), "output 'probabilities' has dims [-1], and the model [2]"),
+        (VINO + NAMED.replace("a_name", "x") + PROBABLE, "the model has no input 'x'"),
+        (VINO + NAMED.replace("[ 3", "[ 5") + PROBABLE, "input 'a_name' has dims [5], and the model [3]"),
+        (VINO + 'parameters { key: "RESHAPE_IO_LAYERS" value { string_value: "yes" } }' + NAMED.replace("[ 3", "[ 5")
+         + PROBABLE, None),
+    ],
+    ids=["same", "converted", "any-input", "output", "name", "size", "reshaped"],
+)  # fmt: skip
+def test_an_openvino_model_is_compared(tmp_path: Path, config: str, expected: str | None) -> None:
+    files: dict[str, bytes | Path] = {"model.xml": FILES / "openvino.xml", "model.bin": FILES / "openvino.bin"}
+    compared(entry(tmp_path, config, files), expected)
+
+
+TORCH = 'platform: "pytorch_libtorch"\n'
+OUT = 'output { name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 2 ] }\n'
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [(TORCH + X + X.replace("x", "z") + OUT, None), (TORCH + X + OUT, "inputs are declared: 1, and forward takes 2")],
+    ids=["two", "one"],
+)
+def test_torchscript_takes_as_many_inputs_as_forward_does(tmp_path: Path, config: str, expected: str | None) -> None:
+    compared(entry(tmp_path, config, {"model.pt": FILES / "script.pt"}), expected)
+
+
+def test_a_forest_that_is_given_rows_of_another_length_is_warned_of(tmp_path: Path) -> None:
+    from tidegate.triton.entries.frameworks.fil import read_lightgbm
+
+    (features,) = read_lightgbm(FILES / "lightgbm_regression.txt").inputs[0].dims
+    config = 'backend: "fil" max_batch_size: 8 parameters { key: "model_type" value { string_value: "lightgbm" } }\n'
+    config += 'input { name: "input__0" data_type: TYPE_FP32 dims: [ %d ] }\n'
+    config += 'output { name: "output__0" data_type: TYPE_FP32 dims: [ 1 ] }\n'
+    files: dict[str, bytes | Path] = {"model.txt": FILES / "lightgbm_regression.txt"}
+    assert check_entry(entry(tmp_path, config % features, files, "right")) == []
+    (found,) = check_entry(entry(tmp_path, config % (features + 1), files, "wrong"))
+    assert f"warning: input 'input__0' has dims [{features + 1}], and the forest has {features}" in str(found)
+
+
+def compared(own: Path, expected: str | None) -> None:
+    found = errors(check_entry(own))
+    assert len(found) == (0 if expected is None else 1), found
+    assert all(str(expected) in str(each) for each in found), found

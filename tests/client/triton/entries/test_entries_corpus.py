@@ -1,0 +1,153 @@
+"""Our verdict about every entry of the corpus and that of a real Triton are the same."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import tritonclient.grpc as grpc
+from tidegate.findings import Finding, errors
+from tidegate.triton.entries.checks import check_entry
+from tidegate.triton.entries.text import CONFIG as CONFIG_NAME
+
+from lab.local_plane.triton import Triton, triton
+from tests.proxy.rigs.pytest_rigs import not_run
+
+from .corpus_entries import (
+    BAD,
+    CONFIG,
+    ELSEWHERE,
+    EXPECTED,
+    GOOD,
+    IGNORED,
+    MODEL,
+    configs,
+    described,
+    found,
+    names,
+    write,
+)
+
+Verdicts = dict[str, str]
+Found = dict[str, list[Finding]]
+LOAD_SECONDS = 120.0
+HANGS_SECONDS = 12.0
+"""A load takes one to five seconds here; one that has not ended by then does not end."""
+DEADLY = re.compile("initial_state|model_warmup")
+"""What Triton 2.51 refuses only when the model's instances are there; now and then it dies of that, with SIGSEGV, at
+once or seconds later. So each of these has a Triton of its own."""
+NO_BACKEND = "unable to find backend library"
+HERE = {"python"}
+"""The backends of the Triton of the tests."""
+OPTIONS = ("--model-control-mode=explicit", "--strict-readiness=false")
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    write(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def findings(repository: Path) -> Found:
+    models = configs(repository)
+    return {folder.name: found(repository, folder.name, models) for folder in repository.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def verdicts(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
+    """What Triton says about each: nothing when it loads. It has a copy, for it leaves compiled programs behind."""
+    folder = tmp_path_factory.mktemp("triton")
+    copy = shutil.copytree(repository, folder / "models")
+    deadly = [name for name in names(BAD) if DEADLY.search((repository / name / CONFIG_NAME).read_text("utf-8"))]
+    harmless = sorted({entry.name for entry in repository.iterdir()} - set(deadly))
+
+    def alone(name: str) -> str:
+        with triton(folder / name, copy, options=OPTIONS) as server, grpc.InferenceServerClient(server.grpc) as client:
+            return load(client, name)
+
+    with not_run("A REAL TRITON"), ThreadPoolExecutor(3) as loading:
+        with (
+            triton(folder / "triton", copy, options=OPTIONS) as server,
+            grpc.InferenceServerClient(server.grpc) as client,
+        ):
+            said = dict(zip(harmless, loading.map(lambda name: load(client, name), harmless), strict=True))
+            server.process.check()
+        return said | dict(zip(deadly, loading.map(alone, deadly), strict=True))
+
+
+def load(client: grpc.InferenceServerClient, name: str, seconds: float = LOAD_SECONDS) -> str:
+    try:
+        client.load_model(name, client_timeout=seconds)
+    except grpc.InferenceServerException as refusal:
+        return str(refusal.message() or refusal)
+    return ""
+
+
+def test_what_is_found_is_what_was_expected(repository: Path) -> None:
+    assert described(repository) == EXPECTED.read_text("utf-8")
+
+
+def test_what_is_found_goes_with_the_kind_of_the_entry(findings: Found) -> None:
+    assert [name for name in names(GOOD) if findings[name]] == []
+    assert [name for name in names(IGNORED) if not findings[name] or errors(findings[name])] == []
+    assert [name for name in names(ELSEWHERE) if errors(findings[name])] == []
+
+
+def test_triton_and_a_check_agree_about_every_entry(verdicts: Verdicts, findings: Found, repository: Path) -> None:
+    """One test for all of them, so that they are loaded once, however many workers there are."""
+    for name in [*names(GOOD), *names(IGNORED)]:
+        assert (name, verdicts[name]) == (name, "")
+    for name in names(BAD):
+        assert verdicts[name], name
+        assert (NO_BACKEND in verdicts[name]) == (name == "library_that_is_not_there"), (name, verdicts[name])
+        assert errors(check_entry(repository / name, backends=HERE) + findings[name]), (name, verdicts[name])
+    for name in names(ELSEWHERE):
+        assert NO_BACKEND in verdicts[name], (name, verdicts[name])
+        (missing,) = errors(check_entry(repository / name, backends=HERE))
+        assert "has no backend" in missing.what, name
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Triton]:
+    """A Triton of one test's own, which is left in ruins; its repository is `models`."""
+    (tmp_path / "models").mkdir()
+    with not_run("A REAL TRITON"), triton(tmp_path / "triton", tmp_path / "models", options=OPTIONS) as own:
+        yield own
+
+
+def entry(repository: Path, name: str, *folders: str, program: str | None = "1/model.py") -> Path:
+    for folder in (*folders, "1"):
+        (repository / name / folder).mkdir(parents=True)
+    (repository / name / "config.pbtxt").write_text(CONFIG)
+    if program:
+        (repository / name / program).write_text(MODEL)
+    return repository / name
+
+
+def test_what_triton_hangs_over_is_an_error(tmp_path: Path, server: Triton) -> None:
+    """A version without its model, and a folder that begins with a number."""
+    models = tmp_path / "models"
+    folders = [entry(models, "nothing_in_it", program=None), entry(models, "dated", "2024-11-21")]
+    with grpc.InferenceServerClient(server.grpc) as client, ThreadPoolExecutor(2) as loading:
+        said = list(loading.map(lambda folder: load(client, folder.name, HANGS_SECONDS), folders))
+        assert not any(client.is_model_ready(folder.name) for folder in folders)
+    assert all(said)
+    for folder in folders:
+        assert errors(check_entry(folder))
+    shutil.rmtree(models / "dated" / "2024-11-21")
+    assert check_entry(models / "dated") == []
+
+
+def test_a_folder_whose_number_ends_triton_is_an_error(tmp_path: Path, server: Triton) -> None:
+    """Triton reads the number of a version without looking whether it is too large, and ends: for everybody."""
+    folder = entry(tmp_path / "models", "too_large", "9" * 20)
+    with grpc.InferenceServerClient(server.grpc) as client:
+        assert load(client, folder.name)
+    server.process.popen.wait(60)
+    assert server.process.popen.returncode < 0
+    (finding,) = errors(check_entry(folder))
+    assert re.search("for a version", finding.what)

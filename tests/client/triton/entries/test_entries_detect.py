@@ -1,0 +1,169 @@
+"""Which framework a model is of."""
+
+import os
+import pickle
+import zipfile
+from pathlib import Path
+
+import pytest
+from tidegate.errors import UsageError
+from tidegate.triton.entries.detect import READERS, Framework, detect
+
+from tests.client.triton.entries.files import FILES
+
+OURS = (
+    ("savedmodel", Framework.SAVED_MODEL), ("graph.pb", Framework.GRAPH_DEF), ("script.pt", Framework.TORCHSCRIPT),
+    ("traced.pt", Framework.TORCHSCRIPT), ("openvino.xml", Framework.OPENVINO), ("double.py", Framework.PYTHON),
+    ("xgboost_multi.json", Framework.XGBOOST_JSON), ("xgboost_multi.ubj", Framework.XGBOOST_UBJSON),
+    ("lightgbm_multi.txt", Framework.LIGHTGBM), ("treelite_forest.tl", Framework.TREELITE),
+)  # fmt: skip
+SERVED = "class TritonPythonModel:\n    def execute(self, requests): return []\n"
+WRITTEN: tuple[tuple[str, str | bytes, Framework], ...] = (
+    ("any.plan", b"\x00\x01", Framework.TENSORRT),
+    ("engine.bin", b"ftrt\x00\x00", Framework.TENSORRT),
+    ("any.onnx", b"\x08\x08", Framework.ONNX),
+    ("any.dali", b"\x00", Framework.DALI),
+    ("libtriton_mine.so", b"\x7fELF", Framework.CUSTOM),
+    ("model.json", '{"model": "facebook/opt-125m"}', Framework.VLLM),
+    ("serve.py", SERVED, Framework.PYTHON),
+    ("jaxed.py", "import jax.numpy as jnp\n" + SERVED, Framework.JAX),
+    ("named.py", "from served import TritonPythonModel\n", Framework.PYTHON),
+    ("net.py", "from torch import nn\nclass Net(nn.Module):\n    pass\n", Framework.TORCH_MODULE),
+    (
+        "pipe.py",
+        "from nvidia.dali.plugin.triton import autoserialize\n@autoserialize\ndef pipe():\n    pass\n",
+        Framework.DALI,
+    ),
+)
+REFUSED: tuple[tuple[str, bytes, str], ...] = (
+    ("forest.pkl", b"\x80\x04.", "treelite.sklearn.import_model"),
+    ("forest.joblib", b"x\x9c", "treelite.sklearn.import_model"),
+    ("forest.model", pickle.dumps({"a": 1}), "treelite.sklearn.import_model"),
+    ("net.h5", b"\x89HDF\r\n", "model.export"),
+    ("net.keras", b"PK", "model.export"),
+    ("weights.safetensors", b"\x00", "vLLM"),
+    ("trees.cbm", b"CBM1", "onnx"),
+    ("plain.py", b"print('hello')\n", "TritonPythonModel"),
+    ("other.py", b"from mine import Module\nclass Net(Module):\n    pass\n", "TritonPythonModel"),
+    ("broken.py", b"def f(:\n", "broken.py:1"),
+    ("what.xyz", b"abc", "--framework"),
+    ("empty.json", b"{}", "--framework"),
+)
+
+
+@pytest.mark.parametrize(("name", "framework"), OURS, ids=[name for name, _ in OURS])
+def test_files_that_the_libraries_themselves_wrote_are_told(name: str, framework: Framework) -> None:
+    assert detect(FILES / name) == (framework, FILES / name)
+
+
+@pytest.mark.parametrize(("name", "content", "framework"), WRITTEN, ids=[name for name, _, _ in WRITTEN])
+def test_other_files_are_told_by_content_or_name(
+    tmp_path: Path, name: str, content: str | bytes, framework: Framework
+) -> None:
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert detect(tmp_path / name)[0] is framework
+
+
+@pytest.mark.parametrize(("name", "content", "advice"), REFUSED, ids=[name for name, _, _ in REFUSED])
+def test_what_triton_cannot_serve_is_refused_with_advice(
+    tmp_path: Path, name: str, content: bytes, advice: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UsageError) as caught:
+        detect(tmp_path / name)
+    assert advice in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "framework"),
+    [("xgboost_multi.json", Framework.XGBOOST_JSON), ("xgboost_multi.ubj", Framework.XGBOOST_UBJSON)],
+    ids=["json", "ubjson"],
+)
+def test_a_forest_of_xgboost_is_told_whatever_its_file_is_called(
+    tmp_path: Path, name: str, framework: Framework
+) -> None:
+    (tmp_path / "forest.model").write_bytes((FILES / name).read_bytes())
+    assert detect(tmp_path / "forest.model")[0] is framework
+
+
+def test_what_is_neither_file_nor_folder_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model.onnx")
+    with pytest.raises(UsageError, match="it is no file"):
+        detect(tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("name", ["weights.pt", "legacy.pt"])
+def test_pickled_weights_of_pytorch_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="never loaded"):
+        detect(FILES / name)
+
+
+def test_a_pickle_is_never_loaded(tmp_path: Path) -> None:
+    class Trap:
+        def __reduce__(self) -> tuple[object, ...]:
+            return (Path.touch, (tmp_path / "sprung",))
+
+    for name in ("trap.pkl", "trap.pt", "trap.bin"):
+        (tmp_path / name).write_bytes(pickle.dumps(Trap()))
+        with pytest.raises(UsageError):
+            detect(tmp_path / name)
+    with zipfile.ZipFile(tmp_path / "script.pt", "w") as archive:
+        archive.writestr("m/data.pkl", pickle.dumps(Trap()))
+        archive.writestr("m/code/__torch__.py", "")
+    assert READERS[detect(tmp_path / "script.pt")[0]](tmp_path / "script.pt").missing
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_program_is_never_run(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')\n{SERVED}")
+    assert READERS[detect(tmp_path)[0]](tmp_path).files
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_folder_is_what_the_one_model_in_it_is(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("…")
+    with pytest.raises(UsageError, match="nothing tells"):
+        detect(tmp_path)
+    (tmp_path / "net.onnx").write_bytes(b"\x08")
+    assert detect(tmp_path) == (Framework.ONNX, tmp_path / "net.onnx")
+    (tmp_path / "net.plan").write_bytes(b"ptrt")
+    with pytest.raises(UsageError, match=r"several models.*\n.*net.onnx, .*net.plan"):
+        detect(tmp_path)
+
+
+def test_a_program_takes_its_whole_folder_along(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(SERVED)
+    (tmp_path / "model.onnx").write_bytes(b"\x08")
+    assert detect(tmp_path) == (Framework.PYTHON, tmp_path)
+
+
+def test_folders_of_engines_are_told(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "rank0.engine").write_bytes(b"\x00")
+    assert detect(tmp_path)[0] is Framework.TENSORRT_LLM
+
+
+def test_an_entry_is_no_model_to_make_one_of(tmp_path: Path) -> None:
+    (tmp_path / "config.pbtxt").write_text("")
+    with pytest.raises(UsageError, match="tidegate model check"):
+        detect(tmp_path)
+
+
+def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file or folder"):
+        detect(tmp_path / "nothing")
+
+
+def test_an_export_that_nobody_compiled_is_refused_and_a_compiled_one_is_not(tmp_path: Path) -> None:
+    for member, told in (("m/models/model.json", False), ("m/data/aotinductor/model/x.so", True)):
+        with zipfile.ZipFile(tmp_path / "m.pt2", "w") as archive:
+            archive.writestr(member, "")
+        if told:
+            assert detect(tmp_path / "m.pt2")[0] is Framework.TORCH_PACKAGE
+        else:
+            with pytest.raises(UsageError, match="aoti_compile_and_package"):
+                detect(tmp_path / "m.pt2")
+
+
+def test_every_framework_but_ensembles_has_its_reader() -> None:
+    assert set(READERS) == set(Framework) - {Framework.ENSEMBLE}

@@ -1,0 +1,131 @@
+"""Ensembles are graphs, and each step takes and gives what its model declares."""
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate.findings import errors
+from tidegate.triton.entries.checks import check_entry
+from tidegate.triton.entries.ensemble import graph
+from tidegate.triton.entries.entry import read_entry
+from tidegate.triton.entries.text import config_text, parse_config
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+
+def tensors(side: str, *names: str, data_type: str = "TYPE_FP32", dims: str = "4") -> str:
+    return "".join(f'{side} {{ name: "{name}" data_type: {data_type} dims: [ {dims} ] }}\n' for name in names)
+
+
+def model(*, more: str = "", dims: str = "4") -> ModelConfig:
+    return parse_config(tensors("input", "A", "B", dims=dims) + tensors("output", "C", dims=dims) + more)
+
+
+def step(name: str, inputs: dict[str, str], outputs: dict[str, str]) -> str:
+    maps = [("input_map", inputs), ("output_map", outputs)]
+    pairs = "".join(f'{field} {{ key: "{k}" value: "{v}" }} ' for field, map_ in maps for k, v in map_.items())
+    return f'step {{ model_name: "{name}" model_version: -1 {pairs}}}\n'
+
+
+def ensemble(*steps: str, inputs: tuple[str, ...] = ("x", "y"), outputs: tuple[str, ...] = ("z",)) -> ModelConfig:
+    return parse_config(
+        'platform: "ensemble"\n' + tensors("input", *inputs) + tensors("output", *outputs)
+        + "ensemble_scheduling {\n" + "".join(steps) + "}\n"
+    )  # fmt: skip
+
+
+DIAMOND = ensemble(
+    step("one", {"A": "x", "B": "y"}, {"C": "left"}),
+    step("last", {"A": "left", "B": "right"}, {"C": "z"}),
+    step("one", {"A": "y", "B": "x"}, {"C": "right"}),
+)
+
+
+def found(config: ModelConfig, folder: Path, **models: ModelConfig) -> list[str]:
+    (folder / "whole" / "1").mkdir(parents=True, exist_ok=True)
+    (folder / "whole" / "config.pbtxt").write_text(config_text(config))
+    return [finding.what for finding in errors(check_entry(folder / "whole", models=models))]
+
+
+def test_a_diamond_runs_in_waves() -> None:
+    seen = graph(DIAMOND)
+    assert seen.order == ((0, 2), (1,))
+    assert seen.producers["left"] is seen.steps[0]
+    assert "x" not in seen.producers
+    assert seen.steps[1].inputs == (("A", "left"), ("B", "right"))
+
+
+def test_steps_that_wait_for_each_other_are_in_no_wave() -> None:
+    seen = graph(ensemble(step("a", {"A": "q"}, {"C": "p"}), step("a", {"A": "p"}, {"C": "q"})))
+    assert seen.order == ()
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 9), min_size=1, max_size=3), st.integers(0, 9)), max_size=8))
+def test_a_step_comes_after_whoever_makes_what_it_takes(wiring: list[tuple[list[int], int]]) -> None:
+    steps = [step("m", {f"I{n}": f"t{t}" for n, t in enumerate(takes)}, {"O": f"t{gives}"}) for takes, gives in wiring]
+    seen = graph(ensemble(*steps, inputs=("t0", "t1")))
+    there = {"t0", "t1"}
+    for wave in seen.order:
+        for index in wave:
+            assert seen.steps[index].takes <= there
+        there |= {tensor for index in wave for tensor in seen.steps[index].gives}
+    ran = {index for wave in seen.order for index in wave}
+    for one in seen.steps:
+        assert (one.index in ran) == (one.takes <= there)
+
+
+def test_a_diamond_of_fitting_models_is_good(tmp_path: Path) -> None:
+    assert found(DIAMOND, tmp_path, one=model(), last=model()) == []
+
+
+def test_a_step_that_is_nowhere_is_an_error_only_when_all_models_are_known(tmp_path: Path) -> None:
+    assert found(DIAMOND, tmp_path, one=model()) == ["there is no model 'last'"]
+    assert errors(check_entry(tmp_path / "whole")) == []
+
+
+def test_shapes_meet_where_one_side_leaves_them_open(tmp_path: Path) -> None:
+    assert found(DIAMOND, tmp_path, one=model(dims="-1"), last=model()) == []
+    assert found(DIAMOND, tmp_path, one=model(), last=model(dims="5")) == [
+        "the tensor 'left' has two shapes", "the tensor 'z' has two shapes", "the tensor 'right' has two shapes",
+    ]  # fmt: skip
+
+
+def test_a_model_that_finds_its_tensors_by_itself_is_not_compared(tmp_path: Path) -> None:
+    assert found(DIAMOND, tmp_path, one=parse_config('backend: "onnxruntime"'), last=model()) == []
+
+
+def test_answers_of_two_decoupled_models_do_not_meet(tmp_path: Path) -> None:
+    """A model that answers any number of times, twice: nothing says which answers belong together."""
+    decoupled = model(more="model_transaction_policy { decoupled: true }")
+    apart = ensemble(
+        step("many", {"A": "x", "B": "y"}, {"C": "left"}),
+        step("many", {"A": "y", "B": "x"}, {"C": "right"}),
+        step("last", {"A": "left", "B": "right"}, {"C": "z"}),
+    )
+    assert found(apart, tmp_path, many=decoupled, last=model()) == [
+        "step 2 (last) takes from different decoupled models"
+    ]
+    chain = ensemble(
+        step("many", {"A": "x", "B": "y"}, {"C": "left"}), step("last", {"A": "left", "B": "left"}, {"C": "z"})
+    )
+    assert found(chain, tmp_path, many=decoupled, last=model()) == []
+
+
+@pytest.mark.parametrize("made", ["t", "other"], ids=["a-chain", "nothing-fits"])
+def test_as_many_steps_as_a_file_can_have_are_checked_in_little_time(tmp_path: Path, made: str) -> None:
+    """The last step stands first: each wave looks at one of 8000 steps, or all of them are wrong."""
+    steps = "".join(
+        f'step {{ model_name: "s" model_version: -1 input_map {{ key: "x" value: "t{number}" }} '
+        f'output_map {{ key: "y" value: "{made}{number + 1}" }} }}\n'
+        for number in reversed(range(8000))
+    )
+    tensors = ('%s { name: "t0" data_type: TYPE_FP32 dims: 1 }', '%s { name: "t8000" data_type: TYPE_FP32 dims: 1 }')
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "config.pbtxt").write_text(
+        f'platform: "ensemble" {tensors[0] % "input"} {tensors[1] % "output"} ensemble_scheduling {{ {steps} }}'
+    )
+    read = read_entry(tmp_path / "m")
+    begun = time.process_time()
+    check_entry(read, models={})
+    assert time.process_time() - begun < 15  # a second; a minute and more where each step is held against all others

@@ -1,0 +1,125 @@
+"""Entries are read as they lie there; what cannot be part of a model is said, and nothing is followed."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate.errors import UsageError
+from tidegate.findings import Severity, errors
+from tidegate.triton.entries.checks import check_entry
+from tidegate.triton.entries.entry import (
+    MAX_CONFIG_BYTES,
+    entries_in,
+    is_mistaken_for_a_version,
+    is_version,
+    read_entry,
+)
+
+from .corpus_entries import CONFIG, MODEL
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    own = tmp_path / "models" / "fraud"
+    (own / "1" / "weights").mkdir(parents=True)
+    (own / "config.pbtxt").write_text(CONFIG)
+    (own / "1" / "model.py").write_text(MODEL)
+    (own / "1" / "weights" / "a.bin").write_bytes(b"12345")
+    return own
+
+
+def test_an_entry_has_its_name_files_and_versions(folder: Path) -> None:
+    for name in ("3", "10", "007", "labels"):
+        (folder / name).mkdir()
+    entry = read_entry(folder)
+    assert entry.name == "fraud"
+    assert [(file.path, file.size) for file in entry.files] == [
+        ("1/model.py", len(MODEL)), ("1/weights/a.bin", 5), ("config.pbtxt", len(CONFIG)),
+    ]  # fmt: skip
+    assert entry.versions == (1, 3, 10)
+    assert entry.files_of(1) == {"model.py", "weights/a.bin"}
+    assert entry.where("output[0].dims") == "config.pbtxt:3"
+    assert entry.problems == ()
+    assert read_entry(folder, "staged").name == "staged"
+
+
+def test_an_entry_is_named_as_its_folder_is_called_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder.parent / "alias").symlink_to(folder)
+    assert read_entry(folder.parent / "alias").name == "alias"
+    monkeypatch.chdir(folder)
+    assert read_entry(Path()).name == read_entry(Path("1/..")).name == "fraud"
+
+
+def test_what_is_no_folder_is_a_usage_error(folder: Path) -> None:
+    for wrong in (folder / "nowhere", folder / "config.pbtxt"):
+        with pytest.raises(UsageError, match=str(wrong)):
+            read_entry(wrong)
+
+
+def test_links_and_pipes_are_named_and_never_followed(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (folder / "1" / "link").symlink_to(tmp_path / "secret")
+    (folder / "1" / "round").symlink_to(folder)
+    (folder / "2").symlink_to(folder / "1")
+    os.mkfifo(folder / "1" / "pipe")
+    entry = read_entry(folder)
+    assert {problem.where for problem in entry.problems} == {"1/link", "1/round", "2", "1/pipe"}
+    assert "secret" not in str(entry.files)
+    assert len(entry.files) == 3
+
+
+def test_a_model_in_the_place_of_the_config_is_not_read(folder: Path) -> None:
+    with (folder / "config.pbtxt").open("wb") as file:
+        file.truncate(MAX_CONFIG_BYTES + 1)
+    (problem,) = check_entry(folder)
+    assert problem.where == "config.pbtxt"
+    assert str(MAX_CONFIG_BYTES + 1) in problem.what
+
+
+def test_a_config_that_is_a_folder_is_an_error(folder: Path) -> None:
+    (folder / "config.pbtxt").unlink()
+    (folder / "config.pbtxt").mkdir()
+    assert [problem.where for problem in errors(check_entry(folder))] == ["config.pbtxt"]
+
+
+def test_latin_letters_in_a_comment_are_a_warning_and_in_a_value_an_error(folder: Path) -> None:
+    """Triton takes both, but nothing that speaks JSON or gRPC can say such a value."""
+    (folder / "config.pbtxt").write_bytes(CONFIG.encode() + b"# caf\xe9\n")
+    (problem,) = check_entry(folder)
+    assert (problem.severity, problem.where) == (Severity.WARNING, "config.pbtxt:4")
+    (folder / "config.pbtxt").write_bytes(CONFIG.encode() + b'metric_tags { key: "a" value: "caf\xe9" }\n')
+    (problem,) = check_entry(folder)
+    assert (problem.severity, problem.where) == (Severity.ERROR, "config.pbtxt:4")
+
+
+def test_a_file_name_of_control_characters_reaches_no_terminal(folder: Path) -> None:
+    (folder / "1" / "\x1b[2J").symlink_to(folder)
+    (problem,) = check_entry(folder)
+    assert "\x1b" not in str(problem)
+
+
+@given(st.integers(0, 2**63 - 1))
+def test_numbers_are_versions(number: int) -> None:
+    assert is_version(str(number))
+    assert not is_mistaken_for_a_version(str(number))
+    assert not is_version(f"0{number}")
+
+
+@given(
+    st.from_regex(r"\A([+-][0-9]|[1-9][0-9]{0,3}[^0-9/]|[1-9][0-9]{19})", fullmatch=False).filter(
+        lambda n: "/" not in n
+    )
+)
+def test_numbers_with_something_else_are_mistaken_for_versions(name: str) -> None:
+    assert not is_version(name)
+    assert is_mistaken_for_a_version(name)
+
+
+def test_a_repository_is_all_of_its_entries(folder: Path) -> None:
+    (folder.parent / "empty").mkdir()
+    (folder.parent / "guessed" / "1").mkdir(parents=True)
+    assert entries_in(folder.parent) == [folder, folder.parent / "guessed"]
+    assert entries_in(folder) == [folder]
+    assert entries_in(folder.parent / "empty") == [folder.parent / "empty"]

@@ -1,0 +1,291 @@
+"""Entries that are made: whole or not at all, accepted by `check_entry`, and loaded by the real Triton as meant."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import tritonclient.grpc as grpc
+from onnx import TensorProto, helper
+from tidegate.errors import UsageError
+from tidegate.findings import errors
+from tidegate.triton.entries.batching import BatchingChoices, QueueChoices
+from tidegate.triton.entries.checks import check_entry
+from tidegate.triton.entries.choices import Choices
+from tidegate.triton.entries.configure import WarmUp, together
+from tidegate.triton.entries.detect import Framework
+from tidegate.triton.entries.entry import read_entry
+from tidegate.triton.entries.write import NewEntry, new_entry
+
+from lab.local_plane.process import CannotBeHadError
+from lab.local_plane.triton import installed, triton
+from tests.client.triton.entries.files import FILES
+
+DOUBLE = FILES / "double.py"
+SERVED = "class TritonPythonModel:\n    def execute(self, requests): return []\n"
+COMPLETING = SERVED + "    @staticmethod\n    def auto_complete_config(config): return config\n"
+MODULE = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x): return x\n"
+PIPE = "from nvidia.dali.plugin.triton import autoserialize\n@autoserialize\ndef pipe(): pass\n"
+TENSORS = Choices(inputs=["x:FP32:3"], outputs=["y:FP32:3"])
+SCRIPT = Choices(inputs=["image:FP32:-1,3", "mask:FP32:-1,2"], outputs=["OUTPUT__0:FP32:-1,2", "OUTPUT__1:FP32:-1,2"])
+MADE: tuple[tuple[str, Framework, Choices], ...] = (
+    ("savedmodel", Framework.SAVED_MODEL, Choices()),
+    ("graph.pb", Framework.GRAPH_DEF, Choices(outputs=["answer:FP32:-1,1"])),
+    ("graph_shapes.pb", Framework.GRAPH_DEF, Choices(max_batch_size=8)),
+    ("net.onnx", Framework.ONNX, Choices(max_batch_size=8)),
+    ("script.pt", Framework.TORCHSCRIPT, SCRIPT),
+    ("net.pt2", Framework.TORCH_PACKAGE, Choices(inputs=["INPUT__0:FP32:3"], outputs=["OUTPUT__0:FP32:3"])),
+    ("module", Framework.TORCH_MODULE, Choices(inputs=["x:FP32:3"], outputs=["OUTPUT__0:FP32:3"])),
+    ("net.plan", Framework.TENSORRT, Choices()),
+    ("double.py", Framework.PYTHON, TENSORS),
+    ("completing.py", Framework.PYTHON, Choices()),
+    ("jaxed.py", Framework.JAX, TENSORS),
+    ("openvino.xml", Framework.OPENVINO, Choices(max_batch_size=8)),
+    ("xgboost_multi.json", Framework.XGBOOST_JSON, Choices()),
+    ("xgboost_multi.ubj", Framework.XGBOOST_UBJSON, Choices()),
+    ("lightgbm_multi.txt", Framework.LIGHTGBM, Choices()),
+    ("treelite_forest.tl", Framework.TREELITE, Choices()),
+    ("pipe.py", Framework.DALI, Choices()),
+    ("model.dali", Framework.DALI, Choices()),
+    ("engine", Framework.TENSORRT_LLM, Choices()),
+    ("model.json", Framework.VLLM, Choices()),
+    ("libtriton_mine.so", Framework.CUSTOM, TENSORS),
+)
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """Return a folder with models of those frameworks that have no file among ours."""
+    folder = tmp_path / "sources"
+    for path, content in (
+        ("module/model.py", MODULE), ("module/model.pt", ""), ("net.plan", "ptrt"), ("completing.py", COMPLETING),
+        ("jaxed.py", "import jax\n" + SERVED), ("pipe.py", PIPE), ("libtriton_mine.so", ""),
+        ("engine/config.json", '{"build_config": {"max_batch_size": 8}}'), ("engine/rank0.engine", ""),
+        ("model.json", '{"model": "facebook/opt-125m"}'), ("net.pt2", ""),
+    ):  # fmt: skip
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(content)
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3]) for name in "xy")
+    onnx.save(
+        helper.make_model(helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [x], [y])),
+        folder / "net.onnx",
+    )
+    return folder
+
+
+def make(name: str, source: Path, parent: Path, choices: Choices = TENSORS, **more: Any) -> NewEntry:
+    return new_entry(name, [source], parent, settings=choices.settings(), **more)
+
+
+@pytest.mark.parametrize(("source", "framework", "choices"), MADE, ids=[case[0] for case in MADE])
+def test_an_entry_of_every_framework_is_accepted(
+    tmp_path: Path, sources: Path, source: str, framework: Framework, choices: Choices
+) -> None:
+    place = FILES / source if (FILES / source).exists() else sources / source
+    made = make("made", place, tmp_path / "repository", choices)
+    assert made.framework is framework
+    entry = read_entry(made.folder)
+    assert not errors(check_entry(entry))
+    assert entry.versions == (1,)
+    assert entry.config == made.config
+    assert entry.config.name == "made"
+    assert entry.files_of(1), "the version's folder has the model"
+
+
+def test_files_arrive_byte_for_byte_and_can_be_read_by_a_server(tmp_path: Path) -> None:
+    made = make("made", FILES / "savedmodel", tmp_path, Choices())
+    for below in ("saved_model.pb", "variables/variables.index", "variables/variables.data-00000-of-00001"):
+        copied = made.folder / "1" / "model.savedmodel" / below
+        assert copied.read_bytes() == (FILES / "savedmodel" / below).read_bytes()
+    assert made.folder.stat().st_mode & 0o777 == 0o755
+
+
+def test_links_are_followed_so_that_the_entry_stands_alone(tmp_path: Path) -> None:
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served" / "model.py").symlink_to(DOUBLE)
+    made = make("made", tmp_path / "served", tmp_path / "repository")
+    assert not (made.folder / "1" / "model.py").is_symlink()
+
+
+def test_nothing_that_is_there_is_overwritten(tmp_path: Path) -> None:
+    made = make("made", DOUBLE, tmp_path)
+    before = (made.folder / "config.pbtxt").stat()
+    with pytest.raises(UsageError, match="not overwritten\n  do: take it away first"):
+        make("made", DOUBLE, tmp_path, Choices(inputs=["z:FP32:1"], outputs=["y:FP32:3"]))
+    assert (made.folder / "config.pbtxt").stat() == before
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    with pytest.raises(UsageError, match="not overwritten"):
+        make("dangling", DOUBLE, tmp_path)
+
+
+def test_an_entry_that_comes_meanwhile_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = Path.rename
+
+    def late(self: Path, target: Path) -> Path:
+        (target / "1").mkdir(parents=True)
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", late)
+    with pytest.raises(UsageError, match="not overwritten"):
+        make("made", DOUBLE, tmp_path)
+    assert os.listdir(tmp_path) == ["made"]
+    assert os.listdir(tmp_path / "made") == ["1"]
+
+
+def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tidegate.triton.entries.write.config_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        make("made", DOUBLE, tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_triton_would_refuse_is_not_made(tmp_path: Path) -> None:
+    settings = together(TENSORS.settings(), BatchingChoices(dynamic=True, preferred=[4]).settings())
+    with pytest.raises(UsageError, match=r"Triton would refuse this entry[^$]*config.pbtxt:\d+: error: "):
+        new_entry("made", [DOUBLE], tmp_path, settings=settings)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../up", "a/b", "a\\b", ".hidden", "-x", "a b", "a\n", "x" * 201, "é"])
+def test_names_that_are_no_safe_folder_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="no name for a model"):
+        make(name, DOUBLE, tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_labels_lie_beside_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "animals.txt").write_text("cat\ndog\nbird\n")
+    made = make("made", DOUBLE, tmp_path, labels={"y": tmp_path / "animals.txt"})
+    assert (made.folder / "animals.txt").read_text() == "cat\ndog\nbird\n"
+    assert made.config.output[0].label_filename == "animals.txt"
+    with pytest.raises(UsageError, match="no output 'z'"):
+        make("other", DOUBLE, tmp_path, labels={"z": tmp_path / "animals.txt"})
+    with pytest.raises(UsageError, match="no such file with labels"):
+        make("other", DOUBLE, tmp_path, labels={"y": tmp_path / "gone.txt"})
+
+
+def test_labels_never_take_the_place_of_another_file(tmp_path: Path) -> None:
+    two = Choices(inputs=["x:FP32:3"], outputs=["y:FP32:3", "z:FP32:3"])
+    for name in ("a/names.txt", "b/names.txt", "config.pbtxt", "1"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("cat\n")
+    shared = {"y": tmp_path / "a" / "names.txt", "z": tmp_path / "a" / "names.txt"}
+    assert make("made", DOUBLE, tmp_path, two, labels=shared).config.output[1].label_filename == "names.txt"
+    for second in ("b/names.txt", "config.pbtxt", "1"):
+        with pytest.raises(UsageError, match="another file of the entry has this name"):
+            make("other", DOUBLE, tmp_path, two, labels={"y": shared["y"], "z": tmp_path / second})
+
+
+def test_a_framework_can_be_said_where_the_file_does_not_tell(tmp_path: Path) -> None:
+    (tmp_path / "engine").write_bytes(b"?")
+    assert make("made", tmp_path / "engine", tmp_path, framework=Framework.TENSORRT).framework is Framework.TENSORRT
+    with pytest.raises(UsageError, match="no such file or folder"):
+        make("other", tmp_path / "gone", tmp_path, framework=Framework.ONNX)
+
+
+def test_only_an_ensemble_is_made_of_several(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="only an ensemble"):
+        new_entry("made", [DOUBLE, DOUBLE], tmp_path, framework=Framework.PYTHON)
+    with pytest.raises(UsageError, match="only an ensemble"):
+        new_entry("made", [DOUBLE], tmp_path, settings=TENSORS.settings(), links={"a.b": "c"})
+
+
+def test_batches_are_offered_where_they_seem_possible(tmp_path: Path) -> None:
+    assert any("--max-batch-size" in note for note in make("a", FILES / "openvino.xml", tmp_path, Choices()).notes)
+    batched = Choices(max_batch_size=2)
+    assert not any("--max-batch-size" in note for note in make("b", FILES / "openvino.xml", tmp_path, batched).notes)
+
+
+class Served:
+    """A Triton with everything that `new` can choose for the Python backend, and an ensemble."""
+
+    def __init__(self, client: Any, made: dict[str, NewEntry]) -> None:
+        self.client, self.made = client, made
+
+    def call(self, model: str, given: np.ndarray[Any, Any], name: str, answer: str) -> Any:
+        tensor = grpc.InferInput(name, list(given.shape), "FP32")
+        tensor.set_data_from_numpy(given)
+        return self.client.infer(model, [tensor]).as_numpy(answer)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    try:
+        installed()
+    except CannotBeHadError as error:
+        pytest.skip(f"NOT RUN: {error}; what `tidegate model new` writes is not loaded by a real Triton")
+    folder = tmp_path_factory.mktemp("made")
+    repository = folder / "repository"
+    made = {}
+
+    def add(name: str, *settings: Any, **more: Any) -> None:
+        made[name] = new_entry(name, [DOUBLE], repository, settings=together(*settings), **more)
+
+    (folder / "labels.txt").write_text("one\ntwo\nthree\n")
+    tensors = Choices(inputs=["raw:FP32:3"], outputs=["doubled:FP32:3"], max_batch_size=8)
+    queue = QueueChoices(10, "1s", "delay", True)
+    add(
+        "batched", tensors.settings(),
+        BatchingChoices(
+            preferred=[4, 8], delay="500us", priority_levels=2, default_priority=1, queue=queue,
+            queues=["1:timeout=5s,size=9"],
+        ).settings(),
+        Choices(
+            instances=["2:cpu"], resources=["R1=1", "R2=1:global"], rate_priority=2, version_policy="specific:1",
+            parameters=["hello=you"],
+        ).settings(),
+        warm_up=WarmUp("random", 4), labels={"doubled": folder / "labels.txt"},
+    )  # fmt: skip
+    for strategy in ("direct", "oldest"):
+        choices = BatchingChoices(
+            sequence=strategy, idle="5s", delay="100us", controls=["START:start", "END:end:bool", "ID:corrid"]
+        )
+        add(f"sequences-{strategy}", tensors.settings(), choices.settings())
+    free = Choices(inputs=["raw:FP32:-1", "more:INT32:1"], outputs=["doubled:FP32:-1"], max_batch_size=4)
+    add("ragged", free.settings(), Choices(ragged=["raw"], optional=["more"], response_cache=True).settings(),
+        BatchingChoices(preserve_ordering=True).settings(), warm_up=WarmUp(dims={"raw": [2]}))  # fmt: skip
+    add("streaming", tensors.settings(), Choices(decoupled=True).settings())
+    add("last", Choices(inputs=["doubled:FP32:3"], outputs=["answer:FP32:3"], max_batch_size=4).settings())
+    sources = [made[name].folder for name in ("batched", "last")]
+    made["chain"] = new_entry("chain", sources, repository)
+    with (
+        triton(folder / "triton", repository) as server,
+        grpc.InferenceServerClient(server.grpc) as client,
+    ):
+        yield Served(client, made)
+
+
+def test_triton_loads_every_entry_that_was_made(served: Served) -> None:
+    index = served.client.get_model_repository_index(as_json=True)["models"]
+    assert {(each["name"], each["version"], each["state"]) for each in index} == {
+        (name, "1", "READY") for name in served.made
+    }
+
+
+def test_triton_understands_every_field_as_it_was_written(served: Served) -> None:
+    for name, made in served.made.items():
+        ours, theirs = made.config, served.client.get_model_config(name).config
+        for group in theirs.instance_group:
+            group.ClearField("name")  # Triton gives names, and sizes that it prefers, where nobody did
+        if not ours.dynamic_batching.preferred_batch_size and theirs.HasField("dynamic_batching"):
+            theirs.dynamic_batching.ClearField("preferred_batch_size")
+        if theirs.sequence_batching.HasField("oldest"):
+            theirs.sequence_batching.oldest.ClearField("preferred_batch_size")
+        for field, said in ours.ListFields():
+            assert said == getattr(theirs, field.name), (name, field.name)
+
+
+def test_a_model_that_was_made_answers(served: Served) -> None:
+    given = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+    assert (served.call("batched", given, "raw", "doubled") == given * 2).all()
+
+
+def test_an_ensemble_that_was_made_answers(served: Served) -> None:
+    given = np.array([[1, 2, 3]], np.float32)
+    assert (served.call("chain", given, "raw", "answer") == given * 4).all()

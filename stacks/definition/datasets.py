@@ -1,8 +1,10 @@
 """Datasets: the volumes that hold model repositories. Every server mounts them read-only."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from .base import ByteQuantity, Host, Named, ObjectName, RelativePath, Section, Text, Without
 
@@ -121,3 +123,20 @@ class ObjectStoreRepository(Section):
     """`s3://bucket/prefix`, `gs://bucket/prefix` or `as://account/container/prefix`."""
     writers: tuple[Text, ...] = ()
     """Who may write models into it: groups, as your identity provider names them."""
+
+
+def _repository_tag(value: Any) -> str:
+    """Return which repository is meant: one with a key of object storage, mistyped perhaps, else one in a dataset."""
+    if isinstance(value, Mapping):
+        keys = [str(key) for key in value]
+        is_bucket = "dataset" not in keys and bool("writers" in keys or get_close_matches("url", keys))
+    else:
+        is_bucket = isinstance(value, ObjectStoreRepository)
+    return "object-store" if is_bucket else "dataset"
+
+
+ModelRepository = Annotated[
+    Annotated[DatasetRepository, Tag("dataset")] | Annotated[ObjectStoreRepository, Tag("object-store")],
+    Discriminator(_repository_tag),
+]
+"""Where the models of a server lie; the keys that are said tell which of the two it is."""

@@ -29,7 +29,7 @@ from .base import (
     Without,
     byte_count,
 )
-from .datasets import DatasetRepository, ObjectStoreRepository
+from .datasets import ModelRepository
 from .models import ModelName
 from .placement import CpuPlacement, Placement
 
@@ -372,7 +372,7 @@ class TritonServer(Named):
     """Kind of the server."""
     image: DnsLabel = "triton"
     """Its image, by its name under images."""
-    repository: DatasetRepository | ObjectStoreRepository
+    repository: ModelRepository
     """Where its models lie: in a dataset, or straight in object storage."""
     identity: Identity | None = None
     """Cloud identity of its pods, which reads object storage."""

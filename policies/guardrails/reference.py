@@ -22,6 +22,7 @@ _BEGIN = """\
 
 What no stack may do. Each guardrail is a function over the Kubernetes objects of an environment, whatever made them. A
 finding that is **mandatory** stops the command, and nothing is written or applied; an **advisory** is only said.
+What the words mean is in [concepts.md](concepts.md).
 
 | where | what it looks at | a mandatory finding |
 |---|---|---|

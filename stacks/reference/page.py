@@ -47,6 +47,8 @@ everything about the platform. It has three layers:
 A **stack** is one environment on one data plane: the common part, with the environment's values laid over it, and the
 data plane's over those. It becomes one namespace, and has the name `<environment>-<data plane>`.
 
+What these words mean is in [concepts.md](concepts.md).
+
 Every key of the common part may also stand in an environment and in a data plane, and there needs to say only what
 differs. “Required” below means: required once everything is laid together.
 

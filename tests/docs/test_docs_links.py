@@ -1,0 +1,48 @@
+"""What pages link to is there, and every page of docs/ leads to the glossary."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PACKAGES = [ROOT / name / "README.md" for name in ("client", "proxy", "policies/eviction")]
+GLOSSARY = ROOT / "docs/concepts.md"
+
+
+def links(page: Path) -> list[tuple[Path, str]]:
+    """Return the files of this repository that a page links to, each with the part behind '#'."""
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    found = re.findall(r"\]\((?!https?://)([^)#\s]*)#?([^)\s]*)\)", text)
+    return [((page.parent / path).resolve() if path else page, anchor) for path, anchor in found]
+
+
+def anchors(page: Path) -> set[str]:
+    """Return what can stand behind '#': headings as platforms write them, and explicit anchors."""
+    text = page.read_text("utf-8")
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    written = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return written | set(re.findall(r'<a (?:id|name)="([^"]+)"', text))
+
+
+@pytest.mark.parametrize("page", [*PAGES, *PACKAGES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_links_to_is_there(page: Path) -> None:
+    missing = [
+        f"{path.relative_to(ROOT)}#{anchor}"
+        for path, anchor in links(page)
+        if not path.exists() or (anchor and path.suffix == ".md" and anchor not in anchors(path))
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", [*PAGES, *PACKAGES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_leads_to_the_glossary(page: Path) -> None:
+    assert page == GLOSSARY or GLOSSARY in [path for path, _ in links(page)]
+
+
+def test_every_term_of_the_glossary_is_used_on_another_page() -> None:
+    terms = re.findall(r"^\| (?!term )([a-z][^|]+) \|", GLOSSARY.read_text("utf-8"), re.MULTILINE)
+    others = " ".join(page.read_text("utf-8") for page in (*PAGES, *PACKAGES) if page != GLOSSARY).lower()
+    words = [word for term in terms for word in term.strip().split(", ")]
+    assert [word for word in words if word not in others] == []

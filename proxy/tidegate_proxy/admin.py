@@ -8,8 +8,8 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from tidegate_contracts import proxy_process
 
-from .seeing.exposition import pieces
-from .seeing.meter import Meter
+from .telemetry.exposition import pieces
+from .telemetry.meter import Meter
 
 PAUSE_SECONDS = 0.0005
 """Between two pieces of the metrics."""

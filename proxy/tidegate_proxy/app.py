@@ -15,10 +15,16 @@ from .documented import document
 from .paths import ANYTHING
 from .problems import CONTENT_TYPE, TWO_CREDENTIALS, Kind, Problem
 from .request_ids import is_request_id, new_request_id
-from .seeing.meter import Meter
 from .servers import Servers
+from .telemetry.meter import Meter
 
-_BY_STATUS = {400: Kind.MALFORMED, 404: Kind.UNKNOWN, 405: Kind.METHOD, 413: Kind.TOO_LONG, 422: Kind.MALFORMED}
+_BY_STATUS = {
+    400: Kind.MALFORMED,
+    404: Kind.UNKNOWN,
+    405: Kind.METHOD,
+    413: Kind.TOO_LONG,
+    422: Kind.MALFORMED,
+}
 _CREDENTIALS = {b"authorization", b"x-api-key", b"x-domino-api-key"}
 log = logging.getLogger(__name__)
 

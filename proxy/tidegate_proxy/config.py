@@ -9,14 +9,14 @@ from tidegate_contracts import proxy_process, routing
 from tidegate_contracts.proxy_settings import ProxySettings
 
 from .access.api_keys import ApiKeys, ApiKeysError, read_api_keys
-from .access.keeper import Keeper
+from .access.authorizer import Authorizer
 from .access.rules import build_rules
+from .concurrency import WAITING_FOR_EACH
 from .place import Place
-from .places import WAITING_FOR_EACH
 from .residency.holder import Holder, new_holder_name
 from .routes import Routes, build_routes, pools_of
-from .seeing.meter import Meter
 from .tables import TableError, Watched, access_table, routing_table
+from .telemetry.meter import Meter
 from .upstream.pool import Lookup, Pool
 
 REPLICAS_SECONDS = 5.0
@@ -35,7 +35,7 @@ class Following:
         self.grpc_tls: ssl.SSLContext | None = None
         self._access = routing.AccessTable(rate_limit=routing.RateLimit(requests_per_minute=1, burst=1))
         self._keys = ApiKeys()
-        self.keeper = Keeper(self._access, self.routes, domino_principal_url=settings.domino_principal_url)
+        self.authorizer = Authorizer(self._access, self.routes, domino_principal_url=settings.domino_principal_url)
         self._settings = settings
         self._find = find
         self._meter = meter
@@ -67,7 +67,7 @@ class Following:
                 log.warning("%s cannot be looked up: %s", self._settings.replicas_host, error)
             else:
                 if number := len({address for _, address in found}):
-                    self.keeper.set_replicas(number)
+                    self.authorizer.set_replicas(number)
             await asyncio.sleep(REPLICAS_SECONDS)
 
     async def close(self) -> None:
@@ -77,7 +77,7 @@ class Following:
             self._leave(pool)
         if self._leaving:
             await asyncio.wait(set(self._leaving), timeout=RELEASE_SECONDS)
-        await self.keeper.close()
+        await self.authorizer.close()
 
     async def _use_routing(self, data: bytes) -> None:
         table = await routing_table(data)
@@ -88,7 +88,7 @@ class Following:
         self.routes = await build_routes(table, pools)
         for pool in fresh:
             pool.start()
-        self.keeper.replace(self._access, self.routes, self._keys)
+        self.authorizer.replace(self._access, self.routes, self._keys)
         for key, pool in before.items():
             if pools.get(key) is not pool:
                 pool.stop()
@@ -111,11 +111,11 @@ class Following:
         table = await access_table(data)
         rules = await build_rules(table.rules)
         self._access = table
-        self.keeper.replace(table, self.routes, self._keys, rules)
+        self.authorizer.replace(table, self.routes, self._keys, rules)
 
     async def _use_keys(self, keys: ApiKeys) -> None:
         self._keys = keys
-        self.keeper.replace(self._access, self.routes, keys)
+        self.authorizer.replace(self._access, self.routes, keys)
 
     async def _use_certificate(self, pair: tuple[Path, Path]) -> None:
         if self.tls is None or self.grpc_tls is None:

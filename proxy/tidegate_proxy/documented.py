@@ -17,8 +17,21 @@ Triton's own errors are passed on as they are (`application/json`); the proxy's 
 """
 _Json = dict[str, Any]
 
-_EVERYWHERE = (Kind.MALFORMED, Kind.METHOD, Kind.TOO_LONG, Kind.HEADERS, Kind.INTERNAL)
-_FOR_CALLERS = (Kind.UNAUTHENTICATED, Kind.DENIED, Kind.UNKNOWN, Kind.UPSTREAM, Kind.BUSY, Kind.DEADLINE)
+_EVERYWHERE = (
+    Kind.MALFORMED,
+    Kind.METHOD,
+    Kind.TOO_LONG,
+    Kind.HEADERS,
+    Kind.INTERNAL,
+)
+_FOR_CALLERS = (
+    Kind.UNAUTHENTICATED,
+    Kind.DENIED,
+    Kind.UNKNOWN,
+    Kind.UPSTREAM,
+    Kind.BUSY,
+    Kind.DEADLINE,
+)
 _FOR_CALLS = (Kind.SLOW, Kind.RATE_LIMITED, Kind.LOAD_FAILED, Kind.NEVER_FITS)
 _RETRIED = (Kind.RATE_LIMITED, Kind.BUSY)
 _TRITON_SAYS = (400, 404, 500, 503)

@@ -1,211 +1,242 @@
-"""A call on its way to a replica, over HTTP or gRPC: which one gets it, what is counted there, and which is the next.
+"""A granted call on its way to a replica: its slot, its version, its lease, and the replica that it goes to.
 
-The two protocols differ in how a request is read and an answer written; what is here is the same for both.
+HTTP and gRPC differ in how a request is read and an answer written; what is here is the same for both.
 """
 
-import asyncio
+from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import Literal, TypeVar
 
-from .access.gate import Grant
-from .hall import Expiring, Hall
-from .mirror.copies import AnyCopy
+from .access.identity import Grant
+from .concurrency import ConcurrencyLimiter, InFlightCount, Waiter
 from .problems import Kind, Problem
+from .residency.leases import Lease
 from .residency.saying import lost
-from .seeing.ends import End
+from .shared_state import SharedState
+from .telemetry.records import CallRecord
 from .upstream.breaker import Trial
 from .upstream.pool import Replica
-
-if TYPE_CHECKING:
-    from .residency.holder import Holder
-    from .residency.leases import Lease
-    from .seeing.traces import Span
 
 C = TypeVar("C")
 """What a request is sent on: a connection of its own, or one that calls share."""
 
 
-class Forwarded(Expiring, Generic[C]):
-    """One request that goes to a replica of its model's pool, and to another one where the first did nothing."""
+class Forwarding:
+    """What one call holds on its way: to a replica of its model's pool, or to another one where the first did nothing.
 
-    hall: Hall
-    request_id: bytes
+    Its owner says `finish` once, whatever happened; that gives everything back.
+    """
+
     # What most calls never change costs them nothing here.
-    _grant: Grant | None = None
-    _version: str | None = None
-    _sequence: bytes | None = None
-    """The sequence that it is of, where the model may keep them."""
-    _replica: Replica | None = None
-    """Where it is counted as under way."""
-    _lease: "Lease | None" = None
+    version: str | None = None
+    """The version of the model that answers; None leaves it to the server."""
+    sequence: bytes | None = None
+    """Id of the sequence that the call is of, where the model may keep them."""
+    replica: Replica | None = None
+    """Where the call is counted as in flight."""
+    lease: Lease | None = None
     """On the model at that replica, where models are loaded on demand."""
+    loading = False
+    """Whether the call waits for its model to be loaded."""
+    tried: tuple[Replica, ...] = ()
+    """Replicas that failed the call."""
     _trial: Trial | None = None
     """Its leave to find out whether that replica is back."""
-    _tried: tuple[Replica, ...] = ()
-    """Replicas that failed it."""
-    _loading = False
-    """Whether it waits for its model to be loaded."""
-    _waited = False
-    """Whether it has."""
-    _placed = False
-    _in_line = False
-    """Whether it waits for a place."""
-    _task: asyncio.Task[None] | None = None
-    _problem: str | None = None
-    """The word of the problem that ended it."""
-    _copy: AnyCopy | None = None
-    _span: "Span | None" = None
-    _passed: bytes | None = None
+    _has_loaded = False
+    _has_slot = False
+    _waiter: Waiter | None = None
+    """What waits in the queue for the slot."""
 
-    # --- what each protocol does in its own way
-    @property
-    def _model(self) -> str:
-        """The model that is asked for."""
-        raise NotImplementedError
+    def __init__(
+        self,
+        shared: SharedState,
+        grant: Grant,
+        limiter: ConcurrencyLimiter,
+        counts: tuple[InFlightCount, InFlightCount],
+    ) -> None:
+        self.grant = grant
+        self._shared = shared
+        self._limiter = limiter
+        self._counts = counts
+        """Of the model, and of the caller."""
 
-    def fail(self, problem: Problem) -> None:
-        """End it with a problem."""
-        raise NotImplementedError
+    # --- its slot
+    def acquire_slot(self, waiter: Waiter) -> bool:
+        """Take a slot; return False where `waiter` is admitted later. Raises Problem (busy) where the queue is full."""
+        if self._limiter.try_acquire(*self._counts):
+            self._has_slot = True
+            return True
+        if not self._limiter.enqueue(waiter, *self._counts, self._has_loaded):
+            raise Problem(Kind.BUSY, "Too many requests wait already.", 1.0)
+        self._waiter = waiter
+        return False
 
-    def _leased(self) -> None:
-        """Go on: there is a lease."""
-        raise NotImplementedError
+    def leave_queue(self) -> None:
+        """Note that the slot is there: its waiter was admitted."""
+        self._waiter, self._has_slot = None, True
 
-    def _leave_place(self) -> None:
-        raise NotImplementedError
+    def release_slot(self) -> None:
+        """Give the slot back."""
+        self._has_slot = False
+        self._limiter.release(*self._counts)
 
-    async def _connection_to(self, replica: Replica) -> C:
-        """Return what the request can be sent on; raises OSError, TimeoutError too."""
-        raise NotImplementedError
+    # --- its replica
+    def pick(self, now: float, anew: bool = False) -> Replica | None:
+        """Return the replica to send the call to, None where there is none; `anew`: any lease is looked for again."""
+        replica = self._choose(now, anew)
+        if replica is not None:
+            self._trial = replica.breaker.claim(now)
+        return replica
 
-    def _not_used(self, replica: Replica, connection: C) -> None:
-        """Give a connection back on which nothing was sent."""
-
-    def _send_head(self, replica: Replica, connection: C) -> None:
-        raise NotImplementedError
-
-    # --- choosing a replica
-    def _pick(self, now: float, anew: bool) -> Replica | None:
-        """Return the replica that it goes to; `anew`: a lease that was found before is looked for again."""
-        assert self._grant is not None
-        pool = self._grant.route.pool
+    def _choose(self, now: float, anew: bool) -> Replica | None:
+        route = self.grant.route
+        pool = route.pool
         if pool.holder is None:
-            if self._sequence is None:
-                return pool.pick(now, self._tried)
-            return pool.pick_for(self._model.encode() + b"\0" + self._sequence, now, self._tried)
-        lease, sequential = self._lease, self._sequence is not None
+            if self.sequence is None:
+                return pool.pick(now, self.tried)
+            return pool.pick_for(route.name.encode() + b"\0" + self.sequence, now, self.tried)
+        lease, sequential = self.lease, self.sequence is not None
         if lease is None or anew or sequential or now >= lease.until or not lease.replica.breaker.allows(now):
-            self._lease = lease = pool.holder.find(self._model, now, self._tried, sequential)
+            self.lease = lease = pool.holder.find(route.name, now, self.tried, sequential)
         return None if lease is None else lease.replica
 
-    def _other(self, failed: Replica) -> Replica | None:
-        """Return another replica to send the request to, if there is one, and retries are not used up."""
-        assert self._grant is not None
-        self._tried += (failed,)
+    def another(self, failed: Replica) -> Replica | None:
+        """Return another replica to send the call to, if there is one, and the pool's retries are not used up."""
+        self.tried += (failed,)
         now = monotonic()
-        other = self._pick(now, True)
-        if other is None or not self._grant.route.pool.retries.take(now):
+        replica = self._choose(now, True)
+        if replica is None or not self.grant.route.pool.retries.take(now):
             return None
-        self._trial = other.breaker.claim(now)
-        return other
+        self._trial = replica.breaker.claim(now)
+        return replica
 
-    async def _connect(self, replica: Replica | None) -> None:
-        """Send it to this replica, or to the first of the others that takes connections; raises Problem."""
-        assert self._grant is not None
-        pool = self._grant.route.pool
+    async def connect(
+        self, replica: Replica | None, connection_to: Callable[[Replica], Awaitable[C]]
+    ) -> tuple[Replica, C] | None:
+        """Return this replica, or the first of the others that takes connections, and a connection to it.
+
+        None where the call needs a new lease first; its slot is given back meanwhile. Raises Problem (busy).
+        """
+        pool = self.grant.route.pool
         while replica is not None:
             try:
-                connection = await self._connection_to(replica)
+                connection = await connection_to(replica)
             except OSError as error:  # a time-out too: nothing was sent, so another replica may have it
-                self._count_failure(replica, type(error).__name__)
-                replica = self._other(replica)
+                self.count_failure(replica, type(error).__name__)
+                replica = self.another(replica)
                 continue
-            if self._lease is not None and monotonic() >= self._lease.until:
-                self._not_used(replica, connection)
-                break
-            self._send_head(replica, connection)
-            return
-        if pool.holder is not None and (not self._tried or pool.retries.take(monotonic())):
-            # It ended meanwhile, or its replica takes no connections.
+            if self.lease is None or monotonic() < self.lease.until:
+                return replica, connection
+            break  # the lease has ended meanwhile
+        if pool.holder is not None and (not self.tried or pool.retries.take(monotonic())):
             self._give_up_trial()
-            self._leave_place()
-            await self._get_lease(pool.holder)
-            return
+            self.release_slot()
+            return None
         where = f"{pool.server}/{pool.name}"
-        why = f"No replica of {where} takes connections." if self._tried else f"No replica of {where} is there."
+        why = f"No replica of {where} takes connections." if self.tried else f"No replica of {where} is there."
         raise Problem(Kind.BUSY, why, max(0.1, pool.retry_in(monotonic())))
 
-    async def _get_lease(self, holder: "Holder") -> None:
-        """Have the model loaded, if it is not: nothing else is held meanwhile."""
-        self._loading = True
-        self._lease = await holder.acquire(self._model, self._tried)
-        self._loading, self._waited = False, True
-        self._leased()
+    async def acquire_lease(self) -> None:
+        """Have the model loaded, if it is not, and get a lease on it; raises Problem. Hold no slot meanwhile."""
+        route = self.grant.route
+        assert route.pool.holder is not None
+        self.loading = True
+        self.lease = await route.pool.holder.acquire(route.name, self.tried)
+        self.loading, self._has_loaded = False, True
 
-    # --- what is counted at a replica
-    def _count_failure(self, replica: Replica, how: str) -> None:
-        assert self._grant is not None
-        route = self._grant.route
+    # --- what is counted there
+    def sent_to(self, replica: Replica) -> None:
+        """Count the call as in flight at a replica."""
+        self.replica = replica
+        replica.in_flight += 1
+        replica.requests += 1
+        if self.lease is not None:
+            self.lease.enter()
+        self.grant.route.pool.retries.sent()
+
+    def answered(self) -> None:
+        """Note that the replica answers, whatever it says."""
+        if self.replica is not None:
+            self.replica.breaker.succeeded(self._trial)
+
+    def count_failure(self, replica: Replica, how: str) -> None:
+        """Count that a replica failed the call; `how` is a word for metrics."""
+        route = self.grant.route
         replica.failures += 1
         replica.breaker.failed(monotonic(), self._trial)
-        self.hall.meter.upstream_errors[route.server, how] += 1
+        self._shared.meter.upstream_errors[route.server, how] += 1
         if (holder := route.pool.holder) is not None:
             holder.doubt(replica)
+
+    def leave_replica(self, now: float) -> None:
+        """Count the call as in flight there no longer."""
+        if self.replica is not None:
+            self.replica.in_flight -= 1
+            self.replica = None
+            if self.lease is not None:
+                self.lease.leave(now)
 
     def _give_up_trial(self) -> None:
         if self._trial is not None:
             self._trial.given_up()
 
-    def _release_replica(self) -> None:
-        if self._replica is not None:
-            self._replica.in_flight -= 1
-            self._replica = None
-            if self._lease is not None:
-                self._lease.leave(monotonic())
-
-    # --- its end
-    def _has_version(self) -> bool:
-        """Tell whether its lease is on the version asked for, as far as is known: of no other can anything be lost."""
-        lease, version = self._lease, self._version
+    # --- a model that the replica no longer has
+    def may_be_lost(self) -> bool:
+        """Tell whether the lease is on the version asked for, as far as is known: no other can have been lost."""
+        lease, version = self.lease, self.version
         return lease is not None and (version is None or not lease.versions or int(version) in lease.versions)
 
-    def _lost_model(self) -> None:
-        """Tell the caller to come again: Triton was started anew, and nobody has told so far."""
-        assert self._grant is not None
-        assert self._lease is not None
-        if (holder := self._grant.route.pool.holder) is not None:
-            holder.doubt_one(self._lease)
-        self.fail(lost(self._model))
+    def lost(self) -> Problem:
+        """Doubt the lease, for the server does not know its model; return what the caller is told."""
+        route = self.grant.route
+        assert self.lease is not None
+        if route.pool.holder is not None:
+            route.pool.holder.doubt_one(self.lease)
+        return lost(route.name)
 
-    def _told_as(
-        self,
-        protocol: Literal["http", "grpc"],
-        verb: str,
-        asked: tuple[str | None, str | None],
-        seconds: float,
-        size: tuple[int, int],
-    ) -> End:
-        """Return what is told of it in logs and traces: `asked` are server and model, `size` is bytes in and out."""
-        grant, replica = self._grant, self._replica
-        return End(
-            protocol=protocol,
-            request_id=self.request_id.decode(),
-            verb=verb,
-            server=grant.route.server if grant else asked[0],
-            model=asked[1],
-            version=self._version,
-            problem=self._problem,
-            principal=grant.identity.principal.name if grant else None,
-            replica=replica.name if replica else None,
-            seconds=seconds,
-            bytes_in=size[0],
-            bytes_out=size[1],
-        )
+    # --- its end
+    def finish(self, now: float) -> None:
+        """Give everything back. `replica` still says where the call was last."""
+        replica = self.replica
+        if replica is not None:
+            replica.in_flight -= 1
+            if self.lease is not None:
+                self.lease.leave(now)
+        if self._trial is not None:
+            self._trial.given_up()
+        if self._has_slot:
+            self._limiter.release(*self._counts)
+        elif self._waiter is not None:
+            self._limiter.cancel(self._waiter, *self._counts)
 
 
-def no_place() -> Problem:
-    """Return what is told when there is no place, and none in line."""
-    return Problem(Kind.BUSY, "Too many requests wait already.", 1.0)
+def call_record(
+    forwarding: Forwarding | None,
+    protocol: Literal["http", "grpc"],
+    request_id: bytes,
+    verb: str,
+    asked: tuple[str | None, str | None],
+    problem: str | None,
+    seconds: float,
+    size: tuple[int, int],
+) -> CallRecord:
+    """Return what logs and traces say of a call: `asked` are server and model, `size` is bytes in and out."""
+    grant = forwarding.grant if forwarding is not None else None
+    replica = forwarding.replica if forwarding is not None else None
+    return CallRecord(
+        protocol=protocol,
+        request_id=request_id.decode(),
+        verb=verb,
+        server=grant.route.server if grant else asked[0],
+        model=asked[1],
+        version=forwarding.version if forwarding is not None else None,
+        problem=problem,
+        principal=grant.identity.principal.name if grant else None,
+        replica=replica.name if replica else None,
+        seconds=seconds,
+        bytes_in=size[0],
+        bytes_out=size[1],
+    )
 
 
 def no_whole_answer(reason: str) -> Problem:

@@ -10,22 +10,34 @@ from random import random
 from tidegate_contracts import routing
 
 from .aliases import Alias
-from .mirror.copies import Share
+from .concurrency import InFlightCount
 from .paths import Target
-from .places import Tally
-from .seeing.meter import CallCount
+from .telemetry.meter import CallCount
 from .upstream.pool import Pool
 
 _MOST_HEADS = 64
 """Kinds of calls of one model whose first lines are kept."""
 
 
+class MirrorShare:
+    """The share of one model's requests that is copied."""
+
+    __slots__ = ("asking", "in_flight", "percent", "version")
+
+    def __init__(self, mirror: routing.Mirror) -> None:
+        self.version = str(mirror.version)
+        self.percent = mirror.percent
+        self.in_flight = 0
+        self.asking = asyncio.Lock()
+        """Held while a replica is asked whether the model keeps sequences: copies wait for the answer together."""
+
+
 class Route:
     """One model on one server: where it is served, and which version a request gets."""
 
     __slots__ = (
-        "_ends", "_heads", "_versions", "alias", "grpc_count", "http_count", "learning", "mirror", "model", "name",
-        "places", "pool", "sequential", "sequential_asked", "server",
+        "_ends", "_heads", "_versions", "alias", "grpc_count", "http_count", "in_flight", "learning", "mirror", "model",
+        "name", "pool", "sequential", "sequential_asked", "server",
     )  # fmt: skip
 
     def __init__(self, model: routing.Model, server: routing.Server, pool: Pool) -> None:
@@ -39,7 +51,7 @@ class Route:
         self.alias = Alias(model.alias, model.name, pool) if model.alias is not None else None
         """Decides on the version of requests that ask for none, where the model has one."""
         self._heads: dict[tuple[str, str | None], bytes] = {}
-        self.mirror = Share(model.mirror) if model.mirror is not None else None
+        self.mirror = MirrorShare(model.mirror) if model.mirror is not None else None
         """The share of its requests that a candidate gets copies of."""
         self.sequential: bool | None = None
         """Whether the model keeps sequences; None while that is not known."""
@@ -50,8 +62,8 @@ class Route:
         """Where its calls over HTTP are counted, once there was one."""
         self.grpc_count: CallCount | None = None
         """The same over gRPC."""
-        self.places = Tally()
-        """Those that its calls have taken."""
+        self.in_flight = InFlightCount()
+        """Its calls under way."""
 
     @property
     def is_split(self) -> bool:

@@ -17,16 +17,16 @@ from uvicorn.server import ServerState
 from .admin import make_admin
 from .app import make_app
 from .calls.switchboard import Switchboard
+from .concurrency import ConcurrencyLimiter
 from .config import Following
 from .door.door import Door
 from .door.head import KnownHeads
-from .hall import Hall
 from .place import Place
-from .places import Places
-from .seeing.meter import Meter
-from .seeing.metrics import MeterCollector
 from .servers import Servers
+from .shared_state import SharedState
 from .tables import follow
+from .telemetry.meter import Meter
+from .telemetry.metrics import MeterCollector
 from .upstream.pool import Lookup, lookup
 
 KEEP_ALIVE_SECONDS = 75.0
@@ -51,11 +51,13 @@ class Proxy:
         self.place = place
         self.meter = Meter()
         self.following = Following(settings, place, find, self.meter)
-        self.hall = Hall(settings, self.following.keeper, self.meter, Places(settings.concurrency))
+        self.shared = SharedState(
+            settings, self.following.authorizer, self.meter, ConcurrencyLimiter(settings.concurrency)
+        )
         if settings.otlp_endpoint is not None:
-            from .seeing.traces import Tracer  # only where it is asked for
+            from .telemetry.traces import Tracer  # only where it is asked for
 
-            self.hall.tracer = Tracer(settings.otlp_endpoint, settings.trace_percent, settings.environment)
+            self.shared.tracer = Tracer(settings.otlp_endpoint, settings.trace_percent, settings.environment)
         self.ports: dict[str, int] = {}
         """Where it listens, once it does: http, grpc, admin."""
         self._stopping = ""
@@ -69,11 +71,13 @@ class Proxy:
         listeners = {name: listen(self.place.host, port, BACKLOG) for name, port in numbers.items()}
         self.ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
         loop = asyncio.get_running_loop()
-        servers = Servers(self.following.keeper, lambda: self.following.routes, self.settings.request_timeout_seconds)
+        servers = Servers(
+            self.following.authorizer, lambda: self.following.routes, self.settings.request_timeout_seconds
+        )
         app = make_app(servers, self.why_not_ready, self.meter)
         config = Config(app, log_config=None, access_log=False, lifespan="off", ws="none", server_header=False)
         config.load()
-        door = partial(Door, self.hall, {}, KnownHeads(), config, self._state)
+        door = partial(Door, self.shared, {}, KnownHeads(), config, self._state)
         self._server = await loop.create_server(door, sock=listeners["http"], ssl=self.following.tls, backlog=BACKLOG)
         registry = CollectorRegistry()
         registry.register(MeterCollector(self))
@@ -81,19 +85,19 @@ class Proxy:
             make_admin(self.why_not_ready, self.why_server_not_ready, registry, self.meter), listeners["admin"]
         )
         self._admin.start()
-        self.board = Switchboard(self.hall, servers, self.place.upstream_ca)
+        self.board = Switchboard(self.shared, servers, self.place.upstream_ca)
         grpc_tls = self.following.grpc_tls
         self._grpc = await loop.create_server(self.board.caller, sock=listeners["grpc"], ssl=grpc_tls, backlog=BACKLOG)
         for work in (
-            self.hall.sweep(),
+            self.shared.sweep(),
             self._sweep_doors(),
             follow(self.following.watched),
             self.following.count_replicas(),
-            self.following.keeper.tend(),
+            self.following.authorizer.tend(),
         ):
             self._tasks.append(loop.create_task(work))
-        if self.hall.tracer is not None:
-            self._tasks.append(loop.create_task(self.hall.tracer.export()))
+        if self.shared.tracer is not None:
+            self._tasks.append(loop.create_task(self.shared.tracer.export()))
         log.info("serving", extra={"said": {"ports": self.ports, "servers": [*self.following.routes.servers]}})
         gc.collect()
         gc.freeze()  # what is there now stays: no later collection looks at it
@@ -109,10 +113,10 @@ class Proxy:
 
     async def stop(self) -> None:
         """Be not ready, go on while callers still come, finish what is in flight, end."""
-        log.info("stopping: not ready from now on, %d requests in flight", len(self.hall.under_way))
+        log.info("stopping: not ready from now on, %d requests in flight", len(self.shared.open_calls))
         self._stopping = "the proxy is stopping"
         end = monotonic() + self.settings.drain_seconds
-        self.hall.leaving = True
+        self.shared.draining = True
         self.board.leave()
         await self._until_quiet(end)
         self._server.close()
@@ -120,17 +124,17 @@ class Proxy:
         self.board.close()
         for door in list(self._state.connections):
             door.shutdown()
-        while (self.hall.under_way or self._state.tasks or self._unsent) and monotonic() < end:
+        while (self.shared.open_calls or self._state.tasks or self._unsent) and monotonic() < end:
             await asyncio.sleep(0.02)
         await self._until_closed(min(end, monotonic() + LAST_BYTES_SECONDS))
         for door in list(self._state.connections):
             door.transport.abort()
         await self.board.stop()
-        self.hall.copies.stop()
+        self.shared.copies.stop()
         for task in self._tasks:
             task.cancel()
-        if self.hall.tracer is not None:
-            await self.hall.tracer.flush(LAST_SPANS_SECONDS)
+        if self.shared.tracer is not None:
+            await self.shared.tracer.flush(LAST_SPANS_SECONDS)
         await self.following.close()
         self._admin.stop()
         log.info("stopped")

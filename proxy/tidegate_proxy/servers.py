@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import Response
 from tidegate_contracts.environments import WhoAmI
 
-from .access.gate import Gate
+from .access.authorizer import Authorizer
 from .problems import Kind, Problem
 from .routes import Route, Routes
 from .upstream.ask import Answer, ask
@@ -21,14 +21,14 @@ UNAVAILABLE_HEADER = "tidegate-unavailable"
 class Servers:
     """Answers from the servers' own, as far as the caller may see them."""
 
-    def __init__(self, gate: Gate, routes: Callable[[], Routes], seconds: float) -> None:
-        self._gate = gate
+    def __init__(self, authorizer: Authorizer, routes: Callable[[], Routes], seconds: float) -> None:
+        self._authorizer = authorizer
         self._routes = routes
         self._seconds = seconds
 
     async def whoami(self, credential: bytes) -> Response:
         """Answer as whom the caller is known, whatever rules grant it; raises Problem (unauthenticated, busy)."""
-        principal = (await self._gate.identify(credential)).principal
+        principal = (await self._authorizer.identify(credential)).principal
         said = WhoAmI(
             environment=self._routes().environment,
             principal=principal.name,
@@ -87,14 +87,14 @@ class Servers:
 
     async def seen(self, credential: bytes, server: str | None) -> list[Route]:
         """Return the routes of a server, or of all, that the caller may inspect; raises Problem."""
-        identity = await self._gate.identify(credential)
+        identity = await self._authorizer.identify(credential)
         routes = self._inspectable(identity, self._routes().of_server(server))
         if not routes:
             raise Problem(Kind.UNKNOWN, "There is no such server, or none of its models is for you to see.")
         return routes
 
     def _inspectable(self, identity: Any, routes: Iterable[Route]) -> list[Route]:
-        return [route for route in routes if self._gate.permits(identity, route, "inspect")]
+        return [route for route in routes if self._authorizer.permits(identity, route, "inspect")]
 
     async def _ask(self, pool: Pool, path: bytes) -> Answer:
         return await ask(pool, path, self._seconds)

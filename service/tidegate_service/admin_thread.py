@@ -27,4 +27,4 @@ class AdminThread:
         self._thread.join(5)
 
     def _run(self) -> None:
-        asyncio.run(self._server._serve([self._listener]))
+        asyncio.run(self._server.serve([self._listener]))

@@ -10,7 +10,7 @@ from tidegate_contracts.routing import DOMINO
 from .identity import Identity, Principal
 from .refusals import refused, unanswered
 from .tokens import LONGEST_NAME
-from .web import Answer, NoAnswer, Web
+from .web_client import Answer, NoAnswer, WebClient
 
 HOLD_SECONDS = 60.0
 """Seconds for which Domino's word holds; then it is asked again."""
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 class Domino:
     """Asks the principal endpoint with what the caller sent."""
 
-    def __init__(self, url: str, web: Web, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, url: str, web: WebClient, wall: Callable[[], float] = time.time) -> None:
         self.failures = 0
         """Questions without an answer since the last that had one."""
         self.questions = 0

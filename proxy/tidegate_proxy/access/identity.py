@@ -1,12 +1,10 @@
 """Who a caller is, for as long as the proof holds."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from ..places import Tally
-
-if TYPE_CHECKING:
-    from .gate import Grant
+from ..concurrency import InFlightCount
+from ..routes import Route
+from .limits import TokenBucket
 
 Credential = bytes
 """What a caller sent to say who it is, as one value: an `Authorization` header's value, or that of `X-API-Key` or
@@ -32,10 +30,20 @@ class Identity:
     expires: float
     """When the credential ends: seconds of wall-clock time (`exp` of a token), infinity for an API key."""
     grants: "dict[tuple[str | None, str, str], Grant]" = field(default_factory=dict, repr=False)
-    """What is granted, by server asked for (or None), model and action; bounded by the gate."""
+    """What is granted, by server asked for (or None), model and action; bounded by the authorizer."""
     credential: Credential = field(default=b"", repr=False)
     """What proved it; never shown."""
     generation: int = 0
     """Which state of rules and routes `grants` belongs to; in any other state they are void."""
-    places: Tally = field(default_factory=Tally, repr=False)
-    """Those that it has taken; one object for all credentials of a principal."""
+    in_flight: InFlightCount = field(default_factory=InFlightCount, repr=False)
+    """Its calls under way; one object for all credentials of a principal."""
+
+
+@dataclass(slots=True)
+class Grant:
+    """Leave for one principal to do one thing with one model, for as long as its identity holds."""
+
+    identity: Identity
+    route: Route
+    bucket: TokenBucket | None
+    """RateLimiter its requests; None for what is not limited (inspecting)."""

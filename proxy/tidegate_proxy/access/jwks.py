@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import jwt
 
 from ..problems import Kind, Problem
-from .flights import Flights
 from .refusals import refused, unanswered
-from .web import MOST_REDIRECTS, NoAnswer, Web
+from .single_flight import SingleFlight
+from .web_client import MOST_REDIRECTS, NoAnswer, WebClient
 
 REFRESH_SECONDS = 300.0
 """Seconds after which keys are fetched again, while nobody waits for it."""
@@ -87,7 +87,7 @@ class IssuerKeys:
         self,
         issuer: str,
         jwks_url: str | None,
-        web: Web,
+        web: WebClient,
         changed: Callable[[str, bool], None] = lambda _issuer, _fewer: None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -103,7 +103,7 @@ class IssuerKeys:
         self._wall = wall
         self._keys: list[Key] = []
         self._by_name: dict[tuple[str | None, str], Key | None] = {}
-        self._flights: Flights[None] = Flights()
+        self._flights: SingleFlight[None] = SingleFlight()
         self._began: float | None = None
         """Wall-clock time at which the last fetch that succeeded began."""
         self._trusted_until = float("-inf")
@@ -143,7 +143,9 @@ class IssuerKeys:
         if self._began >= (arrived if issued is None else min(issued, arrived)):
             raise refused("No key of its issuer has signed the token. Get a new one.")
         raise Problem(
-            Kind.BUSY, "The token's key is unknown, and its issuer was asked for keys a moment ago. Try again.", wait
+            Kind.BUSY,
+            "The token's key is unknown, and its issuer was asked for keys a moment ago. Try again.",
+            wait,
         )
 
     async def refresh(self) -> None:

@@ -14,7 +14,7 @@ _LOOKED_AT = 64
 _Key = tuple[str, str, str, str]
 
 
-class Bucket:
+class TokenBucket:
     """A token bucket (leaky bucket as a meter, ITU-T I.371): `burst` requests at once, then `rate` a second."""
 
     __slots__ = ("__weakref__", "_at", "_left", "burst", "rate")
@@ -52,11 +52,11 @@ class Bucket:
         self.burst = burst
 
 
-class Limits:
+class RateLimiter:
     """The buckets of all principals and models: this replica's share of what all replicas allow together."""
 
     def __init__(self, limit: RateLimit, replicas: int = 1, most: int = MOST_BUCKETS) -> None:
-        self._buckets: OrderedDict[_Key, Bucket] = OrderedDict()
+        self._buckets: OrderedDict[_Key, TokenBucket] = OrderedDict()
         self._most = most
         self._limit = limit
         self._replicas = max(1, replicas)
@@ -65,7 +65,7 @@ class Limits:
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def bucket(self, key: _Key, now: float) -> Bucket:
+    def bucket(self, key: _Key, now: float) -> TokenBucket:
         """Return the bucket of a principal (who vouches, and name) and a model (server, and name)."""
         bucket = self._buckets.get(key)
         if bucket is None:
@@ -73,7 +73,7 @@ class Limits:
                 self.forget_idle(now, _LOOKED_AT)
             if len(self._buckets) >= self._most:
                 self._buckets.popitem(last=False)
-            bucket = self._buckets[key] = Bucket(self._rate, self._burst, now)
+            bucket = self._buckets[key] = TokenBucket(self._rate, self._burst, now)
         self._rescale(bucket, now)
         return bucket
 
@@ -99,7 +99,7 @@ class Limits:
             else:
                 buckets[key] = bucket
 
-    def _rescale(self, bucket: Bucket, now: float) -> None:
+    def _rescale(self, bucket: TokenBucket, now: float) -> None:
         if bucket.rate != self._rate or bucket.burst != self._burst:
             bucket.rescale(self._rate, self._burst, now)
 
@@ -108,7 +108,7 @@ class Limits:
         self._burst = max(1.0, self._limit.burst / self._replicas)
 
 
-def too_many(bucket: Bucket, wait: float) -> Problem:
+def too_many(bucket: TokenBucket, wait: float) -> Problem:
     """Return what is told when a bucket has no room for `wait` seconds."""
     rate = f"{bucket.rate * 60:.4g} requests a minute, {bucket.burst:g} at once"
     return Problem(Kind.RATE_LIMITED, f"You may send this model {rate} through this proxy.", wait)

@@ -1,4 +1,4 @@
-"""JSON Web Tokens (RFC 7519), verified as RFC 8725 advises."""
+"""JSON WebClient Tokens (RFC 7519), verified as RFC 8725 advises."""
 
 import base64
 from collections.abc import Mapping

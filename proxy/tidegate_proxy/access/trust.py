@@ -10,10 +10,10 @@ from tidegate_contracts.routing import API_KEYS, OidcIssuer
 from . import api_keys, tokens
 from .api_keys import ApiKeys
 from .domino import Domino
-from .flights import Flights
 from .identity import Credential, Identity, Principal
 from .jwks import ALGORITHMS, IssuerKeys, Key
 from .refusals import refused
+from .single_flight import SingleFlight
 from .tokens import Claimed
 
 MOST_CREDENTIAL_BYTES = tokens.MOST_TOKEN_BYTES + 64
@@ -41,7 +41,7 @@ class Trust:
     api_keys: ApiKeys
     domino: Domino | None
     wall: Callable[[], float]
-    flights: Flights[Identity] = field(default_factory=Flights)
+    flights: SingleFlight[Identity] = field(default_factory=SingleFlight)
     """Credentials that are being checked. What was begun under other tables is not joined."""
 
     def believe(self, credential: Credential) -> Identity | Later:

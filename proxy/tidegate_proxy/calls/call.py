@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ..access.gate import Grant
+from ..access.identity import Grant
 from ..access.limits import too_many
-from ..forwarding import no_place
+from ..forwarded import no_place
 from ..problems import TWO_CREDENTIALS, Kind, Problem
 from ..residency.saying import no_answer, still_loading
 from ..servers import UNAVAILABLE_HEADER
@@ -45,7 +45,7 @@ class Call(Relay):
     # --- from the caller
     def begin(self, end: bool) -> None:
         """Wait for the first message."""
-        self.hall.under_way.add(self)
+        self.shared.open_calls.add(self)
         if self.head.credentials > 1:
             self.fail(Problem(Kind.MALFORMED, TWO_CREDENTIALS))
         elif self.head.encoding not in (b"identity", b"gzip", b"deflate"):
@@ -85,7 +85,7 @@ class Call(Relay):
     def drained(self) -> None:
         """Let the answer come: the caller has taken what there was."""
         if self.done:
-            self.hall.under_way.discard(self)
+            self.shared.open_calls.discard(self)
         if self._far is not None and self._unpassed:
             self._far.link.credit(self._far, self._unpassed)
             self._unpassed = 0
@@ -93,7 +93,7 @@ class Call(Relay):
     def expire(self) -> None:
         """End it: its time is up."""
         if self.done:  # the caller does not take the rest of its answer
-            self.hall.under_way.discard(self)
+            self.shared.open_calls.discard(self)
             self.link.reset(self.number, CANCEL)
             return
         if self._far is not None and not self._began and self._request_ended:
@@ -160,14 +160,14 @@ class Call(Relay):
                 raise Problem(Kind.MALFORMED, "The message names no model.")
             self._later(self._all_statistics(server))
             return
-        grant = self.hall.gate.known(self.head.credential, server, asked.model, self.method.action)
+        grant = self.shared.authorizer.known(self.head.credential, server, asked.model, self.method.action)
         if grant is None:
             self._later(self._ask(asked, server))
         else:
             self._granted(grant, asked)
 
     async def _ask(self, asked: Asked, server: str | None) -> None:
-        grant = await self.hall.gate.ask(self.head.credential, server, asked.model, self.method.action)
+        grant = await self.shared.authorizer.ask(self.head.credential, server, asked.model, self.method.action)
         self._granted(grant, asked)
 
     async def _all_statistics(self, server: str | None) -> None:
@@ -228,11 +228,11 @@ class Call(Relay):
 
     def _take_place(self) -> None:
         assert self._grant is not None
-        model, caller = self._grant.route.places, self._grant.identity.places
-        self._tallies = (model.streams, caller.streams) if self.method.streams else (model, caller)
-        if self._places.take(*self._tallies):
-            self.placed()
-        elif self._places.wait(self, *self._tallies, self._waited):
+        model, caller = self._grant.route.in_flight, self._grant.identity.in_flight
+        self._counts = (model.streams, caller.streams) if self.method.streams else (model, caller)
+        if self._limiter.try_acquire(*self._counts):
+            self.admitted()
+        elif self._limiter.enqueue(self, *self._counts, self._waited):
             self._in_line = True
         else:
             raise no_place()
@@ -277,7 +277,7 @@ class Call(Relay):
         self._end(plain_trailers(0), 0)
 
     # --- places
-    def placed(self) -> None:
+    def admitted(self) -> None:
         """Go on: there is a place."""
         try:
             self._go_on_placed()
@@ -303,7 +303,7 @@ class Call(Relay):
 
     def _leave_place(self) -> None:
         self._placed = False
-        self._places.leave(*self._tallies)
+        self._limiter.release(*self._counts)
 
     # --- the end
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
@@ -333,28 +333,28 @@ class Call(Relay):
         self.done = True
         self._kept = None
         if not self.unsent_bytes:
-            self.hall.under_way.discard(self)
+            self.shared.open_calls.discard(self)
         task = self._task
         if task is not None and task is not asyncio.current_task(self.link.loop):
             task.cancel()
         self._give_up_trial()
         if self._in_line:
-            self._places.leave_line(self, *self._tallies)
+            self._limiter.cancel(self, *self._counts)
         if self._placed:
-            self._places.leave(*self._tallies)
+            self._limiter.release(*self._counts)
         now = monotonic()
         seconds = now - self.started
         if self._grant is not None:
             route = self._grant.route
             count = route.grpc_count
             if count is None:
-                count = route.grpc_count = self.hall.meter.count(route.server, route.name, "grpc")
+                count = route.grpc_count = self.shared.meter.count(route.server, route.name, "grpc")
             count.ended(code, seconds, self.bytes_in, self.bytes_out)
-        if self.hall.tracer is not None:
-            self._trace(self.hall.tracer, code, seconds)
+        if self.shared.tracer is not None:
+            self._trace(self.shared.tracer, code, seconds)
         weight = 500 if code in _GRAVE else 400 if code else 200  # as HTTP would have it, for the log's sampling
-        if self.hall.call_log.wants(weight, now):
-            self.hall.call_log.say(weight, self._told(seconds).log_fields(code))
+        if self.shared.call_log.wants(weight, now):
+            self.shared.call_log.say(weight, self._told(seconds).log_fields(code))
         self._release_replica()
 
 

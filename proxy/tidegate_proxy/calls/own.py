@@ -4,7 +4,6 @@ import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from ..hall import Expiring
 from ..problems import TWO_CREDENTIALS, Kind, Problem
 from ..request_ids import new_request_id
 from .heads import RequestHead, literal
@@ -21,7 +20,7 @@ MOST_BYTES = 64 * 1024
 (SERVING, NOT_SERVING, SERVICE_UNKNOWN) = range(1, 4)
 
 
-class Answer(Stream, Expiring):
+class Answer(Stream):
     """One such call."""
 
     done = False
@@ -33,14 +32,14 @@ class Answer(Stream, Expiring):
         self.head = head
         self.method = method
         self.request_id = head.request_id or new_request_id()
-        most = float(board.hall.settings.request_timeout_seconds)
+        most = float(board.shared.settings.request_timeout_seconds)
         self._own_bound = head.seconds is None or head.seconds >= most
         self.deadline = started + (most if head.seconds is None else min(most, head.seconds))
         self._message = b""
 
     def begin(self, end: bool) -> None:
         """Wait for the message."""
-        self.board.hall.under_way.add(self)
+        self.board.shared.open_calls.add(self)
         if self.head.credentials > 1:
             self._fail(Problem(Kind.MALFORMED, TWO_CREDENTIALS))
         elif end:
@@ -124,7 +123,7 @@ class Answer(Stream, Expiring):
         return (last(self._message[5:], 1) or b"").decode(errors="replace")
 
     def _watch(self) -> None:
-        self.board.hall.under_way.discard(self)
+        self.board.shared.open_calls.discard(self)
         self.board.watchers.add(self)
         self.link.send_head(self, OK_HEAD + self._id())
         self.health_changed()
@@ -136,7 +135,7 @@ class Answer(Stream, Expiring):
 
     def _fail(self, problem: Problem) -> None:
         if not self.done:
-            self.board.hall.meter.problems[problem.kind.word] += 1
+            self.board.shared.meter.problems[problem.kind.word] += 1
             self._end(trailers(problem) if self._said else OK_HEAD + trailers(problem) + self._id())
 
     def _end(self, block: bytes) -> None:
@@ -149,5 +148,5 @@ class Answer(Stream, Expiring):
 
     def _finish(self) -> None:
         self.done = True
-        self.board.hall.under_way.discard(self)
+        self.board.shared.open_calls.discard(self)
         self.board.watchers.discard(self)

@@ -99,7 +99,7 @@ async def _asked(
         async with asyncio.timeout(bound.seconds):
             lines = board.lines(pool, replica)
             # Others may wait for the same connection: it has the time that it takes them.
-            line = lines.take() or await lines.connect(board.hall.settings.connect_timeout_seconds)
+            line = lines.take() or await lines.connect(board.shared.settings.connect_timeout_seconds)
             line.open(question, board.first_headers(pool, path) + _HEADERS)
             line.send_data(question, b"\0" + len(message).to_bytes(4) + message, True)
             try:

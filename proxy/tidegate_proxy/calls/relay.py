@@ -5,14 +5,15 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ..forwarding import Forwarded, no_whole_answer
+from ..concurrency import InFlightCount
+from ..forwarded import Forwarded
+from ..forwarding import no_whole_answer
 from ..mirror.copies import NO_COPY
 from ..mirror.sending import over_grpc
-from ..places import Tally
 from ..problems import Kind, Problem
 from ..request_ids import new_request_id
 from ..residency.saying import AGAIN_SECONDS, LOST
-from ..seeing.ends import End
+from ..telemetry.records import CallRecord
 from ..upstream.pool import Pool, Replica
 from .far import Far
 from .frames import CANCEL
@@ -26,7 +27,7 @@ from .stream import Stream
 
 if TYPE_CHECKING:
     from ..residency.leases import Lease
-    from ..seeing.traces import Tracer
+    from ..telemetry.traces import Tracer
     from .switchboard import Switchboard
 
 UNKNOWN = 2
@@ -71,19 +72,19 @@ class Relay(Stream, Forwarded[Line]):
 
     def __init__(self, board: "Switchboard", head: RequestHead, method: Method, started: float) -> None:
         self.board = board
-        self.hall = board.hall
+        self.shared = board.shared
         self.head = head
         self.method = method
         self.started = started
         self.request_id = head.request_id or new_request_id()
-        most = float(self.hall.settings.request_timeout_seconds)
+        most = float(self.shared.settings.request_timeout_seconds)
         self._most_seconds = most
         self._last_deadline = float("inf") if head.seconds is None else started + head.seconds
         self.deadline = min(started + (IDLE_STREAM_SECONDS if method.streams else most), self._last_deadline)
-        self._intake = Intake(self.hall.settings.body_limit_bytes, head.encoding, method.whole)
+        self._intake = Intake(self.shared.settings.body_limit_bytes, head.encoding, method.whole)
         self._kept: list[bytes | bytearray] | None = None if method.streams else []
-        self._places = board.streams if method.streams else self.hall.places
-        self._tallies: tuple[Tally, Tally]
+        self._limiter = board.streams if method.streams else self.shared.limiter
+        self._counts: tuple[InFlightCount, InFlightCount]
 
     @property
     def _model(self) -> str:
@@ -107,7 +108,7 @@ class Relay(Stream, Forwarded[Line]):
     async def _connection_to(self, replica: Replica) -> Line:
         assert self._grant is not None
         lines = self.board.lines(self._grant.route.pool, replica)
-        return await lines.connect(self.hall.settings.connect_timeout_seconds)
+        return await lines.connect(self.shared.settings.connect_timeout_seconds)
 
     def _send_head(self, replica: Replica, line: Line) -> None:
         assert self._grant is not None
@@ -134,7 +135,9 @@ class Relay(Stream, Forwarded[Line]):
         if seconds < float("inf"):
             left = min(_LONGEST_TIMEOUT, max(1, int(seconds * 1000)))
             block.append(literal(b"grpc-timeout", b"%dm" % left))
-        passed = self.head.passed + self.head.context if self.hall.tracer is None else self._traced(self.hall.tracer)
+        passed = (
+            self.head.passed + self.head.context if self.shared.tracer is None else self._traced(self.shared.tracer)
+        )
         block += (passed, literal(b"x-request-id", self.request_id))
         return b"".join(block)
 
@@ -162,7 +165,7 @@ class Relay(Stream, Forwarded[Line]):
         assert grant is not None
         assert asked is not None
         if self._copy is None:
-            route, copies = grant.route, self.hall.copies
+            route, copies = grant.route, self.shared.copies
             assert route.mirror is not None
             if self.method.streams or self.method.action != "infer":
                 self._copy = NO_COPY
@@ -321,7 +324,7 @@ class Relay(Stream, Forwarded[Line]):
         if self.done:
             return
         self._problem = problem.kind.word
-        self.hall.meter.problems[self._problem] += 1
+        self.shared.meter.problems[self._problem] += 1
         self._drop_far()
         block = trailers(problem)
         self._end(block if self._began else OK_HEAD + block + self._said(), problem.kind.grpc_status)
@@ -337,7 +340,7 @@ class Relay(Stream, Forwarded[Line]):
         self._finish(code)
 
     # --- for logs and traces
-    def _told(self, seconds: float) -> End:
+    def _told(self, seconds: float) -> CallRecord:
         model = self._first.model if self._first else None
         return self._told_as("grpc", self.method.name, (None, model), seconds, (self.bytes_in, self.bytes_out))
 

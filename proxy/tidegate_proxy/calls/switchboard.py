@@ -8,11 +8,11 @@ from time import monotonic
 
 from tidegate_contracts import proxy_process
 
-from ..hall import Hall
+from ..concurrency import ConcurrencyLimiter
 from ..paths import is_name
-from ..places import Places
 from ..problems import Kind, Problem
 from ..servers import Servers
+from ..shared_state import SharedState
 from ..upstream.pool import Pool, Replica
 from .call import Call
 from .frames import (
@@ -154,10 +154,10 @@ class Caller(Link[RequestHead]):
 class Switchboard:
     """Takes calls from callers, and knows the connections to replicas."""
 
-    def __init__(self, hall: Hall, servers: Servers, upstream_ca: Path) -> None:
-        self.hall = hall
+    def __init__(self, shared: SharedState, servers: Servers, upstream_ca: Path) -> None:
+        self.shared = shared
         self.questions = Questions(self, servers)
-        self.streams = Places(hall.settings.concurrency)
+        self.streams = ConcurrencyLimiter(shared.settings.concurrency)
         """Streams have places of their own: idle ones keep no other call waiting."""
         self.callers: set[Caller] = set()
         self.watchers: set[Answer] = set()
@@ -251,7 +251,7 @@ class Switchboard:
         """Return the status of a service, as grpc.health.v1 has it; raises Problem."""
         if service not in ("", SERVICE, HEALTH):
             raise Problem(Kind.UNKNOWN, "There is no such service here.")
-        return NOT_SERVING if self.hall.leaving else SERVING
+        return NOT_SERVING if self.shared.draining else SERVING
 
     # --- life
     def look(self) -> None:
@@ -280,7 +280,7 @@ class Switchboard:
 
     async def stop(self) -> None:
         """End the calls that are left, and every connection, as soon as what was said is written."""
-        for each in [each for each in self.hall.under_way if isinstance(each, Call | Answer)]:
+        for each in [each for each in self.shared.open_calls if isinstance(each, Call | Answer)]:
             each.leave()
         for caller in list(self.callers):
             caller.end()

@@ -9,10 +9,10 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
-from ..hall import Hall
 from ..paths import ANYTHING, LONGEST, PREDICT, Target, origin_form
 from ..problems import Kind, Problem
 from ..request_ids import new_request_id
+from ..shared_state import SharedState
 from .exchange import Exchange
 from .head import END, Head, KnownHeads
 from .predict import Predict
@@ -46,13 +46,13 @@ class Door(Reader):
 
     def __init__(
         self,
-        hall: Hall,
+        shared: SharedState,
         targets: dict[bytes, Target | None],
         known: KnownHeads,
         config: Config,
         state: ServerState,
     ) -> None:
-        super().__init__(hall, targets, config, state)
+        super().__init__(shared, targets, config, state)
         # Strict again: what follows a request that ends its connection is none of ours.
         self.parser = httptools.HttpRequestParser(self)
         self.active: Exchange | None = None
@@ -249,7 +249,7 @@ class Door(Reader):
         else:
             super().on_message_complete()
 
-    # --- for the hall
+    # --- for the shared
     @property
     def is_idle(self) -> bool:
         """Whether nobody waits for anything here."""
@@ -360,6 +360,6 @@ class Door(Reader):
             elif self.active is not None:
                 self.active.flush_request()
             return
-        self.hall.meter.problems[problem.kind.word] += 1
+        self.shared.meter.problems[problem.kind.word] += 1
         self.transport.write(b"".join(answer_of(problem, new_request_id(), keep_alive=False)))
         self.end(linger=True)

@@ -10,9 +10,9 @@ from collections.abc import Coroutine
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..access.gate import Grant
+from ..access.identity import Grant
 from ..access.limits import too_many
-from ..forwarding import no_place
+from ..forwarded import no_place
 from ..problems import Kind, Problem
 from ..residency.saying import no_answer, still_loading
 from ..routes import Route
@@ -51,7 +51,7 @@ class Exchange(Relay):
     # --- from the caller
     def start(self) -> None:
         """Decide and send, as far as that goes without waiting."""
-        self.hall.under_way.add(self)
+        self.shared.open_calls.add(self)
         try:
             if (refusal := self.head.refusal or self._refusal) is not None:
                 self.keep_alive = False
@@ -59,7 +59,7 @@ class Exchange(Relay):
             elif self.head.method != self.target.method:
                 allow = self.target.method.decode()
                 self.fail(Problem(Kind.METHOD, f"This address takes {allow}.", allow=allow))
-            elif self.length is not None and self.length > self.hall.settings.body_limit_bytes:
+            elif self.length is not None and self.length > self.shared.settings.body_limit_bytes:
                 self.fail(self._too_long())
             else:
                 self._decide()
@@ -68,7 +68,7 @@ class Exchange(Relay):
 
     def _decide(self) -> None:
         target = self.target
-        grant = self.hall.gate.known(self.head.credential, target.server, target.model, target.action)
+        grant = self.shared.authorizer.known(self.head.credential, target.server, target.model, target.action)
         if grant is None:
             self._later(self._ask())
         else:
@@ -87,7 +87,7 @@ class Exchange(Relay):
             return
         self.body_bytes += len(data)
         if self.chunked:
-            if self.body_bytes > self.hall.settings.body_limit_bytes:
+            if self.body_bytes > self.shared.settings.body_limit_bytes:
                 self.refuse(self._too_long())
                 return
             self._chunk += data
@@ -102,7 +102,7 @@ class Exchange(Relay):
     def _gather(self) -> None:
         """Have room for a body that must be whole before it is sent on."""
         more = self.body_bytes - MOST_UNSENT - self._gathered
-        if self.hall.gathered.take(more):
+        if self.shared.buffered.take(more):
             self._gathered += more
         else:
             self.refuse(Problem(Kind.BUSY, "Too many large requests are being read already.", 1.0))
@@ -125,7 +125,7 @@ class Exchange(Relay):
 
     def expire(self) -> None:
         """End it: its time is up. A stream that moves goes on, unless the caller said when it is to end."""
-        most = self.hall.settings.request_timeout_seconds
+        most = self.shared.settings.request_timeout_seconds
         streams = self._began and self.target.verb == "generate_stream" and self.head.seconds >= most
         if streams and self._answer_bytes > self._answer_bytes_before:
             self._answer_bytes_before = self._answer_bytes
@@ -140,7 +140,7 @@ class Exchange(Relay):
     # --- towards the replica
     async def _ask(self) -> None:
         target = self.target
-        grant = await self.hall.gate.ask(self.head.credential, target.server, target.model, target.action)
+        grant = await self.shared.authorizer.ask(self.head.credential, target.server, target.model, target.action)
         self._granted(grant)
 
     def _granted(self, grant: Grant) -> None:
@@ -178,7 +178,7 @@ class Exchange(Relay):
             self._say(200, "application/json", NO_STATISTICS)
         else:
             path = self.target.path(self.target.version)
-            own_bound = self.head.seconds >= self.hall.settings.request_timeout_seconds
+            own_bound = self.head.seconds >= self.shared.settings.request_timeout_seconds
             left = self.deadline - monotonic()
             answer = await ask(self._grant.route.pool, path, left, replica, own_bound=own_bound)
             self._say(answer.status, answer.media_type, answer.body)
@@ -186,7 +186,7 @@ class Exchange(Relay):
     async def _find_sequence(self, route: Route) -> None:
         """Learn which sequence it is of, unless the model knows none; it may know them where that cannot be learned."""
         if route.sequential is None:
-            await learn(route, self.hall.settings.connect_timeout_seconds)
+            await learn(route, self.shared.settings.connect_timeout_seconds)
         if route.sequential is not False:
             self._whole = self.door.loop.create_future()
             if self.body_complete:
@@ -195,7 +195,7 @@ class Exchange(Relay):
                 self.sending_paused(False)
             await self._whole
             body = b"".join(self._out[1:2] if self.chunked else self._out)  # the one chunk stands behind its size
-            self._sequence = sequence_of(self.head.passed, body, self.hall.settings.body_limit_bytes)
+            self._sequence = sequence_of(self.head.passed, body, self.shared.settings.body_limit_bytes)
         self._enter(read=True)
 
     def _enter(self, found: str | None = None, *, read: bool = False) -> None:
@@ -218,16 +218,16 @@ class Exchange(Relay):
             if self._version is None:
                 self._later(self._find_version(route.alias))
                 return
-        places = self.hall.places
-        model, caller = route.places, self._grant.identity.places
-        if places.take(model, caller):
-            self.placed()
-        elif places.wait(self, model, caller, self._waited):
+        places = self.shared.limiter
+        model, caller = route.in_flight, self._grant.identity.in_flight
+        if places.try_acquire(model, caller):
+            self.admitted()
+        elif places.enqueue(self, model, caller, self._waited):
             self._in_line = True
         else:
             self.fail(no_place())
 
-    def placed(self) -> None:
+    def admitted(self) -> None:
         """Go on: there is a place."""
         waited, self._in_line = self._in_line, False
         self._placed = True
@@ -252,7 +252,7 @@ class Exchange(Relay):
 
     # --- the end
     def _too_long(self) -> Problem:
-        limit = self.hall.settings.body_limit_bytes
+        limit = self.shared.settings.body_limit_bytes
         return Problem(Kind.TOO_LONG, f"A request's body may have {limit} bytes here.")
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
@@ -275,12 +275,12 @@ class Exchange(Relay):
     def _leave_place(self) -> None:
         assert self._grant is not None
         self._placed = False
-        self.hall.places.leave(self._grant.route.places, self._grant.identity.places)
+        self.shared.limiter.release(self._grant.route.in_flight, self._grant.identity.in_flight)
 
     def _finish(self, status: int) -> None:
         self.response_complete = True
-        hall = self.hall
-        hall.under_way.discard(self)
+        shared = self.shared
+        shared.open_calls.discard(self)
         now = monotonic()
         replica = self._replica
         if replica is not None:
@@ -293,21 +293,21 @@ class Exchange(Relay):
         if self._trial is not None:
             self._give_up_trial()
         if self._gathered:
-            hall.gathered.give(self._gathered)
+            shared.buffered.give(self._gathered)
         seconds = now - self.started
         grant = self._grant
         if grant is not None:
             route = grant.route
             if self._placed:
-                hall.places.leave(route.places, grant.identity.places)
+                shared.limiter.release(route.in_flight, grant.identity.in_flight)
             elif self._in_line:
-                hall.places.leave_line(self, route.places, grant.identity.places)
+                shared.limiter.cancel(self, route.in_flight, grant.identity.in_flight)
             count = route.http_count
             if count is None:
-                count = route.http_count = hall.meter.count(route.server, route.name, "http")
+                count = route.http_count = shared.meter.count(route.server, route.name, "http")
             count.ended(status, seconds, self.body_bytes, self._answer_bytes)
-        if hall.tracer is not None:
-            self._trace(hall.tracer, status, seconds)
-        if hall.call_log.wants(status, now):
-            hall.call_log.say(status, self._told(seconds).log_fields(status))
+        if shared.tracer is not None:
+            self._trace(shared.tracer, status, seconds)
+        if shared.call_log.wants(status, now):
+            shared.call_log.say(status, self._told(seconds).log_fields(status))
         self.door.exchange_ended(self)

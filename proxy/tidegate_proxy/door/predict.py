@@ -44,7 +44,7 @@ class Predict(Exchange):
             self._later(self._let_body_come())
 
     async def _let_body_come(self) -> None:
-        await self.door.hall.gate.identify(self.head.credential)
+        await self.door.shared.authorizer.identify(self.head.credential)
         self._is_from_known = True
         if self.body_complete or self.response_complete:  # it came without being asked for
             return
@@ -57,7 +57,7 @@ class Predict(Exchange):
 
     async def _explain(self, problem: Problem) -> None:
         """Tell what is wrong, to whom the proxy knows: others are first told to say who they are."""
-        await self.door.hall.gate.identify(self.head.credential)
+        await self.door.shared.authorizer.identify(self.head.credential)
         raise problem
 
     def take_body(self, data: bytes) -> None:
@@ -65,7 +65,7 @@ class Predict(Exchange):
         if self.response_complete:
             return
         self.body_bytes += len(data)
-        if self.body_bytes > self.door.hall.settings.body_limit_bytes:
+        if self.body_bytes > self.door.shared.settings.body_limit_bytes:
             self.refuse(self._too_long())
             return
         if self._body:

@@ -6,11 +6,11 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from ..hall import Hall
 from ..hops import PLAIN, nominated, without
 from ..paths import LONGEST, Target, origin_form, understand
 from ..problems import TWO_CREDENTIALS, Kind, Problem
 from ..request_ids import is_request_id
+from ..shared_state import SharedState
 from .head import Head
 
 MOST_HEAD_BYTES = 64 * 1024
@@ -54,9 +54,11 @@ _KINDS |= {name.title(): kind for name, kind in _KINDS.items()}
 class Reader(HttpToolsProtocol):
     """The part of a connection that takes in one head after the other; the parser calls it."""
 
-    def __init__(self, hall: Hall, targets: dict[bytes, Target | None], config: Config, state: ServerState) -> None:
+    def __init__(
+        self, shared: SharedState, targets: dict[bytes, Target | None], config: Config, state: ServerState
+    ) -> None:
         super().__init__(config, state, {}, asyncio.get_running_loop())
-        self.hall = hall
+        self.shared = shared
         self._targets = targets
         self._long = False
         """Whether more came at once than a head may have."""
@@ -140,7 +142,7 @@ class Reader(HttpToolsProtocol):
         self._hosts = self._credentials = 0
         self._strange = False
         self._request_id = b""
-        self._seconds = float(self.hall.settings.request_timeout_seconds)
+        self._seconds = float(self.shared.settings.request_timeout_seconds)
         self._sticky = None
         self._nominated = frozenset()
 

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from ..forwarding import Forwarded, no_whole_answer
+from ..forwarded import Forwarded
+from ..forwarding import no_whole_answer
 from ..mirror.copies import NO_COPY
 from ..mirror.sending import over_http
 from ..problems import CONTENT_TYPE, Problem
 from ..request_ids import new_request_id
 from ..residency.saying import LOST, LOST_STATUSES
-from ..seeing.ends import End
+from ..telemetry.records import CallRecord
 from ..upstream.connection import Connection
 from ..upstream.pool import Replica
 from .head import Head
 
 if TYPE_CHECKING:
-    from ..seeing.traces import Tracer
+    from ..telemetry.traces import Tracer
     from .door import Door
 
 STATUS_LINES = {status: f"HTTP/1.1 {status} \r\n".encode() for status in range(100, 1000)} | STATUS_LINE
@@ -48,7 +49,7 @@ class Relay(Forwarded[Connection]):
 
     def __init__(self, door: "Door", head: Head, started: float) -> None:
         self.door = door
-        self.hall = door.hall
+        self.shared = door.shared
         self.head = head
         self.target = head.target
         self.length = head.length
@@ -81,7 +82,7 @@ class Relay(Forwarded[Connection]):
 
     # --- to the replica
     async def _connection_to(self, replica: Replica) -> Connection:
-        return await replica.connect(self.hall.settings.connect_timeout_seconds)
+        return await replica.connect(self.shared.settings.connect_timeout_seconds)
 
     def _not_used(self, replica: Replica, connection: Connection) -> None:
         replica.give(connection, monotonic())
@@ -97,7 +98,7 @@ class Relay(Forwarded[Connection]):
         connection.receiver = self
         head: list[bytes | bytearray] = [
             self._grant.route.first_lines(self.target, self._version),
-            self.head.passed if self.hall.tracer is None else self._traced(self.hall.tracer),
+            self.head.passed if self.shared.tracer is None else self._traced(self.shared.tracer),
             b"x-request-id: ",
             self.request_id,
         ]
@@ -144,11 +145,11 @@ class Relay(Forwarded[Connection]):
         route, copy = self._grant.route, self._copy
         if copy is None:
             assert route.mirror is not None
-            hall, copy = self.hall, NO_COPY
+            shared, copy = self.shared, NO_COPY
             if self.target.action == "infer":
                 first = route.first_lines(self.target, route.mirror.version)
-                send = partial(over_http, hall.settings.connect_timeout_seconds, first)
-                copy = hall.copies.begin(route, self._version, self._sequence is not None or None, send)
+                send = partial(over_http, shared.settings.connect_timeout_seconds, first)
+                copy = shared.copies.begin(route, self._version, self._sequence is not None or None, send)
             self._copy = copy
             if copy is not NO_COPY:
                 data = data[len(route.first_lines(self.target, self._version)) :]
@@ -166,7 +167,7 @@ class Relay(Forwarded[Connection]):
         self._began = True
         if self._replica is not None:
             self._replica.breaker.succeeded(self._trial)
-        if not self.body_complete or self.hall.leaving:
+        if not self.body_complete or self.shared.draining:
             self.keep_alive = False
         reply = [STATUS_LINES[status], head, b"x-request-id: ", self.request_id]
         if self._version is not None:
@@ -252,7 +253,7 @@ class Relay(Forwarded[Connection]):
             return
         self._drop_connection()
         self._problem = problem.kind.word
-        self.hall.meter.problems[problem.kind.word] += 1
+        self.shared.meter.problems[problem.kind.word] += 1
         if self._began:
             self._reply.clear()
             # A body with a length or in chunks is seen to be cut short when the connection just ends; another is not.
@@ -272,7 +273,7 @@ class Relay(Forwarded[Connection]):
         self._finish(problem.kind.status)
 
     # --- for logs and traces
-    def _told(self, seconds: float) -> End:
+    def _told(self, seconds: float) -> CallRecord:
         target = self.target
         size = self.body_bytes, self._answer_bytes
         return self._told_as("http", target.verb, (target.server, target.model), seconds, size)

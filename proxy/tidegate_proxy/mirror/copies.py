@@ -8,21 +8,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from random import random
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from tidegate_contracts import routing
-
+from ..routes import MirrorShare, Route
+from ..telemetry.meter import Meter
 from ..upstream.pool import Replica
-
-if TYPE_CHECKING:
-    from ..routes import Route
-    from ..seeing.meter import Meter
 
 Outcome = Literal["answered", "refused", "failed", "late", "incomplete", "too-large", "too-many", "sequence", "nowhere"]
 """Answered, or with an error (refused); no answer, or none in time; not sent, for one of several reasons."""
 Send = Callable[[Replica, bytes], Awaitable[Outcome]]
 """Sends a whole copy to a replica's double, and reads the answer to its end."""
-Learn = Callable[["Route"], Awaitable[bool | None]]
+Learn = Callable[[Route], Awaitable[bool | None]]
 """Tells whether a model keeps sequences; None where that cannot be known now."""
 
 MOST_BYTES = 1024 * 1024
@@ -36,25 +32,12 @@ MOST_OF_A_MODEL = 16
 log = logging.getLogger(__name__)
 
 
-class Share:
-    """The share of one model's requests that is copied."""
-
-    __slots__ = ("asking", "in_flight", "percent", "version")
-
-    def __init__(self, told: routing.Mirror) -> None:
-        self.version = str(told.version)
-        self.percent = told.percent
-        self.in_flight = 0
-        self.asking = asyncio.Lock()
-        """Held while a replica is asked whether the model keeps sequences: copies wait for the answer together."""
-
-
 class Copy:
     """Of one request: kept while the request goes by, and sent when it is whole."""
 
     __slots__ = ("_copies", "_parts", "_route", "_send", "_sequence", "_share", "_size", "_whole")
 
-    def __init__(self, copies: "Copies", route: "Route", share: Share, sequence: bool | None, send: Send) -> None:
+    def __init__(self, copies: "Copies", route: Route, share: MirrorShare, sequence: bool | None, send: Send) -> None:
         self._copies = copies
         self._route = route
         self._share = share
@@ -136,7 +119,7 @@ NO_COPY: AnyCopy = _None()
 class Copies:
     """All copies of a proxy."""
 
-    def __init__(self, meter: "Meter", seconds: float, learn: Learn) -> None:
+    def __init__(self, meter: Meter, seconds: float, learn: Learn) -> None:
         self.seconds = seconds
         """How long one may take, from the request's first part to the answer's last."""
         self.bytes = 0
@@ -149,7 +132,7 @@ class Copies:
         """How many are under way."""
         return len(self._tasks)
 
-    def begin(self, route: "Route", version: str | None, sequence: bool | None, send: Send) -> AnyCopy:
+    def begin(self, route: Route, version: str | None, sequence: bool | None, send: Send) -> AnyCopy:
         """Begin to copy a request that `version` serves, if it is one of the share.
 
         Requests of a sequence are left out, for some of a sequence are no sequence; None: its model is asked.
@@ -170,7 +153,7 @@ class Copies:
         task.add_done_callback(self._tasks.discard)
         return copy
 
-    def count(self, route: "Route", outcome: Outcome) -> None:
+    def count(self, route: Route, outcome: Outcome) -> None:
         """Count what became of one."""
         self._meter.mirrored[route.server, route.name, outcome] += 1
 

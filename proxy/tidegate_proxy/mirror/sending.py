@@ -96,7 +96,7 @@ async def over_grpc(
     board: "Switchboard", pool: Pool, headers: bytes, version: str, double: Replica, message: bytes
 ) -> Outcome:
     """Send a message that asks for the candidate; raises OSError."""
-    line = await board.lines(pool, double).connect(board.hall.settings.connect_timeout_seconds)
+    line = await board.lines(pool, double).connect(board.shared.settings.connect_timeout_seconds)
     stream = _DroppedCall()
     # Of a field that is said twice, the last counts (protobuf, "Last One Wins").
     field = text(_VERSION_FIELD, version.encode())

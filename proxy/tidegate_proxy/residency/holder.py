@@ -21,7 +21,7 @@ from .policy import Policy
 from .saying import AGAIN_SECONDS
 
 if TYPE_CHECKING:
-    from ..seeing.meter import Meter
+    from ..telemetry.meter import Meter
 
 FIRST_SECONDS = 1.0
 """Seconds that a request waits at most until the policies have said what is resident, when the proxy has just begun."""
@@ -240,7 +240,11 @@ class Holder:
             return lease or _No(True, AGAIN_SECONDS, "the lease ended as soon as it was had.")
         if isinstance(answer, told.Busy):
             return _No(False, answer.retry_after, answer.why)
-        kinds = {"unknown": Kind.UNKNOWN, "too-large": Kind.NEVER_FITS, "quarantined": Kind.LOAD_FAILED}
+        kinds = {
+            "unknown": Kind.UNKNOWN,
+            "too-large": Kind.NEVER_FITS,
+            "quarantined": Kind.LOAD_FAILED,
+        }
         raise Problem(kinds[answer.outcome], answer.why)
 
     def _granted(self, lease: Lease) -> None:

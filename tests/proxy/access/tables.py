@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 from tidegate_contracts.routing import AccessRule, AccessTable, Model, OidcIssuer, Pool, RateLimit, RoutingTable, Server
-from tidegate_proxy.access.keeper import Keeper
-from tidegate_proxy.access.web import Web
+from tidegate_proxy.access.authorizer import Authorizer
+from tidegate_proxy.access.web_client import WebClient
 from tidegate_proxy.problems import Kind, Problem
 from tidegate_proxy.routes import Routes, pools_of
 
 from .provider import AUDIENCE, Provider
 
-WEBS: list[Web] = []
+WEBS: list[WebClient] = []
 """Those of a test, to be closed with it."""
 
 
@@ -68,22 +68,22 @@ def routes(*models: str) -> Routes:
     return made
 
 
-def gate(table: AccessTable, clock: Clock | None = None, *, seconds: float = 1.0, **more: Any) -> Keeper:
+def gate(table: AccessTable, clock: Clock | None = None, *, seconds: float = 1.0, **more: Any) -> Authorizer:
     """A gate of two servers: `main` has a and b, `other` has b and c."""
-    WEBS.append(Web(seconds))
+    WEBS.append(WebClient(seconds))
     usual: dict[str, Any] = {"web": WEBS[-1]}
     if clock is not None:
         usual |= {"wall": clock.wall, "clock": clock.monotonic}
     where = more.pop("where", None) or routes("main/a", "main/b", "other/b", "other/c")
-    return Keeper(table, where, **(usual | more))
+    return Authorizer(table, where, **(usual | more))
 
 
-async def problem_of(keeper: Keeper, credential: bytes, model: str = "a", **more: Any) -> Problem:
+async def problem_of(authorizer: Authorizer, credential: bytes, model: str = "a", **more: Any) -> Problem:
     """What a caller is told who is let through nowhere."""
     with pytest.raises(Problem) as caught:
-        await keeper.ask(credential, more.get("server"), model, more.get("action", "infer"))
+        await authorizer.ask(credential, more.get("server"), model, more.get("action", "infer"))
     return caught.value
 
 
-async def kind_of(keeper: Keeper, credential: bytes, model: str = "a", **more: Any) -> Kind:
-    return (await problem_of(keeper, credential, model, **more)).kind
+async def kind_of(authorizer: Authorizer, credential: bytes, model: str = "a", **more: Any) -> Kind:
+    return (await problem_of(authorizer, credential, model, **more)).kind

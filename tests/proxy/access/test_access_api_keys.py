@@ -42,21 +42,21 @@ def test_a_slip_of_the_pen_is_noticed(place: int, sign: str) -> None:
 async def test_a_key_names_the_principal_whose_file_has_its_hash(tmp_path: Path) -> None:
     old, new = new_key(), new_key()
     folder = written(tmp_path, batch=f"# since May\n{hash_line(old)}\n\n{hash_line(new)} # June\n", other="")
-    keeper = gate(access(ANYBODY), keys=read_api_keys(folder))
+    authorizer = gate(access(ANYBODY), keys=read_api_keys(folder))
     for key in (old, new):
         for credential in (f"x-api-key {key}", f"Bearer {key}", f"bearer  {key}"):
-            grant = await keeper.ask(credential.encode(), None, "a", "infer")
+            grant = await authorizer.ask(credential.encode(), None, "a", "infer")
             assert grant.identity.principal.name == "batch"
             assert grant.identity.principal.source == "api-keys"
             assert grant.identity.expires == float("inf")
-            assert keeper.known(credential.encode(), None, "a", "infer") is grant
+            assert authorizer.known(credential.encode(), None, "a", "infer") is grant
 
 
 async def test_keys_that_are_nobodys_are_refused_without_repeating_them(tmp_path: Path) -> None:
-    keeper = gate(access(ANYBODY), keys=read_api_keys(written(tmp_path, batch=hash_line(new_key()))))
+    authorizer = gate(access(ANYBODY), keys=read_api_keys(written(tmp_path, batch=hash_line(new_key()))))
     stranger = new_key()
     for key, said in ((stranger, "Nobody here has"), (stranger[:-1], "missing or mistyped"), ("x", "mistyped")):
-        problem = await problem_of(keeper, f"x-api-key {key}".encode())
+        problem = await problem_of(authorizer, f"x-api-key {key}".encode())
         assert problem.kind is Kind.UNAUTHENTICATED
         assert said in problem.detail
         assert stranger[:12] not in problem.detail
@@ -64,8 +64,8 @@ async def test_keys_that_are_nobodys_are_refused_without_repeating_them(tmp_path
 
 async def test_a_hash_is_no_key(tmp_path: Path) -> None:
     key = new_key()
-    keeper = gate(access(ANYBODY), keys=read_api_keys(written(tmp_path, batch=hash_line(key))))
-    assert await kind_of(keeper, f"x-api-key {hash_line(key)}".encode()) is Kind.UNAUTHENTICATED
+    authorizer = gate(access(ANYBODY), keys=read_api_keys(written(tmp_path, batch=hash_line(key))))
+    assert await kind_of(authorizer, f"x-api-key {hash_line(key)}".encode()) is Kind.UNAUTHENTICATED
 
 
 async def test_without_mounted_keys_none_is_believed() -> None:
@@ -123,21 +123,21 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 async def test_a_key_that_is_taken_away_ends_at_once_and_others_go_on(tmp_path: Path) -> None:
     gone, stays = new_key(), new_key()
     table, where = access(ANYBODY), routes("main/a")
-    keeper = gate(table, where=where, keys=read_api_keys(written(tmp_path, a=hash_line(gone), b=hash_line(stays))))
+    authorizer = gate(table, where=where, keys=read_api_keys(written(tmp_path, a=hash_line(gone), b=hash_line(stays))))
     credentials = [f"x-api-key {key}".encode() for key in (gone, stays)]
     for credential in credentials:
-        await keeper.ask(credential, None, "a", "infer")
+        await authorizer.ask(credential, None, "a", "infer")
     (tmp_path / "a").unlink()
-    keeper.replace(table, where, read_api_keys(tmp_path))
-    assert all(keeper.known(credential, None, "a", "infer") is None for credential in credentials)
-    assert await kind_of(keeper, credentials[0]) is Kind.UNAUTHENTICATED
-    assert await keeper.ask(credentials[1], None, "a", "infer")
+    authorizer.replace(table, where, read_api_keys(tmp_path))
+    assert all(authorizer.known(credential, None, "a", "infer") is None for credential in credentials)
+    assert await kind_of(authorizer, credentials[0]) is Kind.UNAUTHENTICATED
+    assert await authorizer.ask(credentials[1], None, "a", "infer")
 
 
 async def test_a_key_that_is_added_is_believed_at_once_though_it_was_refused_before(tmp_path: Path) -> None:
     key = new_key()
     table, where = access(ANYBODY), routes("main/a")
-    keeper = gate(table, where=where)
-    assert await kind_of(keeper, f"x-api-key {key}".encode()) is Kind.UNAUTHENTICATED
-    keeper.replace(table, where, read_api_keys(written(tmp_path, a=hash_line(key))))
-    assert await keeper.ask(f"x-api-key {key}".encode(), None, "a", "infer")
+    authorizer = gate(table, where=where)
+    assert await kind_of(authorizer, f"x-api-key {key}".encode()) is Kind.UNAUTHENTICATED
+    authorizer.replace(table, where, read_api_keys(written(tmp_path, a=hash_line(key))))
+    assert await authorizer.ask(f"x-api-key {key}".encode(), None, "a", "infer")

@@ -5,7 +5,7 @@ import time
 
 import pytest
 from tidegate_proxy.access import domino as domino_module
-from tidegate_proxy.access.keeper import Keeper
+from tidegate_proxy.access.authorizer import Authorizer
 from tidegate_proxy.problems import Kind
 
 from .provider import DominoFake, Provider
@@ -17,7 +17,7 @@ KEY = b"x-domino-api-key 0123456789abcdef"
 BEARER = b"Bearer opaque-token"
 
 
-def gate_for(domino: DominoFake, clock: Clock | None = None, **more: float) -> Keeper:
+def gate_for(domino: DominoFake, clock: Clock | None = None, **more: float) -> Authorizer:
     domino.known = {
         ("X-Domino-Api-Key", "0123456789abcdef"): {"canonicalName": "alice", "canonicalId": "5f"},
         ("Authorization", "Bearer opaque-token"): {"canonicalName": "bob"},
@@ -26,10 +26,10 @@ def gate_for(domino: DominoFake, clock: Clock | None = None, **more: float) -> K
 
 
 async def test_dominos_word_is_taken_for_its_keys_and_tokens(domino: DominoFake) -> None:
-    keeper = gate_for(domino)
-    assert (await keeper.identify(KEY)).principal.name == "alice"
-    assert (await keeper.identify(BEARER)).principal.name == "bob"
-    assert (await keeper.identify(BEARER)).principal.source == "domino"
+    authorizer = gate_for(domino)
+    assert (await authorizer.identify(KEY)).principal.name == "alice"
+    assert (await authorizer.identify(BEARER)).principal.name == "bob"
+    assert (await authorizer.identify(BEARER)).principal.source == "domino"
     assert domino.asked == 2
 
 
@@ -54,20 +54,20 @@ async def test_without_an_answer_nobody_gets_in(domino: DominoFake, mode: str) -
 
 
 async def test_its_word_holds_for_a_bounded_time(domino: DominoFake, clock: Clock) -> None:
-    keeper = gate_for(domino, clock)
-    grant = await keeper.ask(KEY, None, "a", "infer")
+    authorizer = gate_for(domino, clock)
+    grant = await authorizer.ask(KEY, None, "a", "infer")
     clock.goes_on(domino_module.HOLD_SECONDS - 1)
-    assert keeper.known(KEY, None, "a", "infer") is grant
+    assert authorizer.known(KEY, None, "a", "infer") is grant
     clock.goes_on(1)
-    assert keeper.known(KEY, None, "a", "infer") is None
+    assert authorizer.known(KEY, None, "a", "infer") is None
     domino.known.clear()
-    assert await kind_of(keeper, KEY) is Kind.UNAUTHENTICATED
+    assert await kind_of(authorizer, KEY) is Kind.UNAUTHENTICATED
 
 
 async def test_many_with_one_credential_are_one_question(domino: DominoFake) -> None:
     domino.mode = "late"
-    keeper = gate_for(domino)
-    found = await asyncio.gather(*(keeper.identify(KEY) for _ in range(100)))
+    authorizer = gate_for(domino)
+    found = await asyncio.gather(*(authorizer.identify(KEY) for _ in range(100)))
     assert {each.principal.name for each in found} == {"alice"}
     assert domino.asked == 1
 
@@ -77,39 +77,39 @@ async def test_a_flood_of_credentials_is_no_flood_of_questions(
 ) -> None:
     monkeypatch.setattr(domino_module, "MOST_WAITING", 40)
     domino.mode = "late"
-    keeper = gate_for(domino)
-    kinds = await asyncio.gather(*(kind_of(keeper, b"x-domino-api-key k%d" % n) for n in range(100)))
+    authorizer = gate_for(domino)
+    kinds = await asyncio.gather(*(kind_of(authorizer, b"x-domino-api-key k%d" % n) for n in range(100)))
     assert kinds.count(Kind.BUSY) == 60
     assert domino.asked == 40
     assert domino.most_at_once <= domino_module.MOST_AT_ONCE
 
 
 async def test_a_refused_credential_is_refused_unasked_for_a_moment(domino: DominoFake, clock: Clock) -> None:
-    keeper = gate_for(domino, clock)
+    authorizer = gate_for(domino, clock)
     for _ in range(20):
-        assert await kind_of(keeper, b"x-domino-api-key wrong") is Kind.UNAUTHENTICATED
+        assert await kind_of(authorizer, b"x-domino-api-key wrong") is Kind.UNAUTHENTICATED
     assert domino.asked == 1
     clock.goes_on(6)
-    assert await kind_of(keeper, b"x-domino-api-key wrong") is Kind.UNAUTHENTICATED
+    assert await kind_of(authorizer, b"x-domino-api-key wrong") is Kind.UNAUTHENTICATED
     assert domino.asked == 2
 
 
 async def test_a_token_of_a_known_issuer_is_never_sent_on(provider: Provider, domino: DominoFake) -> None:
     """What our own check refuses, nobody else may believe."""
-    keeper = gate(access(ANYBODY, issuers=[issuer_of(provider)]), domino_principal_url=domino.url)
+    authorizer = gate(access(ANYBODY, issuers=[issuer_of(provider)]), domino_principal_url=domino.url)
     credential = provider.bearer(aud="others")
     domino.known = {("Authorization", credential.decode()): {"canonicalName": "alice"}}
-    assert await kind_of(keeper, credential) is Kind.UNAUTHENTICATED
+    assert await kind_of(authorizer, credential) is Kind.UNAUTHENTICATED
     assert domino.asked == 0
 
 
 async def test_a_token_that_says_its_end_ends_then(provider: Provider, domino: DominoFake) -> None:
-    keeper = gate(access(ANYBODY), domino_principal_url=domino.url)
+    authorizer = gate(access(ANYBODY), domino_principal_url=domino.url)
     ends = int(time.time()) + 20
     soon, ended = provider.bearer(exp=ends), provider.bearer(exp=ends - 60)
     domino.known = {("Authorization", each.decode()): {"canonicalName": "alice"} for each in (soon, ended)}
-    assert (await keeper.identify(soon)).expires == ends
-    assert await kind_of(keeper, ended) is Kind.UNAUTHENTICATED
+    assert (await authorizer.identify(soon)).expires == ends
+    assert await kind_of(authorizer, ended) is Kind.UNAUTHENTICATED
 
 
 async def test_without_its_address_dominos_keys_are_not_believed() -> None:

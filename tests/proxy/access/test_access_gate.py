@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegate_contracts.routing import AccessRule, AccessTable
-from tidegate_proxy.access import memory
+from tidegate_proxy.access import caches
 from tidegate_proxy.access.api_keys import ApiKeys, hash_line, new_key
-from tidegate_proxy.access.gate import Gate, Grant
-from tidegate_proxy.access.identity import Identity, Principal
-from tidegate_proxy.access.keeper import Keeper
-from tidegate_proxy.access.memory import Identities, Refusals
+from tidegate_proxy.access.authorizer import Authorizer
+from tidegate_proxy.access.caches import IdentityCache, RefusalCache
+from tidegate_proxy.access.identity import Grant, Identity, Principal
 from tidegate_proxy.access.trust import Later, Trust
 from tidegate_proxy.problems import Kind, Problem
 from tidegate_proxy.routes import Routes
@@ -27,7 +26,7 @@ ALICE, BOB = (f"x-api-key {KEYS[name]}".encode() for name in ("alice", "bob"))
 API_KEYS = ApiKeys({bytes.fromhex(hash_line(key).partition(":")[2]): name for name, key in KEYS.items()})
 
 
-def gate_of(*rules: AccessRule, clock: Clock | None = None, **more: Any) -> Keeper:
+def gate_of(*rules: AccessRule, clock: Clock | None = None, **more: Any) -> Authorizer:
     return gate(access(*rules), clock, keys=API_KEYS, **more)
 
 
@@ -35,87 +34,87 @@ def gate_of(*rules: AccessRule, clock: Clock | None = None, **more: Any) -> Keep
 
 
 async def test_a_model_that_may_not_be_known_of_looks_like_one_that_is_not_there() -> None:
-    keeper = gate_of(rule(principals=("alice",), models=("a",)))
+    authorizer = gate_of(rule(principals=("alice",), models=("a",)))
     for server in (None, "main", "nowhere"):
         for action in ("infer", "inspect"):
-            denied = await problem_of(keeper, ALICE, "b", server=server, action=action)
-            absent = await problem_of(keeper, ALICE, "x", server=server, action=action)
+            denied = await problem_of(authorizer, ALICE, "b", server=server, action=action)
+            absent = await problem_of(authorizer, ALICE, "x", server=server, action=action)
             assert denied.kind is absent.kind is Kind.UNKNOWN
             assert denied.body("1") == absent.body("1").replace(b"model x", b"model b")
             assert denied.headers() == absent.headers()
 
 
 async def test_whoever_may_look_but_not_call_is_told_which_rule_it_takes() -> None:
-    keeper = gate_of(rule(principals=("alice",), actions=("inspect",)))
-    problem = await problem_of(keeper, ALICE, "a")
+    authorizer = gate_of(rule(principals=("alice",), actions=("inspect",)))
+    problem = await problem_of(authorizer, ALICE, "a")
     assert problem.kind is Kind.DENIED
     assert problem.detail == (
         "alice may inspect the model a of the server main, but not infer: that needs an access rule with the action "
         "infer for this principal or one of its groups."
     )
-    assert (await keeper.ask(ALICE, None, "a", "inspect")).bucket is None
+    assert (await authorizer.ask(ALICE, None, "a", "inspect")).bucket is None
 
 
 async def test_whoever_may_call_but_not_look_is_told_so() -> None:
-    keeper = gate_of(rule(principals=("alice",), actions=("infer",)))
-    assert (await keeper.ask(ALICE, None, "a", "infer")).bucket is not None
-    assert await kind_of(keeper, ALICE, "a", action="inspect") is Kind.DENIED
+    authorizer = gate_of(rule(principals=("alice",), actions=("infer",)))
+    assert (await authorizer.ask(ALICE, None, "a", "infer")).bucket is not None
+    assert await kind_of(authorizer, ALICE, "a", action="inspect") is Kind.DENIED
 
 
 async def test_a_model_of_several_servers_needs_the_servers_name() -> None:
-    keeper = gate_of(rule(principals=("*",)))
-    problem = await problem_of(keeper, ALICE, "b")
+    authorizer = gate_of(rule(principals=("*",)))
+    problem = await problem_of(authorizer, ALICE, "b")
     assert problem.kind is Kind.MALFORMED
     assert "name one of main, other" in problem.detail
-    assert (await keeper.ask(ALICE, "other", "b", "infer")).route.server == "other"
+    assert (await authorizer.ask(ALICE, "other", "b", "infer")).route.server == "other"
 
 
 async def test_servers_that_a_caller_may_not_use_are_not_named_and_do_not_count() -> None:
     where = routes("main/b", "other/b", "third/b")
-    keeper = gate_of(
+    authorizer = gate_of(
         rule(principals=("alice",), servers=("main",)),
         rule(principals=("bob",), servers=("main", "third")),
         where=where,
     )
-    assert (await keeper.ask(ALICE, None, "b", "infer")).route.server == "main"
-    detail = (await problem_of(keeper, BOB, "b")).detail
+    assert (await authorizer.ask(ALICE, None, "b", "infer")).route.server == "main"
+    detail = (await problem_of(authorizer, BOB, "b")).detail
     assert "main, third" in detail
     assert "other" not in detail
 
 
 async def test_the_gate_tells_what_a_caller_may_see_of_a_list() -> None:
     where = routes("main/a", "main/b", "other/c")
-    keeper: Gate = gate_of(rule(principals=("alice",), models=("a", "c")), where=where)
-    identity = await keeper.identify(ALICE)
-    assert [each.name for each in where.of_server(None) if keeper.permits(identity, each, "inspect")] == ["a", "c"]
+    authorizer: Authorizer = gate_of(rule(principals=("alice",), models=("a", "c")), where=where)
+    identity = await authorizer.identify(ALICE)
+    assert [each.name for each in where.of_server(None) if authorizer.permits(identity, each, "inspect")] == ["a", "c"]
 
 
 async def test_one_principal_with_two_credentials_has_one_limit(provider: Provider) -> None:
-    keeper = gate(access(rule(principals=("alice",)), issuers=[issuer_of(provider)]))
+    authorizer = gate(access(rule(principals=("alice",)), issuers=[issuer_of(provider)]))
     first, second = provider.bearer(), provider.bearer(jti="2")
-    grants = [await keeper.ask(each, None, "a", "infer") for each in (first, second)]
+    grants = [await authorizer.ask(each, None, "a", "infer") for each in (first, second)]
     assert grants[0].identity is not grants[1].identity
     assert grants[0].bucket is grants[1].bucket
-    other = await keeper.ask(provider.bearer(sub="alice", aud=["x", "tidegate-dev"]), "main", "b", "infer")
+    other = await authorizer.ask(provider.bearer(sub="alice", aud=["x", "tidegate-dev"]), "main", "b", "infer")
     assert other.bucket is not grants[0].bucket
 
 
 async def test_principals_of_two_sources_do_not_share_a_limit(provider: Provider) -> None:
-    keeper = gate(access(rule(principals=("alice",)), issuers=[issuer_of(provider)]), keys=API_KEYS)
-    by_token, by_key = [await keeper.ask(each, None, "a", "infer") for each in (provider.bearer(), ALICE)]
+    authorizer = gate(access(rule(principals=("alice",)), issuers=[issuer_of(provider)]), keys=API_KEYS)
+    by_token, by_key = [await authorizer.ask(each, None, "a", "infer") for each in (provider.bearer(), ALICE)]
     assert by_token.bucket is not by_key.bucket
 
 
 async def test_limits_follow_the_replicas() -> None:
-    keeper = gate_of(rule(principals=("*",)))
-    bucket = (await keeper.ask(ALICE, None, "a", "infer")).bucket
+    authorizer = gate_of(rule(principals=("*",)))
+    bucket = (await authorizer.ask(ALICE, None, "a", "infer")).bucket
     assert bucket is not None
-    keeper.set_replicas(5)
-    assert keeper.known(ALICE, None, "a", "infer") is None
-    assert (await keeper.ask(ALICE, None, "a", "infer")).bucket is bucket
+    authorizer.set_replicas(5)
+    assert authorizer.known(ALICE, None, "a", "infer") is None
+    assert (await authorizer.ask(ALICE, None, "a", "infer")).bucket is bucket
     assert (bucket.rate, bucket.burst) == (2, 2)
-    keeper.replace(access(rule(principals=("*",)), a_minute=3000, burst=100), keeper._routes, API_KEYS)
-    assert (await keeper.ask(ALICE, None, "a", "infer")).bucket is bucket
+    authorizer.replace(access(rule(principals=("*",)), a_minute=3000, burst=100), authorizer._routes, API_KEYS)
+    assert (await authorizer.ask(ALICE, None, "a", "infer")).bucket is bucket
     assert (bucket.rate, bucket.burst) == (10, 20)
 
 
@@ -124,66 +123,66 @@ async def test_limits_follow_the_replicas() -> None:
 
 async def test_other_rules_hold_at_once() -> None:
     where = routes("main/a", "main/b")
-    keeper = gate_of(rule(principals=("*",)), where=where)
-    await keeper.ask(ALICE, None, "a", "infer")
-    keeper.replace(access(rule(principals=("*",), models=("b",))), where, API_KEYS)
-    assert keeper.known(ALICE, None, "a", "infer") is None
-    assert await kind_of(keeper, ALICE, "a") is Kind.UNKNOWN
-    assert await keeper.ask(ALICE, None, "b", "infer")
-    assert keeper.known(ALICE, None, "a", "infer") is None
+    authorizer = gate_of(rule(principals=("*",)), where=where)
+    await authorizer.ask(ALICE, None, "a", "infer")
+    authorizer.replace(access(rule(principals=("*",), models=("b",))), where, API_KEYS)
+    assert authorizer.known(ALICE, None, "a", "infer") is None
+    assert await kind_of(authorizer, ALICE, "a") is Kind.UNKNOWN
+    assert await authorizer.ask(ALICE, None, "b", "infer")
+    assert authorizer.known(ALICE, None, "a", "infer") is None
 
 
 async def test_other_routes_hold_at_once() -> None:
     table, where = access(rule(principals=("*",))), routes("other/a")
-    keeper = gate_of(rule(principals=("*",)))
-    assert (await keeper.ask(ALICE, None, "a", "infer")).route.server == "main"
-    keeper.replace(table, where, API_KEYS)
-    assert keeper.known(ALICE, None, "a", "infer") is None
-    assert (await keeper.ask(ALICE, None, "a", "infer")).route.server == "other"
+    authorizer = gate_of(rule(principals=("*",)))
+    assert (await authorizer.ask(ALICE, None, "a", "infer")).route.server == "main"
+    authorizer.replace(table, where, API_KEYS)
+    assert authorizer.known(ALICE, None, "a", "infer") is None
+    assert (await authorizer.ask(ALICE, None, "a", "infer")).route.server == "other"
 
 
 async def test_a_reload_asks_nobody_for_a_proof_again_who_is_still_believed(provider: Provider) -> None:
     table = access(rule(principals=("*",)), issuers=[issuer_of(provider)])
     where = routes("main/a")
-    keeper = gate(table, where=where)
+    authorizer = gate(table, where=where)
     credential = provider.bearer()
-    identity = (await keeper.ask(credential, None, "a", "infer")).identity
-    keeper.replace(access(rule(principals=("alice",)), issuers=table.issuers), where, API_KEYS)
-    assert (await keeper.ask(credential, None, "a", "infer")).identity is identity
+    identity = (await authorizer.ask(credential, None, "a", "infer")).identity
+    authorizer.replace(access(rule(principals=("alice",)), issuers=table.issuers), where, API_KEYS)
+    assert (await authorizer.ask(credential, None, "a", "infer")).identity is identity
     assert provider.asked == 1
 
 
 async def test_an_issuer_that_is_taken_away_or_changed_ends_its_tokens_at_once(provider: Provider) -> None:
     where, anybody = routes("main/a"), rule(principals=("*",))
-    keeper = gate(access(anybody, issuers=[issuer_of(provider)]), where=where)
+    authorizer = gate(access(anybody, issuers=[issuer_of(provider)]), where=where)
     credential = provider.bearer()
-    await keeper.ask(credential, None, "a", "infer")
-    keeper.replace(access(anybody, issuers=[issuer_of(provider, audiences=("prod",))]), where, API_KEYS)
-    assert await kind_of(keeper, credential) is Kind.UNAUTHENTICATED
-    keeper.replace(access(anybody, issuers=[issuer_of(provider)]), where, API_KEYS)
-    await keeper.ask(credential, None, "a", "infer")
-    keeper.replace(access(anybody), where, API_KEYS)
-    assert keeper.known(credential, None, "a", "infer") is None
-    assert await kind_of(keeper, credential) is Kind.UNAUTHENTICATED
+    await authorizer.ask(credential, None, "a", "infer")
+    authorizer.replace(access(anybody, issuers=[issuer_of(provider, audiences=("prod",))]), where, API_KEYS)
+    assert await kind_of(authorizer, credential) is Kind.UNAUTHENTICATED
+    authorizer.replace(access(anybody, issuers=[issuer_of(provider)]), where, API_KEYS)
+    await authorizer.ask(credential, None, "a", "infer")
+    authorizer.replace(access(anybody), where, API_KEYS)
+    assert authorizer.known(credential, None, "a", "infer") is None
+    assert await kind_of(authorizer, credential) is Kind.UNAUTHENTICATED
 
 
 async def test_who_waits_while_tables_change_is_judged_by_the_new_ones(provider: Provider) -> None:
     provider.mode = "late"
     where, anybody = routes("main/a"), rule(principals=("*",))
-    keeper = gate(access(anybody, issuers=[issuer_of(provider)]), where=where)
-    asking = asyncio.create_task(kind_of(keeper, provider.bearer()))
+    authorizer = gate(access(anybody, issuers=[issuer_of(provider)]), where=where)
+    asking = asyncio.create_task(kind_of(authorizer, provider.bearer()))
     await asyncio.sleep(0.1)
-    keeper.replace(access(anybody), where, API_KEYS)
+    authorizer.replace(access(anybody), where, API_KEYS)
     assert await asking is Kind.UNAUTHENTICATED
-    assert len(keeper.identities) == 0
+    assert len(authorizer.identities) == 0
 
 
 async def test_who_waits_while_rules_change_still_gets_in_by_the_new_ones(provider: Provider) -> None:
     provider.mode = "late"
-    keeper = gate(access(issuers=[issuer_of(provider)]))
-    asking = asyncio.create_task(keeper.ask(provider.bearer(), None, "a", "infer"))
+    authorizer = gate(access(issuers=[issuer_of(provider)]))
+    asking = asyncio.create_task(authorizer.ask(provider.bearer(), None, "a", "infer"))
     await asyncio.sleep(0.1)
-    keeper.replace(access(rule(principals=("*",)), issuers=[issuer_of(provider)]), routes("new/a"), API_KEYS)
+    authorizer.replace(access(rule(principals=("*",)), issuers=[issuer_of(provider)]), routes("new/a"), API_KEYS)
     assert (await asking).route.server == "new"
 
 
@@ -205,9 +204,9 @@ questions = st.tuples(
 def test_memory_never_changes_a_decision(steps: list[Any]) -> None:
     """A gate that remembers answers as a new one does, whatever was asked and changed before."""
 
-    async def outcome(keeper: Keeper, question: Any) -> Any:
+    async def outcome(authorizer: Authorizer, question: Any) -> Any:
         try:
-            grant = keeper.known(*question) or await keeper.ask(*question)
+            grant = authorizer.known(*question) or await authorizer.ask(*question)
         except Problem as problem:
             return problem.kind, problem.detail
         return grant.identity.principal, grant.route, grant.bucket is None
@@ -218,13 +217,13 @@ def test_memory_never_changes_a_decision(steps: list[Any]) -> None:
         def tables() -> tuple[AccessTable, Routes, ApiKeys]:
             return TABLES[now["rules"]], ROUTES[now["routes"]], SOME_KEYS[now["keys"]]
 
-        keeper = Keeper(*tables())
+        authorizer = Authorizer(*tables())
         for step in steps:
             if len(step) == 2:
                 now[step[0]] = step[1]
-                keeper.replace(*tables())
+                authorizer.replace(*tables())
             else:
-                assert await outcome(keeper, step) == await outcome(Keeper(*tables()), step)
+                assert await outcome(authorizer, step) == await outcome(Authorizer(*tables()), step)
 
     asyncio.run(play())
 
@@ -241,7 +240,7 @@ def tail(n: int, length: int = 60) -> bytes:
 
 
 def test_identities_are_bounded_by_number_and_the_first_goes_first() -> None:
-    identities = Identities(most=100)
+    identities = IdentityCache(most=100)
     for n in range(150):
         identities.remember(tail(n), identity())
     assert len(identities) == 100
@@ -250,30 +249,30 @@ def test_identities_are_bounded_by_number_and_the_first_goes_first() -> None:
 
 
 def test_identities_are_bounded_by_the_bytes_of_their_credentials() -> None:
-    identities = Identities(most_bytes=100_000)
+    identities = IdentityCache(most_bytes=100_000)
     for n in range(100):
         identities.remember(tail(n, 10_000), identity())
         assert identities.bytes <= 100_000
     assert len(identities) == 10
     for n in range(100):
-        identities.forget(tail(n, 10_000)[-memory.TAIL :])
+        identities.forget(tail(n, 10_000)[-caches.TAIL :])
     assert (len(identities), identities.bytes) == (0, 0)
 
 
 def test_grants_are_bounded_for_each_and_for_all() -> None:
-    identities = Identities(most_grants=3000)
+    identities = IdentityCache(most_grants=3000)
     route = routes("main/a").find(None, "a")[0]
     for n in range(10):
         who = identity()
         identities.remember(tail(n), who)
         for model in range(2000):
             identities.grant(who, (None, f"m{model}", "infer"), Grant(who, route, None))
-            assert len(who.grants) <= memory.MOST_GRANTS_EACH
+            assert len(who.grants) <= caches.MOST_GRANTS_EACH
             assert identities.grants == sum(len(each.grants) for each in identities.by_tail.values()) <= 3000
 
 
 def test_one_who_is_forgotten_gets_no_grants_that_nobody_would_count() -> None:
-    identities = Identities(most=1)
+    identities = IdentityCache(most=1)
     first, second = identity(), identity()
     identities.remember(tail(1), first)
     identities.remember(tail(2), second)
@@ -283,32 +282,32 @@ def test_one_who_is_forgotten_gets_no_grants_that_nobody_would_count() -> None:
 
 async def test_a_credential_is_compared_whole(provider: Provider) -> None:
     """Its end finds it; all of it must be the same."""
-    keeper = gate(access(rule(principals=("*",)), issuers=[issuer_of(provider)]))
+    authorizer = gate(access(rule(principals=("*",)), issuers=[issuer_of(provider)]))
     token = provider.bearer()
-    await keeper.ask(token, None, "a", "infer")
+    await authorizer.ask(token, None, "a", "infer")
     head, _, rest = token.partition(b".")
-    for other in (b"x" + token, token[1:], token[-memory.TAIL :], b"X" + token[1:], head + b"x." + rest, token + b" "):
-        assert keeper.known(other, None, "a", "infer") is None
-        assert keeper.identities.find(other) is None
+    for other in (b"x" + token, token[1:], token[-caches.TAIL :], b"X" + token[1:], head + b"x." + rest, token + b" "):
+        assert authorizer.known(other, None, "a", "infer") is None
+        assert authorizer.identities.find(other) is None
     forged = token[:30] + bytes([token[30] ^ 1]) + token[31:]
-    assert await kind_of(keeper, forged) is Kind.UNAUTHENTICATED
-    assert keeper.known(token, None, "a", "infer") is not None
+    assert await kind_of(authorizer, forged) is Kind.UNAUTHENTICATED
+    assert authorizer.known(token, None, "a", "infer") is not None
 
 
 async def test_what_has_ended_is_swept_and_so_are_void_grants(provider: Provider, clock: Clock) -> None:
     table, where = access(rule(principals=("*",)), issuers=[issuer_of(provider)]), routes("main/a")
-    keeper = gate(table, clock, where=where)
+    authorizer = gate(table, clock, where=where)
     soon = provider.bearer(exp=int(clock.wall()) + 10)
     late = provider.bearer()
     for each in (soon, late):
-        await keeper.ask(each, None, "a", "infer")
-    keeper.replace(table, where, API_KEYS)
-    assert keeper.identities.grants == 2
+        await authorizer.ask(each, None, "a", "infer")
+    authorizer.replace(table, where, API_KEYS)
+    assert authorizer.identities.grants == 2
     clock.goes_on(20)
-    keeper.sweep()
-    assert (len(keeper.identities), keeper.identities.grants, len(keeper.limits)) == (1, 0, 0)
-    assert keeper.identities.find(late) is not None
-    assert keeper.identities.bytes == len(late)
+    authorizer.sweep()
+    assert (len(authorizer.identities), authorizer.identities.grants, len(authorizer.limits)) == (1, 0, 0)
+    assert authorizer.identities.find(late) is not None
+    assert authorizer.identities.bytes == len(late)
 
 
 async def test_a_flood_of_one_bad_token_is_checked_once_a_while(
@@ -322,53 +321,55 @@ async def test_a_flood_of_one_bad_token_is_checked_once_a_while(
         return believe(trust, credential)
 
     monkeypatch.setattr(Trust, "believe", counted)
-    keeper = gate(access(rule(principals=("*",)), issuers=[issuer_of(provider)]), clock)
+    authorizer = gate(access(rule(principals=("*",)), issuers=[issuer_of(provider)]), clock)
     bad = provider.bearer(aud="others")
-    details = {(await problem_of(keeper, bad)).detail for _ in range(100)}
+    details = {(await problem_of(authorizer, bad)).detail for _ in range(100)}
     assert len(details) == 1
     assert len(checked) == 1
-    clock.goes_on(memory.REFUSED_SECONDS)
-    assert await kind_of(keeper, bad) is Kind.UNAUTHENTICATED
+    clock.goes_on(caches.REFUSED_SECONDS)
+    assert await kind_of(authorizer, bad) is Kind.UNAUTHENTICATED
     assert len(checked) == 2
 
 
 def test_refusals_are_bounded_and_swept() -> None:
-    refusals = Refusals(most=100)
+    refusals = RefusalCache(most=100)
     for n in range(500):
         refusals.add(tail(n), "no", now=0.0)
     assert len(refusals) == 100
-    refusals.sweep(memory.REFUSED_SECONDS)
+    refusals.sweep(caches.REFUSED_SECONDS)
     assert len(refusals) == 0
 
 
 async def test_a_caller_who_says_nothing_is_remembered_nowhere() -> None:
-    keeper = gate_of(rule(principals=("*",)))
-    problem = await problem_of(keeper, b"")
+    authorizer = gate_of(rule(principals=("*",)))
+    problem = await problem_of(authorizer, b"")
     assert problem.kind is Kind.UNAUTHENTICATED
     assert (b"www-authenticate", b'Bearer realm="tidegate"') in problem.headers()
-    assert (len(keeper.refusals), len(keeper.identities)) == (0, 0)
+    assert (len(authorizer.refusals), len(authorizer.identities)) == (0, 0)
 
 
 async def test_no_credential_shows_in_what_might_be_logged(provider: Provider) -> None:
-    keeper = gate(access(rule(principals=("*",)), issuers=[issuer_of(provider)]), keys=API_KEYS)
+    authorizer = gate(access(rule(principals=("*",)), issuers=[issuer_of(provider)]), keys=API_KEYS)
     for credential in (provider.bearer(), ALICE):
-        grant = await keeper.ask(credential, None, "a", "infer")
+        grant = await authorizer.ask(credential, None, "a", "infer")
         assert credential[-20:].decode() not in f"{grant!r}{grant.identity!r}"
 
 
 async def test_ten_thousand_tokens_take_a_bounded_memory(provider: Provider) -> None:
-    keeper = gate(access(rule(principals=("*",)), issuers=[issuer_of(provider)]))
+    authorizer = gate(access(rule(principals=("*",)), issuers=[issuer_of(provider)]))
     token = provider.token()
-    await keeper.identify(b"Bearer " + token.encode())
+    await authorizer.identify(b"Bearer " + token.encode())
     tracemalloc.start()
     try:
         for n in range(10_000):
             who = identity(f"user-{n}")
-            keeper._remember(b"Bearer %06d%b%06d" % (n, token.encode(), n), who)
+            authorizer._remember(b"Bearer %06d%b%06d" % (n, token.encode(), n), who)
             grant = Grant(
-                who, keeper._routes.find(None, "a")[0], keeper.limits.bucket(("i", who.principal.name, "main", "a"), 0)
+                who,
+                authorizer._routes.find(None, "a")[0],
+                authorizer.limits.bucket(("i", who.principal.name, "main", "a"), 0),
             )
-            keeper.identities.grant(who, (None, "a", "infer"), grant)
+            authorizer.identities.grant(who, (None, "a", "infer"), grant)
         used, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -376,12 +377,12 @@ async def test_ten_thousand_tokens_take_a_bounded_memory(provider: Provider) -> 
 
 
 async def test_a_provider_that_changes_its_keys_under_load_loses_nobody(provider: Provider, clock: Clock) -> None:
-    keeper = gate(access(rule(principals=("*",)), issuers=[issuer_of(provider)]), clock)
+    authorizer = gate(access(rule(principals=("*",)), issuers=[issuer_of(provider)]), clock)
     old = [provider.bearer(sub=f"u{n}") for n in range(50)]
-    await asyncio.gather(*(keeper.ask(each, None, "a", "infer") for each in old))
+    await asyncio.gather(*(authorizer.ask(each, None, "a", "infer") for each in old))
     clock.goes_on(10)
     provider.keys = {"second": rsa_key("second"), "first": rsa_key("first")}
     new = [provider.bearer("second", sub=f"u{n}") for n in range(50)]
-    grants = await asyncio.gather(*(keeper.ask(each, None, "a", "infer") for each in [*old, *new]))
+    grants = await asyncio.gather(*(authorizer.ask(each, None, "a", "infer") for each in [*old, *new]))
     assert len(grants) == 100
     assert provider.asked == 2

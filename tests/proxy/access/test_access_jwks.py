@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jwt.algorithms import RSAAlgorithm
 from tidegate_proxy.access import jwks, tokens
+from tidegate_proxy.access.authorizer import Authorizer
 from tidegate_proxy.access.identity import Identity
 from tidegate_proxy.access.jwks import IssuerKeys, read_keys
-from tidegate_proxy.access.keeper import Keeper
-from tidegate_proxy.access.web import NoAnswer, Web
+from tidegate_proxy.access.web_client import NoAnswer, WebClient
 from tidegate_proxy.problems import Kind
 
 from .provider import Provider, public_jwk, rsa_key
@@ -25,17 +25,17 @@ pytestmark = pytest.mark.anyio
 ANYBODY = rule(principals=("*",))
 
 
-def gate_for(provider: Provider, clock: Clock | None = None, seconds: float = 1.0, **more: Any) -> Keeper:
+def gate_for(provider: Provider, clock: Clock | None = None, seconds: float = 1.0, **more: Any) -> Authorizer:
     return gate(access(ANYBODY, issuers=[issuer_of(provider, **more)]), clock, seconds=seconds)
 
 
-def keys_of(keeper: Keeper, provider: Provider) -> IssuerKeys:
-    return keeper._trust.issuers[provider.issuer].keys
+def keys_of(authorizer: Authorizer, provider: Provider) -> IssuerKeys:
+    return authorizer._trust.issuers[provider.issuer].keys
 
 
 async def test_keys_are_found_by_discovery(provider: Provider) -> None:
-    keeper = gate_for(provider, jwks_url=None)
-    assert await keeper.identify(provider.bearer())
+    authorizer = gate_for(provider, jwks_url=None)
+    assert await authorizer.identify(provider.bearer())
     assert (provider.discovered, provider.asked) == (1, 1)
 
 
@@ -69,9 +69,9 @@ async def test_a_provider_that_fails_makes_the_answer_busy_not_a_refusal(provide
     """A token that cannot be checked may be right: whoever has it shall come again, not log in again."""
     provider.mode = mode
     told = issuer_of(provider, jwks_url="http://127.0.0.1:1/certs" if mode == "gone" else provider.jwks_url)
-    keeper = gate(access(ANYBODY, issuers=[told]), seconds=0.3)
+    authorizer = gate(access(ANYBODY, issuers=[told]), seconds=0.3)
     begun = time.monotonic()
-    problem = await problem_of(keeper, provider.bearer())
+    problem = await problem_of(authorizer, provider.bearer())
     assert time.monotonic() - begun < 2
     assert problem.kind is Kind.BUSY
     assert problem.retry_after is not None
@@ -83,102 +83,102 @@ async def test_a_provider_that_fails_makes_the_answer_busy_not_a_refusal(provide
 async def test_known_keys_go_on_while_the_provider_is_down_and_unknown_ones_are_not_trusted(
     provider: Provider, clock: Clock
 ) -> None:
-    keeper = gate_for(provider, clock)
+    authorizer = gate_for(provider, clock)
     known = provider.bearer(exp=int(clock.wall()) + 10**6)
-    await keeper.identify(known)
+    await authorizer.identify(known)
     provider.mode = "error"
     clock.goes_on(jwks.REFRESH_SECONDS + 1)
-    await keys_of(keeper, provider).refresh()
-    assert await keeper.identify(provider.bearer(sub="bob", exp=int(clock.wall()) + 10**6))
+    await keys_of(authorizer, provider).refresh()
+    assert await authorizer.identify(provider.bearer(sub="bob", exp=int(clock.wall()) + 10**6))
     provider.keys = {"second": rsa_key("second")}
-    assert await kind_of(keeper, provider.bearer(exp=int(clock.wall()) + 100)) is Kind.BUSY
+    assert await kind_of(authorizer, provider.bearer(exp=int(clock.wall()) + 100)) is Kind.BUSY
     # … for a bounded time, which ends what was already granted, too.
     clock.goes_on(jwks.TRUST_SECONDS)
-    assert keeper.known(known, None, "a", "infer") is None
-    assert await kind_of(keeper, known) is Kind.BUSY
+    assert authorizer.known(known, None, "a", "infer") is None
+    assert await kind_of(authorizer, known) is Kind.BUSY
     provider.mode = "well"
     provider.keys = {"first": rsa_key("first")}
     clock.goes_on(jwks.PAUSE_SECONDS)
-    assert await keeper.identify(known)
+    assert await authorizer.identify(known)
 
 
 async def test_a_provider_that_is_slow_slows_nobody_whose_key_is_known(provider: Provider, clock: Clock) -> None:
-    keeper = gate_for(provider, clock, seconds=5)
-    await keeper.identify(provider.bearer())
+    authorizer = gate_for(provider, clock, seconds=5)
+    await authorizer.identify(provider.bearer())
     provider.mode = "slow"
     clock.goes_on(jwks.REFRESH_SECONDS)
-    refresh = asyncio.create_task(keys_of(keeper, provider).refresh())
+    refresh = asyncio.create_task(keys_of(authorizer, provider).refresh())
     await asyncio.sleep(0.05)
     begun = time.monotonic()
-    assert await keeper.identify(provider.bearer(sub="bob", iat=int(clock.wall()), exp=int(clock.wall()) + 60))
+    assert await authorizer.identify(provider.bearer(sub="bob", iat=int(clock.wall()), exp=int(clock.wall()) + 60))
     assert time.monotonic() - begun < 0.5
     refresh.cancel()
-    await keeper.close()
+    await authorizer.close()
 
 
 async def test_a_rotated_key_is_found_at_its_first_use(provider: Provider, clock: Clock) -> None:
-    keeper = gate_for(provider, clock)
+    authorizer = gate_for(provider, clock)
     old = provider.bearer()
-    await keeper.identify(old)
+    await authorizer.identify(old)
     clock.goes_on(jwks.PAUSE_SECONDS)
     provider.keys = {"second": rsa_key("second"), "first": rsa_key("first")}
-    assert (await keeper.identify(provider.bearer("second", sub="bob"))).principal.name == "bob"
-    assert await keeper.identify(old)
+    assert (await authorizer.identify(provider.bearer("second", sub="bob"))).principal.name == "bob"
+    assert await authorizer.identify(old)
     assert provider.asked == 2
 
 
 async def test_a_key_that_is_withdrawn_ends_what_it_signed(provider: Provider, clock: Clock) -> None:
-    keeper = gate_for(provider, clock)
+    authorizer = gate_for(provider, clock)
     credential = provider.bearer()
-    await keeper.ask(credential, None, "a", "infer")
+    await authorizer.ask(credential, None, "a", "infer")
     provider.published = {"second": rsa_key("second")}
     clock.goes_on(jwks.PAUSE_SECONDS)
-    await keys_of(keeper, provider).refresh()
-    assert keeper.known(credential, None, "a", "infer") is None
-    assert await kind_of(keeper, credential) is Kind.UNAUTHENTICATED
+    await keys_of(authorizer, provider).refresh()
+    assert authorizer.known(credential, None, "a", "infer") is None
+    assert await kind_of(authorizer, credential) is Kind.UNAUTHENTICATED
 
 
 async def test_a_key_that_is_withdrawn_while_a_token_is_checked_ends_it_too(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeper = gate_for(provider)
+    authorizer = gate_for(provider)
     checked = []
 
     def verified(*args: Any) -> Identity:
         checked.append(args)
         if len(checked) == 1:
-            keeper._keys_changed(provider.issuer, True)
+            authorizer._keys_changed(provider.issuer, True)
         return verify(*args)
 
     verify = tokens.verify
     monkeypatch.setattr(tokens, "verify", verified)
-    await keeper.identify(provider.bearer())
+    await authorizer.identify(provider.bearer())
     assert len(checked) == 2
 
 
 async def test_a_name_that_gets_another_key_ends_what_the_first_signed(provider: Provider, clock: Clock) -> None:
-    keeper = gate_for(provider, clock)
+    authorizer = gate_for(provider, clock)
     credential = provider.bearer()
-    await keeper.identify(credential)
+    await authorizer.identify(credential)
     provider.published = {"first": rsa_key("second")}
-    await keys_of(keeper, provider).refresh()
-    assert await kind_of(keeper, credential) is Kind.UNAUTHENTICATED
+    await keys_of(authorizer, provider).refresh()
+    assert await kind_of(authorizer, credential) is Kind.UNAUTHENTICATED
 
 
 async def test_keys_are_fetched_again_before_anybody_waits(
     provider: Provider, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate_proxy.access.keeper.TEND_SECONDS", 0.01)
-    keeper = gate_for(provider, clock)
-    tending = asyncio.create_task(keeper.tend())
+    monkeypatch.setattr("tidegate_proxy.access.authorizer.TEND_SECONDS", 0.01)
+    authorizer = gate_for(provider, clock)
+    tending = asyncio.create_task(authorizer.tend())
 
     async def asked(times: int) -> None:
         async with asyncio.timeout(5):
-            while provider.asked < times or keys_of(keeper, provider)._flights._under_way:
+            while provider.asked < times or keys_of(authorizer, provider)._flights._under_way:
                 await asyncio.sleep(0.01)
 
     await asked(1)
-    await keeper.identify(provider.bearer())
+    await authorizer.identify(provider.bearer())
     assert provider.asked == 1
     clock.goes_on(jwks.REFRESH_SECONDS)
     await asked(2)
@@ -194,29 +194,29 @@ async def test_keys_are_fetched_again_before_anybody_waits(
     clock.goes_on(jwks.PAUSE_SECONDS)
     await asked(5)
     tending.cancel()
-    await keeper.close()
+    await authorizer.close()
 
 
 async def test_a_thundering_herd_of_unknown_keys_is_one_fetch(provider: Provider, clock: Clock) -> None:
-    keeper = gate_for(provider, clock)
-    await keeper.identify(provider.bearer())
+    authorizer = gate_for(provider, clock)
+    await authorizer.identify(provider.bearer())
     clock.goes_on(jwks.PAUSE_SECONDS)
     provider.mode = "late"
     strangers = [
         b"Bearer " + jwt.encode(provider.claims(), rsa_key("attacker"), "RS256", headers={"kid": f"k{n}"}).encode()
         for n in range(300)
     ]
-    kinds = await asyncio.gather(*(kind_of(keeper, each) for each in strangers))
+    kinds = await asyncio.gather(*(kind_of(authorizer, each) for each in strangers))
     assert set(kinds) == {Kind.UNAUTHENTICATED}
     assert provider.asked == 2
 
 
 async def test_made_up_keys_do_not_make_the_proxy_ask_again_and_again(provider: Provider, clock: Clock) -> None:
-    keeper = gate_for(provider, clock)
+    authorizer = gate_for(provider, clock)
     asked_before = []
     for n in range(50):
         token = jwt.encode(provider.claims(), rsa_key("attacker"), "RS256", headers={"kid": f"k{n}"})
-        assert await kind_of(keeper, f"Bearer {token}".encode()) is Kind.UNAUTHENTICATED
+        assert await kind_of(authorizer, f"Bearer {token}".encode()) is Kind.UNAUTHENTICATED
         clock.goes_on(1)
         asked_before.append(provider.asked)
     assert asked_before[9] == 1
@@ -225,33 +225,33 @@ async def test_made_up_keys_do_not_make_the_proxy_ask_again_and_again(provider: 
 
 async def test_a_key_newer_than_the_last_fetch_makes_the_answer_busy(provider: Provider, clock: Clock) -> None:
     """Keys were fetched a moment ago, and then rotated: the token may be right, which the next fetch will show."""
-    keeper = gate_for(provider, clock)
-    await keeper.identify(provider.bearer())
+    authorizer = gate_for(provider, clock)
+    await authorizer.identify(provider.bearer())
     clock.goes_on(3)
     provider.keys = {"second": rsa_key("second")}
     fresh = provider.bearer(iat=int(clock.wall()))
-    problem = await problem_of(keeper, fresh)
+    problem = await problem_of(authorizer, fresh)
     assert problem.kind is Kind.BUSY
     assert problem.retry_after == pytest.approx(jwks.PAUSE_SECONDS - 3)
     clock.goes_on(jwks.PAUSE_SECONDS - 3)
-    assert await keeper.identify(fresh)
+    assert await authorizer.identify(fresh)
 
 
 async def test_first_callers_wait_together_for_the_first_fetch(provider: Provider) -> None:
     provider.mode = "late"
-    keeper = gate_for(provider)
+    authorizer = gate_for(provider)
     credential = provider.bearer()
-    found = await asyncio.gather(*(keeper.identify(credential) for _ in range(100)))
+    found = await asyncio.gather(*(authorizer.identify(credential) for _ in range(100)))
     assert {each.principal.name for each in found} == {"alice"}
     assert provider.asked == 1
 
 
 async def test_one_who_leaves_does_not_end_the_fetch_for_others(provider: Provider) -> None:
     provider.mode = "late"
-    keeper = gate_for(provider)
-    first = asyncio.create_task(keeper.identify(provider.bearer()))
+    authorizer = gate_for(provider)
+    first = asyncio.create_task(authorizer.identify(provider.bearer()))
     await asyncio.sleep(0.05)
-    second = asyncio.create_task(keeper.identify(provider.bearer(sub="bob")))
+    second = asyncio.create_task(authorizer.identify(provider.bearer(sub="bob")))
     await asyncio.sleep(0.05)
     first.cancel()
     assert (await second).principal.name == "bob"
@@ -272,9 +272,9 @@ async def test_what_fails_is_logged_once_and_without_credentials(
 ) -> None:
     caplog.set_level(logging.DEBUG, "tidegate_proxy")
     provider.mode = "error"
-    keeper = gate_for(provider, clock)
+    authorizer = gate_for(provider, clock)
     for _ in range(5):
-        assert await kind_of(keeper, provider.bearer()) is Kind.BUSY
+        assert await kind_of(authorizer, provider.bearer()) is Kind.BUSY
         clock.goes_on(jwks.PAUSE_SECONDS)
     assert [each.levelname for each in caplog.records if each.levelno > logging.INFO] == ["WARNING"]
     assert "status 500" in caplog.text
@@ -323,7 +323,7 @@ def test_whatever_a_provider_publishes_is_read_or_left_out(jwk: dict[str, Any]) 
 
 async def test_an_empty_set_does_not_take_the_keys_away(provider: Provider, clock: Clock) -> None:
     """Nobody withdraws all keys on purpose: that is a failure, and those that are known go on for their time."""
-    WEBS.append(web := Web())
+    WEBS.append(web := WebClient())
     keys = IssuerKeys(provider.issuer, provider.jwks_url, web, clock=clock.monotonic, wall=clock.wall)
     await keys.refresh()
     provider.mode = "empty"

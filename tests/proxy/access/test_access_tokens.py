@@ -13,9 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegate_proxy.access import tokens
-from tidegate_proxy.access.gate import Gate
+from tidegate_proxy.access.authorizer import Authorizer
 from tidegate_proxy.access.jwks import read_keys
-from tidegate_proxy.access.keeper import Keeper
 from tidegate_proxy.problems import Kind, Problem
 
 from .provider import AUDIENCE, PrivateKey, Provider, part, public_jwk, rsa_key
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.anyio
 ANYBODY = rule(principals=("*",))
 
 
-def gate_for(provider: Provider, clock: Clock | None = None, **more: Any) -> Keeper:
+def gate_for(provider: Provider, clock: Clock | None = None, **more: Any) -> Authorizer:
     return gate(access(ANYBODY, issuers=[issuer_of(provider, **more)]), clock)
 
 
@@ -36,15 +35,15 @@ def gate_for(provider: Provider, clock: Clock | None = None, **more: Any) -> Kee
 )
 async def test_a_token_of_a_known_issuer_names_its_principal(provider: Provider, key: PrivateKey) -> None:
     provider.keys = {"k": key}
-    keeper: Gate = gate_for(provider)
+    authorizer: Authorizer = gate_for(provider)
     credential = provider.bearer(groups=["scientists", "staff"])
-    assert keeper.known(credential, None, "a", "infer") is None
-    grant = await keeper.ask(credential, None, "a", "infer")
+    assert authorizer.known(credential, None, "a", "infer") is None
+    grant = await authorizer.ask(credential, None, "a", "infer")
     principal = grant.identity.principal
     assert (principal.name, principal.source) == ("alice", provider.issuer)
     assert principal.groups == {"scientists", "staff"}
     assert (grant.route.server, grant.route.name) == ("main", "a")
-    assert keeper.known(credential, None, "a", "infer") is grant
+    assert authorizer.known(credential, None, "a", "infer") is grant
 
 
 async def test_the_scheme_is_written_in_any_case(provider: Provider) -> None:
@@ -182,23 +181,23 @@ async def test_what_is_no_credential_is_refused_with_help(provider: Provider, cr
 async def test_a_token_ends_at_once(provider: Provider, clock: Clock) -> None:
     """A connection that is kept alive gains nothing: each request is asked for anew."""
     clock.wall_now = int(clock.wall_now)
-    keeper = gate_for(provider, clock)
+    authorizer = gate_for(provider, clock)
     credential = provider.bearer(exp=int(clock.wall()) + 60)
-    grant = await keeper.ask(credential, None, "a", "infer")
+    grant = await authorizer.ask(credential, None, "a", "infer")
     assert grant.identity.expires == int(clock.wall()) + 60
     clock.goes_on(58.5)
-    assert keeper.known(credential, None, "a", "infer") is grant
+    assert authorizer.known(credential, None, "a", "infer") is grant
     clock.goes_on(1.5)
-    assert keeper.known(credential, None, "a", "infer") is None
-    problem = await problem_of(keeper, credential)
+    assert authorizer.known(credential, None, "a", "infer") is None
+    problem = await problem_of(authorizer, credential)
     assert (problem.kind, problem.detail) == (Kind.UNAUTHENTICATED, "The token has ended. Get a new one.")
 
 
 async def test_an_issuers_clock_may_be_a_little_ahead(provider: Provider, clock: Clock) -> None:
-    keeper = gate_for(provider, clock)
+    authorizer = gate_for(provider, clock)
     soon = int(clock.wall()) + 20
-    assert await keeper.identify(provider.bearer(nbf=soon, iat=soon))
-    assert await kind_of(keeper, provider.bearer(nbf=soon + 60)) is Kind.UNAUTHENTICATED
+    assert await authorizer.identify(provider.bearer(nbf=soon, iat=soon))
+    assert await kind_of(authorizer, provider.bearer(nbf=soon + 60)) is Kind.UNAUTHENTICATED
 
 
 @pytest.mark.parametrize(
@@ -261,10 +260,10 @@ def test_whatever_a_signed_token_says_it_is_believed_or_refused(
 @settings(deadline=None)
 @given(st.binary(max_size=300) | st.from_regex(rb"[A-Za-z0-9_-]{0,40}\.[A-Za-z0-9_=-]{0,40}\.[A-Za-z0-9_-]{0,40}"))
 def test_whatever_is_no_token_is_refused(text: bytes) -> None:
-    keeper = gate(access(ANYBODY))
+    authorizer = gate(access(ANYBODY))
 
     async def ask() -> Kind:
-        return await kind_of(keeper, b"Bearer " + text)
+        return await kind_of(authorizer, b"Bearer " + text)
 
     assert asyncio.run(ask()) is Kind.UNAUTHENTICATED
 

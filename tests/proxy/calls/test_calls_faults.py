@@ -153,7 +153,7 @@ def test_a_replica_that_answers_badly_is_told_of(one: Rig, what: Any, why: str) 
             assert "do" in (error.value.details() or "")
         else:
             assert error.value.code() == grpc.StatusCode.UNKNOWN
-        until(lambda: not one.proxy.hall.under_way and not one.proxy.hall.places.taken)
+        until(lambda: not one.proxy.shared.open_calls and not one.proxy.shared.limiter.in_flight)
     finally:
         faulty.close()
 
@@ -241,7 +241,7 @@ def test_a_replica_that_hangs_is_left_alone_unless_callers_just_wait_no_longer(o
     for seconds, state in ((0.3, "closed"), (20.0, "open")):
         calls = [infer.future(infer_request("hang"), metadata=one.metadata(), timeout=seconds) for _ in range(FAILURES)]
         assert {call.code() for call in calls} == {grpc.StatusCode.DEADLINE_EXCEEDED}
-        until(lambda: not one.proxy.hall.under_way)
+        until(lambda: not one.proxy.shared.open_calls)
         assert breaker.state(one.loop.time()) == state
         one.stubs[0].release.set()
         one.stubs[0].release.clear()
@@ -306,10 +306,10 @@ def test_stopping_lets_calls_finish_and_ends_what_takes_too_long(tmp_path: Path)
         said.put(infer_request())
         next(stream)
         slow = [call.future(infer_request("slow"), metadata=one.metadata(), timeout=5) for _ in range(8)]
-        until(lambda: len(one.proxy.hall.under_way) == 9)
+        until(lambda: len(one.proxy.shared.open_calls) == 9)
         stopping = threading.Thread(target=lambda: one.do(one.proxy.stop()))
         stopping.start()
-        until(lambda: one.proxy.hall.leaving)
+        until(lambda: one.proxy.shared.draining)
         late = [
             method(one.channel(), "ModelInfer").future(infer_request(), metadata=one.metadata(), timeout=5)
             for _ in range(4)

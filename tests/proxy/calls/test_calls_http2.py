@@ -89,7 +89,7 @@ def test_who_breaks_the_protocol_is_told_and_left(door: Rig, code: int, frames: 
     assert peer.farewell() == code
     for _ in peer.frames():
         pass  # until the connection is closed
-    until(lambda: not door.proxy.hall.under_way)
+    until(lambda: not door.proxy.shared.open_calls)
     assert method(door.channel(), "ModelInfer")(infer_request(), metadata=door.metadata(), timeout=5)
 
 
@@ -155,7 +155,7 @@ def test_more_calls_at_once_than_announced_are_refused_one_by_one(door: Rig) -> 
     assert (stream, int.from_bytes(payload)) == (2 * 256 + 1, REFUSED)
     assert peer.is_up()
     peer.sock.close()
-    until(lambda: not door.proxy.hall.under_way)
+    until(lambda: not door.proxy.shared.open_calls)
 
 
 def health(flags: int = 1, pad: int | None = None) -> bytes:
@@ -222,7 +222,7 @@ def test_no_frames_whatever_hurt_anybody_else(door: Rig, frames: list[bytes]) ->
     for _ in peer.frames():
         pass
     peer.sock.close()
-    until(lambda: not door.proxy.hall.under_way and not door.proxy.hall.places.taken)
+    until(lambda: not door.proxy.shared.open_calls and not door.proxy.shared.limiter.in_flight)
 
 
 class Written(asyncio.Transport):

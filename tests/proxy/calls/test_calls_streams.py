@@ -170,7 +170,7 @@ def test_a_caller_who_leaves_in_the_middle_frees_the_replica(three: Rig) -> None
     talk.hear()
     talk.call.cancel()
     until(lambda: any(stub.cancelled.is_set() for stub in three.stubs))
-    until(lambda: not three.proxy.hall.under_way and not three.proxy.board.streams.taken)
+    until(lambda: not three.proxy.shared.open_calls and not three.proxy.board.streams.in_flight)
 
 
 def test_a_deadline_ends_a_stream(three: Rig) -> None:
@@ -178,7 +178,7 @@ def test_a_deadline_ends_a_stream(three: Rig) -> None:
     talk.say(infer_request())
     talk.hear()
     assert talk.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-    until(lambda: not three.proxy.hall.under_way)
+    until(lambda: not three.proxy.shared.open_calls)
 
 
 def test_a_stream_without_a_message_ends_well(three: Rig) -> None:
@@ -200,7 +200,7 @@ def test_idle_streams_keep_no_other_call_waiting_and_their_number_is_bounded(thr
     waiting.hear()
     for talk in (*talks[1:], waiting):
         talk.end()
-    until(lambda: not three.proxy.hall.under_way)
+    until(lambda: not three.proxy.shared.open_calls)
 
 
 def test_a_reader_who_stops_holds_its_stream_and_not_the_proxys_memory(three: Rig) -> None:
@@ -224,8 +224,8 @@ def test_a_reader_who_stops_holds_its_stream_and_not_the_proxys_memory(three: Ri
         most = max(most, three.on_loop(held))
         time.sleep(0.01)
     assert MOST_UNWRITTEN < most < MOST_UNWRITTEN + 2 * STREAM_WINDOW  # it has come to that, and stays there
-    assert len(three.proxy.hall.under_way) == 1
+    assert len(three.proxy.shared.open_calls) == 1
     frames = itertools.takewhile(lambda each: not (each[0] == HEADERS and each[1] & 1), peer.frames())
     received = sum(len(payload) for kind, _, _, payload in frames if kind == DATA)
     assert received > number * LARGE
-    until(lambda: not three.proxy.hall.under_way)
+    until(lambda: not three.proxy.shared.open_calls)

@@ -20,7 +20,7 @@ def said(door: Rig) -> dict[str, Any]:
 
 
 def kept(door: Rig) -> list[dict[str, Any]]:
-    tracer = door.proxy.hall.tracer
+    tracer = door.proxy.shared.tracer
     assert tracer is not None
     return list(tracer._waiting)
 
@@ -39,7 +39,7 @@ def test_without_a_collector_the_context_goes_on_as_it_came(tmp_path: Path, name
 def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate_proxy.seeing.traces.EXPORT_SECONDS", 60)
+    monkeypatch.setattr("tidegate_proxy.telemetry.traces.EXPORT_SECONDS", 60)
     with rig(tmp_path, otlp_endpoint="http://127.0.0.1:1") as door:
         metadata = door.metadata(*CONTEXT, ("other", "y" * 200))
         infer = method(door.channel(), "ModelInfer")

@@ -268,7 +268,7 @@ def test_a_replica_that_hangs_is_given_up_in_time_and_told(door: Rig, infer: Any
         assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         assert stub.cancelled.wait(3)
         stub.release.set()
-    until(lambda: not door.proxy.hall.under_way and not door.proxy.hall.places.taken)
+    until(lambda: not door.proxy.shared.open_calls and not door.proxy.shared.limiter.in_flight)
 
 
 def test_a_caller_who_leaves_frees_the_replica(door: Rig, infer: Any) -> None:
@@ -281,7 +281,7 @@ def test_a_caller_who_leaves_frees_the_replica(door: Rig, infer: Any) -> None:
     call.cancel()
     assert stub.cancelled.wait(3)
     stub.release.set()
-    until(lambda: not door.proxy.hall.under_way and not door.proxy.hall.places.taken)
+    until(lambda: not door.proxy.shared.open_calls and not door.proxy.shared.limiter.in_flight)
     pools = door.proxy.following.routes.pools
     assert all(replica.in_flight == 0 for pool in pools.values() for replica in pool.replicas)
 
@@ -292,8 +292,8 @@ def test_calls_wait_for_a_place_first_come_first_served_and_the_line_is_bounded(
     done, busy = codes.count(grpc.StatusCode.OK), codes.count(grpc.StatusCode.UNAVAILABLE)
     # Of 8 places and 32 in line, a quarter is for other models.
     assert (done, busy) == (6 + 24, 30)
-    until(lambda: not door.proxy.hall.under_way)
-    assert door.proxy.hall.places.taken == 0
+    until(lambda: not door.proxy.shared.open_calls)
+    assert door.proxy.shared.limiter.in_flight == 0
 
 
 def test_what_happens_is_counted(door: Rig, infer: Any) -> None:

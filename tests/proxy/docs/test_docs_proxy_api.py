@@ -13,7 +13,7 @@ from pathlib import Path
 import grpc
 import pytest
 from tidegate_contracts import routing
-from tidegate_proxy import places, serve
+from tidegate_proxy import concurrency, serve
 from tidegate_proxy.access.api_keys import hash_line, new_key
 from tidegate_proxy.calls import heads, relay
 from tidegate_proxy.door import reading
@@ -136,7 +136,7 @@ def longest(fits: Callable[[str], bool]) -> int:
 
 
 def test_the_limits_are_those_of_the_code() -> None:
-    limits = dict(rows("Limits"))
+    limits = dict(rows("RateLimiter"))
     rate, body = RateLimit(), Proxy.model_fields["body_limit"].default
     assert f"{rate.requests_per_minute} a minute, {rate.burst} at once" in limits["requests of one caller to one model"]
     assert f" {body.removesuffix('Mi')} MiB by default" in limits["a request's body, compressed or not"]
@@ -147,7 +147,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert limits["a gRPC stream on which nothing moves ends after"] == f"{relay.IDLE_STREAM_SECONDS:g} s"
     assert limits["characters of a request id"] == str(longest(lambda text: is_request_id(text.encode())))
     assert limits["a name of a server or model"].startswith(f"{longest(is_name)} characters")
-    assert limits["requests in line, for each that is worked on"].startswith(f"{places.WAITING_FOR_EACH};")
+    assert limits["requests in line, for each that is worked on"].startswith(f"{concurrency.WAITING_FOR_EACH};")
 
 
 def test_every_address_of_a_model_is_one_that_the_proxy_knows() -> None:

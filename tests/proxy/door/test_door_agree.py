@@ -90,7 +90,7 @@ def world(tmp_path: Path, identity_provider: Issuer, monkeypatch: pytest.MonkeyP
     level = root.level
     root.setLevel(logging.DEBUG)
     root.addHandler(lines)
-    monkeypatch.setattr("tidegate_proxy.seeing.logs.SUCCESS_EVERY", 0)
+    monkeypatch.setattr("tidegate_proxy.telemetry.logs.SUCCESS_EVERY", 0)
     heads: list[KnownHeads] = []
 
     def make() -> KnownHeads:
@@ -311,10 +311,10 @@ class Outcome:
 def forget(here: House, heads: list[KnownHeads]) -> None:
     """Let nothing be known beforehand."""
     heads[0].__init__()  # type: ignore[misc]
-    identities = here.proxy.following.keeper.identities
+    identities = here.proxy.following.authorizer.identities
     for tail in list(identities.by_tail):
         identities.forget(tail)
-    here.proxy.following.keeper.refusals.clear()
+    here.proxy.following.authorizer.refusals.clear()
     connection._KNOWN.clear()
     for replica in here.pool.replicas:
         while (idle := replica.take(monotonic())) is not None:
@@ -351,8 +351,8 @@ async def send(world: World, data: bytes, size: int) -> Outcome:
         if answer and "connection: close" not in answer[1]:
             caller.writer.write(CANARY)
             kept = (await caller.reader.read()).endswith(b'{"status":"ok"}')
-    places = here.proxy.hall.places
-    assert (places.taken, places.waiting, len(here.proxy.hall.under_way)) == (0, 0, 0)
+    places = here.proxy.shared.limiter
+    assert (places.in_flight, places.waiting, len(here.proxy.shared.open_calls)) == (0, 0, 0)
     assert not [each for each in here.pool.replicas if each.in_flight]
     after = counts(here)
     counted = {name: number - before.get(name, 0) for name, number in after.items() if number != before.get(name, 0)}

@@ -234,4 +234,4 @@ async def test_nothing_that_can_be_sent_breaks_the_door(tmp_path: Path) -> None:
         for start in range(0, len(found), AT_ONCE):
             await asyncio.gather(*(send(data) for data in found[start : start + AT_ONCE]))
         assert (await here.ask()).status == 200
-        await until(lambda: here.proxy.hall.places.taken == 0 and not here.proxy.hall.under_way)
+        await until(lambda: here.proxy.shared.limiter.in_flight == 0 and not here.proxy.shared.open_calls)

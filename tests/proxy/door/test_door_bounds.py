@@ -80,12 +80,12 @@ async def test_nobody_reads_much_of_a_predict_before_it_is_known_who_sends_it(tm
     async with upstream() as replica, house(tmp_path, replica, body_limit_bytes=LIMIT) as here, here.caller() as caller:
         await caller.send(head("/predict", LIMIT))
         read: list[int] = []
-        gate = here.proxy.hall.gate
+        gate = here.proxy.shared.authorizer
         identify = gate.identify
 
         async def slowly(credential: bytes) -> Any:
             await asyncio.sleep(0.3)
-            read.append(max(each.body_bytes for each in here.proxy.hall.under_way))  # type: ignore[attr-defined]
+            read.append(max(each.body_bytes for each in here.proxy.shared.open_calls))  # type: ignore[attr-defined]
             return await identify(credential)
 
         gate.identify = slowly  # type: ignore[method-assign]
@@ -102,7 +102,7 @@ async def test_large_predicts_of_those_who_are_known_arrive(tmp_path: Path) -> N
         replies = await asyncio.gather(*(here.ask(request("/predict", envelope)) for _ in range(4)))
         assert [reply.status for reply in replies] == [200] * 4
         assert {asked.body for asked in replica.asked} == {payload}
-        await until(lambda: here.proxy.hall.gathered.left == 4 * LIMIT)
+        await until(lambda: here.proxy.shared.buffered.left == 4 * LIMIT)
 
 
 async def test_the_bodies_that_are_held_at_once_have_one_bound(tmp_path: Path) -> None:
@@ -122,11 +122,11 @@ async def test_the_bodies_that_are_held_at_once_have_one_bound(tmp_path: Path) -
                     pass
             assert refused
             assert set(refused) == {"busy"}
-            assert 0 <= here.proxy.hall.gathered.left < 2_000_000
+            assert 0 <= here.proxy.shared.buffered.left < 2_000_000
         finally:
             for caller in callers:
                 caller.writer.transport.abort()
-        await until(lambda: here.proxy.hall.gathered.left == 8_000_000)
+        await until(lambda: here.proxy.shared.buffered.left == 8_000_000)
 
 
 async def test_addresses_are_remembered_only_where_they_are_short_and_mean_something(
@@ -177,7 +177,7 @@ async def test_who_takes_no_answers_is_heard_no_more(tmp_path: Path, path: str) 
         assert held.unsent < 8_000_000
         assert len(replica.asked) < 60, "no call is begun whose answer cannot be written"
         caller.close()
-        await until(lambda: not here.proxy.hall.under_way)
+        await until(lambda: not here.proxy.shared.open_calls)
 
 
 async def test_who_takes_the_answers_late_gets_them_all_and_in_order(tmp_path: Path) -> None:
@@ -216,14 +216,14 @@ async def test_a_model_that_hangs_leaves_places_for_others(tmp_path: Path) -> No
     slow = request(f"/v2/models/{SLOW}/infer")
     async with upstream(act) as replica, house(tmp_path, replica, models=MODELS, concurrency=16) as here:
         hung = [asyncio.ensure_future(here.ask(slow)) for _ in range(200)]
-        places = here.proxy.hall.places
+        places = here.proxy.shared.limiter
         await until(lambda: places.waiting >= 40)
-        assert places.taken == 12, "one alone has three quarters"
+        assert places.in_flight == 12, "one alone has three quarters"
         replies = await asyncio.gather(*(here.ask(seconds=15) for _ in range(10)))
         assert [reply.status for reply in replies] == [200] * 10
         for each in hung:
             each.cancel()
-        await until(lambda: (places.taken, places.waiting) == (0, 0))
+        await until(lambda: (places.in_flight, places.waiting) == (0, 0))
 
 
 async def test_a_caller_who_asks_for_much_leaves_places_for_others(tmp_path: Path) -> None:
@@ -239,15 +239,15 @@ async def test_a_caller_who_asks_for_much_leaves_places_for_others(tmp_path: Pat
         (here.root / "api-keys" / "eve").write_text(hash_line(key) + "\n")
         await here.proxy.following.watched[2].look()
         greedy = [asyncio.ensure_future(here.ask(request(f"/v2/models/{name}/infer", key=key))) for name in names * 10]
-        places = here.proxy.hall.places
+        places = here.proxy.shared.limiter
         await until(lambda: places.waiting > 50)
-        assert places.taken == 56, "one alone has seven eighths"
+        assert places.in_flight == 56, "one alone has seven eighths"
         before = len(replica.asked)
         mine = asyncio.ensure_future(here.ask())
         await until(lambda: len(replica.asked) > before, 3)
         for each in [*greedy, mine]:
             each.cancel()
-        await until(lambda: (places.taken, places.waiting) == (0, 0))
+        await until(lambda: (places.in_flight, places.waiting) == (0, 0))
 
 
 async def _well(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:

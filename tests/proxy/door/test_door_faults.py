@@ -153,8 +153,8 @@ async def test_a_replica_that_hangs_costs_a_caller_no_longer_than_it_said(tmp_pa
         reply = await here.ask(request(Request_Timeout="0.3"))
         assert (reply.status, reply.problem) == (504, "deadline-exceeded")
         await until(lambda: not here.pool.replicas[0].in_flight)
-        assert here.proxy.hall.places.taken == 0
-        assert not here.proxy.hall.under_way
+        assert here.proxy.shared.limiter.in_flight == 0
+        assert not here.proxy.shared.open_calls
 
 
 async def test_connections_that_a_replica_closed_meanwhile_are_not_used(tmp_path: Path) -> None:
@@ -200,10 +200,10 @@ async def test_a_caller_who_leaves_is_not_worked_for(tmp_path: Path) -> None:
         async with here.caller() as caller:
             await caller.send(request())
             await until(lambda: replica.asked)
-        await until(lambda: not here.proxy.hall.under_way)
+        await until(lambda: not here.proxy.shared.open_calls)
         replica.server.close()  # type: ignore[union-attr]
         assert here.pool.replicas[0].in_flight == 0
-        assert here.proxy.hall.places.taken == 0
+        assert here.proxy.shared.limiter.in_flight == 0
         [count] = here.proxy.meter.calls.values()
         assert dict(count.statuses) == {499: 1}
 
@@ -297,8 +297,8 @@ async def test_work_beyond_the_places_waits_and_beyond_the_line_is_refused(tmp_p
     async with upstream(held) as replica, house(tmp_path, replica, concurrency=2) as here:
         # Of the eight that may wait, two are for other models and callers.
         first = [asyncio.ensure_future(here.ask()) for _ in range(8)]
-        places = here.proxy.hall.places
-        await until(lambda: (places.taken, places.waiting) == (2, 6))
+        places = here.proxy.shared.limiter
+        await until(lambda: (places.in_flight, places.waiting) == (2, 6))
         assert replica.begun == 2
         refused = await here.ask()
         assert (refused.status, refused.problem) == (503, "busy")
@@ -306,7 +306,7 @@ async def test_work_beyond_the_places_waits_and_beyond_the_line_is_refused(tmp_p
         assert late.status == 200, "health answers at any load"
         go_on.set()
         assert {reply.status for reply in await asyncio.gather(*first)} == {200}
-        assert (places.taken, places.waiting) == (0, 0)
+        assert (places.in_flight, places.waiting) == (0, 0)
 
 
 async def test_one_who_waits_in_line_and_leaves_takes_nobodys_place(tmp_path: Path) -> None:
@@ -316,9 +316,9 @@ async def test_one_who_waits_in_line_and_leaves_takes_nobodys_place(tmp_path: Pa
             await until(lambda: replica.asked)
             async with here.caller() as second:
                 await second.send(request())
-                await until(lambda: here.proxy.hall.places.waiting == 1)
-            await until(lambda: here.proxy.hall.places.waiting == 0)
-        await until(lambda: here.proxy.hall.places.taken == 0)
+                await until(lambda: here.proxy.shared.limiter.waiting == 1)
+            await until(lambda: here.proxy.shared.limiter.waiting == 0)
+        await until(lambda: here.proxy.shared.limiter.in_flight == 0)
 
 
 async def test_sigterm_finishes_what_is_in_flight_and_takes_what_still_comes(tmp_path: Path) -> None:

@@ -143,14 +143,14 @@ async def test_a_body_in_tiny_chunks_takes_no_more_memory_than_one_in_large_ones
     tiny += b"1\r\n%b\r\n0\r\n\r\n" % text[-1:] if len(text) % 2 else b"0\r\n\r\n"
     async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
         asking = asyncio.Event()
-        identify = here.proxy.hall.gate.ask
+        identify = here.proxy.shared.authorizer.ask
 
         async def wait(*said: object) -> object:
             await asking.wait()
             return await identify(*said)  # type: ignore[arg-type]
 
-        here.proxy.hall.gate.known = lambda *_: None  # type: ignore[method-assign]
-        here.proxy.hall.gate.ask = wait  # type: ignore[assignment, method-assign]
+        here.proxy.shared.authorizer.known = lambda *_: None  # type: ignore[method-assign]
+        here.proxy.shared.authorizer.ask = wait  # type: ignore[assignment, method-assign]
         data = request(path, b"", Transfer_Encoding="chunked")
         tracemalloc.start()
         try:

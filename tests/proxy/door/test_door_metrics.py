@@ -75,13 +75,13 @@ async def test_refusals_are_counted_by_their_kind(tmp_path: Path) -> None:
 async def test_what_is_under_way_and_what_waits_is_told(tmp_path: Path) -> None:
     async with upstream(hang) as replica, house(tmp_path, replica, concurrency=1) as here:
         calls = [asyncio.ensure_future(here.ask()) for _ in range(3)]
-        await until(lambda: here.proxy.hall.places.waiting == 2 and replica.asked)
+        await until(lambda: here.proxy.shared.limiter.waiting == 2 and replica.asked)
         found = await scrape(here)
         assert (value(found, "in_flight"), value(found, "waiting")) == (1, 2)
         assert value(found, "replica_in_flight", replica=f"127.0.0.1:{replica.port}") == 1
         for each in calls:
             each.cancel()
-        await until(lambda: not here.proxy.hall.under_way)
+        await until(lambda: not here.proxy.shared.open_calls)
         found = await scrape(here)
         assert (value(found, "in_flight"), value(found, "waiting"), value(found, "replica_in_flight")) == (0, 0, 0)
 

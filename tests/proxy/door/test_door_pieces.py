@@ -56,7 +56,7 @@ async def test_a_head_is_not_as_long_as_what_came_before_it(tmp_path: Path, size
         body = b'{"inputs":["%b"]}' % (b"x" * size)
         data = request(body=body)
         await caller.send(data[:-size])
-        await until(lambda: here.proxy.hall.under_way)
+        await until(lambda: here.proxy.shared.open_calls)
         [door] = [each for each in here.proxy._state.connections if isinstance(each, Door)]
         door.data_received(data[-size:] + request()[:50])
         await caller.send(request()[50:])
@@ -138,8 +138,8 @@ async def test_a_defect_is_an_answer_and_a_line_in_the_log(
         monkeypatch.undo()
         await caller.send(data)
         assert (await caller.reply()).status == 200
-        places = here.proxy.hall.places
-        assert (places.taken, places.waiting, len(here.proxy.hall.under_way)) == (0, 0, 0)
+        places = here.proxy.shared.limiter
+        assert (places.in_flight, places.waiting, len(here.proxy.shared.open_calls)) == (0, 0, 0)
 
 
 async def test_one_who_waited_and_meets_a_defect_takes_nobody_along(
@@ -155,12 +155,12 @@ async def test_one_who_waited_and_meets_a_defect_takes_nobody_along(
         first = asyncio.ensure_future(here.ask())
         await until(lambda: replica.asked)
         second = asyncio.ensure_future(here.ask())
-        await until(lambda: here.proxy.hall.places.waiting == 1)
+        await until(lambda: here.proxy.shared.limiter.waiting == 1)
         monkeypatch.setattr(Route, "first_lines", broken)
         go_on.set()
         assert (await first).status == 200
         assert (await second).status == 500
-        assert here.proxy.hall.places.taken == 0
+        assert here.proxy.shared.limiter.in_flight == 0
 
 
 @pytest.mark.parametrize("version", ["1" * 17, "9" * 500_000, "١", "1 ", "-1"])

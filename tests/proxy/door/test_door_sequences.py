@@ -96,12 +96,12 @@ async def test_models_without_sequences_are_not_read(tmp_path: Path) -> None:
 
 
 async def test_requests_that_come_while_the_model_is_looked_at_wait_for_what_it_is(tmp_path: Path) -> None:
-    keeper = keeper_of_sequences(True)
+    authorizer = keeper_of_sequences(True)
 
     async def slowly(replica: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
         if asked.line.startswith("GET"):
             await asyncio.sleep(0.3)
-        await keeper(replica, writer, asked)  # type: ignore[operator]
+        await authorizer(replica, writer, asked)  # type: ignore[operator]
 
     async with upstream(slowly) as first, upstream(slowly) as second, house(tmp_path, first, second) as here:
         data = [request(body=body_of(number)) for number in range(1, 33)] * 2

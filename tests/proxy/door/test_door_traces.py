@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tidegate_contracts import routing
-from tidegate_proxy.seeing import traces
+from tidegate_proxy.telemetry import traces
 
 from .house import BODY, MODEL, PATH, House, house, request
 from .upstream import Asked, Upstream, upstream
@@ -59,7 +59,7 @@ def parents(replica: Upstream) -> list[str | None]:
 
 async def test_without_a_collector_the_context_goes_on_as_it_came(tmp_path: Path) -> None:
     async with upstream() as replica, house(tmp_path, replica) as here:
-        assert here.proxy.hall.tracer is None
+        assert here.proxy.shared.tracer is None
         await here.ask(request(Traceparent=SAMPLED, Tracestate="a=1,b=2"))
         [asked] = replica.asked
         assert (asked.headers["traceparent"], asked.headers["tracestate"]) == (SAMPLED, "a=1,b=2")
@@ -158,10 +158,10 @@ async def test_a_collector_that_is_away_costs_bounded_memory_and_no_caller_anyth
     monkeypatch.setattr(traces, "EXPORT_SECONDS", 60)
     async with upstream() as replica, house(tmp_path, replica, **traced(1)) as here:
         await many(here, 50)
-        assert here.proxy.hall.tracer is not None
-        assert here.proxy.hall.tracer.counts == {"exported": 0, "dropped": 30, "failed": 0}
-        await here.proxy.hall.tracer.flush(1)
-        assert here.proxy.hall.tracer.counts == {"exported": 0, "dropped": 30, "failed": 20}
+        assert here.proxy.shared.tracer is not None
+        assert here.proxy.shared.tracer.counts == {"exported": 0, "dropped": 30, "failed": 0}
+        await here.proxy.shared.tracer.flush(1)
+        assert here.proxy.shared.tracer.counts == {"exported": 0, "dropped": 30, "failed": 20}
 
 
 async def test_the_last_spans_are_sent_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ async def test_the_last_spans_are_sent_at_the_end(tmp_path: Path, monkeypatch: p
 async def test_nothing_of_it_is_imported_unless_it_is_asked_for() -> None:
     code = (
         "import sys, tidegate_proxy.serve, tidegate_proxy.door.door; "
-        "assert 'tidegate_proxy.seeing.traces' not in sys.modules"
+        "assert 'tidegate_proxy.telemetry.traces' not in sys.modules"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
     assert await process.wait() == 0

@@ -127,7 +127,7 @@ async def test_keys_that_rotate_are_found(tmp_path: Path, identity_provider: Iss
     async with upstream() as replica, house(tmp_path, replica, access=trusting(identity_provider)) as here:
         before = identity_provider.token("alice", [GROUP])
         assert await status(here, before) == 200
-        issuers = here.proxy.following.keeper._trust.issuers
+        issuers = here.proxy.following.authorizer._trust.issuers
         issuers[identity_provider.url].keys._pause_until = 0  # as if the last fetch was some time ago
         identity_provider.new_key()
         assert await status(here, identity_provider.token("alice", [GROUP])) == 200

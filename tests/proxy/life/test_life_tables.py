@@ -69,7 +69,7 @@ async def test_ten_thousand_models_are_taken_over_and_nobody_waits(tmp_path: Pat
         await asyncio.gather(*calls)
         assert set(statuses) == {200}
         assert len(here.proxy.following.routes.of_server("vision")) == MODELS
-        here.proxy.following.keeper.sweep()
+        here.proxy.following.authorizer.sweep()
         gc.collect()
         left = sum(1 for each in gc.get_objects() if type(each) is Route)
         assert left <= MODELS + 10, "the tables before it are forgotten"

@@ -152,7 +152,7 @@ async def test_a_replica_whose_triton_fails_is_left_and_its_leases_are_not_used(
         await first.triton.close()
         for _ in range(10):
             assert at(await front.call("a")) == second.host
-        assert front.proxy.hall.places.taken == 0
+        assert front.proxy.shared.limiter.in_flight == 0
         assert not wrong(here)
 
 
@@ -203,7 +203,7 @@ async def test_where_the_only_triton_fails_the_caller_is_told_so(tmp_path: Path)
         reply = await here.call("a", 5)
         assert (reply.status, reply.problem) == (503, "busy")
         assert "takes connections" in reply.json()["detail"]
-        assert here.proxy.hall.places.taken == 0
+        assert here.proxy.shared.limiter.in_flight == 0
 
 
 async def test_a_release_without_an_answer_leads_to_no_lease_that_it_could_still_end(

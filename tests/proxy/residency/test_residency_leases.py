@@ -58,10 +58,10 @@ async def test_who_waits_for_a_load_takes_no_place(tmp_path: Path) -> None:
         site.resident.add("b")
         waiting = [asyncio.ensure_future(here.call("a")) for _ in range(20)]
         await until(lambda: here.holder.waiting == 20)
-        assert here.proxy.hall.places.taken == here.proxy.hall.places.waiting == 0
+        assert here.proxy.shared.limiter.in_flight == here.proxy.shared.limiter.waiting == 0
         assert at(await here.call("b", 0.8)) == site.host
         assert {(await each).status for each in waiting} == {200}
-        assert here.proxy.hall.places.taken == here.holder.waiting == 0
+        assert here.proxy.shared.limiter.in_flight == here.holder.waiting == 0
 
 
 async def test_so_many_may_wait_for_one_model_that_others_can_still_be_had(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ async def test_a_caller_who_leaves_does_not_end_the_load_of_others(tmp_path: Pat
             await first.send(request("/v2/models/a/infer"))
             await until(lambda: site.loading)
             second = asyncio.ensure_future(here.call("a"))
-            await until(lambda: len(here.proxy.hall.under_way) == 2)
+            await until(lambda: len(here.proxy.shared.open_calls) == 2)
         assert (await second).status == 200
         assert (site.loads["a"], len(site.acquires), site.policy.left) == (1, 1, 0)
 
@@ -102,7 +102,7 @@ async def test_a_load_that_takes_longer_than_the_caller_waits_is_told_as_busy(tm
         assert (reply.status, reply.problem) == (503, "busy")
         assert "not loaded within 0.3 s" in reply.json()["detail"]
         assert reply.headers["retry-after"] == "1"
-        await until(lambda: not here.proxy.hall.under_way)
+        await until(lambda: not here.proxy.shared.open_calls)
 
 
 async def test_a_load_that_takes_longer_than_a_lease_is_used_all_the_same(tmp_path: Path) -> None:

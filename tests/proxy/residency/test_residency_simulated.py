@@ -19,7 +19,7 @@ from tidegate_proxy.residency import copies, holder, policy
 from tidegate_proxy.residency.client import GoneError, PolicyError
 from tidegate_proxy.residency.holder import Holder
 from tidegate_proxy.residency.leases import Lease
-from tidegate_proxy.seeing.meter import Meter
+from tidegate_proxy.telemetry.meter import Meter
 from tidegate_proxy.upstream.pool import Pool, Replica
 
 EXAMPLES = int(os.environ.get("FUZZ") or 25)

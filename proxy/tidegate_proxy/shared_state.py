@@ -3,54 +3,51 @@
 import asyncio
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tidegate_contracts.proxy_settings import ProxySettings
 
-from .access.gate import Gate
+from .access.authorizer import Authorizer
+from .concurrency import ByteBudget, ConcurrencyLimiter
 from .mirror.copies import Copies
-from .places import Places, Room
 from .routes import Route
-from .seeing.logs import CallLog
-from .seeing.meter import Meter
 from .sequences import learn
+from .telemetry.logs import CallLog
+from .telemetry.meter import Meter
+from .telemetry.traces import Tracer
 
-if TYPE_CHECKING:
-    from .seeing.traces import Tracer
-
-GATHERED_BODIES = 4
+BUFFERED_BODIES = 4
 """Bodies of the longest kind that are held at once, by requests whose body must be whole before it is sent on."""
 SWEEP_SECONDS = 0.1
-"""Seconds between two looks for calls whose time is up: that is how late a deadline can be."""
+"""Seconds between two looks for calls past their deadline: that is how late a deadline can be."""
 
 
-class Expiring:
-    """Something whose time can be up; `deadline` is in the loop's seconds."""
+class OpenCall(Protocol):
+    """A call that is under way; `deadline` is in monotonic seconds."""
 
     deadline: float
 
     def expire(self) -> None:
-        """End it: its time is up."""
-        raise NotImplementedError
+        """End it: its deadline has passed."""
 
 
 @dataclass
-class Hall:
-    """The gate, the places, the meter, and every exchange that is under way."""
+class SharedState:
+    """Settings, the authorizer, limits, counts, and every call that is under way."""
 
     settings: ProxySettings
-    gate: Gate
+    authorizer: Authorizer
     meter: Meter
-    places: Places
+    limiter: ConcurrencyLimiter
     call_log: CallLog = field(default_factory=CallLog)
-    under_way: set[Expiring] = field(default_factory=set)
-    tracer: "Tracer | None" = None
+    open_calls: set[OpenCall] = field(default_factory=set)
+    tracer: Tracer | None = None
     """Makes spans, where they are asked for."""
-    leaving: bool = False
+    draining: bool = False
     """Whether the proxy is about to end: callers are told to connect anew."""
 
     def __post_init__(self) -> None:
-        self.gathered = Room(self.settings.body_limit_bytes * GATHERED_BODIES)
+        self.buffered = ByteBudget(self.settings.body_limit_bytes * BUFFERED_BODIES)
         self.copies = Copies(self.meter, float(self.settings.request_timeout_seconds), self._keeps_sequences)
 
     async def _keeps_sequences(self, route: Route) -> bool | None:
@@ -59,9 +56,9 @@ class Hall:
         return route.sequential
 
     async def sweep(self) -> None:
-        """End what is past its deadline, for ever."""
+        """End the calls that are past their deadline, for ever."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             now = monotonic()
-            for each in [one for one in self.under_way if one.deadline < now]:
-                each.expire()
+            for call in [call for call in self.open_calls if call.deadline < now]:
+                call.expire()

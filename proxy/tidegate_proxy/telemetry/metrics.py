@@ -28,9 +28,9 @@ class MeterCollector(Collector):
         yield from self._tables()
 
     def _places(self) -> Iterator[Metric]:
-        places = self._proxy.hall.places
-        yield GaugeMetricFamily("tidegate_proxy_in_flight", "Calls that are worked on.", places.taken)
-        yield GaugeMetricFamily("tidegate_proxy_waiting", "Calls that wait for a place.", places.waiting)
+        limiter = self._proxy.shared.limiter
+        yield GaugeMetricFamily("tidegate_proxy_in_flight", "Calls that are worked on.", limiter.in_flight)
+        yield GaugeMetricFamily("tidegate_proxy_waiting", "Calls that wait for a place.", limiter.waiting)
 
     def _refusals(self) -> Iterator[Metric]:
         problems = CounterMetricFamily("tidegate_proxy_problems", "Calls the proxy ended itself.", labels=["type"])
@@ -101,11 +101,11 @@ class MeterCollector(Collector):
         for key, number in list(self._proxy.meter.mirrored.items()):
             copies.add_metric(key, number)
         yield copies
-        under_way = self._proxy.hall.copies.in_flight
+        under_way = self._proxy.shared.copies.in_flight
         yield GaugeMetricFamily("tidegate_proxy_mirrors_in_flight", "Copies under way.", under_way)
 
     def _spans(self) -> Iterator[Metric]:
-        if (tracer := self._proxy.hall.tracer) is not None:
+        if (tracer := self._proxy.shared.tracer) is not None:
             spans = CounterMetricFamily("tidegate_proxy_spans", "Spans of sampled calls.", labels=["outcome"])
             for outcome, number in tracer.counts.items():
                 spans.add_metric([outcome], number)

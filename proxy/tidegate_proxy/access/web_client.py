@@ -39,7 +39,7 @@ class Answer:
         return found
 
 
-class Web:
+class WebClient:
     """A client with the system's trust store."""
 
     def __init__(self, seconds: float = ANSWER_SECONDS) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class CallRecord:
     """Of one call; None is what never was known."""
 
     protocol: Literal["http", "grpc"]

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 Result = TypeVar("Result")
 
 
-class Flights(Generic[Result]):
+class SingleFlight(Generic[Result]):
     """Whoever asks for what is under way waits for that; it goes on when one of them leaves."""
 
     def __init__(self) -> None:

@@ -3,8 +3,7 @@
 import hashlib
 from collections import OrderedDict
 
-from .gate import Grant
-from .identity import Credential, Identity
+from .identity import Credential, Grant, Identity
 from .refusals import refused
 
 MOST_IDENTITIES = 16_384
@@ -21,8 +20,8 @@ TAIL = 48
 an API key its random part. Hashing all of a token at each request would take longer than everything else."""
 
 
-class Identities:
-    """Identities by credential. What was remembered first goes first."""
+class IdentityCache:
+    """IdentityCache by credential. What was remembered first goes first."""
 
     def __init__(
         self, most: int = MOST_IDENTITIES, most_bytes: int = MOST_CREDENTIAL_BYTES, most_grants: int = MOST_GRANTS
@@ -95,7 +94,7 @@ class Identities:
                 identity.generation = generation
 
 
-class Refusals:
+class RefusalCache:
     """Credentials that were refused a moment ago, by their digest: a flood of a bad one costs little."""
 
     def __init__(self, most: int = MOST_REFUSALS) -> None:

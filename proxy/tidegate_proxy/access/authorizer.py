@@ -1,4 +1,4 @@
-"""The gate: answers from memory at once, and otherwise finds out who calls and what the rules grant."""
+"""The decision about every call: from memory at once, or by finding out who calls and what the rules grant."""
 
 import asyncio
 import logging
@@ -9,32 +9,31 @@ from weakref import WeakValueDictionary
 
 from tidegate_contracts.routing import API_KEYS, AccessTable, OidcIssuer
 
+from ..concurrency import InFlightCount
 from ..paths import Action
-from ..places import Tally
 from ..problems import Kind, Problem
 from ..routes import Route, Routes
 from . import domino
 from .api_keys import ApiKeys
-from .flights import Flights
-from .gate import Grant
-from .identity import Credential, Identity
+from .caches import TAIL, IdentityCache, RefusalCache
+from .identity import Credential, Grant, Identity
 from .jwks import IssuerKeys
-from .limits import Limits
-from .memory import TAIL, Identities, Refusals
+from .limits import RateLimiter
 from .rules import Rules
+from .single_flight import SingleFlight
 from .trust import Issuer, Trust
-from .web import Web
+from .web_client import WebClient
 
 TEND_SECONDS = 1.0
 """Seconds between two looks at what has ended and at keys that must be fetched."""
 _LOOKED_AT = 1024
-"""Identities and buckets that one look takes in, so that no request waits for it."""
+"""IdentityCache and buckets that one look takes in, so that no request waits for it."""
 _NO_KEYS = ApiKeys()
 log = logging.getLogger(__name__)
 
 
-class Keeper:
-    """Implements `Gate`, for one event loop: between two awaits nothing changes, so every decision is of one state."""
+class Authorizer:
+    """Decides for one event loop: between two awaits nothing changes, so that every decision is of one state."""
 
     def __init__(
         self,
@@ -44,21 +43,21 @@ class Keeper:
         *,
         domino_principal_url: str | None = None,
         replicas: int = 1,
-        web: Web | None = None,
+        web: WebClient | None = None,
         wall: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.identities = Identities()
-        self.refusals = Refusals()
-        self.limits = Limits(access.rate_limit, replicas)
+        self.identities = IdentityCache()
+        self.refusals = RefusalCache()
+        self.limits = RateLimiter(access.rate_limit, replicas)
         self.generation = 0
         """Counts the states of rules, routes and keys: what was decided in another one is void."""
         self._replicas = replicas
-        self._places: WeakValueDictionary[tuple[str, str], Tally] = WeakValueDictionary()
-        """The places of each principal, for as long as anybody is known as it."""
+        self._in_flight: WeakValueDictionary[tuple[str, str], InFlightCount] = WeakValueDictionary()
+        """The calls under way of each principal, for as long as an identity of it is remembered."""
         self._wall = wall
         self._clock = clock
-        self._web = web or Web()
+        self._web = web or WebClient()
         self._find = self.identities.by_tail.get
         self._domino = domino.Domino(domino_principal_url, self._web, wall) if domino_principal_url else None
         self._refreshes: set[asyncio.Task[None]] = set()
@@ -199,7 +198,7 @@ class Keeper:
     def _remember(self, credential: Credential, identity: Identity) -> None:
         identity.generation = self.generation
         principal = identity.principal
-        identity.places = self._places.setdefault((principal.source, principal.name), identity.places)
+        identity.in_flight = self._in_flight.setdefault((principal.source, principal.name), identity.in_flight)
         self.identities.remember(credential, identity)
 
     def _keys_of(self, told: OidcIssuer) -> IssuerKeys:
@@ -210,4 +209,4 @@ class Keeper:
         self.refusals.clear()
         if fewer:
             self.identities.forget_sources({issuer})
-            self._trust = replace(self._trust, flights=Flights())  # so that what is being checked is checked again
+            self._trust = replace(self._trust, flights=SingleFlight())  # so that what is being checked is checked again

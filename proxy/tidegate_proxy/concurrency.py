@@ -1,0 +1,130 @@
+"""How many calls are worked on at once, and how many may wait for that: shared fairly by models and callers.
+
+A model that hangs would otherwise hold every slot until its callers' time is up, and so would one caller that asks for
+much. So a model or caller gets no further slot while it has more than a multiple of those that are free: one alone has
+most of them, several share, and some are always left for the next.
+Dynamic thresholds: Choudhury and Hahne, IEEE/ACM TON 6(2), 1998.
+"""
+
+from collections import deque
+from typing import Protocol
+
+WAITING_FOR_EACH = 4
+"""Calls that may wait, for each that is worked on."""
+TIMES_FREE = 3
+"""No model gets a further slot, or place in the queue, that has so many times those that are free: one alone has at
+most three quarters of them."""
+TIMES_FREE_FOR_CALLERS = 7
+"""The same of callers, who have seven eighths: a caller whose one model hangs can still call others."""
+
+
+class Waiter(Protocol):
+    """A call that waits for a slot."""
+
+    def admitted(self) -> None:
+        """Go on: the call has its slot now."""
+
+
+class InFlightCount:
+    """How many calls of one model, or of one caller, hold slots."""
+
+    __slots__ = ("__weakref__", "_streams", "calls")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self._streams: InFlightCount | None = None
+
+    @property
+    def streams(self) -> "InFlightCount":
+        """The same of gRPC streams, which have slots of their own."""
+        if self._streams is None:
+            self._streams = InFlightCount()
+        return self._streams
+
+
+class ByteBudget:
+    """Bytes that may be held at once."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, size: int) -> None:
+        self.left = size
+
+    def take(self, size: int) -> bool:
+        """Take so many bytes, if there are; return whether there were."""
+        if size > self.left:
+            return False
+        self.left -= size
+        return True
+
+    def give(self, size: int) -> None:
+        """Give so many bytes back."""
+        self.left += size
+
+
+class ConcurrencyLimiter:
+    """Bounded slots, and a bounded queue for them: in turn by model and caller, in order within each."""
+
+    __slots__ = ("_admitting", "_queues", "in_flight", "limit", "waiting")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.in_flight = 0
+        self.waiting = 0
+        """Calls in the queue."""
+        self._queues: dict[tuple[InFlightCount, InFlightCount], deque[Waiter]] = {}
+        self._admitting = False
+
+    def try_acquire(self, model: InFlightCount, caller: InFlightCount) -> bool:
+        """Take a slot, if there is one for this model and this caller; return whether there was."""
+        free = self.limit - self.in_flight
+        if model.calls < free * TIMES_FREE and caller.calls < free * TIMES_FREE_FOR_CALLERS:
+            self.in_flight += 1
+            model.calls += 1
+            caller.calls += 1
+            return True
+        return False
+
+    def enqueue(self, waiter: Waiter, model: InFlightCount, caller: InFlightCount, due: bool = False) -> bool:
+        """Let a call wait until it is `admitted`; return False where the queue is too long for that.
+
+        A call that is `due` has waited elsewhere, among a bounded number, and is not sent away.
+        """
+        queue = self._queues.get((model, caller))
+        before = 0 if queue is None else len(queue)
+        if before >= (self.limit * WAITING_FOR_EACH - self.waiting) * TIMES_FREE and not due:
+            return False
+        if queue is None:
+            queue = self._queues[model, caller] = deque()
+        queue.append(waiter)
+        self.waiting += 1
+        return True
+
+    def cancel(self, waiter: Waiter, model: InFlightCount, caller: InFlightCount) -> None:
+        """Take a call out of the queue."""
+        queue = self._queues[model, caller]
+        queue.remove(waiter)
+        self.waiting -= 1
+        if not queue:
+            del self._queues[model, caller]
+
+    def release(self, model: InFlightCount, caller: InFlightCount) -> None:
+        """Give a slot back: to the next waiting call that may have it."""
+        model.calls -= 1
+        caller.calls -= 1
+        self.in_flight -= 1
+        if self._queues and not self._admitting:
+            self._admit()
+
+    def _admit(self) -> None:
+        self._admitting = True  # a call may end as it is admitted: its slot is passed on here too, not further down
+        try:
+            while (pair := next((pair for pair in self._queues if self.try_acquire(*pair)), None)) is not None:
+                queue = self._queues.pop(pair)
+                waiter = queue.popleft()
+                self.waiting -= 1
+                if queue:
+                    self._queues[pair] = queue  # behind the others
+                waiter.admitted()
+        finally:
+            self._admitting = False

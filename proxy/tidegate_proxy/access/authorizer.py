@@ -27,7 +27,7 @@ from .web_client import WebClient
 TEND_SECONDS = 1.0
 """Seconds between two looks at what has ended and at keys that must be fetched."""
 _LOOKED_AT = 1024
-"""IdentityCache and buckets that one look takes in, so that no request waits for it."""
+"""Identities and buckets that one look takes in, so that no request waits for it."""
 _NO_KEYS = ApiKeys()
 log = logging.getLogger(__name__)
 

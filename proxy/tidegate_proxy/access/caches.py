@@ -21,7 +21,7 @@ an API key its random part. Hashing all of a token at each request would take lo
 
 
 class IdentityCache:
-    """IdentityCache by credential. What was remembered first goes first."""
+    """Identities by credential. What was remembered first goes first."""
 
     def __init__(
         self, most: int = MOST_IDENTITIES, most_bytes: int = MOST_CREDENTIAL_BYTES, most_grants: int = MOST_GRANTS

@@ -136,7 +136,7 @@ def longest(fits: Callable[[str], bool]) -> int:
 
 
 def test_the_limits_are_those_of_the_code() -> None:
-    limits = dict(rows("RateLimiter"))
+    limits = dict(rows("Limits"))
     rate, body = RateLimit(), Proxy.model_fields["body_limit"].default
     assert f"{rate.requests_per_minute} a minute, {rate.burst} at once" in limits["requests of one caller to one model"]
     assert f" {body.removesuffix('Mi')} MiB by default" in limits["a request's body, compressed or not"]

@@ -23,11 +23,9 @@ import pulumi_kubernetes as k8s
 sys.path.insert(0, str(Path(__file__).resolve().parent / "contracts"))
 
 from components import Environment, proxy_address
-from rollout.check import advisory_text
-from rollout.choose import LOCAL
-from rollout.digests import refuse_tags
-from rollout.errors import RolloutError, unknown
-from stacks.problems import DefinitionError
+from rollout.contexts import LOCAL, refuse_tags
+from stacks.command import CommandError, unknown
+from stacks.problems import DefinitionError, advisory_text
 from stacks.resolve import resolve
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
@@ -83,7 +81,7 @@ def _check_name(stack: Stack, render_to: str | None) -> None:
     """Refuse a stack that is named after another one: both would own the same objects."""
     wanted = stack.name + (RENDERED if render_to else "")
     if pulumi.get_stack() != wanted:
-        raise RolloutError(
+        raise CommandError(
             f"this stack is named {pulumi.get_stack()}, but its configuration says {stack.environment.name} on"
             f" {stack.data_plane.name}{', rendered' if render_to else ''}: it must be named {wanted}.\n"
             f"Correct stacks/Pulumi.{pulumi.get_stack()}.yaml, or run `pulumi stack select --create {wanted}`."
@@ -92,5 +90,5 @@ def _check_name(stack: Stack, render_to: str | None) -> None:
 
 try:
     program()
-except (DefinitionError, RolloutError) as error:
+except (DefinitionError, CommandError) as error:
     raise pulumi.RunError(str(error)) from None

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rollout.errors import FAILED, WRONG_INPUT, RolloutError, answering
+from stacks.command import FAILED, WRONG_INPUT, CommandError, answering
 
 app = typer.Typer(
     add_completion=False,
@@ -47,7 +47,7 @@ def values(
 ) -> None:
     """Print the chart's values of one stack."""
     with answering():
-        from rollout.choose import chosen
+        from stacks.command import chosen
         from stacks.problems import escaped, listed
         from stacks.resolve import resolve
         from stacks.validate import read_definition
@@ -58,7 +58,7 @@ def values(
         read = read_definition(definition)
         if not stack:
             names = listed(each.name for each in read.stacks)
-            raise RolloutError(f"Say which stack, as in STACK={read.stacks[0].name}. There are: {names}.", WRONG_INPUT)
+            raise CommandError(f"Say which stack, as in STACK={read.stacks[0].name}. There are: {names}.", WRONG_INPUT)
         (one,) = chosen(read, stack)
         heading = (
             f"Values of the Tidegate chart: stack {one.name} of {escaped(read.file)}, by `make values`.\n"
@@ -79,7 +79,7 @@ def check(
         from .check import check_values
 
         if file == Path():  # an empty text
-            raise RolloutError("Say which file, as in VALUES=prod-east.yaml.", WRONG_INPUT)
+            raise CommandError("Say which file, as in VALUES=prod-east.yaml.", WRONG_INPUT)
         check_values(file, CHART, datetime.datetime.now(datetime.UTC).date())
 
 

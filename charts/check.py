@@ -16,10 +16,9 @@ from policies.guardrails import check
 from policies.guardrails.checking import judged
 from policies.guardrails.report import report, summary
 from policies.guardrails.settings import held_to
-from rollout.check import advisory_text
-from rollout.errors import RolloutError
+from stacks.command import CommandError
 from stacks.load import parse
-from stacks.problems import DefinitionError, Problem, escaped
+from stacks.problems import DefinitionError, Problem, advisory_text, escaped
 from stacks.reading.files import read_text
 
 from .helm import TIMEOUT_SECONDS, helm
@@ -33,7 +32,7 @@ _COPY = "values-that-are-checked.yaml"
 def check_values(file: Path, chart: Path, today: datetime.date) -> None:
     """Check a values file and say what is in it, and what it was held to.
 
-    Raises DefinitionError where the file is wrong, and RolloutError where a guardrail that is mandatory is broken.
+    Raises DefinitionError where the file is wrong, and CommandError where a guardrail that is mandatory is broken.
     """
     name = escaped(str(file))
     try:
@@ -42,12 +41,12 @@ def check_values(file: Path, chart: Path, today: datetime.date) -> None:
         raise DefinitionError(error.problems, "nothing was installed") from None
     environments = judged(objects)
     if not environments:
-        raise RolloutError(f"{name}: no object belongs to an environment, so the guardrails have nothing to look at.")
+        raise CommandError(f"{name}: no object belongs to an environment, so the guardrails have nothing to look at.")
     findings = {"": check(objects, today)}
     text, counts = report(findings), summary(findings)
     held = escaped(" | ".join(f"held to: {held_to(each.settings)}" for each in environments))
     if any(each.severity == "mandatory" for each in findings[""]):
-        raise RolloutError(
+        raise CommandError(
             f"{text}\n{held}\n{counts} in {name}; nothing was installed. docs/guardrails.md explains the rules, and "
             "how one of them is waived."
         )
@@ -71,7 +70,7 @@ def rendered(text: str, file: str, chart: Path) -> tuple[list[Problem], list[dic
         raise DefinitionError(errors)
     if result.returncode:
         said = result.stderr.strip().replace(_COPY, escaped(file))
-        raise RolloutError(f"Helm cannot make the chart's objects of {escaped(file)}:\n{said}")
+        raise CommandError(f"Helm cannot make the chart's objects of {escaped(file)}:\n{said}")
     return found, [item for item in yaml.load_all(result.stdout, Loader=_LOADER) if item]
 
 
@@ -85,6 +84,6 @@ def _template(text: str, chart: Path) -> subprocess.CompletedProcess[str]:
             copy.write_bytes(text.encode())
             return helm(["template", "check", chart.resolve(), "--values", _COPY], Path(folder))
     except ToolError as error:
-        raise RolloutError(str(error)) from None
+        raise CommandError(str(error)) from None
     except subprocess.TimeoutExpired:
-        raise RolloutError(f"Helm did not render the chart within {TIMEOUT_SECONDS} s.") from None
+        raise CommandError(f"Helm did not render the chart within {TIMEOUT_SECONDS} s.") from None

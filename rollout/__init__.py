@@ -1,16 +1,16 @@
-"""Brings stacks out: as YAML for anybody to apply, or up on a cluster with the engine that is there.
+"""Brings stacks out: as YAML to apply by any means, or up on a cluster with an engine.
 
 `python -m rollout up|down|check|preview|pin|rollout DEFINITION` is what the Makefile calls. Exit codes: 0 done · 1 it
 could not be done · 2 the definition or the command line is wrong · 3 no engine for a cluster · 130 stopped with Ctrl-C.
 
 | module | what happens there |
 |---|---|
-| `cli`, `errors`, `terminal` | the command line; what goes wrong, and its exit code; what people see |
-| `check`, `pin` and `registries` | two commands: the definition alone; the digests of its images |
+| `cli`, `terminal` | the command line; what people see |
+| `definition`, `pin` and `registries` | commands about the definition alone, and the digests of its images |
 | `render` | a stack as objects and YAML texts, for every other command |
-| `guardrails`, `digests` | what is looked for before anything is written or applied |
+| `guardrails`, `contexts` | what is looked for before anything is written or applied; which stacks live where |
 | `up` | stacks as files; `output` and `swap` write them, `summary` and `differences` say what came out |
-| `cluster`, `down` | stacks up in a cluster, and down again; `choose` says which, `local` has the cluster here |
+| `cluster`, `down` | stacks up in a cluster, and down again; `local` has the cluster here |
 | `engines/` | what makes a stack true on a cluster: Pulumi, Helm, and whose a stack is |
 | `waves/` | `rollout`: one data plane after another |
 | `preview`, `comparison`, `changes/` | what would change, and how that is said |

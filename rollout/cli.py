@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .errors import answering
+from stacks.command import answering
 
 app = typer.Typer(
     add_completion=False,
@@ -81,7 +81,7 @@ def down(
 def check(definition: Definition) -> None:
     """Check the definition, and nothing else."""
     with answering():
-        from .check import check_definition
+        from .definition import check_definition
 
         check_definition(definition)
 
@@ -95,7 +95,7 @@ def environments(
 ) -> None:
     """Print what clients are told of the environments: where to publish and call models, and who may (JSON)."""
     with answering() as outcome:
-        from .environments import tell_clients
+        from .definition import tell_clients
 
         tell_clients(definition, out, outcome)
 

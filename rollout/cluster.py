@@ -5,16 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stacks.problems import escaped
+from stacks.command import NO_ENGINE, CommandError, Outcome
+from stacks.problems import advisory_text, escaped
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from . import engines, local
-from .check import advisory_text
-from .choose import context_of, on_cluster
-from .digests import refuse_tags
+from .contexts import context_of, on_cluster, refuse_tags
 from .engines import Bundle, Engine
-from .errors import NO_ENGINE, Outcome, RolloutError
 from .guardrails import enforce
 from .render import render
 from .terminal import console, in_shell, make, note
@@ -70,7 +68,7 @@ def here(stack: Stack) -> Stack:
 
 
 def _checked(request: Request, definition: Definition, stacks: Sequence[Stack]) -> tuple[Sequence[Bundle], Engine]:
-    """Return what is to be brought up, and with what, once nothing forbids it; raise RolloutError."""
+    """Return what is to be brought up, and with what, once nothing forbids it; raise CommandError."""
     rendering = [render(stack, definition.lock, definition.file) for stack in stacks]
     for text in (
         advisory_text(definition.advisories) if not request.is_local else "",
@@ -97,9 +95,9 @@ def _up(bundles: Sequence[Bundle], engine: Engine, outcome: Outcome) -> None:
         try:
             if not engine.up(bundle):
                 unchanged.append(stack.name)
-        except RolloutError as error:
+        except CommandError as error:
             rest = ", ".join(stack.name for stack in stacks[done + 1 :])
-            raise RolloutError(
+            raise CommandError(
                 f"stack {stack.name} is not up: {error}" + (f"\nNot tried: {rest}." if rest else ""), error.code
             ) from None
     for name in unchanged:
@@ -110,7 +108,7 @@ def _up(bundles: Sequence[Bundle], engine: Engine, outcome: Outcome) -> None:
 def _engine(request: Request, stacks: Sequence[Stack], context: str) -> Engine:
     try:
         return engines.find_engine(request.engine, adopt=request.adopt)
-    except RolloutError as error:
+    except CommandError as error:
         if error.code != NO_ENGINE:
             raise
         files = [
@@ -125,4 +123,4 @@ def _engine(request: Request, stacks: Sequence[Stack], context: str) -> Engine:
             f"      {render_first}",
             *files,
         ]
-        raise RolloutError("\n".join(lines), NO_ENGINE) from None
+        raise CommandError("\n".join(lines), NO_ENGINE) from None

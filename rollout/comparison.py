@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stacks.command import CommandError, chosen
 from stacks.problems import escaped, listed
 from stacks.stack import Definition, Stack
 
 from . import output, swap
 from .changes.compare import ObjectChange, compare
 from .changes.revision import NothingToCompare, rendering_of
-from .choose import chosen, context_of, on_cluster
-from .errors import RolloutError
+from .contexts import context_of, on_cluster
 from .render import Rendered, render
 from .terminal import make, note, progress
 from .up import changes_since, parsed
@@ -115,8 +115,8 @@ def _local_stacks(definition: Definition, only: str | None) -> tuple[Stack, ...]
     if cluster is None:
         how = make("up", CLUSTER="local", DEFINITION=definition.file)
         if what := incomplete():
-            raise RolloutError(f"{what}. Start it anew, empty:\n  {how}")
-        raise RolloutError(f"there is no local cluster to compare with. Start one:\n  {how}")
+            raise CommandError(f"{what}. Start it anew, empty:\n  {how}")
+        raise CommandError(f"there is no local cluster to compare with. Start one:\n  {how}")
     os.environ.update(cluster.environment())
     return stacks
 
@@ -143,7 +143,7 @@ def _with_cluster(context: str, rendering: Sequence[Rendered]) -> Comparison:
 
 def _last_rendering(definition: Definition, out: Path) -> Texts:
     place = swap.real(out)
-    nothing = RolloutError(
+    nothing = CommandError(
         f"There is no rendering in {escaped(str(out))} yet. Make one, or compare with a git revision:\n"
         f"  {make('up', DEFINITION=definition.file, OUT=out)}\n"
         f"  {make('preview', BASE='main', DEFINITION=definition.file)}"

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.local_cluster import LocalCluster
+from stacks.command import WRONG_INPUT, CommandError, Outcome
 from stacks.problems import escaped
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from . import engines, local
-from .choose import context_of, no_cluster, on_cluster
 from .cluster import Request, here
+from .contexts import context_of, no_cluster, on_cluster
 from .engines import Bundle
 from .engines.ownership import owner_of
-from .errors import WRONG_INPUT, Outcome, RolloutError
 from .kubectl import Kubectl
 from .live import INSTANCE, KEPT, PART_OF, namespace_of
 from .render import render
@@ -46,7 +46,7 @@ def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None
         if cluster is None:
             if what := local.incomplete():
                 how = make("down", CLUSTER=request.context)
-                raise RolloutError(f"{what}, so that no stack can be taken down alone. Take all of it down:\n  {how}")
+                raise CommandError(f"{what}, so that no stack can be taken down alone. Take all of it down:\n  {how}")
             print("There is no local cluster.")
             return
         os.environ.update(cluster.environment())
@@ -62,7 +62,7 @@ def _ask_for_certainty(request: Request, stacks: Sequence[Stack], sure: bool) ->
     dear = [stack.name for stack in stacks if stack.environment.production]
     if dear and not sure:
         command = make("down", CLUSTER=request.context, DEFINITION=request.definition, STACK=request.stack, YES="1")
-        raise RolloutError(
+        raise CommandError(
             f"{', '.join(dear)} {'is' if len(dear) == 1 else 'are'} production: every model there stops being served."
             f" Nothing was changed.\nIf that is meant: {command}",
             WRONG_INPUT,
@@ -82,8 +82,8 @@ def _down(request: Request, definition: Definition, stack: Stack, kube: Kubectl,
     rendered = render(stack, definition.lock, definition.file)
     try:
         engine.down(Bundle(stack, rendered, definition.lock, request.definition))
-    except RolloutError as error:
-        raise RolloutError(f"stack {stack.name} is not down: {error}", error.code) from None
+    except CommandError as error:
+        raise CommandError(f"stack {stack.name} is not down: {error}", error.code) from None
     print(_report(stack, kube, what_stays(stack, kube)))
 
 

@@ -6,9 +6,9 @@ from datetime import UTC, date, datetime
 
 from policies.guardrails import Finding, check_all
 from policies.guardrails.report import report, summary
+from stacks.command import CommandError
 from stacks.stack import Definition, Stack
 
-from .errors import RolloutError
 from .render import Rendered, render
 
 MOST = 6
@@ -53,7 +53,7 @@ def enforce(
     outcome: str = "nothing was written",
     local_cluster: bool = False,
 ) -> str:
-    """Return advisories and waivers as a text; raise RolloutError with every finding where one is mandatory.
+    """Return advisories and waivers as a text; raise CommandError with every finding where one is mandatory.
 
     On a local cluster, whose simulated nodes run no images, one without a digest is only worth an advisory.
     """
@@ -61,7 +61,7 @@ def enforce(
     if local_cluster:
         found = {stack: [eased(each) for each in of_stack] for stack, of_stack in found.items()}
     if any(each.severity == "mandatory" for of_stack in found.values() for each in of_stack):
-        raise RolloutError(
+        raise CommandError(
             f"{report(found)}\n{summary(found)}; {outcome}. docs/guardrails.md explains the rules, "
             "and how one of them is waived."
         )

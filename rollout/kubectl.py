@@ -11,8 +11,8 @@ from functools import cache
 from typing import Any
 
 from lab import tools
+from stacks.command import CommandError
 
-from .errors import RolloutError
 from .refusals import explained, in_words
 
 KubernetesObject = dict[str, Any]
@@ -36,16 +36,16 @@ class Kubectl:
     context: str
 
     def run(self, *arguments: str, stdin: str | None = None, seconds: float = SECONDS, check: bool = True) -> Answer:
-        """Run a command; raise RolloutError when it fails, unless `check` is off, or takes too long."""
+        """Run a command; raise CommandError when it fails, unless `check` is off, or takes too long."""
         command = [_path(), "--context", self.context, f"--request-timeout={seconds:g}s", *arguments]
         try:
             done = _ran(command, stdin or "", seconds + 15)
         except subprocess.TimeoutExpired:
-            raise RolloutError(f"the cluster {self.context} gave no answer within {seconds:g} seconds.") from None
+            raise CommandError(f"the cluster {self.context} gave no answer within {seconds:g} seconds.") from None
         except OSError as error:
-            raise RolloutError(f"{command[0]} cannot be run: {error.strerror}.") from None
+            raise CommandError(f"{command[0]} cannot be run: {error.strerror}.") from None
         if check and done.code:
-            raise RolloutError(self.why(done.err or done.out, arguments[0]))
+            raise CommandError(self.why(done.err or done.out, arguments[0]))
         return done
 
     def why(self, said: str, doing: str) -> str:
@@ -58,7 +58,7 @@ class Kubectl:
         try:
             return json.loads(out) if out.strip() else None
         except ValueError:
-            raise RolloutError(f"what `kubectl {arguments[0]}` answers cannot be understood.") from None
+            raise CommandError(f"what `kubectl {arguments[0]}` answers cannot be understood.") from None
 
     def get(self, kind: str, name: str, namespace: str = "") -> KubernetesObject | None:
         """Return one object, with its managed fields; None where there is none."""
@@ -129,4 +129,4 @@ def _path() -> str:
     try:
         return str(tools.path("kubectl"))
     except tools.ToolError as error:
-        raise RolloutError(f"kubectl is needed to talk to a cluster:\n{error}") from None
+        raise CommandError(f"kubectl is needed to talk to a cluster:\n{error}") from None

@@ -46,7 +46,7 @@ class Live:
 
 
 def live_objects(context: str, rendering: Sequence[Rendered]) -> dict[str, Live]:
-    """Return each stack as its cluster has it, and as it would have it; raise RolloutError when it cannot be asked."""
+    """Return each stack as its cluster has it, and as it would have it; raise CommandError when it cannot be asked."""
     kube = Kubectl(context)
     known = kube.kinds()
     return {stack.stack: _look(kube, known, stack.objects) for stack in rendering}

@@ -17,11 +17,11 @@ from lab.local_cluster.control_plane import PROGRAMS
 from lab.local_cluster.errors import ClusterBusyError
 from lab.local_cluster.folder import locked
 from lab.local_cluster.nodes import nodes_of
+from stacks.command import WRONG_INPUT, CommandError, none_such
 from stacks.problems import escaped, listed
 from stacks.stack import Definition, Stack
 
-from .choose import LOCAL
-from .errors import WRONG_INPUT, RolloutError, none_such
+from .contexts import LOCAL
 from .pending import asked_for, why_pending
 from .render import render
 from .terminal import in_shell, make, note
@@ -51,7 +51,7 @@ def local_stacks(definition: Definition, only: str | None = None) -> tuple[Stack
     shared = [stack for stack in stacks if [other.namespace for other in stacks].count(stack.namespace) > 1]
     if shared:
         together = listed(f"{stack.name}" for stack in shared)
-        raise RolloutError(
+        raise CommandError(
             f"{together} live in the same namespace, {shared[0].namespace}, and cannot stand in one cluster together.\n"
             f"Choose one: {make('up', CLUSTER=CONTEXT, DEFINITION=definition.file, STACK=shared[0].name)}",
             WRONG_INPUT,
@@ -60,7 +60,7 @@ def local_stacks(definition: Definition, only: str | None = None) -> tuple[Stack
 
 
 def start_local(definition: Definition, stacks: Sequence[Stack], folder: Path | None = None) -> LocalCluster:
-    """Start the local cluster, or find the one that runs, and make it fit these stacks; raises RolloutError.
+    """Start the local cluster, or find the one that runs, and make it fit these stacks; raises CommandError.
 
     It gets the nodes of all data planes that have a stack there, the custom kinds that these stacks use, and the
     priority classes that they name.
@@ -78,7 +78,7 @@ def start_local(definition: Definition, stacks: Sequence[Stack], folder: Path | 
             if classes := _priority_classes(objects):
                 cluster.apply(classes)
     except (ClusterError, tools.ToolError) as error:
-        raise RolloutError(f"there is no local cluster: {error}") from None
+        raise CommandError(f"there is no local cluster: {error}") from None
     return cluster
 
 
@@ -119,7 +119,7 @@ def _patiently(do: Callable[[], Done]) -> Done:
 
 
 def stop_local(folder: Path | None = None) -> bool:
-    """End the local cluster and remove all of it; return whether there was one; raises RolloutError.
+    """End the local cluster and remove all of it; return whether there was one; raises CommandError.
 
     It says what was left of an incomplete one, and what lies in its folder and is not a cluster's.
     """
@@ -129,7 +129,7 @@ def stop_local(folder: Path | None = None) -> bool:
         gone = LocalCluster.remove(folder)
         left = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     except ClusterError as error:
-        raise RolloutError(f"the local cluster is not down: {error}") from None
+        raise CommandError(f"the local cluster is not down: {error}") from None
     if what:
         note(f"{what}. What was left of it is ended and removed.")
     if left:

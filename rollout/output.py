@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stacks.command import CommandError, Outcome, reason
 from stacks.problems import escaped, listed
 
-from .errors import Outcome, RolloutError, reason
 from .swap import MARKER, beside, remove, swap
 
 if TYPE_CHECKING:
@@ -42,16 +42,16 @@ class Index:
 
 
 def read_index(out: Path) -> Index | None:
-    """Return what the last run wrote; None without a rendering. Raises RolloutError for a foreign folder."""
+    """Return what the last run wrote; None without a rendering. Raises CommandError for a foreign folder."""
     if not out.exists() and not out.is_symlink():
         return None
     if not out.is_dir():
-        raise RolloutError(f"{_name(out)} is not a folder; name another with OUT=<folder>.")
+        raise CommandError(f"{_name(out)} is not a folder; name another with OUT=<folder>.")
     names = sorted(os.listdir(out))
     if not names:
         return None
     if MARKER not in names:
-        raise RolloutError(
+        raise CommandError(
             f"{_name(out)} is not empty and was not made by Tidegate (it has no {MARKER}), and a rendering\n"
             f"replaces the whole folder. Nothing was changed. It holds: {listed(names, most=5)}.\n"
             "Name another with OUT=<folder>."
@@ -61,7 +61,7 @@ def read_index(out: Path) -> Index | None:
             raise ValueError
         tree = json.loads((out / MARKER).read_text("utf-8"))
         if tree["format"] != FORMAT:
-            raise RolloutError(
+            raise CommandError(
                 f"{_name(out / MARKER)} was written by another version of Tidegate: remove {_name(out)}."
             )
         stacks = {
@@ -73,7 +73,7 @@ def read_index(out: Path) -> Index | None:
             raise ValueError
         return Index(definition, stacks)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise RolloutError(
+        raise CommandError(
             f"{_name(out / MARKER)} cannot be understood, so it is not sure that the folder is ours. Nothing was\n"
             f"changed. Remove {_name(out)}, or name another folder with OUT=<folder>."
         ) from None
@@ -136,9 +136,9 @@ def _everything(out: Path, index: Index) -> Iterable[str]:
 
 
 def refuse_foreign(out: Path, found: Found) -> None:
-    """Raise RolloutError where somebody else's files would be lost."""
+    """Raise CommandError where somebody else's files would be lost."""
     if found.foreign:
-        raise RolloutError(
+        raise CommandError(
             f"{_name(out)} holds what Tidegate did not write: {listed(found.foreign, most=5)}.\n"
             "A rendering replaces the whole folder. Nothing was changed. Move these away, or name another folder with\n"
             "OUT=<folder>."
@@ -156,7 +156,7 @@ def new_index(definition_file: str, rendered: Iterable[Rendered], kept: Mapping[
 def write(out: Path, index: Index, rendered: Iterable[Rendered], kept: Iterable[str], outcome: Outcome) -> None:
     """Put a rendering in the folder's place, as a whole; `kept` stacks are taken over from the one before.
 
-    The caller holds the lock. Raises RolloutError when it cannot be written; then everything is as it was.
+    The caller holds the lock. Raises CommandError when it cannot be written; then everything is as it was.
     """
     staging = beside(out, "new")
     try:
@@ -177,7 +177,7 @@ def write(out: Path, index: Index, rendered: Iterable[Rendered], kept: Iterable[
     except (OSError, shutil.Error) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
         hint = f"\n{_name(out)} is a mount point: name a folder below it." if out.is_mount() else ""
-        raise RolloutError(f"{_name(out)} could not be written, and is as it was: {why}{hint}") from None
+        raise CommandError(f"{_name(out)} could not be written, and is as it was: {why}{hint}") from None
     finally:
         remove(staging)
 

@@ -2,17 +2,16 @@
 
 from pathlib import Path
 
+from stacks.command import CommandError, Outcome, unknown
 from stacks.images_lock import FILE_NAME, ImagesLock, PinnedImage, lock_text, read_images_lock
 from stacks.load import load
-from stacks.problems import DefinitionError, escaped
+from stacks.problems import DefinitionError, counted, escaped
 from stacks.resolve.names import mirrored
 from stacks.stack import Definition
 from stacks.validate import validate
 
-from .check import counted
-from .errors import Outcome, RolloutError, unknown
+from .files import write_atomically
 from .registries import Answer, ask_all
-from .swap import write_atomically
 from .terminal import make, note
 
 
@@ -30,7 +29,7 @@ def pin_images(path: Path, keep_going: bool, insecure: bool, plane: str | None, 
         note(f"not resolved: {image}{via}: {escaped(error)}")
     if failed and not keep_going:
         again = make("pin", KEEP_GOING=1, INSECURE=int(insecure), REGISTRY_PLANE=plane, DEFINITION=path)
-        raise RolloutError(
+        raise CommandError(
             f"{len(failed)} of {counted(list(answers), 'image')} could not be resolved; "
             f"nothing was written.\nTo write the others all the same: {again}"
         )
@@ -44,7 +43,7 @@ def pin_images(path: Path, keep_going: bool, insecure: bool, plane: str | None, 
         outcome.text = f"{lock_file} is written"
         print(f"{escaped(str(lock_file))}: written, {counted(pins, 'image')} pinned.")
     if failed:
-        raise RolloutError(f"{len(failed)} of {counted(list(answers), 'image')} could not be resolved.")
+        raise CommandError(f"{len(failed)} of {counted(list(answers), 'image')} could not be resolved.")
 
 
 def references(definition: Definition, plane_name: str | None = None) -> dict[str, str]:

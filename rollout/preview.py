@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from policies.guardrails import check_all
+from stacks.command import WRONG_INPUT, CommandError
 from stacks.placement import inventory
-from stacks.problems import DefinitionError, escaped
+from stacks.problems import DefinitionError, counted, escaped
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
@@ -19,9 +20,8 @@ from .changes.outlook import outlook
 from .changes.page import failed_page, page
 from .changes.report import report, total
 from .changes.stack_change import StackChange, stack_change
-from .check import counted
 from .comparison import Comparison, Wanted, compared
-from .errors import WRONG_INPUT, RolloutError
+from .files import write_atomically
 from .guardrails import eased, enforce, findings
 from .render import Rendered
 from .terminal import console, note
@@ -30,16 +30,16 @@ MOST_FIELDS = 40
 
 
 def preview_changes(wanted: Wanted) -> None:
-    """Say what would change in every stack, or in one of them; raise RolloutError where a mandatory rule is broken."""
+    """Say what would change in every stack, or in one of them; raise CommandError where a mandatory rule is broken."""
     if wanted.base is not None and wanted.cluster is not None:
-        raise RolloutError("BASE and CLUSTER cannot stand together: compare with one of them.", WRONG_INPUT)
+        raise CommandError("BASE and CLUSTER cannot stand together: compare with one of them.", WRONG_INPUT)
     writes = wanted.base is not None or wanted.cluster is not None
     if writes:  # nobody shall take an old page for this one, nor miss that this one did not come to its end
         _write(wanted.summary, failed_page(code(str(wanted.definition)), "The preview was begun, and did not end."))
     try:
         definition = read_definition(wanted.definition)
         rendering, comparison = compared(wanted, definition)
-    except (DefinitionError, RolloutError) as error:
+    except (DefinitionError, CommandError) as error:
         if writes:
             what = "is wrong" if isinstance(error, DefinitionError) else "could not be compared"
             _write(wanted.summary, failed_page(f"{code(str(wanted.definition))} {what}", str(error)))
@@ -107,8 +107,5 @@ def _subject(wanted: Wanted, comparison: Comparison) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Put a page in its place, as a whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    staging = path.with_name(f".{path.name}.new")
-    staging.write_text(text, "utf-8", errors="replace")
-    staging.replace(path)
+    write_atomically(path, text)

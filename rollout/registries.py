@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import tools
+from stacks.command import CommandError
 from stacks.problems import shortened
 
-from .errors import RolloutError
 from .terminal import progress
 
 SECONDS = 120
@@ -40,7 +40,7 @@ def ask_all(questions: Mapping[str, str], insecure: bool = False) -> dict[str, A
     try:
         crane = tools.path("crane")
     except tools.ToolError as error:
-        raise RolloutError(str(error)) from None
+        raise CommandError(str(error)) from None
     asking = _Asking(crane, insecure)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         waiting = {pool.submit(asking.ask, reference): image for image, reference in questions.items()}

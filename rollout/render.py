@@ -12,12 +12,11 @@ import yaml
 
 from components import Environment, evaluate
 from components.evaluate import apply_key
+from stacks.command import CommandError
 from stacks.images_lock import ImagesLock
 from stacks.problems import escaped
 from stacks.resolve import resolve
 from stacks.stack import Stack
-
-from .errors import RolloutError
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def rendered(stack: str, objects: list[dict[str, Any]], definition_file: str) ->
     for item in objects:
         name = file_name(item)
         if name in files:
-            raise RolloutError(f"stack {stack} has two objects {item['kind']} {item['metadata']['name']}.")
+            raise CommandError(f"stack {stack} has two objects {item['kind']} {item['metadata']['name']}.")
         files[name] = heading + yaml_text(item)
     return Rendered(stack, tuple(objects), files)
 

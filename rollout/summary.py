@@ -12,7 +12,7 @@ from stacks.placement import device, devices_per_replica, most_replicas
 from stacks.problems import escaped, listed
 from stacks.stack import Definition, Stack
 
-from .choose import context_of
+from .contexts import context_of
 from .differences import differences, pairs
 from .terminal import in_shell, make
 

@@ -6,15 +6,13 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from stacks.command import CommandError, Outcome, reason
 from stacks.problems import escaped
-
-from .errors import Outcome, RolloutError, reason
 
 MARKER = ".tidegate.json"
 """Its presence in a folder says that the folder is ours."""
@@ -40,7 +38,7 @@ def locked(out: Path, waiting: str = "") -> Iterator[None]:
         out.parent.mkdir(parents=True, exist_ok=True)
         descriptor = _lock(path, waiting)
     except OSError as error:
-        raise RolloutError(f"{out} cannot be written: {reason(error)}") from None
+        raise CommandError(f"{out} cannot be written: {reason(error)}") from None
     try:
         _recover(out)
         yield
@@ -74,7 +72,7 @@ def _recover(out: Path) -> None:
     """Undo a replacement in two steps that was killed between them."""
     for path in (beside(out, "old"), beside(out, "new")):
         if os.path.lexists(path) and not is_ours(path):
-            raise RolloutError(
+            raise CommandError(
                 f"{escaped(str(path))} was not made by Tidegate, and stands where a helper folder must. Nothing was\n"
                 "changed. Move it away, or name another folder with OUT=<folder>."
             )
@@ -149,26 +147,3 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file; whoever reads it meanwhile, or after a crash, finds the old text or the new one."""
-    path = Path(os.path.realpath(path))
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

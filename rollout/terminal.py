@@ -1,24 +1,31 @@
-"""What people see: results on standard output, progress on standard error."""
+"""What is printed: results on standard output, progress on standard error, and commands to copy.
+
+Rich is imported where it draws something: commands that only say a line do not wait for it.
+"""
+
+from __future__ import annotations
 
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from typing import TYPE_CHECKING, TypeVar
 
 from stacks.problems import escaped
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Item = TypeVar("Item")
 _WIDTH = 120
 """Of output that goes to a file or a pipe."""
 MAKEFILE = {"DEFINITION": "stacks/inference.yaml", "OUT": "build/rendered"}
-"""What the Makefile says for people who say nothing."""
+"""What the Makefile sets by default; a command to copy leaves it out."""
 
 
 def console(*, stderr: bool = False) -> Console:
     """Return a console that takes texts as they are: no markup, no emoji codes, no colours of its own making."""
+    from rich.console import Console
+
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _WIDTH
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
@@ -43,6 +50,8 @@ def make(goal: str, **settings: object) -> str:
 def progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
     """Yield items and show how far it is: a bar on a terminal, else a line at the end of every tenth part."""
     if sys.stderr.isatty():
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, console=console(stderr=True), transient=True) as bar:
             yield from bar.track(items, total=total, description=what)

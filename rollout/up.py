@@ -5,16 +5,15 @@ from pathlib import Path
 
 import yaml
 
-from stacks.problems import escaped, listed
+from stacks.command import CommandError, Outcome, chosen
+from stacks.problems import advisory_text, counted, escaped, listed
 from stacks.stack import Definition
 from stacks.validate import read_definition
 
 from . import output, summary, swap
 from .changes.compare import ObjectChange, compare
 from .changes.report import left_behind, report, total
-from .check import advisory_text, counted
-from .choose import chosen, context_of
-from .errors import Outcome, RolloutError
+from .contexts import context_of
 from .guardrails import enforce
 from .output import Found, Index
 from .render import Rendered, render
@@ -118,7 +117,7 @@ def _refuse_depth(text: str) -> None:
 
 def _refuse_other_definition(index: Index | None, definition: Definition, out: Path, only: str | None) -> None:
     if index and only and not output.same_definition(index, definition.file):
-        raise RolloutError(
+        raise CommandError(
             f"{escaped(str(out))} holds a rendering of {escaped(index.definition)}, and one stack of "
             f"{escaped(definition.file)} cannot stand among its stacks.\nRender without STACK, or name another folder "
             "with OUT=<folder>."

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 _LONGEST_VALUE = 60
 _MOST_SHOWN = 200
 _LONGEST_LINE = 2_000
+_MOST_ALIKE = 6
+"""Places that a collapsed advisory names."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_$-]+(?:\.[A-Za-z0-9_$-]+)*")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+")
 
@@ -154,3 +156,23 @@ def _member(tree: Any, step: str | int) -> Any:
 
 def _cut(line: str) -> str:
     return shortened(line, _LONGEST_LINE)
+
+
+def counted(things: Collection[object], name: str) -> str:
+    """`1 stack`, `3 stacks`."""
+    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+
+
+def advisory_text(advisories: Iterable[Problem]) -> str:
+    """A paragraph for each kind of advisory; those with the same reason and remedy are of one kind."""
+    kinds: dict[tuple[str, str], list[Problem]] = {}
+    for problem in in_order(advisories):
+        kinds.setdefault((problem.why, problem.do), []).append(problem)
+    return "\n".join(str(alike[0]) if len(alike) == 1 else _collapsed(alike) for alike in kinds.values())
+
+
+def _collapsed(alike: list[Problem]) -> str:
+    first, *lines = str(alike[0]).split("\n")
+    rest = [str(problem).split("\n", 1)[0] for problem in alike[1:_MOST_ALIKE]]
+    more = [f"… and {len(alike) - _MOST_ALIKE} more like these"] if len(alike) > _MOST_ALIKE else []
+    return "\n".join([first, *rest, *more, *lines])

@@ -13,7 +13,7 @@ from pathlib import Path
 from lab import tools
 from lab.local_cluster import LocalCluster, crds
 from lab.local_cluster.nodes import nodes_of
-from rollout.choose import context_of
+from rollout.contexts import context_of
 from rollout.kubectl import as_list
 from rollout.render import Rendered, render
 from stacks.images_lock import FILE_NAME, PinnedImage, lock_text

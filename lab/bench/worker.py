@@ -18,8 +18,8 @@ from typing import TypeVar
 from components import Environment, EnvironmentArgs, evaluate
 from components.evaluate import KubernetesObject
 from rollout import output, swap
-from rollout.errors import Outcome
 from rollout.render import rendered
+from stacks.command import Outcome
 from stacks.images_lock import ImagesLock
 from stacks.load import load
 from stacks.resolve import resolve

@@ -7,9 +7,8 @@ from typing import Any
 
 from rich.text import Text
 
-from stacks.problems import escaped, listed, shortened, shown
+from stacks.problems import counted, escaped, listed, shortened, shown
 
-from ..check import counted
 from ..terminal import in_shell
 from .compare import DATASETS, MISSING, FieldChange, ObjectChange, Verb
 from .secrets import Hidden

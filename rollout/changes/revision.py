@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from stacks.command import FAILED, WRONG_INPUT, CommandError
 from stacks.problems import escaped
 from stacks.validate import read_definition
 
-from ..errors import FAILED, WRONG_INPUT, RolloutError
 from ..render import render
 from ..terminal import note
 
@@ -21,7 +21,7 @@ SECONDS = 600
 _TAIL = 12
 
 
-class NothingToCompare(RolloutError):
+class NothingToCompare(CommandError):
     """A revision exists, but has nothing that could be rendered: against it, everything is new."""
 
 
@@ -41,7 +41,7 @@ def rendering_of(revision: str, definition: Path) -> Iterator[Revision]:
     """
     folder = definition.resolve().parent
     if not folder.is_dir():
-        raise RolloutError(f"{escaped(str(folder))} is no folder.")
+        raise CommandError(f"{escaped(str(folder))} is no folder.")
     top = Path(_git(folder, "rev-parse", "--show-toplevel", error=_no_repository(definition)))
     what = f"{escaped(revision)}^{{commit}}"
     commit = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", what, error=_unknown(revision))
@@ -71,7 +71,7 @@ def _extract(top: Path, commit: str, archive: Path, tree: Path) -> None:
             else:  # the first releases of 3.11; the archive is git's own, so its paths stay inside
                 tar.extractall(tree)
     except tarfile.TarError as error:
-        raise RolloutError(f"what git archived cannot be unpacked: {escaped(str(error))}") from None
+        raise CommandError(f"what git archived cannot be unpacked: {escaped(str(error))}") from None
 
 
 def _inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
@@ -100,7 +100,7 @@ def _render(revision: str, root: Path, definition: Path, out: Path) -> None:
         return
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()[-_TAIL:]
     said = "\n".join(f"    {escaped(line)}" for line in lines)
-    error = NothingToCompare if done.returncode == WRONG_INPUT else RolloutError
+    error = NothingToCompare if done.returncode == WRONG_INPUT else CommandError
     raise error(
         f"{escaped(revision)} cannot be rendered: its own `rollout up` ended with exit code {done.returncode}:\n{said}"
     )
@@ -119,7 +119,7 @@ def _run(revision: str, root: Path, command: str, definition: Path, out: Path) -
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise RolloutError(f"{escaped(revision)} cannot be rendered: no end after {SECONDS} s.") from None
+        raise CommandError(f"{escaped(revision)} cannot be rendered: no end after {SECONDS} s.") from None
 
 
 def _git(folder: Path, *arguments: str, error: str) -> str:
@@ -135,10 +135,10 @@ def _git(folder: Path, *arguments: str, error: str) -> str:
             check=False,
         )
     except FileNotFoundError:
-        raise RolloutError("comparing with a revision needs git, and there is none on the PATH.") from None
+        raise CommandError("comparing with a revision needs git, and there is none on the PATH.") from None
     if done.returncode:
         said = done.stderr.strip().splitlines()
-        raise RolloutError(error + (f"\n    {escaped(said[-1])}" if said else ""))
+        raise CommandError(error + (f"\n    {escaped(said[-1])}" if said else ""))
     return done.stdout.strip()
 
 

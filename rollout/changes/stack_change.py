@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ..check import counted
+from stacks.problems import counted
+
 from .asides import MODEL, Aside, asides
 from .compare import DATASETS, ObjectChange
 from .restarts import Restart, restarts

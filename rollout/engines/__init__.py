@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError
 from stacks.images_lock import ImagesLock
 from stacks.problems import escaped
 from stacks.stack import Stack
-
-from ..errors import NO_ENGINE, WRONG_INPUT, RolloutError
 
 if TYPE_CHECKING:
     from ..render import Rendered
@@ -44,16 +43,16 @@ class Engine(Protocol):
         """Its name and version, for people."""
 
     def check(self, stack: Stack, rendered: Rendered) -> None:
-        """Raise RolloutError where `up` would refuse a stack before it changes anything, such as another engine's."""
+        """Raise CommandError where `up` would refuse a stack before it changes anything, such as another engine's."""
 
     def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
-        """Bring a stack up, showing what happens; raise RolloutError when it is not as declared.
+        """Bring a stack up, showing what happens; raise CommandError when it is not as declared.
 
         `wait` waits until everything is ready. Returns False when it is known that nothing had to be changed.
         """
 
     def down(self, bundle: Bundle) -> None:
-        """Take a stack down, all but its datasets and what holds them; raise RolloutError when that is not done."""
+        """Take a stack down, all but its datasets and what holds them; raise CommandError when that is not done."""
 
 
 def pulumi_engine(adopt: bool = False) -> Engine | None:
@@ -105,15 +104,15 @@ FINDERS: Mapping[str, Callable[[bool], Engine | None]] = {"pulumi": pulumi_engin
 
 
 def require_known(wanted: str | None) -> None:
-    """Raise RolloutError for the name of an engine that there is not."""
+    """Raise CommandError for the name of an engine that there is not."""
     if wanted is not None and wanted not in FINDERS:
-        raise RolloutError(
+        raise CommandError(
             f"there is no engine {escaped(wanted)}. ENGINE is one of: {', '.join(FINDERS)}.", WRONG_INPUT
         )
 
 
 def find_engine(wanted: str | None = None, *, adopt: bool = False) -> Engine:
-    """Return the engine of that name, or the first one that is there; raise RolloutError where there is none.
+    """Return the engine of that name, or the first one that is there; raise CommandError where there is none.
 
     With `adopt` it takes over a stack that another engine brought up.
     """
@@ -122,4 +121,4 @@ def find_engine(wanted: str | None = None, *, adopt: bool = False) -> Engine:
         engine = FINDERS[name](adopt)
         if engine is not None:
             return engine
-    raise RolloutError("there is no `pulumi` on the PATH. Leave ENGINE out: Helm does it too.", NO_ENGINE)
+    raise CommandError("there is no `pulumi` on the PATH. Leave ENGINE out: Helm does it too.", NO_ENGINE)

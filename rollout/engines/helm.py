@@ -18,12 +18,12 @@ from typing import Any
 import yaml
 
 from lab import tools
+from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError
 from stacks.problems import escaped
 from stacks.resolve import resolve
 from stacks.stack import Stack
 
-from ..choose import context_of
-from ..errors import NO_ENGINE, WRONG_INPUT, RolloutError
+from ..contexts import context_of
 from ..handover import HELM_NAME, HELM_NAMESPACE, keep_scale, mend, prune, to_helm
 from ..kubectl import Kubectl, KubernetesObject, as_list
 from ..live import There, as_declared, of_stack
@@ -59,7 +59,7 @@ class Helm:
         return f"Helm {self.version} ({self.path})"
 
     def check(self, stack: Stack, rendered: Rendered) -> None:
-        """Raise RolloutError where `up` would refuse a stack before it changes anything."""
+        """Raise CommandError where `up` would refuse a stack before it changes anything."""
         kube = Kubectl(context_of(stack.data_plane))
         if ownership.require(kube, stack, "helm", adopt=self.adopt) is not None:
             there = of_stack(kube, rendered.objects)
@@ -67,7 +67,7 @@ class Helm:
                 ownership.require_ours(strangers, stack, kube.context, adopt=self.adopt)
 
     def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
-        """Bring a stack up with its values; raise RolloutError when it is not as declared.
+        """Bring a stack up with its values; raise CommandError when it is not as declared.
 
         A stack that stands as declared is only waited for, and False is returned: no revision is made.
         """
@@ -103,13 +103,13 @@ class Helm:
                     ]
                     failure = run_watched(command, kube, objects, hold, watch=wait)
                 if failure is not None:
-                    raise RolloutError(_why(failure, kube, stack))
+                    raise CommandError(_why(failure, kube, stack))
                 hold.require()
                 prune(kube, gone)
         if stands:
             failure = await_ready(kube, objects, seconds) if wait else None
             if failure is not None:
-                raise RolloutError(f"nothing was changed, and {failure}")
+                raise CommandError(f"nothing was changed, and {failure}")
         if owner is not None and owner.engine == "pulumi":
             note(
                 f"{stack.name} is Helm's now. Pulumi's state still lists its objects, and `pulumi destroy` would delete"
@@ -131,7 +131,7 @@ class Helm:
             ]
             failure = run_watched(command, kube, objects, hold, watch=False)
             if failure is not None:
-                raise RolloutError(_why(failure, kube, stack))
+                raise CommandError(_why(failure, kube, stack))
             hold.require()
             release = release_name(stack), stack.namespace
             left = of_stack(kube, objects).everything
@@ -152,10 +152,10 @@ class Helm:
 
 
 def find(adopt: bool = False) -> Helm:
-    """Return the `helm` that is there, or is built; raise RolloutError when there is none."""
+    """Return the `helm` that is there, or is built; raise CommandError when there is none."""
     driver = os.environ.get("HELM_DRIVER", "")
     if driver not in _DRIVERS:
-        raise RolloutError(
+        raise CommandError(
             f"HELM_DRIVER is {escaped(driver)}, and Tidegate knows only Helm releases that are kept in Secrets: unset"
             " it, or bring the stack up with `helm upgrade --install` (docs/helm.md).",
             WRONG_INPUT,
@@ -163,7 +163,7 @@ def find(adopt: bool = False) -> Helm:
     try:
         found = tools.find("helm")
     except tools.ToolError as error:
-        raise RolloutError(f"there is no Helm, and it cannot be built:\n{error}", NO_ENGINE) from None
+        raise CommandError(f"there is no Helm, and it cannot be built:\n{error}", NO_ENGINE) from None
     return Helm(str(found.path), found.version, adopt)
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
+from stacks.command import CommandError
 from stacks.stack import Stack
 
-from ..errors import RolloutError
 from ..kubectl import Kubectl, KubernetesObject
 from ..refusals import in_words
 from ..terminal import note
@@ -59,7 +59,7 @@ def recover(helm: str, kube: Kubectl, stack: Stack) -> KubernetesObject | None:
         where = ["--namespace", stack.namespace, "--kube-context", kube.context]
         done = subprocess.run([*command, *where], capture_output=True, text=True, timeout=_SECONDS + 60, check=False)
         if done.returncode:
-            raise RolloutError(f"{release_name(stack)} cannot be uninstalled: {in_words(done.stderr)}")
+            raise CommandError(f"{release_name(stack)} cannot be uninstalled: {in_words(done.stderr)}")
         return None
     return last
 

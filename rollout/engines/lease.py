@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from stacks.command import CommandError
 from stacks.problems import escaped
 
-from ..errors import RolloutError
 from ..kubectl import Answer, Kubectl, KubernetesObject, as_list
 from ..terminal import note
 
@@ -36,9 +36,9 @@ class Hold:
     """Who has it now, when it is lost."""
 
     def require(self) -> None:
-        """Raise RolloutError when the Lease is lost: two runs at once would undo each other's work."""
+        """Raise CommandError when the Lease is lost: two runs at once would undo each other's work."""
         if self.lost:
-            raise RolloutError(
+            raise CommandError(
                 f"{escaped(self.lost)} has taken over the work in {self.namespace}, because nothing was heard of this"
                 f" run for {SECONDS} seconds. This run was stopped where it stood, and the other one finishes it."
             )
@@ -59,7 +59,7 @@ def held(kube: Kubectl, namespace: str) -> Iterator[Hold]:
     finally:
         over.set()
         keeper.join()
-        with suppress(RolloutError):
+        with suppress(CommandError):
             if _holder(kube.get("lease", NAME, namespace)) == _identity():  # nobody took us for dead meanwhile
                 kube.run("delete", "lease", NAME, "-n", namespace, "--ignore-not-found", "--wait=false")
 
@@ -84,10 +84,10 @@ def _acquired(kube: Kubectl, namespace: str) -> bool:
             # Somebody else was faster, with a Lease of their own or with giving theirs up; or there is no namespace.
             faster = ("AlreadyExists", "Conflict") if lease is None else ("Conflict", "NotFound")
             if not any(word in answer.err for word in faster):
-                raise RolloutError(kube.why(answer.err, "create"))
+                raise CommandError(kube.why(answer.err, "create"))
         else:
             if time.monotonic() > end:
-                raise RolloutError(
+                raise CommandError(
                     f"{escaped(holder)} has been at work in {namespace} for an hour; run this again later."
                 )
             if said != holder:
@@ -121,7 +121,7 @@ def _renew(kube: Kubectl, hold: Hold, over: threading.Event) -> None:
     pause = _RENEWED_EVERY
     while not over.wait(pause) and not hold.lost:
         pause = _ASKED_AGAIN_AFTER
-        with suppress(RolloutError):
+        with suppress(CommandError):
             lease = kube.get("lease", NAME, hold.namespace)
             if lease is not None and _holder(lease) != _identity():
                 hold.lost = _holder(lease) or "another run"

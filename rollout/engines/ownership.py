@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stacks.command import CommandError
 from stacks.problems import escaped, listed
 from stacks.stack import Stack
 
 from .. import managed_fields
-from ..errors import RolloutError
 from ..handover import helm_release
 from ..kubectl import Kubectl, KubernetesObject
 from ..live import INSTANCE, PART_OF
@@ -32,7 +32,7 @@ def owner_of(kube: Kubectl, stack: Stack) -> Owner | None:
     if namespace is None:
         return None
     if "deletionTimestamp" in namespace["metadata"]:
-        raise RolloutError(_going(namespace, kube.context))
+        raise CommandError(_going(namespace, kube.context))
     release = helm_release(namespace)
     if release is None and records(kube, stack):
         release = release_name(stack), stack.namespace  # another engine began to adopt it, and was stopped
@@ -46,16 +46,16 @@ def owner_of(kube: Kubectl, stack: Stack) -> Owner | None:
 
 
 def require(kube: Kubectl, stack: Stack, engine: str, *, adopt: bool = False) -> Owner | None:
-    """Return who has a stack; raise RolloutError where that is another engine, and it is not to be adopted."""
+    """Return who has a stack; raise CommandError where that is another engine, and it is not to be adopted."""
     owner = owner_of(kube, stack)
     ours = (release_name(stack), stack.namespace)
     if owner is None or adopt or (owner.engine == engine and owner.release in (None, ours)):
         return owner
-    raise RolloutError(f"{_whose(owner, stack)}\n    {_how_to_move(owner, stack, engine, kube.context)}")
+    raise CommandError(f"{_whose(owner, stack)}\n    {_how_to_move(owner, stack, engine, kube.context)}")
 
 
 def require_ours(objects: Sequence[KubernetesObject], stack: Stack, context: str, *, adopt: bool) -> None:
-    """Raise RolloutError for objects that exist and are not the release's, unless they are to be adopted."""
+    """Raise CommandError for objects that exist and are not the release's, unless they are to be adopted."""
     release = release_name(stack), stack.namespace
     foreign = [item for item in objects if not _is_labelled(item, stack) and item["kind"] != "Namespace"]
     others = [item for item in objects if is_of_another(item, release)]
@@ -63,11 +63,11 @@ def require_ours(objects: Sequence[KubernetesObject], stack: Stack, context: str
         return
     shown = listed((f"{item['kind']} {item['metadata']['name']}" for item in foreign or others or objects), most=6)
     if others or foreign:
-        raise RolloutError(
+        raise CommandError(
             f"{stack.name} needs objects that exist in {context} and belong to somebody else: {shown}.\n"
             "    Nothing was changed. Rename or delete them, or name another namespace in the definition."
         )
-    raise RolloutError(
+    raise CommandError(
         f"{stack.name} has objects in {context} that are not Helm's: {shown}.\n    "
         + _how_to_move(Owner("kubectl"), stack, "helm", context)
     )

@@ -25,11 +25,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
+from stacks.command import CommandError
 from stacks.problems import escaped
 from stacks.stack import Stack
 
-from ..choose import context_of
-from ..errors import RolloutError
+from ..contexts import context_of
 from ..terminal import note
 from .pulumi_words import explanation, is_locked_by_the_dead, last_line
 
@@ -62,18 +62,18 @@ class PulumiCli:
 
 
 def find() -> PulumiCli | None:
-    """Return the `pulumi` on the PATH, or None; raise RolloutError for one that is too old or does not answer."""
+    """Return the `pulumi` on the PATH, or None; raise CommandError for one that is too old or does not answer."""
     path = shutil.which("pulumi")
     if path is None:
         return None
     code, said = _run(PulumiCli(path, ""), [path, "version"], _VERSION_SECONDS)
     match = re.search(r"^v?(\d+)\.(\d+)\.(\d+)\S*$", said, re.MULTILINE)
     if code != 0 or match is None:
-        raise RolloutError(f"{path} does not work: `pulumi version` says {last_line(said)}. {GET_PULUMI}")
+        raise CommandError(f"{path} does not work: `pulumi version` says {last_line(said)}. {GET_PULUMI}")
     version = match[0].removeprefix("v")
     if tuple(map(int, match.groups())) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        raise RolloutError(f"{path} is Pulumi {version}, and Tidegate needs {oldest} or later. {GET_PULUMI}")
+        raise CommandError(f"{path} is Pulumi {version}, and Tidegate needs {oldest} or later. {GET_PULUMI}")
     return PulumiCli(path, version)
 
 
@@ -105,7 +105,7 @@ def _operate(cli: PulumiCli, stack: Stack, definition: Path, command: list[str])
         code, said = _show(cli, whole)
     why = explanation(said, stack) if code != 0 else None
     if why is not None:
-        raise RolloutError(why)
+        raise CommandError(why)
     return code
 
 
@@ -130,7 +130,7 @@ def _prepare(cli: PulumiCli, stack: Stack, definition: Path) -> None:
         wanted["context"] = context_of(stack.data_plane)
     now.setdefault("definition", DEFAULT_DEFINITION)
     if resources.get(stack.name, 0) > 1 and now["definition"] != wanted["definition"]:
-        raise RolloutError(
+        raise CommandError(
             f"stack {stack.name} was brought up from {escaped(str(now['definition']))}: from {wanted['definition']}"
             " it would lose every object that only the former describes.\n    If that is meant, say so first:"
             f" pulumi config set definition {wanted['definition']} --stack {stack.name}"
@@ -153,7 +153,7 @@ def _understanding(command: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
-        raise RolloutError(f"what `pulumi {command} --json` answers cannot be understood. {GET_PULUMI}") from None
+        raise CommandError(f"what `pulumi {command} --json` answers cannot be understood. {GET_PULUMI}") from None
 
 
 def ask(cli: PulumiCli, stack: Stack, arguments: Sequence[str]) -> str:
@@ -164,7 +164,7 @@ def ask(cli: PulumiCli, stack: Stack, arguments: Sequence[str]) -> str:
         code, said = _run(cli, whole, _SHORT_SECONDS)
     if code != 0:
         command = " ".join(arguments[:2])
-        raise RolloutError(explanation(said, stack) or f"`pulumi {command}` failed: {last_line(said)}.")
+        raise CommandError(explanation(said, stack) or f"`pulumi {command}` failed: {last_line(said)}.")
     return said
 
 
@@ -188,7 +188,7 @@ def _is_readable_again(cli: PulumiCli, said: str) -> bool:
         for path in empty:
             path.unlink()
     except OSError as error:
-        raise RolloutError(f"Pulumi's state in {escaped(str(state))} cannot be mended: {error.strerror}.") from None
+        raise CommandError(f"Pulumi's state in {escaped(str(state))} cannot be mended: {error.strerror}.") from None
     if empty:
         note(f"a run that was killed left Pulumi's state in {escaped(str(state))} unreadable; mended, and going on …")
     return bool(empty)
@@ -209,14 +209,14 @@ def _run(cli: PulumiCli, command: Sequence[str], seconds: float) -> tuple[int, s
             start_new_session=True,
         )
     except OSError as error:
-        raise RolloutError(f"{command[0]} cannot be run: {error.strerror}. {GET_PULUMI}") from None
+        raise CommandError(f"{command[0]} cannot be run: {error.strerror}. {GET_PULUMI}") from None
     try:
         output, complaints = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         asked = " ".join(["pulumi", *command[1:3]])
-        raise RolloutError(f"`{asked}` gave no answer within {seconds:g} seconds, and was stopped.") from None
+        raise CommandError(f"`{asked}` gave no answer within {seconds:g} seconds, and was stopped.") from None
     return process.returncode, output if process.returncode == 0 else complaints or output
 
 

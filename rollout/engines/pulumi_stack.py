@@ -8,11 +8,11 @@ from typing import Any
 import yaml
 
 from lab.local_cluster.folder import PULUMI
+from stacks.command import CommandError
 from stacks.stack import Stack
 
 from .. import local
-from ..choose import context_of
-from ..errors import RolloutError
+from ..contexts import context_of
 from ..handover import keep_scale, mend, prune, to_pulumi
 from ..kubectl import Kubectl, KubernetesObject
 from ..live import of_stack
@@ -26,7 +26,7 @@ _UPSERT = "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"
 
 
 def check(stack: Stack, rendered: Rendered, *, adopt: bool) -> None:
-    """Raise RolloutError where `up` would refuse a stack before Pulumi is asked."""
+    """Raise CommandError where `up` would refuse a stack before Pulumi is asked."""
     kube = Kubectl(context_of(stack.data_plane))
     owner = ownership.require(kube, stack, "pulumi", adopt=adopt)
     if owner is not None and owner.engine == "helm":
@@ -35,7 +35,7 @@ def check(stack: Stack, rendered: Rendered, *, adopt: bool) -> None:
 
 
 def up(cli: pulumi.PulumiCli, bundle: Bundle, *, adopt: bool = False) -> None:
-    """Bring a stack up; raise RolloutError when it is not as declared."""
+    """Bring a stack up; raise CommandError when it is not as declared."""
     stack, rendered = bundle.stack, bundle.rendered
     kube = Kubectl(context_of(stack.data_plane))
     owner = ownership.require(kube, stack, "pulumi", adopt=adopt)
@@ -80,7 +80,7 @@ def down(cli: pulumi.PulumiCli, bundle: Bundle) -> None:
 
 def _finish(cli: pulumi.PulumiCli, code: int) -> None:
     if code:
-        raise RolloutError(f"{cli} ended with exit code {code}; what it says stands above.")
+        raise CommandError(f"{cli} ended with exit code {code}; what it says stands above.")
 
 
 def _pending(cli: pulumi.PulumiCli, stack: Stack) -> bool:

@@ -7,7 +7,7 @@ import socket
 from stacks.problems import escaped, shortened
 from stacks.stack import Stack
 
-from ..choose import context_of
+from ..contexts import context_of
 from ..refusals import explained
 from ..terminal import make
 

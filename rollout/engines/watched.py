@@ -9,7 +9,8 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ..errors import RolloutError
+from stacks.command import CommandError
+
 from ..health import lacking, target_of
 from ..kubectl import Kubectl, KubernetesObject
 from ..terminal import note
@@ -33,7 +34,7 @@ def run_watched(
     """Run a command until it ends; return None when it succeeded, else why it did not.
 
     Where pods are refused for good the command is interrupted, as by Ctrl-C: it then notes that it failed. Where the
-    lease is lost it is killed, and RolloutError raised: what it would note now goes into another run's records.
+    lease is lost it is killed, and CommandError raised: what it would note now goes into another run's records.
     """
     said: list[str] = []
     looking = _Looking(kube, objects, from_now=watch)
@@ -48,7 +49,7 @@ def run_watched(
             preexec_fn=_end_with_parent,
         )
     except OSError as error:
-        raise RolloutError(f"{command[0]} cannot be run: {error.strerror}.") from None
+        raise CommandError(f"{command[0]} cannot be run: {error.strerror}.") from None
     reader = threading.Thread(target=lambda: said.extend(process.stdout or ()), daemon=True)
     reader.start()
     next_look = time.monotonic() + LOOK_EVERY
@@ -130,13 +131,13 @@ class _Looking:
         return f"not everything became ready in time:\n    {late}" if late else ""
 
     def _lines(self) -> list[str] | None:
-        with suppress(RolloutError):  # a look that fails is no reason to give up
+        with suppress(CommandError):  # a look that fails is no reason to give up
             return lacking(self._kube, self._target)
         return None
 
     def _refused(self) -> str:
         """Return what the API server has said about pods that it refused since looking began."""
-        with suppress(RolloutError):
+        with suppress(CommandError):
             found = _refusals(self._kube, self._target.namespace)
             return next((message for uid, (when, message) in found.items() if self._old.get(uid, ("",))[0] != when), "")
         return ""

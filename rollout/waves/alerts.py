@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
+from stacks.command import CommandError
 from stacks.definition.rollout import Alerts
 from stacks.problems import escaped, shortened
 
-from ..errors import RolloutError
 from ..kubectl import Kubectl
 from . import probe
 
@@ -17,7 +17,7 @@ _PATHS = {
 
 
 def firing(alerts: Alerts, kubectl: Kubectl, namespace: str) -> list[str]:
-    """Return the names of the alerts that fire in a namespace; raise RolloutError when nobody can say."""
+    """Return the names of the alerts that fire in a namespace; raise CommandError when nobody can say."""
     path = _PATHS[alerts.kind]
     if alerts.service is not None:
         at = alerts.service
@@ -32,7 +32,7 @@ def firing(alerts: Alerts, kubectl: Kubectl, namespace: str) -> list[str]:
             if state in ("firing", "active") and labels.get("namespace") == namespace
         }
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise RolloutError(f"what {alerts.kind} answers cannot be understood") from None
+        raise CommandError(f"what {alerts.kind} answers cannot be understood") from None
     return [escaped(shortened(name)) for name in sorted(names.difference(alerts.ignore))]
 
 

@@ -7,8 +7,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import FrameType
 
-from ..choose import context_of
-from ..errors import FAILED, STOPPED, Outcome, RolloutError
+from stacks.command import FAILED, STOPPED, CommandError, Outcome
+
+from ..contexts import context_of
 from ..health import target_of
 from ..kubectl import Kubectl
 from ..terminal import console, note
@@ -23,7 +24,7 @@ from .watch import watching
 
 
 def roll_out(request: Request, outcome: Outcome) -> None:
-    """Roll an environment out over its data planes; raise RolloutError with a report where it stops early."""
+    """Roll an environment out over its data planes; raise CommandError with a report where it stops early."""
     refuse_contradictions(request)
     history = History(request.journals / request.environment)
     with nullcontext(-1) if request.dry_run else history.locked() as lock:
@@ -42,14 +43,14 @@ def roll_out(request: Request, outcome: Outcome) -> None:
 
 
 def _say_what_would_change(ready: Prepared) -> None:
-    """Say what a rollout would do; raise RolloutError where it would not come to its end."""
+    """Say what a rollout would do; raise CommandError where it would not come to its end."""
     changes, refused = what_would_change(ready.stacks, ready.rendering, ready.engine)
     if changes:
         console().print(changes, soft_wrap=True)
     dry = "This was a dry run: nothing was changed."
     if refused:
         lines = "\n  ".join(refused)
-        raise RolloutError(f"The rollout would not come to its end:\n  {lines}\n{dry}")
+        raise CommandError(f"The rollout would not come to its end:\n  {lines}\n{dry}")
     note(dry)
 
 
@@ -70,7 +71,7 @@ class _Work:
         try:
             worker.bring_up(task, self.past.log(plane), self.lock, seconds, self.stop.now, show)
         except worker.TooLong as error:
-            raise RolloutError("\n  ".join([str(error), *why_not_well(self._look(plane))])) from None
+            raise CommandError("\n  ".join([str(error), *why_not_well(self._look(plane))])) from None
 
     def await_health(self, plane: str, show: Show) -> None:
         await_health(self._look(plane), show, self.stop.now.wait)
@@ -100,7 +101,7 @@ def _run(past: Past, prepared: Prepared, sources: Mapping[str, Past], lock: int)
     if ending == "succeeded":
         print(text)
     else:
-        raise RolloutError(text, STOPPED if ending == "stopped" else FAILED)
+        raise CommandError(text, STOPPED if ending == "stopped" else FAILED)
 
 
 @contextmanager

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
+from stacks.command import CommandError
 from stacks.stack import Stack
 
 from ..changes.compare import compare
 from ..changes.report import report
-from ..choose import context_of
+from ..contexts import context_of
 from ..engines import Engine
-from ..errors import RolloutError
 from ..live import KEPT, live_objects
 from ..render import Rendered
 
@@ -30,7 +30,7 @@ def what_would_change(
         try:
             live = live_objects(context_of(stack.data_plane), [rendered])[name]
             engine.check(stack, rendered)
-        except RolloutError as error:
+        except CommandError as error:
             refused.append(f"{plane}: {error}")
             continue
         changes[name] = compare(live.before, live.after)

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from stacks.command import CommandError
 from stacks.definition.rollout import Gate
 from stacks.problems import shortened
 
 from .. import health
-from ..errors import RolloutError
 from ..health import Target
 from ..kubectl import Kubectl
 from . import alerts, probe
@@ -52,17 +52,17 @@ class Look:
         try:
             if lines := health.lacking(self.kubectl, self.target):
                 return lines
-        except RolloutError as error:
+        except CommandError as error:
             return [f"the workloads cannot be looked at: {_line(error)}"]
         if self.gate.probe is not None:
             try:
                 probe.send(self.gate.probe, self.kubectl, self.target)
-            except RolloutError as error:
+            except CommandError as error:
                 return [f"the probe request is not answered: {_line(error)}"]
         if self.gate.alerts is not None:
             try:
                 names = alerts.firing(self.gate.alerts, self.kubectl, self.target.namespace)
-            except RolloutError as error:
+            except CommandError as error:
                 return [f"nobody can say whether an alert fires: {_line(error)}"]
             return [f"alert {name} fires" for name in names]
         return []
@@ -71,12 +71,12 @@ class Look:
         """Return what else is known about why it is not well."""
         try:
             return health.warnings(self.kubectl, self.target)
-        except RolloutError:
+        except CommandError:
             return []
 
 
 def await_health(look: Sight, show: Show, pause: Pause, clock: Callable[[], float] = time.monotonic) -> None:
-    """Return when nothing has been missing for the time to settle; raise RolloutError when the time is up."""
+    """Return when nothing has been missing for the time to settle; raise CommandError when the time is up."""
     gate = look.gate
     end = clock() + gate.timeout_seconds
     well_since: float | None = None
@@ -94,7 +94,7 @@ def await_health(look: Sight, show: Show, pause: Pause, clock: Callable[[], floa
                 return
             show(f"well; settling for {gate.settle_seconds - settled:.0f} s")
         if moment >= end:
-            raise RolloutError(_failure(gate, lines, look))
+            raise CommandError(_failure(gate, lines, look))
         length = min(length * 1.4, _LONGEST_PAUSE if lines else _LONGEST_WHILE_SETTLING)
         left = end - moment if well_since is None else min(end, well_since + gate.settle_seconds) - moment
         if pause(max(0.0, min(length, left))):
@@ -117,7 +117,7 @@ def _all(lines: Sequence[str], look: Sight) -> list[str]:
     return shown + [line for line in look.further()[:_MOST_LINES] if line not in shown]
 
 
-def _line(error: RolloutError) -> str:
+def _line(error: CommandError) -> str:
     return shortened(" ".join(str(error).split()), _LONGEST)
 
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from stacks.command import CommandError, reason
 from stacks.images_lock import FILE_NAME as LOCK_FILE
 from stacks.problems import escaped
 from stacks.stack import Definition
 from stacks.validate import read_definition
 
-from ..errors import RolloutError, reason
 from .journal import FILE, Begin, Story, encoded, read
 
 _ORPHAN_SECONDS = 120.0
@@ -71,13 +71,13 @@ class Past:
         return self.folder / "definition" / Path(self.story.begin.definition).name
 
     def definition(self) -> Definition:
-        """Read the definition that was rolled out; raise RolloutError when somebody has edited it since."""
+        """Read the definition that was rolled out; raise CommandError when somebody has edited it since."""
         try:
             now = texts_of(self.definition_file).digests
         except OSError as error:
-            raise RolloutError(f"rollout {self.number} cannot go on: {reason(error)}.") from None
+            raise CommandError(f"rollout {self.number} cannot go on: {reason(error)}.") from None
         if now != dict(self.story.begin.texts):
-            raise RolloutError(
+            raise CommandError(
                 f"{escaped(str(self.definition_file.parent))} holds what rollout {self.number} rolls out, and it was "
                 "edited since.\nPut it back, or roll out anew: a new rollout takes the definition as it is now."
             )
@@ -110,7 +110,7 @@ class History:
         """Return a rollout by its number."""
         found = next((past for past in self.all() if past.number == number), None)
         if found is None:
-            raise RolloutError(f"rollout {number} is no longer in {escaped(str(self.folder))}.")
+            raise CommandError(f"rollout {number} is no longer in {escaped(str(self.folder))}.")
         return found
 
     def good(self, plane: str) -> int | None:
@@ -168,7 +168,7 @@ class History:
             except BlockingIOError:
                 holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
             if _alive(holder) or time.monotonic() > end:
-                raise RolloutError(
+                raise CommandError(
                     f"Another rollout of {escaped(self.folder.name)} is at work (process {escaped(holder) or 'unknown'}"
                     "): two at once would bring up the same planes.\nWait until it has ended."
                 )

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from stacks.command import CommandError
 from stacks.problems import escaped
 
-from ..errors import RolloutError
 from .plan import Step
 
 SCHEMA = 1
@@ -164,11 +164,11 @@ def encoded(line: BaseModel) -> bytes:
 
 
 def read(path: Path) -> Story:
-    """Return what a journal says; raise RolloutError when it cannot be understood."""
+    """Return what a journal says; raise CommandError when it cannot be understood."""
     data = path.read_bytes()
     *lines, torn = data.split(b"\n")
     if not lines and not torn:
-        raise RolloutError(f"{escaped(str(path))} is empty: it is no journal of a rollout. Move its folder away.")
+        raise CommandError(f"{escaped(str(path))} is empty: it is no journal of a rollout. Move its folder away.")
     if not lines:
         raise damaged(path, 1, "is torn")
     begin = _parsed(path, 1, lines[0])
@@ -193,7 +193,7 @@ def _parsed(path: Path, number: int, text: bytes) -> Begin | PlaneLine | RunLine
         tree: Any = json.loads(text)
         version = tree.get("schema_version", SCHEMA) if isinstance(tree, dict) else SCHEMA
         if version != SCHEMA:
-            raise RolloutError(
+            raise CommandError(
                 f"{escaped(str(path))} is written in version {escaped(str(version))} of the journal, and this Tidegate "
                 f"knows version {SCHEMA}.\nGo on with the Tidegate that began this rollout."
             )
@@ -217,10 +217,10 @@ def _holds_together(begin: Begin) -> bool:
     )
 
 
-def damaged(path: Path, number: int, how: str = "cannot be understood") -> RolloutError:
+def damaged(path: Path, number: int, how: str = "cannot be understood") -> CommandError:
     """Return what to raise about a line that nobody may go by."""
     folder = escaped(str(path.parent))
-    return RolloutError(
+    return CommandError(
         f"{escaped(str(path))}:{number}: this line of the journal {how}, so nobody knows where the "
         f"planes stand.\nNothing was changed. Move {folder} away and roll out anew: what is up already stays as it is."
     )

@@ -5,11 +5,11 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from stacks.command import CommandError
 from stacks.problems import DefinitionError, escaped, listed
 from stacks.stack import Definition, Stack
 
-from ..digests import refuse_tags
-from ..errors import RolloutError
+from ..contexts import refuse_tags
 from ..guardrails import enforce
 from ..render import Rendered, render
 from ..terminal import note
@@ -31,7 +31,7 @@ def of_kept_texts(
         try:
             definition = sources[planes[0]].definition()
         except DefinitionError as error:
-            raise RolloutError(
+            raise CommandError(
                 f"this Tidegate cannot use the definition of rollout {number} any more:\n{error}"
             ) from None
         every = stacks_of(definition, environment)
@@ -59,10 +59,10 @@ def digest_of(rendered: Rendered) -> str:
 
 
 def refuse_other_definition(definition: Path, last: Past) -> None:
-    """Raise RolloutError where the folder holds the rollouts of another definition."""
+    """Raise CommandError where the folder holds the rollouts of another definition."""
     theirs = last.story.begin.definition
     if Path(theirs).resolve() != definition.resolve():
-        raise RolloutError(
+        raise CommandError(
             f"{escaped(str(last.folder.parent))} holds the rollouts of {escaped(theirs)}, and not of "
             f"{escaped(str(definition))}.\nName that definition with DEFINITION=<file>, or move the folder "
             "away."

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from stacks.command import WRONG_INPUT, CommandError, unknown
 from stacks.stack import Definition, Stack
-
-from ..errors import WRONG_INPUT, RolloutError, unknown
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,11 @@ def stacks_of(definition: Definition, environment: str) -> dict[str, Stack]:
     names = [item.name for item in definition.header.environments]
     if environment not in names:
         if not environment:
-            raise RolloutError(f"Which environment? ENV=<name>: {', '.join(names)}.", WRONG_INPUT)
+            raise CommandError(f"Which environment? ENV=<name>: {', '.join(names)}.", WRONG_INPUT)
         raise unknown("environment", environment, names)
     found = {stack.data_plane.name: stack for stack in definition.stacks if stack.environment.name == environment}
     if not found:
-        raise RolloutError(f"environment {environment} lives on no data plane, so there is nothing to roll out.")
+        raise CommandError(f"environment {environment} lives on no data plane, so there is nothing to roll out.")
     return found
 
 

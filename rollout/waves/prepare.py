@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stacks.problems import escaped, listed
+from stacks.command import WRONG_INPUT, CommandError
+from stacks.problems import advisory_text, escaped, listed
 from stacks.stack import Stack
 from stacks.validate import read_definition
 
-from ..check import advisory_text
-from ..digests import refuse_tags
+from ..contexts import refuse_tags
 from ..engines import Engine, find_engine
-from ..errors import WRONG_INPUT, RolloutError
 from ..guardrails import enforce
 from ..render import Rendered
 from ..terminal import note
@@ -63,19 +62,19 @@ class Prepared:
 
 
 def refuse_contradictions(request: Request) -> None:
-    """Raise RolloutError for settings that cannot stand together, before any folder is made after them."""
+    """Raise CommandError for settings that cannot stand together, before any folder is made after them."""
     if request.resume and request.back:
-        raise RolloutError("RESUME and BACK cannot stand together: the one goes on, the other takes back.", WRONG_INPUT)
+        raise CommandError("RESUME and BACK cannot stand together: the one goes on, the other takes back.", WRONG_INPUT)
     if request.start and (request.resume or request.back):
         other = "RESUME" if request.resume else "BACK"
-        raise RolloutError(f"FROM and {other} cannot stand together: {other} knows where planes stand.", WRONG_INPUT)
+        raise CommandError(f"FROM and {other} cannot stand together: {other} knows where planes stand.", WRONG_INPUT)
     by_what_was_kept = request.resume or request.back
     if not by_what_was_kept or not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", request.environment):
         stacks_of(read_definition(request.definition), request.environment)
 
 
 def prepared(request: Request, history: History) -> Prepared:
-    """Return what is to be done; raise RolloutError or DefinitionError when it cannot be."""
+    """Return what is to be done; raise CommandError or DefinitionError when it cannot be."""
     last = history.last()
     if request.back:
         if last is not None and last.story.begin.kind == "back" and last.story.outcome != "succeeded":
@@ -90,7 +89,7 @@ def _new(request: Request, history: History, last: Past | None) -> Prepared:
     texts = texts_of(request.definition)
     definition = read_definition(request.definition)
     if texts_of(request.definition) != texts:
-        raise RolloutError(f"{escaped(definition.file)} was written while it was being read; run this again.")
+        raise CommandError(f"{escaped(definition.file)} was written while it was being read; run this again.")
     every = stacks_of(definition, request.environment)
     plan = plan_of(list(every.values()), request.start)
     stacks = {plane: every[plane] for plane in plan.planes}
@@ -112,7 +111,7 @@ def _going_on(request: Request, history: History, last: Past | None) -> Prepared
     refuse_other_definition(request.definition, last)
     begin = last.story.begin
     if last.story.outcome == "succeeded":
-        raise RolloutError(f"There is nothing to go on with: rollout {last.number} of {begin.environment} succeeded.")
+        raise CommandError(f"There is nothing to go on with: rollout {last.number} of {begin.environment} succeeded.")
     engine = find_engine(_same_engine(request, begin))
     sources = {plane: history.numbered(begin.good[plane]) if begin.kind == "back" else last for plane in begin.planes}
     stacks, rendering = of_kept_texts(request.environment, sources, check=begin.kind == "forward")
@@ -125,16 +124,16 @@ def _taking_back(request: Request, history: History, last: Past | None) -> Prepa
     refuse_other_definition(request.definition, last)
     begin = last.story.begin
     if begin.kind == "back":
-        raise RolloutError(
+        raise CommandError(
             f"There is nothing to take back: rollout {last.number} of {begin.environment} took rollout "
             f"{begin.takes_back} back already."
         )
     touched = last.story.touched
     able = [plane for plane in touched if plane in begin.good]
     if not touched:
-        raise RolloutError(f"There is nothing to take back: rollout {last.number} touched no plane.")
+        raise CommandError(f"There is nothing to take back: rollout {last.number} touched no plane.")
     if not able:
-        raise RolloutError(
+        raise CommandError(
             f"There is nothing to go back to: no earlier rollout of {', '.join(touched)} succeeded.\nRoll an older "
             "definition out: take it from version control, and run `make rollout` with it."
         )
@@ -179,7 +178,7 @@ def _begin(
 
 def _same_engine(request: Request, begin: Begin) -> str:
     if request.engine not in (None, begin.engine):
-        raise RolloutError(
+        raise CommandError(
             f"The rollout was begun with {begin.engine}, and goes on or back with the same; leave ENGINE out.",
             WRONG_INPUT,
         )
@@ -191,5 +190,5 @@ def _must_be_there(request: Request, last: Past | None, what: str) -> Past:
         folders = {path.parent.parent.name for path in request.journals.glob(f"*/*/{FILE}")}
         others = f" There are rollouts of: {listed(sorted(folders))}." if folders else ""
         where = escaped(str(request.journals))
-        raise RolloutError(f"There is no rollout of {request.environment} to {what} in {where}.{others}")
+        raise CommandError(f"There is no rollout of {request.environment} to {what} in {where}.{others}")
     return last

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
 
 from lab import tools
+from stacks.command import CommandError
 from stacks.definition.rollout import PortForwardProbe, Probe, ServiceProxyProbe
 from stacks.resolve.names import PROXY
 
-from ..errors import RolloutError
 from ..health import Target
 from ..kubectl import Kubectl
 
@@ -31,7 +31,7 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 def send(probe: Probe, kubectl: Kubectl, target: Target) -> None:
-    """Send the request; raise RolloutError when it is not answered as it must be."""
+    """Send the request; raise CommandError when it is not answered as it must be."""
     if isinstance(probe, ServiceProxyProbe):
         through_service(kubectl, target.namespace, PROXY, target.port, probe.path, https=target.https)
     elif isinstance(probe, PortForwardProbe):
@@ -49,7 +49,7 @@ def through_service(kubectl: Kubectl, namespace: str, service: str, port: int, p
 
 
 def get(url: str) -> bytes:
-    """Return the body of what an address answers; raise RolloutError when that is no success."""
+    """Return the body of what an address answers; raise CommandError when that is no success."""
     return _request(url)
 
 
@@ -58,7 +58,7 @@ def _request(url: str, body: str | None = None, token_variable: str | None = Non
     if token_variable is not None:
         token = os.environ.get(token_variable)
         if not token:
-            raise RolloutError(f"the environment variable {token_variable}, which holds the probe's token, is not set")
+            raise CommandError(f"the environment variable {token_variable}, which holds the probe's token, is not set")
         headers["Authorization"] = f"Bearer {token}"
     request = Request(url, body.encode() if body else None, headers)
     handlers: list[object] = [_NoRedirects()]
@@ -71,10 +71,10 @@ def _request(url: str, body: str | None = None, token_variable: str | None = Non
             return content
     except HTTPError as error:
         error.close()
-        raise RolloutError(f"{where} answers {error.code}") from None
+        raise CommandError(f"{where} answers {error.code}") from None
     except (URLError, OSError, http.client.HTTPException, ValueError) as error:
         why = getattr(error, "reason", None) or error
-        raise RolloutError(f"{where} does not answer: {why}") from None
+        raise CommandError(f"{where} does not answer: {why}") from None
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def _forwarded(kubectl: Kubectl, target: Target) -> Iterator[int]:
                 yield int(match[1])
                 return
             said = line.strip() or said
-        raise RolloutError(f"kubectl port-forward: {said or 'it ended at once'}")
+        raise CommandError(f"kubectl port-forward: {said or 'it ended at once'}")
     finally:
         watchdog.cancel()
         process.kill()

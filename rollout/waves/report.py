@@ -10,7 +10,7 @@ from stacks.definition.rollout import Gate
 from stacks.problems import escaped, shortened
 from stacks.stack import Stack
 
-from ..choose import context_of
+from ..contexts import context_of
 from ..terminal import make
 from . import gate
 from .history import Past

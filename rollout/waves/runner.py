@@ -7,7 +7,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..errors import RolloutError
+from stacks.command import CommandError
+
 from .journal import Ending, Journal, Story
 from .plan import Step
 
@@ -19,7 +20,7 @@ class Interrupted(Exception):
 
 
 class Work(Protocol):
-    """What is done to a plane. Both raise RolloutError when it fails, and Interrupted when they were stopped."""
+    """What is done to a plane. Both raise CommandError when it fails, and Interrupted when they were stopped."""
 
     def bring_up(self, plane: str, show: Show) -> None:
         """Make a plane's stack what its definition says."""
@@ -111,7 +112,7 @@ class Runner:
             self.watch.state(plane, "applied")
             what = "health gate"
             self.work.await_health(plane, show)
-        except RolloutError as error:
+        except CommandError as error:
             message = f"{what}: {error}"
             self.journal.plane("failed", plane, seconds(), message)
             self.watch.state(plane, "failed", message)

@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
+from stacks.command import CommandError
 from stacks.problems import escaped, shortened
 
-from ..errors import RolloutError
 from .runner import Interrupted, Show
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +32,7 @@ _LONGEST_MESSAGE = 4_000
 _STOPPED = 130
 
 
-class TooLong(RolloutError):
+class TooLong(CommandError):
     """An engine was not done in time; only the cluster knows why."""
 
 
@@ -62,7 +62,7 @@ class Group:
 
 
 def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.Event, show: Show) -> None:
-    """Bring a stack up in a process of its own; raise RolloutError when it failed, Interrupted when it was stopped."""
+    """Bring a stack up in a process of its own; raise CommandError when it failed, Interrupted when it was stopped."""
     log.parent.mkdir(parents=True, exist_ok=True)
     answer, told = os.pipe()
     try:
@@ -105,7 +105,7 @@ def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.E
         raise Interrupted
     if code in (_STOPPED, -signal.SIGINT, -signal.SIGKILL):
         raise TooLong(f"it was interrupted: it was not done within {seconds:g} s")
-    raise RolloutError(message or f"{last or 'it ended without a word'} (exit code {code}; {escaped(str(log))})")
+    raise CommandError(message or f"{last or 'it ended without a word'} (exit code {code}; {escaped(str(log))})")
 
 
 def _listen(process: "subprocess.Popen[str]", log: IO[str], show: Show) -> str:
@@ -146,7 +146,7 @@ def main(arguments: list[str]) -> int:
     task = Task(**json.loads(arguments[0]))
     try:
         _up(task)
-    except RolloutError as error:
+    except CommandError as error:
         with open(int(arguments[1]), "w", encoding="utf-8") as answer:
             answer.write(shortened(str(error), _LONGEST_MESSAGE))
         print(error, flush=True)

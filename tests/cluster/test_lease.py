@@ -7,8 +7,8 @@ import pytest
 
 from lab.local_cluster import LocalCluster
 from rollout.engines import lease
-from rollout.errors import RolloutError
 from rollout.kubectl import Kubectl, as_list
+from stacks.command import CommandError
 
 from .bringing import Site
 from .world import until
@@ -39,7 +39,7 @@ def test_a_run_knows_when_another_one_has_taken_its_lease(
         hold.require()
         kube.run("patch", "lease", lease.NAME, "-n", namespace, "--type=merge", "--patch", THEIRS)
         until("it is noticed", lambda: hold.lost)
-        with pytest.raises(RolloutError, match="somebody@elsewhere, process 7 has taken over"):
+        with pytest.raises(CommandError, match="somebody@elsewhere, process 7 has taken over"):
             hold.require()
 
 
@@ -103,5 +103,5 @@ def test_a_lease_of_ones_own_is_given_up(kube: Kubectl, namespace: str) -> None:
 
 
 def test_without_its_namespace_there_is_an_error_and_no_waiting(kube: Kubectl, namespace: str) -> None:
-    with pytest.raises(RolloutError, match=namespace), lease.held(kube, namespace):
+    with pytest.raises(CommandError, match=namespace), lease.held(kube, namespace):
         pass

@@ -18,8 +18,8 @@ from lab.local_cluster import ClusterError, LocalCluster, processes
 from lab.local_cluster.folder import locked, mark, private_folder
 from rollout import local
 from rollout.cli import app
-from rollout.errors import RolloutError
 from rollout.pending import in_words
+from stacks.command import CommandError
 from stacks.stack import Stack
 
 from .world import DEFINITIONS, EVERYTHING, REFERENCE, ROOT, objects_of, read, settled, until
@@ -47,7 +47,7 @@ def test_of_each_environment_the_first_stack_lives_in_a_local_cluster() -> None:
     assert [stack.name for stack in local.local_stacks(definition)] == ["dev-lab", "prod-east"]
     assert [stack.name for stack in local.local_stacks(definition, "prod-east")] == ["prod-east"]
     with pytest.raises(
-        RolloutError, match=r"one stack of each environment, and not prod-west.*\n?.*dev-lab, prod-east"
+        CommandError, match=r"one stack of each environment, and not prod-west.*\n?.*dev-lab, prod-east"
     ):
         local.local_stacks(definition, "prod-west")
 
@@ -56,7 +56,7 @@ def test_environments_that_share_a_namespace_do_not_stand_together(tmp_path: Pat
     """On data planes of their own they may; here one must be chosen."""
     changes = {"namespace: inference-dev": "namespace: inference", "namespace: inference-prod": "namespace: inference"}
     definition = read(REFERENCE, tmp_path, **changes)
-    with pytest.raises(RolloutError, match=r"dev-lab, prod-east live in the same namespace, inference") as caught:
+    with pytest.raises(CommandError, match=r"dev-lab, prod-east live in the same namespace, inference") as caught:
         local.local_stacks(definition)
     assert "STACK=dev-lab" in str(caught.value)
     assert [stack.name for stack in local.local_stacks(definition, "dev-lab")] == ["dev-lab"]
@@ -141,7 +141,7 @@ def test_nobody_waits_for_ever_for_another_start(folder: Path, monkeypatch: pyte
     monkeypatch.setattr(local, "_LONGEST_WAIT", 0.5)
     definition = read(REFERENCE)
     private_folder(folder)
-    with locked(folder), pytest.raises(RolloutError, match="Another process is starting or stopping"):
+    with locked(folder), pytest.raises(CommandError, match="Another process is starting or stopping"):
         local.start_local(definition, local.local_stacks(definition, "dev-lab"), folder)
 
 
@@ -222,7 +222,7 @@ def test_trouble_with_the_cluster_is_an_error_in_words(tmp_path: Path) -> None:
     """No traceback: a file stands where the folder should be."""
     (tmp_path / "file").write_text("")
     definition = read(DEFINITIONS / "cpu-only.yaml")
-    with pytest.raises(RolloutError, match="there is no local cluster: A local cluster cannot live in"):
+    with pytest.raises(CommandError, match="there is no local cluster: A local cluster cannot live in"):
         local.start_local(definition, local.local_stacks(definition), tmp_path / "file" / "cluster")
 
 
@@ -289,7 +289,7 @@ def test_an_incomplete_cluster_is_started_anew_and_what_is_lost_is_said(
 
     monkeypatch.setattr(LocalCluster, "start", start)
     definition = read(DEFINITIONS / "cpu-only.yaml")
-    with pytest.raises(RolloutError):
+    with pytest.raises(CommandError):
         local.start_local(definition, local.local_stacks(definition))
     said = f"{INCOMPLETE}. It is started anew, and empty: all that was brought up in it is lost."
     assert said in capsys.readouterr().err

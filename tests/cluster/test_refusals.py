@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lab.local_cluster import LocalCluster
-from rollout.errors import RolloutError
 from rollout.kubectl import Kubectl, as_list
+from stacks.command import CommandError
 
 from .bringing import Site
 from .conftest import MakeCluster
@@ -221,7 +221,7 @@ def test_pod_security_is_named_with_what_it_wants(kube: Kubectl, namespace: str)
     """In the API server's real words."""
     spec = {"containers": [{"name": "main", "image": "registry.test/main:1"}]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "loose", "namespace": namespace}, "spec": spec}
-    with pytest.raises(RolloutError, match="pods loose was refused by Pod Security 'restricted:latest': ") as caught:
+    with pytest.raises(CommandError, match="pods loose was refused by Pod Security 'restricted:latest': ") as caught:
         kube.run("create", "-f", "-", stdin=as_list([pod]))
     assert "allowPrivilegeEscalation != false" in str(caught.value)
 
@@ -236,7 +236,7 @@ def test_what_cannot_be_changed_in_place_says_how_to_replace_it_while_its_pods_g
     head = {"name": "fixed", "namespace": namespace}
     item = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": head, "spec": spec}
     kube.run("apply", "--server-side", "-f", "-", stdin=as_list([item]))
-    with pytest.raises(RolloutError, match="StatefulSet fixed cannot be changed in place") as caught:
+    with pytest.raises(CommandError, match="StatefulSet fixed cannot be changed in place") as caught:
         kube.run("apply", "--server-side", "-f", "-", stdin=as_list([{**item, "spec": {**spec, "serviceName": "two"}}]))
     assert "delete statefulset fixed --cascade=orphan" in str(caught.value)
 
@@ -270,5 +270,5 @@ def test_kubectl_that_cannot_be_run_is_one_message(monkeypatch: pytest.MonkeyPat
     broken.write_bytes(b"\x7fELF nonsense")
     broken.chmod(0o755)
     monkeypatch.setattr(kubectl, "_path", lambda: str(broken))
-    with pytest.raises(RolloutError, match="cannot be run"):
+    with pytest.raises(CommandError, match="cannot be run"):
         Kubectl("x").run("get", "pods")

@@ -23,11 +23,11 @@ import pytest
 
 from lab.local_cluster import LocalCluster
 from lab.local_cluster.nodes import cpu_node, mig_mixed
-from rollout.errors import RolloutError
 from rollout.health import Target
 from rollout.kubectl import Kubectl
 from rollout.waves import probe
 from rollout.waves.journal import FILE
+from stacks.command import CommandError
 from stacks.definition.rollout import PortForwardProbe, ServiceProxyProbe
 
 from .world import ROOT, until
@@ -431,9 +431,9 @@ def test_by_the_service_proxy_a_real_api_server_looks_for_the_service_at_that_po
     until("there are endpoints", lambda: clusters["east"].get("endpoints", namespace="default"))
     monkeypatch.setenv("KUBECONFIG", str(clusters["east"].kubeconfig))
     request = ServiceProxyProbe(kind="service-proxy")
-    with pytest.raises(RolloutError, match="no endpoints available for service"):
+    with pytest.raises(CommandError, match="no endpoints available for service"):
         probe.send(request, Kubectl("east"), Target("default", (), 443, True))
-    with pytest.raises(RolloutError, match="not found"):
+    with pytest.raises(CommandError, match="not found"):
         probe.send(request, Kubectl("east"), Target("nowhere", (), 443, True))
 
 
@@ -441,5 +441,5 @@ def test_a_port_forward_that_leads_nowhere_ends_with_the_reason(
     clusters: Mapping[str, LocalCluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(clusters["east"].kubeconfig))
-    with pytest.raises(RolloutError, match=r"port-forward: .*not found"):
+    with pytest.raises(CommandError, match=r"port-forward: .*not found"):
         probe.send(PortForwardProbe(kind="port-forward"), Kubectl("east"), Target("nowhere", (), 80, False))

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from rollout.engines import pulumi
-from rollout.errors import RolloutError
+from stacks.command import CommandError
 from stacks.stack import Stack
 from stacks.validate import read_definition
 
@@ -65,25 +65,25 @@ def test_up_returns_pulumis_exit_code_and_shows_its_reason(
 def test_a_local_environment_needs_no_digests_but_a_cluster_that_can_be_reached(checkout: Project) -> None:
     checkout.edit("  - name: dev\n", "  - name: dev\n    local: true\n")
     definition = checkout.checkout / "stacks" / "inference.yaml"
-    with pytest.raises(RolloutError, match="kubectl --context eks-lab get namespaces"):
+    with pytest.raises(CommandError, match="kubectl --context eks-lab get namespaces"):
         pulumi.up(cli(), stack_of(definition), definition)
 
 
 @pytest.mark.usefixtures("checkout")
 def test_who_is_not_logged_in_is_told_how(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PULUMI_BACKEND_URL")
-    with pytest.raises(RolloutError, match="pulumi login"):
+    with pytest.raises(CommandError, match="pulumi login"):
         pulumi.preview(cli(), stack_of(REFERENCE), REFERENCE)
 
 
 def test_a_missing_or_wrong_passphrase_is_said(checkout: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     definition = checkout.checkout / "stacks" / "inference.yaml"
     monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE")
-    with pytest.raises(RolloutError, match="Set PULUMI_CONFIG_PASSPHRASE"):
+    with pytest.raises(CommandError, match="Set PULUMI_CONFIG_PASSPHRASE"):
         pulumi.preview(cli(), stack_of(definition), definition)
     checkout.pulumi("stack", "init", "dev-lab", "--no-select")
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "another")
-    with pytest.raises(RolloutError, match="made with another passphrase"):
+    with pytest.raises(CommandError, match="made with another passphrase"):
         pulumi.preview(cli(), stack_of(definition), definition)
 
 
@@ -93,7 +93,7 @@ def test_a_locked_stack_is_said_with_the_way_out(checkout: Project) -> None:
     lock = checkout.root / "state" / ".pulumi" / "locks" / "organization" / "tidegate" / "dev-lab" / "somebody.json"
     lock.parent.mkdir(parents=True, exist_ok=True)
     lock.write_text(json.dumps({"pid": 1, "username": "u", "hostname": "h", "timestamp": "2026-01-01T00:00:00Z"}))
-    with pytest.raises(RolloutError, match="pulumi cancel dev-lab"):
+    with pytest.raises(CommandError, match="pulumi cancel dev-lab"):
         pulumi.up(cli(), stack_of(definition), definition)
 
 
@@ -154,21 +154,21 @@ def test_a_pulumi_that_is_new_enough_is_found(stand_in: Path, version: str) -> N
 )
 def test_a_pulumi_that_will_not_do_is_refused(stand_in: Path, body: str, says: str) -> None:
     write(stand_in, body)
-    with pytest.raises(RolloutError, match=re.escape(says)):
+    with pytest.raises(CommandError, match=re.escape(says)):
         pulumi.find()
 
 
 def test_a_pulumi_that_hangs_is_stopped_with_all_it_started(stand_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulumi, "_VERSION_SECONDS", 0.5)
     write(stand_in, "trap '' TERM; sleep 300 & wait; sleep 300")
-    with pytest.raises(RolloutError, match=r"`pulumi version` gave no answer within 0\.5 seconds"):
+    with pytest.raises(CommandError, match=r"`pulumi version` gave no answer within 0\.5 seconds"):
         pulumi.find()
 
 
 def test_a_program_for_another_machine_is_refused(stand_in: Path) -> None:
     stand_in.write_bytes(b"\x7fELF nonsense")
     stand_in.chmod(0o755)
-    with pytest.raises(RolloutError, match="cannot be run"):
+    with pytest.raises(CommandError, match="cannot be run"):
         pulumi.find()
 
 
@@ -185,7 +185,7 @@ case "$1 $2" in
 esac""",
     )
     other = tmp_path / "other.yaml"
-    with pytest.raises(RolloutError, match=f"pulumi config set definition {other} --stack dev-lab"):
+    with pytest.raises(CommandError, match=f"pulumi config set definition {other} --stack dev-lab"):
         pulumi.up(cli(), stack_of(REFERENCE), other)
     assert "up" not in [line.split()[0] for line in log.read_text().splitlines()]
 

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from policies.guardrails import check, check_all
 from rollout.cli import app
-from rollout.errors import RolloutError
 from rollout.guardrails import enforce, findings
 from rollout.render import render, rendered
+from stacks.command import CommandError
 from stacks.images_lock import lock_text
 from stacks.validate import read_definition
 from tests.components.test_environment import declared
@@ -141,7 +141,7 @@ def test_an_image_without_a_digest_is_said_once_by_the_definitions_own_advisory(
 def test_a_local_cluster_takes_images_without_a_digest(tmp_path: Path) -> None:
     definition = read_definition(production(tmp_path, f"guardrails: {{severities: {{{WILDCARD}: advisory}}}}"))
     rendering = [render(definition.stacks[0], definition.lock, definition.file)]
-    with pytest.raises(RolloutError, match="6 mandatory findings"):
+    with pytest.raises(CommandError, match="6 mandatory findings"):
         enforce(rendering, definition)
     assert "no digest" not in enforce(rendering, definition, local_cluster=True)
 
@@ -149,7 +149,7 @@ def test_a_local_cluster_takes_images_without_a_digest(tmp_path: Path) -> None:
 def test_a_local_cluster_takes_nothing_else_that_is_mandatory() -> None:
     objects = prod()
     in_small("hostNetwork", True)(objects)
-    with pytest.raises(RolloutError, match="hostNetwork") as caught:
+    with pytest.raises(CommandError, match="hostNetwork") as caught:
         enforce(
             [rendered("prod-east", objects, "f.yaml")],
             read_definition(REFERENCE),

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rollout.check import MOST_ALIKE, advisory_text
-from stacks.problems import Position, Problem
+from stacks.problems import _MOST_ALIKE as MOST_ALIKE
+from stacks.problems import Position, Problem, advisory_text
 
 
 def test_a_good_definition_is_summed_up_in_a_line(call: Callable[..., Any], definition: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from lab import tools
 from rollout import engines, local
 from rollout.engines import Bundle
-from rollout.errors import RolloutError
 from rollout.render import Rendered, render
+from stacks.command import CommandError
 from stacks.stack import Stack
 
 Call = Callable[..., Any]
@@ -48,7 +48,7 @@ class Engine:
         if self.stopped:
             raise KeyboardInterrupt
         if name in self.fails:
-            raise RolloutError("it cannot.")
+            raise CommandError("it cannot.")
         return name not in self.stands
 
     def down(self, bundle: Bundle) -> None:
@@ -183,7 +183,7 @@ def test_pulumi_is_the_first_choice_and_helm_the_second(monkeypatch: pytest.Monk
     assert engines.find_engine().name == "pulumi"
     assert engines.find_engine("helm").name == "helm"
     pulumi.unlink()
-    with pytest.raises(RolloutError, match="there is no `pulumi` on the PATH"):
+    with pytest.raises(CommandError, match="there is no `pulumi` on the PATH"):
         engines.find_engine("pulumi")
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rollout.errors import RolloutError
 from rollout.live import Live
 from rollout.render import Rendered
 from rollout.waves import journal
 from rollout.waves.worker import Task, TooLong
+from stacks.command import CommandError
 
 Call = Callable[..., Any]
 Edit = Callable[[str, str], None]
@@ -41,7 +41,7 @@ class Doubles:
         self.order.append(task.plane)
         self.engines.add(task.engine)
         if task.plane in self.fails:
-            raise RolloutError("exceeded quota: gpus")
+            raise CommandError("exceeded quota: gpus")
         found = re.search(r"mode: on-demand}, replicas: (\d)", Path(task.read_from).read_text("utf-8"))
         assert found
         self.stands[task.plane] = found[1]
@@ -49,7 +49,7 @@ class Doubles:
 
     def await_health(self, look: Any, *_: object) -> None:
         if look.kubectl.context in self.sick:
-            raise RolloutError("not passed within 900 s")
+            raise CommandError("not passed within 900 s")
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def sees(monkeypatch: pytest.MonkeyPatch, live: Live, refuses: str = "") -> None
 
     def check(_: object, __: object, rendered: Rendered) -> None:
         if refuses and rendered.stack == "prod-west":
-            raise RolloutError(refuses)
+            raise CommandError(refuses)
 
     monkeypatch.setattr("rollout.waves.dry_run.live_objects", lambda _, rendering: {rendering[0].stack: live})
     monkeypatch.setattr("rollout.engines.helm.Helm.check", check)

@@ -17,9 +17,9 @@ from charts import CHART
 from rollout.engines import Bundle, helm, ownership, pulumi, pulumi_stack, watched
 from rollout.engines.helm_release import is_of
 from rollout.engines.lease import Hold
-from rollout.errors import RolloutError
 from rollout.live import as_declared, of_stack
 from rollout.render import Rendered, render
+from stacks.command import CommandError
 from stacks.stack import Stack
 from stacks.validate import read_definition
 
@@ -93,7 +93,7 @@ def test_no_engine_takes_what_nobody_brought_up_with_it(
     stack: Stack, engine: str, namespace: Object, whose: str
 ) -> None:
     cluster: Any = Cluster([namespace])
-    with pytest.raises(RolloutError, match=whose) as caught:
+    with pytest.raises(CommandError, match=whose) as caught:
         ownership.require(cluster, stack, engine)
     assert f"ENGINE={engine} ADOPT=1" in str(caught.value)
     assert ownership.require(cluster, stack, engine, adopt=True) is not None
@@ -119,7 +119,7 @@ def test_pulumi_takes_nothing_down_that_it_has_not_brought_up(
     cluster = Cluster([made("Namespace", "tidegate-dev", labels=labels), made("ConfigMap", "inference-proxy-routing")])
     monkeypatch.setattr(pulumi_stack, "Kubectl", lambda _: cluster)
     bundle = Bundle(stack, rendered, read_definition(definition).lock, definition)
-    with pytest.raises(RolloutError, match=r"Nothing was changed"):
+    with pytest.raises(CommandError, match=r"Nothing was changed"):
         pulumi_stack.down(pulumi.PulumiCli("pulumi", "3.260.0"), bundle)
     assert (cluster.deleted, destroyed) == ([], [])
 
@@ -145,7 +145,7 @@ def test_pulumi_takes_its_own_down_and_leaves_what_is_a_helm_releases(
 def test_objects_of_another_helm_release_are_refused_whatever_they_are_labelled(stack: Stack, adopt: bool) -> None:
     theirs = {"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "tidegate-dev"}
     objects = [made("ConfigMap", "ours"), made("Service", "theirs", annotations=theirs)]
-    with pytest.raises(RolloutError, match=r"belong to somebody else: Service theirs\.") as caught:
+    with pytest.raises(CommandError, match=r"belong to somebody else: Service theirs\.") as caught:
         ownership.require_ours(objects, stack, "kind-lab", adopt=adopt)
     assert "Nothing was changed" in str(caught.value)
 
@@ -296,7 +296,7 @@ def test_a_command_whose_lease_is_lost_is_killed_without_a_last_word(rendered: R
             super().require()
 
     begin = time.monotonic()
-    with pytest.raises(RolloutError, match=r"somebody@elsewhere, process 7 has taken over the work in tidegate-dev"):
+    with pytest.raises(CommandError, match=r"somebody@elsewhere, process 7 has taken over the work in tidegate-dev"):
         watched.run_watched(
             [sys.executable, "-c", script, str(ready), str(wrote)],
             cluster,
@@ -316,7 +316,7 @@ def test_releases_that_are_not_kept_in_secrets_are_refused_in_a_line(
     monkeypatch: pytest.MonkeyPatch, call: Call, definition: Path, driver: str
 ) -> None:
     monkeypatch.setenv("HELM_DRIVER", driver)
-    with pytest.raises(RolloutError, match=f"^HELM_DRIVER is {driver}, and Tidegate knows only .* in Secrets"):
+    with pytest.raises(CommandError, match=f"^HELM_DRIVER is {driver}, and Tidegate knows only .* in Secrets"):
         helm.find()
     (definition.parent / "images.lock").write_text(
         "images:\n"

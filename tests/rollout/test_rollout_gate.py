@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from rollout import health
-from rollout.errors import RolloutError
 from rollout.health import Target
 from rollout.kubectl import Kubectl
 from rollout.render import render
 from rollout.waves import alerts, gate, probe
 from rollout.waves.gate import Look, await_health
 from rollout.waves.runner import Interrupted
+from stacks.command import CommandError
 from stacks.definition.rollout import Alerts, Gate, MonitoringService, ServiceProxyProbe, UrlProbe
 from stacks.validate import read_definition
 
@@ -75,7 +75,7 @@ def test_it_must_stay_well_without_a_break_for_the_time_to_settle() -> None:
 
 
 def test_when_its_time_is_up_it_says_what_is_missing_and_what_the_cluster_warns_of() -> None:
-    with pytest.raises(RolloutError) as raised:
+    with pytest.raises(CommandError) as raised:
         waited(settings(), [["StatefulSet small-main: 0 of 1 pods are available"]])
     assert str(raised.value).splitlines() == [
         "not passed within 60 s:",
@@ -85,7 +85,7 @@ def test_when_its_time_is_up_it_says_what_is_missing_and_what_the_cluster_warns_
 
 
 def test_what_never_settles_is_a_failure_too() -> None:
-    with pytest.raises(RolloutError, match="it did not stay well for 5 s within 60 s"):
+    with pytest.raises(CommandError, match="it did not stay well for 5 s within 60 s"):
         waited(settings(settleSeconds=5), [[], [], ["flapping"], ["flapping"]] * 20)
 
 
@@ -237,7 +237,7 @@ def test_an_init_container_that_keeps_a_pod_waiting_is_named() -> None:
 def test_a_cluster_that_cannot_be_asked_is_not_well() -> None:
     class Gone(Cluster):
         def find(self, *_: Any) -> list[dict[str, Any]]:
-            raise RolloutError("the cluster there\ncannot be reached")
+            raise CommandError("the cluster there\ncannot be reached")
 
     look = Look(settings(), Gone(), TARGET)
     assert look.lacking() == ["the workloads cannot be looked at: the cluster there cannot be reached"]
@@ -314,7 +314,7 @@ def test_a_probe_is_answered_by_any_success(server: Server, send: Send, status: 
 def test_a_probe_is_not_answered_by_anything_else(server: Server, send: Send, status: int) -> None:
     server.answers["/ready"] = status, f"{server.url}/elsewhere"
     server.answers["/elsewhere"] = 200, ""
-    with pytest.raises(RolloutError, match=f"/ready answers {status}"):
+    with pytest.raises(CommandError, match=f"/ready answers {status}"):
         send("/ready")
     assert len(server.asked) == 1
 
@@ -328,13 +328,13 @@ def test_a_probe_with_a_body_is_posted(server: Server, send: Send) -> None:
 def test_a_probe_sends_the_token_that_its_variable_holds(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     server.answers["/ready"] = 200, ""
     monkeypatch.delenv("PROBE_TOKEN", raising=False)
-    with pytest.raises(RolloutError, match="the environment variable PROBE_TOKEN, which holds the probe's token"):
+    with pytest.raises(CommandError, match="the environment variable PROBE_TOKEN, which holds the probe's token"):
         probe._request(f"{server.url}/ready", token_variable="PROBE_TOKEN")
     monkeypatch.setenv("PROBE_TOKEN", "hidden")
     probe._request(f"{server.url}/ready", token_variable="PROBE_TOKEN")
     assert server.asked == [("GET", "/ready", "Bearer hidden", b"")]
     server.answers["/ready"] = 401, ""
-    with pytest.raises(RolloutError) as raised:
+    with pytest.raises(CommandError) as raised:
         probe._request(f"{server.url}/ready", token_variable="PROBE_TOKEN")
     assert "hidden" not in str(raised.value)
 
@@ -342,7 +342,7 @@ def test_a_probe_sends_the_token_that_its_variable_holds(server: Server, monkeyp
 def test_a_probe_of_nobody_says_why_there_is_no_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
-    with pytest.raises(RolloutError, match=rf"http://127\.0\.0\.1:{port}/ready does not answer: .*[Rr]efused"):
+    with pytest.raises(CommandError, match=rf"http://127\.0\.0\.1:{port}/ready does not answer: .*[Rr]efused"):
         probe.send(UrlProbe(kind="url", url=f"http://127.0.0.1:{port}/ready"), NOBODY, TARGET)
 
 
@@ -380,7 +380,7 @@ def test_alerts_that_fire_in_the_namespace_count_and_others_do_not(server: Serve
 @pytest.mark.parametrize("answer", ["", "[]", "nonsense", '{"data": {"alerts": [{}]}}', '{"data": {"alerts": [1]}}'])
 def test_an_answer_about_alerts_that_cannot_be_understood_is_none(server: Server, answer: str) -> None:
     server.answers["/api/v1/alerts"] = 200, answer
-    with pytest.raises(RolloutError, match="what prometheus answers cannot be understood"):
+    with pytest.raises(CommandError, match="what prometheus answers cannot be understood"):
         alerts.firing(Alerts(kind="prometheus", url=server.url), NOBODY, "prod")
 
 

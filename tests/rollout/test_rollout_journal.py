@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from rollout.errors import RolloutError
 from rollout.waves import journal as journals
 from rollout.waves.history import History, Past, texts_of
 from rollout.waves.journal import Begin, Journal, Kind
 from rollout.waves.plan import Step
+from stacks.command import CommandError
 
 STEPS = (Step("canary", ("east",)), Step("wave 2", ("west", "north")))
 
@@ -116,7 +116,7 @@ def test_a_damaged_line_in_the_middle_is_an_error_that_names_it(
 ) -> None:
     path = made(history, definition, passed="east").folder / journals.FILE
     path.write_bytes(path.read_bytes() + line + b"\n")
-    with pytest.raises(RolloutError, match=r"0001/journal\.jsonl:4: this line of the journal cannot be understood"):
+    with pytest.raises(CommandError, match=r"0001/journal\.jsonl:4: this line of the journal cannot be understood"):
         journals.read(path)
 
 
@@ -139,24 +139,24 @@ def test_a_first_line_that_does_not_hold_together_is_damaged(
 ) -> None:
     path = made(history, definition).folder / journals.FILE
     path.write_text(json.dumps({**json.loads(path.read_bytes()), **changes}) + "\n", "utf-8")
-    with pytest.raises(RolloutError, match=r"journal\.jsonl:1: this line of the journal cannot be understood"):
+    with pytest.raises(CommandError, match=r"journal\.jsonl:1: this line of the journal cannot be understood"):
         journals.read(path)
 
 
 def test_a_journal_that_was_cut_in_its_first_line_is_torn_and_not_empty(history: History, definition: Path) -> None:
     path = made(history, definition).folder / journals.FILE
     path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(RolloutError, match=r"journal\.jsonl:1: this line of the journal is torn"):
+    with pytest.raises(CommandError, match=r"journal\.jsonl:1: this line of the journal is torn"):
         journals.read(path)
     path.write_bytes(b"")
-    with pytest.raises(RolloutError, match="is empty"):
+    with pytest.raises(CommandError, match="is empty"):
         journals.read(path)
 
 
 def test_a_journal_of_a_later_version_is_refused(history: History, definition: Path) -> None:
     path = made(history, definition).folder / journals.FILE
     path.write_text(path.read_text("utf-8").replace('"schema_version":1', '"schema_version":2'), "utf-8")
-    with pytest.raises(RolloutError, match="version 2 of the journal, and this Tidegate knows version 1"):
+    with pytest.raises(CommandError, match="version 2 of the journal, and this Tidegate knows version 1"):
         journals.read(path)
 
 
@@ -184,7 +184,7 @@ def test_kept_texts_that_somebody_edited_are_refused(history: History, definitio
         past.definition_file.unlink()
     else:
         (past.definition_file.parent / "images.lock").write_text("images: []\n", "utf-8")
-    with pytest.raises(RolloutError, match=r"it was edited since|No such file"):
+    with pytest.raises(CommandError, match=r"it was edited since|No such file"):
         past.definition()
 
 
@@ -240,7 +240,7 @@ def test_two_rollouts_of_one_environment_at_once_are_refused(history: History) -
         assert other.stdout
         assert other.stdout.readline() == "held\n"
         with (
-            pytest.raises(RolloutError, match=rf"Another rollout of prod is at work \(process {other.pid}\)"),
+            pytest.raises(CommandError, match=rf"Another rollout of prod is at work \(process {other.pid}\)"),
             history.locked(),
         ):
             pass

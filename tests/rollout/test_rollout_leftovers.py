@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rollout.engines import helm
-from rollout.errors import RolloutError
 from rollout.kubectl import Kubectl
+from stacks.command import CommandError
 
 
 def gone(process: int) -> bool:
@@ -26,7 +26,7 @@ def test_what_kubectl_started_ends_with_it_when_it_takes_too_long(
     fake.write_text(f"#!/bin/sh\nsleep 300 &\necho $! > {told}\nwait\n", "utf-8")
     fake.chmod(0o755)
     monkeypatch.setattr("rollout.kubectl._path", lambda: str(fake))
-    with pytest.raises(RolloutError, match="gave no answer"):
+    with pytest.raises(CommandError, match="gave no answer"):
         Kubectl("lab").run("get", "pods", seconds=-10.0)  # and 15 s more
     plugin = int(told.read_text("utf-8"))
     end = time.monotonic() + 5

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rollout.engines import pulumi
-from rollout.errors import RolloutError
+from stacks.command import CommandError
 from stacks.validate import read_definition
 
 PULUMI = """#!/bin/sh
@@ -55,7 +55,7 @@ def up(
 def test_an_answer_that_cannot_be_understood_is_one_message(
     up: Callable[[str], int], command: str, before: str, answer: str
 ) -> None:
-    with pytest.raises(RolloutError, match=f"what `pulumi {command} --json` answers cannot be understood."):
+    with pytest.raises(CommandError, match=f"what `pulumi {command} --json` answers cannot be understood."):
         up(PULUMI.format(said="").replace(f"echo {before}", f"echo '{answer}'"))
 
 
@@ -69,19 +69,19 @@ def test_an_answer_that_cannot_be_understood_is_one_message(
 def test_a_protected_dataset_is_no_riddle(
     up: Callable[[str], int], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(RolloutError, match="add a dataset of another name and move the servers to it"):
+    with pytest.raises(CommandError, match="add a dataset of another name and move the servers to it"):
         up(PULUMI.format(said=said))
     assert 'resource "urn:x"' in capsys.readouterr().out
 
 
 def test_what_the_api_server_refuses_is_explained(up: Callable[[str], int]) -> None:
     said = 'services "a" is forbidden: exceeded quota: tight, requested: services=1, used: services=2'
-    with pytest.raises(RolloutError, match="services a was refused by the quota tight: requested: services=1"):
+    with pytest.raises(CommandError, match="services a was refused by the quota tight: requested: services=1"):
         up(PULUMI.format(said=said))
 
 
 def test_objects_that_pulumi_does_not_know_are_adopted_only_on_purpose(up: Callable[[str], int]) -> None:
-    with pytest.raises(RolloutError, match="CLUSTER=kind-lab STACK=dev-lab ENGINE=pulumi ADOPT=1"):
+    with pytest.raises(CommandError, match="CLUSTER=kind-lab STACK=dev-lab ENGINE=pulumi ADOPT=1"):
         up(PULUMI.format(said="The resource already exists in the cluster. This can happen when:"))
 
 
@@ -107,7 +107,7 @@ def test_the_lock_of_somebody_else_is_left_alone(up: Callable[[str], int], tmp_p
     with subprocess.Popen(["sleep", "60"]) as lives:
         try:
             host = socket.gethostname() if whose == "of a run that lives" else "elsewhere"
-            with pytest.raises(RolloutError, match=re.escape("`pulumi cancel dev-lab` takes the lock away")):
+            with pytest.raises(CommandError, match=re.escape("`pulumi cancel dev-lab` takes the lock away")):
                 up(PULUMI.format(said=LOCKED.format(host=host, pid=lives.pid)))
         finally:
             lives.kill()
@@ -133,7 +133,7 @@ def test_attributes_that_a_killed_run_left_empty_are_removed_and_nothing_else(
 @pytest.mark.parametrize("url", ["https://app.pulumi.test/u", "file://{}"])
 def test_an_end_of_file_that_has_another_cause_is_said(up: Callable[[str], int], tmp_path: Path, url: str) -> None:
     script = PULUMI.format(said="").replace("echo '[]' ;;", "echo 'error: EOF' >&2; exit 255 ;;")
-    with pytest.raises(RolloutError, match='`pulumi stack ls` failed: "error: EOF"'):
+    with pytest.raises(CommandError, match='`pulumi stack ls` failed: "error: EOF"'):
         up(_who(script, url.format(tmp_path)))
 
 

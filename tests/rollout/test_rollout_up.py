@@ -16,8 +16,8 @@ import yaml
 
 from rollout import output, render, swap
 from rollout.cli import DEFAULT_OUT
-from rollout.errors import Outcome
 from rollout.terminal import MAKEFILE, make
+from stacks.command import Outcome
 
 Call = Callable[..., Any]
 Tree = Callable[[Path], dict[str, bytes]]
@@ -447,7 +447,7 @@ KILLED_EVERYWHERE = """
 import os, signal, sys
 from pathlib import Path
 from rollout import output, swap
-from rollout.errors import Outcome
+from stacks.command import Outcome
 from rollout.output import Index
 
 class Stack:

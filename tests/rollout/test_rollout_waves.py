@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from rollout.errors import RolloutError
 from rollout.waves import journal as journals
 from rollout.waves.journal import Begin, Journal, Kind
 from rollout.waves.plan import Plan, Step, backwards, plan_of, stacks_of
 from rollout.waves.runner import Interrupted, Runner, Show, Stop
 from rollout.waves.watch import Board, Lines
+from stacks.command import CommandError
 from stacks.images_lock import ImagesLock
 from stacks.load import parse
 from stacks.validate import validate
@@ -73,7 +73,7 @@ def test_from_begins_with_a_plane_and_says_what_it_leaves_out(
 
 
 def test_from_an_unknown_plane_names_the_nearest() -> None:
-    with pytest.raises(RolloutError, match=r"did you mean east\? There are: east, west") as raised:
+    with pytest.raises(CommandError, match=r"did you mean east\? There are: east, west") as raised:
         plan({"east": 1, "west": 2}, start="eats")
     assert raised.value.code == 2
 
@@ -121,7 +121,7 @@ class Doubles:
         self.begin(plane)
         time.sleep(self.seconds)
         if message := self.fails.get((plane, what)):
-            raise RolloutError(message)
+            raise CommandError(message)
 
 
 STEPS = (Step("canary", ("a",)), Step("wave 1", ("b", "c")), Step("wave 2", ("d", "e", "f")))

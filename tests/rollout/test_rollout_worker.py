@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from rollout.errors import RolloutError
 from rollout.waves import worker
 from rollout.waves.history import History
 from rollout.waves.runner import Interrupted
 from rollout.waves.worker import Task, bring_up
+from stacks.command import CommandError
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = """
@@ -25,7 +25,7 @@ import os, signal, subprocess, sys, time
 from pathlib import Path
 
 import rollout.engines
-from rollout.errors import RolloutError
+from stacks.command import CommandError
 
 class Engine:
     name, title = "stand-in", "Stand-in 1.0"
@@ -37,7 +37,7 @@ class Engine:
         print("on standard error", file=sys.stderr)
         what = os.environ["STAND_IN"]
         if what == "fails":
-            raise RolloutError("stack prod-east is not up:\\nexceeded quota: gpus")
+            raise CommandError("stack prod-east is not up:\\nexceeded quota: gpus")
         if what == "crashes":
             os._exit(9)
         if what in ("hangs", "is deaf"):
@@ -130,7 +130,7 @@ def test_that_nothing_had_to_be_changed_is_shown(bring: Bring, stand_in: Callabl
 
 def test_why_an_engine_failed_arrives_in_full(bring: Bring, stand_in: Callable[[str], None]) -> None:
     stand_in("fails")
-    with pytest.raises(RolloutError, match=r"^stack prod-east is not up:\nexceeded quota: gpus$"):
+    with pytest.raises(CommandError, match=r"^stack prod-east is not up:\nexceeded quota: gpus$"):
         bring()
 
 
@@ -138,7 +138,7 @@ def test_an_engine_that_dies_without_a_word_is_a_failure_with_its_last_line(
     bring: Bring, stand_in: Callable[[str], None]
 ) -> None:
     stand_in("crashes")
-    with pytest.raises(RolloutError, match=r"^on standard error \(exit code 9; .*logs/east\.log\)$"):
+    with pytest.raises(CommandError, match=r"^on standard error \(exit code 9; .*logs/east\.log\)$"):
         bring()
 
 
@@ -146,7 +146,7 @@ def test_an_engine_that_takes_too_long_is_interrupted_with_all_that_it_started(
     bring: Bring, stand_in: Callable[[str], None], pids: Path
 ) -> None:
     stand_in("hangs")
-    with pytest.raises(RolloutError, match="it was interrupted: it was not done within 6 s"):
+    with pytest.raises(CommandError, match="it was interrupted: it was not done within 6 s"):
         bring(seconds=6)
     assert soon(lambda: gone(pids))
 
@@ -179,7 +179,7 @@ def test_an_engine_that_does_not_listen_is_ended(
 ) -> None:
     monkeypatch.setattr(worker, "_GRACE_SECONDS", 1.0)
     stand_in("is deaf")
-    with pytest.raises(RolloutError, match="it was interrupted"):
+    with pytest.raises(CommandError, match="it was interrupted"):
         bring(seconds=6)
     assert soon(lambda: gone(pids))
 

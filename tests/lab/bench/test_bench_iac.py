@@ -11,7 +11,7 @@ from rich.console import Console
 
 from lab.bench.iac import ENVIRONMENT, REFERENCE, SIX_PLANES, STACK, Measured, ratios, table
 from lab.bench.planes import pinned
-from rollout.digests import refuse_tags
+from rollout.contexts import refuse_tags
 from rollout.waves.plan import plan_of, stacks_of
 from stacks import reference
 from stacks.validate import read_definition

@@ -1,4 +1,7 @@
-"""What goes wrong, and what is said about it: one clear message and an exit code, never a traceback."""
+"""What the commands of rollout and charts share: which stacks they are about, what goes wrong, and how that is told.
+
+A failure is one clear message and an exit code, never a traceback.
+"""
 
 import errno
 import sys
@@ -10,7 +13,8 @@ from typing import NoReturn
 
 import typer
 
-from stacks.problems import DefinitionError, escaped, listed
+from .problems import DefinitionError, escaped, listed
+from .stack import Definition, Stack
 
 FAILED = 1
 WRONG_INPUT = 2
@@ -18,8 +22,8 @@ NO_ENGINE = 3
 STOPPED = 130
 
 
-class RolloutError(Exception):
-    """Something cannot be done: the text says what, why and what to do."""
+class CommandError(Exception):
+    """A command cannot do what it was asked to; the text says what, why and what to do."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
         """Keep the exit code beside the message."""
@@ -29,7 +33,7 @@ class RolloutError(Exception):
 
 @dataclass
 class Outcome:
-    """What has happened so far, in words for somebody who stops a run."""
+    """What a command has changed so far, in words: printed when it is stopped with Ctrl-C."""
 
     text: str = "nothing was changed"
 
@@ -42,14 +46,19 @@ def answering() -> Iterator[Outcome]:
         yield outcome
     except DefinitionError as error:
         _fail(str(error), WRONG_INPUT)
-    except RolloutError as error:
+    except CommandError as error:
         _fail(str(error), error.code)
     except OSError as error:
         if error.errno == errno.EPIPE:
-            raise  # whoever read our output has gone, and typer knows what to do then
+            raise  # the reader of our output has gone, and typer knows what to do then
         _fail(reason(error), FAILED)
     except KeyboardInterrupt:
         _fail(f"stopped; {outcome.text}", STOPPED)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(message, file=sys.stderr)
+    raise typer.Exit(code)
 
 
 def reason(error: OSError) -> str:
@@ -58,19 +67,24 @@ def reason(error: OSError) -> str:
     return f"{escaped(str(error.filename))}: {why}" if error.filename else why
 
 
-def unknown(what: str, name: str, known: Iterable[str]) -> RolloutError:
+def unknown(what: str, name: str, known: Iterable[str]) -> CommandError:
     """Return the error for a name that does not exist, with the nearest that does."""
     return none_such(f"There is no {what} {escaped(name)}", name, known)
 
 
-def none_such(what: str, name: str, known: Iterable[str]) -> RolloutError:
-    """Return the error that says this in words of its own, and what there is."""
+def none_such(what: str, name: str, known: Iterable[str]) -> CommandError:
+    """Return the error that begins with the sentence `what`, and goes on with the nearest name and all known ones."""
     names = list(dict.fromkeys(known))
     near = get_close_matches(name, names, n=1, cutoff=0.4)
     hint = f": did you mean {near[0]}?" if near else "."
-    return RolloutError(f"{what}{hint} There are: {listed(names)}.", WRONG_INPUT)
+    return CommandError(f"{what}{hint} There are: {listed(names)}.", WRONG_INPUT)
 
 
-def _fail(message: str, code: int) -> NoReturn:
-    print(message, file=sys.stderr)
-    raise typer.Exit(code)
+def chosen(definition: Definition, name: str | None) -> tuple[Stack, ...]:
+    """Return the stack of that name, or all of them; raise CommandError with the nearest name."""
+    if name is None:
+        return definition.stacks
+    found = tuple(stack for stack in definition.stacks if stack.name == name)
+    if not found:
+        raise unknown("stack", name, (stack.name for stack in definition.stacks))
+    return found

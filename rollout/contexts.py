@@ -1,23 +1,16 @@
-"""Which stacks a command is about."""
+"""Which stacks live in which cluster, by its context in the kubeconfig, and which of them may run there."""
 
+from collections.abc import Sequence
+
+from stacks.command import WRONG_INPUT, CommandError, chosen, none_such
 from stacks.definition import DataPlane
 from stacks.problems import escaped, listed
 from stacks.stack import Definition, Stack
 
-from .errors import WRONG_INPUT, RolloutError, none_such, unknown
+from .terminal import make
 
 LOCAL = "local"
 """The context of the cluster on this machine, `make up CLUSTER=local`."""
-
-
-def chosen(definition: Definition, name: str | None) -> tuple[Stack, ...]:
-    """Return the stack of that name, or all of them; raise RolloutError with the nearest name."""
-    if name is None:
-        return definition.stacks
-    found = tuple(stack for stack in definition.stacks if stack.name == name)
-    if not found:
-        raise unknown("stack", name, (stack.name for stack in definition.stacks))
-    return found
 
 
 def context_of(plane: DataPlane) -> str:
@@ -25,10 +18,10 @@ def context_of(plane: DataPlane) -> str:
     return plane.context or plane.name
 
 
-def no_cluster(definition: Definition) -> RolloutError:
+def no_cluster(definition: Definition) -> CommandError:
     """Return the error for a command that is about a cluster and was told of none."""
     contexts = listed(dict.fromkeys(context_of(plane) for plane in definition.header.data_planes))
-    return RolloutError(
+    return CommandError(
         f"Which cluster? CLUSTER=<context> of {contexts}; or CLUSTER={LOCAL}, the one on this machine.", WRONG_INPUT
     )
 
@@ -44,5 +37,23 @@ def on_cluster(definition: Definition, context: str, name: str | None) -> tuple[
     stacks = tuple(stack for stack in chosen(definition, name) if stack.data_plane == plane)
     if not stacks:
         where = context_of(chosen(definition, name)[0].data_plane)
-        raise RolloutError(f"stack {name} does not live in {context}, but in {where}.", WRONG_INPUT)
+        raise CommandError(f"stack {name} does not live in {context}, but in {where}.", WRONG_INPUT)
     return stacks
+
+
+def refuse_tags(definition: Definition, stacks: Sequence[Stack]) -> None:
+    """Raise CommandError where a stack that is not local has images without a digest."""
+    missing: dict[str, list[str]] = {}
+    for stack in stacks:
+        for image in stack.platform.images:
+            if not stack.environment.local and definition.lock.digest(image.reference) is None:
+                missing.setdefault(image.reference, []).append(stack.name)
+    if missing:
+        lines = [f"  {image} ({', '.join(names)})" for image, names in missing.items()]
+        raise CommandError(
+            "These images have no digest in images.lock:\n"
+            + "\n".join(lines)
+            + "\nA tag can be moved, and then what runs is not what was tested; only an environment with\n"
+            "`local: true` may run one. Nothing was changed. Where the registries can be reached, run\n"
+            f"  {make('pin', DEFINITION=definition.file)}\nand commit images.lock."
+        )

@@ -149,6 +149,10 @@ test test-all:
 fuzz: .test ## Send the proxy far more nonsense than the tests do (FUZZ=<examples for each fuzzer>)
 	@$(TEST) -m pytest --hypothesis-profile=fuzz -p no:cacheprovider $(FUZZERS) $(PYTEST)
 
+.PHONY: mutation
+mutation: .test ## Break COUNT=<lines> of ROOMS=<folders> at random, one at a time, and tell which the tests notice (MUTATION=--whole)
+	@$(TEST) -m tests.mutation $(ROOMS) --count $(or $(COUNT),60) $(MUTATION)
+
 .PHONY: bench
 bench: .test ## Measure how loading, resolving, evaluating and writing grow with the definition
 	@$(TEST) -m lab.bench.definition

@@ -20,12 +20,13 @@ app.command()(new)
 app.command()(show)
 DOUBLE = str(FILES / "double.py")
 TENSORS = ("--input", "x:FP32:3", "--output", "y:FP32:3")
-EVERYTHING = """
-    --max-batch-size 8 --ragged x --optional x --instances 2:cpu --rate-limiter R=1:global --rate-priority 2
-    --preferred-batch-size 4 --preferred-batch-size 8 --queue-delay 1ms --priority-levels 2 --default-priority 1
-    --queue-size 5 --queue-timeout 1s --timeout-action delay --allow-timeout-override --queue-policy 1:size=2
-    --version-policy latest:2 --warm-up zero --warm-up-batch-size 2 --warm-up-dims x:3 --response-cache
-    --parameter k=v
+OPTIONS = "--max-batch-size 8 --dynamic-batching --instances 2:cpu --parameter k=v"
+SETTINGS = """
+    max_batch_size: 2 input { name: "x" data_type: TYPE_INT32 dims: 5 optional: true }
+    dynamic_batching { preferred_batch_size: [4, 8] max_queue_delay_microseconds: 1000 }
+    model_warmup {
+      name: "zero" batch_size: 2 count: 1 inputs { key: "x" value { data_type: TYPE_FP32 dims: 3 zero_data: true } }
+    }
 """
 
 
@@ -56,59 +57,25 @@ def test_programs_get_json(tmp_path: Path) -> None:
     assert json.loads(run("show", str(tmp_path / "made"), "--json").stdout) == told["entry"]
 
 
-def test_every_option_reaches_the_configuration(tmp_path: Path) -> None:
-    done = run("new", "made", DOUBLE, "--into", str(tmp_path), *TENSORS, *EVERYTHING.split())
+def test_options_count_over_the_fields_of_a_settings_file(tmp_path: Path) -> None:
+    (tmp_path / "settings.pbtxt").write_text(SETTINGS)
+    words = ("--settings", str(tmp_path / "settings.pbtxt"), *OPTIONS.split())
+    done = run("new", "made", DOUBLE, "--into", str(tmp_path), *TENSORS, *words)
     assert done.exit_code == 0, done.output
     assert config(tmp_path / "made") == text_format.Parse(
         """
-        name: "made" backend: "python" max_batch_size: 8 version_policy { latest { num_versions: 2 } }
-        input { name: "x" data_type: TYPE_FP32 dims: 3 allow_ragged_batch: true optional: true }
+        name: "made" backend: "python" max_batch_size: 8
+        input { name: "x" data_type: TYPE_FP32 dims: 3 optional: true }
         output { name: "y" data_type: TYPE_FP32 dims: 3 }
-        instance_group {
-          count: 2 kind: KIND_CPU rate_limiter { resources { name: "R" global: true count: 1 } priority: 2 }
-        }
-        dynamic_batching {
-          preferred_batch_size: [4, 8] max_queue_delay_microseconds: 1000 priority_levels: 2 default_priority_level: 1
-          default_queue_policy {
-            timeout_action: DELAY default_timeout_microseconds: 1000000 allow_timeout_override: true max_queue_size: 5
-          }
-          priority_queue_policy { key: 1 value { max_queue_size: 2 } }
-        }
+        instance_group { count: 2 kind: KIND_CPU }
+        dynamic_batching { preferred_batch_size: [4, 8] max_queue_delay_microseconds: 1000 }
         parameters { key: "k" value { string_value: "v" } }
         model_warmup {
-          name: "zero inputs" batch_size: 2 count: 1
-          inputs { key: "x" value { data_type: TYPE_FP32 dims: 3 zero_data: true } }
+          name: "zero" batch_size: 2 count: 1 inputs { key: "x" value { data_type: TYPE_FP32 dims: 3 zero_data: true } }
         }
-        response_cache { enable: true }
         """,
         ModelConfig(),
     )
-
-
-def test_sequences_are_chosen_by_options(tmp_path: Path) -> None:
-    words = (
-        "--max-batch-size 4 --sequence-batching oldest --sequence-idle 5s --max-candidates 3 --sequence-control S:start"
-    )
-    state = ("--sequence-state", "i:o:FP32:2")
-    done = run("new", "made", DOUBLE, "--into", str(tmp_path), *TENSORS, *words.split(), *state)
-    assert done.exit_code == 0, done.output
-    assert not config(tmp_path / "made").HasField("dynamic_batching")
-    batching = config(tmp_path / "made").sequence_batching
-    assert batching.oldest.max_candidate_sequences == 3
-    assert (batching.control_input[0].name, batching.state[0].input_name) == ("S", "i")
-
-
-def test_any_other_field_comes_from_a_file_and_options_count_over_it(tmp_path: Path) -> None:
-    (tmp_path / "more.pbtxt").write_text(
-        'max_batch_size: 2 input { name: "x" data_type: TYPE_INT32 dims: 5 } optimization { eager_batching: true }'
-    )
-    settings = ("--settings", str(tmp_path / "more.pbtxt"))
-    done = run("new", "made", DOUBLE, "--into", str(tmp_path), *TENSORS, "--max-batch-size", "4", *settings)
-    assert done.exit_code == 0, done.output
-    made = config(tmp_path / "made")
-    assert made.max_batch_size == 4
-    assert made.input[0] == text_format.Parse('name: "x" data_type: TYPE_FP32 dims: 3', type(made.input[0])())
-    assert made.optimization.eager_batching
 
 
 def test_entries_become_an_ensemble_that_is_drawn(tmp_path: Path) -> None:
@@ -131,7 +98,6 @@ def test_entries_become_an_ensemble_that_is_drawn(tmp_path: Path) -> None:
         (("new", "made", DOUBLE), ExitCode.USAGE, "--input NAME:TYPE:DIMS"),
         (("new", "../made", DOUBLE), ExitCode.USAGE, "no name for a model"),
         (("new", "made", DOUBLE, "--framework", "pyton"), ExitCode.USAGE, "say python"),
-        (("new", "made", DOUBLE, *TENSORS, "--warm-up", "ones"), ExitCode.USAGE, "zero, random"),
         (("new", "made", DOUBLE, *TENSORS, "--labels", "y"), ExitCode.USAGE, "OUTPUT=FILE"),
         (("new", "made", DOUBLE, *TENSORS, "--settings", "no.pbtxt"), ExitCode.USAGE, "no.pbtxt"),
         (
@@ -140,13 +106,13 @@ def test_entries_become_an_ensemble_that_is_drawn(tmp_path: Path) -> None:
             "no text in UTF-8",
         ),
         (
-            ("new", "made", DOUBLE, *TENSORS, "--preferred-batch-size", "4"),
+            ("new", "made", DOUBLE, *TENSORS, "--parameter", "FORCE_CPU_ONLY_INPUT_TENSORS=maybe"),
             ExitCode.USAGE,
             "Triton would refuse this entry",
         ),
         (("show", "nothing"), ExitCode.USAGE, "there is no such folder"),
     ],
-    ids=["source", "tensors", "name", "framework", "warm-up", "labels", "settings", "binary", "refused", "show"],
+    ids=["source", "tensors", "name", "framework", "labels", "settings", "binary", "refused", "show"],
 )
 def test_what_is_wrong_is_one_message_and_an_exit_code(
     tmp_path: Path, words: tuple[str, ...], code: ExitCode, said: str

@@ -1,29 +1,72 @@
-"""What a framework's files tell and what somebody chose, made one configuration."""
+"""What was chosen for an entry and what the model's files tell, made one configuration of Triton's."""
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
+from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig, ModelInstanceGroup
 
 from ...errors import UsageError
-from .frameworks.reading import ANY, Reading, Tensor
+from .frameworks.reading import ANY, Reading, Tensor, data_type, in_range
+
+_INSTANCE_KINDS = {"auto": "KIND_AUTO", "gpu": "KIND_GPU", "cpu": "KIND_CPU", "model": "KIND_MODEL"}
 
 
 @dataclass(frozen=True)
-class WarmUp:
-    """A request that Triton makes of each instance before the model is ready."""
+class Options:
+    """The common options of `tidegate model new`, as they are written there; a settings file has all other fields."""
 
-    content: str = "zero"
-    """`zero` or `random`."""
-    batch_size: int = 1
-    dims: dict[str, Sequence[int]] = field(default_factory=dict)
-    """Of inputs some of whose dimensions may have any size."""
-    count: int = 1
+    inputs: Sequence[str] = ()
+    """`NAME:TYPE:DIMS` each: `image:FP32:3,224,224`; TYPE or DIMS may be empty for a tensor that the file tells of."""
+    outputs: Sequence[str] = ()
+    max_batch_size: int = 0
+    dynamic_batching: bool = False
+    instances: Sequence[str] = ()
+    """`COUNT[:KIND[:GPU,GPU…]]` each, with a KIND of auto, gpu, cpu, model."""
+    parameters: Sequence[str] = ()
+    """`KEY=VALUE` each."""
+
+    @in_range()
+    def config(self) -> Any:
+        """Return them as a ModelConfig; raises UsageError that names the option's text."""
+        if self.max_batch_size < 0:
+            raise UsageError(f"a batch of {self.max_batch_size} makes no sense", do="say 0 for no batches, or a number")
+        config = ModelConfig(max_batch_size=self.max_batch_size)
+        for side, texts in ((config.input, self.inputs), (config.output, self.outputs)):
+            for text in texts:
+                name, kind, dims = _tensor_option(text)
+                side.add(name=name, data_type=DataType.Value(f"TYPE_{kind}") if kind else 0, dims=dims)
+        if self.dynamic_batching:
+            config.dynamic_batching.SetInParent()
+        for text in self.instances:
+            _add_instances(config, text)
+        for text in self.parameters:
+            key, value = pair(text, "--parameter KEY=VALUE")
+            config.parameters[key].string_value = value
+        return config
 
 
-def complete(reading: Reading, name: str, settings: Any, warm_up: WarmUp | None = None) -> Any:
+def pair(text: str, form: str) -> tuple[str, str]:
+    """Return both sides of the first `=`; raises UsageError with the `form` that the text should have."""
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise _malformed(text, form)
+    return key, value
+
+
+def one_of(text: str, known: Sequence[str], what: str) -> str:
+    """Return the text, which must be one of these; raises UsageError with the nearest."""
+    if text not in known:
+        near = get_close_matches(text, known, 1)
+        raise UsageError(
+            f"there is no {what} {text!r}", do=f"say {near[0]}" if near else f"say one of {', '.join(known)}"
+        )
+    return text
+
+
+def complete(reading: Reading, name: str, settings: Any) -> Any:
     """Return the ModelConfig of an entry.
 
     `settings` is a ModelConfig with what was chosen: its tensors are laid over those that the file tells of, by their
@@ -50,27 +93,20 @@ def complete(reading: Reading, name: str, settings: Any, warm_up: WarmUp | None 
             do="say them: --input NAME:TYPE:DIMS --output NAME:TYPE:DIMS, with DIMS as 3,224,224 (-1 is any size), "
             "without the batch's where --max-batch-size is above 0",
         )
-    if warm_up is not None:
-        _add_warm_up(config, warm_up)
     return config
 
 
-def together(first: Any, *more: Any) -> Any:
-    """Return several ModelConfigs with choices as one: later ones count, and tensors are the same by their names."""
-    joined = ModelConfig()
-    joined.CopyFrom(first)
-    for each in more:
-        rest = ModelConfig()
-        rest.CopyFrom(each)
-        for side in ("input", "output"):
-            there = {tensor.name: tensor for tensor in getattr(joined, side)}
-            for tensor in getattr(each, side):
-                if tensor.name in there:
-                    _lay_over(there[tensor.name], tensor)
-                else:
-                    getattr(joined, side).add().CopyFrom(tensor)
-            rest.ClearField(side)
-        joined.MergeFrom(rest)
+def overlaid(settings: Any, options: Any) -> Any:
+    """Return two ModelConfigs as one: `options` count over `settings`, and tensors are the same by their names."""
+    joined, rest = ModelConfig(), ModelConfig()
+    joined.CopyFrom(settings)
+    rest.CopyFrom(options)
+    for side in ("input", "output"):
+        there = {tensor.name: tensor for tensor in getattr(joined, side)}
+        for tensor in getattr(options, side):
+            _lay_over(there[tensor.name] if tensor.name in there else getattr(joined, side).add(), tensor)
+        rest.ClearField(side)
+    joined.MergeFrom(rest)
     return joined
 
 
@@ -136,25 +172,32 @@ def _add(into: Any, tensor: Tensor, dims: Sequence[int]) -> Any:
     return added
 
 
-def _add_warm_up(config: Any, warm_up: WarmUp) -> None:
-    if not config.input:
-        raise UsageError("a warm-up needs inputs that are named", do="say --input NAME:TYPE:DIMS")
-    names = [each.name for each in config.input]
-    if unknown := sorted(set(warm_up.dims) - set(names)):
-        raise UsageError(f"the model has no input {unknown[0]!r} to warm up with", do=f"it has {', '.join(names)}")
-    request = config.model_warmup.add(
-        name=f"{warm_up.content} inputs", batch_size=warm_up.batch_size, count=warm_up.count
-    )
-    for each in config.input:
-        if each.optional and each.name not in warm_up.dims:
-            continue
-        dims = tuple(warm_up.dims.get(each.name, each.dims))
-        if ANY in dims:
-            raise UsageError(
-                f"input {each.name!r} has dimensions of any size, {list(dims)}, and a warm-up must have some",
-                do=f"say --warm-up-dims {each.name}:DIMS",
-            )
-        content = request.inputs[each.name]
-        content.data_type = each.data_type
-        content.dims.extend(dims)
-        setattr(content, f"{warm_up.content}_data", True)
+def _tensor_option(text: str) -> tuple[str, str, tuple[int, ...]]:
+    """Return name, Triton's type (or "") and dimensions (or none) of `NAME:TYPE:DIMS`."""
+    parts = text.rsplit(":", 2)
+    if len(parts) != 3 or not parts[0]:
+        raise _malformed(text, "NAME:TYPE:DIMS, for example image:FP32:3,224,224")
+    name, kind, dims = parts
+    sizes = dims.strip("[]").split(",") if dims else []
+    if not all(re.fullmatch(r"\s*(-1|[1-9]\d*)\s*", each) for each in sizes):
+        raise UsageError(f"{text!r}: {dims!r} are no dimensions", do="say numbers with commas; -1 is any size")
+    return name, data_type(kind) if kind else "", tuple(int(each) for each in sizes)
+
+
+def _add_instances(config: Any, text: str) -> None:
+    count, _, rest = text.partition(":")
+    kind, _, gpus = rest.partition(":")
+    if not re.fullmatch(r"[1-9]\d{0,8}", count):
+        raise UsageError(f"{text!r}: {count!r} is no number", do="say a whole number from 1 on")
+    group = config.instance_group.add(count=int(count))
+    if kind:
+        known = one_of(kind.lower(), list(_INSTANCE_KINDS), "kind of instance")
+        group.kind = ModelInstanceGroup.Kind.Value(_INSTANCE_KINDS[known])
+    if gpus:
+        if not all(each.isdigit() for each in gpus.split(",")):
+            raise _malformed(text, "COUNT[:KIND[:GPU,GPU…]], for example 1:gpu:0,1")
+        group.gpus.extend(int(each) for each in gpus.split(","))
+
+
+def _malformed(text: str, form: str) -> UsageError:
+    return UsageError(f"{text!r} makes no sense here", do=f"write it so: {form}")

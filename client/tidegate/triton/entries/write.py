@@ -16,7 +16,7 @@ from ...errors import UsageError
 from ...findings import Finding, errors
 from ...names import RULE, is_name
 from .checks import check_entry
-from .configure import WarmUp, complete, first_dimension_varies
+from .configure import complete, first_dimension_varies
 from .detect import READERS, Framework, detect
 from .entry import read_entry
 from .frameworks import ensemble, tensorrtllm
@@ -45,7 +45,6 @@ def new_entry(
     *,
     framework: Framework | None = None,
     settings: Any = None,
-    warm_up: WarmUp | None = None,
     labels: Mapping[str, Path] | None = None,
     links: Mapping[str, str] | None = None,
 ) -> NewEntry:
@@ -70,7 +69,7 @@ def new_entry(
     settings = ModelConfig() if settings is None else settings
     framework, reading = _read(sources, framework, links)
     with in_range(str(sources[0])):
-        config = complete(reading, name, settings, warm_up)
+        config = complete(reading, name, settings)
     if framework is Framework.TENSORRT_LLM:
         tensorrtllm.place_engine(config)
     _label(config, labels or {})

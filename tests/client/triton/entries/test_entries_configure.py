@@ -1,13 +1,15 @@
-"""What files tell and what somebody chose, made one configuration."""
+"""Options and what files tell, made one configuration."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 from google.protobuf import text_format
+from hypothesis import given
+from hypothesis import strategies as st
 from tidegate.errors import UsageError
-from tidegate.triton.entries.configure import WarmUp, complete, first_dimension_varies, together
-from tidegate.triton.entries.frameworks.reading import Reading, Tensor, config_of
+from tidegate.triton.entries.configure import Options, complete, first_dimension_varies, overlaid
+from tidegate.triton.entries.frameworks.reading import DATA_TYPES, Reading, Tensor, config_of, data_type
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 BATCHED = Reading(
@@ -88,31 +90,66 @@ def test_half_a_tensor_is_not_enough() -> None:
         complete(UNTOLD, "m", parsed(half))
 
 
-def test_choices_come_together_by_the_names_of_tensors() -> None:
+def test_options_are_laid_over_settings_by_the_names_of_tensors() -> None:
     first = parsed('name: "a" input { name: "x" data_type: TYPE_FP32 dims: 3 } max_batch_size: 2')
     second = parsed('input { name: "x" dims: 4 } input { name: "z" optional: true } max_batch_size: 5')
-    assert together(first, second) == parsed(
+    assert overlaid(first, second) == parsed(
         'name: "a" max_batch_size: 5 input { name: "x" data_type: TYPE_FP32 dims: 4 } '
         'input { name: "z" optional: true }'
     )
 
 
-def test_a_warm_up_fills_every_input_that_must_be_there() -> None:
-    chosen = parsed('max_batch_size: 8 input { name: "n" optional: true }')
-    made = complete(BATCHED, "m", chosen, WarmUp("random", 4))
-    assert (
-        made.model_warmup[0]
-        == parsed(
-            'model_warmup { name: "random inputs" batch_size: 4 count: 1 inputs { key: "x" '
-            "value { data_type: TYPE_FP32 dims: 3 random_data: true } } }"
-        ).model_warmup[0]
-    )
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, ""),
+        (
+            {"inputs": ["image:fp32:3,224,-1"]},
+            'input { name: "image" data_type: TYPE_FP32 dims: 3 dims: 224 dims: -1 }',
+        ),
+        ({"inputs": ["a:b::3"]}, 'input { name: "a:b" dims: 3 }'),
+        ({"outputs": ["y:STRING:"]}, 'output { name: "y" data_type: TYPE_STRING }'),
+        ({"instances": ["2"]}, "instance_group { count: 2 }"),
+        (
+            {"instances": ["1:gpu:0,1", "4:cpu"]},
+            "instance_group { count: 1 kind: KIND_GPU gpus: 0 gpus: 1 } instance_group { count: 4 kind: KIND_CPU }",
+        ),
+        ({"dynamic_batching": True, "max_batch_size": 8}, "max_batch_size: 8 dynamic_batching { }"),
+        ({"parameters": ["k=a=b"]}, 'parameters { key: "k" value { string_value: "a=b" } }'),
+    ],
+    ids=str,
+)
+def test_options_become_fields(options: dict[str, Any], said: str) -> None:
+    assert Options(**options).config() == parsed(said)
 
 
-def test_a_warm_up_must_know_every_dimension() -> None:
-    with pytest.raises(UsageError, match="--warm-up-dims x:DIMS"):
-        complete(BATCHED, "m", ModelConfig(), WarmUp())
-    with pytest.raises(UsageError, match="no input 'z'"):
-        complete(BATCHED, "m", ModelConfig(), WarmUp(dims={"z": [1]}))
-    made = complete(BATCHED, "m", ModelConfig(), WarmUp(dims={"x": [2, 3], "n": [2]}))
-    assert list(made.model_warmup[0].inputs["x"].dims) == [2, 3]
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"max_batch_size": -1}, "a batch of -1"),
+        ({"inputs": ["image"]}, "NAME:TYPE:DIMS"),
+        ({"inputs": [":FP32:3"]}, "NAME:TYPE:DIMS"),
+        ({"inputs": ["a:FP31:3"]}, "say FP32"),
+        ({"inputs": ["a:FP32:0"]}, "are no dimensions"),
+        ({"inputs": ["a:FP32:3x4"]}, "are no dimensions"),
+        ({"instances": ["0"]}, "no number"),
+        ({"instances": ["two"]}, "no number"),
+        ({"instances": ["1:gpus"]}, "say gpu"),
+        ({"instances": ["1:gpu:a"]}, "COUNT"),
+        ({"parameters": ["=x"]}, "KEY=VALUE"),
+        ({"inputs": ["x:FP32:99999999999999999999"]}, "too large"),
+        ({"max_batch_size": 2**31}, "too large"),
+        ({"instances": ["1:gpu:9999999999"]}, "too large"),
+    ],
+    ids=str,
+)
+def test_options_that_make_no_sense_are_refused_with_the_form(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Options(**options).config()
+    assert said in str(caught.value)
+
+
+@given(st.sampled_from(DATA_TYPES), st.booleans(), st.booleans())
+def test_types_are_known_however_they_are_written(kind: str, prefixed: bool, lower: bool) -> None:
+    written = f"TYPE_{kind}" if prefixed else kind
+    assert data_type(written.lower() if lower else written) == kind

@@ -12,12 +12,11 @@ import tritonclient.grpc as grpc
 from onnx import TensorProto, helper
 from tidegate.errors import UsageError
 from tidegate.findings import errors
-from tidegate.triton.entries.batching import BatchingChoices, QueueChoices
 from tidegate.triton.entries.checks import check_entry
-from tidegate.triton.entries.choices import Choices
-from tidegate.triton.entries.configure import WarmUp, together
+from tidegate.triton.entries.configure import Options, overlaid
 from tidegate.triton.entries.detect import Framework
 from tidegate.triton.entries.entry import read_entry
+from tidegate.triton.entries.text import parse_config
 from tidegate.triton.entries.write import NewEntry, new_entry
 
 from lab.local_plane.process import CannotBeHadError
@@ -29,29 +28,29 @@ SERVED = "class TritonPythonModel:\n    def execute(self, requests): return []\n
 COMPLETING = SERVED + "    @staticmethod\n    def auto_complete_config(config): return config\n"
 MODULE = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x): return x\n"
 PIPE = "from nvidia.dali.plugin.triton import autoserialize\n@autoserialize\ndef pipe(): pass\n"
-TENSORS = Choices(inputs=["x:FP32:3"], outputs=["y:FP32:3"])
-SCRIPT = Choices(inputs=["image:FP32:-1,3", "mask:FP32:-1,2"], outputs=["OUTPUT__0:FP32:-1,2", "OUTPUT__1:FP32:-1,2"])
-MADE: tuple[tuple[str, Framework, Choices], ...] = (
-    ("savedmodel", Framework.SAVED_MODEL, Choices()),
-    ("graph.pb", Framework.GRAPH_DEF, Choices(outputs=["answer:FP32:-1,1"])),
-    ("graph_shapes.pb", Framework.GRAPH_DEF, Choices(max_batch_size=8)),
-    ("net.onnx", Framework.ONNX, Choices(max_batch_size=8)),
+TENSORS = Options(inputs=["x:FP32:3"], outputs=["y:FP32:3"])
+SCRIPT = Options(inputs=["image:FP32:-1,3", "mask:FP32:-1,2"], outputs=["OUTPUT__0:FP32:-1,2", "OUTPUT__1:FP32:-1,2"])
+MADE: tuple[tuple[str, Framework, Options], ...] = (
+    ("savedmodel", Framework.SAVED_MODEL, Options()),
+    ("graph.pb", Framework.GRAPH_DEF, Options(outputs=["answer:FP32:-1,1"])),
+    ("graph_shapes.pb", Framework.GRAPH_DEF, Options(max_batch_size=8)),
+    ("net.onnx", Framework.ONNX, Options(max_batch_size=8)),
     ("script.pt", Framework.TORCHSCRIPT, SCRIPT),
-    ("net.pt2", Framework.TORCH_PACKAGE, Choices(inputs=["INPUT__0:FP32:3"], outputs=["OUTPUT__0:FP32:3"])),
-    ("module", Framework.TORCH_MODULE, Choices(inputs=["x:FP32:3"], outputs=["OUTPUT__0:FP32:3"])),
-    ("net.plan", Framework.TENSORRT, Choices()),
+    ("net.pt2", Framework.TORCH_PACKAGE, Options(inputs=["INPUT__0:FP32:3"], outputs=["OUTPUT__0:FP32:3"])),
+    ("module", Framework.TORCH_MODULE, Options(inputs=["x:FP32:3"], outputs=["OUTPUT__0:FP32:3"])),
+    ("net.plan", Framework.TENSORRT, Options()),
     ("double.py", Framework.PYTHON, TENSORS),
-    ("completing.py", Framework.PYTHON, Choices()),
+    ("completing.py", Framework.PYTHON, Options()),
     ("jaxed.py", Framework.JAX, TENSORS),
-    ("openvino.xml", Framework.OPENVINO, Choices(max_batch_size=8)),
-    ("xgboost_multi.json", Framework.XGBOOST_JSON, Choices()),
-    ("xgboost_multi.ubj", Framework.XGBOOST_UBJSON, Choices()),
-    ("lightgbm_multi.txt", Framework.LIGHTGBM, Choices()),
-    ("treelite_forest.tl", Framework.TREELITE, Choices()),
-    ("pipe.py", Framework.DALI, Choices()),
-    ("model.dali", Framework.DALI, Choices()),
-    ("engine", Framework.TENSORRT_LLM, Choices()),
-    ("model.json", Framework.VLLM, Choices()),
+    ("openvino.xml", Framework.OPENVINO, Options(max_batch_size=8)),
+    ("xgboost_multi.json", Framework.XGBOOST_JSON, Options()),
+    ("xgboost_multi.ubj", Framework.XGBOOST_UBJSON, Options()),
+    ("lightgbm_multi.txt", Framework.LIGHTGBM, Options()),
+    ("treelite_forest.tl", Framework.TREELITE, Options()),
+    ("pipe.py", Framework.DALI, Options()),
+    ("model.dali", Framework.DALI, Options()),
+    ("engine", Framework.TENSORRT_LLM, Options()),
+    ("model.json", Framework.VLLM, Options()),
     ("libtriton_mine.so", Framework.CUSTOM, TENSORS),
 )
 
@@ -76,16 +75,16 @@ def sources(tmp_path: Path) -> Path:
     return folder
 
 
-def make(name: str, source: Path, parent: Path, choices: Choices = TENSORS, **more: Any) -> NewEntry:
-    return new_entry(name, [source], parent, settings=choices.settings(), **more)
+def make(name: str, source: Path, parent: Path, options: Options = TENSORS, **more: Any) -> NewEntry:
+    return new_entry(name, [source], parent, settings=options.config(), **more)
 
 
-@pytest.mark.parametrize(("source", "framework", "choices"), MADE, ids=[case[0] for case in MADE])
+@pytest.mark.parametrize(("source", "framework", "options"), MADE, ids=[case[0] for case in MADE])
 def test_an_entry_of_every_framework_is_accepted(
-    tmp_path: Path, sources: Path, source: str, framework: Framework, choices: Choices
+    tmp_path: Path, sources: Path, source: str, framework: Framework, options: Options
 ) -> None:
     place = FILES / source if (FILES / source).exists() else sources / source
-    made = make("made", place, tmp_path / "repository", choices)
+    made = make("made", place, tmp_path / "repository", options)
     assert made.framework is framework
     entry = read_entry(made.folder)
     assert not errors(check_entry(entry))
@@ -96,7 +95,7 @@ def test_an_entry_of_every_framework_is_accepted(
 
 
 def test_files_arrive_byte_for_byte_and_can_be_read_by_a_server(tmp_path: Path) -> None:
-    made = make("made", FILES / "savedmodel", tmp_path, Choices())
+    made = make("made", FILES / "savedmodel", tmp_path, Options())
     for below in ("saved_model.pb", "variables/variables.index", "variables/variables.data-00000-of-00001"):
         copied = made.folder / "1" / "model.savedmodel" / below
         assert copied.read_bytes() == (FILES / "savedmodel" / below).read_bytes()
@@ -114,7 +113,7 @@ def test_nothing_that_is_there_is_overwritten(tmp_path: Path) -> None:
     made = make("made", DOUBLE, tmp_path)
     before = (made.folder / "config.pbtxt").stat()
     with pytest.raises(UsageError, match="not overwritten\n  do: take it away first"):
-        make("made", DOUBLE, tmp_path, Choices(inputs=["z:FP32:1"], outputs=["y:FP32:3"]))
+        make("made", DOUBLE, tmp_path, Options(inputs=["z:FP32:1"], outputs=["y:FP32:3"]))
     assert (made.folder / "config.pbtxt").stat() == before
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
     with pytest.raises(UsageError, match="not overwritten"):
@@ -146,7 +145,7 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_triton_would_refuse_is_not_made(tmp_path: Path) -> None:
-    settings = together(TENSORS.settings(), BatchingChoices(dynamic=True, preferred=[4]).settings())
+    settings = overlaid(TENSORS.config(), parse_config("dynamic_batching { preferred_batch_size: 4 }"))
     with pytest.raises(UsageError, match=r"Triton would refuse this entry[^$]*config.pbtxt:\d+: error: "):
         new_entry("made", [DOUBLE], tmp_path, settings=settings)
     assert os.listdir(tmp_path) == []
@@ -171,7 +170,7 @@ def test_labels_lie_beside_the_configuration(tmp_path: Path) -> None:
 
 
 def test_labels_never_take_the_place_of_another_file(tmp_path: Path) -> None:
-    two = Choices(inputs=["x:FP32:3"], outputs=["y:FP32:3", "z:FP32:3"])
+    two = Options(inputs=["x:FP32:3"], outputs=["y:FP32:3", "z:FP32:3"])
     for name in ("a/names.txt", "b/names.txt", "config.pbtxt", "1"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("cat\n")
@@ -193,13 +192,44 @@ def test_only_an_ensemble_is_made_of_several(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="only an ensemble"):
         new_entry("made", [DOUBLE, DOUBLE], tmp_path, framework=Framework.PYTHON)
     with pytest.raises(UsageError, match="only an ensemble"):
-        new_entry("made", [DOUBLE], tmp_path, settings=TENSORS.settings(), links={"a.b": "c"})
+        new_entry("made", [DOUBLE], tmp_path, settings=TENSORS.config(), links={"a.b": "c"})
 
 
 def test_batches_are_offered_where_they_seem_possible(tmp_path: Path) -> None:
-    assert any("--max-batch-size" in note for note in make("a", FILES / "openvino.xml", tmp_path, Choices()).notes)
-    batched = Choices(max_batch_size=2)
+    assert any("--max-batch-size" in note for note in make("a", FILES / "openvino.xml", tmp_path, Options()).notes)
+    batched = Options(max_batch_size=2)
     assert not any("--max-batch-size" in note for note in make("b", FILES / "openvino.xml", tmp_path, batched).notes)
+
+
+BATCHED = """
+    dynamic_batching {
+      preferred_batch_size: [4, 8] max_queue_delay_microseconds: 500 priority_levels: 2 default_priority_level: 1
+      default_queue_policy {
+        timeout_action: DELAY default_timeout_microseconds: 1000000 allow_timeout_override: true max_queue_size: 10
+      }
+      priority_queue_policy { key: 1 value { default_timeout_microseconds: 5000000 max_queue_size: 9 } }
+    }
+    version_policy { specific { versions: 1 } }
+    model_warmup {
+      name: "random" batch_size: 4 count: 1
+      inputs { key: "raw" value { data_type: TYPE_FP32 dims: 3 random_data: true } }
+    }
+"""
+SEQUENCES = """
+    sequence_batching {{
+      max_sequence_idle_microseconds: 5000000 {} {{ max_queue_delay_microseconds: 100 }}
+      control_input {{ name: "START" control {{ kind: CONTROL_SEQUENCE_START int32_false_true: [0, 1] }} }}
+      control_input {{ name: "END" control {{ kind: CONTROL_SEQUENCE_END bool_false_true: [false, true] }} }}
+      control_input {{ name: "ID" control {{ kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 }} }}
+    }}
+"""
+RAGGED = """
+    input { name: "raw" allow_ragged_batch: true } input { name: "more" optional: true }
+    dynamic_batching { preserve_ordering: true } response_cache { enable: true }
+    model_warmup {
+      name: "zero" batch_size: 1 count: 1 inputs { key: "raw" value { data_type: TYPE_FP32 dims: 2 zero_data: true } }
+    }
+"""
 
 
 class Served:
@@ -224,34 +254,21 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     repository = folder / "repository"
     made = {}
 
-    def add(name: str, *settings: Any, **more: Any) -> None:
-        made[name] = new_entry(name, [DOUBLE], repository, settings=together(*settings), **more)
+    def add(name: str, options: Options, settings: str = "", **more: Any) -> None:
+        config = overlaid(parse_config(settings), options.config())
+        made[name] = new_entry(name, [DOUBLE], repository, settings=config, **more)
 
     (folder / "labels.txt").write_text("one\ntwo\nthree\n")
-    tensors = Choices(inputs=["raw:FP32:3"], outputs=["doubled:FP32:3"], max_batch_size=8)
-    queue = QueueChoices(10, "1s", "delay", True)
-    add(
-        "batched", tensors.settings(),
-        BatchingChoices(
-            preferred=[4, 8], delay="500us", priority_levels=2, default_priority=1, queue=queue,
-            queues=["1:timeout=5s,size=9"],
-        ).settings(),
-        Choices(
-            instances=["2:cpu"], resources=["R1=1", "R2=1:global"], rate_priority=2, version_policy="specific:1",
-            parameters=["hello=you"],
-        ).settings(),
-        warm_up=WarmUp("random", 4), labels={"doubled": folder / "labels.txt"},
-    )  # fmt: skip
+    tensors = Options(["raw:FP32:3"], ["doubled:FP32:3"], 8)
+    everything = Options(
+        tensors.inputs, tensors.outputs, 8, dynamic_batching=True, instances=["2:cpu"], parameters=["hello=you"]
+    )
+    add("batched", everything, BATCHED, labels={"doubled": folder / "labels.txt"})
     for strategy in ("direct", "oldest"):
-        choices = BatchingChoices(
-            sequence=strategy, idle="5s", delay="100us", controls=["START:start", "END:end:bool", "ID:corrid"]
-        )
-        add(f"sequences-{strategy}", tensors.settings(), choices.settings())
-    free = Choices(inputs=["raw:FP32:-1", "more:INT32:1"], outputs=["doubled:FP32:-1"], max_batch_size=4)
-    add("ragged", free.settings(), Choices(ragged=["raw"], optional=["more"], response_cache=True).settings(),
-        BatchingChoices(preserve_ordering=True).settings(), warm_up=WarmUp(dims={"raw": [2]}))  # fmt: skip
-    add("streaming", tensors.settings(), Choices(decoupled=True).settings())
-    add("last", Choices(inputs=["doubled:FP32:3"], outputs=["answer:FP32:3"], max_batch_size=4).settings())
+        add(f"sequences-{strategy}", tensors, SEQUENCES.format(strategy))
+    add("ragged", Options(["raw:FP32:-1", "more:INT32:1"], ["doubled:FP32:-1"], 4), RAGGED)
+    add("streaming", tensors, "model_transaction_policy { decoupled: true }")
+    add("last", Options(["doubled:FP32:3"], ["answer:FP32:3"], 4))
     sources = [made[name].folder for name in ("batched", "last")]
     made["chain"] = new_entry("chain", sources, repository)
     with (

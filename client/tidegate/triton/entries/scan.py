@@ -1,253 +1,189 @@
-"""Where each field of a config.pbtxt stands, and what in its text is no field: names and places, never values.
+"""Where each field of a config.pbtxt stands, and which names in it are none: places only, never values.
 
-Protobuf's own parser reads the values; it keeps no line numbers, and stops at the first thing that is wrong.
+Protobuf's own parser reads the values; it keeps no line numbers, and stops at the first thing that is wrong. Its
+tokenizer is used here too.
 """
 
 import re
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections import Counter
 from typing import Any
 
+from google.protobuf import text_format
+
+from ...findings import Finding, error
 from .words import said_enum_value, said_field
 
-_TOKEN = re.compile(
-    r"""(?P<space>\s+|\#[^\n]*)
-      | (?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
-      | (?P<broken>["'])
-      | (?P<word>[A-Za-z0-9_.+-]+)
-      | (?P<mark>.)""",
-    re.VERBOSE | re.DOTALL,
-)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_+-]*")
 _INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 _NO_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*(\\[^abfnrtv\\?'\"0-7xXuU])")
+_QUOTES = ('"', "'")
+_CLOSING = {"{": "}", "<": ">", "[": "]"}
 _DIGITS = 100
 """More than any number of an enumeration has, and Python reads no more than a few thousand."""
 _ENOUGH = 50
-"""Slips after which nobody wants more."""
-_OPENING = {"{": "}", "<": ">", "[": "]"}
+"""Mistakes after which the rest of a text is not looked at."""
 
 
-@dataclass(frozen=True)
-class Token:
-    """A piece of the text; lines and columns begin at 1."""
-
-    kind: str
-    text: str
-    line: int
-    column: int
-
-
-@dataclass(frozen=True)
-class Slip:
-    """Something in the text that Triton cannot take."""
-
-    line: int
-    what: str
-    why: str = ""
-    do: str = ""
-
-
-@dataclass
 class Scan:
-    """What was seen, up to the first place where the text is none of the format's."""
+    """Goes through the tokens of a text beside the descriptors of what they stand for."""
 
-    lines: dict[str, int] = field(default_factory=dict)
-    """Line of each field by its path: `input[0].dims[1]`, `parameters["key"].string_value`."""
-    slips: list[Slip] = field(default_factory=list)
-    """What protobuf's parser refuses as well."""
-    strict: list[Slip] = field(default_factory=list)
-    """What protobuf's Python parser takes and the C++ parser within Triton does not."""
+    def __init__(self, text: str, file: str) -> None:
+        self.lines: dict[str, int] = {}
+        """Line of each field by its path: `input[0].dims[1]`, `parameters["key"].string_value`."""
+        self.refused: list[Finding] = []
+        """What protobuf's parser refuses as well."""
+        self.strict: list[Finding] = []
+        """What protobuf's Python parser takes and the C++ parser within Triton does not."""
+        self._file = file
+        self._tokens = text_format.Tokenizer(text.split("\n"))
 
+    def fields(self, message: Any, prefix: str = "", closing: str = "") -> dict[str, str]:
+        """Go through the fields of a message, given by its descriptor; return those that are scalars, as written.
 
-class _LostError(Exception):
-    """The text is not of the format; protobuf's parser says how."""
-
-
-def scan(text: str, message: Any) -> Scan:
-    """Return what is where in the text of a message, which is given by its descriptor."""
-    walk = _Walk(list(_tokens(text)))
-    with suppress(_LostError):
-        walk.fields(message, "", None)
-    return walk.seen
-
-
-def _tokens(text: str) -> Iterator[Token]:
-    line, start = 1, 0
-    for match in _TOKEN.finditer(text):
-        kind, piece = str(match.lastgroup), match[0]
-        if kind == "broken":  # no text has its end, and to look for that after each mark would take for ever
-            yield Token("mark", piece, line, match.start() - start + 1)
-            return
-        if kind != "space":
-            yield Token(kind, piece, line, match.start() - start + 1)
-        if newlines := piece.count("\n"):
-            line += newlines
-            start = match.start() + piece.rindex("\n") + 1
-
-
-class _Walk:
-    """Goes through the tokens beside the descriptors of what they stand for."""
-
-    def __init__(self, tokens: list[Token]) -> None:
-        self.seen = Scan()
-        self._tokens = tokens
-        self._next = 0
-
-    def fields(self, message: Any, prefix: str, closing: str | None) -> dict[str, str]:
-        """Go through the fields of one message up to its closing mark; return those that are scalars, as written."""
-        counts: dict[str, int] = {}
+        Raises ParseError where the text is none of the format's.
+        """
+        counts: Counter[str] = Counter()
         scalars: dict[str, str] = {}
-        while (token := self._peek()) is not None and token.text != closing:
-            if token.text in ",;":
-                self._take()
+        while not self._tokens.LookingAt(closing):
+            if self._tokens.TryConsume(",") or self._tokens.TryConsume(";"):
                 continue
-            if token.kind != "word":
-                raise _LostError
-            self._take()
-            known = message.fields_by_name.get(token.text)
+            line, name = self._line(), self._take()
+            if not _NAME.fullmatch(name):
+                raise self._lost()
+            known = message.fields_by_name.get(name)
             if known is None:
-                self._slip(Slip(token.line, *said_field(token.text, message)))
+                self._refuse(line, *said_field(name, message))
                 self._skip_value()
                 continue
-            path = f"{prefix}.{token.text}" if prefix else token.text
-            if self._looking_at(":"):
-                self._take()
-            if not _repeated(known):
-                scalars[token.text] = self._value(known, path, token)
-            elif self._looking_at("["):
-                self._list(known, path, token, counts)
+            path = f"{prefix}.{name}" if prefix else name
+            self._tokens.TryConsume(":")
+            if not known.is_repeated:
+                scalars[name] = self._value(known, path, line)
+            elif self._tokens.TryConsume("["):
+                self.lines.setdefault(path, line)
+                while not self._tokens.TryConsume("]"):
+                    self._element(known, path, self._line(), counts)
+                    self._tokens.TryConsume(",")
             else:
-                self._element(known, path, token, counts)
-        if closing is not None:
-            self._take()  # lost when the text ends before
+                self._element(known, path, line, counts)
+        self._tokens.TryConsume(closing)
         return scalars
 
-    def _list(self, known: Any, path: str, name: Token, counts: dict[str, int]) -> None:
-        self.seen.lines.setdefault(path, name.line)
-        self._take()
-        while not self._looking_at("]"):
-            self._element(known, path, self._peek() or name, counts)
-            if not self._looking_at("]") and self._take().text != ",":
-                raise _LostError
-        self._take()
+    def _element(self, known: Any, path: str, line: int, counts: Counter[str]) -> None:
+        self.lines.setdefault(path, line)
+        self._value(known, f"{path}[{counts[path]}]", line)
+        counts[path] += 1
 
-    def _element(self, known: Any, path: str, at: Token, counts: dict[str, int]) -> None:
-        number = counts.get(path, 0)
-        counts[path] = number + 1
-        self.seen.lines.setdefault(path, at.line)
-        self._value(known, f"{path}[{number}]", at)
-
-    def _value(self, known: Any, path: str, at: Token) -> str:
+    def _value(self, known: Any, path: str, line: int) -> str:
         """Go through one value, and return it as written when it is a scalar."""
-        token = self._take()
         if known.message_type is None:
-            self.seen.lines[path] = at.line
-            self._scalar(known, token)
-            return token.text
-        if token.text not in ("{", "<"):
-            self._slip(Slip(token.line, *_not_a_message(known, token)))
-            raise _LostError
+            self.lines[path] = line
+            return self._scalar(known)
+        opening, at = self._tokens.token, self._line()
+        if opening not in ("{", "<"):
+            self._refuse(at, *_not_a_message(known, opening))
+            raise self._lost()
+        self._take()
         if known.message_type.GetOptions().map_entry:
-            self._map_entry(known.message_type, path.rpartition("[")[0], at, _OPENING[token.text])
+            self._map_entry(known.message_type, path.rpartition("[")[0], line, _CLOSING[opening])
         else:
-            self.seen.lines[path] = at.line
-            self.fields(known.message_type, path, _OPENING[token.text])
+            self.lines[path] = line
+            self.fields(known.message_type, path, _CLOSING[opening])
         return ""
 
-    def _map_entry(self, entry: Any, path: str, at: Token, closing: str) -> None:
+    def _map_entry(self, entry: Any, path: str, line: int, closing: str) -> None:
         """Go through an entry of a map, whose path has its key, which may stand anywhere in it."""
-        outer, self.seen.lines = self.seen.lines, {"": at.line}
+        outer, self.lines = self.lines, {"": line}
         try:
             key = self.fields(entry, "", closing).get("key", "").strip("\"'")
         finally:
-            inner, self.seen.lines = self.seen.lines, outer
-        for below, line in inner.items():
+            inner, self.lines = self.lines, outer
+        for below, inner_line in inner.items():
             rest = below.removeprefix("value").removeprefix(".")
-            outer.setdefault(f'{path}["{key}"]{"." if rest else ""}{rest}', line)
+            outer.setdefault(f'{path}["{key}"]{"." if rest else ""}{rest}', inner_line)
 
-    def _slip(self, slip: Slip) -> None:
-        self.seen.slips.append(slip)
-        if len(self.seen.slips) >= _ENOUGH:
-            raise _LostError
-
-    def _scalar(self, known: Any, token: Token) -> None:
-        if token.kind == "mark":
-            raise _LostError
-        while token.kind == "string" and (more := self._peek()) is not None and more.kind == "string":
+    def _scalar(self, known: Any) -> str:
+        line, token = self._line(), self._take()
+        if _is_mark(token):
+            raise self._lost()
+        is_text = token.startswith(_QUOTES)
+        while is_text and self._tokens.token.startswith(_QUOTES):  # texts side by side are one
             self._take()
         if known.enum_type is not None:
-            self._enum_value(known, token)
-        elif token.kind == "string" and (wrong := _NO_ESCAPE.search(token.text)):
-            self.seen.strict.append(
-                Slip(token.line, f"{wrong[1]} in a text is no escape sequence", do=r"write \\ for a backslash")
-            )
-        elif _whole(known) and token.kind == "word" and token.text != "-" and not _INTEGER.fullmatch(token.text):
-            self.seen.strict.append(
-                Slip(token.line, f"{token.text} is no whole number as Triton reads them", do="write digits only")
-            )
-
-    def _enum_value(self, known: Any, token: Token) -> None:
-        if _INTEGER.fullmatch(token.text):
-            # Both parsers take any number; what Triton makes of one that nobody knows is different everywhere.
-            base = 16 if "x" in token.text.lower() else 10
-            if len(token.text) > _DIGITS or int(token.text, base) not in known.enum_type.values_by_number:
-                self.seen.strict.append(Slip(token.line, *said_enum_value(token.text, known)))
-        elif token.text not in known.enum_type.values_by_name:
-            self._slip(Slip(token.line, *said_enum_value(token.text, known)))
-
-    def _skip_value(self) -> None:
-        """Go past the value of a field that nobody knows, whatever is within."""
-        if self._looking_at(":"):
-            self._take()
-        token = self._take()
-        if token.kind == "mark" and token.text not in _OPENING:
-            raise _LostError
-        while token.kind == "string" and (more := self._peek()) is not None and more.kind == "string":
-            self._take()
-        waiting = [_OPENING[token.text]] if token.kind == "mark" else []
-        while waiting:
-            token = self._take()
-            if token.text == waiting[-1]:
-                waiting.pop()
-            elif token.kind == "mark" and token.text in _OPENING:
-                waiting.append(_OPENING[token.text])
-
-    def _peek(self) -> Token | None:
-        return self._tokens[self._next] if self._next < len(self._tokens) else None
-
-    def _looking_at(self, text: str) -> bool:
-        token = self._peek()
-        return token is not None and token.text == text
-
-    def _take(self) -> Token:
-        token = self._peek()
-        if token is None:
-            raise _LostError
-        self._next += 1
+            if not _is_value(token, known.enum_type):
+                self._refuse(line, *said_enum_value(token, known), also_triton=_INTEGER.fullmatch(token) is not None)
+        elif is_text and (wrong := _NO_ESCAPE.search(token)):
+            what = f"{wrong[1]} in a text is no escape sequence"
+            self.strict.append(error(what, f"{self._file}:{line}", do=r"write \\ for a backslash"))
+        elif not is_text and _is_integer(known) and token != "-" and not _INTEGER.fullmatch(token):
+            what = f"{token} is no whole number as Triton reads them"
+            self.strict.append(error(what, f"{self._file}:{line}", do="write digits only"))
         return token
 
+    def _skip_value(self) -> None:
+        """Go past the value of a field that is not known, whatever is within."""
+        self._tokens.TryConsume(":")
+        token = self._take()
+        if _is_mark(token) and token not in _CLOSING:
+            raise self._lost()
+        while token.startswith(_QUOTES) and self._tokens.token.startswith(_QUOTES):
+            self._take()
+        waiting = [_CLOSING[token]] if token in _CLOSING else []
+        while waiting:
+            token = self._take()
+            if token == waiting[-1]:
+                waiting.pop()
+            elif token in _CLOSING:
+                waiting.append(_CLOSING[token])
 
-def _repeated(known: Any) -> bool:
-    return bool(known.is_repeated if hasattr(known, "is_repeated") else known.label == known.LABEL_REPEATED)
+    def _refuse(self, line: int, what: str, why: str, do: str, *, also_triton: bool = False) -> None:
+        found = self.strict if also_triton else self.refused
+        found.append(error(what, f"{self._file}:{line}", why, do))
+        if len(found) >= _ENOUGH:
+            raise self._lost()
+
+    def _take(self) -> str:
+        token = self._tokens.token
+        if not token or (token.startswith(_QUOTES) and (len(token) == 1 or token[-1] != token[0])):
+            raise self._lost()  # the text has ended, or one in quotes has no end
+        self._tokens.NextToken()
+        return str(token)
+
+    def _line(self) -> int:
+        """Return the line of the token that comes next."""
+        return int(self._lost().GetLine() or 1)
+
+    def _lost(self) -> text_format.ParseError:
+        return self._tokens.ParseError("")
 
 
-def _whole(known: Any) -> bool:
+def _is_mark(token: str) -> bool:
+    return not (token[0].isalnum() or token[0] in "_+-.\"'")
+
+
+def _is_value(token: str, enum: Any) -> bool:
+    """Tell whether it is a value's name or number; parsers take any number, and make different things of it."""
+    if not _INTEGER.fullmatch(token):
+        return token in enum.values_by_name
+    base = 16 if "x" in token.lower() else 10
+    return len(token) <= _DIGITS and int(token, base) in enum.values_by_number
+
+
+def _is_integer(known: Any) -> bool:
     return known.cpp_type in (known.CPPTYPE_INT32, known.CPPTYPE_INT64, known.CPPTYPE_UINT32, known.CPPTYPE_UINT64)
 
 
-def _not_a_message(known: Any, token: Token) -> tuple[str, str, str]:
+def _not_a_message(known: Any, token: str) -> tuple[str, str, str]:
     inner = known.message_type.fields
     fits = [
         one.name
         for one in inner
-        if (one.enum_type is not None and token.text in one.enum_type.values_by_name)
-        or (token.kind == "string" and one.message_type is None and one.cpp_type == one.CPPTYPE_STRING)
+        if (one.enum_type is not None and token in one.enum_type.values_by_name)
+        or (token.startswith(_QUOTES) and one.message_type is None and one.cpp_type == one.CPPTYPE_STRING)
     ]
-    example = f"{fits[0]}: {token.text}" if len(fits) == 1 else "…"
-    names = ", ".join(one.name for one in inner)
+    example = f"{fits[0]}: {token}" if len(fits) == 1 else "…"
     return (
         f"'{known.name}' holds fields of its own, not a value",
-        f"its fields are: {names}",
+        f"its fields are: {', '.join(one.name for one in inner)}",
         f"write {known.name} {{ {example} }}",
     )

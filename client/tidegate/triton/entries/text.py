@@ -3,6 +3,7 @@
 import re
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from google.protobuf import text_format
@@ -10,7 +11,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from ...errors import UsageError
 from ...findings import Finding, error, errors
-from .scan import Slip, scan
+from .scan import Scan
 
 CONFIG = "config.pbtxt"
 _BOM = "\ufeff"
@@ -53,23 +54,23 @@ def read_config(text: str, file: str = CONFIG) -> ConfigText:
     """Read a text; whatever is wrong with it is among the problems, with its line in `file`."""
     # Triton's parser takes no byte order mark; to go on without it shows what else is wrong.
     bare = text.removeprefix(_BOM)
-    seen = scan(bare, ModelConfig.DESCRIPTOR)
-    slips = list(seen.strict)
+    seen = Scan(bare, file)
+    with suppress(text_format.ParseError):
+        seen.fields(ModelConfig.DESCRIPTOR)
+    problems = list(seen.strict)
     if bare != text:
-        slips.append(
-            Slip(1, "the file begins with a byte order mark, which Triton does not take", do="save it without")
-        )
+        what = "the file begins with a byte order mark, which Triton does not take"
+        problems.append(error(what, f"{file}:1", do="save it without"))
     config = ModelConfig()
     try:
         with warnings.catch_warnings(action="ignore"):  # protobuf's own, about escape sequences that are none
             text_format.Parse(bare, config)
-    except (text_format.ParseError, ValueError, RecursionError) as problem:
-        slips += seen.slips
-        slip = _slip(problem)
-        if not seen.slips and slip.line not in {said.line for said in seen.strict}:
-            slips.append(slip)
+    except (text_format.ParseError, ValueError, RecursionError) as failure:
+        problems += seen.refused
+        problem = _problem(failure, file)
+        if not seen.refused and problem.where not in {each.where for each in seen.strict}:
+            problems.append(problem)
         config = None
-    problems = [error(slip.what, f"{file}:{slip.line}", slip.why, slip.do) for slip in slips]
     return ConfigText(config, tuple(dict.fromkeys(problems)), Lines(seen.lines))
 
 
@@ -86,18 +87,15 @@ def config_text(config: ModelConfig) -> str:
     return str(text_format.MessageToString(config, as_utf8=True))
 
 
-def _slip(problem: Exception) -> Slip:
+def _problem(failure: Exception, file: str) -> Finding:
     """Say in words what protobuf's parser refuses."""
-    line = getattr(problem, "GetLine", lambda: None)() or 1
-    column = getattr(problem, "GetColumn", lambda: None)() or 1
-    said = _QUOTED_LINE.sub("", _PLACE.sub("", str(problem)))
+    line = getattr(failure, "GetLine", lambda: None)() or 1
+    column = getattr(failure, "GetColumn", lambda: None)() or 1
+    where = f"{file}:{line}"
+    said = _QUOTED_LINE.sub("", _PLACE.sub("", str(failure)))
     if two := _TWO_OF.search(said):
-        return Slip(
-            line,
-            f"'{two[1]}' and '{two[2]}' exclude each other",
-            "a model has one scheduler or policy, not two",
-            "keep one of them",
-        )
+        why = "a model has one scheduler or policy, not two"
+        return error(f"'{two[1]}' and '{two[2]}' exclude each other", where, why, "keep one of them")
     if twice := _TWICE.search(said):
-        return Slip(line, f"'{twice[1]}' stands twice", "it may be given once only", "keep one of them")
-    return Slip(line, f"column {column}: {said}", "the text is not in protobuf's text format")
+        return error(f"'{twice[1]}' stands twice", where, "it may be given once only", "keep one of them")
+    return error(f"column {column}: {said}", where, "the text is not in protobuf's text format")

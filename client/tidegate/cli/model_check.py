@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import ExitCode
-from .output import Json, answering, note, print_json
+from .output import Json, answering, print_json
 
 if TYPE_CHECKING:
     from ..findings import Finding
@@ -35,14 +35,11 @@ def check(
     with answering():
         from ..findings import errors
         from ..triton.entries.checks import check_entry
-        from ..triton.entries.checks.contents import not_compared
         from ..triton.entries.entry import entries_in, read_entry
 
         folders = list(dict.fromkeys(entry for folder in folders for entry in entries_in(folder)))
         entries = {folder: read_entry(folder) for folder in folders}
         found = {folder: check_entry(entry, backends=backend, gpu=gpu) for folder, entry in entries.items()}
-        for said in dict.fromkeys(filter(None, map(not_compared, entries.values()))):
-            note(f"note: {said}")
         if json:
             print_json([_plain(entry, findings) for entry, findings in found.items()])
         else:

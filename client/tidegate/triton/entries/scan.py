@@ -154,7 +154,7 @@ class Scan:
         return int(self._lost().GetLine() or 1)
 
     def _lost(self) -> text_format.ParseError:
-        return self._tokens.ParseError("")
+        return self._tokens.ParseError("")  # type: ignore[arg-type]  # it takes a text, whatever its stubs say
 
 
 def _is_mark(token: str) -> bool:

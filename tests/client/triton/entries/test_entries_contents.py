@@ -4,7 +4,6 @@ The verdicts are those of the backends' own code (see `checks.contents`): the Tr
 """
 
 import shutil
-import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tidegate.cli.model_check import check as command
 from tidegate.errors import UsageError
 from tidegate.findings import errors
 from tidegate.triton.entries.checks import check_entry
 from tidegate.triton.entries.frameworks.onnx import read_tensors
-from typer import Typer
-from typer.testing import CliRunner
 
 from tests.client.triton.entries.files import FILES
 
@@ -177,19 +173,6 @@ def test_what_cannot_be_compared_is_a_warning(tmp_path: Path) -> None:
     own = entry(tmp_path, ONNX + X + Y, {"model.onnx": helper.make_model(graph).SerializeToString()})
     (found,) = check_entry(own)
     assert str(found).startswith("1/model.onnx: warning: its tensors were not compared: 'x' is a sequence")
-
-
-def test_without_the_library_one_note_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("one", "other"):
-        entry(tmp_path, ONNX + X.replace("FP32", "INT8") + Y, {"model.onnx": network([3], [2])}, name)
-    app = Typer()
-    app.command()(command)
-    assert CliRunner().invoke(app, [str(tmp_path)]).exit_code == 1
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    result = CliRunner().invoke(app, [str(tmp_path)])
-    assert result.exit_code == 0
-    assert result.stderr.count("not compared") == 1
-    assert "./client[onnx]" in result.stderr
 
 
 SAVED = 'platform: "tensorflow_savedmodel" max_batch_size: 8\n'

@@ -16,7 +16,7 @@ from ....errors import UsageError
 from ....findings import Finding, error, warning
 from ..entry import Entry
 from ..frameworks import fil, onnx, openvino, tensorflow, torch
-from ..frameworks.reading import ANY, NoLibraryError, Reading, Tensor, UnreadableError
+from ..frameworks.reading import ANY, Reading, Tensor, UnreadableError
 from ..words import nearest, value_name
 from .backends import resolved
 from .versions import served
@@ -65,8 +65,6 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
     for path in _paths(entry, config, form):
         try:
             reading = form.read(entry.folder / path)
-        except NoLibraryError:
-            return  # `not_compared` says so, once for all entries
         except UnreadableError as problem:
             yield error(problem.what, path, problem.why, problem.do)
             continue
@@ -74,18 +72,6 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
             yield warning(f"its tensors were not compared: {problem.what}", path, problem.why, problem.do)
             continue
         yield from _Comparison(entry, config, form, reading, path).findings()
-
-
-def not_compared(entry: Entry) -> str:
-    """Return why the tensors of an entry cannot be compared on this machine; nothing where they can."""
-    form = _format(entry, entry.config) if entry.config is not None else None
-    if form is None or form.read is not onnx.read_tensors or not list(_paths(entry, entry.config, form)):
-        return ""
-    try:
-        onnx.library(Path(onnx.MODEL))
-    except NoLibraryError as problem:
-        return f"tensors of ONNX models were not compared with config.pbtxt: {problem.do}"
-    return ""
 
 
 def _format(entry: Entry, config: Any) -> _Format | None:

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Any, Final
 
-from google.protobuf.message import DecodeError
-
-from .messages import INT, MANY, TEXT, described
 from .programs import files_of
-from .reading import ANY, Reading, Tensor, bounded, config_of, unreadable
+from .protobuf import INT, MANY, TEXT, described, parsed
+from .reading import ANY, Reading, Tensor, bounded, config_of
 
 PIPELINE, PROGRAM = "model.dali", "dali.py"
 LIMIT = 256 << 20
@@ -36,10 +34,7 @@ def read(source: Path) -> Reading:
     """
     if source.is_dir() or source.suffix == ".py":
         return Reading(config_of("dali"), files_of(source, PROGRAM), whole_shapes=False, notes=(_NOTE,))
-    try:
-        pipeline = _CLASSES["Pipeline"].FromString(bounded(source, LIMIT, "a DALI pipeline"))
-    except DecodeError as error:
-        raise unreadable(source, "DALI pipeline", error) from None
+    pipeline = parsed(_CLASSES["Pipeline"], bounded(source, LIMIT, "a DALI pipeline"), source, "DALI pipeline")
     config, files = config_of("dali"), ((PIPELINE, source),)
     sources = [each for each in pipeline.op if each.name == _SOURCE and each.output]
     inputs = [_tensor(each.output[0].name, *_arguments(each)) for each in sources]

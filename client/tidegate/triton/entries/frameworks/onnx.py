@@ -2,20 +2,15 @@
 
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Final
 
 from tidegate_contracts.manifest import is_inside
 
-from ....errors import UsageError, install
-from .reading import ANY, NoLibraryError, Reading, Tensor, bounded, config_of, unreadable
-from .wire import reduced
+from ....errors import UsageError
+from .protobuf import INT, MANY, TEXT, described, read_message
+from .reading import ANY, Reading, Tensor, config_of, unreadable
 
 MODEL = "model.onnx"
-LIMIT = 2 << 30
-"""Protobuf's own: larger models keep their weights in files beside them."""
-_NAME = {8: None}
-_OUTSIDE = {7: {5: _NAME, 11: None, 12: None, 15: {1: _NAME}}}
-"""Of ModelProto: its graph, with what goes in and out, and of weights, sparse ones too, the names."""
 _TYPES = {
     1: "FP32", 2: "UINT8", 3: "INT8", 4: "UINT16", 5: "INT16", 6: "INT32", 7: "INT64", 8: "STRING", 9: "BOOL",
     10: "FP16", 11: "FP64", 12: "UINT32", 13: "UINT64", 16: "BF16",
@@ -23,10 +18,40 @@ _TYPES = {
 """Of `TensorProto.DataType` (onnx.proto)."""
 
 
+_INTERFACE: Final = (
+    ("initializer", 5, "Tensor", MANY), ("input", 11, "Value", MANY), ("output", 12, "Value", MANY),
+    ("sparse_initializer", 15, "SparseTensor", MANY),
+)  # fmt: skip
+_CLASSES: Final = described(
+    "tidegate.onnx",
+    {  # of onnx.proto
+        "Entry": [("key", 1, TEXT), ("value", 2, TEXT)],
+        "Tensor": [("name", 8, TEXT), ("external_data", 13, "Entry", MANY)],
+        "SparseTensor": [("values", 1, "Tensor"), ("indices", 2, "Tensor")],
+        "Dimension": [("dim_value", 1, INT)],
+        "Shape": [("dim", 1, "Dimension", MANY)],
+        "TensorType": [("elem_type", 1, INT), ("shape", 2, "Shape")],
+        "Other": [],
+        "Type": [
+            ("tensor", 1, "TensorType"), ("sequence", 4, "Other"), ("map", 5, "Other"), ("opaque", 7, "Other"),
+            ("sparse_tensor", 8, "Other"), ("optional", 9, "Other"),
+        ],
+        "Value": [("name", 1, TEXT), ("type", 2, "Type")],
+        "Attribute": [
+            ("t", 5, "Tensor"), ("g", 6, "Graph"), ("tensors", 10, "Tensor", MANY), ("graphs", 11, "Graph", MANY),
+        ],
+        "Node": [("attribute", 5, "Attribute", MANY)],
+        "Graph": [("node", 1, "Node", MANY), *_INTERFACE],
+        "Model": [("graph", 7, "Graph")],
+        "Interface": _INTERFACE,
+        "ModelInterface": [("graph", 7, "Interface")],
+    },
+)  # fmt: skip
+
+
 def read(source: Path) -> Reading:
-    """Read a `.onnx` file; raises UsageError, also when the library `onnx` is not installed."""
-    onnx = library(source)
-    graph = _graph(onnx, bounded(source, LIMIT, "an ONNX model in one file"), source)
+    """Read a `.onnx` file: its tensors, and the files beside it that have weights of it. Raises UsageError."""
+    graph = read_message(_CLASSES["Model"], source, "ONNX model").graph
     inputs, outputs = _tensors(graph, source)
     files = [(MODEL, source)]
     for place in sorted(set(_places_outside(graph))):
@@ -35,29 +60,9 @@ def read(source: Path) -> Reading:
 
 
 def read_tensors(source: Path) -> Reading:
-    """Read the tensors alone, without the weights, however large they are; raises as `read` does."""
-    onnx = library(source)
-    inputs, outputs = _tensors(_graph(onnx, reduced(source, _OUTSIDE, "ONNX model"), source), source)
+    """Read the tensors alone, whatever lies beside the file. Raises UsageError."""
+    inputs, outputs = _tensors(read_message(_CLASSES["ModelInterface"], source, "ONNX model").graph, source)
     return Reading(config_of("onnxruntime", "onnxruntime_onnx"), inputs=inputs, outputs=outputs)
-
-
-def library(source: Path) -> Any:
-    """Return the library that reads ONNX models; raises NoLibraryError."""
-    try:
-        import onnx
-    except ImportError:
-        raise NoLibraryError(
-            "the tensors of an ONNX model are read with the library onnx, which is not installed",
-            where=str(source), do=install("onnx"),
-        ) from None  # fmt: skip
-    return onnx
-
-
-def _graph(library: Any, content: bytes, source: Path) -> Any:
-    try:
-        return library.load_model_from_string(content).graph
-    except Exception as error:
-        raise unreadable(source, "ONNX model", error) from None
 
 
 def _tensors(graph: Any, source: Path) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
@@ -75,19 +80,17 @@ def _tensors(graph: Any, source: Path) -> tuple[tuple[Tensor, ...], tuple[Tensor
 
 
 def _tensor(value: Any) -> Tensor:
-    kind = value.type.WhichOneof("value")
-    if kind != "tensor_type":
-        raise ValueError(f"{value.name!r} is a {(kind or 'nothing').removesuffix('_type')}; Triton passes tensors only")
-    tensor = value.type.tensor_type
+    if not value.type.HasField("tensor"):
+        kind = next((field.name for field, _ in value.type.ListFields()), "nothing")
+        raise ValueError(f"{value.name!r} is a {kind}; Triton passes tensors only")
+    tensor = value.type.tensor
     if tensor.elem_type not in _TYPES:
         raise ValueError(
             f"{value.name!r} has elements of a type that Triton does not have (ONNX type {tensor.elem_type})"
         )
     if not tensor.HasField("shape"):
         raise ValueError(f"{value.name!r} has a shape of unknown rank")
-    dims = tuple(
-        each.dim_value if each.HasField("dim_value") and each.dim_value > 0 else ANY for each in tensor.shape.dim
-    )
+    dims = tuple(each.dim_value if each.dim_value > 0 else ANY for each in tensor.shape.dim)
     return Tensor(value.name, _TYPES[tensor.elem_type], dims)
 
 

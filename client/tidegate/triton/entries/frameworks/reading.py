@@ -25,10 +25,6 @@ class UnreadableError(UsageError):
     """A file is not what it seems to be."""
 
 
-class NoLibraryError(UsageError):
-    """The library that reads such files is not installed."""
-
-
 @dataclass(frozen=True)
 class Tensor:
     """An input or output of a model, with Triton's name of its type (`FP32`)."""

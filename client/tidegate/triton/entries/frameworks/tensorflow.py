@@ -2,15 +2,12 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-
-from google.protobuf.message import DecodeError
+from typing import Any, Final
 
 from ....errors import UsageError
 from .programs import files_of
+from .protobuf import BOOL, INT, MANY, TEXT, described, parsed, read_message
 from .reading import ANY, Reading, Tensor, bounded, config_of, unreadable
-from .tensorflow_messages import GraphDef, SavedModel
-from .wire import reduced
 
 SAVED_MODEL, SAVED_MODEL_FILE, GRAPH = "model.savedmodel", "saved_model.pb", "model.graphdef"
 LIMIT = 2 << 30
@@ -25,15 +22,34 @@ _NOTE = (
     "Triton's images have had no TensorFlow backend since 25.03: the target needs an image with it, "
     "or the model goes to ONNX first (tf2onnx)"
 )
-_SIGNATURES = {2: {1: {4: None}, 5: None}}
-"""Of SavedModel: each graph's tags and signatures, without the graph itself."""
+_CLASSES: Final = described(
+    "tidegate.tensorflow",
+    {  # of saved_model.proto, meta_graph.proto, graph.proto, node_def.proto, attr_value.proto and tensor_shape.proto
+        "Dim": [("size", 1, INT)],
+        "Shape": [("dim", 2, "Dim", MANY), ("unknown_rank", 3, BOOL)],
+        "Shapes": [("shape", 7, "Shape", MANY)],
+        "Attribute": [("type", 6, INT), ("shape", 7, "Shape"), ("list", 1, "Shapes")],
+        "NamedAttribute": [("key", 1, TEXT), ("value", 2, "Attribute")],
+        "Node": [("name", 1, TEXT), ("op", 2, TEXT), ("input", 3, TEXT, MANY), ("attr", 5, "NamedAttribute", MANY)],
+        "GraphDef": [("node", 1, "Node", MANY)],
+        "TensorInfo": [("name", 1, TEXT), ("dtype", 2, INT), ("tensor_shape", 3, "Shape")],
+        "NamedTensor": [("key", 1, TEXT), ("value", 2, "TensorInfo")],
+        "Signature": [("inputs", 1, "NamedTensor", MANY), ("outputs", 2, "NamedTensor", MANY)],
+        "NamedSignature": [("key", 1, TEXT), ("value", 2, "Signature")],
+        "MetaInfo": [("tags", 4, TEXT, MANY)],
+        "MetaGraph": [("meta_info_def", 1, "MetaInfo"), ("signature_def", 5, "NamedSignature", MANY)],
+        "SavedModel": [("schema_version", 1, INT), ("meta_graphs", 2, "MetaGraph", MANY)],
+    },
+)
+SavedModel: Final = _CLASSES["SavedModel"]
+GraphDef: Final = _CLASSES["GraphDef"]
 _NO_OUTPUT = frozenset({"Const", "NoOp", "Assert", "Placeholder", "PlaceholderWithDefault", "VarHandleOp"})
 
 
 def read_saved_model(source: Path) -> Reading:
     """Read a folder with `saved_model.pb`."""
     file = source / SAVED_MODEL_FILE
-    model = _parse(SavedModel, reduced(file, _SIGNATURES, "SavedModel"), file, "SavedModel")
+    model = read_message(SavedModel, file, "SavedModel")
     tags = [list(graph.meta_info_def.tags) for graph in model.meta_graphs]
     if not tags:
         raise unreadable(file, "SavedModel", "it has no graph")
@@ -57,7 +73,7 @@ def read_saved_model(source: Path) -> Reading:
 
 def read_graph(source: Path) -> Reading:
     """Read a frozen GraphDef; what its outputs are like is told only where the graph says so (`_output_shapes`)."""
-    graph = _parse(GraphDef, bounded(source, LIMIT, "a GraphDef"), source, "GraphDef")
+    graph = parsed(GraphDef, bounded(source, LIMIT, "a GraphDef"), source, "GraphDef")
     nodes = {node.name: node for node in graph.node}
     if not nodes or not all(node.op for node in nodes.values()):
         raise unreadable(source, "GraphDef", "it has no nodes")
@@ -77,13 +93,6 @@ def read_graph(source: Path) -> Reading:
         config_of("tensorflow", "tensorflow_graphdef"), ((GRAPH, source),), inputs,
         () if missing else tuple(outputs), missing=missing, notes=(_NOTE,),
     )  # fmt: skip
-
-
-def _parse(kind: Any, content: bytes, file: Path, what: str) -> Any:
-    try:
-        return kind.FromString(content)
-    except DecodeError as error:
-        raise unreadable(file, what, error) from None
 
 
 def _signature(signatures: dict[str, Any], file: Path) -> str:

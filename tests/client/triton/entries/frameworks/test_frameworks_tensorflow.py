@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from tidegate.errors import UsageError
 from tidegate.triton.entries.frameworks.reading import DATA_TYPES, Tensor
-from tidegate.triton.entries.frameworks.tensorflow import read_graph, read_saved_model
-from tidegate.triton.entries.frameworks.tensorflow_messages import GraphDef, SavedModel
+from tidegate.triton.entries.frameworks.tensorflow import GraphDef, SavedModel, read_graph, read_saved_model
 
 from tests.client.triton.entries.files import FILES
 

@@ -1,0 +1,127 @@
+"""Files in protobuf's wire format, read by the few of their fields that are described; weights are passed over.
+
+So neither TensorFlow nor ONNX is needed to read what their models take and give, and a file may be large.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Any, Final
+
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from .reading import unreadable
+
+INT: Final = FieldDescriptorProto.TYPE_INT64
+TEXT: Final = FieldDescriptorProto.TYPE_STRING
+BOOL: Final = FieldDescriptorProto.TYPE_BOOL
+MANY: Final = True
+Field = tuple[Any, ...]
+"""Name, number, and type: one of the above or the name of a message; then MANY, where it is repeated."""
+MOST_BYTES = 64 << 20
+"""Of what is kept of a file: names, types and shapes are a few kilobytes."""
+_MESSAGE = 2
+"""The wire type of messages, texts and packed lists."""
+
+
+def described(package: str, messages: Mapping[str, Sequence[Field]]) -> dict[str, Any]:
+    """Return the classes of these messages by their names, as protobuf would make them of a `.proto` file (proto3)."""
+    file = FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
+    for name, fields in messages.items():
+        message = file.message_type.add(name=name)
+        for field, number, kind, *many in fields:
+            added = message.field.add(name=field, number=number)
+            added.label = FieldDescriptorProto.LABEL_REPEATED if many else FieldDescriptorProto.LABEL_OPTIONAL
+            if isinstance(kind, str):
+                added.type, added.type_name = FieldDescriptorProto.TYPE_MESSAGE, f".{package}.{kind}"
+            else:
+                added.type = kind
+    pool = DescriptorPool()
+    pool.Add(file)
+    return {name: GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in messages}
+
+
+def parsed(message: Any, content: bytes, file: Path, what: str) -> Any:
+    """Return the message of this class that a file's content is; raises UnreadableError, which calls it `what`."""
+    try:
+        return message.FromString(content)
+    except DecodeError as error:
+        raise unreadable(file, what, error) from None
+
+
+def read_message(message: Any, file: Path, what: str) -> Any:
+    """Return the message of this class in a file, of which all that the class does not describe is never read.
+
+    Raises UnreadableError for what is no such message.
+    """
+    try:
+        with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
+            kept = bytes(_described_part(content, 0, len(content), message.DESCRIPTOR))
+    except (ValueError, IndexError, RecursionError) as error:  # an empty file cannot be mapped, which is a ValueError
+        raise unreadable(file, what, error) from None
+    return parsed(message, kept, file, what)
+
+
+def _described_part(content: mmap, at: int, end: int, message: Any) -> bytearray:
+    kept = bytearray()
+    for tag, start, value, stop in _fields(content, at, end):
+        if (field := message.fields_by_number.get(tag >> 3)) is None:
+            continue
+        if field.message_type is None or tag & 7 != _MESSAGE:
+            if stop - start > MOST_BYTES:
+                raise ValueError("a name or a shape in it is too large")
+            kept += content[start:stop]
+        else:
+            inner = _described_part(content, value, stop, field.message_type)
+            kept += _varint(tag) + _varint(len(inner)) + inner
+        if len(kept) > MOST_BYTES:
+            raise ValueError("it has too many tensors")
+    return kept
+
+
+def _fields(content: mmap, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """Give each field's tag, and where it begins, where its value begins, and where it ends."""
+    while at < end:
+        start = at
+        tag, at = _read_varint(content, at)
+        value = at
+        match tag & 7:
+            case 0:
+                _, at = _read_varint(content, at)
+            case 1:
+                at += 8
+            case 2:
+                length, value = _read_varint(content, at)
+                at = value + length
+            case 5:
+                at += 4
+            case _:
+                raise ValueError(f"byte {start} begins no field")
+        if at > end:
+            raise ValueError("it ends early")
+        yield tag, start, value, at
+
+
+def _read_varint(content: mmap, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = content[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return number, at
+        if shift > 63:
+            raise ValueError(f"byte {at} belongs to no number")
+
+
+def _varint(value: int) -> bytes:
+    said = bytearray()
+    while value > 0x7F:
+        said.append(value & 0x7F | 0x80)
+        value >>= 7
+    said.append(value)
+    return bytes(said)

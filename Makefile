@@ -54,7 +54,7 @@ override export REGISTRY_PLANE := $(value REGISTRY_PLANE)
 .PHONY: help
 help: ## List what there is
 	@printf 'Tidegate: many models, few GPUs, one definition.\n\n'
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
 	@printf '\nSettings: DEFINITION=%s OUT=%s STACK=<name> CLUSTER=<kubeconfig context> BASE=<git revision> ENGINE=<pulumi or helm>\n' "$$DEFINITION" "$$OUT"
 
 # Files with fuzzers of the proxy: its parsers, its paths, and the fast path against the slow one.

@@ -30,14 +30,18 @@ def test_the_longest_begin_and_others_keep_their_order() -> None:
     assert [file[-4] for file in sorted(files, key=lambda file: place(f"{file}::test"))] == ["c", "b", "a", "d"]
 
 
-def test_processes_of_pytest_share_tests_by_units() -> None:
+def test_processes_of_pytest_share_tests_by_units(tmp_path: Path) -> None:
     """Each line of the report names the process that ran a test."""
-    files = [f"tests/client/tuning/test_tuning_{name}.py" for name in ("plan", "variants")]
-    options = ["-p", "xdist", "-p", "no:cacheprovider", "-n2", "--dist=loadfile", "--no-loadscope-reorder", "-v"]
+    shared = sorted(TOGETHER)[0]
+    for file in (f"{shared}/test_a.py", f"{shared}/test_b.py", "tests/other/test_c.py"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("def test_it(): pass\n")
+    plugins = ["-p", "xdist", "-p", "no:cacheprovider", "-p", "tests.conftest", "--import-mode=importlib"]
+    spread = ["-n2", "--dist=loadfile", "--no-loadscope-reorder", "-v", f"--rootdir={tmp_path}", "tests"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, "tests/guardrails/test_guardrails_every.py", *files],
-        cwd=ROOT,
-        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # they take seconds
+        [sys.executable, "-m", "pytest", *plugins, *spread],
+        cwd=tmp_path,
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)},  # plugins take seconds
         capture_output=True,
         text=True,
         timeout=240,
@@ -46,4 +50,4 @@ def test_processes_of_pytest_share_tests_by_units() -> None:
     assert done.returncode == 0, done.stdout
     ran = [line.split() for line in done.stdout.splitlines() if line.startswith("[gw")]
     assert {line[0] for line in ran} == {"[gw0]", "[gw1]"}
-    assert len({line[0] for line in ran if any(word.startswith(tuple(files)) for word in line)}) == 1, done.stdout
+    assert len({line[0] for line in ran if any(word.startswith(shared) for word in line)}) == 1, done.stdout

@@ -11,9 +11,8 @@ from time import monotonic
 import msgspec
 from tidegate_contracts.triton import ALIAS_PARAMETER
 
+from .pools import Pool, ask
 from .problems import Kind, Problem
-from .upstream.ask import ask
-from .upstream.pool import Pool
 
 ASK_AGAIN_SECONDS = 5.0
 """Seconds after which a call has it asked anew, in the background."""
@@ -76,8 +75,8 @@ class Alias:
     async def _ask(self) -> None:
         replica = None
         try:
-            if (holder := self._pool.holder) is not None:
-                if (lease := holder.find(self._model, monotonic())) is None:
+            if (leases := self._pool.leases) is not None:
+                if (lease := leases.find(self._model, monotonic())) is None:
                     self._why = "the model is not loaded"
                     return
                 replica = lease.replica

@@ -13,11 +13,11 @@ from .access.authorizer import Authorizer
 from .access.rules import build_rules
 from .concurrency import WAITING_FOR_EACH
 from .place import Place
-from .residency.holder import Holder, new_holder_name
+from .pools import Lookup, Pool
+from .residency.manager import LeaseManager, new_holder_name
 from .routes import Routes, build_routes, pools_of
 from .tables import TableError, Watched, access_table, routing_table
 from .telemetry.meter import Meter
-from .upstream.pool import Lookup, Pool
 
 REPLICAS_SECONDS = 5.0
 """Seconds between two looks at how many replicas of the proxy there are."""
@@ -95,15 +95,15 @@ class Following:
                 self._leave(pool)
 
     def _pool(self, server: str, told: routing.Pool) -> Pool:
-        pool = Pool(server, told, self._find)
+        leases = None
         if told.lease_port is not None:
             seconds, most = self._settings.connect_timeout_seconds, self._settings.concurrency * WAITING_FOR_EACH
-            pool.holder = Holder(pool, told.lease_port, new_holder_name(), self._meter, seconds, most)
-        return pool
+            leases = LeaseManager(server, told, new_holder_name(), self._meter, seconds, most)
+        return Pool(server, told, self._find, leases)
 
     def _leave(self, pool: Pool) -> None:
-        if pool.holder is not None:
-            task = asyncio.get_running_loop().create_task(pool.holder.leave())
+        if pool.leases is not None:
+            task = asyncio.get_running_loop().create_task(pool.leases.leave())
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 

@@ -8,17 +8,17 @@ from time import monotonic
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from .access.identity import Grant
-from .mirror.copies import AnyCopy
+from .mirror import AnyCopy
 from .problems import Kind, Problem
 from .residency.saying import lost
 from .shared_state import SharedState
 from .telemetry.records import CallRecord
 from .upstream.breaker import Trial
-from .upstream.pool import Replica
+from .upstream.replica import Replica
 
 if TYPE_CHECKING:
-    from .residency.holder import Holder
     from .residency.leases import Lease
+    from .residency.manager import LeaseManager
     from .telemetry.traces import Span
 
 C = TypeVar("C")
@@ -90,13 +90,13 @@ class Forwarded(Generic[C]):
         """Return the replica that it goes to; `anew`: a lease that was found before is looked for again."""
         assert self._grant is not None
         pool = self._grant.route.pool
-        if pool.holder is None:
+        if pool.leases is None:
             if self._sequence is None:
                 return pool.pick(now, self._tried)
             return pool.pick_for(self._model.encode() + b"\0" + self._sequence, now, self._tried)
         lease, sequential = self._lease, self._sequence is not None
         if lease is None or anew or sequential or now >= lease.until or not lease.replica.breaker.allows(now):
-            self._lease = lease = pool.holder.find(self._model, now, self._tried, sequential)
+            self._lease = lease = pool.leases.find(self._model, now, self._tried, sequential)
         return None if lease is None else lease.replica
 
     def _other(self, failed: Replica) -> Replica | None:
@@ -126,20 +126,20 @@ class Forwarded(Generic[C]):
                 break
             self._send_head(replica, connection)
             return
-        if pool.holder is not None and (not self._tried or pool.retries.take(monotonic())):
+        if pool.leases is not None and (not self._tried or pool.retries.take(monotonic())):
             # It ended meanwhile, or its replica takes no connections.
             self._give_up_trial()
             self._leave_place()
-            await self._get_lease(pool.holder)
+            await self._get_lease(pool.leases)
             return
         where = f"{pool.server}/{pool.name}"
         why = f"No replica of {where} takes connections." if self._tried else f"No replica of {where} is there."
         raise Problem(Kind.BUSY, why, max(0.1, pool.retry_in(monotonic())))
 
-    async def _get_lease(self, holder: "Holder") -> None:
+    async def _get_lease(self, leases: "LeaseManager") -> None:
         """Have the model loaded, if it is not: nothing else is held meanwhile."""
         self._loading = True
-        self._lease = await holder.acquire(self._model, self._tried)
+        self._lease = await leases.acquire(self._model, self._tried)
         self._loading, self._waited = False, True
         self._leased()
 
@@ -150,8 +150,8 @@ class Forwarded(Generic[C]):
         replica.failures += 1
         replica.breaker.failed(monotonic(), self._trial)
         self.shared.meter.upstream_errors[route.server, how] += 1
-        if (holder := route.pool.holder) is not None:
-            holder.doubt(replica)
+        if (leases := route.pool.leases) is not None:
+            leases.doubt(replica)
 
     def _give_up_trial(self) -> None:
         if self._trial is not None:
@@ -174,8 +174,8 @@ class Forwarded(Generic[C]):
         """Tell the caller to come again: Triton was started anew, and nobody has told so far."""
         assert self._grant is not None
         assert self._lease is not None
-        if (holder := self._grant.route.pool.holder) is not None:
-            holder.doubt_one(self._lease)
+        if (leases := self._grant.route.pool.leases) is not None:
+            leases.doubt_one(self._lease)
         self.fail(lost(self._model))
 
     def _told_as(

@@ -15,7 +15,7 @@ from .residency.saying import lost
 from .shared_state import SharedState
 from .telemetry.records import CallRecord
 from .upstream.breaker import Trial
-from .upstream.pool import Replica
+from .upstream.replica import Replica
 
 C = TypeVar("C")
 """What a request is sent on: a connection of its own, or one that calls share."""
@@ -91,13 +91,13 @@ class Forwarding:
     def _choose(self, now: float, anew: bool) -> Replica | None:
         route = self.grant.route
         pool = route.pool
-        if pool.holder is None:
+        if pool.leases is None:
             if self.sequence is None:
                 return pool.pick(now, self.tried)
             return pool.pick_for(route.name.encode() + b"\0" + self.sequence, now, self.tried)
         lease, sequential = self.lease, self.sequence is not None
         if lease is None or anew or sequential or now >= lease.until or not lease.replica.breaker.allows(now):
-            self.lease = lease = pool.holder.find(route.name, now, self.tried, sequential)
+            self.lease = lease = pool.leases.find(route.name, now, self.tried, sequential)
         return None if lease is None else lease.replica
 
     def another(self, failed: Replica) -> Replica | None:
@@ -128,7 +128,7 @@ class Forwarding:
             if self.lease is None or monotonic() < self.lease.until:
                 return replica, connection
             break  # the lease has ended meanwhile
-        if pool.holder is not None and (not self.tried or pool.retries.take(monotonic())):
+        if pool.leases is not None and (not self.tried or pool.retries.take(monotonic())):
             self._give_up_trial()
             self.release_slot()
             return None
@@ -139,9 +139,9 @@ class Forwarding:
     async def acquire_lease(self) -> None:
         """Have the model loaded, if it is not, and get a lease on it; raises Problem. Hold no slot meanwhile."""
         route = self.grant.route
-        assert route.pool.holder is not None
+        assert route.pool.leases is not None
         self.loading = True
-        self.lease = await route.pool.holder.acquire(route.name, self.tried)
+        self.lease = await route.pool.leases.acquire(route.name, self.tried)
         self.loading, self._has_loaded = False, True
 
     # --- what is counted there
@@ -165,8 +165,8 @@ class Forwarding:
         replica.failures += 1
         replica.breaker.failed(monotonic(), self._trial)
         self._shared.meter.upstream_errors[route.server, how] += 1
-        if (holder := route.pool.holder) is not None:
-            holder.doubt(replica)
+        if (leases := route.pool.leases) is not None:
+            leases.doubt(replica)
 
     def leave_replica(self, now: float) -> None:
         """Count the call as in flight there no longer."""
@@ -190,8 +190,8 @@ class Forwarding:
         """Doubt the lease, for the server does not know its model; return what the caller is told."""
         route = self.grant.route
         assert self.lease is not None
-        if route.pool.holder is not None:
-            route.pool.holder.doubt_one(self.lease)
+        if route.pool.leases is not None:
+            route.pool.leases.doubt_one(self.lease)
         return lost(route.name)
 
     # --- its end

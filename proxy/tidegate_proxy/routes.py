@@ -12,8 +12,8 @@ from tidegate_contracts import routing
 from .aliases import Alias
 from .concurrency import InFlightCount
 from .paths import Target
+from .pools import Pool
 from .telemetry.meter import CallCount
-from .upstream.pool import Pool
 
 _MOST_HEADS = 64
 """Kinds of calls of one model whose first lines are kept."""

@@ -9,9 +9,9 @@ from time import monotonic
 
 import msgspec
 
+from .pools import ask
 from .problems import Kind, Problem
 from .routes import Route
-from .upstream.ask import ask
 
 ASK_AGAIN_SECONDS = 1.0
 
@@ -49,8 +49,8 @@ async def learn(route: Route, seconds: float) -> None:
 async def _learn(route: Route, seconds: float) -> None:
     replica = None
     try:
-        if (holder := route.pool.holder) is not None:
-            if (lease := holder.find(route.name, monotonic())) is None:
+        if (leases := route.pool.leases) is not None:
+            if (lease := leases.find(route.name, monotonic())) is None:
                 return
             replica = lease.replica
         answer = await ask(route.pool, f"/v2/models/{route.name}/config".encode(), seconds, replica)

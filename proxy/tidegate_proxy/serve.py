@@ -22,12 +22,12 @@ from .config import Following
 from .door.door import Door
 from .door.head import KnownHeads
 from .place import Place
+from .pools import Lookup, lookup
 from .servers import Servers
 from .shared_state import SharedState
 from .tables import follow
 from .telemetry.meter import Meter
 from .telemetry.metrics import MeterCollector
-from .upstream.pool import Lookup, lookup
 
 KEEP_ALIVE_SECONDS = 75.0
 """Seconds that a caller's connection may stand idle."""
@@ -130,7 +130,7 @@ class Proxy:
         for door in list(self._state.connections):
             door.transport.abort()
         await self.board.stop()
-        self.shared.copies.stop()
+        self.shared.mirror.stop()
         for task in self._tasks:
             task.cancel()
         if self.shared.tracer is not None:

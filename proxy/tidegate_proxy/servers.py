@@ -9,10 +9,10 @@ from fastapi import Response
 from tidegate_contracts.environments import WhoAmI
 
 from .access.authorizer import Authorizer
+from .pools import Pool, ask
 from .problems import Kind, Problem
 from .routes import Route, Routes
-from .upstream.ask import Answer, ask
-from .upstream.pool import Pool
+from .upstream.request import Answer
 
 UNAVAILABLE_HEADER = "tidegate-unavailable"
 """Names the pools that an answer lacks, for they gave none."""

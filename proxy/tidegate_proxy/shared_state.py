@@ -9,7 +9,7 @@ from tidegate_contracts.proxy_settings import ProxySettings
 
 from .access.authorizer import Authorizer
 from .concurrency import ByteBudget, ConcurrencyLimiter
-from .mirror.copies import Copies
+from .mirror import Mirror
 from .routes import Route
 from .sequences import learn
 from .telemetry.logs import CallLog
@@ -48,7 +48,7 @@ class SharedState:
 
     def __post_init__(self) -> None:
         self.buffered = ByteBudget(self.settings.body_limit_bytes * BUFFERED_BODIES)
-        self.copies = Copies(self.meter, float(self.settings.request_timeout_seconds), self._keeps_sequences)
+        self.mirror = Mirror(self.meter, float(self.settings.request_timeout_seconds), self._keeps_sequences)
 
     async def _keeps_sequences(self, route: Route) -> bool | None:
         if route.sequential is None:

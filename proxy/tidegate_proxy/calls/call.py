@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 from ..access.identity import Grant
 from ..access.limits import too_many
 from ..forwarded import no_place
+from ..pools import Pool
 from ..problems import TWO_CREDENTIALS, Kind, Problem
+from ..residency.leases import Lease
+from ..residency.manager import LeaseManager
 from ..residency.saying import no_answer, still_loading
 from ..servers import UNAVAILABLE_HEADER
-from ..upstream.pool import Pool
 from .frames import CANCEL
 from .heads import RequestHead, literal
 from .intake import Asked
 from .problems import OK_HEAD, plain_trailers
-from .protobuf import integer
-from .questions import ToldError, framed
+from .protobuf import framed, integer
 from .relay import DEADLINE_EXCEEDED, UNKNOWN, Relay
+from .unary import UpstreamStatusError
 
 if TYPE_CHECKING:
     from ..aliases import Alias
-    from ..residency.holder import Holder
-    from ..residency.leases import Lease
 
 CLIENT_LEFT = 1
 """CANCELLED: what is counted for a caller who left; nobody receives it."""
@@ -171,7 +171,7 @@ class Call(Relay):
         self._granted(grant, asked)
 
     async def _all_statistics(self, server: str | None) -> None:
-        answer, missing = await self.board.questions.statistics(self.head.credential, server, self._bound)
+        answer, missing = await self.board.questions.statistics(self.head.credential, server, self._limit)
         said = literal(UNAVAILABLE_HEADER.encode(), missing) if missing else b""
         self.link.send_head(self, OK_HEAD + self._said() + said)
         self.link.send_data(self, answer)
@@ -186,23 +186,23 @@ class Call(Relay):
         sticky = self.head.sticky or asked.sequence or (self.request_id if self.method.streams else None)
         self._alias = grant.route.alias if asked.version is None else None
         self._version = grant.route.version(asked.version, sticky)
-        holder = grant.route.pool.holder
+        leases = grant.route.pool.leases
         if before is not None:
             if _place(before.route.pool) != _place(grant.route.pool):
                 raise Problem(Kind.MALFORMED, "A stream's models are all of one server and pool: open another stream.")
-            if holder is None:
+            if leases is None:
                 self._with_version(self._wait_no_more)
             else:
-                self._use_more(holder, asked.model)
-        elif holder is None:
+                self._use_more(leases, asked.model)
+        elif leases is None:
             self._enter()
         elif self.method.name in ("ModelReady", "ModelStatistics"):
-            self._later(self._look(holder, asked))
-        elif (lease := holder.find(asked.model, monotonic(), (), bool(asked.sequence))) is not None:
+            self._later(self._look(leases, asked))
+        elif (lease := leases.find(asked.model, monotonic(), (), bool(asked.sequence))) is not None:
             self._lease = lease
             self._enter()
         else:
-            self._later(self._get_lease(holder))
+            self._later(self._get_lease(leases))
 
     def _with_version(self, then: Callable[[], None]) -> None:
         """Go on once it is known which version serves the message."""
@@ -238,23 +238,23 @@ class Call(Relay):
             raise no_place()
 
     # --- where models are loaded on demand
-    def _use_more(self, holder: "Holder", model: str) -> None:
+    def _use_more(self, leases: LeaseManager, model: str) -> None:
         """Go on with a stream's next message once its model is leased where the stream is."""
         assert self._replica is not None
-        lease = holder.at(model, self._replica, monotonic())
+        lease = leases.at(model, self._replica, monotonic())
         if lease is None:
-            self._later(self._get_more(holder, model))
+            self._later(self._get_more(leases, model))
         else:
             self._count_use(lease)
 
-    async def _get_more(self, holder: "Holder", model: str) -> None:
+    async def _get_more(self, leases: LeaseManager, model: str) -> None:
         assert self._replica is not None
         self._loading = True
-        lease = await holder.acquire_at(model, self._replica)
+        lease = await leases.acquire_at(model, self._replica)
         self._loading = False
         self._count_use(lease)
 
-    def _count_use(self, lease: "Lease") -> None:
+    def _count_use(self, lease: Lease) -> None:
         if lease is self._lease or lease in self._more_leases:
             lease.requests += 1
         else:
@@ -262,16 +262,16 @@ class Call(Relay):
             self._more_leases += (lease,)
         self._with_version(self._wait_no_more)
 
-    async def _look(self, holder: "Holder", asked: Asked) -> None:
+    async def _look(self, leases: LeaseManager, asked: Asked) -> None:
         """Answer what is only looked at: that loads no model, and keeps none."""
         if self.method.name == "ModelReady":
-            answer = framed(integer(1, 1) if await holder.is_ready(asked.model) else b"")
-        elif (replica := holder.warm_at(asked.model, monotonic())) is None:
+            answer = framed(integer(1, 1) if await leases.is_ready(asked.model) else b"")
+        elif (replica := leases.warm_at(asked.model, monotonic())) is None:
             answer = framed(b"")
         else:
             assert self._grant is not None
             pool = self._grant.route.pool
-            answer = await self.board.questions.statistics_at(pool, replica, asked, self._bound)
+            answer = await self.board.questions.statistics_at(pool, replica, asked, self._limit)
         self.link.send_head(self, OK_HEAD + self._said())
         self.link.send_data(self, answer)
         self._end(plain_trailers(0), 0)
@@ -294,7 +294,7 @@ class Call(Relay):
         replica = self._pick(now, in_line)
         if replica is not None:
             self._trial = replica.breaker.claim(now)
-        if replica is not None and (line := self.board.lines(pool, replica).take()) is not None:
+        if replica is not None and (line := self.board.upstreams.connections(pool, replica).take()) is not None:
             self._send_head(replica, line)
             if in_line:
                 self._go_on()
@@ -316,7 +316,7 @@ class Call(Relay):
                 self._work()
         except Problem as problem:
             self.fail(problem)
-        except ToldError as told:
+        except UpstreamStatusError as told:
             self._end(OK_HEAD + told.block + self._said(), told.code)
         except Exception:
             self.defect()

@@ -9,9 +9,9 @@ from ..request_ids import new_request_id
 from .heads import RequestHead, literal
 from .methods import HEALTH, SERVICE, Own
 from .problems import OK_HEAD, plain_trailers, trailers
-from .protobuf import MalformedError, integer, last, text
-from .questions import Bound, ToldError, framed
+from .protobuf import MalformedError, framed, integer, last, text
 from .stream import Stream
+from .unary import TimeLimit, UpstreamStatusError
 
 if TYPE_CHECKING:
     from .switchboard import Switchboard
@@ -97,7 +97,7 @@ class Answer(Stream):
             self._send(await self._found())
         except Problem as problem:
             self._fail(problem)
-        except ToldError as told:
+        except UpstreamStatusError as told:
             self._end(OK_HEAD + told.block + self._id())
         except MalformedError as error:
             self._fail(Problem(Kind.MALFORMED, f"The message is no protobuf: {error}."))
@@ -117,7 +117,7 @@ class Answer(Stream):
             return await questions.live(credential, server)
         if self.method == "ServerReady":
             return await questions.ready(credential, server)
-        return await questions.metadata(credential, server, Bound(self.deadline - monotonic(), self._own_bound))
+        return await questions.metadata(credential, server, TimeLimit(self.deadline - monotonic(), self._own_bound))
 
     def _service(self) -> str:
         return (last(self._message[5:], 1) or b"").decode(errors="replace")

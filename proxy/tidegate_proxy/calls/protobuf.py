@@ -104,6 +104,11 @@ def integer(number: int, value: int) -> bytes:
     return varint(number << 3 | VARINT) + varint(value)
 
 
+def framed(message: bytes) -> bytes:
+    """Return a message as gRPC sends it: not compressed, with its length before it."""
+    return b"\0" + len(message).to_bytes(4) + message
+
+
 def _varint(data: bytes | bytearray | memoryview, at: int, longest: int) -> tuple[int, int] | None:
     value = shift = 0
     for here in range(at, at + longest):

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from ..concurrency import InFlightCount
 from ..forwarded import Forwarded
 from ..forwarding import no_whole_answer
-from ..mirror.copies import NO_COPY
-from ..mirror.sending import over_grpc
+from ..mirror import NO_COPY
+from ..pools import Pool
 from ..problems import Kind, Problem
 from ..request_ids import new_request_id
+from ..residency.leases import Lease
 from ..residency.saying import AGAIN_SECONDS, LOST
 from ..telemetry.records import CallRecord
-from ..upstream.pool import Pool, Replica
+from ..upstream.replica import Replica
 from .far import Far
 from .frames import CANCEL
 from .heads import AnswerHead, RequestHead, literal
@@ -22,11 +23,10 @@ from .intake import Asked, Intake
 from .line import Line
 from .methods import SERVICE, Method
 from .problems import OK_HEAD, plain_trailers, trailers
-from .questions import Bound
 from .stream import Stream
+from .unary import CALL_HEADERS, TimeLimit, send_mirrored
 
 if TYPE_CHECKING:
-    from ..residency.leases import Lease
     from ..telemetry.traces import Tracer
     from .switchboard import Switchboard
 
@@ -41,7 +41,6 @@ WIDE_WINDOW = 1024 * 1024
 IDLE_STREAM_SECONDS = 600.0
 """Seconds that a stream may stay open while the caller asks for nothing."""
 _LONGEST_TIMEOUT = 99_999_999
-_MESSAGE_HEADERS = literal(b"te", b"trailers") + literal(b"content-type", b"application/grpc")
 
 
 class Relay(Stream, Forwarded[Line]):
@@ -55,7 +54,7 @@ class Relay(Stream, Forwarded[Line]):
     """What the message under way asks for."""
     _first: Asked | None = None
     """What the first message asked for."""
-    _more_leases: tuple["Lease", ...] = ()
+    _more_leases: tuple[Lease, ...] = ()
     """On the other models of a stream."""
     _again_sent: Sequence[bytes | bytearray] = ()
     """What was sent to a replica that refused it, for the next one."""
@@ -92,9 +91,9 @@ class Relay(Stream, Forwarded[Line]):
         return self._first.model
 
     @property
-    def _bound(self) -> Bound:
+    def _limit(self) -> TimeLimit:
         own = self.head.seconds is None or self.head.seconds >= self._most_seconds
-        return Bound(self.deadline - monotonic(), own)
+        return TimeLimit(self.deadline - monotonic(), own)
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         """Go on with work that waits for something."""
@@ -107,8 +106,8 @@ class Relay(Stream, Forwarded[Line]):
     # --- to the replica
     async def _connection_to(self, replica: Replica) -> Line:
         assert self._grant is not None
-        lines = self.board.lines(self._grant.route.pool, replica)
-        return await lines.connect(self.shared.settings.connect_timeout_seconds)
+        lines = self.board.upstreams.connections(self._grant.route.pool, replica)
+        return await lines.connect(self.board.upstreams.connect_seconds)
 
     def _send_head(self, replica: Replica, line: Line) -> None:
         assert self._grant is not None
@@ -129,7 +128,7 @@ class Relay(Stream, Forwarded[Line]):
 
     def _headers(self, pool: Pool, seconds: float) -> bytes:
         """Return what comes before the messages; the replica has so many seconds."""
-        block = [self.board.first_headers(pool, self.method.path), _MESSAGE_HEADERS]
+        block = [self.board.upstreams.first_headers(pool, self.method.path), CALL_HEADERS]
         if self.head.accepts:
             block.append(self.head.accepts)
         if seconds < float("inf"):
@@ -165,13 +164,13 @@ class Relay(Stream, Forwarded[Line]):
         assert grant is not None
         assert asked is not None
         if self._copy is None:
-            route, copies = grant.route, self.shared.copies
+            route, copies = grant.route, self.shared.mirror
             assert route.mirror is not None
             if self.method.streams or self.method.action != "infer":
                 self._copy = NO_COPY
             else:
                 headers = self._headers(route.pool, copies.seconds)
-                send = partial(over_grpc, self.board, route.pool, headers, route.mirror.version)
+                send = partial(send_mirrored, self.board.upstreams, route.pool, headers, route.mirror.version)
                 self._copy = copies.begin(route, self._version, bool(asked.sequence), send)
         self._copy.add(data, whole)
 
@@ -291,7 +290,7 @@ class Relay(Stream, Forwarded[Line]):
 
     def _count_late(self, replica: Replica) -> None:
         """Count an answer that did not come in time, unless only the caller would wait no longer."""
-        if self._bound.own:
+        if self._limit.own:
             self._count_failure(replica, "timeout")
 
     def _drop_far(self) -> None:

@@ -6,14 +6,11 @@ from collections import deque
 from pathlib import Path
 from time import monotonic
 
-from tidegate_contracts import proxy_process
-
 from ..concurrency import ConcurrencyLimiter
 from ..paths import is_name
 from ..problems import Kind, Problem
 from ..servers import Servers
 from ..shared_state import SharedState
-from ..upstream.pool import Pool, Replica
 from .call import Call
 from .frames import (
     LARGEST_WINDOW,
@@ -28,13 +25,14 @@ from .frames import (
     BrokenError,
 )
 from .heads import MOST_HEAD_BYTES, Fields, RequestHead, literal
-from .line import Lines, keep_alive
+from .line import keep_alive
 from .link import Link
 from .methods import HEALTH, OF_MODELS, OWN, SERVICE
 from .own import NOT_SERVING, SERVING, Answer
 from .problems import OK_HEAD, plain_trailers
 from .questions import Questions
 from .stream import Stream
+from .upstreams import Upstreams
 
 STREAM_WINDOW = 128 * 1024
 """Bytes of a call that a caller may send before it is decided upon."""
@@ -156,7 +154,8 @@ class Switchboard:
 
     def __init__(self, shared: SharedState, servers: Servers, upstream_ca: Path) -> None:
         self.shared = shared
-        self.questions = Questions(self, servers)
+        self.upstreams = Upstreams(shared.settings.connect_timeout_seconds, upstream_ca)
+        self.questions = Questions(self.upstreams, servers)
         self.streams = ConcurrencyLimiter(shared.settings.concurrency)
         """Streams have places of their own: idle ones keep no other call waiting."""
         self.callers: set[Caller] = set()
@@ -166,8 +165,6 @@ class Switchboard:
         self.closed = False
         self._to_unpack: deque[Call] = deque()
         self.logger = logging.getLogger(__name__)
-        self._upstream_ca = upstream_ca
-        self._first_headers: dict[tuple[str, int, bool, bytes], bytes] = {}
 
     def caller(self) -> Caller:
         """Return the proxy's end of a new connection."""
@@ -223,29 +220,6 @@ class Switchboard:
         if not is_name(name):
             raise Problem(Kind.UNKNOWN, "No server can have such a name.")
         return name
-
-    def lines(self, pool: Pool, replica: Replica) -> Lines:
-        """Return the connections to a replica."""
-        if replica.lines is None:
-            told, address = pool.told, replica.address
-            authority = self._upstream_ca / proxy_process.upstream_ca_file(pool.server) if told.grpc_tls else None
-            replica.lines = Lines(replica.family, (address[0], told.grpc_port, *address[2:]), told.host, authority)
-        return replica.lines
-
-    def first_headers(self, pool: Pool, path: bytes) -> bytes:
-        """Return the headers that say what is asked of Triton."""
-        told = pool.told
-        key = told.host, told.grpc_port, told.grpc_tls, path
-        block = self._first_headers.get(key)
-        if block is None:
-            authority = f"{told.host}:{told.grpc_port}".encode()
-            # POST, and https or http, have numbers in every table (RFC 7541, appendix A).
-            block = (b"\x83\x87" if told.grpc_tls else b"\x83\x86") + literal(b":path", path)
-            block += literal(b":authority", authority)
-            if len(self._first_headers) > 4096:
-                self._first_headers.clear()
-            self._first_headers[key] = block
-        return block
 
     def health(self, service: str) -> int:
         """Return the status of a service, as grpc.health.v1 has it; raises Problem."""

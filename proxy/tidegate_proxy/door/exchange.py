@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..access.identity import Grant
 from ..access.limits import too_many
 from ..forwarded import no_place
+from ..pools import ask
 from ..problems import Kind, Problem
+from ..residency.manager import LeaseManager
 from ..residency.saying import no_answer, still_loading
 from ..routes import Route
 from ..sequences import learn, sequence_of
-from ..upstream.ask import ask
 from .relay import Relay
 
 if TYPE_CHECKING:
     from ..aliases import Alias
-    from ..residency.holder import Holder
 
 MOST_UNSENT = 256 * 1024
 """Bytes of a body that wait for a connection before its sender is held."""
@@ -151,16 +151,16 @@ class Exchange(Relay):
         if grant.bucket is not None and (wait := grant.bucket.take(self.started)):
             self.fail(too_many(grant.bucket, wait))
             return
-        holder = grant.route.pool.holder
-        if holder is None:
+        leases = grant.route.pool.leases
+        if leases is None:
             self._enter()
         elif self.target.verb in ("ready", "stats"):
-            self._later(self._look(holder))
-        elif (lease := holder.find(self.target.model, monotonic())) is not None:
+            self._later(self._look(leases))
+        elif (lease := leases.find(self.target.model, monotonic())) is not None:
             self._lease = lease
             self._enter()
         else:
-            self._later(self._get_lease(holder))
+            self._later(self._get_lease(leases))
 
     async def _find_version(self, alias: "Alias") -> None:
         self._enter(await alias.find(), read=True)
@@ -168,13 +168,13 @@ class Exchange(Relay):
     def _leased(self) -> None:
         self._enter(read=bool(self._tried))
 
-    async def _look(self, holder: "Holder") -> None:
+    async def _look(self, leases: LeaseManager) -> None:
         """Answer what is only looked at: that loads no model, and keeps none."""
         assert self._grant is not None
         model = self.target.model
         if self.target.verb == "ready":
-            self._say(200 if await holder.is_ready(model) else 400, "text/plain", b"")
-        elif (replica := holder.warm_at(model, monotonic())) is None:
+            self._say(200 if await leases.is_ready(model) else 400, "text/plain", b"")
+        elif (replica := leases.warm_at(model, monotonic())) is None:
             self._say(200, "application/json", NO_STATISTICS)
         else:
             path = self.target.path(self.target.version)

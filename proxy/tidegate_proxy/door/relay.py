@@ -9,14 +9,13 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from ..forwarded import Forwarded
 from ..forwarding import no_whole_answer
-from ..mirror.copies import NO_COPY
-from ..mirror.sending import over_http
+from ..mirror import NO_COPY, over_http
 from ..problems import CONTENT_TYPE, Problem
 from ..request_ids import new_request_id
 from ..residency.saying import LOST, LOST_STATUSES
 from ..telemetry.records import CallRecord
 from ..upstream.connection import Connection
-from ..upstream.pool import Replica
+from ..upstream.replica import Replica
 from .head import Head
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ class Relay(Forwarded[Connection]):
             if self.target.action == "infer":
                 first = route.first_lines(self.target, route.mirror.version)
                 send = partial(over_http, shared.settings.connect_timeout_seconds, first)
-                copy = shared.copies.begin(route, self._version, self._sequence is not None or None, send)
+                copy = shared.mirror.begin(route, self._version, self._sequence is not None or None, send)
             self._copy = copy
             if copy is not NO_COPY:
                 data = data[len(route.first_lines(self.target, self._version)) :]

@@ -1,1 +1,1 @@
-"""Where the models of an on-demand pool are resident: leases on them, and at which replicas to ask for those."""
+"""Leases on models that are loaded on demand, held by this proxy at the eviction policies of a pool's replicas."""

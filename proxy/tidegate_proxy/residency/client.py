@@ -1,4 +1,4 @@
-"""The lease API of one replica's eviction policy, as a holder calls it; messages: `tidegate_contracts.lease`."""
+"""The lease API of one replica's eviction policy, as a proxy calls it; messages: `tidegate_contracts.lease`."""
 
 import asyncio
 from time import monotonic
@@ -9,8 +9,8 @@ from pydantic import TypeAdapter, ValidationError
 from tidegate_contracts import lease
 from tidegate_contracts.message import Message
 
-from ..upstream.ask import Answer, NoAnswerError, converse
-from ..upstream.pool import Replica
+from ..upstream.replica import Replica
+from ..upstream.request import Answer, NoAnswerError, send
 
 _answers: TypeAdapter[lease.Answer] = TypeAdapter(lease.Answer)
 
@@ -20,7 +20,7 @@ class PolicyError(Exception):
 
 
 class GoneError(PolicyError):
-    """Nobody listens on the policy's port: its process has ended, so that it does nothing any more."""
+    """Connections to the policy are refused: its process has ended, and unloads nothing any more."""
 
 
 class _Listed(msgspec.Struct):
@@ -29,13 +29,13 @@ class _Listed(msgspec.Struct):
 
 
 class _Listing(msgspec.Struct):
-    """Of `lease.Listing`, what a proxy wants to know of 10 000 models in a few milliseconds."""
+    """Of `lease.Listing`, the part that a proxy needs: 10 000 models are read in a few milliseconds."""
 
     models: list[_Listed]
 
 
-class Client:
-    """Connections to one policy. Each call has one of its own for as long as it lasts."""
+class LeaseClient:
+    """Each call has a connection of its own for as long as it lasts."""
 
     def __init__(self, replica: Replica, port: int, host: str, connect_seconds: float) -> None:
         address = replica.address
@@ -49,21 +49,21 @@ class Client:
         try:
             return _answers.validate_json(answer.body)
         except ValidationError:
-            raise self._strange(answer) from None
+            raise _unreadable(answer) from None
 
     async def renew(self, message: lease.Renew, seconds: float) -> lease.Renewed:
-        """Renew leases, and learn what is resident; raises PolicyError, also when there is no answer in time."""
+        """Renew leases, and learn what is resident; raises PolicyError, also without an answer in `seconds`."""
         answer = await self._send(b"POST", lease.RENEW_PATH, message, seconds)
         try:
             return lease.Renewed.model_validate_json(answer.body)
         except ValidationError:
-            raise self._strange(answer) from None
+            raise _unreadable(answer) from None
 
     async def release(self, message: lease.Release, seconds: float) -> None:
-        """Give leases back; raises PolicyError, and then they may have been given back or not."""
+        """Give leases back; after PolicyError they may have been given back or not."""
         answer = await self._send(b"POST", lease.RELEASE_PATH, message, seconds)
         if answer.status >= 300:
-            raise self._strange(answer)
+            raise _unreadable(answer)
 
     async def states(self, seconds: float) -> dict[str, str]:
         """Return the state of every model (`lease.State`); raises PolicyError."""
@@ -71,10 +71,10 @@ class Client:
         try:
             return {each.model: each.state for each in msgspec.json.decode(answer.body, type=_Listing).models}
         except msgspec.MsgspecError:
-            raise self._strange(answer) from None
+            raise _unreadable(answer) from None
 
     def close(self) -> None:
-        """End the connections."""
+        """End the idle connections, and the others after their call."""
         self._server.close()
 
     async def _send(self, method: bytes, path: str, message: Message | None, seconds: float | None = None) -> Answer:
@@ -83,25 +83,25 @@ class Client:
         data = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (head, len(body), body)
         try:
             async with asyncio.timeout(seconds):
-                return await self._exchange(data)
+                return await self._send_once_or_twice(data)
         except TimeoutError:
             raise PolicyError("it does not answer") from None
 
-    async def _exchange(self, data: bytes) -> Answer:
+    async def _send_once_or_twice(self, data: bytes) -> Answer:
         if (kept := self._server.take(monotonic())) is not None:
             try:
-                return await converse(self._server, kept, data)
+                return await send(self._server, kept, data)
             except NoAnswerError:
-                pass  # it may have been closed just then; every call can be made twice
+                pass  # the policy may have closed the idle connection just then; every call can be made twice
         try:
             connection = await self._server.connect(self._connect_seconds)
-            return await converse(self._server, connection, data)
+            return await send(self._server, connection, data)
         except ConnectionRefusedError:
             raise GoneError("nobody listens on its port") from None
         except (OSError, NoAnswerError) as error:
             raise PolicyError(str(error) or type(error).__name__) from None
 
-    @staticmethod
-    def _strange(answer: Answer) -> PolicyError:
-        said: Any = answer.body[:200].decode(errors="replace")
-        return PolicyError(f"it answers {answer.status} {said!r}, which is no message of the lease API")
+
+def _unreadable(answer: Answer) -> PolicyError:
+    said: Any = answer.body[:200].decode(errors="replace")
+    return PolicyError(f"it answers {answer.status} {said!r}, which is no message of the lease API")

@@ -1,10 +1,10 @@
-"""At which replicas a model belongs: pure functions of what every proxy sees, so that proxies agree without talking."""
+"""Where a model belongs: pure functions of what every proxy sees, so that proxies agree without talking."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import exp
 
-from ..upstream.pool import weight
+from ..upstream.replica import weight
 
 HOT_IN_FLIGHT = 16.0
 """Requests of one model under way on average, at which it gets a second copy: a queue builds up."""
@@ -19,41 +19,36 @@ MEMORY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What is known of a replica that a lease could be had at."""
+class Candidate:
+    """A replica that could be asked for a lease."""
 
     name: str
-    """Host and port: the same at every proxy."""
+    """Host and port, the same at every proxy."""
     stays: bool = True
-    """Whether its name still leads to it, and its policy answers and gives leases."""
+    """Whether it is listed, and its policy answers and grants leases."""
     warm: bool = False
     """Whether the model is resident there."""
 
 
 def ranked(model: str, names: Iterable[str]) -> list[str]:
-    """Return replicas, the one where the model belongs first.
-
-    Rendezvous hashing: one replica more or less moves one in N of the models (Thaler and Ravishankar, IEEE/ACM TON
-    6(1), 1998).
-    """
+    """Return replicas, the one where the model belongs first: one replica more or less moves one in N of the models."""
     key = model.encode()
     return sorted(names, key=lambda name: weight(name, key), reverse=True)
 
 
-def order(model: str, places: Sequence[Place]) -> list[str]:
+def order(model: str, candidates: Sequence[Candidate]) -> list[str]:
     """Return replicas in the order in which to ask for a lease: those that stay, where the model is warm, by rank."""
-    by_name = {place.name: place for place in places}
+    by_name = {each.name: each for each in candidates}
 
     def behind(name: str) -> tuple[bool, bool]:
-        place = by_name[name]
-        return not place.stays, not place.warm
+        return not by_name[name].stays, not by_name[name].warm
 
     return sorted(ranked(model, by_name), key=behind)  # stable: the rank decides among equals
 
 
 @dataclass(slots=True)
 class Heat:
-    """How much one model is used through this proxy. It is hot from a high load until a low one has lasted."""
+    """The load of one model through this proxy: it is hot from a high load on until a low one has lasted."""
 
     in_flight: float = 0.0
     a_second: float = 0.0
@@ -61,7 +56,7 @@ class Heat:
     calm_seconds: float = 0.0
 
     def look(self, in_flight: int, requests: int, seconds: float) -> bool:
-        """Take in what was since the last look, `seconds` ago; return whether the model is hot."""
+        """Take in requests in flight now and those begun in the last `seconds`; return whether the model is hot."""
         if seconds <= 0:
             return self.hot
         share = 1 - exp(-seconds / MEMORY_SECONDS)

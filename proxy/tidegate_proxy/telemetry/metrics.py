@@ -84,11 +84,11 @@ class MeterCollector(Collector):
         waiting = GaugeMetricFamily("tidegate_proxy_lease_waiting", "Calls that wait for a lease.", labels=labels)
         now = monotonic()
         for (server, pool), each in self._proxy.following.routes.pools.items():
-            if each.holder is not None:
-                waiting.add_metric([server, pool], each.holder.waiting)
-                for replica, number in each.holder.held(now).items():
+            if each.leases is not None:
+                waiting.add_metric([server, pool], each.leases.waiting)
+                for replica, number in each.leases.held(now).items():
                     held.add_metric([server, pool, replica], number)
-                for replica, is_silent in each.holder.silent().items():
+                for replica, is_silent in each.leases.silent().items():
                     silent.add_metric([server, pool, replica], int(is_silent))
         yield from (held, silent, waiting)
 
@@ -101,7 +101,7 @@ class MeterCollector(Collector):
         for key, number in list(self._proxy.meter.mirrored.items()):
             copies.add_metric(key, number)
         yield copies
-        under_way = self._proxy.shared.copies.in_flight
+        under_way = self._proxy.shared.mirror.in_flight
         yield GaugeMetricFamily("tidegate_proxy_mirrors_in_flight", "Copies under way.", under_way)
 
     def _spans(self) -> Iterator[Metric]:

@@ -1,1 +1,1 @@
-"""The inference servers behind the proxy: their pools, replicas, and connections to them."""
+"""One replica of an inference server: its HTTP/1.1 connections, requests over them, and its circuit breaker."""

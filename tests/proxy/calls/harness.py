@@ -18,8 +18,8 @@ from tidegate_contracts import routing
 from tidegate_contracts.proxy_settings import ProxySettings
 from tidegate_proxy import serve
 from tidegate_proxy.place import Place
+from tidegate_proxy.pools import Address
 from tidegate_proxy.serve import Proxy
-from tidegate_proxy.upstream.pool import Address
 from tritonclient.grpc import service_pb2 as pb
 
 from ..rigs.issuer import AUDIENCE, Issuer, issuer

@@ -12,7 +12,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tidegate_proxy.upstream.breaker import FAILURES
-from tidegate_proxy.upstream.pool import Replica
+from tidegate_proxy.upstream.replica import Replica
 from tritonclient.grpc import service_pb2 as pb
 
 from .harness import HOST, SERVICE, Rig, infer_request, method, raw, rig, until
@@ -109,8 +109,7 @@ def test_a_replica_that_stops_in_peace_loses_no_call(two: Rig) -> None:
     stopping = threading.Thread(target=two.stubs[0].stop, args=(5,))
     stopping.start()
     # What is on its way when the replica says farewell, grpcio's server answers with CANCELLED: that is an answer.
-    lines = replicas(two)[0].lines
-    assert lines is not None
+    [lines] = [each for place, each in two.proxy.board.upstreams._connections.items() if place is replicas(two)[0]]
     until(lambda: lines.take() is None)
     calls += [call.future(infer_request(), metadata=two.metadata(), timeout=5) for _ in range(20)]
     assert [each.details() for each in calls if each.code() != grpc.StatusCode.OK] == []

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 from tidegate_contracts import routing
-from tidegate_proxy.mirror.copies import MOST_BYTES, MOST_OF_A_MODEL
+from tidegate_proxy.mirror import MOST_BYTES, MOST_OF_A_MODEL
 from tritonclient.grpc import service_pb2 as pb
 
 from .harness import Rig, Stub, infer_request, method, rig, until
@@ -50,7 +50,7 @@ def test_the_candidate_gets_what_the_served_version_got(tmp_path: Path, size: in
             request.model_version = "3"
             assert copy == request
             assert {said.get("traceparent") for _, _, said in door.stubs[0].asked} == {"00-ab-cd-01"}
-        until(lambda: door.proxy.shared.copies.in_flight == door.proxy.shared.copies.bytes == 0)
+        until(lambda: door.proxy.shared.mirror.in_flight == door.proxy.shared.mirror.bytes == 0)
 
 
 def test_streams_sequences_and_the_candidate_itself_are_not_copied(tmp_path: Path) -> None:
@@ -90,4 +90,4 @@ def test_a_candidate_that_never_answers_costs_bounded_copies_and_no_caller_anyth
         [pool] = [pool for (server, _), pool in door.proxy.following.routes.pools.items() if server == "main"]
         [replica] = pool.replicas
         assert (replica.breaker.state(monotonic()), replica.failures, replica.in_flight) == ("closed", 0, 0)
-        assert door.proxy.shared.copies.bytes == door.proxy.shared.limiter.in_flight == 0
+        assert door.proxy.shared.mirror.bytes == door.proxy.shared.limiter.in_flight == 0

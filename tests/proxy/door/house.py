@@ -13,8 +13,8 @@ from tidegate_contracts import routing
 from tidegate_contracts.proxy_settings import ProxySettings
 from tidegate_proxy.access.api_keys import hash_line, new_key
 from tidegate_proxy.place import Place
+from tidegate_proxy.pools import Address
 from tidegate_proxy.serve import Proxy
-from tidegate_proxy.upstream.pool import Address
 
 from lab.local_plane.proxy import write_tables
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tidegate_contracts import routing
-from tidegate_proxy.mirror.copies import MOST_BYTES, MOST_COPIES, MOST_OF_A_MODEL
+from tidegate_proxy.mirror import MOST_BYTES, MOST_COPIES, MOST_OF_A_MODEL
 
 from .house import BODY, MODEL, House, access_table, house, request
 from .upstream import Act, Asked, Upstream, answer, upstream
@@ -84,7 +84,7 @@ async def test_the_candidate_gets_what_the_served_version_got(tmp_path: Path) ->
             other = by_id[one.headers["x-request-id"]]
             assert other.line == f"POST {CANDIDATE} HTTP/1.1"
             assert (other.body, other.headers) == (one.body, one.headers)
-        await until(lambda: here.proxy.shared.copies.bytes == here.proxy.shared.copies.in_flight == 0)
+        await until(lambda: here.proxy.shared.mirror.bytes == here.proxy.shared.mirror.in_flight == 0)
 
 
 @pytest.mark.parametrize("percent", [1, 30, 100])
@@ -97,7 +97,7 @@ async def test_the_share_is_that_of_the_definition(tmp_path: Path, percent: int)
         for _ in range(1000):
             await caller.send(request())
             await caller.reply()
-        await until(lambda: not here.proxy.shared.copies.in_flight)
+        await until(lambda: not here.proxy.shared.mirror.in_flight)
         chosen = sum(outcomes(here).values())
         assert chosen - outcomes(here).get("too-many", 0) == len(copies(replica))
         # Chance goes beyond six and a half standard deviations less than once in ten million runs, even at 1%.
@@ -151,14 +151,14 @@ async def test_a_candidate_that_never_answers_costs_bounded_copies_and_no_caller
         assert monotonic() - began < 4  # none waited for a copy's end
         shared = here.proxy.shared
         await until(lambda: len(copies(replica)) == MOST_OF_A_MODEL)
-        assert shared.copies.in_flight == MOST_OF_A_MODEL < MOST_COPIES
-        assert shared.copies.bytes <= MOST_OF_A_MODEL * (len(body) + 1000)
+        assert shared.mirror.in_flight == MOST_OF_A_MODEL < MOST_COPIES
+        assert shared.mirror.bytes <= MOST_OF_A_MODEL * (len(body) + 1000)
         assert outcomes(here) == {"too-many": 60 - MOST_OF_A_MODEL}
         # Another model's candidate still gets its copies.
         assert (await here.ask(request("/v2/models/other/infer"))).status == 200
         await until(lambda: any("other/versions/3" in asked.line for asked in replica.asked))
         await until(lambda: outcomes(here) == {"too-many": 60 - MOST_OF_A_MODEL, "late": MOST_OF_A_MODEL + 1})
-        await until(lambda: (shared.copies.in_flight, shared.copies.bytes, shared.limiter.in_flight) == (0, 0, 0))
+        await until(lambda: (shared.mirror.in_flight, shared.mirror.bytes, shared.limiter.in_flight) == (0, 0, 0))
         [only] = here.pool.replicas
         assert (only.breaker.state(monotonic()), only.failures, only.in_flight) == ("closed", 0, 0)
 
@@ -182,7 +182,7 @@ async def test_a_body_that_is_too_long_to_keep_is_not_copied(tmp_path: Path) -> 
         assert (await here.ask(request(body=b"x" * (MOST_BYTES + 1)))).status == 200
         await until(lambda: outcomes(here) == {"too-large": 1})
         assert not copies(replica)
-        assert here.proxy.shared.copies.bytes == 0
+        assert here.proxy.shared.mirror.bytes == 0
 
 
 async def test_a_request_that_never_becomes_whole_is_not_copied(tmp_path: Path) -> None:
@@ -192,10 +192,10 @@ async def test_a_request_that_never_becomes_whole_is_not_copied(tmp_path: Path) 
     ):
         async with here.caller() as caller:
             await caller.send(request(body=BODY * 10)[:-5])
-            await until(lambda: here.proxy.shared.copies.in_flight)
+            await until(lambda: here.proxy.shared.mirror.in_flight)
         await until(lambda: outcomes(here) == {"incomplete": 1})
         assert not copies(replica)
-        assert here.proxy.shared.copies.bytes == 0
+        assert here.proxy.shared.mirror.bytes == 0
 
 
 async def test_requests_of_a_model_with_sequences_are_not_copied(tmp_path: Path) -> None:
@@ -223,4 +223,4 @@ async def test_copies_keep_no_proxy_from_ending(tmp_path: Path) -> None:
         began = monotonic()
         await here.proxy.stop()
         assert monotonic() - began < 3
-        await until(lambda: not here.proxy.shared.copies.in_flight)
+        await until(lambda: not here.proxy.shared.mirror.in_flight)

@@ -12,5 +12,5 @@ def anyio_backend() -> tuple[str, dict[str, bool]]:
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look after leases often, so that tests need not wait."""
-    monkeypatch.setattr("tidegate_proxy.residency.copies.LOOK_SECONDS", 0.02)
-    monkeypatch.setattr("tidegate_proxy.residency.copies.AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr("tidegate_proxy.residency.rebalancing.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("tidegate_proxy.residency.rebalancing.AGAIN_SECONDS", 0.1)

@@ -10,9 +10,9 @@ from typing import Any
 from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import hash_line
 from tidegate_proxy.place import Place
-from tidegate_proxy.residency.holder import Holder
+from tidegate_proxy.pools import Address
+from tidegate_proxy.residency.manager import LeaseManager
 from tidegate_proxy.serve import Proxy
-from tidegate_proxy.upstream.pool import Address
 
 from lab.local_plane.proxy import write_tables
 
@@ -26,10 +26,10 @@ class Estate(House):
     """One proxy."""
 
     @property
-    def holder(self) -> Holder:
+    def leases(self) -> LeaseManager:
         """Its leases."""
-        found = self.pool.holder
-        assert isinstance(found, Holder)
+        found = self.pool.leases
+        assert isinstance(found, LeaseManager)
         return found
 
     async def call(self, model: str, seconds: float = 20, **headers: str) -> Reply:
@@ -43,8 +43,8 @@ class Estate(House):
     def held(self) -> dict[str, list[str]]:
         """Return the models that are leased, by replica."""
         found: dict[str, list[str]] = {}
-        for model, copies in self.holder.copies.items():
-            for lease in copies.leases:
+        for model, held in self.leases.table.models.items():
+            for lease in held.leases:
                 found.setdefault(lease.replica.address[0], []).append(model)
         return found
 

@@ -182,4 +182,4 @@ async def test_a_replica_that_comes_is_used_for_what_belongs_there_and_is_not_wa
         await front.look_up()
         assert set(front.held()) <= {here[1].host}
         assert {at(await front.call(model)) for model in ("a", "b", "c", "d", "cold")} == {here[1].host}
-        assert len(front.holder.policies) == 1
+        assert len(front.leases.table.replicas) == 1

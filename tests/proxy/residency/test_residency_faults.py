@@ -99,14 +99,14 @@ async def test_a_policy_that_hangs_lets_leases_run_out_and_others_are_asked(tmp_
 async def test_who_waits_at_a_policy_that_falls_silent_looks_elsewhere(tmp_path: Path) -> None:
     async with sites(2, lease_seconds=0.5) as here, estate(tmp_path, here) as front:
         first, second = in_rank("a", here)
-        await until(lambda: all(policy.asked_once.is_set() for policy in front.holder.policies.values()))
+        await until(lambda: all(policy.asked_once.is_set() for policy in front.leases.table.replicas.values()))
         first.how = "never"
         assert at(await front.call("a", 5)) == second.host
 
 
 async def test_where_no_policy_answers_the_caller_is_told_to_come_back(tmp_path: Path) -> None:
     async with sites(2, lease_seconds=0.3) as here, estate(tmp_path, here) as front:
-        await until(lambda: all(policy.asked_once.is_set() for policy in front.holder.policies.values()))
+        await until(lambda: all(policy.asked_once.is_set() for policy in front.leases.table.replicas.values()))
         for site in here:
             await site.end_policy()
         reply = await front.call("a", 5)
@@ -141,7 +141,7 @@ async def test_a_policy_whose_process_has_ended_stops_loads_and_no_inference(tmp
             await asyncio.sleep(0.02)
         assert (await here.call("b")).status == 503
         site.resident.clear()  # Triton was started anew meanwhile
-        await until(lambda: here.holder.held(monotonic()) == {f"{site.host}:{site.triton.port}": 0})
+        await until(lambda: here.leases.held(monotonic()) == {f"{site.host}:{site.triton.port}": 0})
         assert (await here.call("a")).status == 503
 
 
@@ -159,7 +159,7 @@ async def test_a_replica_whose_triton_fails_is_left_and_its_leases_are_not_used(
 async def test_without_a_policy_every_proxy_calls_what_is_resident(tmp_path: Path) -> None:
     async with sites(lease_seconds=0.6) as [site], estates(tmp_path, [site], 2) as (one, other):
         assert at(await one.call("a")) == site.host
-        await until(lambda: all(each.incarnation for each in other.holder.policies.values()))
+        await until(lambda: all(each.incarnation for each in other.leases.table.replicas.values()))
         await site.end_policy()
         site.leases["dead policies", "a"] = monotonic() + 60  # nobody unloads
         assert at(await other.call("a")) == site.host
@@ -184,7 +184,7 @@ async def test_models_of_a_policy_that_is_silent_for_a_while_are_not_loaded_else
 async def test_a_copy_that_cannot_be_used_is_not_kept_for_one_that_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate_proxy.residency.copies.AGAIN_SECONDS", 0.7)  # by then its breaker is open
+    monkeypatch.setattr("tidegate_proxy.residency.rebalancing.AGAIN_SECONDS", 0.7)  # by then its breaker is open
     async with sites(2, lease_seconds=30) as here, estate(tmp_path, here) as front:
         first, second = in_rank("a", here)
         await front.call("a")
@@ -209,11 +209,11 @@ async def test_where_the_only_triton_fails_the_caller_is_told_so(tmp_path: Path)
 async def test_a_release_without_an_answer_leads_to_no_lease_that_it_could_still_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate_proxy.residency.policy.ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("tidegate_proxy.residency.replica_leases.ANSWER_SECONDS", 0.1)
     async with sites(2, lease_seconds=0.6) as here, estate(tmp_path, here) as front:
         first, second = in_rank("a", here)
         await front.call("a")
-        policy = next(each for each in front.holder.policies.values() if each.replica.address[0] == first.host)
+        policy = next(each for each in front.leases.table.replicas.values() if each.replica.address[0] == first.host)
         first.how = "slowly"  # every message takes three times as long as the proxy waits
         policy.drop(policy.leases["a"])
         policy.silent = 0
@@ -227,7 +227,7 @@ async def test_a_release_without_an_answer_leads_to_no_lease_that_it_could_still
 
 async def test_a_release_names_the_latest_grant_so_that_it_ends_no_later_one(tmp_path: Path) -> None:
     async with sites(lease_seconds=20) as [site], estate(tmp_path, [site]) as here:
-        [policy] = here.holder.policies.values()
+        [policy] = here.leases.table.replicas.values()
         for number in (1, 2):
             await here.call("a")
             policy.drop(policy.leases["a"])
@@ -254,7 +254,7 @@ async def test_a_version_that_is_not_loaded_is_triton_s_to_refuse_and_puts_no_le
         assert len(site.acquires) == 2
         site.resident.discard("a")
         assert (await here.call("a")).problem == "busy"
-        [policy] = here.holder.policies.values()
+        [policy] = here.leases.table.replicas.values()
         assert policy.leases["a"].until == 0.0
         assert policy.leases["b"].until > monotonic(), "of the other model nothing was said"
 
@@ -264,19 +264,19 @@ async def test_a_grant_that_comes_as_its_replica_leaves_is_nobodys(
 ) -> None:
     async with sites(2, lease_seconds=30) as here, estate(tmp_path, here) as front:
         first, second = in_rank("a", here)
-        holder = front.holder
-        policy = next(each for each in holder.policies.values() if each.replica.address[0] == first.host)
-        await until(lambda: all(each.asked_once.is_set() for each in holder.policies.values()))
+        leases = front.leases
+        policy = next(each for each in leases.table.replicas.values() if each.replica.address[0] == first.host)
+        await until(lambda: all(each.asked_once.is_set() for each in leases.table.replicas.values()))
         acquire = policy._client.acquire
 
         async def leave_first(message: lease.Acquire) -> lease.Answer:
             answer = await acquire(message)
-            holder._leave(holder.policies.pop(policy.replica))  # in the turn in which the answer comes
+            leases._leave(leases.table.replicas.pop(policy.replica))  # in the turn in which the answer comes
             return answer
 
         monkeypatch.setattr(policy._client, "acquire", leave_first)
         assert at(await front.call("a")) == second.host
-        await holder._upkeep.look()
+        await leases._rebalancer.look()
         assert first.acquires
         assert front.held() == {second.host: ["a"]}
 
@@ -285,7 +285,7 @@ async def test_a_request_for_a_lease_waits_for_a_release_on_its_way(tmp_path: Pa
     async with sites(lease_seconds=20) as [site], estate(tmp_path, [site]) as here:
         await here.call("a")
         site.how = "slowly"
-        [policy] = here.holder.policies.values()
+        [policy] = here.leases.table.replicas.values()
         policy.drop(policy.leases["a"])
         policy.give_back()
         call = asyncio.ensure_future(here.call("a"))
@@ -333,7 +333,7 @@ async def test_calls_that_come_together_while_a_lease_ends_ask_once(tmp_path: Pa
         calls = asyncio.ensure_future(load(here, "a", 20, stop))
         await until(lambda: len(site.calls) > 50)
         site.how = "slowly"
-        [policy] = here.holder.policies.values()
+        [policy] = here.leases.table.replicas.values()
         policy.drop(policy.leases["a"])
         count = len(site.calls)
         await until(lambda: len(site.calls) > count + 100)

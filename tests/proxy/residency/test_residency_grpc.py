@@ -74,9 +74,9 @@ def replica(answer: Any) -> str:
 
 def leases(running: Rig) -> dict[str, int]:
     """Return the requests under way of each lease."""
-    pool = next(pool for pool in running.proxy.following.routes.pools.values() if pool.holder is not None)
-    assert pool.holder is not None
-    copies = pool.holder.copies
+    pool = next(pool for pool in running.proxy.following.routes.pools.values() if pool.leases is not None)
+    assert pool.leases is not None
+    copies = pool.leases.table.models
     return running.on_loop(lambda: {model: sum(x.in_flight for x in each.leases) for model, each in copies.items()})  # type: ignore[no-any-return]
 
 
@@ -130,9 +130,9 @@ def test_a_busy_replica_is_passed_over(tmp_path: Path) -> None:
 
 
 def held(running: Rig) -> int:
-    pool = next(pool for pool in running.proxy.following.routes.pools.values() if pool.holder is not None)
-    assert pool.holder is not None
-    return sum(len(each.leases) for each in pool.holder.copies.values())
+    pool = next(pool for pool in running.proxy.following.routes.pools.values() if pool.leases is not None)
+    assert pool.leases is not None
+    return sum(len(each.leases) for each in pool.leases.table.models.values())
 
 
 def test_a_call_under_way_is_told_to_the_policy_until_it_ends(tmp_path: Path) -> None:

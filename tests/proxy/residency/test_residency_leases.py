@@ -57,23 +57,23 @@ async def test_who_waits_for_a_load_takes_no_place(tmp_path: Path) -> None:
     async with sites(load_seconds=1.0) as [site], estate(tmp_path, [site], concurrency=10) as here:
         site.resident.add("b")
         waiting = [asyncio.ensure_future(here.call("a")) for _ in range(20)]
-        await until(lambda: here.holder.waiting == 20)
+        await until(lambda: here.leases.waiting == 20)
         assert here.proxy.shared.limiter.in_flight == here.proxy.shared.limiter.waiting == 0
         assert at(await here.call("b", 0.8)) == site.host
         assert {(await each).status for each in waiting} == {200}
-        assert here.proxy.shared.limiter.in_flight == here.holder.waiting == 0
+        assert here.proxy.shared.limiter.in_flight == here.leases.waiting == 0
 
 
 async def test_so_many_may_wait_for_one_model_that_others_can_still_be_had(tmp_path: Path) -> None:
     async with sites(load_seconds=1.0) as [site], estate(tmp_path, [site], concurrency=2) as here:
         calls = [asyncio.ensure_future(here.call("a")) for _ in range(10)]
-        await until(lambda: here.holder.waiting == 4)
+        await until(lambda: here.leases.waiting == 4)
         other = asyncio.ensure_future(here.call("b"))
         replies = [await each for each in calls]
         assert sorted(reply.status for reply in replies) == [200] * 4 + [503] * 6
         assert "Too many requests wait" in next(each for each in replies if each.status == 503).json()["detail"]
         assert (await other).status == 200
-        assert here.holder.waiting == 0
+        assert here.leases.waiting == 0
 
 
 async def test_a_caller_who_leaves_does_not_end_the_load_of_others(tmp_path: Path) -> None:
@@ -184,12 +184,12 @@ async def test_a_pool_that_the_table_changes_keeps_its_leases_until_its_requests
     async with sites(lease_seconds=0.6) as [site], estate(tmp_path, [site]) as here:
         slow = asyncio.ensure_future(here.call("slow"))
         await until(lambda: "/v2/models/slow/infer" in site.calls)
-        before = here.holder
+        before = here.leases
         told = table([site])
         pool = told.servers[0].pools[0].model_copy(update={"grpc_port": 2})
         server = told.servers[0].model_copy(update={"pools": (pool,)})
         write_tables(tmp_path, told.model_copy(update={"servers": (server,)}))
-        await until(lambda: here.holder is not before)
+        await until(lambda: here.leases is not before)
         assert at(await here.call("slow")) == site.host
         assert (await slow).status == 200
         assert len({each.holder for each in site.acquires}) == 2

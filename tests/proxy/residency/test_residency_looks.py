@@ -82,7 +82,7 @@ async def test_operators_see_leases_waits_and_outcomes(tmp_path: Path) -> None:
         assert value(found, "lease_wait_seconds_count", **pool) == 3
         assert value(found, "lease_waiting", **pool) == 0
         await here[1].end_policy()
-        await until(lambda: sum(front.holder.silent().values()) == 1)
+        await until(lambda: sum(front.leases.silent().values()) == 1)
         found = await scrape(front)
         assert value(found, "policy_silent", replica=f"127.0.0.2:{here[1].triton.port}", **pool) == 1
 

@@ -12,8 +12,8 @@ from tidegate_proxy.residency.placement import (
     CALM_SECONDS,
     HOT_A_SECOND,
     HOT_IN_FLIGHT,
+    Candidate,
     Heat,
-    Place,
     order,
     ranked,
 )
@@ -21,7 +21,7 @@ from tidegate_proxy.residency.placement import (
 names = st.lists(st.builds("10.{}.{}.{}:8000".format, *[st.integers(0, 255)] * 3), min_size=1, max_size=8, unique=True)
 models = st.text(min_size=1, max_size=30)
 places = st.lists(
-    st.builds(Place, st.builds("10.0.{}.{}:8000".format, *[st.integers(0, 255)] * 2), st.booleans(), st.booleans()),
+    st.builds(Candidate, st.builds("10.0.{}.{}:8000".format, *[st.integers(0, 255)] * 2), st.booleans(), st.booleans()),
     min_size=1,
     max_size=8,
     unique_by=lambda place: place.name,
@@ -70,7 +70,7 @@ def test_every_replica_has_its_share_and_what_one_loses_is_spread_over_all() -> 
 
 @given(models, places)
 def test_warm_ones_come_first_then_the_rank_decides_and_those_that_leave_are_last(
-    model: str, found: list[Place]
+    model: str, found: list[Candidate]
 ) -> None:
     in_order = order(model, found)
     rank = ranked(model, [place.name for place in found])
@@ -81,7 +81,9 @@ def test_warm_ones_come_first_then_the_rank_decides_and_those_that_leave_are_las
 
 
 @given(models, places, st.randoms())
-def test_two_proxies_that_see_the_same_ask_in_the_same_order(model: str, found: list[Place], chance: object) -> None:
+def test_two_proxies_that_see_the_same_ask_in_the_same_order(
+    model: str, found: list[Candidate], chance: object
+) -> None:
     other = list(found)
     chance.shuffle(other)  # type: ignore[attr-defined]
     assert order(model, found) == order(model, other)

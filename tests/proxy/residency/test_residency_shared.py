@@ -5,7 +5,7 @@ import gc
 import warnings
 
 import pytest
-from tidegate_proxy.residency.shared import Shared
+from tidegate_proxy.residency.shared_tasks import SharedTasks
 
 pytestmark = pytest.mark.anyio
 
@@ -16,7 +16,7 @@ async def test_work_that_is_given_up_before_it_begins_never_does_and_nobody_hear
     async def work() -> None:
         begun.append(True)
 
-    shared: Shared[str, None] = Shared()
+    shared: SharedTasks[str, None] = SharedTasks()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         caller = asyncio.ensure_future(shared.join("a", work))

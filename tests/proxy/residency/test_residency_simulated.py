@@ -14,13 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tidegate_contracts import lease, routing
+from tidegate_proxy.pools import Pool
 from tidegate_proxy.problems import Kind, Problem
-from tidegate_proxy.residency import copies, holder, policy
+from tidegate_proxy.residency import manager, rebalancing, replica_leases, table
 from tidegate_proxy.residency.client import GoneError, PolicyError
-from tidegate_proxy.residency.holder import Holder
 from tidegate_proxy.residency.leases import Lease
+from tidegate_proxy.residency.manager import LeaseManager
 from tidegate_proxy.telemetry.meter import Meter
-from tidegate_proxy.upstream.pool import Pool, Replica
+from tidegate_proxy.upstream.replica import Replica
 
 EXAMPLES = int(os.environ.get("FUZZ") or 25)
 """Worlds that are lived through; `make fuzz` has more."""
@@ -202,7 +203,7 @@ class World:
         """Return how long a message is under way: mostly nothing, sometimes long."""
         return self.chance.choice([0.0, 0.0, 0.001, 0.001, 0.01, 0.3, 1.2])
 
-    async def request(self, front: Holder, model: str) -> None:
+    async def request(self, front: LeaseManager, model: str) -> None:
         """Be a request, as the door has it."""
         sequence = model == "e"
         found: Lease | None = front.find(model, self.loop.now, (), sequence)
@@ -252,17 +253,17 @@ class World:
                 if desk.how != "ended":
                     desk.evict()
 
-    async def run(self, seconds: float) -> list[Holder]:
+    async def run(self, seconds: float) -> list[LeaseManager]:
         """Live for a while."""
         told = routing.Pool(name="p", host="h", http_port=8000, grpc_port=1, loading="on-demand", lease_port=1)
         fronts = []
         for each in range(self.number):
             pool = Pool("s", told)
             pool.replicas = [Replica(2, replica.address) for replica in self.replicas]
-            pool.holder = Holder(pool, 1, f"proxy{each}", Meter(), 1.0, 1000)
-            pool.holder.follow()
-            pool.holder.start()
-            fronts.append(pool.holder)
+            pool.leases = LeaseManager("s", told, f"proxy{each}", Meter(), 1.0, 1000)
+            pool.leases.follow(pool.replicas)
+            pool.leases.start()
+            fronts.append(pool.leases)
         others = [asyncio.ensure_future(work) for work in (self.trouble(), self.unload())]
         requests = []
         end = self.loop.now + seconds
@@ -286,27 +287,27 @@ class World:
 @pytest.fixture(scope="module", autouse=True)
 def simulated() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (policy, holder, copies):
+        for module in (replica_leases, manager, rebalancing, table):
             patch.setattr(module, "monotonic", lambda: asyncio.get_running_loop().time())
 
         def wire(replica: Replica, *_: Any) -> Wire:
             loop = asyncio.get_running_loop()
             return Wire(WORLDS[loop].at[replica.address[0]])  # type: ignore[index]
 
-        async def is_ready(self: policy.Policy, model: str) -> bool:
+        async def is_ready(self: replica_leases.ReplicaLeases, model: str) -> bool:
             await asyncio.sleep(0.001)
             loop = asyncio.get_running_loop()
             return model in WORLDS[loop].at[self.replica.address[0]].resident  # type: ignore[index]
 
-        patch.setattr(holder, "Client", wire)
-        patch.setattr(policy.Policy, "_is_ready", is_ready)
+        patch.setattr(manager, "LeaseClient", wire)
+        patch.setattr(replica_leases.ReplicaLeases, "_is_ready", is_ready)
         yield
 
 
 WORLDS: dict[Loop, World] = {}
 
 
-def live(world: World, seconds: float) -> list[Holder]:
+def live(world: World, seconds: float) -> list[LeaseManager]:
     """Run a world to its end."""
     WORLDS[world.loop] = world
     asyncio.set_event_loop(world.loop)
@@ -336,8 +337,8 @@ def test_no_request_is_ever_begun_at_a_replica_that_may_unload_its_model(
     assert not any(world.under_way.values())
     for front in fronts:
         assert front.waiting == 0
-        assert not front.policies
-        for each in front.copies.values():
+        assert not front.table.replicas
+        for each in front.table.models.values():
             assert not each.leases
 
 

@@ -10,10 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tidegate_contracts import routing
+from tidegate_proxy.pools import Address, Pool, ask
 from tidegate_proxy.problems import Kind, Problem
-from tidegate_proxy.upstream.ask import ask
 from tidegate_proxy.upstream.breaker import FAILURES, FIRST_PAUSE, LONGEST_PAUSE, Breaker, Trial
-from tidegate_proxy.upstream.pool import Address, Pool
 
 
 def opened(now: float = 0.0) -> Breaker:

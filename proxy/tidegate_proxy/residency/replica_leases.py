@@ -1,24 +1,24 @@
-"""One replica's eviction policy as a holder knows it: what it granted, what it says is resident, whether it answers."""
+"""The leases at one replica: acquired, renewed and given back at its eviction policy, and what that says of itself."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from time import monotonic
 
-from tidegate_contracts import lease as told
+from tidegate_contracts import lease as api
 
-from ..upstream.ask import NoAnswerError, converse
-from ..upstream.pool import Replica
-from .client import Client, GoneError, PolicyError
+from ..upstream.replica import Replica
+from ..upstream.request import NoAnswerError, send
+from .client import GoneError, LeaseClient, PolicyError
 from .leases import Lease
-from .shared import Shared
+from .shared_tasks import SharedTasks
 
 USABLE = 0.9
-"""Share of a lease in which requests are begun under it: the rest is for their way to Triton."""
-SECONDS_BEFORE_TOLD = 9.0
-"""What a lease is taken to last until the policy has said it."""
+"""Share of a lease in which requests begin under it: the rest is for their way to Triton."""
+FIRST_LEASE_SECONDS = 9.0
+"""How long a lease is taken to last until the policy has said it."""
 MOST_SILENT = 2
-"""Renewals in a row without an answer after which who waits for a lease here looks elsewhere."""
+"""Renewals in a row without an answer after which callers that wait for a lease here look elsewhere."""
 ANSWER_SECONDS = 2.0
 """Seconds that a renewal, a release or a listing may take at most."""
 DOUBT_SECONDS = 1.0
@@ -28,19 +28,23 @@ READY_AT_ONCE = 8
 STATES_SECONDS = 1.0
 """Seconds for which a listing is remembered."""
 IN_FLIGHT_SECONDS = 0.02
-"""Seconds between two looks at whether requests are still under way, when leaving."""
+"""Seconds between two looks at whether requests are still in flight, when leaving."""
 _NOT_USED = "its replica is not used any more"
 log = logging.getLogger(__name__)
 
 
-class Policy:
-    """Renews its leases all in one call, three times within a lease; the holder decides which ones there are."""
+class ReplicaLeases:
+    """All leases are renewed in one call, three times within a lease.
+
+    `holder` is this proxy's name in the lease API, `host` the name that Triton is asked by. `granted` and `dropped` are
+    called with each lease that is held from now on, or no more; `count` with the outcome of each request for one.
+    """
 
     def __init__(
         self,
         holder: str,
         replica: Replica,
-        client: Client,
+        client: LeaseClient,
         host: str,
         granted: Callable[[Lease], None],
         dropped: Callable[[Lease], None],
@@ -49,25 +53,25 @@ class Policy:
         self.replica = replica
         self.leases: dict[str, Lease] = {}
         self.incarnation = ""
-        self.lease_seconds = SECONDS_BEFORE_TOLD
+        self.lease_seconds = FIRST_LEASE_SECONDS
         self.resident: frozenset[str] = frozenset()
-        """Models that a lease is had on at once, as of the last renewal."""
+        """Models that a lease is granted on at once, as of the last renewal."""
         self.accepts = True
-        """Whether it gives new leases."""
+        """Whether the policy grants new leases."""
         self.silent = 0
         """Renewals in a row that had no answer."""
         self.asked_once = asyncio.Event()
-        """Set when it is known what is resident here, or that nobody tells."""
+        """Set when the first renewal has ended, with an answer or without."""
         self._holder = holder
         self._client = client
         self._host = host.encode()
-        self._tell_granted = granted
-        self._tell_dropped = dropped
+        self._on_granted = granted
+        self._on_dropped = dropped
         self._count = count
-        self._asking: Shared[tuple[str, float | None], told.Answer] = Shared()
+        self._acquiring: SharedTasks[tuple[str, float | None], api.Answer] = SharedTasks()
         self._releasing: dict[str, asyncio.Task[None]] = {}
         self._unclear: dict[str, float] = {}
-        """Models whose release had no answer, and until when it may still be carried out by a policy that answers."""
+        """Models whose release had no answer, and until when a policy that answers may still carry it out."""
         self._hurry = asyncio.Event()
         self._doubted = 0.0
         self._hurried = 0.0
@@ -80,26 +84,26 @@ class Policy:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     # --- acquiring
-    async def acquire(self, model: str, room_seconds: float | None = None) -> told.Answer:
-        """Ask for a lease, together with all who want the same; raises PolicyError.
+    async def acquire(self, model: str, room_seconds: float | None = None) -> api.Answer:
+        """Ask for a lease, once for all callers that want the same; raises PolicyError.
 
-        What was asked goes on when one of them leaves, and is given up when the last one does. `room_seconds` is how
-        long to wait for room, the pool's own bound without it.
+        The request is cancelled when its last caller leaves. `room_seconds` is how long to wait for room: the pool's
+        own bound where it is None.
         """
         if self._left:
             raise PolicyError(_NOT_USED)
-        return await self._asking.join((model, room_seconds), lambda: self._ask_once(model, room_seconds))
+        return await self._acquiring.join((model, room_seconds), lambda: self._ask_once(model, room_seconds))
 
-    async def _ask_once(self, model: str, room_seconds: float | None) -> told.Answer:
+    async def _ask_once(self, model: str, room_seconds: float | None) -> api.Answer:
         try:
-            answer = await self._ask(told.Acquire(holder=self._holder, model=model, room_seconds=room_seconds))
+            answer = await self._ask(api.Acquire(holder=self._holder, model=model, room_seconds=room_seconds))
         except PolicyError:
             self._count("unanswered")
             raise
         self._count(answer.outcome)
         return answer
 
-    async def _ask(self, message: told.Acquire) -> told.Answer:
+    async def _ask(self, message: api.Acquire) -> api.Answer:
         model = message.model
         # A release on its way could arrive after the grant, and end it.
         if (releasing := self._releasing.get(model)) is not None:
@@ -111,21 +115,21 @@ class Policy:
             try:
                 answer = await self._client.acquire(message)
             except GoneError:
-                # Where there was a policy, see `_keep`: what is resident can be used without it, and stays.
+                # Where there was a policy, what is resident stays and can be used without it: see `_keep`.
                 if not self.incarnation or not await self._is_ready(model):
                     raise
-                answer = told.Granted(incarnation=self.incarnation, lease_seconds=self.lease_seconds, versions=())
-            if not isinstance(answer, told.Granted):
+                answer = api.Granted(incarnation=self.incarnation, lease_seconds=self.lease_seconds, versions=())
+            if not isinstance(answer, api.Granted):
                 return answer
             self._granted(model, asked, answer)
             whole = answer.lease_seconds - answer.waited_seconds
             if asked + answer.lease_seconds - monotonic() >= whole / 2:
                 return answer
-            # Long under way, the lease has little left, for it counts from when it was asked for: once more.
+            # The lease counts from when it was asked for: after a long load too little of it is left.
 
-    def _granted(self, model: str, asked: float, granted: told.Granted) -> None:
+    def _granted(self, model: str, asked: float, granted: api.Granted) -> None:
         if self._left:
-            raise PolicyError(_NOT_USED)  # nobody looks after it any more: it runs out
+            raise PolicyError(_NOT_USED)  # it is not renewed any more, and runs out
         if granted.incarnation != self.incarnation:
             self._restarted(granted.incarnation)
         lease = self.leases.get(model)
@@ -139,7 +143,7 @@ class Policy:
         lease.serial = max(lease.serial, granted.serial)
         lease.versions = granted.versions or lease.versions
         self._unclear.pop(model, None)
-        self._tell_granted(lease)  # at once, so that nobody asks once more
+        self._on_granted(lease)  # at once, so that no other request asks once more
 
     # --- renewing
     async def _run(self) -> None:
@@ -148,7 +152,7 @@ class Policy:
             self._hurry.clear()
             await self._renew(asked)
             self.asked_once.set()
-            pause = self.lease_seconds / told.RENEWALS_PER_LEASE
+            pause = self.lease_seconds / api.RENEWALS_PER_LEASE
             if self.silent:
                 pause = min(1.0, pause / 3)
             try:
@@ -161,8 +165,8 @@ class Policy:
         named = {model: lease for model, lease in self.leases.items() if lease.held or lease.in_flight}
         uses = {model: lease.use(asked) for model, lease in named.items()}
         before = self.incarnation
-        message = told.Renew(holder=self._holder, incarnation=before, models=uses)
-        seconds = min(ANSWER_SECONDS, self.lease_seconds / told.RENEWALS_PER_LEASE)
+        message = api.Renew(holder=self._holder, incarnation=before, models=uses)
+        seconds = min(ANSWER_SECONDS, self.lease_seconds / api.RENEWALS_PER_LEASE)
         try:
             renewed = await self._client.renew(message, seconds)
         except GoneError:
@@ -179,10 +183,10 @@ class Policy:
             self.silent = 0
             for model, lease in named.items():
                 lease.reported += uses[model].requests
-            if self.incarnation == before:  # otherwise a grant has told meanwhile of a start that is newer than this
+            if self.incarnation == before:  # else a grant has told meanwhile of a newer start
                 self._renewed(asked, named, renewed)
 
-    def _renewed(self, asked: float, named: dict[str, Lease], renewed: told.Renewed) -> None:
+    def _renewed(self, asked: float, named: dict[str, Lease], renewed: api.Renewed) -> None:
         self.lease_seconds = max(0.1, renewed.lease_seconds)
         self.resident = frozenset(renewed.resident)
         self.accepts = renewed.accepts
@@ -199,7 +203,7 @@ class Policy:
                 lease.until = max(lease.until, asked + renewed.lease_seconds * USABLE)
 
     def _restarted(self, incarnation: str) -> None:
-        """Take every lease for void: it is another policy, or another Triton, that knows of none of them."""
+        """Drop every lease: the policy or its Triton was started anew, and knows of none of them."""
         if self.incarnation:
             log.info("the eviction policy of %s has started anew: its leases are void", self.replica.name)
             for lease in list(self.leases.values()):
@@ -213,16 +217,16 @@ class Policy:
         if self.silent == MOST_SILENT:
             log.warning("the eviction policy of %s gives no answer: %s", self.replica.name, why)
         if self.silent >= MOST_SILENT:
-            self._asking.fail(PolicyError(why))
+            self._acquiring.fail(PolicyError(why))
 
     async def _keep(self, asked: float, leases: list[Lease]) -> None:
         """Keep leases that cannot be renewed because the policy's process has ended.
 
-        Nobody else unloads models, and the next process counts each as leased for one full period from when it
-        listens. That Triton has not been started anew meanwhile, without its models, only Triton can tell.
+        Nothing else unloads models, and the policy's next process counts each as leased for one full period from when
+        it listens. Only Triton can tell that it was not started anew meanwhile, without its models.
         """
         until = asked + self.lease_seconds * USABLE
-        due = [lease for lease in leases if lease.until < until - self.lease_seconds / told.RENEWALS_PER_LEASE]
+        due = [lease for lease in leases if lease.until < until - self.lease_seconds / api.RENEWALS_PER_LEASE]
         used = [lease for lease in due if lease.idle_seconds(asked) < self.lease_seconds]
         for begin in range(0, len(used), READY_AT_ONCE):
             some = used[begin : begin + READY_AT_ONCE]
@@ -236,19 +240,19 @@ class Policy:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 connection = self.replica.take(monotonic()) or await self.replica.connect(ANSWER_SECONDS)
-                return (await converse(self.replica, connection, head)).status == 200
+                return (await send(self.replica, connection, head)).status == 200
         except (OSError, NoAnswerError):
             return False
 
     # --- giving up
     def drop(self, lease: Lease) -> None:
-        """Begin no more requests under a lease; it is given back when those under way have ended."""
+        """Begin no more requests under a lease; it is given back when those in flight have ended."""
         lease.held = False
         lease.until = 0.0
-        self._tell_dropped(lease)
+        self._on_dropped(lease)
 
     def doubt(self) -> None:
-        """Use no lease until the policy has confirmed it: its Triton has just failed a request."""
+        """Use no lease here until the policy has confirmed it: Triton has just failed a request."""
         if (now := monotonic()) < self._doubted + DOUBT_SECONDS:
             return
         self._doubted = now
@@ -257,19 +261,19 @@ class Policy:
         self._hurry.set()
 
     def doubt_one(self, lease: Lease) -> None:
-        """Use this lease no more until the policy has confirmed it: its Triton says that it does not know the model."""
+        """Use this lease no more until the policy has confirmed it: Triton answered that it does not know the model."""
         if (now := monotonic()) < lease.doubted + DOUBT_SECONDS:
             return
         lease.doubted = now
         lease.until = 0.0
-        if now >= self._hurried + DOUBT_SECONDS:  # whatever the number of models; who wants one asks anew anyway
+        if now >= self._hurried + DOUBT_SECONDS:  # once for all models: a request for one of them asks anew
             self._hurried = now
             self._hurry.set()
 
     def give_back(self) -> None:
-        """Release what is not held and not in use any more, in one call; where nobody answers, leases just run out."""
+        """Release what is not held and not in use any more, in one call; a silent policy's leases just run out."""
         done = [model for model, lease in self.leases.items() if not lease.held and not lease.in_flight]
-        wanted = {model for model, _ in self._asking.under_way} | self._releasing.keys()
+        wanted = {model for model, _ in self._acquiring.under_way} | self._releasing.keys()
         models = [model for model in done if model not in wanted]
         serials = {model: serial for model in models if (serial := self.leases[model].serial)}
         for model in models:
@@ -280,7 +284,7 @@ class Policy:
                 self._releasing[model] = task
 
     async def _release(self, models: Iterable[str], serials: dict[str, int]) -> None:
-        message = told.Release(
+        message = api.Release(
             holder=self._holder, incarnation=self.incarnation, models=tuple(models), serials=serials or None
         )
         try:
@@ -296,15 +300,15 @@ class Policy:
                 self._releasing.pop(model, None)
 
     def end(self) -> None:
-        """Begin nothing more, and take no lease that is granted from now on; `leave` follows."""
+        """Drop every lease, and take none that is granted from now on; `leave` follows."""
         self._left = True
-        self._asking.fail(PolicyError(_NOT_USED))
+        self._acquiring.fail(PolicyError(_NOT_USED))
         for lease in self.leases.values():
             if lease.held:
                 self.drop(lease)
 
     async def leave(self) -> None:
-        """Keep leases until the requests under way have ended, then give them back, and end."""
+        """Renew leases until the requests in flight have ended, then give them back."""
         self.end()
         while any(lease.in_flight for lease in self.leases.values()):
             await asyncio.sleep(IN_FLIGHT_SECONDS)
@@ -315,9 +319,13 @@ class Policy:
             await asyncio.wait(set(self._releasing.values()))
         self._client.close()
 
-    # --- looking
+    # --- what is resident
+    def is_warm(self, model: str) -> bool:
+        """Tell whether a model is resident here, as far as is known."""
+        return model in self.resident or ((lease := self.leases.get(model)) is not None and lease.held)
+
     async def states(self) -> dict[str, str]:
-        """Return the state of every model, as of a moment ago; raises PolicyError."""
+        """Return the state of every model here, at most `STATES_SECONDS` old; raises PolicyError."""
         now = monotonic()
         if self._states is None or now - self._states[0] > STATES_SECONDS:
             self._states = now, asyncio.get_running_loop().create_task(self._client.states(ANSWER_SECONDS))

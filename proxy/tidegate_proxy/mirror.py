@@ -1,44 +1,47 @@
-"""Keeps copies of a share of the requests, and sends them to the candidate: bounded, in the background, forgotten.
+"""Mirrors a share of the requests to a candidate version: bounded, in the background, its answers dropped.
 
-A copy takes none of the callers' places, limits, connections or deadlines. It never opens or closes a replica's circuit
-breaker: a candidate that fails says nothing about the versions beside it, and a replica that fails gets no copies.
+A mirrored request takes none of the callers' places, limits, connections or deadlines. It never opens or closes a
+replica's circuit breaker: a candidate that fails says nothing about the versions beside it, and a replica that fails
+gets no mirrored requests.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from random import random
+from time import monotonic
 from typing import Literal
 
-from ..routes import MirrorShare, Route
-from ..telemetry.meter import Meter
-from ..upstream.pool import Replica
+from .routes import MirrorShare, Route
+from .telemetry.meter import Meter
+from .upstream.replica import Replica
+from .upstream.request import NoAnswerError, send
 
 Outcome = Literal["answered", "refused", "failed", "late", "incomplete", "too-large", "too-many", "sequence", "nowhere"]
 """Answered, or with an error (refused); no answer, or none in time; not sent, for one of several reasons."""
 Send = Callable[[Replica, bytes], Awaitable[Outcome]]
-"""Sends a whole copy to a replica's double, and reads the answer to its end."""
+"""Sends a whole request to a replica's double, and reads the answer to its end."""
 Learn = Callable[[Route], Awaitable[bool | None]]
 """Tells whether a model keeps sequences; None where that cannot be known now."""
 
 MOST_BYTES = 1024 * 1024
-"""Bytes of one request that is copied."""
+"""Bytes of one request that is mirrored."""
 MOST_BYTES_OF_ALL = 32 * 1024 * 1024
-"""Bytes of all copies under way."""
+"""Bytes of all mirrored requests in flight."""
 MOST_COPIES = 64
-"""Copies under way."""
+"""Mirrored requests in flight."""
 MOST_OF_A_MODEL = 16
-"""The same of one model, so that one dead candidate does not keep the others from their copies."""
+"""The same of one model, so that one dead candidate does not keep the others from theirs."""
 log = logging.getLogger(__name__)
 
 
-class Copy:
-    """Of one request: kept while the request goes by, and sent when it is whole."""
+class MirroredRequest:
+    """A copy of one request: kept while the request goes by, and sent when it is whole."""
 
-    __slots__ = ("_copies", "_parts", "_route", "_send", "_sequence", "_share", "_size", "_whole")
+    __slots__ = ("_mirror", "_parts", "_route", "_send", "_sequence", "_share", "_size", "_whole")
 
-    def __init__(self, copies: "Copies", route: Route, share: MirrorShare, sequence: bool | None, send: Send) -> None:
-        self._copies = copies
+    def __init__(self, mirror: "Mirror", route: Route, share: MirrorShare, sequence: bool | None, send: Send) -> None:
+        self._mirror = mirror
         self._route = route
         self._share = share
         self._sequence = sequence
@@ -52,10 +55,10 @@ class Copy:
         if self._whole.done():
             return
         self._size += len(data)
-        self._copies.bytes += len(data)
+        self._mirror.bytes += len(data)
         if self._size > MOST_BYTES:
             self._drop("too-large")
-        elif self._copies.bytes > MOST_BYTES_OF_ALL:
+        elif self._mirror.bytes > MOST_BYTES_OF_ALL:
             self._drop("too-many")
         else:
             self._parts.append(data)
@@ -70,72 +73,72 @@ class Copy:
         """Wait until it is whole, and send it."""
         outcome: Outcome = "failed"
         try:
-            async with asyncio.timeout(self._copies.seconds):
+            async with asyncio.timeout(self._mirror.seconds):
                 outcome = await self._whole or await self._deliver()
         except TimeoutError:
             outcome = "late" if self._whole.done() and not self._whole.cancelled() else "incomplete"
         except OSError:
-            pass  # it is counted, and nobody waits for it
+            pass  # it is counted, and nothing waits for it
         except Exception:
-            log.exception("a copy for %s/%s met a defect", self._route.server, self._route.name)
+            log.exception("a mirrored request for %s/%s met a defect", self._route.server, self._route.name)
         finally:
             self._parts.clear()
             self._share.in_flight -= 1
-            self._copies.bytes -= self._size
-            self._copies.count(self._route, outcome)
+            self._mirror.bytes -= self._size
+            self._mirror.count(self._route, outcome)
 
     async def _deliver(self) -> Outcome:
         if self._sequence is None:
             async with self._share.asking:
-                self._sequence = await self._copies.learn(self._route)
+                self._sequence = await self._mirror.learn(self._route)
         if self._sequence is not False:
             return "nowhere" if self._sequence is None else "sequence"
         now = asyncio.get_running_loop().time()
         pool = self._route.pool
-        lease = None if pool.holder is None else pool.holder.find(self._route.name, now)
-        replica = lease.replica if lease is not None else None if pool.holder is not None else pool.pick(now)
+        lease = None if pool.leases is None else pool.leases.find(self._route.name, now)
+        replica = lease.replica if lease is not None else None if pool.leases is not None else pool.pick(now)
         if replica is None or replica.breaker.state(now) != "closed":
             return "nowhere"
         if lease is None:
             return await self._send(replica.double, b"".join(self._parts))
-        lease.in_flight += 1  # the model stays for the copy, but is not more used for it
+        lease.in_flight += 1  # the model stays for it, but does not count as used
         try:
             return await self._send(replica.double, b"".join(self._parts))
         finally:
             lease.in_flight -= 1
 
 
-class _None:
+class _NotMirrored:
     """Stands for the copy that is not made."""
 
     def add(self, data: bytes | bytearray, whole: bool) -> None:
         """Keep nothing."""
 
 
-AnyCopy = Copy | _None
-NO_COPY: AnyCopy = _None()
+AnyCopy = MirroredRequest | _NotMirrored
+NO_COPY: AnyCopy = _NotMirrored()
 
 
-class Copies:
-    """All copies of a proxy."""
+class Mirror:
+    """All mirrored requests of a proxy; `seconds` is how long one may take, from its first part to the answer's end."""
 
     def __init__(self, meter: Meter, seconds: float, learn: Learn) -> None:
         self.seconds = seconds
-        """How long one may take, from the request's first part to the answer's last."""
         self.bytes = 0
+        """What those in flight hold."""
         self.learn = learn
         self._meter = meter
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def in_flight(self) -> int:
-        """How many are under way."""
+        """How many are in flight."""
         return len(self._tasks)
 
     def begin(self, route: Route, version: str | None, sequence: bool | None, send: Send) -> AnyCopy:
-        """Begin to copy a request that `version` serves, if it is one of the share.
+        """Begin to mirror a request that `version` serves, if it is one of the share.
 
-        Requests of a sequence are left out, for some of a sequence are no sequence; None: its model is asked.
+        Requests of a sequence are left out, for a part of a sequence is no sequence; None: its model is asked.
         """
         share = route.mirror
         if share is None or version == share.version or random() * 100 >= share.percent:
@@ -147,7 +150,7 @@ class Copies:
             self.count(route, "too-many")
             return NO_COPY
         share.in_flight += 1
-        copy = Copy(self, route, share, sequence, send)
+        copy = MirroredRequest(self, route, share, sequence, send)
         task = asyncio.get_running_loop().create_task(copy.run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -161,3 +164,13 @@ class Copies:
         """Drop them all."""
         for task in list(self._tasks):
             task.cancel()
+
+
+async def over_http(connect_seconds: float, first: bytes, double: Replica, rest: bytes) -> Outcome:
+    """Send a request whose first lines ask for the candidate; raises OSError."""
+    connection = double.take(monotonic()) or await double.connect(connect_seconds)
+    try:
+        answer = await send(double, connection, first, rest, discard=True)
+    except NoAnswerError:
+        return "failed"
+    return "answered" if answer.status < 400 else "refused"

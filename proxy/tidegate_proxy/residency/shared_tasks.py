@@ -1,4 +1,4 @@
-"""Work that many wait for is done once, for as long as somebody waits for it."""
+"""Work that several callers wait for is done once, for as long as one of them waits for it."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, KeysView
@@ -17,9 +17,10 @@ class _Work(Generic[Result]):
         self.waiters = 0
 
 
-class Shared(Generic[Key, Result]):
-    """It goes on when one of those who wait leaves, and is given up with the last: see `access.flights` for the other
-    kind, which nobody can end.
+class SharedTasks(Generic[Key, Result]):
+    """A task goes on when one of its callers leaves, and is cancelled with the last.
+
+    That of `access.single_flight` is not: it goes on without callers.
     """
 
     def __init__(self) -> None:
@@ -27,11 +28,11 @@ class Shared(Generic[Key, Result]):
 
     @property
     def under_way(self) -> KeysView[Key]:
-        """What is waited for."""
+        """The keys of the work under way."""
         return self._under_way.keys()
 
     async def join(self, key: Key, start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Return what the work of this name finds, or raise what it raises."""
+        """Return what the work of this key returns, or raise what it raises; `start` begins it where it is needed."""
         work = self._under_way.get(key)
         if work is None:
             work = self._under_way[key] = _Work()
@@ -46,7 +47,7 @@ class Shared(Generic[Key, Result]):
                 self._end(key, work)
 
     def fail(self, error: Exception) -> None:
-        """Give all of it up, and tell so who waits."""
+        """Cancel all work under way, and raise `error` in its callers."""
         for key, work in list(self._under_way.items()):
             if not work.result.done():
                 work.result.set_exception(error)

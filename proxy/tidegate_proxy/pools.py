@@ -1,0 +1,195 @@
+"""The pools of a server: replicas found by name, chosen by load, left alone while they fail."""
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
+from typing import Any
+
+from tidegate_contracts import routing
+
+from .problems import Kind, Problem
+from .residency.manager import LeaseManager
+from .upstream.replica import LOOKUP_SECONDS, Replica, retry_in, weight
+from .upstream.request import Answer, NoAnswerError, send
+
+Address = tuple[int, tuple[Any, ...]]
+"""Address family, and the socket address."""
+Lookup = Callable[[str, int], Awaitable[Sequence[Address]]]
+RETRY_SHARE = 0.1
+"""Retries that each request adds to the pool's budget."""
+RETRIES_A_SECOND = 1.0
+"""Retries that each second adds, for a pool with few requests."""
+MOST_RETRIES = 100.0
+log = logging.getLogger(__name__)
+
+
+async def lookup(host: str, port: int) -> Sequence[Address]:
+    """Return the addresses of a name, as the system's resolver has them; none where the name is unknown."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        if error.errno in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)):
+            return []
+        raise
+    return [(each[0], each[4]) for each in found]
+
+
+class RetryBudget:
+    """How many requests of a pool may be sent a second time: few enough that retries are never a load of their own.
+
+    After Finagle's: a share of the requests, and a few in any case.
+    """
+
+    __slots__ = ("_at", "_left", "refused")
+
+    def __init__(self, now: float) -> None:
+        self._left = 10.0
+        self._at = now
+        self.refused = 0
+
+    def sent(self) -> None:
+        """Count a request."""
+        if self._left < MOST_RETRIES:
+            self._left += RETRY_SHARE
+
+    def take(self, now: float) -> bool:
+        """Take a retry; return whether there was one."""
+        self._left = min(MOST_RETRIES, self._left + (now - self._at) * RETRIES_A_SECOND)
+        self._at = now
+        if self._left < 1:
+            self.refused += 1
+            return False
+        self._left -= 1
+        return True
+
+
+class Pool:
+    """The replicas of one pool of a server, and the leases on its models where they are loaded on demand.
+
+    Its name is looked up every few seconds. A replica that the name no longer resolves to is kept for as long as it
+    answers (see `tidegate_contracts.routing.Pool.host`), and used only while no listed one can be.
+    """
+
+    def __init__(
+        self, server: str, pool: routing.Pool, find: Lookup = lookup, leases: LeaseManager | None = None
+    ) -> None:
+        self.server = server
+        self.told = pool
+        self.replicas: list[Replica] = []
+        self.retries = RetryBudget(monotonic())
+        self.leases = leases
+        self._find = find
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The pool's name within its server."""
+        return self.told.name
+
+    def start(self) -> None:
+        """Begin to look replicas up."""
+        if self.leases is not None:
+            self.leases.start()
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+
+    def stop(self) -> None:
+        """Look no more; requests in flight go on."""
+        if self._task is not None:
+            self._task.cancel()
+        for replica in self.replicas:
+            replica.close()
+
+    def pick(self, now: float, tried: Sequence[Replica] = ()) -> Replica | None:
+        """Return the less busy of two random replicas that can be used and were not tried yet; None without any.
+
+        The power of two choices: Mitzenmacher, IEEE TPDS 12(10), 2001.
+        """
+        replicas = self.replicas
+        if len(replicas) == 1 and not tried:
+            only = replicas[0]
+            return only if only.breaker.allows(now) else None
+        able = self._able(now, tried)
+        if len(able) < 2:
+            return able[0] if able else None
+        one, other = random.sample(able, 2)
+        return one if one.in_flight <= other.in_flight else other
+
+    def pick_for(self, key: bytes, now: float, tried: Sequence[Replica] = ()) -> Replica | None:
+        """Return the replica that all requests with this key go to, for as long as the replicas stay."""
+        return max(self._able(now, tried), key=lambda each: weight(each.name, key), default=None)
+
+    def _able(self, now: float, tried: Sequence[Replica]) -> list[Replica]:
+        able = [each for each in self.replicas if each not in tried and each.breaker.allows(now)]
+        return [each for each in able if each.listed] or able
+
+    def retry_in(self, now: float) -> float:
+        """Return the seconds until a replica may be tried again, or is looked up where there is none."""
+        return retry_in(self.replicas, now)
+
+    async def refresh(self) -> None:
+        """Look the name up once."""
+        try:
+            addresses = await self._find(self.told.host, self.told.http_port)
+        except OSError as error:
+            log.warning("pool %s/%s: %s cannot be looked up: %s", self.server, self.name, self.told.host, error)
+            return
+        found = {tuple(address): family for family, address in addresses}
+        known = {replica.address: replica for replica in self.replicas}
+        for address, family in found.items():
+            if address not in known:
+                known[address] = Replica(family, address)
+        for address, replica in known.items():
+            replica.listed = address in found
+        gone = [replica for replica in known.values() if not replica.listed and not await _answers(replica)]
+        for replica in gone:
+            replica.close()
+        self.replicas = [replica for replica in known.values() if replica not in gone]
+        if self.leases is not None:
+            self.leases.follow(self.replicas)
+
+    async def _follow(self) -> None:
+        while True:
+            started = monotonic()
+            await self.refresh()
+            await asyncio.sleep(max(0.1, LOOKUP_SECONDS - (monotonic() - started)))
+
+
+async def _answers(replica: Replica) -> bool:
+    try:
+        (await replica.connect(1.0)).close()
+    except OSError:
+        return False
+    return True
+
+
+async def ask(pool: Pool, path: bytes, seconds: float, at: Replica | None = None, *, own_bound: bool = True) -> Answer:
+    """Return what a replica answers to GET, `at` this one if it is given; raises Problem without one in `seconds`.
+
+    A time-out is the replica's failure only where `seconds` is the proxy's `own_bound`, not a caller's shorter one.
+    """
+    now = monotonic()
+    replica = pool.pick(now) if at is None else at
+    where = f"{pool.server}/{pool.name}"
+    if replica is None:
+        raise Problem(Kind.BUSY, f"No replica of {where} is there.", pool.retry_in(now))
+    trial = replica.breaker.claim(now)
+    try:
+        async with asyncio.timeout(seconds):
+            connection = replica.take(monotonic()) or await replica.connect(seconds)
+            head = b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (path, pool.told.host.encode())
+            answer = await send(replica, connection, head)
+    except (OSError, NoAnswerError) as error:
+        if isinstance(error, TimeoutError) and not own_bound:
+            raise Problem(Kind.DEADLINE, "There was no answer in time.") from None
+        replica.breaker.failed(monotonic(), trial)
+        why = type(error).__name__ if isinstance(error, OSError) else error
+        raise Problem(Kind.UPSTREAM, f"No replica of {where} answered: {why}.") from None
+    else:
+        replica.breaker.succeeded(trial)
+    finally:
+        if trial is not None:
+            trial.given_up()  # unless its outcome was noted
+    return answer

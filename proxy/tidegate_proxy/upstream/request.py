@@ -1,0 +1,85 @@
+"""One whole HTTP/1.1 request over a connection of a replica, and its whole answer: what the proxy asks for itself."""
+
+import asyncio
+from dataclasses import dataclass
+from time import monotonic
+
+from .connection import Connection
+from .replica import Replica
+
+MOST_BYTES = 64 * 1024 * 1024
+"""Bytes of an answer."""
+
+
+@dataclass
+class Answer:
+    """Status, media type and body."""
+
+    status: int = 0
+    media_type: str = "application/octet-stream"
+    body: bytes = b""
+
+
+class NoAnswerError(Exception):
+    """Says why there was no whole answer."""
+
+
+class _Receiver:
+    """Gathers an answer; `discard` drops its body as it comes."""
+
+    def __init__(self, discard: bool) -> None:
+        self.answer = Answer()
+        self.done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._discard = discard
+
+    def answer_began(self, status: int, head: bytes, length: int | None) -> None:
+        del length
+        self.answer.status = status
+        for line in head.split(b"\r\n"):
+            name, _, value = line.partition(b": ")
+            if name.lower() == b"content-type":
+                self.answer.media_type = value.decode("latin-1")
+
+    def answer_data(self, data: bytes) -> None:
+        if self._discard:
+            return
+        self.answer.body += data
+        if len(self.answer.body) > MOST_BYTES:
+            self.answer_failed("its answer is too long")
+
+    def answer_ended(self) -> None:
+        self.answer_failed("")
+
+    def answer_failed(self, reason: str) -> None:
+        if not self.done.done():
+            self.done.set_result(reason)
+
+    def flush_answer(self) -> None:
+        """Do nothing: the whole answer is awaited."""
+
+    def sending_paused(self, paused: bool) -> None:
+        """Do nothing: the whole request is written already, and bounded."""
+
+
+async def send(replica: Replica, connection: Connection, *parts: bytes, discard: bool = False) -> Answer:
+    """Send a request over a connection of `replica`, and return its answer; raises NoAnswerError.
+
+    The connection goes back to the replica, or is closed. `discard`: the answer's body is not kept.
+    """
+    receiver = _Receiver(discard)
+    try:
+        connection.receiver = receiver
+        connection.transport.writelines(parts)
+        reason = await receiver.done
+    except BaseException:
+        connection.close()
+        raise
+    if reason:
+        connection.close()
+        raise NoAnswerError(reason)
+    connection.receiver = None
+    if connection.keep:
+        replica.give(connection, monotonic())
+    else:
+        connection.close()
+    return receiver.answer

@@ -1,4 +1,4 @@
-"""How loading, validating, resolving, evaluating and writing grow with a definition: `python -m bench.definition`.
+"""How loading, validating, resolving, evaluating and writing grow with a definition: `python -m lab.bench.definition`.
 
 Definitions of several sizes are made, each with that many data planes × two environments × ten pools. Every measurement
 runs in a fresh process, the sizes by turns, and medians count. Ratios are costs *per object* against those of the
@@ -93,7 +93,7 @@ def table(measured: Sequence[Measured], runs: int) -> Table:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the table, and last one line of JSON."""
-    parser = argparse.ArgumentParser(prog="python -m bench.definition", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m lab.bench.definition", description=__doc__)
     parser.add_argument("--planes", type=_sizes, default=(1, 10, 50), help="numbers of data planes (default: 1,10,50)")
     parser.add_argument("--runs", type=_positive, default=3, help="processes for each size (default: 3)")
     parser.add_argument(

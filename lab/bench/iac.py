@@ -1,4 +1,4 @@
-"""How fast stacks come up on a real control plane, each against a peer in the same run: `python -m bench.iac`.
+"""How fast stacks come up on a real control plane, each against a peer in the same run: `python -m lab.bench.iac`.
 
 - `up` with each engine that is here, against `kubectl apply --server-side` and waiting for the same objects; a second
   `up`, which changes nothing, against the first. The stack is the reference's prod-east.
@@ -157,7 +157,7 @@ def table(found: Found) -> Table:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the table, and last one line of JSON."""
-    parser = argparse.ArgumentParser(prog="python -m bench.iac", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m lab.bench.iac", description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=_positive, default=3, help="times that everything is done (default: 3)")
     parser.add_argument("--rollouts", type=_positive, default=3, help="rollouts of each way (default: 3)")
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""`python -m bench.worker <definition> <seconds>`: times each step of a rendering, in a process of its own.
+"""`python -m lab.bench.worker <definition> <seconds>`: times each step of a rendering, in a process of its own.
 
 Prints one line of JSON. All steps are repeated until the time is used up, and the mean of each counts: garbage
 collections fall on some repetitions and not on others, and must be paid by all. What only the first has to pay

@@ -1,1 +1,1 @@
-"""The whole data plane on one machine, with a zoo of small models: `python -m demo walk` and `python -m demo up`."""
+"""The whole data plane on one machine, with small models: `python -m lab.demo walk` and `python -m lab.demo up`."""

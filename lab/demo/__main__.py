@@ -1,4 +1,4 @@
-"""`python -m demo walk` shows the data plane at work, `lifecycle` a model's life; `up`, `lifecycle-up` let it run."""
+"""`python -m lab.demo walk` shows the data plane, `lifecycle` a model's life; `up`, `lifecycle-up` let it run."""
 
 import signal
 import sys
@@ -171,4 +171,4 @@ def _told(*_: Any) -> None:
 
 
 if __name__ == "__main__":
-    app(prog_name="python -m demo")
+    app(prog_name="python -m lab.demo")

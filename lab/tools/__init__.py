@@ -4,7 +4,7 @@
 >>> tools.path("helm")                      # a pathlib.Path; built when it is not there yet
 >>> tools.crd_files("gateway-api", "keda")  # the CRD files of these modules, of all modules by default
 
-`python -m tools [NAME…]` does the same and prints `name version path`. Only the standard library is used: this runs
+`python -m lab.tools [NAME…]` does the same and prints `name version path`. Only the standard library is used: this runs
 before anything is installed. Everything lies under `${TIDEGATE_CACHE:-${XDG_CACHE_HOME:-~/.cache}/tidegate}`, which may
 be deleted at any time. With a warm cache no Go command is run and no network is needed. `TIDEGATE_TOOLS=built` ignores
 tools on the PATH.

@@ -1,4 +1,4 @@
-"""`python -m tools [NAME…]`: build or find the pinned tools and print `name version path`, one a line."""
+"""`python -m lab.tools [NAME…]`: build or find the pinned tools and print `name version path`, one a line."""
 
 import argparse
 import sys
@@ -13,7 +13,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code: 1 when a tool cannot be had, 2 for an unknown name."""
     names = [*PROGRAMS, *files.SOURCES]
     parser = argparse.ArgumentParser(
-        prog="python -m tools", description="Build or find the pinned tools, and print `name version path`, one a line."
+        prog="python -m lab.tools",
+        description="Build or find the pinned tools, and print `name version path`, one a line.",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones (default: all): {', '.join(names)}")
     wanted = parser.parse_args(arguments).names or names

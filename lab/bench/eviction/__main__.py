@@ -1,4 +1,4 @@
-"""How good the eviction policy decides, and how fast, and what it costs: `python -m bench.eviction`.
+"""How good the eviction policy decides, and how fast, and what it costs: `python -m lab.bench.eviction`.
 
 Simulated, over one trace (`--trace`, or a synthetic zoo): policies against LRU, the reference's rule, and against
 what nobody can beat. Live, with a real Triton, the policy beside it and proxies in front: what warm and cold models
@@ -47,7 +47,7 @@ def measure(trace: Trace, parts: Sequence[str], effort: Effort = FULL) -> dict[s
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the table, and last one line of JSON."""
-    parser = argparse.ArgumentParser(prog="python -m bench.eviction", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m lab.bench.eviction", description=__doc__.partition("\n")[0])
     parser.add_argument("--trace", type=Path, help="requests to simulate (default: a synthetic zoo)")
     parser.add_argument("--seed", type=int, default=0, help="of the synthetic zoo (default: 0)")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), help="only these parts (default: all)")

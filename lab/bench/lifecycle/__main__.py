@@ -1,4 +1,4 @@
-"""What a model's life costs: `python -m bench.lifecycle`.
+"""What a model's life costs: `python -m lab.bench.lifecycle`.
 
 Publishing against cp, sha256sum and rsync; the memory of registering; what a model endpoint adds to a call, and what it
 takes. Prints a table for people; the last line is JSON.
@@ -25,7 +25,7 @@ PARTS: Mapping[str, Callable[[Effort], Found]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the table, and last one line of JSON."""
-    parser = argparse.ArgumentParser(prog="python -m bench.lifecycle", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m lab.bench.lifecycle", description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=list(PARTS), help="only these parts (default: all)")
     parser.add_argument(
         "--quick", action="store_true", help="just enough to see that it runs: worth nothing as figures"

@@ -1,4 +1,4 @@
-"""The most memory that a process has had: `python -m bench.lifecycle.memory FILE MODULE …` runs a program, and tells.
+"""The peak memory of a process: `python -m lab.bench.lifecycle.memory FILE MODULE …` runs a program, and tells.
 
 FILE gets the bytes when the program ends. What the system counts for a child (`ru_maxrss`) is no measure: Linux begins
 with what the parent had when it made the child.

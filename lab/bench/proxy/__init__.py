@@ -1,1 +1,1 @@
-"""The proxy against what people put there today: `python -m bench.proxy`."""
+"""The proxy against what people put there today: `python -m lab.bench.proxy`."""

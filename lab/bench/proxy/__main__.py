@@ -1,4 +1,4 @@
-"""How fast the proxy is against what people put there today: `python -m bench.proxy`.
+"""How fast the proxy is against what people put there today: `python -m lab.bench.proxy`.
 
 The proxy has all its checks on: it verifies tokens, holds rules and limits, counts, and tags requests. nginx, HAProxy
 and Envoy only forward. The baseline is the same checks as a good programmer writes them with FastAPI and aiohttp.
@@ -172,7 +172,7 @@ def measure_memory(wanted: Sequence[str], folder: Path, provider: Issuer) -> dic
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the table, and last one line of JSON."""
     known = {row.name: row for row in rows()}
-    parser = argparse.ArgumentParser(prog="python -m bench.proxy", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m lab.bench.proxy", description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=_positive, default=5, help="turns that each has in a row (default: 5)")
     parser.add_argument("--seconds", type=float, default=4.0, help="how long a turn is (default: 4)")
     parser.add_argument("--only", nargs="+", choices=[*known, *MEMORY], help="only these rows (default: all)")

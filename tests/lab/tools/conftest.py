@@ -1,4 +1,4 @@
-"""What the tests of the tools share: a cache and a PATH of their own, stand-ins, and `python -m tools` as a process."""
+"""What tests of the tools share: a cache, a PATH, stand-ins, and `python -m lab.tools` as a process."""
 
 import os
 import shutil
@@ -66,7 +66,7 @@ def fake_go(script: Callable[[str, str], Path]) -> Path:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Start `python -m tools NAME…` as a process, and as a process group, of its own."""
+    """Start `python -m lab.tools NAME…` as a process, and as a process group, of its own."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(*names: str, **environment: str) -> "subprocess.Popen[str]":
@@ -91,7 +91,7 @@ def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
 
 @pytest.fixture
 def run(start: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., tuple[int, str, str]]:
-    """Run `python -m tools NAME…` and return its exit code, standard output and standard error."""
+    """Run `python -m lab.tools NAME…` and return its exit code, standard output and standard error."""
 
     def finished(*names: str, **environment: str) -> tuple[int, str, str]:
         process = start(*names, **environment)

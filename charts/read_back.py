@@ -5,8 +5,8 @@ on stands in no values, and neither does who may write a dataset, beyond what th
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
@@ -16,10 +16,9 @@ from policies.guardrails.settings import Settings, settings_of
 from stacks.definition import DataPlane, Environment, Platform
 from stacks.definition.images import POLICY_IMAGE, PROXY_IMAGE
 from stacks.definition.servers import RESOLVED_ARGUMENTS
-from stacks.lenient import what_is_left
-from stacks.load import Document
+from stacks.load import Document, PathInTree, Source
 from stacks.overlays import names_twice, without_nulls
-from stacks.problems import Position, Problem, in_order
+from stacks.problems import Problem, in_order
 from stacks.resolve.datasets import EFS_DRIVER
 from stacks.rules import check_stack
 from stacks.schema_errors import problems_from
@@ -46,22 +45,16 @@ def rule_problems(document: Document, chart_values: str) -> list[Problem]:
     except ValidationError as error:
         return in_order([*problems, *problems_from(error, source, Environment, [ENVIRONMENT])])
     tree = {key: part for key, part in source.tree.items() if key != ENVIRONMENT}
-    platform: Platform | None = None
-    hides: Callable[[Problem], bool] = lambda _: False  # noqa: E731
     try:
         platform = Platform.model_validate(frozen(tree))
     except ValidationError as error:
-        problems += problems_from(error, source, Platform)
-        platform, disregarded = what_is_left(Platform, tree, error)
-        hides = disregarded.hides
-    if platform is not None:
-        plane = DataPlane.model_validate({"name": "values", "environments": (environment.name,)})
-        stack = Stack(environment, plane, platform, source)
-        problems += [problem for problem in check_stack(stack) if not hides(problem)]
+        return in_order([*problems, *problems_from(error, source, Platform)])
+    plane = DataPlane.model_validate({"name": "values", "environments": (environment.name,)})
+    problems += check_stack(Stack(environment, plane, platform, source))
     return in_order(dict.fromkeys(problems))
 
 
-class ReadBack:
+class ReadBack(Source):
     """A definition of one environment that was read back from values, and knows where in them each part stands."""
 
     def __init__(self, document: Document, values: Tree) -> None:
@@ -71,31 +64,17 @@ class ReadBack:
         """Places of the definition that are called otherwise in the values."""
         self.tree = without_nulls(self._definition(values))
 
-    def position(self, path: Path) -> Position:
-        """Position of a key or list item in the values, or of its nearest known ancestor."""
-        return self.document.position(self._origin(path))
+    def origin(self, path: PathInTree) -> tuple[Document, PathInTree]:
+        """The values, and where in them a part of the definition stands."""
+        return self.document, self._origin(tuple(path))
 
-    def value_position(self, path: Path) -> Position:
-        """Position of a value, likewise."""
-        return self.document.value_position(self._origin(path))
-
-    def get(self, path: Path) -> Any:
+    def get(self, path: PathInTree) -> Any:
         """The value of the values at `path`, or None."""
-        return self.document.get(self._origin(path))
+        return self.document.get(self._origin(tuple(path)))
 
-    def text(self, path: Path) -> str | None:
-        """The scalar at `path` as it is written in the values; None for anything else."""
-        return self.document.text(self._origin(path))
-
-    def path_text(self, path: Path) -> str:
+    def path_text(self, path: PathInTree) -> str:
         """The path in the values, in words for people."""
-        return self.document.path_text(self._origin(path))
-
-    def problem(
-        self, path: Path, what: str, why: str = "", do: str = "", *, severity: Literal["error", "advisory"] = "error"
-    ) -> Problem:
-        """A problem with the value at `path`."""
-        return Problem(self.value_position(path), self.path_text(path), what, why, do, severity)
+        return self.document.path_text(self._origin(tuple(path)))
 
     def twice(self, path: Path, name: str, section: str) -> Problem:
         """A problem with the name of a list item that an earlier one has."""

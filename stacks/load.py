@@ -5,51 +5,60 @@ Whatever is wrong with a file is a `DefinitionError`, never another exception. `
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import yaml
 
-from .problems import DefinitionError, Position, Problem, escaped, readable_path
+from .problems import DefinitionError, Position, Problem, escaped, member, readable_path
 from .reading.files import MAX_BYTES, check_text, read_text, refuse
 from .reading.syntax import syntax_problem
-from .reading.tree import MAX_DEPTH, MAX_VALUES, Composer, Node, StopReading
-from .reading.values import kind_of
+from .reading.tree import MAX_DEPTH, MAX_VALUES, Node, Part, Reader, StopReading, kind_of
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_VALUES", "Document", "PathInTree", "load", "parse"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_VALUES", "Document", "PathInTree", "Source", "load", "parse"]
 
 PathInTree = Sequence[str | int]
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-@dataclass(frozen=True)
-class Document:
-    """A loaded definition: the plain `tree`, and where in `file` each part of it stands."""
+class Source(ABC):
+    """A tree that knows where in files its values stand: a document, layers of them, or the values of a chart."""
 
     tree: dict[str, Any]
     file: str
-    _root: Node = field(repr=False, compare=False)
+    shown_at: ClassVar[Literal["key", "value"]] = "value"
+    """Where problems are shown that do not say it."""
+
+    @abstractmethod
+    def origin(self, path: PathInTree) -> tuple[Document, PathInTree]:
+        """The document that the value at `path` came from, and its path there."""
 
     def position(self, path: PathInTree) -> Position:
-        """Where the key (or list item) at `path` stands, or its nearest known ancestor."""
-        return self._at(self._find(path)[0])
+        """Position of a key or list item, or of its nearest known ancestor."""
+        document, found = self.origin(path)
+        return document.at(document.part(found)[0].key)
 
     def value_position(self, path: PathInTree) -> Position:
-        """Where the value at `path` begins, or the nearest known ancestor's."""
-        return self._at(self._find(path)[1])
+        """Position of a value, likewise."""
+        document, found = self.origin(path)
+        return document.at(document.part(found)[0].value)
 
     def get(self, path: PathInTree) -> Any:
         """The value at `path`, or None."""
-        found = self._find(path)
-        return found[2].value if found[3] else None
+        value: Any = self.tree
+        for step in path:
+            value = member(value, step)
+        return value
 
     def text(self, path: PathInTree) -> str | None:
-        """The scalar at `path` as it is written in the file (`26.10`, not 26.1); None for anything else."""
-        found = self._find(path)
-        return found[2].text if found[3] else None
+        """The scalar at `path` as it is written in its file (`26.10`, not 26.1); None for anything else."""
+        document, found = self.origin(path)
+        part, is_there = document.part(found)
+        return part.node.text if is_there else None
 
     def path_text(self, path: PathInTree) -> str:
         """The path in words for people: `servers[ondemand].pools[small].gpu`."""
@@ -62,27 +71,40 @@ class Document:
         why: str = "",
         do: str = "",
         *,
-        at: Literal["key", "value"] = "key",
+        at: Literal["key", "value"] | None = None,
         severity: Literal["error", "advisory"] = "error",
     ) -> Problem:
-        """A problem at `path` of this file, for rules that look at the whole definition."""
-        where = self.position(path) if at == "key" else self.value_position(path)
+        """A problem with the value at `path`, for rules that look at more than one."""
+        where = self.position(path) if (at or self.shown_at) == "key" else self.value_position(path)
         return Problem(where, self.path_text(path), what, why, do, severity)
 
-    def _at(self, mark: Any) -> Position:
+
+@dataclass(frozen=True)
+class Document(Source):
+    """A loaded file: the plain `tree`, and where in `file` each part of it stands."""
+
+    tree: dict[str, Any]
+    file: str
+    _root: Node = field(repr=False, compare=False)
+    shown_at = "key"
+
+    def origin(self, path: PathInTree) -> tuple[Document, PathInTree]:
+        """This document and the same path."""
+        return self, path
+
+    def at(self, mark: Any) -> Position:
+        """Return the position of one of the parser's marks."""
         return Position(self.file, mark.line + 1, mark.column + 1)
 
-    def _find(self, path: PathInTree) -> tuple[Any, Any, Node, bool]:
-        key, value, node = self._root.mark, self._root.mark, self._root
+    def part(self, path: PathInTree) -> tuple[Part, bool]:
+        """Return what is at `path`, or else its nearest known ancestor; and whether it is there."""
+        part = Part(self._root.mark, self._root.mark, self._root)
         for step in path:
-            if isinstance(step, str) and step in node.members:
-                key, value, node = node.members[step]
-            elif isinstance(step, int) and 0 <= step < len(node.items):
-                value, node = node.items[step]
-                key = value
-            else:
-                return key, value, node, False
-        return key, value, node, True
+            below = part.node.parts.get(step)
+            if below is None:
+                return part, False
+            part = below
+        return part, True
 
 
 def load(path: Path | str) -> Document:
@@ -95,20 +117,18 @@ def parse(text: str, file: str) -> Document:
     """Read a definition from text in memory; `file` is the name that its positions and problems carry."""
     text = text.removeprefix("\ufeff")
     check_text(text, file)
-    composer = Composer(file)
+    reader = Reader(file, yaml.parse(text, Loader=_LOADER))
     try:
-        for event in yaml.parse(text, Loader=_LOADER):
-            composer.take(event)
+        reader.read()
     except StopReading:
         pass
     except yaml.MarkedYAMLError as error:
-        composer.found.append(syntax_problem(error, text, file, composer.open_marks()))
+        reader.found.append(syntax_problem(error, text, file, reader.open_marks()))
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # PyYAML's own parser lets wild \U escapes through
-        composer.found.append(Problem(file, "", "the file is not valid YAML", escaped(str(error))))
-    problems = composer.problems()
-    if problems:
+        reader.found.append(Problem(file, "", "the file is not valid YAML", escaped(str(error))))
+    if problems := reader.problems():
         raise DefinitionError(problems)
-    root = composer.root
+    root = reader.root
     if root is None or root.value is None:
         refuse(file, "the file is empty", do="Write it anew, or take it from version control.")
     if not isinstance(root.value, dict):

@@ -10,11 +10,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Any
 
-from .load import Document
-from .problems import Position, Problem, readable_path
+from .load import Document, PathInTree, Source
+from .problems import did_you_mean, nearest
 
 Path = tuple[str | int, ...]
 Tree = Any
@@ -106,8 +105,7 @@ def new_items(under: Tree, over: Tree, path: Path = ()) -> Iterator[tuple[Path, 
             if item["name"] in known:
                 yield from new_items(known[item["name"]], item, (*path, index))
             else:
-                near = get_close_matches(item["name"], known, n=1)
-                guess = f'did you mean "{near[0]}"? ' if near else ""
+                guess = did_you_mean(nearest(item["name"], known))
                 yield (*path, index), f'"{item["name"]}" is new here: {guess}Inherited are: {", ".join(known)}.'
 
 
@@ -127,65 +125,26 @@ class Layer:
         return tree
 
 
-class Layered:
+class Layered(Source):
     """A merged tree that knows from which layer, and so from which line, each of its values came."""
 
     def __init__(self, layers: Sequence[tuple[Layer, Tree]]) -> None:
         """Merge layers, the lowest first; each comes with the part of its mapping that takes part."""
         self._layers = list(layers)
         self._known_places: dict[int, dict[str, int]] = {}
-        tree: Tree = {}
+        self.tree = {}
         for _, part in layers:
-            tree = merged(tree, part)
-        self.tree: dict[str, Tree] = tree
-        self.file: str = layers[0][0].document.file
+            self.tree = merged(self.tree, part)
+        self.file = layers[0][0].document.file
 
-    def position(self, path: Path) -> Position:
-        """Position of a key or list item, in the uppermost layer that says it; else of its nearest known ancestor."""
-        document, found = self._origin(path)
-        return document.position(found)
+    def origin(self, path: PathInTree) -> tuple[Document, Path]:
+        """Return the document and path of the uppermost layer that says most of `path`."""
+        found = [(self._found(part, path), layer) for layer, part in reversed(self._layers)]
+        place, layer = max(found, key=lambda each: len(each[0]))
+        return layer.document, layer.root + place
 
-    def value_position(self, path: Path) -> Position:
-        """Position of a value, likewise."""
-        document, found = self._origin(path)
-        return document.value_position(found)
-
-    def get(self, path: Path) -> Tree:
-        """The merged value at `path`, or None."""
-        tree: Tree = self.tree
-        for key in path:
-            try:
-                tree = tree[key]
-            except (KeyError, IndexError, TypeError):
-                return None
-        return tree
-
-    def text(self, path: Path) -> str | None:
-        """The scalar at `path` as it is written in its file; None for anything else."""
-        document, found = self._origin(path)
-        return document.text(found)
-
-    def path_text(self, path: Path) -> str:
-        """The path in words for people."""
-        return readable_path(self.tree, path)
-
-    def problem(
-        self, path: Path, what: str, why: str = "", do: str = "", *, severity: Literal["error", "advisory"] = "error"
-    ) -> Problem:
-        """A problem with the value at `path`."""
-        return Problem(self.value_position(path), self.path_text(path), what, why, do, severity)
-
-    def _origin(self, path: Path) -> tuple[Document, Path]:
-        best: tuple[int, Document, Path] | None = None
-        for layer, part in reversed(self._layers):
-            depth, found = self._found(part, path)
-            if best is None or depth > best[0]:
-                best = (depth, layer.document, layer.root + found)
-        assert best is not None
-        return best[1], best[2]
-
-    def _found(self, part: Tree, path: Path) -> tuple[int, Path]:
-        """Walk `path` through the merged tree and a layer together; return how far the layer goes, and its own path."""
+    def _found(self, part: Tree, path: PathInTree) -> Path:
+        """Walk `path` through the merged tree and a layer together; return the layer's own path, as far as it goes."""
         tree: Tree = self.tree
         found: list[str | int] = []
         for key in path:
@@ -205,7 +164,7 @@ class Layered:
                 tree = tree[key]
             except (KeyError, IndexError, TypeError):
                 break
-        return len(found), tuple(found)
+        return tuple(found)
 
     def _places(self, items: list[Tree]) -> dict[str, int]:
         """Where each name stands first in a list of a layer, looked up once for each list."""

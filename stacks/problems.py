@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -123,6 +124,26 @@ def shown(value: Any) -> str:
         return escaped(shortened(str(value)))
 
 
+def nearest(word: Any, choices: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return the choice that `word` was meant to be, or an empty text; idle_seconds and idleSeconds count as one."""
+    if not isinstance(word, str) or len(word) > 200:
+        return ""
+    plain: dict[str, str] = {}
+    for choice in choices:
+        plain.setdefault(_folded(choice), choice)
+    near = difflib.get_close_matches(_folded(word), plain, n=1, cutoff=cutoff)
+    return plain[near[0]] if near else ""
+
+
+def _folded(word: str) -> str:
+    return re.sub(r"[_\-\s]", "", word).lower()
+
+
+def did_you_mean(near: str) -> str:
+    """Return the question that names a nearest choice, and a space; nothing without one."""
+    return f"did you mean {shown(near)}? " if near else ""
+
+
 def listed(choices: Iterable[Any], most: int = 30) -> str:
     """Choices in a row, for "one of: …" and "Keys here: …"."""
     words = [escaped(shortened(choice)) if isinstance(choice, str) else shown(choice) for choice in choices]
@@ -133,7 +154,7 @@ def readable_path(tree: Any, path: Sequence[str | int]) -> str:
     """A path in words: `servers[ondemand].pools[0].gpu`; list items that have a name are shown by it."""
     out = ""
     for step in path:
-        below = _member(tree, step)
+        below = member(tree, step)
         if isinstance(step, int):
             name = below.get("name") if isinstance(below, dict) else None
             known = isinstance(name, str) and len(name) <= _LONGEST_VALUE and _PLAIN_NAME.fullmatch(name)
@@ -146,7 +167,8 @@ def readable_path(tree: Any, path: Sequence[str | int]) -> str:
     return out
 
 
-def _member(tree: Any, step: str | int) -> Any:
+def member(tree: Any, step: str | int) -> Any:
+    """Return a mapping's value or a list's item; None where there is none."""
     if isinstance(tree, dict):
         return tree.get(step)
     if isinstance(tree, list) and isinstance(step, int) and 0 <= step < len(tree):

@@ -1,30 +1,13 @@
 """What a definition that can be used consists of: stacks, each one environment on one data plane."""
 
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
 
 from .definition import DataPlane, Environment, Header, Platform
 from .definition.models import Model
 from .definition.servers import Pool, Server
-from .explaining.walk import Source
 from .images_lock import ImagesLock
-from .load import Document
+from .load import Document, Source
 from .problems import Problem
-
-
-class PlatformSource(Source, Protocol):
-    """What a platform was made of; rules name its places."""
-
-    def problem(
-        self,
-        path: tuple[str | int, ...],
-        what: str,
-        why: str = "",
-        do: str = "",
-        *,
-        severity: Literal["error", "advisory"] = "error",
-    ) -> Problem:
-        """A problem with the value at `path`."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +17,7 @@ class Stack:
     environment: Environment
     data_plane: DataPlane
     platform: Platform
-    source: PlatformSource = field(repr=False, compare=False)
+    source: Source = field(repr=False, compare=False)
     """Where each value of `platform` came from."""
 
     @property

@@ -1,8 +1,11 @@
-"""Turns a loaded document into the typed definition, or into every reason why it is none."""
+"""Turns a loaded document into the typed definition, or into every reason why it is none.
+
+The form comes first: keys, types and what concerns one item alone. Rules are asked of each stack whose form is right,
+and those that look at all stacks together once every form is.
+"""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,19 +14,23 @@ from pydantic import BaseModel, ValidationError
 from . import rules
 from .definition import DataPlane, Environment, Header, Platform
 from .images_lock import ImagesLock, read_images_lock
-from .lenient import Disregarded, what_is_left
-from .load import Document, load
+from .load import Document, Source, load
 from .overlays import Layer, Layered, merged, names_twice, new_items, vain_removals, without_nulls
 from .overlays import Path as TreePath
-from .problems import DefinitionError, Position, Problem
+from .problems import DefinitionError, Position, Problem, did_you_mean, nearest
 from .schema_errors import problems_from
 from .stack import Definition, Stack
 from .trees import frozen
 
 Checked = TypeVar("Checked", bound=BaseModel)
-Source = Document | Layered
 
 OVERLAID: Mapping[str, type[BaseModel]] = {"environments": Environment, "dataPlanes": DataPlane}
+
+Platforms = Mapping[tuple[str, str | None], tuple[Layered, Platform | None]]
+"""Platforms with all overlays laid, None where their form is wrong, with what they were made of.
+
+By the names of an environment and of a data plane that lays something over it, if one does.
+"""
 
 
 def _keys(model: type[BaseModel]) -> frozenset[str]:
@@ -57,18 +64,17 @@ def validate(document: Document, lock: ImagesLock, lock_document: Document | Non
     unknown = _unknown_keys(document)
     problems = [*unknown, *_names_twice(document)]
     header = _checked(Header, _header_tree(document.tree), document, problems)
-    header_problems = list(problems) + (rules.check_header(header, document) if header is not None else [])
-    problems = list(header_problems)
     platforms = _platforms(document, problems)
     if header is None:
         raise DefinitionError(_errors(problems))
     definition = Definition(document, header, _stacks(header, platforms), lock, lock_document)
+    has_its_form = not problems
+    of_header = rules.check_header(header, document)
+    problems += of_header
     if not unknown:  # a mistyped key has consequences everywhere
-        found = [problem for stack in definition.stacks for problem in rules.check_stack(stack)]
-        if not header_problems:
-            found += rules.check_definition(definition)
-        looked_past = [layered.disregarded for layered in platforms.values()]
-        problems += [problem for problem in found if not any(past.hides(problem) for past in looked_past)]
+        problems += [problem for stack in definition.stacks for problem in rules.check_stack(stack)]
+    if has_its_form and not of_header:
+        problems += rules.check_definition(definition)
     if errors := _errors(problems):
         raise DefinitionError(errors)
     return replace(definition, advisories=tuple(dict.fromkeys(problems)))
@@ -76,19 +82,6 @@ def validate(document: Document, lock: ImagesLock, lock_document: Document | Non
 
 def _errors(problems: Iterable[Problem]) -> list[Problem]:
     return [problem for problem in dict.fromkeys(problems) if problem.severity == "error"]
-
-
-@dataclass(frozen=True)
-class Overlaid:
-    """A platform with all overlays laid; None when too little of it could be understood."""
-
-    source: Layered
-    platform: Platform | None
-    disregarded: Disregarded
-
-
-Platforms = Mapping[tuple[str, str | None], Overlaid]
-"""By the names of an environment and of a data plane that lays something over it, if one does."""
 
 
 def _platforms(document: Document, problems: list[Problem]) -> Platforms:
@@ -102,7 +95,7 @@ def _platforms(document: Document, problems: list[Problem]) -> Platforms:
             if isinstance(name, str) and name in environments:
                 wanted[name, plane if _overlay(document, "dataPlanes", index)[1] else None] = None
     lonely = environments.keys() - {name for name, _ in wanted}
-    found: dict[tuple[str, str | None], Overlaid] = {}
+    found: dict[tuple[str, str | None], tuple[Layered, Platform | None]] = {}
     for name, host in [*wanted, *((name, None) for name in environments if name in lonely)]:
         layers = [common, _overlay(document, "environments", environments[name])]
         if host is not None:
@@ -113,26 +106,17 @@ def _platforms(document: Document, problems: list[Problem]) -> Platforms:
             for path, do in new_items(under, part):
                 newcomers[document.position((*layer.root, *path))] = do
             for path, removed in vain_removals(under, part):
-                problems.append(
-                    document.problem(
-                        (*layer.root, *path),
-                        f'"{removed}" is to be removed, and there is none to remove',
-                        do="Check the name, or take the item away.",
-                    )
-                )
+                what = f'"{removed}" is to be removed, and there is none to remove'
+                do = "Check the name, or take the item away."
+                problems.append(document.problem((*layer.root, *path), what, do=do))
             under = merged(under, part)
-        found[name, host] = _overlaid(Layered(layers), newcomers, problems)
-    return found
-
-
-def _overlaid(source: Layered, newcomers: Mapping[Position, str], problems: list[Problem]) -> Overlaid:
-    try:
-        return Overlaid(source, Platform.model_validate(frozen(source.tree)), Disregarded())
-    except ValidationError as error:
-        for problem in problems_from(error, source, Platform):
+        source = Layered(layers)
+        mistakes: list[Problem] = []
+        found[name, host] = source, _checked(Platform, source.tree, source, mistakes)
+        for problem in mistakes:
             new = newcomers.get(problem.where) if isinstance(problem.where, Position) else None
             problems.append(replace(problem, do=new) if new and "missing" in problem.what else problem)
-        return Overlaid(source, *what_is_left(Platform, source.tree, error))
+    return found
 
 
 def _indexes(document: Document, section: str) -> dict[str, int]:
@@ -151,9 +135,10 @@ def _stacks(header: Header, platforms: Platforms) -> tuple[Stack, ...]:
     stacks = []
     for plane in sorted(header.data_planes, key=lambda plane: plane.wave):
         for name in plane.environments:
-            found = platforms.get((name, plane.name)) or platforms.get((name, None))
-            if found is not None and found.platform is not None and name in environments:
-                stacks.append(Stack(environments[name], plane, found.platform, found.source))
+            if found := platforms.get((name, plane.name)) or platforms.get((name, None)):
+                source, platform = found
+                if platform is not None and name in environments:
+                    stacks.append(Stack(environments[name], plane, platform, source))
     return tuple(stacks)
 
 
@@ -173,6 +158,7 @@ def _overlay(document: Document, section: str, index: int) -> tuple[Layer, dict[
 
 
 def _checked(model: type[Checked], tree: Any, source: Source, problems: list[Problem]) -> Checked | None:
+    """Return the model of a tree; None where it is none, and then why is added to `problems`."""
     try:
         return model.model_validate(frozen(tree))
     except ValidationError as error:
@@ -208,8 +194,6 @@ def _unknown(document: Document, path: TreePath, known: frozenset[str]) -> list[
     problems = []
     for key in mapping if isinstance(mapping, Mapping) else ():
         if key not in known:
-            near = get_close_matches(key, known, n=1)
-            do = f'did you mean "{near[0]}"? ' if near else ""
-            keys = ", ".join(sorted(known))
-            problems.append(document.problem((*path, key), f'unknown key "{key}"', do=f"{do}Keys here: {keys}."))
+            do = f"{did_you_mean(nearest(key, sorted(known)))}Keys here: {', '.join(sorted(known))}."
+            problems.append(document.problem((*path, key), f'unknown key "{key}"', do=do))
     return problems

@@ -1,97 +1,97 @@
-"""From the events of PyYAML's parser to the tree, without recursion and with bounds.
+"""From the events of PyYAML's parser to plain values that know their places, with bounds on their number and depth.
 
-No file, however built, can exhaust memory or the stack.
+Values follow the core schema of YAML 1.2. PyYAML's own constructors follow YAML 1.1, where `on` is true, keep the last
+of two equal keys, and unfold aliases without a bound: a small file could then fill the memory.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NoReturn
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from types import NoneType
+from typing import Any, Final, NamedTuple, NoReturn
 
 import yaml
 
 from ..problems import Position, Problem, escaped, readable_path, shown
-from .values import CORE, FLOAT, copied, kind_of, plain_value
 
 MAX_VALUES: Final = 200_000
 MAX_DEPTH: Final = 100
 
+_CORE = "tag:yaml.org,2002:"
+_TAGGED: Final[Mapping[str | None, tuple[type, ...]]] = {
+    None: (),
+    f"{_CORE}int": (int,),
+    f"{_CORE}float": (int, float),
+    f"{_CORE}bool": (bool,),
+    f"{_CORE}null": (NoneType,),
+}
+"""What a plain scalar with a tag may be; text has a tag of its own."""
+_NULL = {"", "~", "null", "Null", "NULL"}
+_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_INT = re.compile(r"[-+]?[0-9]+")
+_INT_BASE = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_FLOAT_NAME = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_NUMBER_START = frozenset("+-.0123456789")
+
 
 class Node:
-    """One value with its place; `members` for mappings and `items` for lists say where what is in it begins."""
+    """One value: where it begins, how a scalar is written, and the nodes in a mapping or list by key or index."""
 
-    __slots__ = ("height", "items", "mark", "members", "open", "size", "text", "value")
+    __slots__ = ("height", "mark", "parts", "size", "text", "value")
 
     def __init__(self, value: Any, mark: Any, text: str | None = None) -> None:
         self.value = value
         self.mark = mark
         self.text = text
-        self.members: dict[str, tuple[Any, Any, Node]] = {}
-        self.items: list[tuple[Any, Node]] = []
+        self.parts: dict[str | int, Part] = {}
         self.size = 1
+        """Number of values in it, itself among them, with aliases unfolded."""
         self.height = 1
-        self.open = False
+
+
+class Part(NamedTuple):
+    """A member of a mapping or an item of a list: where its key (the item) and its value begin, and the value."""
+
+    key: Any
+    value: Any
+    node: Node
 
 
 class StopReading(Exception):
     """What was found makes the rest of the file unreadable."""
 
 
-class Frame:
-    """A mapping or list that is being read; `discard` when its value belongs to a key that was refused."""
+class Reader:
+    """Builds the tree of one document from the parser's events, and collects what is wrong with it on the way."""
 
-    __slots__ = ("discard", "have_key", "is_map", "key", "key_mark", "merge", "merge_mark", "merges", "node")
-
-    def __init__(self, node: Node, is_map: bool) -> None:
-        self.node = node
-        self.is_map = is_map
-        self.key = ""
-        self.key_mark: Any = None
-        self.have_key = False
-        self.discard = False
-        self.merge = False
-        self.merge_mark: Any = None
-        self.merges: list[Node] = []
-
-
-class Composer:
-    """Takes the parser's events one by one and builds the tree, collecting problems on the way."""
-
-    def __init__(self, file: str) -> None:
-        self.file = file
+    def __init__(self, file: str, events: Iterable[Any]) -> None:
         self.root: Node | None = None
         self.found: list[Problem] = []
+        """Problems that have no path."""
+        self._file = file
+        self._events: Iterator[Any] = iter(events)
         self._later: list[tuple[tuple[str | int, ...], Any, str, str, str]] = []
-        self._frames: list[Frame] = []
+        self._path: list[str | int] = []
+        self._open: list[Node] = []
+        """The mappings and lists that are not complete yet, outermost first."""
         self._anchors: dict[str, Node] = {}
         self._values = 0
-        self._documents = 0
 
-    def take(self, event: Any) -> None:
-        """Act on one event."""
-        kind = type(event)
-        if kind is yaml.ScalarEvent:
-            node = Node(None, event.start_mark, event.value)
-            node.value = self._scalar(event)
-            self._place(node, event)
-        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-            self._open(event, kind is yaml.MappingStartEvent)
-        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-            self._close()
-        elif kind is yaml.AliasEvent:
-            self._alias(event)
-        elif kind is yaml.DocumentStartEvent:
-            self._documents += 1
-            if self._documents > 1:
-                self._stop(
-                    event.start_mark,
-                    "a second YAML document begins here",
-                    "A definition is one document.",
-                    "Remove the line `---`, or move what follows to a file of its own.",
-                )
+    def read(self) -> None:
+        """Read all events; raises StopReading and the parser's own errors."""
+        for event in self._events:
+            if isinstance(event, yaml.NodeEvent):
+                self.root = self._begun(event)
+                self._complete(self.root, event)
+            elif isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
+                do = "Remove the line `---`, or move what follows to a file of its own."
+                self._stop(event.start_mark, "a second YAML document begins here", "A definition is one document.", do)
 
     def open_marks(self) -> list[Any]:
         """Where the mappings and lists begin that are not complete."""
-        return [frame.node.mark for frame in self._frames]
+        return [node.mark for node in self._open]
 
     def problems(self) -> list[Problem]:
         """Everything found so far, with paths that know the names of the list items by now."""
@@ -102,52 +102,172 @@ class Composer:
         ]
 
     def _at(self, mark: Any) -> Position:
-        return Position(self.file, mark.line + 1, mark.column + 1)
+        return Position(self._file, mark.line + 1, mark.column + 1)
 
     def _say(self, mark: Any, what: str, why: str = "", do: str = "") -> None:
-        path: list[str | int] = []
-        for frame in self._frames:
-            if not frame.is_map:
-                path.append(
-                    max(len(frame.node.items) - 1, 0) if frame is not self._frames[-1] else len(frame.node.items)
-                )
-            elif frame.have_key and not frame.discard and not frame.merge:
-                path.append(frame.key)
-        self._later.append((tuple(path), mark, what, why, do))
+        self._later.append((tuple(self._path), mark, what, why, do))
 
     def _stop(self, mark: Any, what: str, why: str = "", do: str = "") -> NoReturn:
         self.found.append(Problem(self._at(mark), "", what, why, do))
         raise StopReading
 
+    def _begun(self, event: Any) -> Node:
+        """Return the node that an event begins: a scalar or what an alias stands for complete, a collection empty."""
+        mark = event.start_mark
+        is_alias = isinstance(event, yaml.AliasEvent)
+        if is_alias:
+            node = self._anchored(event)
+        elif isinstance(event, yaml.ScalarEvent):
+            node = Node(self._scalar(event), mark, event.value)
+        else:
+            if len(self._open) >= MAX_DEPTH:
+                self._stop(mark, f"values are nested more than {MAX_DEPTH} deep", "No definition needs that.")
+            is_map = isinstance(event, yaml.MappingStartEvent)
+            if event.tag not in (None, "!", f"{_CORE}map" if is_map else f"{_CORE}seq"):
+                self._refuse_tag(event)
+            node = Node({} if is_map else [], mark)
+        self._values += node.size
+        if self._values > MAX_VALUES:
+            why = "Aliases count with all that they stand for: this is how a small file is made to fill the memory."
+            what = f"the definition {'unfolds' if is_alias else 'comes'} to more than {MAX_VALUES:,} values"
+            self._stop(mark, what, why if is_alias else "")
+        if not is_alias and event.anchor is not None:
+            first = self._anchors.setdefault(event.anchor, node)
+            if first is not node:
+                name = escaped(event.anchor[:60])
+                self._say(mark, f"the anchor &{name} is already used", f"It is first used at {self._at(first.mark)}.")
+        return node
+
+    def _complete(self, node: Node, event: Any) -> None:
+        """Read what belongs to a collection; an alias and a scalar are complete."""
+        if not isinstance(event, yaml.CollectionStartEvent):
+            return
+        self._open.append(node)
+        if isinstance(event, yaml.MappingStartEvent):
+            self._mapping(node)
+        else:
+            index = 0
+            while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
+                self._add(node, index, item.start_mark, item)
+                index += 1
+        self._open.pop()
+
+    def _add(self, owner: Node, step: str | int | None, mark: Any, event: Any) -> Node:
+        """Read the value that an event begins into a mapping or list; without a step it is read and left out."""
+        if step is not None:
+            self._path.append(step)
+        node = self._begun(event)
+        if step is not None:
+            owner.parts[step] = Part(mark, event.start_mark, node)
+            value = _copied(node.value) if isinstance(event, yaml.AliasEvent) else node.value
+            if isinstance(step, int):
+                owner.value.append(value)
+            else:
+                owner.value[step] = value
+        self._complete(node, event)
+        self._count(owner, node)
+        if step is not None:
+            self._path.pop()
+        return node
+
+    def _count(self, owner: Node, node: Node) -> None:
+        owner.size += node.size
+        owner.height = max(owner.height, node.height + 1)
+
+    def _mapping(self, node: Node) -> None:
+        merged: list[Node] = []
+        merge_mark = None
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            mark = event.start_mark
+            if _is_merge_key(event):
+                if merge_mark is not None:
+                    self._say(mark, 'the key "<<" stands here twice', f"It is first at {self._at(merge_mark)}.")
+                merge_mark = mark
+                self._begun(event)
+                merged += self._merged(mark, self._add(node, None, mark, next(self._events)))
+            else:
+                key = self._key(node, event)
+                self._add(node, key, mark, next(self._events))
+        for source in merged:
+            for name, part in source.parts.items():
+                if name not in node.parts:
+                    node.parts[name] = part
+                    node.value[name] = _copied(part.node.value)
+                    node.height = max(node.height, part.node.height + 1)
+
+    def _merged(self, mark: Any, node: Node) -> list[Node]:
+        """Return the mappings that a merge key takes in."""
+        sources = [part.node for part in node.parts.values()] if isinstance(node.value, list) else [node]
+        if all(isinstance(source.value, dict) for source in sources):
+            return sources
+        do = "Give it an alias of a mapping, as in `<<: *common`, or a list of such aliases."
+        self._say(mark, '"<<" takes in mappings only', do=do)
+        return []
+
+    def _key(self, owner: Node, event: Any) -> str | None:
+        """Read a key; None where its value cannot be kept."""
+        mark = event.start_mark
+        node = self._begun(event)
+        if isinstance(node.value, dict | list):
+            self._complete(node, event)
+            self._count(owner, node)
+            do = "If this is a template's placeholder ({{ … }}) or a text with brackets, quote it."
+            self._say(mark, f"a key must be text, but this one is {kind_of(node.value)}", do=do)
+            return None
+        key = node.value
+        if not isinstance(key, str):
+            key = node.text or ""
+            self._say(
+                mark,
+                f"the key {escaped(key[:60])} is {kind_of(node.value)}" if key else "a key is missing before the colon",
+                "Keys are text.",
+                f"Quote it: {shown(key)}." if key else "Write a key, or remove the colon.",
+            )
+        if key in owner.parts:
+            self._say(
+                mark,
+                f"the key {shown(key)} stands here twice",
+                f"It is first at {self._at(owner.parts[key].key)}; only one of them could count.",
+                "Remove one, or merge the two.",
+            )
+            return None
+        return key
+
+    def _anchored(self, event: Any) -> Node:
+        """Return what an alias stands for; an empty mapping where it stands for nothing that can be used."""
+        node, name, mark = self._anchors.get(event.anchor), escaped(event.anchor[:60]), event.start_mark
+        if node is None:
+            do = f'If this is a pattern and no alias, quote it: "*{name}".'
+            self._say(mark, f"there is no anchor &{name} above for the alias *{name}", do=do)
+        elif node in self._open:
+            self._say(mark, f"the alias *{name} stands inside the value it stands for", "It would never end.")
+        elif len(self._open) + node.height > MAX_DEPTH:
+            self._stop(mark, f"with the alias *{name}, values are nested more than {MAX_DEPTH} deep")
+        else:
+            return node
+        return Node({}, mark)
+
     def _scalar(self, event: Any) -> Any:
         tag, text = event.tag, event.value
-        if tag is None:
-            if not event.implicit[0]:
-                return text
-            try:
-                return plain_value(text)
-            except ValueError:
-                self._say(event.start_mark, "the number is too long to be one", do="Quote it if it is meant as text.")
-                return None
-        if tag in ("!", f"{CORE}str"):
+        if tag in ("!", f"{_CORE}str") or (tag is None and not event.implicit[0]):
             return text
-        short = tag.removeprefix(CORE) if tag.startswith(CORE) else ""
-        wanted = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}.get(short)
+        wanted = _TAGGED.get(tag)
         if wanted is None:
             self._refuse_tag(event)
             return None
         try:
-            value = plain_value(text)
+            value = _plain_value(text)
         except ValueError:
-            value = text
-        if not isinstance(value, wanted) or (isinstance(value, bool) and short != "bool"):
-            self._say(event.start_mark, f"{shown(text)} is not what its tag !!{short} says", do="Remove the tag.")
+            self._say(event.start_mark, "the number is too long to be one", do="Quote it if it is meant as text.")
             return None
-        return float(text) if short == "float" and FLOAT.fullmatch(text) else value
+        if tag is not None and type(value) not in wanted:
+            name = tag.removeprefix(_CORE)
+            self._say(event.start_mark, f"{shown(text)} is not what its tag !!{name} says", do="Remove the tag.")
+            return None
+        return float(text) if float in wanted and _FLOAT.fullmatch(text) else value
 
     def _refuse_tag(self, event: Any) -> None:
-        tag = event.tag
-        name = f"!!{tag.removeprefix(CORE)}" if tag.startswith(CORE) else tag
+        name = f"!!{event.tag.removeprefix(_CORE)}" if event.tag.startswith(_CORE) else event.tag
         self._say(
             event.start_mark,
             f"the tag {escaped(name[:60])} means nothing here",
@@ -155,142 +275,39 @@ class Composer:
             "Remove the tag; if the `!` belongs to the text, quote the text.",
         )
 
-    def _open(self, event: Any, is_map: bool) -> None:
-        if len(self._frames) >= MAX_DEPTH:
-            self._stop(event.start_mark, f"values are nested more than {MAX_DEPTH} deep", "No definition needs that.")
-        if event.tag not in (None, "!", f"{CORE}map" if is_map else f"{CORE}seq"):
-            self._refuse_tag(event)
-        node = Node({} if is_map else [], event.start_mark)
-        node.open = True
-        self._place(node, event)
-        self._frames.append(Frame(node, is_map))
 
-    def _close(self) -> None:
-        frame = self._frames.pop()
-        node = frame.node
-        node.open = False
-        for source in frame.merges:
-            for key, entry in source.members.items():
-                if key not in node.members:
-                    node.members[key] = entry
-                    node.value[key] = copied(entry[2].value)
-                    node.height = max(node.height, entry[2].height + 1)
-        if not self._frames:
-            return
-        above = self._frames[-1]
-        above.node.size += node.size
-        above.node.height = max(above.node.height, node.height + 1)
-        if above.is_map:
-            self._member_done(above, node)
+def kind_of(value: Any) -> str:
+    """Return in words what kind of value this is."""
+    if value is None:
+        return "null"
+    names = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "a list"}
+    return names.get(type(value), "a mapping")
 
-    def _alias(self, event: Any) -> None:
-        node, name = self._anchors.get(event.anchor), escaped(event.anchor[:60])
-        if node is None:
-            self._say(
-                event.start_mark,
-                f"there is no anchor &{name} above for the alias *{name}",
-                do=f'If this is a pattern and no alias, quote it: "*{name}".',
-            )
-            node = Node({}, event.start_mark)
-        elif node.open:
-            self._say(
-                event.start_mark, f"the alias *{name} stands inside the value it stands for", "It would never end."
-            )
-            node = Node({}, event.start_mark)
-        elif len(self._frames) + node.height > MAX_DEPTH:
-            self._stop(event.start_mark, f"with the alias *{name}, values are nested more than {MAX_DEPTH} deep")
-        self._place(node, event)
 
-    def _place(self, node: Node, event: Any) -> None:
-        is_alias = type(event) is yaml.AliasEvent
-        self._values += node.size
-        if self._values > MAX_VALUES:
-            why = "Aliases count with all that they stand for: this is how a small file is made to fill the memory."
-            self._stop(
-                event.start_mark,
-                f"the definition {'unfolds' if is_alias else 'comes'} to more than {MAX_VALUES:,} values",
-                why if is_alias else "",
-            )
-        if not is_alias and event.anchor is not None:
-            if event.anchor in self._anchors:
-                first = self._at(self._anchors[event.anchor].mark)
-                name = escaped(event.anchor[:60])
-                self._say(event.start_mark, f"the anchor &{name} is already used", f"It is first used at {first}.")
-            else:
-                self._anchors[event.anchor] = node
-        if not self._frames:
-            self.root = node
-            return
-        frame = self._frames[-1]
-        value = copied(node.value) if is_alias else node.value
-        if not frame.is_map:
-            frame.node.items.append((event.start_mark, node))
-            frame.node.value.append(value)
-        elif not frame.have_key:
-            self._key(frame, node, event)
-            return
-        elif not frame.discard and not frame.merge:
-            frame.node.members[frame.key] = (frame.key_mark, event.start_mark, node)
-            frame.node.value[frame.key] = value
-        if not node.open:  # an opened one is counted when it closes
-            frame.node.size += node.size
-            frame.node.height = max(frame.node.height, node.height + 1)
-            if frame.is_map:
-                self._member_done(frame, node)
+def _is_merge_key(event: Any) -> bool:
+    return isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.tag is None and event.implicit[0]
 
-    def _key(self, frame: Frame, node: Node, event: Any) -> None:
-        mark, key = event.start_mark, node.value
-        if isinstance(key, (dict, list)):
-            if not node.open:
-                self._refuse_key(frame, node, mark)
-            return  # an opened one is refused when it closes
-        is_alias = type(event) is yaml.AliasEvent
-        if key == "<<" and not is_alias and event.tag is None and event.implicit[0]:
-            frame.have_key, frame.merge = True, True
-            if frame.merge_mark is not None:
-                self._say(mark, 'the key "<<" stands here twice', f"It is first at {self._at(frame.merge_mark)}.")
-            frame.merge_mark = mark
-            return
-        if not isinstance(key, str):
-            text = node.text or ""
-            self._say(
-                mark,
-                f"the key {escaped(text[:60])} is {kind_of(key)}" if text else "a key is missing before the colon",
-                "Keys are text.",
-                f"Quote it: {shown(text)}." if text else "Write a key, or remove the colon.",
-            )
-            key = text
-        if key in frame.node.members:
-            self._say(
-                mark,
-                f"the key {shown(key)} stands here twice",
-                f"It is first at {self._at(frame.node.members[key][0])}; only one of them could count.",
-                "Remove one, or merge the two.",
-            )
-            frame.discard = True
-        frame.key, frame.key_mark, frame.have_key = key, mark, True
 
-    def _refuse_key(self, frame: Frame, node: Node, mark: Any) -> None:
-        self._say(
-            mark,
-            f"a key must be text, but this one is {kind_of(node.value)}",
-            do="If this is a template's placeholder ({{ … }}) or a text with brackets, quote it.",
-        )
-        frame.key_mark, frame.have_key, frame.discard = mark, True, True
+def _plain_value(text: str) -> Any:
+    """Return a plain scalar by YAML 1.2's core schema; ValueError for a number of absurd length."""
+    if text in _NULL:
+        return None
+    if text in _BOOL:
+        return _BOOL[text]
+    if text[0] in _NUMBER_START:
+        if _INT.fullmatch(text):
+            return int(text)
+        if _INT_BASE.fullmatch(text):
+            return int(text, 0)
+        if _FLOAT.fullmatch(text):
+            return float(text)
+        if _FLOAT_NAME.fullmatch(text):
+            return float(text.replace(".", ""))
+    return text
 
-    def _member_done(self, frame: Frame, node: Node) -> None:
-        """A mapping's part is complete: a key that is a collection, or a value."""
-        if not frame.have_key:
-            self._refuse_key(frame, node, node.mark)
-            return
-        if frame.merge:
-            sources = [item for _, item in node.items] if isinstance(node.value, list) else [node]
-            if any(not isinstance(source.value, dict) for source in sources):
-                self._say(
-                    frame.merge_mark,
-                    '"<<" takes in mappings only',
-                    do="Give it an alias of a mapping, as in `<<: *common`, or a list of such aliases.",
-                )
-            else:
-                frame.merges += sources
-        frame.have_key = frame.discard = frame.merge = False
+
+def _copied(value: Any) -> Any:
+    """Return a copy for an alias, so that a change at one place of the tree is none at another."""
+    if isinstance(value, dict):
+        return {key: _copied(below) for key, below in value.items()}
+    return [_copied(below) for below in value] if isinstance(value, list) else value

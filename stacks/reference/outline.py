@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -13,8 +13,8 @@ from pydantic.fields import FieldInfo
 from ..definition import Header, Platform, base
 from ..definition.models import ModelName
 from ..definition.placement import MigProfile
+from ..model_keys import Key, Model, hint_of, keys_of
 
-Model = type[BaseModel]
 Path = tuple[str, ...]
 
 # Types that stand at many keys, and the words for them.
@@ -36,27 +36,6 @@ _SUCH_AS: tuple[tuple[Any, str], ...] = (
     (base.Cidr, "address range such as `10.0.0.0/8`"),
 )
 _CHOICE = re.compile(r"\^\(([\w|-]+)\)\$$")
-
-
-@dataclass(frozen=True)
-class Key:
-    """One key of a part."""
-
-    name: str
-    annotation: Any
-    field: FieldInfo
-    owner: Model
-    """Class that declares it; keys that several kinds inherit from one class are the same."""
-
-    @property
-    def models(self) -> tuple[Model, ...]:
-        """The parts that stand at this key: none for a plain value, several for a choice."""
-        return models_in(self.annotation)
-
-    @property
-    def tag(self) -> str | None:
-        """The key that tells the parts of a choice apart, where there is one."""
-        return tag_of(self.annotation)
 
 
 @dataclass(frozen=True)
@@ -82,12 +61,8 @@ class Part:
 
 def keys(model: Model) -> list[Key]:
     """Return the keys of a part: its name and kind, then those that must be there, then the others."""
-    hints = get_type_hints(model, include_extras=True)
-    found = [
-        Key(str(field.alias), hints[name], field, _owner(model, name)) for name, field in model.model_fields.items()
-    ]
     first = {"name": 0, "kind": 1, "mode": 1, "cloud": 1}
-    return sorted(found, key=lambda key: (first.get(key.name, 2), not key.field.is_required()))
+    return sorted(keys_of(model).values(), key=lambda key: (first.get(key.name, 2), not key.field.is_required()))
 
 
 def outline() -> list[Part]:
@@ -96,17 +71,11 @@ def outline() -> list[Part]:
     shared = _shared()
     top: tuple[Model, ...] = (Platform, Header)
     for model in top:
-        for key in keys_in_order(model):
+        for key in keys_of(model).values():
             parts += _below(Part((key.name,), key, key.models, key.tag), shared)
     for model in shared:
         parts += _below(Part((words_of_class(model),), None, (model,), None), shared)
     return parts
-
-
-def keys_in_order(model: Model) -> list[Key]:
-    """Return the keys of a part in the order in which the model declares them."""
-    by_name = {key.name: key for key in keys(model)}
-    return [by_name[str(field.alias)] for field in model.model_fields.values()]
 
 
 def common_keys(part: Part) -> list[Key]:
@@ -123,29 +92,6 @@ def common_keys(part: Part) -> list[Key]:
 def words_of_class(model: Model) -> str:
     """Return what a part is called: the name of its class in small letters."""
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in model.__name__).strip()
-
-
-def models_in(annotation: Any) -> tuple[Model, ...]:
-    """Return the parts of the model that an annotation speaks of, in a list or not."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return (annotation,)
-    if get_origin(annotation) is dict:
-        return ()
-    return tuple(dict.fromkeys(model for each in get_args(annotation) for model in models_in(each)))
-
-
-def tag_of(annotation: Any) -> str | None:
-    """Return the discriminator of the choice in an annotation."""
-    if get_origin(annotation) is Annotated:
-        for each in annotation.__metadata__:
-            if isinstance(each, FieldInfo) and isinstance(each.discriminator, str):
-                return each.discriminator
-    return next((tag for each in get_args(annotation) if (tag := tag_of(each))), None)
-
-
-def tag_values(model: Model, tag: str) -> tuple[str, ...]:
-    """Return the values of the tag that stand for a branch."""
-    return get_args(model.model_fields[tag].annotation)
 
 
 def words(annotation: Any) -> str:
@@ -176,14 +122,6 @@ def anchor_of(name: str) -> str:
     return name.lower().replace(" ", "-")
 
 
-def hint_of(annotation: Any) -> str:
-    """Return what the model says about the form of a text."""
-    for each in getattr(annotation, "__metadata__", ()):
-        if isinstance(each, FieldInfo) and isinstance(each.json_schema_extra, dict):
-            return str(each.json_schema_extra.get("hint", ""))
-    return ""
-
-
 def pattern_of(annotation: Any) -> str:
     """Return the regular expression that a text must match."""
     return next((each.pattern for each in _constraints(annotation.__metadata__) if hasattr(each, "pattern")), "")
@@ -198,7 +136,7 @@ def _bounded(inner: Any, metadata: tuple[Any, ...]) -> str:
         if getattr(each, name, None) is not None
     }
     said = words(inner)
-    if hint := hint_of(Annotated[inner, *metadata]):
+    if hint := hint_of(Annotated[Any, *metadata]):
         return f"text: {hint}" if " " in hint else f"text such as `{hint}`"
     if choice := _CHOICE.match(bounds.get("pattern", "")):
         return "one of " + ", ".join(f"`{each}`" for each in choice[1].split("|"))
@@ -218,10 +156,6 @@ def _bounded(inner: Any, metadata: tuple[Any, ...]) -> str:
 def _constraints(metadata: tuple[Any, ...]) -> Iterator[Any]:
     for each in metadata:
         yield from each.metadata if isinstance(each, FieldInfo) else (each,)
-
-
-def _owner(model: Model, name: str) -> Model:
-    return next(each for each in reversed(model.__mro__) if name in getattr(each, "__annotations__", {}))
 
 
 def _shared() -> list[Model]:
@@ -250,7 +184,7 @@ def _shared() -> list[Model]:
 def _below(part: Part, shared: list[Model]) -> list[Part]:
     parts, done = [part], set()
     for model in part.models:
-        for key in keys_in_order(model):
+        for key in keys_of(model).values():
             if key.models and key.name not in done and not (len(key.models) == 1 and key.models[0] in shared):
                 done.add(key.name)
                 parts += _below(Part((*part.path, key.name), key, key.models, key.tag), shared)

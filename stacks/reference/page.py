@@ -12,23 +12,10 @@ from pydantic_core import PydanticUndefined
 from .. import overlays, rules
 from ..definition import Header
 from ..definition.base import Conditional
+from ..model_keys import Key, Model, hint_of, tag_values
 from ..validate import OVERLAID
 from .examples import Examples
-from .outline import (
-    NAMED_TYPES,
-    Key,
-    Model,
-    Part,
-    anchor_of,
-    common_keys,
-    hint_of,
-    keys,
-    outline,
-    pattern_of,
-    tag_values,
-    words,
-    words_of_class,
-)
+from .outline import NAMED_TYPES, Part, anchor_of, common_keys, keys, outline, pattern_of, words, words_of_class
 
 _INTRODUCTION = """\
 <!-- Generated from the typed model in stacks/definition by `make docs`. Edits here are lost. -->

@@ -21,9 +21,10 @@ from stacks import reference, rules
 from stacks.definition import Header, Platform
 from stacks.images_lock import ImagesLock
 from stacks.load import load, parse
+from stacks.model_keys import tag_values
 from stacks.problems import DefinitionError
 from stacks.reference import __main__ as command
-from stacks.reference.outline import keys, outline, tag_values
+from stacks.reference.outline import keys, outline
 from stacks.reference.page import model_rules, sentence
 from stacks.validate import validate
 

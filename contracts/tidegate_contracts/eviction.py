@@ -61,6 +61,8 @@ class EvictionSettings(Message):
     """The whole file. Sizes are bytes, times are seconds."""
 
     version: Literal[1] = VERSION
+    kind: str = "triton"
+    """Kind of the inference server, as `routing.Server.kind` names it."""
     policy: str
     repository: str
     """Where the models lie: the folder that is mounted, or the URL of object storage."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tidegate.errors import TidegateError
-from tidegate_eviction.listing import AskError
+from tidegate_eviction.listing import ListingError
 
 from .show import Show
 
@@ -69,7 +69,7 @@ def play(stage: Stage, show: Show, wanted: Sequence[Scene[Stage]], check: Callab
             with show.console.status("      …"):
                 outcome = scene.play(stage)
             check()
-        except (NotSoError, AskError, TidegateError, OSError, http.client.HTTPException) as error:
+        except (NotSoError, ListingError, TidegateError, OSError, http.client.HTTPException) as error:
             show.failure(f"This did not hold: {error}")
             return [*played, Played(scene.name, False, str(error), "", time.monotonic() - begun, {})]
         seconds = time.monotonic() - begun

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from tidegate_eviction.words import bytes_text
+from tidegate_eviction.units import bytes_text
 
 from lab.local_plane.environment import ON_DEMAND, PRELOAD
 

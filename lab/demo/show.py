@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from tidegate_contracts.lease import Listed, Listing
-from tidegate_eviction.words import bytes_text, seconds_text
+from tidegate_eviction.units import bytes_text, seconds_text
 
 from . import zoo
 

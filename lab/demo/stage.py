@@ -12,7 +12,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 from tidegate_contracts.lease import Listing
-from tidegate_eviction.listing import AskError, ask
+from tidegate_eviction.listing import ListingError, fetch
 
 from .platform import Platform
 from .playing import claim
@@ -44,7 +44,7 @@ class Stage:
 
     def listing(self) -> Listing:
         """Return what sits in the on-demand Triton's slice."""
-        return ask(self.platform.policy.leases)
+        return fetch(self.platform.policy.leases)
 
     def state(self, model: str) -> str:
         """Return the state of a model there."""
@@ -117,7 +117,7 @@ class Stage:
             while not over.wait(SAMPLE_SECONDS):
                 try:
                     found = self.listing()
-                except AskError:
+                except ListingError:
                     continue  # killed just now
                 used = found.resident_bytes + found.loading_bytes + found.freeing_bytes + found.leaked_bytes
                 self.samples.taken += 1

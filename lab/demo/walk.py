@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tidegate_eviction.words import bytes_text
+from tidegate_eviction.units import bytes_text
 
 from . import faults, playing, scenes, zoo
 from .platform import IDLE_SECONDS, LEASE_SECONDS, POLL_SECONDS, PROXIES, TUNING, Platform

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tidegate_contracts import eviction_process, triton
 from tidegate_contracts.eviction import EvictionSettings
-from tidegate_eviction.serving.secret import control_secret
+from tidegate_eviction.serving.files import control_secret
 
 from .process import HOST, Process, replace_file, running
 from .triton import Triton
@@ -73,8 +73,8 @@ def policy(
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONUNBUFFERED": "1"}
     command: list[str | Path] = [sys.executable, "-m", eviction_process.MODULE, "serve", "--host", HOST]
     command += ["--settings", root / eviction_process.SETTINGS_FILE, "--control", root / "control"]
-    command += ["--state", root / "state", "--triton", server.grpc]
-    command += ["--triton-metrics", f"http://{HOST}:{server.metrics_port}{triton.METRICS_PATH}"]
+    command += ["--state", root / "state", "--server", server.grpc]
+    command += ["--server-metrics", f"http://{HOST}:{server.metrics_port}{triton.METRICS_PATH}"]
     command += ["--lease-port", str(ports[0]), "--admin-port", str(ports[1]), *options]
     log = root / "policy.log"
     with running("the eviction policy", command, log, environment, core) as process:

@@ -12,9 +12,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tidegate_eviction.simulate.errors import SimulationError
 from tidegate_eviction.simulate.report import about
-from tidegate_eviction.simulate.trace import Trace, read_trace
+from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace
 from tidegate_eviction.simulate.zoo import Zoo, generate
 
 from lab.bench import report

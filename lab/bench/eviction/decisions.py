@@ -7,10 +7,12 @@ models resident; and the policy's pure function alone.
 import statistics
 import time
 
-from tidegate_eviction.choosing.policy import Candidate
-from tidegate_eviction.choosing.registry import find
-from tidegate_eviction.core import Found as Index
-from tidegate_eviction.core import Load, ModelSpec, PoolRules, Residency, Unload
+from tidegate_eviction.core.events import Load, Unload
+from tidegate_eviction.core.residency import Residency
+from tidegate_eviction.core.rules import ModelSpec, PoolRules
+from tidegate_eviction.core.rules import ServerInventory as Index
+from tidegate_eviction.policies.policy import Candidate
+from tidegate_eviction.policies.registry import find
 
 from lab.bench.report import Found, say
 

@@ -10,10 +10,9 @@ against the reference's bare rule of five minutes. Whoever refuses less loads mo
 import time
 from dataclasses import replace
 
-from tidegate_eviction.choosing.registry import find
-from tidegate_eviction.simulate.compare import Row, bound_of, run
-from tidegate_eviction.simulate.engine import Engine
-from tidegate_eviction.simulate.setting import Setting
+from tidegate_eviction.policies.registry import find
+from tidegate_eviction.simulate.compare import ComparisonRow, bound_of, run
+from tidegate_eviction.simulate.engine import Simulation, SimulationSetting
 from tidegate_eviction.simulate.trace import Trace
 
 from lab.bench.report import Found, say
@@ -31,7 +30,7 @@ def measure(trace: Trace) -> Found:
     found = Found()
     for share in SHARES:
         capacity = round(share / 100 * trace.total_bytes)
-        plain = Setting(find("lru"), capacity, instant=True)
+        plain = SimulationSetting(find("lru"), capacity, instant=True)
         for setting, words in ((plain, "at once"), (replace(plain, instant=False), "timed")):
             say(f"cost-aware and lru at {share} %, loads {words} …")
             lru = run(trace, setting)
@@ -56,7 +55,7 @@ def measure(trace: Trace) -> Found:
 
 def _busy(trace: Trace, found: Found) -> None:
     say("busy answers …")
-    bare = Setting(find("lru-idle"), round(SHARES[0] / 100 * trace.total_bytes), idle_seconds=IDLE_SECONDS)
+    bare = SimulationSetting(find("lru-idle"), round(SHARES[0] / 100 * trace.total_bytes), idle_seconds=IDLE_SECONDS)
     reference = run(trace, bare)
     waiting = replace(bare, wait_seconds=WAIT_SECONDS, residency_factor=ANTI_THRASH)
     ours = run(trace, replace(waiting, policy=find("cost-aware"), idle_seconds=0))
@@ -68,7 +67,7 @@ def _busy(trace: Trace, found: Found) -> None:
 
 
 def _speed(trace: Trace, found: Found) -> None:
-    engine = Engine(trace, Setting(find("cost-aware"), round(SHARES[0] / 100 * trace.total_bytes)))
+    engine = Simulation(trace, SimulationSetting(find("cost-aware"), round(SHARES[0] / 100 * trace.total_bytes)))
     began = time.perf_counter()
     engine.run()
     seconds = time.perf_counter() - began
@@ -76,10 +75,10 @@ def _speed(trace: Trace, found: Found) -> None:
     found.add("simulator", f"{engine.events:,} events in {seconds:.2f} s · {len(trace) / seconds:,.0f} requests/s")
 
 
-def _words(row: Row) -> str:
+def _words(row: ComparisonRow) -> str:
     outcome = row.outcome
     return f"{outcome.load_seconds:,.0f} s in {len(outcome.loads):,} loads · {outcome.busy:,} busy"
 
 
-def _ratio(ours: Row, lru: Row) -> float:
+def _ratio(ours: ComparisonRow, lru: ComparisonRow) -> float:
     return ours.outcome.load_seconds / lru.outcome.load_seconds if lru.outcome.load_seconds else 1.0

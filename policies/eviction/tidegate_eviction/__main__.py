@@ -1,4 +1,4 @@
-"""`python -m tidegate_eviction`: serves; `list` shows what is resident, `retry` ends a quarantine."""
+"""`python -m tidegate_eviction`: serve, list, retry, simulate and generate."""
 
 import asyncio
 import sys
@@ -9,9 +9,8 @@ import typer
 from rich.console import Console
 
 from . import listing
-from .place import Place
-from .serve import EvictionPolicy, folders
-from .serving.events import configure
+from .process import EvictionPolicy, ServeOptions
+from .serving.event_log import configure
 from .serving.settings import SettingsError
 from .simulate.command import add_to
 
@@ -19,42 +18,43 @@ WRONG_INPUT, DEFECT = 2, 1
 PIPE_WIDTH = 160
 """Columns of a table that goes to no terminal."""
 LEVELS = ("debug", "info", "warning", "error", "critical")
-PLACE = Place()
+DEFAULT = ServeOptions()
 
 app = typer.Typer(
     name="tidegate_eviction", add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
-    help="The eviction policy: which models stay in the memory of an on-demand Triton.",
+    help="The eviction policy: which models stay in the memory of an on-demand inference server.",
 )  # fmt: skip
 Address = Annotated[str, typer.Option(help="Host and port of the policy's leases.")]
+Port = Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)]
 
 
 @app.command()
 def serve(
-    settings: Annotated[Path, typer.Option(help="The settings file.")] = PLACE.settings,
-    control: Annotated[Path, typer.Option(help="Folder for the control secret, which Triton reads.")] = PLACE.control,
-    state: Annotated[Path, typer.Option(help="Folder for what is learned.")] = PLACE.state,
-    tls: Annotated[Path, typer.Option(help="Folder with Triton's certificate and ca.crt.")] = PLACE.tls,
-    host: Annotated[str, typer.Option(help="Address to listen on; every one without it.")] = PLACE.host,
-    lease_port: Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)] = PLACE.lease_port,
-    admin_port: Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)] = PLACE.admin_port,
-    triton: Annotated[str, typer.Option(help="Host and port of Triton's gRPC.")] = PLACE.triton_address,
-    triton_metrics: Annotated[str, typer.Option(help="URL of Triton's metrics.")] = PLACE.metrics_url,
+    settings: Annotated[Path, typer.Option(help="The settings file.")] = DEFAULT.settings,
+    control: Annotated[
+        Path, typer.Option(help="Folder for the control secret, which the server reads.")
+    ] = DEFAULT.control,
+    state: Annotated[Path, typer.Option(help="Folder for what is learned.")] = DEFAULT.state,
+    host: Annotated[str, typer.Option(help="Address to listen on; every one without it.")] = DEFAULT.host,
+    lease_port: Port = DEFAULT.lease_port,
+    admin_port: Port = DEFAULT.admin_port,
+    server: Annotated[str | None, typer.Option(help="Host and port of the server; in a pod, its kind's own.")] = None,
+    server_metrics: Annotated[str | None, typer.Option(help="URL of its metrics; in a pod, its kind's own.")] = None,
+    tls: Annotated[Path | None, typer.Option(help="Folder with the server's certificate and ca.crt.")] = None,
     drain_seconds: Annotated[
-        float, typer.Option(help="How long leases may take to end after SIGTERM.", min=0)
-    ] = PLACE.drain_seconds,
+        float, typer.Option(help="How long requests may take to end after SIGTERM.", min=0)
+    ] = DEFAULT.drain_seconds,
     log_level: Annotated[str, typer.Option(help=f"One of {', '.join(LEVELS)}.")] = "info",
 ) -> None:
     """Serve until SIGTERM."""
     if log_level.lower() not in LEVELS:
         _refuse(f"--log-level: it is none of {', '.join(LEVELS)}")
     configure(log_level)
-    place = Place(
-        settings=settings, control=control, state=state, tls=tls, host=host, lease_port=lease_port,
-        admin_port=admin_port, triton_address=triton, metrics_url=triton_metrics, drain_seconds=drain_seconds,
-    )  # fmt: skip
+    options = ServeOptions(
+        settings, control, state, host, lease_port, admin_port, server, server_metrics, tls, drain_seconds
+    )
     try:
-        folders(place)
-        is_well = asyncio.run(_serve(EvictionPolicy(place)))
+        is_well = asyncio.run(_serve(EvictionPolicy(options)))
     except (SettingsError, OSError) as error:
         _refuse(str(error))
     if not is_well:
@@ -66,10 +66,10 @@ def show(
     address: Address = listing.ADDRESS,
     json: Annotated[bool, typer.Option("--json", help="As the API says it.")] = False,
 ) -> None:
-    """Show every model of a policy that runs: its state, what it takes, and who holds it."""
+    """Show every model of a running policy: its state, its footprint and its leases."""
     try:
-        found = listing.ask(address)
-    except listing.AskError as error:
+        found = listing.fetch(address)
+    except listing.ListingError as error:
         _refuse(str(error))
     if json:
         print(found.model_dump_json(by_alias=True, indent=2))
@@ -79,12 +79,12 @@ def show(
 
 @app.command()
 def retry(model: Annotated[str, typer.Argument(help="Its name.")], address: Address = listing.ADDRESS) -> None:
-    """Let a model out of quarantine: the next that asks for it has it loaded."""
+    """Let a model out of quarantine: the next acquire of it loads it."""
     try:
         listing.retry(address, model)
-    except listing.AskError as error:
+    except listing.ListingError as error:
         _refuse(str(error))
-    print(f"{model} is tried again when somebody asks for it.")
+    print(f"{model} is tried again when it is asked for.")
 
 
 add_to(app)
@@ -92,8 +92,8 @@ add_to(app)
 
 async def _serve(policy: EvictionPolicy) -> bool:
     await policy.start()
-    if 0 in (policy.place.lease_port, policy.place.admin_port):
-        # For whoever wanted free ports; else nothing is written but the log.
+    if 0 in (policy.options.lease_port, policy.options.admin_port):
+        # Only where free ports were asked for; else nothing is written but the log.
         print("ready " + " ".join(f"{name}={port}" for name, port in policy.ports.items()), flush=True)
     return await policy.run_until_stopped()
 

@@ -1,4 +1,4 @@
-"""`list` and `retry`: what a policy that runs says of itself, for people at a terminal."""
+"""`list` and `retry`: asks a running policy, and prints its answer for people."""
 
 import http.client
 import json
@@ -13,29 +13,29 @@ from rich.table import Table
 from rich.text import Text
 from tidegate_contracts import eviction_process, lease
 
-from .states import State
-from .words import bytes_text, seconds_text
+from .core.states import State
+from .units import bytes_text, seconds_text
 
 ADDRESS = f"127.0.0.1:{eviction_process.LEASE_PORT}"
 SECONDS = 10.0
 _STYLES = {"resident": "green", "loading": "cyan", "queued": "cyan", "quarantined": "red", "cold": "dim"}
 
 
-class AskError(Exception):
-    """The policy did not answer as one does; the text is for people."""
+class ListingError(Exception):
+    """The policy did not answer, or not as one does; the text is for people."""
 
 
-def ask(address: str) -> lease.Listing:
-    """Return what sits in the slice of the policy at `host:port` (its lease or admin port); raises AskError."""
+def fetch(address: str) -> lease.Listing:
+    """Return what sits in the slice of the policy at `host:port` (its lease or admin port); raises ListingError."""
     body = _call(address, lease.MODELS_PATH, "GET", "list")
     try:
         return lease.Listing.model_validate_json(body)
     except ValidationError:
-        raise AskError(f"What answers at {address} is no eviction policy of this version.") from None
+        raise ListingError(f"What answers at {address} is no eviction policy of this version.") from None
 
 
 def retry(address: str, model: str) -> None:
-    """Take a model out of quarantine; raises AskError. `address` is that of the lease port."""
+    """Take a model out of quarantine; raises ListingError. `address` is that of the lease port."""
     path = f"{lease.MODELS_PATH}/{urllib.parse.quote(model, safe='')}/retry"
     _call(address, path, "POST", f"retry {shlex.quote(one_line(model))}")
 
@@ -43,16 +43,13 @@ def retry(address: str, model: str) -> None:
 def show(listing: lease.Listing, console: Console) -> None:
     """Print a table of all models, and the sums."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name, justify in (
-        ("MODEL", "left"), ("STATE", "left"), ("FOOTPRINT", "right"), ("FROM", "left"), ("LAST USE", "right"),
-        ("EVICTABLE IN", "right"), ("LEASES", "right"), ("WAITERS", "right"), ("NOTE", "left"),
-    ):  # fmt: skip
-        table.add_column(name, justify="right" if justify == "right" else "left")
+    for name in ("MODEL", "STATE", "FOOTPRINT", "FROM", "LAST USE", "EVICTABLE IN", "LEASES", "WAITERS", "NOTE"):
+        table.add_column(name, justify="left" if name in ("MODEL", "STATE", "FROM", "NOTE") else "right")
     order = {state.value: number for number, state in enumerate(reversed(State))}
     for each in sorted(listing.models, key=lambda each: (each.state != "resident", order[each.state], each.model)):
         note = "; ".join(filter(None, ["pinned" if each.pinned else "", one_line(each.why)]))
         table.add_row(
-            # Names are others' words: they are not read as markup.
+            # Names may hold anything: they are not read as markup.
             Text(one_line(each.model)), Text(each.state, style=_STYLES.get(each.state, "yellow")),
             bytes_text(each.footprint_bytes), each.footprint_from, seconds_text(each.idle_seconds),
             seconds_text(each.evictable_in), str(len(each.leases)), str(each.waiters), Text(note),
@@ -66,7 +63,7 @@ def show(listing: lease.Listing, console: Console) -> None:
 
 
 def one_line(text: str) -> str:
-    """Return what others said in one line, without signs that would be orders to a terminal."""
+    """Return a text in one line, without control characters, which could be commands to a terminal."""
     return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
 
 
@@ -82,10 +79,10 @@ def _call(address: str, path: str, method: str, command: str) -> bytes:
             f"What answers at {one_line(address)} says {error.code} to {method} {path}: is that the port of leases "
             f"({eviction_process.LEASE_PORT}) of an eviction policy?"
         )
-        raise AskError(why) from None
+        raise ListingError(why) from None
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = one_line(str(getattr(error, "reason", error)))
-        raise AskError(
+        raise ListingError(
             f"No eviction policy answers at {one_line(address)}: {reason}. Say --address HOST:PORT; in a cluster: "
             f"kubectl exec <pod> -c eviction-policy -- python -m tidegate_eviction {command}"
         ) from None

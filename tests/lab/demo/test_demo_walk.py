@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import pytest
 from rich.console import Console
 from tidegate.errors import UnreachableError
-from tidegate_eviction.listing import AskError
+from tidegate_eviction.listing import ListingError
 from typer.testing import CliRunner
 
 from lab.demo import __main__ as command
@@ -60,7 +60,7 @@ def bad(_: Stage) -> Outcome:
 
 
 def gone(_: Stage) -> NoReturn:
-    raise AskError("no policy answers")
+    raise ListingError("no policy answers")
 
 
 def broken(_: Stage) -> NoReturn:

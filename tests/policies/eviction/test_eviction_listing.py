@@ -7,8 +7,8 @@ import sys
 import pytest
 from rich.console import Console
 from tidegate_contracts.lease import LeaseOf
-from tidegate_eviction.listing import AskError, ask, show
-from tidegate_eviction.words import bytes_text, seconds_text
+from tidegate_eviction.listing import ListingError, fetch, show
+from tidegate_eviction.units import bytes_text, seconds_text
 
 from lab.local_plane.process import HOST, free_ports
 
@@ -50,10 +50,10 @@ def test_what_others_said_is_one_line_and_no_order_to_a_terminal() -> None:
 
 def test_where_no_policy_is_it_says_what_to_do() -> None:
     (port,) = free_ports(1)
-    with pytest.raises(AskError, match=f"No eviction policy answers at {HOST}:{port}: .*refused.*Say --address"):
-        ask(f"{HOST}:{port}")
-    with pytest.raises(AskError, match="No eviction policy answers at no address"):
-        ask("no address")
+    with pytest.raises(ListingError, match=f"No eviction policy answers at {HOST}:{port}: .*refused.*Say --address"):
+        fetch(f"{HOST}:{port}")
+    with pytest.raises(ListingError, match="No eviction policy answers at no address"):
+        fetch("no address")
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 from tidegate_contracts import eviction_process
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel
-from tidegate_eviction.core import Unload
-from tidegate_eviction.listing import AskError, retry
-from tidegate_eviction.place import Place
-from tidegate_eviction.serve import EvictionPolicy
+from tidegate_eviction.core.events import Unload
+from tidegate_eviction.listing import ListingError, retry
+from tidegate_eviction.process import EvictionPolicy, ServeOptions
 
 from lab.local_plane.policy import Policy, policy, write_settings
 from lab.local_plane.process import HOST, free_ports
@@ -65,7 +64,7 @@ def test_it_serves_before_triton_is_there(tmp_path: Path) -> None:
         for path in (eviction_process.STARTED_PATH, eviction_process.LIVE_PATH):
             assert holder.ask("GET", path, address=made.admin)[0] == 200
         assert holder.acquire("a")["outcome"] == "busy"
-        assert "no connection to Triton" in holder.ask("GET", "/", address=made.admin)[1]
+        assert "no connection to the server" in holder.ask("GET", "/", address=made.admin)[1]
         made.process.popen.send_signal(signal.SIGTERM)
         assert made.process.popen.wait(5) == 0
     for line in (tmp_path / "policy.log").read_text("utf-8").splitlines():
@@ -76,9 +75,9 @@ def test_a_retry_says_which_model_and_which_port_it_wants(tmp_path: Path) -> Non
     write_settings(tmp_path, settings(tmp_path))
     with running(tmp_path) as made:
         retry(made.leases, "a")
-        with pytest.raises(AskError, match="The pool has no model 'b'"):
+        with pytest.raises(ListingError, match="The pool has no model 'b'"):
             retry(made.leases, "b")
-        with pytest.raises(AskError, match=r"says 404 to POST /v1/models/a/retry: is that the port of leases \(8090\)"):
+        with pytest.raises(ListingError, match=r"says 404 to POST /v1/models/a/retry: is that the port of leases"):
             retry(made.admin, "a")
 
 
@@ -145,18 +144,18 @@ def test_its_port_is_open_until_it_has_nothing_under_way_at_triton(tmp_path: Pat
 
     async def run() -> None:
         async with asyncio.timeout(20), serving(stand_in):
-            place = Place(
+            options = ServeOptions(
                 tmp_path / "eviction.json", tmp_path, tmp_path, host=HOST, lease_port=0, admin_port=0,
-                triton_address=stand_in.address, metrics_url="",
+                server=stand_in.address, server_metrics="",
             )  # fmt: skip
             (tmp_path / "secret").write_text(SECRET)
-            policy = EvictionPolicy(place)
+            policy = EvictionPolicy(options)
             await policy.start()
-            while not policy.agent.is_up:
+            while not policy.driver.is_up:
                 await asyncio.sleep(0.05)
-            policy.agent.carry_out([Unload(1, "a", ("a",))])
+            policy.driver.carry_out([Unload(1, "a", ("a",))])
             await asyncio.sleep(0.2)
-            (work,) = policy.agent._tasks.values()
+            (work,) = policy.driver._tasks.values()  # type: ignore[attr-defined]
 
             def ended(_: "asyncio.Task[None]") -> None:
                 with socket.create_connection((HOST, policy.ports["lease"]), 1):

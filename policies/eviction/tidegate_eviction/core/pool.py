@@ -1,22 +1,137 @@
-"""What the parts of the core share: the models of a pool, and where each of them is."""
+"""The state that all parts of the core share: the models of a pool, where each of them is, and what is due when."""
 
 import heapq
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from ..choosing import Candidate
-from ..states import AFTER, HOLDS_ROOM, Cause, State
-from .memory import Memory
-from .model import Lease, Model, Waiter
-from .room import Room
+from ..policies import Candidate
+from .accounting import CapacityLedger, FootprintTable, MemoryEstimate
+from .events import Command, Event, EvictionReason, Recycling, Step, Ticket
 from .rules import ModelSpec, PoolRules, WarmWindow
-from .sizes import Sizes
-from .steps import Command, Event, Recycling, Step
+from .states import AFTER, HOLDS_ROOM, Cause, State
+
+UNSURE = "an earlier start"
+"""Holder of the lease that every model found at a start is given, since its real holders are not known. No name on the
+wire can be this one."""
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """A holder's lease on a model, and how many requests were in flight at the last renewal."""
+
+    model: str
+    holder: str
+    ends: float
+    in_flight: int
+    serial: int = 0
+    """Of its latest grant; a release that names an earlier one does not end it."""
+
+
+@dataclass(slots=True)
+class Waiter:
+    """A ticket that waits; by `room_by` there must be room for its model, by the ticket's deadline a lease."""
+
+    ticket: Ticket
+    room_by: float = math.inf
+
+
+@dataclass(slots=True)
+class Operation:
+    """A load or an unload that is under way."""
+
+    number: int
+    since: float
+    pieces: tuple[str, ...]
+    """What a load brings, or an unload takes away: the model itself, and parts."""
+    alone: bool = False
+    """Nothing else may begin meanwhile."""
+    clean: bool = False
+    """Nothing else went on meanwhile, so far."""
+    watched: bool = False
+    """It was under way already at the start, so it is not known since when."""
+    identity: tuple[str, tuple[int, ...]] = ("", ())
+
+
+@dataclass(slots=True)
+class Failures:
+    """Failed loads in a row."""
+
+    count: int = 0
+    last: float = -math.inf
+    why: str = ""
+    not_before: float = -math.inf
+    quarantined: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Model:
+    """One model of the pool, or one that the server has beyond it (`spec` is None)."""
+
+    name: str
+    spec: ModelSpec | None
+    candidate: Candidate
+    """How policies see it; kept through loads and unloads, since its uses are counted on."""
+    state: State = State.UNKNOWN
+    why: str = ""
+    """Why it waits, for people."""
+    waiters: dict[int, Waiter] = field(default_factory=dict)
+    leases: dict[str, Lease] = field(default_factory=dict)
+    used_at: float = -math.inf
+    """When a request last came, as far as is known, however long ago."""
+    held: tuple[str, ...] = ()
+    """Itself and its parts, from the beginning of a load until their memory is free."""
+    at: float = math.inf
+    """From when it may be evicted, as things stand; only of a resident one."""
+    forced_at: float = math.inf
+    """The same, when a pinned model or one with a warm window needs the room: only leases count then."""
+    identity: tuple[str, tuple[int, ...]] = ("", ())
+    """What was loaded: stamp and versions."""
+    versions: tuple[int, ...] = ()
+    load_seconds: float | None = None
+    operation: Operation | None = None
+    failures: Failures = field(default_factory=Failures)
+    suspect: bool = False
+    """The server ended while it and others were loaded: it is loaded alone next time."""
+    queued_at: float = 0.0
+    room_made: bool = False
+    """Others were evicted for it: the room they leave is reserved for it until it is loaded."""
+    room_kept_until: float = -math.inf
+    """But not for longer than this when no caller waits for it."""
+    due: float = 0.0
+    """Of a queued one: when there may be room for it at the earliest."""
+    asked_since: float = 0.0
+    """Since when it has been asked for, and until when a caller that was told busy keeps its place by coming back."""
+    asked_until: float = -math.inf
+    drained_for: EvictionReason = "changed"
+    unload_failures: int = 0
+    unload_again: float = math.inf
+    """When its unload is ordered again."""
+
+    @property
+    def wanted_identity(self) -> tuple[str, tuple[int, ...]]:
+        """What a load would load now."""
+        return (self.spec.stamp, self.spec.versions) if self.spec else ("", ())
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """Itself and its parts, each once."""
+        return tuple(dict.fromkeys((self.name, *(self.spec.parts if self.spec else ()))))
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the settings pin it."""
+        return self.spec is not None and self.spec.pinned
+
+    @property
+    def leased_until(self) -> float:
+        """When its last lease ends if none is renewed; minus infinity without one."""
+        return max((lease.ends for lease in self.leases.values()), default=-math.inf)
 
 
 class Pool:
-    """Models by name and by state, room, settings, the time, and the step that is being taken."""
+    """Models by name and by state, their memory, the settings, the time, and the step that is being taken."""
 
     def __init__(self, rules: PoolRules, now: float) -> None:
         self.rules = rules
@@ -24,21 +139,21 @@ class Pool:
         self.specs: Mapping[str, ModelSpec] = {}
         self.windows: Sequence[WarmWindow] = ()
         self.warm: dict[str, float] = {}
-        """Models that a window holds now, or soon; and when it closes."""
-        self.sizes = Sizes()
-        self.room = Room()
-        self.memory = Memory()
+        """Models whose warm window is open, or opens soon; and when it closes."""
+        self.sizes = FootprintTable()
+        self.room = CapacityLedger()
+        self.memory = MemoryEstimate()
         self.models: dict[str, Model] = {}
         self.by: dict[State, dict[str, Model]] = {state: {} for state in State}
         self.loads: dict[int, Model] = {}
         self.unloads: dict[int, Model] = {}
         self.ready = False
-        """Triton answers, and its index was read."""
+        """The server answers, and what it has loaded is known."""
         self.leaving = False
         self.recycling = ""
-        """Why Triton is to be restarted."""
+        """Why the server is to be restarted; empty while it is not."""
         self.pressed_until = -math.inf
-        """Until when somebody wants room that there is none of."""
+        """Until when a caller wants room that there is none of."""
         self.dirty = True
         """Something happened that may let a load or an unload begin."""
         self.plan_at = math.inf
@@ -51,17 +166,15 @@ class Pool:
 
     @property
     def accepts(self) -> bool:
-        """Whether new leases are given."""
+        """Whether new leases are granted."""
         return not (self.leaving or self.recycling)
 
-    # What is told
-
     def tell(self, event: Event) -> None:
-        """Tell of an event in this step."""
+        """Add an event to this step."""
         self.step.events.append(event)
 
     def order(self, command: Command) -> None:
-        """Have a command carried out in this step."""
+        """Add a command to this step."""
         self.step.commands.append(command)
 
     # When something is due
@@ -71,7 +184,7 @@ class Pool:
         heapq.heappush(self._alarms, (at, next(self.numbers), whom))
 
     def due(self) -> Iterator[Lease | Waiter]:
-        """Yield those whose time has come."""
+        """Yield the leases and waiters whose time has come."""
         while self._alarms and self._alarms[0][0] <= self.now:
             yield heapq.heappop(self._alarms)[2]
 
@@ -89,7 +202,7 @@ class Pool:
         return model
 
     def move(self, model: Model, cause: Cause) -> None:
-        """Change a model's state."""
+        """Change a model's state; KeyError where `states` has no such transition."""
         after = AFTER[model.state, cause]
         self.by[model.state].pop(model.name, None)
         model.state = after
@@ -106,13 +219,11 @@ class Pool:
             yield from self.by[state].values()
 
     def demanded(self, model: Model) -> bool:
-        """Tell whether a model is to be resident without anybody asking."""
-        return (
-            model.spec is not None and (model.spec.pinned or model.name in self.warm) and not model.failures.quarantined
-        )
+        """Tell whether a model is to be resident without being asked for."""
+        return model.spec is not None and (model.pinned or model.name in self.warm) and not model.failures.quarantined
 
     def recycle(self, reason: str) -> None:
-        """Have Triton restarted once no lease lives."""
+        """Have the server restarted once no lease lives."""
         if not self.recycling:
             self.recycling = reason
             self.dirty = True
@@ -121,7 +232,7 @@ class Pool:
     # Sizes
 
     def configure(self, rules: PoolRules, specs: Mapping[str, ModelSpec]) -> None:
-        """Go on with other settings."""
+        """Take other settings over."""
         self.rules, self.specs = rules, specs
         self.pinned = tuple(name for name, spec in specs.items() if spec.pinned)
         self._pinned_pieces = frozenset(piece for name in self.pinned for piece in (name, *specs[name].parts))
@@ -136,13 +247,10 @@ class Pool:
         return sum(self.sizes.of(piece) for piece in model.pieces)
 
     def limit(self, model: Model) -> int:
-        """Return how large it may be at most: what pinned models take is theirs."""
-        if model.spec is not None and model.spec.pinned:
+        """Return how many bytes it may have at most: what pinned models take is theirs."""
+        if model.pinned:
             return self.rules.capacity_bytes
-        pieces = set(model.pieces)
-        return self.rules.capacity_bytes - sum(
-            self.sizes.of(piece) for piece in self._pinned_pieces if piece not in pieces
-        )
+        return self.rules.capacity_bytes - sum(map(self.sizes.of, self._pinned_pieces.difference(model.pieces)))
 
     @property
     def free(self) -> int:
@@ -150,24 +258,24 @@ class Pool:
         return self.rules.capacity_bytes - self.memory.leaked - self.room.total
 
     def load_estimate(self, model: Model) -> float:
-        """Return how long a load of it takes, as far as anybody knows."""
+        """Return how many seconds a load of it takes, as far as is known."""
         if model.load_seconds is not None:
             return model.load_seconds
         if model.spec is not None and model.spec.load_seconds is not None:
             return model.spec.load_seconds
         return self.rules.default_load_seconds
 
-    # When a model may go
+    # When a model may be evicted
 
     def idle_limit(self, model: Model) -> float:
-        """Return how long a model must have been idle."""
+        """Return how many seconds a model must have been idle."""
         if not self.rules.policy.idle_limits:
             return 0.0
         own = model.spec.idle_seconds if model.spec else 0.0
         return self.rules.idle_seconds if own is None else own
 
     def refresh(self, model: Model) -> None:
-        """Work out anew when a resident model may be evicted, if nothing else happens."""
+        """Compute anew when a resident model may be evicted, if nothing else happens."""
         rules, candidate = self.rules, model.candidate
         until, last_use = -math.inf, candidate.last_use
         for lease in model.leases.values():
@@ -176,7 +284,7 @@ class Pool:
                 last_use = max(last_use, lease.ends)  # it will count as used until its lease ends
         stays = min(rules.residency_most_seconds, rules.residency_factor * candidate.load_seconds)
         at = max(until, last_use + self.idle_limit(model), candidate.resident_since + stays)
-        if not rules.policy.evicts or (model.spec is not None and model.spec.pinned):
+        if not rules.policy.evicts or model.pinned:
             at = until = math.inf
         closes = self.warm.get(model.name)
         if closes is not None:
@@ -185,7 +293,7 @@ class Pool:
         candidate.bytes = self.room.charges.get(model.name, 0)
 
     def watch_windows(self) -> None:
-        """Look which windows are open, or near enough for their models to be loaded."""
+        """Find the windows that are open, or near enough for their models to be loaded."""
         warm: dict[str, float] = {}
         self.window_at = math.inf
         for window in self.windows:

@@ -1,4 +1,4 @@
-"""The core's face: one method for everything that it can be told."""
+"""The core's interface: one method for everything that it can be told."""
 
 import contextlib
 import math
@@ -7,36 +7,72 @@ from types import MappingProxyType
 
 from tidegate_contracts import lease
 
-from ..states import State
-from .arrival import Arrival
-from .leasing import Leasing
-from .listing import listing
-from .model import Lease, Model, Waiter
-from .planning import Planner
-from .pool import Pool
-from .rules import Found, ModelSpec, PoolRules, WarmWindow
-from .steps import Answered, Overrun, Step, Ticket
-from .waiting import Waiting, quarantined, unknown
-from .work import Works
+from .events import Answered, Overrun, Step, Ticket
+from .leases import LeaseTable, WaitQueue, quarantined, unknown
+from .planner import Planner
+from .pool import Model, Pool, Waiter
+from .reconciler import Reconciler
+from .rules import ModelSpec, PoolRules, ServerInventory, WarmWindow
+from .states import State
+from .transitions import ModelTransitions
 
 _ROUNDS = 4
-"""Who is told busy leaves his place to others, who may leave theirs in turn; what is left then is for the next step."""
+"""A busy answer frees a place in the queue, and that may free another in turn; what is left then waits for the next
+step."""
+
+
+def listing(pool: Pool, incarnation: str, now: float) -> lease.Listing:
+    """Return every model, by name, and the room they take together."""
+    room = pool.room
+    loading = sum(room.size(model.operation.pieces) for model in pool.loads.values() if model.operation is not None)
+    return lease.Listing(
+        incarnation=incarnation,
+        policy=pool.rules.policy.name,
+        capacity_bytes=pool.rules.capacity_bytes,
+        resident_bytes=room.total - loading - room.pending,
+        loading_bytes=loading,
+        freeing_bytes=room.pending,
+        leaked_bytes=pool.memory.leaked,
+        free_bytes=max(0, pool.free),
+        models=tuple(_listed(pool, pool.models[name], now) for name in sorted(pool.models)),
+    )
+
+
+def _listed(pool: Pool, model: Model, now: float) -> lease.Listed:
+    resident = model.state is State.RESIDENT
+    evictable = resident and model.at < math.inf
+    return lease.Listed(
+        model=model.name,
+        state=model.state.value,
+        why=model.why or (model.failures.why if model.failures.count else ""),
+        footprint_bytes=pool.room.size(model.held) if model.held else pool.whole(model),
+        footprint_from=pool.sizes.source(model.name),
+        idle_seconds=max(0.0, now - model.candidate.last_use) if resident and model.used_at > -math.inf else None,
+        evictable_in=max(0.0, model.at - now) if evictable else None,
+        pinned=model.pinned,
+        versions=model.versions,
+        leases=tuple(
+            lease.LeaseOf(holder=held.holder, seconds_left=max(0.0, held.ends - now), in_flight=held.in_flight)
+            for held in model.leases.values()
+        ),
+        waiters=len(model.waiters),
+    )
 
 
 class Residency:
-    """Which models of a pool are resident at one replica, and who holds leases on them.
+    """Which models of a pool are resident at one replica, and which holders have leases on them.
 
     `now` is seconds of one monotonic clock; an earlier `now` than one before counts as that one. Nothing is loaded or
-    unloaded before `recover` was called once: who asks meanwhile, waits.
+    unloaded before `recover` was called once: callers wait until then.
     """
 
     def __init__(self, rules: PoolRules, incarnation: str, now: float = 0.0) -> None:
         self._pool = Pool(rules, now)
-        self._works = Works(self._pool)
-        self._leasing = Leasing(self._pool)
-        self._planner = Planner(self._pool, self._works)
-        self._waiting = Waiting(self._pool, self._works, self._leasing, self._planner)
-        self._arrival = Arrival(self._pool, self._works, self._leasing)
+        self._transitions = ModelTransitions(self._pool)
+        self._leases = LeaseTable(self._pool)
+        self._planner = Planner(self._pool, self._transitions)
+        self._waiting = WaitQueue(self._pool, self._transitions, self._leases, self._planner)
+        self._reconciler = Reconciler(self._pool, self._transitions, self._leases)
         self._start = incarnation
         self._losses = 0
         self._pool.configure(rules, {})
@@ -46,55 +82,50 @@ class Residency:
     def configure(
         self, rules: PoolRules, specs: Mapping[str, ModelSpec], windows: Sequence[WarmWindow], now: float
     ) -> Step:
-        """Go on with these settings, all of them.
+        """Take all of these settings over.
 
-        Call it before `recover`, when the file or the repository changed, and well before a window opens: by a lease
-        and two loads (of `default_load_seconds`, where nothing is known of a load).
+        To be called before `recover`, when the file or the repository changed, and well before a window opens: by a
+        lease and two loads (of `default_load_seconds`, where nothing is known of a load).
         """
         with self._stepping(now) as step:
             for model in self._pool.models.values():
                 if model.name not in specs:
                     self._waiting.answer_all(model, unknown(model.name))
             self._pool.windows = windows
-            self._arrival.configure(rules, specs)
+            self._reconciler.configure(rules, specs)
             if self._pool.free < 0:
                 self._pool.tell(Overrun(-self._pool.free, "the settings changed"))
         return step
 
-    def recover(self, found: Found, now: float) -> Step:
-        """Begin with what Triton's index says: every resident model counts as leased for one full period."""
+    def recover(self, found: ServerInventory, now: float) -> Step:
+        """Begin, or go on after `server_lost`, with what the server has: every resident model counts as leased for one
+        full period."""
         with self._stepping(now) as step:
-            self._arrival.recover(found)
+            self._reconciler.recover(found)
             for model in list(self._pool.by[State.RESIDENT].values()):
                 self._waiting.grant_all(model, self.incarnation)
             if self._pool.free < 0:
-                self._pool.tell(
-                    Overrun(-self._pool.free, "Triton has loaded more than there is thought to be room for")
-                )
+                self._pool.tell(Overrun(-self._pool.free, "the server has loaded more than there is room for"))
         return step
 
-    def triton_lost(self, now: float) -> Step:
-        """Triton has ended: its models are cold, leases void, loads forgotten; who waits, waits on."""
+    def server_lost(self, now: float) -> Step:
+        """The server has ended: its models are cold, leases void, loads forgotten; callers wait on."""
         with self._stepping(now) as step:
             self._losses += 1
-            self._arrival.lost()
+            self._reconciler.lost()
             for model in list(self._pool.by[State.QUARANTINED].values()):
                 self._waiting.answer_all(model, quarantined(model))
         return step
-
-    def triton_back(self, found: Found, now: float) -> Step:
-        """Triton answers again, with this index."""
-        return self.recover(found, now)
 
     def retry(self, model: str, now: float) -> Step:
         """Let a model out of quarantine or back-off, by hand; nothing happens to one that is in neither."""
         with self._stepping(now) as step:
             if (found := self._pool.models.get(model)) is not None:
-                self._arrival.allow(found, "somebody asked for it")
+                self._reconciler.allow(found, "somebody asked for it")
         return step
 
     def leave(self, now: float) -> Step:
-        """SIGTERM: no new leases, nothing is loaded or unloaded; who waits is told busy; renewals go on."""
+        """SIGTERM: no new leases, nothing is loaded or unloaded; callers that wait are told busy; renewals go on."""
         with self._stepping(now) as step:
             self._pool.leaving = self._pool.dirty = True
         return step
@@ -104,7 +135,7 @@ class Residency:
     def acquire(
         self, model: str, holder: str, wait_seconds: float | None, now: float, room_seconds: float | None = None
     ) -> tuple[Step, lease.Granted | lease.Refusal | Ticket]:
-        """Grant a lease, say why not, or hand back a ticket: then one `Answered` follows in a later step.
+        """Return a lease, a refusal, or a ticket: for that, one `Answered` follows in a later step.
 
         `room_seconds`: how long of the wait may go by before there is room; a load is waited for even then.
         """
@@ -140,7 +171,7 @@ class Residency:
         no request may begin under it. A lease that has just ended is given anew where the model is still resident.
         """
         with self._stepping(now) as step:
-            lost = self._leasing.renew(holder, uses, void=incarnation != self.incarnation)
+            lost = self._leases.renew(holder, uses, void=incarnation != self.incarnation)
         accepts = self._pool.accepts
         answer = lease.Renewed(
             incarnation=self.incarnation,
@@ -165,10 +196,10 @@ class Residency:
         """
         with self._stepping(now) as step:
             if incarnation == self.incarnation:
-                self._leasing.release(holder, models, serials)
+                self._leases.release(holder, models, serials)
         return step
 
-    # What Triton did
+    # What the server did
 
     def load_ended(
         self,
@@ -189,45 +220,44 @@ class Residency:
             if model is None:
                 return step
             if error is not None:
-                self._works.failed(model, error)
+                self._transitions.failed(model, error)
                 self._waiting.answer_all(model, self._waiting.failed(model))
                 return step
-            self._works.loaded(model, measured_bytes, versions)
+            self._transitions.loaded(model, measured_bytes, versions)
             over = -pool.free - pool.room.pending
             if over > 0:
                 pool.tell(Overrun(over, f"{model.name} is larger than was thought"))
             if model.spec is None:
-                self._arrival.drain(model, "removed")
+                self._reconciler.drain(model, "removed")
             elif model.identity != model.wanted_identity:
-                self._arrival.drain(model, "changed")
-            elif over <= 0 or self._arrival.fit(model, over):
+                self._reconciler.drain(model, "changed")
+            elif over <= 0 or self._reconciler.fit(model, over):
                 self._waiting.grant_all(model, self.incarnation)
         return step
 
     def unload_ended(self, number: int, now: float, error: str | None = None) -> Step:
-        """Report that the index has nothing READY of what an `Unload` named (whatever the call said), or that it has
-        and the call failed."""
+        """Report that nothing is loaded any more of what an `Unload` named, or why it did not come to that."""
         pool = self._pool
         with self._stepping(now) as step:
             model = pool.unloads.pop(number, None)
             if model is not None and error is None:
-                self._works.unloaded(model)
+                self._transitions.unloaded(model)
             elif model is not None:
-                self._works.not_unloaded(model, error or "")
+                self._transitions.not_unloaded(model, error or "")
         return step
 
     def vanished(self, models: Iterable[str], now: float) -> Step:
-        """Report models that the index does not have READY although nobody here unloaded them.
+        """Report models that the server does not have loaded although no unload was ordered.
 
-        Those are loaded anew when they are wanted; nothing happens to models that are not resident, nor beside work
-        at their parts.
+        They are loaded anew when they are wanted. Models that are not resident are left alone, and so are those with
+        parts that are being loaded or unloaded.
         """
         pool = self._pool
         with self._stepping(now) as step:
             for name in models:
                 model = pool.by[State.RESIDENT].get(name)
-                if model is not None and not pool.leaving and self._works.entangled(model) is None:
-                    self._works.vanished(model)
+                if model is not None and not pool.leaving and self._transitions.entangled(model) is None:
+                    self._transitions.vanished(model)
         return step
 
     @property
@@ -236,13 +266,13 @@ class Residency:
         return frozenset(self._pool.by[State.RESIDENT])
 
     def memory(self, used_bytes: int, now: float) -> Step:
-        """Tell a reading of what Triton uses: every second or faster while `reading_wanted`, else every ten or so, and
-        one when a load or an unload has ended, after it was reported."""
+        """Report the bytes that the server uses: every second or faster while `reading_wanted`, else every ten or so,
+        and once after the end of a load or an unload was reported."""
         pool = self._pool
         with self._stepping(now) as step:
             if pool.rules.measures and pool.ready:
                 pool.memory.read(used_bytes, pool.now)
-                self._works.read()
+                self._transitions.read()
         return step
 
     @property
@@ -253,7 +283,7 @@ class Residency:
     # Time
 
     def tick(self, now: float) -> Step:
-        """Do what is due: call it at `next_deadline`, and as often as you like."""
+        """Do what is due; to be called at `next_deadline`, and at any other time."""
         with self._stepping(now) as step:
             pass
         return step
@@ -263,20 +293,18 @@ class Residency:
         at = self._pool.next_deadline()
         return None if at == math.inf else at
 
-    # What is so
-
     def listing(self, now: float) -> lease.Listing:
         """Return what sits in the slice."""
         return listing(self._pool, self.incarnation, max(now, self._pool.now))
 
     @property
     def incarnation(self) -> str:
-        """Which start of the policy and its Triton this is: the word given, and a number once Triton was lost."""
+        """Which start of the policy and its server this is: the word given, and a number once the server was lost."""
         return f"{self._start}.{self._losses}" if self._losses else self._start
 
     @property
     def leases(self) -> int:
-        """How many leases live, those after a start that are held for nobody known included."""
+        """How many leases live, with those of unknown holders after a start."""
         return sum(len(model.leases) for model in self._pool.holding())
 
     def state(self, model: str) -> State:
@@ -286,7 +314,7 @@ class Residency:
 
     @property
     def in_flight(self) -> int:
-        """How many requests are under way, as far as the last renewals say: what a pod that leaves waits for."""
+        """How many requests are in flight, as of the last renewals: what a pod that ends waits for."""
         return sum(held.in_flight for model in self._pool.holding() for held in model.leases.values())
 
     # Inside
@@ -301,21 +329,18 @@ class Residency:
         for whom in pool.due():
             if isinstance(whom, Waiter):
                 late.append(whom)
-            elif self._leasing.is_live(whom):
-                self._end_or_watch(whom)
+            elif self._leases.is_live(whom):
+                if whom.ends <= pool.now:
+                    self._leases.end(whom, whom.ends)
+                else:
+                    pool.alarm(whom.ends, whom)
         if pool.window_at <= pool.now:
             pool.watch_windows()
         yield step
         self._settle(late)
 
-    def _end_or_watch(self, held: Lease) -> None:
-        if held.ends <= self._pool.now:
-            self._leasing.end(held, held.ends)
-        else:
-            self._pool.alarm(held.ends, held)
-
     def _settle(self, late: list[Waiter]) -> None:
-        """Plan as long as anything changes, and answer those whose time is over."""
+        """Plan as long as anything changes, and answer the callers whose time is over."""
         pool = self._pool
         for _ in range(_ROUNDS):
             planned = pool.dirty or pool.plan_at <= pool.now
@@ -338,7 +363,7 @@ class Residency:
         ):
             return self._waiting.busy(found)
         if found.state is State.RESIDENT:
-            return self._leasing.grant(found, holder, 0.0, self.incarnation)
+            return self._leases.grant(found, holder, 0.0, self.incarnation)
         if found.failures.quarantined:
             return quarantined(found)
         if found.state in (State.COLD, State.QUEUED):

@@ -1,13 +1,13 @@
 """What the core is told: its pool's rules, its models, and when some of them are to be warm.
 
-Sizes are bytes, times are seconds; points in time are seconds of the monotonic clock that `now` is of.
+FootprintTable are bytes, times are seconds; points in time are seconds of the monotonic clock that `now` is of.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..choosing.policy import Policy
+from ..policies.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,13 @@ class ModelSpec:
     pinned: bool = False
     """Loaded as soon as there is room, and never evicted."""
     versions: tuple[int, ...] = ()
-    """The active ones, which a load loads; none: what Triton would load by itself."""
+    """The active ones, which a load loads; none: what the server would load by itself."""
     parts: tuple[str, ...] = ()
     """The composing models of an ensemble: loaded with it, accounted once, unloaded when nothing needs them."""
     stamp: str = ""
-    """Of its content (and its parts'): a new one ends a quarantine, and has a resident model drained and unloaded."""
+    """Fingerprint of its content and its parts': a new one ends a quarantine, and has a resident model unloaded."""
     callable: bool = True
-    """Whether leases on it are given; not on one that is only a part of others."""
+    """Whether leases on it are granted; not on one that is only a part of others."""
     load_seconds: float | None = None
     """How long a load took when it was last measured, if ever; the core's own measurement goes before it."""
 
@@ -57,19 +57,19 @@ class PoolRules:
     wait_seconds: float
     """The longest that an acquire waits, whatever it asks for."""
     loads_at_once: int = 4
-    """Triton's own number of load threads is 4."""
+    """Triton's default number of load threads is 4, too."""
     measures: bool = True
-    """Whether readings of memory come: without them, room counts as free when Triton says `unloaded`, and no load is
-    measured. Switch it off (by `configure`) as long as the source of readings is broken."""
+    """Whether readings of memory come: without them, room counts as free when the server says `unloaded`, and no load
+    is measured. To be switched off (by `configure`) as long as the source of readings is broken."""
     alone_seconds: float = 120.0
-    """How long a load that is to be measured keeps others from being loaded or unloaded. If it takes longer (or hangs),
-    they go on, and it is not measured."""
+    """How long a load that is to be measured keeps others from being loaded or unloaded. If it takes longer, they go
+    on, and it is not measured."""
     tolerance_bytes: int = 64 << 20
     """What a reading may be off by: memory that is back but for this is back."""
     freeing_seconds: float = 30.0
     """How long memory may take to come back after an unload, before the shortfall is charged as leaked."""
     leak_budget_bytes: int | None = None
-    """More than this leaked, and the pod asks to be recycled; None: a tenth of the capacity."""
+    """When more than this has leaked the pod asks to be recycled; None: a tenth of the capacity."""
     residency_factor: float = 1.0
     """Anti-thrash: a model that took s seconds to load stays for this many times s at least."""
     residency_most_seconds: float = 600.0
@@ -77,17 +77,17 @@ class PoolRules:
     retry_most_seconds: float = 60.0
     """The longest `retry_after`."""
     failures_most: int = 3
-    """So many failed loads in a row, and a model is quarantined."""
+    """After so many failed loads in a row a model is quarantined."""
     failure_backoff_seconds: float = 5.0
     """After the first failed load; doubled with each further one."""
     failure_memory_seconds: float = 900.0
     """Failures older than this are forgotten."""
     overdue_seconds: float = 10.0
-    """A model that is queued for longer goes before those with more waiters, and nobody takes room away from it."""
+    """A model that is queued for longer goes before those with more waiters, and keeps the room made for it."""
     unload_tries: int = 3
-    """So many failed unloads of a model, and the pod asks to be recycled."""
+    """After so many failed unloads of a model the pod asks to be recycled."""
     default_load_seconds: float = 30.0
-    """How long a load is thought to take of which nothing is known: for `retry_after`, and to be early for a window."""
+    """Assumed duration of a load of which nothing is known: for `retry_after`, and to be early for a window."""
 
     @property
     def leak_budget(self) -> int:
@@ -96,18 +96,18 @@ class PoolRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What Triton's index says at start, and when Triton is back."""
+class ServerInventory:
+    """What a server has loaded at the start of the policy, or when it is back."""
 
     resident: tuple[str, ...] = ()
-    """READY, parts of ensembles too."""
+    """Models that are ready, parts of ensembles too."""
     loading: tuple[str, ...] = ()
-    """Being loaded, by whoever asked before: watched, not issued again."""
+    """Models that are being loaded: watched, not ordered again."""
     unloading: tuple[str, ...] = ()
-    """Being unloaded: watched too."""
+    """Models that are being unloaded: watched too."""
     versions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Of resident ones, as far as they are known: a model with others than the settings say is drained and unloaded."""
     lease_seconds: float = 0.0
     """The longest lease that was granted and may live; the pool's own counts if it is longer."""
     same: bool = False
-    """Whether it is the Triton that was lost, and only the connection to it broke: readings can be compared."""
+    """Whether only the connection to the server broke: readings of before and after can be compared."""

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from .whole import write_whole
+from .files import write_whole
 
 FILE = "footprints.json"
 VERSION = 1
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Learned:
+class Measurements:
     """What was measured of one content of a model."""
 
     stamp: str
@@ -31,7 +31,7 @@ class Footprints:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
-        self.models: dict[str, Learned] = {}
+        self.models: dict[str, Measurements] = {}
         self.lease_seconds: float | None = None
         """The longest lease that may live: a predecessor's, and one of earlier settings, until it has run out."""
         self._granted: float | None = None
@@ -60,7 +60,7 @@ class Footprints:
         if known is None or known.stamp != stamp:
             if measured_bytes is None:
                 return
-            known = self.models[model] = Learned(stamp)
+            known = self.models[model] = Measurements(stamp)
         if measured_bytes is not None:
             known.bytes = [*known.bytes, measured_bytes][-REMEMBERED:]
         if load_seconds > 0:
@@ -120,10 +120,10 @@ class Footprints:
             self._said = ""
 
 
-def _learned(said: dict[str, object]) -> Learned:
+def _learned(said: dict[str, object]) -> Measurements:
     stamp, numbers, seconds = said["stamp"], said["bytes"], said["load_seconds"]
     if not isinstance(stamp, str) or not isinstance(numbers, list) or not isinstance(seconds, int | float):
         raise ValueError("an entry is none")
     if not all(type(each) is int and each >= 0 for each in numbers):
         raise ValueError(f"its bytes are {numbers}")
-    return Learned(stamp, numbers[-REMEMBERED:], float(seconds))
+    return Measurements(stamp, numbers[-REMEMBERED:], float(seconds))

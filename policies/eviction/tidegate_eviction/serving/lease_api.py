@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect
 from tidegate_contracts import lease
 from tidegate_contracts.message import Message
 
-from .desk import Desk
+from .service import EvictionService
 
 BODY_BYTES = 8 << 20
 """The largest message: a renewal of ten thousand models is a tenth of it."""
@@ -24,7 +24,7 @@ class _WrongError(Exception):
         self.status = status
 
 
-def make_lease_api(desk: Desk) -> FastAPI:
+def make_lease_api(desk: EvictionService) -> FastAPI:
     """Return the application."""
     app = FastAPI(title="Tidegate eviction policy: leases", openapi_url=None, redirect_slashes=False)
 

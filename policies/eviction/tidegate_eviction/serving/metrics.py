@@ -1,131 +1,151 @@
-"""The counts and the slice, as Prometheus reads them.
+"""What is counted, and how Prometheus reads it.
 
-A model's name is a label only of models that the repository has, and of a bounded number of them.
+A model's name is a label only of models that the repository has, and of a bounded number of them; no label is a
+caller's own word.
 """
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from tidegate_contracts import lease
 from tidegate_service.histogram import Histogram
 
-from ..states import State
-from ..triton.memory import Source
-from .view import View
+from ..core.states import State
+from ..server import MemoryReading
 
+PREFIX = "tidegate_eviction_"
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+"""Upper bounds of the histograms' buckets."""
+TOTALS: Final = {
+    "requests": "Requests that went to resident models, as their holders say.",
+    "load_failures": "Loads that failed.",
+    "unload_failures": "Unloads that the server did not do.",
+    "overruns": "Times that more was loaded than there is room for.",
+    "recycles": "Times that the server was to be restarted, for memory that did not come back.",
+    "renewals": "Renewals of leases.",
+    "releases": "Leases given back.",
+    "triton_losses": "Times that the server ended.",
+}
+LABELLED: Final = {
+    "acquires": ("outcome", "Leases asked for, by outcome: hit where the model was resident."),
+    "evictions": ("reason", "Unloads begun, by reason."),
+}
+HISTOGRAMS: Final = {
+    "wait_seconds": "Seconds that callers waited for a lease.",
+    "load_seconds": "Seconds that loads took, of those that went well.",
+    "freeing_seconds": "Seconds until memory came back after an unload.",
+}
 NAMED_MODELS = 1000
 """So many models, by name, have metrics of their own; all of them count in the sums."""
 
 
-class ViewCollector(Collector):
-    """Made for each scrape."""
+class Counts:
+    """All counts of a policy, by the names of their metrics."""
 
-    def __init__(self, view: View) -> None:
-        self._view = view
+    def __init__(self) -> None:
+        self.totals: Counter[str] = Counter()
+        self.acquires: Counter[str] = Counter()
+        """By outcome: hit (resident), loaded (waited for), and the refusals' own words; gone: hung up while waiting."""
+        self.evictions: Counter[str] = Counter()
+        self.histograms = {name: Histogram(SECONDS) for name in HISTOGRAMS}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A policy as it is at one instant: what people and Prometheus are shown."""
+
+    listing: lease.Listing
+    counts: Counts = field(default_factory=Counts)
+    reading: MemoryReading = field(default_factory=MemoryReading)
+    memory_sources: tuple[str, ...] = ()
+    """Where readings may come from."""
+    server_is_up: bool = True
+    leases: int = 0
+    settings_generation: int = 1
+    settings_failures: int = 0
+    settings_error: str = ""
+    """Why the settings file as it lies there is not in use; empty while it is."""
+
+
+class SnapshotCollector(Collector):
+    """Returns the metrics of one snapshot; made for each scrape."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
 
     def collect(self) -> Iterator[Metric]:
         """Return every metric."""
-        yield from self._flow()
-        yield from self._bytes()
+        yield from self._counts(self._snapshot.counts)
+        yield from self._gauges()
         yield from self._models()
-        yield from self._health()
 
-    def _flow(self) -> Iterator[Metric]:
-        counts = self._view.counts
-        yield _by(
-            "acquires", "Leases asked for, by outcome: hit where the model was resident.", "outcome", counts.acquires
-        )
-        yield _total("requests", "Requests that went to resident models, as their holders say.", counts.requests)
-        yield _histogram("wait_seconds", "Seconds that callers waited for a lease.", counts.waits)
-        yield _histogram("load_seconds", "Seconds that loads took, of those that went well.", counts.loads)
-        yield _total("load_failures", "Loads that failed.", counts.load_failures)
-        yield _by("evictions", "Unloads begun, by reason.", "reason", counts.evictions)
-        yield _total("unload_failures", "Unloads that Triton did not do.", counts.unload_failures)
-        yield _histogram("freeing_seconds", "Seconds until memory came back after an unload.", counts.frees)
-        yield _total("overruns", "Times that more was loaded than there is room for.", counts.overruns)
-        yield _total(
-            "recycles", "Times that Triton was to be restarted, for memory that did not come back.", counts.recycles
-        )
-        yield _total("renewals", "Renewals of leases.", counts.renewals)
-        yield _total("releases", "Leases given back.", counts.releases)
-        yield _gauge("leases", "Leases that live.", self._view.leases)
-        yield _gauge(
-            "waiters", "Callers that wait for a lease.", sum(each.waiters for each in self._view.listing.models)
-        )
+    def _counts(self, counts: Counts) -> Iterator[Metric]:
+        for name, text in TOTALS.items():
+            yield CounterMetricFamily(PREFIX + name, text, counts.totals[name])
+        for name, (label, text) in LABELLED.items():
+            family = CounterMetricFamily(PREFIX + name, text, labels=[label])
+            for word, number in list(getattr(counts, name).items()):
+                family.add_metric([word], number)
+            yield family
+        for name, text in HISTOGRAMS.items():
+            values = counts.histograms[name]
+            yield HistogramMetricFamily(PREFIX + name, text, buckets=values.cumulative(), sum_value=values.seconds)
+        failures = "Times the settings were refused."
+        yield CounterMetricFamily(f"{PREFIX}settings_failures", failures, self._snapshot.settings_failures)
 
-    def _bytes(self) -> Iterator[Metric]:
-        listing, reading = self._view.listing, self._view.reading
-        room = GaugeMetricFamily("tidegate_eviction_bytes", "Bytes of the slice, by what is there.", labels=["kind"])
-        for kind in ("capacity", "resident", "loading", "freeing", "leaked", "free"):
-            room.add_metric([kind], getattr(listing, f"{kind}_bytes"))
-        yield room
-        source = GaugeMetricFamily(
-            "tidegate_eviction_memory_source", "1 for where readings of memory come from.", labels=["source"]
-        )
-        for each in Source:
-            source.add_metric([each.value], int(each is reading.source))
-        yield source
-        if reading.used_bytes is not None:
-            yield _gauge("memory_used_bytes", "Memory in use, as it was read last.", reading.used_bytes)
-        if reading.total_bytes is not None:
-            yield _gauge("memory_total_bytes", "Memory of the slice, as it was read last.", reading.total_bytes)
+    def _gauges(self) -> Iterator[Metric]:
+        snapshot, listing, reading = self._snapshot, self._snapshot.listing, self._snapshot.reading
+        kinds = ("capacity", "resident", "loading", "freeing", "leaked", "free")
+        room = {kind: getattr(listing, f"{kind}_bytes") for kind in kinds}
+        yield _labelled("bytes", "Bytes of the slice, by what is there.", "kind", room)
+        sources = {source: int(source == reading.source) for source in snapshot.memory_sources}
+        yield _labelled("memory_source", "1 for where readings of memory come from.", "source", sources)
+        waiters = sum(each.waiters for each in listing.models)
+        is_good = int(not snapshot.settings_error)
+        for name, text, value in (
+            ("memory_used_bytes", "Memory in use, as it was read last.", reading.used_bytes),
+            ("memory_total_bytes", "Memory of the slice, as it was read last.", reading.total_bytes),
+            ("leases", "Leases that live.", snapshot.leases),
+            ("waiters", "Callers that wait for a lease.", waiters),
+            ("triton_up", "1 while there is a connection to the server.", int(snapshot.server_is_up)),
+            ("settings_generation", "Times the settings were taken over.", snapshot.settings_generation),
+            ("settings_good", "1 while the settings file as it lies there is in use.", is_good),
+        ):
+            if value is not None:
+                yield GaugeMetricFamily(PREFIX + name, text, value)
 
     def _models(self) -> Iterator[Metric]:
-        listing = self._view.listing
-        found = Counter(each.state for each in listing.models)
-        states = GaugeMetricFamily("tidegate_eviction_models", "Models in each state.", labels=["state"])
-        for state in State:
-            states.add_metric([state.value], found[state.value])
-        yield states
+        models = sorted(self._snapshot.listing.models, key=lambda each: each.model)
+        found = Counter(each.state for each in models)
+        states = {state.value: found[state.value] for state in State}
+        yield _labelled("models", "Models in each state.", "state", states)
         state_of = GaugeMetricFamily(
-            "tidegate_eviction_model_state", "1 for the state that a model is in.", labels=["model", "state"]
+            f"{PREFIX}model_state", "1 for the state that a model is in.", labels=["model", "state"]
         )
         footprint = GaugeMetricFamily(
-            "tidegate_eviction_model_footprint_bytes", "What a model takes, and how that is known.",
-            labels=["model", "from"],
-        )  # fmt: skip
-        for each in sorted(listing.models, key=lambda each: each.model)[:NAMED_MODELS]:
+            f"{PREFIX}model_footprint_bytes", "What a model takes, and how that is known.", labels=["model", "from"]
+        )
+        for each in models[:NAMED_MODELS]:
             state_of.add_metric([each.model, each.state], 1)
             if each.footprint_bytes is not None:
                 footprint.add_metric([each.model, each.footprint_from], each.footprint_bytes)
         yield from (state_of, footprint)
 
-    def _health(self) -> Iterator[Metric]:
-        view = self._view
-        yield _gauge("triton_up", "1 while there is a connection to Triton.", int(view.triton_is_up))
-        yield _total("triton_losses", "Times that Triton ended.", view.counts.triton_losses)
-        yield _gauge("settings_generation", "Times the settings were taken over.", view.settings_generation)
-        yield _total("settings_failures", "Times the settings were refused.", view.settings_failures)
-        yield _gauge(
-            "settings_good", "1 while the settings file as it lies there is in use.", int(not view.settings_error)
-        )
 
-
-def render(view: View) -> bytes:
+def render(snapshot: Snapshot) -> bytes:
     """Return the metrics in Prometheus' text format."""
     registry = CollectorRegistry()
-    registry.register(ViewCollector(view))
+    registry.register(SnapshotCollector(snapshot))
     return generate_latest(registry)
 
 
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"tidegate_eviction_{name}", text, value)
-
-
-def _total(name: str, text: str, value: float) -> Metric:
-    return CounterMetricFamily(f"tidegate_eviction_{name}", text, value)
-
-
-def _by(name: str, text: str, label: str, values: Counter[str]) -> Metric:
-    family = CounterMetricFamily(f"tidegate_eviction_{name}", text, labels=[label])
-    for word, number in list(values.items()):
-        family.add_metric([word], number)
+def _labelled(name: str, text: str, label: str, values: dict[str, int]) -> Metric:
+    family = GaugeMetricFamily(PREFIX + name, text, labels=[label])
+    for word, value in values.items():
+        family.add_metric([word], value)
     return family
-
-
-def _histogram(name: str, text: str, values: Histogram) -> Metric:
-    return HistogramMetricFamily(
-        f"tidegate_eviction_{name}", text, buckets=values.cumulative(), sum_value=values.seconds
-    )

@@ -1,7 +1,9 @@
 """The settings file: read, checked, and read again when it changes; a bad one is refused, the last good one stays."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -10,7 +12,9 @@ from cronsim import CronSim, CronSimError
 from pydantic import ValidationError
 from tidegate_contracts.eviction import EvictionSettings, WarmWindow
 
-from ..triton.memory import MODEL
+from ..kinds import KINDS
+from ..policies import registry
+from .files import write_whole
 
 LOOK_SECONDS = 1.0
 """Seconds between two looks at the file."""
@@ -21,24 +25,28 @@ class SettingsError(Exception):
     """Says what is wrong with the settings, in one line."""
 
 
-def parse(data: bytes, policies: Iterable[str]) -> EvictionSettings:
-    """Return the settings of a file; raises SettingsError. `policies` are the names that there are."""
+def read(data: bytes) -> EvictionSettings:
+    """Return the settings of a file, with a policy that can be used; raises SettingsError."""
     try:
         settings = EvictionSettings.model_validate_json(data)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         raise SettingsError(f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}{more}") from None
-    known = sorted(policies)
-    if settings.policy not in known:
-        raise SettingsError(f"policy: there is no {settings.policy!r}, only {', '.join(known)}")
-    names = [model.name for model in settings.models]
-    if twice := {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set():
-        raise SettingsError(f"models: {', '.join(sorted(twice))} is there twice")
+    for key, value, known in (("kind", settings.kind, KINDS), ("policy", settings.policy, registry.names())):
+        if value not in known:
+            raise SettingsError(f"{key}: there is no {value!r}, only {', '.join(sorted(known))}")
+    try:
+        registry.find(settings.policy)
+    except ValueError as error:
+        raise SettingsError(f"policy: {error}") from None
+    counts = Counter(model.name for model in settings.models)
+    if twice := sorted(name for name, count in counts.items() if count > 1):
+        raise SettingsError(f"models: {', '.join(twice)} is there twice")
     if "\0" in settings.repository:
         raise SettingsError(f"repository: {settings.repository!r} can be no path")
-    if MODEL in names:
-        raise SettingsError(f"models: {MODEL} is how the policy calls its own model, so call yours something else")
+    for name in KINDS[settings.kind].reserved_models & counts.keys():
+        raise SettingsError(f"models: {name} is how the policy calls its own model, so call yours something else")
     for window in settings.warm_windows:
         opening(window, datetime(2026, 1, 1, tzinfo=UTC))
     return settings
@@ -48,7 +56,7 @@ def opening(window: WarmWindow, now: datetime) -> tuple[datetime, datetime]:
     """Return when a window opened last and opens next, seen from `now` (aware); raises SettingsError."""
     try:
         here = now.astimezone(ZoneInfo(window.time_zone))
-        # The one before looks strictly back: a window that opens right now has opened.
+        # CronSim looks strictly back: a window that opens right now has opened.
         last = next(CronSim(window.opens, here + timedelta(seconds=1), reverse=True))
         return last, next(CronSim(window.opens, here))
     except (CronSimError, StopIteration) as error:
@@ -60,7 +68,7 @@ def opening(window: WarmWindow, now: datetime) -> tuple[datetime, datetime]:
 
 
 def seconds_open(window: WarmWindow, now: datetime) -> list[tuple[float, float]]:
-    """Return when a window is open, as seconds from `now`: of the opening that lasts, if one does, and of the next."""
+    """Return when a window opens and closes, in seconds from `now`: its current opening, if any, and the next."""
     last, following = opening(window, now)
     spans = []
     for opens in (last, following):
@@ -70,10 +78,14 @@ def seconds_open(window: WarmWindow, now: datetime) -> list[tuple[float, float]]
     return spans
 
 
-class Followed:
-    """A file that others may replace at any time; a ConfigMap swaps its whole folder by a symbolic link."""
+class SettingsFile:
+    """The settings file, which may be replaced at any time; a ConfigMap swaps its whole folder by a symbolic link.
 
-    def __init__(self, path: Path, use: Callable[[bytes], None]) -> None:
+    The last good settings are kept in a copy, for a start with a bad file. `use` takes settings over, or raises
+    SettingsError.
+    """
+
+    def __init__(self, path: Path, copy: Path, use: Callable[[bytes], None]) -> None:
         self.path = path
         self.generation = 0
         """How many times it was taken over."""
@@ -82,10 +94,52 @@ class Followed:
         self._use = use
         self._seen: object = None
         self._is_unread = False
-        """Whether it could not be read: a disk may fail, or a process have too many files open, and then not."""
+        """Whether it could not be read, which may be otherwise next time: a disk fails, or too many files are open."""
+        self._copy = copy
+        self._uncopied: bytes | None = None
+        """Settings that are in use, and not in the copy yet."""
+        self._why_uncopied = ""
+
+    def start(self) -> None:
+        """Use the file, or the copy when it is bad; raises SettingsError when the copy is bad, too."""
+        try:
+            self.load()
+        except SettingsError as error:
+            try:
+                self._use(self._copy.read_bytes())
+            except (OSError, SettingsError):
+                raise SettingsError(f"{self.path}: {error}") from None
+            self._refused(error)
+
+    async def follow(self) -> None:
+        """Use the file whenever it has changed, for ever."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self.look()
+
+    async def keep_following(self) -> None:
+        """Keep what is in use in the copy, for ever."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await self.keep()
+
+    async def keep(self) -> None:
+        """Write what is in use to the copy; while that fails, it is logged once, and tried again next time."""
+        if (data := self._uncopied) is None:
+            return
+        try:
+            await asyncio.to_thread(write_whole, self._copy, data)
+        except OSError as error:
+            if str(error) != self._why_uncopied:
+                self._why_uncopied = str(error)
+                log.warning("%s cannot be written: over a bad settings file a restart fails: %s", self._copy, error)
+        else:
+            self._why_uncopied = ""
+            if self._uncopied is data:
+                self._uncopied = None
 
     def load(self) -> None:
-        """Read it and use it; raises SettingsError, and then what was in use stays in use."""
+        """Read the file and use it; raises SettingsError, and then what was in use stays in use."""
         self._seen = self._fingerprint()
         self._is_unread = True
         try:
@@ -94,11 +148,12 @@ class Followed:
             raise SettingsError(f"it cannot be read: {error.strerror}") from None
         self._is_unread = False
         self._use(data)
+        self._uncopied = data
         self.generation += 1
         self.last_error = ""
 
     def look(self) -> None:
-        """Load it if it has changed; a bad one is told in the log and in the metrics, and changes nothing else."""
+        """Load the file if it has changed; a bad one is logged and counted, and changes nothing else."""
         is_same = self._fingerprint() == self._seen
         if is_same and not self._is_unread:
             return
@@ -106,12 +161,11 @@ class Followed:
             self.load()
         except SettingsError as error:
             if not is_same or str(error) != self.last_error:
-                self.refused(error)
+                self._refused(error)
         else:
             log.info("%s was read again", self.path)
 
-    def refused(self, error: SettingsError) -> None:
-        """Remember, and log, that the file is not in use."""
+    def _refused(self, error: SettingsError) -> None:
         self.failures += 1
         self.last_error = str(error)
         log.error("%s was refused, the last good one stays: %s", self.path, error)

@@ -21,9 +21,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from .errors import MissingLibraryError, SimulationError
 from .outcome import Bound
-from .trace import Trace
+from .trace import MissingLibraryError, SimulationError, Trace
 
 MOST_MODELS = 20
 """Of so many models at most the optimum is found exactly: there are a million sets of them."""

@@ -13,12 +13,11 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from ..choosing.policy import Policy
-from ..choosing.registry import find
-from ..core import PoolRules
-from .errors import SimulationError
-from .setting import Setting
-from .trace import Trace, read_trace, write_trace
+from ..core.rules import PoolRules
+from ..policies.policy import Policy
+from ..policies.registry import find
+from .engine import SimulationSetting
+from .trace import SimulationError, Trace, read_trace, write_trace
 from .zoo import Zoo, generate
 
 WRONG_INPUT = 2
@@ -80,12 +79,12 @@ def simulate_command(
             why = "renewing such short ones would take longer than all else"
             raise SimulationError(f"--lease-seconds {lease_seconds}: it is 0, or at least {LEAST_LEASE:g}; {why}.")
         policies = _policies(policy, compare)
-        from .plot import check_plot
+        from .report import check_plot
 
         if plot:
             check_plot(plot)
         read = read_trace(trace)
-        setting = Setting(
+        setting = SimulationSetting(
             policy=policies[0], capacity_bytes=read.total_bytes if sweep else capacity_bytes(capacity, read),
             idle_seconds=idle_seconds, wait_seconds=wait_seconds, replicas=replicas, holders=holders,
             lease_seconds=lease_seconds, unload_seconds=unload_seconds, freeing_seconds=freeing_seconds,
@@ -157,11 +156,16 @@ def _policies(policy: str, compare: bool) -> list[Policy]:
 
 
 def _simulate(
-    trace: Trace, setting: Setting, policies: Sequence[Policy] | None, bounded: bool, plot: Path | None, as_json: bool
+    trace: Trace,
+    setting: SimulationSetting,
+    policies: Sequence[Policy] | None,
+    bounded: bool,
+    plot: Path | None,
+    as_json: bool,
 ) -> None:
     from . import report
     from .compare import compare, run
-    from .plot import plot_rows
+    from .report import plot_rows
 
     rows = list(compare(trace, setting, policies, bounded)) if policies else [run(trace, setting)]
     made = report.table(trace, setting, rows)
@@ -175,10 +179,12 @@ def _simulate(
         print(note)
 
 
-def _sweep(trace: Trace, setting: Setting, policies: Sequence[Policy], plot: Path | None, as_json: bool) -> None:
+def _sweep(
+    trace: Trace, setting: SimulationSetting, policies: Sequence[Policy], plot: Path | None, as_json: bool
+) -> None:
     from . import report
-    from .plot import plot_sweep
-    from .sweep import sweep
+    from .compare import sweep
+    from .report import plot_sweep
 
     points = list(sweep(trace, setting, policies))
     if plot:

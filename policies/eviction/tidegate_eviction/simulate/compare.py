@@ -1,26 +1,112 @@
-"""Policies side by side over one trace, with what knows the future, other caches, and the bound that nobody beats."""
+"""Policies side by side."""
 
+import math
 import sys
 import time
 from array import array
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Final, Literal
 
-from ..choosing.policy import Policy
-from .engine import simulate
-from .errors import MissingLibraryError
-from .offline import belady, weighted_belady
+from ..policies.policy import Candidate, Policy, take
+from .engine import SimulationSetting, simulate
 from .outcome import Bound, Outcome
-from .peers import peers
-from .setting import Setting
-from .trace import Trace
+from .trace import MissingLibraryError, Trace
+
+_TINY = 1e-9
+
+
+def belady(trace: Trace) -> Policy:
+    """Return Belady's rule, knowing this trace."""
+    next_use = _future(trace)
+    return _policy("Belady", lambda candidate, now: -next_use(candidate.name, now))
+
+
+def weighted_belady(trace: Trace) -> Policy:
+    """Return Belady's rule, weighted by what loads take, and by size."""
+    next_use = _future(trace)
+    load_seconds = {model.name: model.load_seconds for model in trace.models}
+
+    def worth(candidate: Candidate, now: float) -> float:
+        until = max(_TINY, next_use(candidate.name, now) - now)
+        return load_seconds[candidate.name] / max(1, candidate.bytes) / until
+
+    return _policy("Belady, weighted", worth)
+
+
+def _policy(name: str, worth: Callable[[Candidate, float], float]) -> Policy:
+    def choose(candidates: Sequence[Candidate], needed_bytes: int, now: float) -> list[Candidate]:
+        return take(sorted(candidates, key=lambda candidate: worth(candidate, now)), needed_bytes)
+
+    return Policy(name, "It knows every request to come.", choose, idle_limits=False)
+
+
+def _future(trace: Trace) -> Callable[[str, float], float]:
+    """Return a function that says when a model is asked for next, after a moment."""
+    uses: dict[str, array[float]] = {model.name: array("d") for model in trace.models}
+    for seconds, which in trace.requests():
+        uses[trace.models[which].name].append(seconds)
+
+    def next_use(name: str, now: float) -> float:
+        of_it = uses[name]
+        place = bisect_right(of_it, now)
+        return of_it[place] if place < len(of_it) else math.inf
+
+    return next_use
+
+
+CACHES: Final[Mapping[str, str]] = {"LRU": "LRU", "GDSF": "GDSF", "SIEVE": "Sieve", "Belady": "Belady"}
+"""The name of each for people, and in the library."""
+NEVER: Final = 2**62
+
+
+def peers(trace: Trace, capacity_bytes: int) -> Iterator[tuple[str, Outcome]]:
+    """Yield each cache and what came of it. MissingLibraryError if there is no libCacheSim."""
+    try:
+        import libcachesim
+    except ImportError:
+        raise MissingLibraryError(
+            "libCacheSim's caches, for libcachesim is not installed (it exists for Linux on x86-64 alone)"
+        ) from None
+    next_use = _next_uses(trace)
+    for name, called in CACHES.items():
+        yield name, _run(trace, getattr(libcachesim, called)(capacity_bytes), libcachesim.Request, next_use)
+
+
+def _run(trace: Trace, cache: Any, request: Any, next_use: list[int]) -> Outcome:
+    outcome = Outcome(requests=len(trace))
+    for position, (seconds, which) in enumerate(trace.requests()):
+        model = trace.models[which]
+        if model.footprint_bytes > cache.cache_size:
+            outcome.too_large += 1
+            continue
+        asked = request(
+            obj_id=which, obj_size=model.footprint_bytes, clock_time=int(seconds), next_access_vtime=next_use[position]
+        )
+        hit = cache.get(asked)
+        if not hit:
+            outcome.loaded(seconds, model.load_seconds)
+        outcome.started(position, seconds, 0.0, hit=hit)
+    return outcome
+
+
+def _next_uses(trace: Trace) -> list[int]:
+    """Return, for each request, the position of the next one for its model, as Belady wants it."""
+    found = [NEVER] * len(trace)
+    seen: dict[int, int] = {}
+    for position in range(len(trace) - 1, -1, -1):
+        which = trace.which[position]
+        found[position] = seen.get(which, NEVER)
+        seen[which] = position
+    return found
+
 
 TELL_EVERY_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparisonRow:
     """One who was asked the same requests as the others."""
 
     name: str
@@ -35,7 +121,7 @@ class Row:
         return self.outcome.load_seconds / self.bound.seconds if self.bound and self.bound.seconds else None
 
 
-class Telling:
+class ProgressReport:
     """Says on stderr how far something long is, every few seconds."""
 
     def __init__(self, what: str) -> None:
@@ -50,12 +136,12 @@ class Telling:
             print(f"{self._what}: {done / total:.0%} …", file=sys.stderr, flush=True)
 
 
-def run(trace: Trace, setting: Setting) -> Row:
+def run(trace: Trace, setting: SimulationSetting) -> ComparisonRow:
     """Simulate one policy."""
-    return Row(setting.policy.name, "policy", simulate(trace, setting, Telling(setting.policy.name)))
+    return ComparisonRow(setting.policy.name, "policy", simulate(trace, setting, ProgressReport(setting.policy.name)))
 
 
-def bound_of(trace: Trace, setting: Setting, outcome: Outcome) -> Bound | None:
+def bound_of(trace: Trace, setting: SimulationSetting, outcome: Outcome) -> Bound | None:
     """Return what the same answers at the same moments cost at least.
 
     Several replicas are bounded by one slice as large as all of them, which can hold whatever they hold.
@@ -64,10 +150,12 @@ def bound_of(trace: Trace, setting: Setting, outcome: Outcome) -> Bound | None:
         from .bound import bound
     except ImportError:
         raise MissingLibraryError("the offline bound, for NumPy is not installed") from None
-    return bound(served(trace, outcome), setting.capacity_bytes * setting.replicas, Telling("offline bound"))
+    return bound(served(trace, outcome), setting.capacity_bytes * setting.replicas, ProgressReport("offline bound"))
 
 
-def compare(trace: Trace, setting: Setting, policies: Sequence[Policy], bounded: bool = True) -> Iterator[Row]:
+def compare(
+    trace: Trace, setting: SimulationSetting, policies: Sequence[Policy], bounded: bool = True
+) -> Iterator[ComparisonRow]:
     """Yield these policies, then Belady's rules in the same simulation, then libCacheSim's caches.
 
     What needs a library that is not installed is left out, which is said on stderr.
@@ -89,7 +177,7 @@ def compare(trace: Trace, setting: Setting, policies: Sequence[Policy], bounded:
         yield replace(run(trace, replace(setting, policy=offline)), kind="offline")
     try:
         for name, outcome in peers(trace, setting.capacity_bytes * setting.replicas):
-            yield Row(f"libCacheSim {name}", "libcachesim", outcome)
+            yield ComparisonRow(f"libCacheSim {name}", "libcachesim", outcome)
     except MissingLibraryError as error:
         _left_out(error)
 
@@ -106,3 +194,25 @@ def served(trace: Trace, outcome: Outcome) -> Trace:
         array("d", (outcome.starts[each] for each in order)),
         array("l", (trace.which[outcome.positions[each]] for each in order)),
     )
+
+
+SHARES = tuple(percent / 100 for percent in range(10, 101, 10))
+"""Of the footprints of all models together."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPoint:
+    """One capacity."""
+
+    share: float
+    capacity_bytes: int
+    rows: tuple[ComparisonRow, ...]
+
+
+def sweep(trace: Trace, setting: SimulationSetting, policies: Sequence[Policy]) -> Iterator[SweepPoint]:
+    """Yield what each policy does at each capacity, the smallest first."""
+    for share in SHARES:
+        capacity = max(1, round(share * trace.total_bytes))
+        print(f"capacity {share:.0%} …", file=sys.stderr, flush=True)
+        each = (replace(setting, policy=policy, capacity_bytes=capacity) for policy in policies)
+        yield SweepPoint(share, capacity, tuple(run(trace, one) for one in each))

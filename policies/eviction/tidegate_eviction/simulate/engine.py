@@ -1,32 +1,318 @@
-"""Simulated time: requests of a trace against the container's own core, with proxies and Triton played.
-
-Nothing is decided here. The clock jumps from one thing that happens to the next: a request comes, a request ends, a
-load or an unload ends, memory is back, leases are renewed, or the core said that it wants to be asked again.
-"""
+"""Simulated time."""
 
 import hashlib
 import heapq
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
 
+from tidegate_contracts import lease
+
+from ..core.events import Answered, Command, Evicted, Load, Recycle, Step, Ticket, Unload
+from ..core.residency import Residency
+from ..core.rules import ModelSpec, PoolRules, ServerInventory
+from ..policies.policy import Candidate, Policy
 from .outcome import Outcome
-from .replica import FOR_EVER, Replica
-from .setting import Setting
 from .trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationSetting:
+    """A pool besides the requests to it. Times are seconds."""
+
+    policy: Policy
+    capacity_bytes: int
+    """Of each replica."""
+    idle_seconds: float = 0.0
+    wait_seconds: float = 0.0
+    """How long a request waits for room before it is told busy. A load that has begun is waited for to its end."""
+    replicas: int = 1
+    holders: int = 1
+    """Proxies, which get requests in turn."""
+    lease_seconds: float = 0.0
+    """0: proxies give leases back as soon as their last request has ended. Else they renew them, as they really do."""
+    unload_seconds: float = 0.0
+    freeing_seconds: float = 0.0
+    """How long memory takes to come back after an unload."""
+    residency_factor: float = 0.0
+    """Anti-thrash: a model stays for so many times what it took to load. 0: off."""
+    loads_at_once: int = 4
+    instant: bool = False
+    """Whether loads take no time, as in plain simulations of caches; they are charged all the same."""
+
+
+FOR_EVER = 1e12
+"""Longer than any trace, in seconds."""
+ROUNDING = 1e-6
+"""What sums of seconds may be off by: whoever gets room at the last moment of the wait has waited long enough."""
+
+
+class Clock(Protocol):
+    """Simulated time."""
+
+    now: float
+
+    def later(self, seconds: float, what: Callable[[], object]) -> None:
+        """Have something happen in so many seconds; what it returns is nobody's business."""
+
+
+@dataclass(slots=True)
+class _Lease:
+    """What a proxy knows of a model that it has a lease on."""
+
+    until: float = 0.0
+    """When the last of its requests ends; nothing is in flight any more then."""
+    requests: int = 0
+    """Since the last renewal."""
+    lost: bool = False
+    """No request may begin under it: it goes back when the last one has ended."""
+
+
+class SimulatedReplica:
+    """A Triton with its policy beside it, and what proxies hold there."""
+
+    def __init__(self, name: str, trace: Trace, setting: SimulationSetting, clock: Clock, outcome: Outcome) -> None:
+        self.name = name
+        self.deadline = FOR_EVER
+        """When the core wants to be asked again."""
+        self._models = trace.models
+        self._which = {model.name: which for which, model in enumerate(trace.models)}
+        self._setting, self._clock, self._outcome = setting, clock, outcome
+        self._resident: set[int] = set()
+        self._loading: set[int] = set()
+        self._waiting: dict[Ticket, int] = {}
+        """By ticket: the request's position in the trace."""
+        self._leases: dict[str, dict[int, _Lease]] = {f"proxy-{number}": {} for number in range(setting.holders)}
+        self._holders = list(self._leases)
+        self._in_line: list[tuple[Ticket, int]] = []
+        """Who has waited for room for long enough, but not for a load to end so that theirs may begin."""
+        self._used_bytes = 0
+        self._core = Residency(_rules(trace, setting), "simulated", clock.now)
+        specs = {model.name: ModelSpec(model.name, footprint_bytes=model.footprint_bytes) for model in trace.models}
+        self._do(self._core.configure(_rules(trace, setting), specs, (), clock.now))
+        self._do(self._core.recover(ServerInventory(), clock.now))
+        if setting.lease_seconds:
+            self._renew_later()
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether somebody waits, or something loads."""
+        return bool(self._waiting or self._loading)
+
+    def has(self, which: int) -> bool:
+        """Whether the model is resident here, or is about to be."""
+        return which in self._resident or which in self._loading
+
+    def tick(self) -> None:
+        """Let the core do what is due."""
+        self._do(self._core.tick(self._clock.now))
+
+    def ask(self, position: int, which: int, last: bool) -> bool:
+        """Have a request come here. False: it was refused, and is not counted as such unless this is the `last` one."""
+        holder = self._holders[position % len(self._holders)]
+        now = self._clock.now
+        held = self._leases[holder].get(which)
+        if held and not held.lost and self._setting.lease_seconds:
+            held.requests += 1
+            self._work(position, which, holder)
+            return True
+        step, answer = self._core.acquire(self._models[which].name, holder, None, now)
+        if isinstance(answer, Ticket):
+            self._waiting[answer] = position
+        self._do(step)
+        if isinstance(answer, Ticket):
+            if answer not in self._waiting or which in self._loading:
+                return True
+            if bound := self._setting.wait_seconds + self._setting.unload_seconds + self._setting.freeing_seconds:
+                self._clock.later(bound + ROUNDING, partial(self._wait_is_over, answer, which))
+                return True
+            return self._wait_is_over(answer, which, last)
+        if isinstance(answer, lease.Granted):
+            self._work(position, which, holder)
+            return True
+        if last:
+            self._refused(answer)
+        return False
+
+    def _wait_is_over(self, ticket: Ticket, which: int, last: bool = True) -> bool:
+        """Tell a request busy that still waits for room; who waits for a load goes on."""
+        if ticket not in self._waiting or which in self._loading:
+            return True
+        if len(self._loading) >= self._setting.loads_at_once:
+            self._in_line.append((ticket, which))  # not for want of room, perhaps
+            return True
+        del self._waiting[ticket]
+        self._outcome.busy += last
+        self._do(self._core.cancel(ticket, self._clock.now))
+        return False
+
+    def _refused(self, answer: lease.Refusal) -> None:
+        if isinstance(answer, lease.TooLarge):
+            self._outcome.too_large += 1
+        else:
+            self._outcome.busy += 1
+
+    def _work(self, position: int, which: int, holder: str, asked: float | None = None) -> None:
+        """Begin to work on a request that has a lease; `asked` is when it began to wait, if it had to."""
+        now = self._clock.now
+        self._outcome.started(position, now, 0.0 if asked is None else now - asked, hit=asked is None)
+        leases = self._leases[holder]
+        fresh = which not in leases
+        held = leases.setdefault(which, _Lease())
+        held.lost = False
+        idle = held.until <= now
+        held.until = max(held.until, now + self._models[which].warm_seconds)
+        if fresh or idle:
+            self._clock.later(held.until - now, partial(self._may_have_ended, holder, which))
+
+    def _may_have_ended(self, holder: str, which: int) -> None:
+        """Give a lease back after the last request, where leases are not kept."""
+        held = self._leases[holder].get(which)
+        if held is None:
+            return
+        now = self._clock.now
+        if held.until > now:
+            self._clock.later(held.until - now, partial(self._may_have_ended, holder, which))
+        elif held.lost or not self._setting.lease_seconds:
+            del self._leases[holder][which]
+            self._do(self._core.release(holder, self._core.incarnation, [self._models[which].name], now))
+
+    def _renew_later(self) -> None:
+        self._clock.later(self._setting.lease_seconds / lease.RENEWALS_PER_LEASE, self._renew)
+
+    def _renew(self) -> None:
+        """Renew what every proxy holds, and give back what is lost."""
+        self._renew_later()
+        now = self._clock.now
+        for holder, leases in self._leases.items():
+            uses = {
+                self._models[which].name: lease.Use(
+                    in_flight=int(held.until > now), idle_seconds=max(0.0, now - held.until), requests=held.requests
+                )
+                for which, held in leases.items()
+            }
+            if not uses:
+                continue
+            step, renewed = self._core.renew(holder, self._core.incarnation, uses, now)
+            self._do(step)
+            for held in leases.values():
+                held.requests = 0
+            for which in (self._which[name] for name in renewed.lost):
+                if which in leases:
+                    leases[which].lost = True
+                    self._may_have_ended(holder, which)
+
+    def _do(self, first: Step) -> None:
+        """Carry out what the core wants, and what it wants thereupon."""
+        steps = deque([first])
+        while steps:
+            step = steps.popleft()
+            for event in step.events:
+                if isinstance(event, Answered):
+                    self._answered(event)
+                elif isinstance(event, Evicted):
+                    self._outcome.evictions += 1
+            for command in step.commands:
+                steps.extend(self._carry_out(command))
+        if self._in_line and len(self._loading) < self._setting.loads_at_once:
+            in_line, self._in_line = self._in_line, []
+            for ticket, which in in_line:
+                self._wait_is_over(ticket, which)
+        due = self._core.next_deadline()
+        self.deadline = FOR_EVER if due is None else due
+
+    def _answered(self, event: Answered) -> None:
+        position = self._waiting.pop(event.ticket, None)
+        if position is None:
+            return
+        ticket = event.ticket
+        if isinstance(event.answer, lease.Granted):
+            self._work(position, self._which[ticket.model], ticket.holder, ticket.asked)
+        else:
+            self._refused(event.answer)
+
+    def _carry_out(self, command: Command) -> list[Step]:
+        """Play Triton; return what comes of it at once."""
+        if isinstance(command, Recycle):
+            raise AssertionError(f"nothing leaks here, and yet Triton is to be restarted: {command.reason}")
+        which = self._which[command.model]
+        if isinstance(command, Load):
+            self._loading.add(which)
+            self._used_bytes += self._models[which].footprint_bytes
+            self._outcome.loaded(self._clock.now, self._models[which].load_seconds)
+            seconds = 0.0 if self._setting.instant else self._models[which].load_seconds
+            return self._after(seconds, partial(self._loaded, command, which))
+        self._resident.discard(which)
+        return self._after(self._setting.unload_seconds, partial(self._unloaded, command, which))
+
+    def _after(self, seconds: float, what: Callable[[], Step]) -> list[Step]:
+        if not seconds:
+            return [what()]
+        self._clock.later(seconds, lambda: self._do(what()))
+        return []
+
+    def _loaded(self, command: Load, which: int) -> Step:
+        self._loading.discard(which)
+        self._resident.add(which)
+        return self._core.load_ended(command.number, self._clock.now)
+
+    def _unloaded(self, command: Unload, which: int) -> Step:
+        if self._setting.freeing_seconds:
+            self._clock.later(self._setting.freeing_seconds, partial(self._freed, which))
+        else:
+            self._used_bytes -= self._models[which].footprint_bytes
+        return self._core.unload_ended(command.number, self._clock.now)
+
+    def _freed(self, which: int) -> None:
+        self._used_bytes -= self._models[which].footprint_bytes
+        self._do(self._core.memory(self._used_bytes, self._clock.now))
+
+
+def _rules(trace: Trace, setting: SimulationSetting) -> PoolRules:
+    """Return the rules of the pool; waits and leases are bounded by the simulation, where it has bounds for them."""
+    return PoolRules(
+        capacity_bytes=setting.capacity_bytes,
+        policy=_with_true_costs(setting.policy, trace) if setting.instant else setting.policy,
+        idle_seconds=setting.idle_seconds,
+        lease_seconds=setting.lease_seconds or FOR_EVER,
+        wait_seconds=FOR_EVER,
+        loads_at_once=len(trace.models) if setting.instant else setting.loads_at_once,
+        measures=setting.freeing_seconds > 0,
+        tolerance_bytes=0,
+        freeing_seconds=FOR_EVER,
+        residency_factor=setting.residency_factor,
+        overdue_seconds=FOR_EVER,
+    )
+
+
+def _with_true_costs(policy: Policy, trace: Trace) -> Policy:
+    """Return the policy, seeing what loads really take: measured in simulated time, loads at once take none."""
+    seconds = {model.name: model.load_seconds for model in trace.models}
+
+    def choose(candidates: Sequence[Candidate], needed_bytes: int, now: float) -> Iterable[Candidate]:
+        true = [replace(each, load_seconds=seconds[each.name]) for each in candidates]
+        given = {each.name: each for each in candidates}
+        return [given[each.name] for each in policy.choose(true, needed_bytes, now)]
+
+    return replace(policy, choose=choose)
+
 
 Progress = Callable[[int, int], None]
 
 
-class Engine:
+class Simulation:
     """One run over a trace: a clock, and a replica or several."""
 
-    def __init__(self, trace: Trace, setting: Setting) -> None:
+    def __init__(self, trace: Trace, setting: SimulationSetting) -> None:
         self._trace = trace
         self.now = 0.0
         self._happening: list[tuple[float, int, Callable[[], object]]] = []
         self._count = 0
         self._outcome = Outcome()
         self._replicas = [
-            Replica(str(number), trace, setting, self, self._outcome) for number in range(setting.replicas)
+            SimulatedReplica(str(number), trace, setting, self, self._outcome) for number in range(setting.replicas)
         ]
         self._ranks = [self._ranked(model.name) for model in trace.models]
 
@@ -79,15 +365,15 @@ class Engine:
                 return
         ranked[-1].ask(position, which, last=True)
 
-    def _ranked(self, model: str) -> list[Replica]:
+    def _ranked(self, model: str) -> list[SimulatedReplica]:
         """Return the replicas in the order of rendezvous hashing (Thaler and Ravishankar 1998)."""
 
-        def weight(replica: Replica) -> bytes:
+        def weight(replica: SimulatedReplica) -> bytes:
             return hashlib.blake2b(f"{replica.name}\0{model}".encode(), digest_size=8).digest()
 
         return sorted(self._replicas, key=weight, reverse=True)
 
 
-def simulate(trace: Trace, setting: Setting, progress: Progress | None = None) -> Outcome:
+def simulate(trace: Trace, setting: SimulationSetting, progress: Progress | None = None) -> Outcome:
     """Return what comes of this trace with this setting."""
-    return Engine(trace, setting).run(progress)
+    return Simulation(trace, setting).run(progress)

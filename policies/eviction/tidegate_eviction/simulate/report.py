@@ -1,17 +1,18 @@
-"""Simulations as tables for people, and as JSON."""
+"""Simulations as tables, JSON and plots."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
 
-from ..words import bytes_text
-from .compare import Row
+from ..units import bytes_text
+from .compare import ComparisonRow, SweepPoint
+from .engine import SimulationSetting
 from .outcome import QUANTILES
-from .setting import Setting
-from .sweep import Point
-from .trace import Trace
+from .trace import SimulationError, Trace
 
 NOTES = {
     "offline": "Belady's rules know every request to come; they are no optimum where models differ in size and cost.",
@@ -25,7 +26,7 @@ def about(trace: Trace) -> str:
     return f"{len(trace):,} requests to {len(trace.models)} models ({bytes_text(trace.total_bytes)}) in {hours:.1f} h"
 
 
-def table(trace: Trace, setting: Setting, rows: Sequence[Row]) -> Table:
+def table(trace: Trace, setting: SimulationSetting, rows: Sequence[ComparisonRow]) -> Table:
     """Return what came of each, side by side."""
     share = setting.capacity_bytes / trace.total_bytes
     size = f"{bytes_text(setting.capacity_bytes)}, {share:.0%} of all models"
@@ -54,7 +55,7 @@ def table(trace: Trace, setting: Setting, rows: Sequence[Row]) -> Table:
     return made
 
 
-def notes(rows: Sequence[Row], bounded: bool = False) -> list[str]:
+def notes(rows: Sequence[ComparisonRow], bounded: bool = False) -> list[str]:
     """Return what one must know to read the table; `bounded` is whether the bound was asked for."""
     said = [text for kind, text in NOTES.items() if any(row.kind == kind for row in rows)]
     bounds = [row.bound for row in rows if row.bound]
@@ -68,7 +69,7 @@ def notes(rows: Sequence[Row], bounded: bool = False) -> list[str]:
     return said
 
 
-def curve(points: Sequence[Point]) -> Table:
+def curve(points: Sequence[SweepPoint]) -> Table:
     """Return what each policy does at each capacity."""
     names = list(dict.fromkeys(row.name for point in points for row in point.rows))
     made = Table(
@@ -85,8 +86,8 @@ def curve(points: Sequence[Point]) -> Table:
     return made
 
 
-def as_json(trace: Trace, capacity_bytes: int, replicas: int, rows: Sequence[Row]) -> Mapping[str, Any]:
-    """Return everything, for programs. Sizes are bytes, times are seconds."""
+def as_json(trace: Trace, capacity_bytes: int, replicas: int, rows: Sequence[ComparisonRow]) -> Mapping[str, Any]:
+    """Return everything, for programs. FootprintTable are bytes, times are seconds."""
     return {
         "models": len(trace.models),
         "models_bytes": trace.total_bytes,
@@ -96,6 +97,81 @@ def as_json(trace: Trace, capacity_bytes: int, replicas: int, rows: Sequence[Row
     }
 
 
-def _row(row: Row) -> Mapping[str, Any]:
+def _row(row: ComparisonRow) -> Mapping[str, Any]:
     least = row.bound and {"seconds": round(row.bound.seconds, 3), "exact": row.bound.exact}
     return {"name": row.name, "kind": row.kind, **row.outcome.figures(), "bound": least}
+
+
+KINDS: Final = (".png", ".svg")
+_STYLES: Final = {"policy": "-", "offline": "--", "libcachesim": ":"}
+
+
+def check_plot(path: Path) -> None:
+    """Refuse, before anything long is done, a name that no plot can be written to."""
+    if path.suffix.lower() not in KINDS:
+        raise SimulationError(f"--plot {path}: a plot is written as PNG or SVG. Let its name end in .png or .svg.")
+    if not path.parent.is_dir():
+        raise SimulationError(f"--plot {path}: there is no folder {path.parent}. Make it, or name another one.")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise SimulationError(
+            "--plot needs matplotlib, which is not installed: pip install 'tidegate-eviction[simulate]'."
+        ) from None
+
+
+def plot_rows(path: Path, title: str, trace: Trace, rows: Sequence[ComparisonRow]) -> None:
+    """Draw what each spent on loading in the course of the trace. SimulationError if it cannot be written."""
+    figure, axes = _figure(title)
+    end = trace.seconds[-1] / 3600
+    for row in rows:
+        hours = [0.0, *(begin / 3600 for begin, _ in row.outcome.loads), end]
+        sums = [0.0, *accumulate(seconds for _, seconds in row.outcome.loads)]
+        busy = "" if row.kind == "libcachesim" else f", {row.outcome.busy:,} busy"
+        label = f"{row.name}: {row.outcome.load_seconds:,.0f} s{busy}"
+        axes.step(hours, [*sums, sums[-1]], _STYLES[row.kind], where="post", label=label)
+    axes.set(xlabel="hours", ylabel="seconds spent loading so far")
+    _save(figure, axes, path)
+
+
+def plot_sweep(path: Path, title: str, points: Sequence[SweepPoint]) -> None:
+    """Draw seconds of loading, and the share of requests that were refused, over the capacity."""
+    figure, axes, below = _figure(title, 2)
+    shares = [point.share * 100 for point in points]
+    for place, row in enumerate(points[0].rows):
+        outcomes = [point.rows[place].outcome for point in points]
+        axes.plot(shares, [outcome.load_seconds for outcome in outcomes], "-o", label=row.name)
+        below.plot(shares, [outcome.refused / outcome.requests * 100 for outcome in outcomes], "-o")
+    axes.set(ylabel="seconds spent loading")
+    axes.set_yscale("symlog", linthresh=10)
+    below.set(xlabel="capacity, in per cent of all models' footprints", ylabel="% refused: busy, or too large")
+    below.set_yscale("symlog", linthresh=0.01)
+    _save(figure, axes, path)
+
+
+def _figure(title: str, rows: int = 1) -> tuple[Any, ...]:
+    """Return a figure, and its axes from above to below."""
+    # Not pyplot: that one wants to know about displays.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4 + 1.5 * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    all_axes = list(figure.subplots(rows, 1, sharex=True, squeeze=False).flat)
+    all_axes[0].set_title(title, fontsize=10)
+    for axes in all_axes:
+        axes.grid(alpha=0.3)
+    return figure, *all_axes
+
+
+def _save(figure: Any, axes: Any, path: Path) -> None:
+    axes.legend(fontsize=8)
+    # SVG has no date and no random ids in it: the same simulation is the same file.
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.hashsalt": "tidegate"}):
+        metadata = {"Date": None} if path.suffix.lower() == ".svg" else {}
+        try:
+            figure.savefig(path, dpi=150, metadata=metadata)
+        except OSError as error:
+            raise SimulationError(f"--plot {path}: the plot cannot be written ({error.strerror}).") from None

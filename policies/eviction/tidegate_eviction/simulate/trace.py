@@ -1,9 +1,4 @@
-"""Traces: which model was asked for when, and what each takes. Read from files, written to them.
-
-The format is text, gzipped if the name ends in `.gz`. Lines `m,id,footprint_mb,cold_ms,warm_ms` describe a model: a
-cold request takes `cold_ms`, a warm one `warm_ms`; the difference is loading. The others are `time_ms,id`: one request
-each, in time order. What begins with `#` is a comment. A megabyte is 10⁶ bytes.
-"""
+"""What simulations refuse."""
 
 import gzip
 import io
@@ -15,7 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from .errors import SimulationError
+
+class SimulationError(Exception):
+    """Wrong input. The message says what, where, why and what to do."""
+
+
+class MissingLibraryError(SimulationError):
+    """A library that only some of it needs is not installed: the rest goes on without."""
+
 
 MEGABYTE = 10**6
 WHOLE = 0
@@ -24,7 +26,7 @@ WHOLE = 0
 
 @dataclass(frozen=True, slots=True)
 class TracedModel:
-    """A model as a trace describes it. Sizes are bytes, times are seconds."""
+    """A model as a trace describes it. FootprintTable are bytes, times are seconds."""
 
     name: str
     footprint_bytes: int

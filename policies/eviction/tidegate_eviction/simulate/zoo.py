@@ -12,8 +12,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
-from .errors import SimulationError
-from .trace import MEGABYTE, Trace, TracedModel
+from .trace import MEGABYTE, SimulationError, Trace, TracedModel
 
 DAY_SECONDS = 24 * 3600.0
 BUSIEST_SECOND = 14 * 3600.0

@@ -28,19 +28,19 @@ _RESTRICTED = "restricted"
 log = logging.getLogger(__name__)
 
 
-class ControlError(Exception):
+class ServerCallError(Exception):
     """A call that Triton did not do; the text is for people."""
 
 
-class RefusedError(ControlError):
+class RefusedError(ServerCallError):
     """Triton answered, with an error: its own words."""
 
 
-class LostError(ControlError):
+class LostError(ServerCallError):
     """There is no connection to Triton, or it broke: nobody knows what became of the call."""
 
 
-class SlowError(ControlError):
+class SlowError(ServerCallError):
     """There was no answer in time. Triton may still do what it was asked."""
 
 
@@ -81,7 +81,7 @@ class ModelIndex:
         return all(each.state in ("", "UNAVAILABLE") for each in self.models.get(model, ()))
 
 
-class Control:
+class TritonControl:
     """The only holder of the key to a Triton's model control."""
 
     def __init__(self, address: str, secret: str, tls_root: Path | None = None) -> None:
@@ -106,7 +106,7 @@ class Control:
                 why = f"Triton at {self.address} says that it is not alive"
             except TimeoutError:
                 why = f"nobody answers at {self.address}"
-            except ControlError as error:
+            except ServerCallError as error:
                 why = str(error)
             if why != said:
                 log.info("waiting for Triton: %s", why)
@@ -126,11 +126,11 @@ class Control:
             await channel.close()
 
     async def is_live(self) -> bool:
-        """Ask whether Triton is alive; raises ControlError when it does not say."""
+        """Ask whether Triton is alive; raises ServerCallError when it does not say."""
         return bool((await self._call("ServerLive", messages.ServerLiveRequest(), CALL_SECONDS)).live)
 
     async def index(self) -> ModelIndex:
-        """Return the repository index; raises ControlError."""
+        """Return the repository index; raises ServerCallError."""
         answer = await self._call("RepositoryIndex", messages.RepositoryIndexRequest(), CALL_SECONDS)
         models: dict[str, tuple[VersionState, ...]] = {}
         for each in answer.models:
@@ -141,7 +141,7 @@ class Control:
     async def served(self) -> dict[str, tuple[int, ...]]:
         """Return what is served, with its versions: even what the index lacks, since its folder has gone.
 
-        Raises ControlError.
+        Raises ServerCallError.
         """
         answer = await self._call("ModelStatistics", messages.ModelStatisticsRequest(), CALL_SECONDS)
         versions: dict[str, tuple[int, ...]] = {}
@@ -166,18 +166,18 @@ class Control:
     async def unload(self, model: str, seconds: float) -> None:
         """Begin to unload a model, and no other: parts of an ensemble go by their own names.
 
-        The index says when it is through. Raises ControlError.
+        The index says when it is through. Raises ServerCallError.
         """
         request = messages.RepositoryModelUnloadRequest(model_name=model)
         request.parameters["unload_dependents"].bool_param = False
         await self._call("RepositoryModelUnload", request, seconds)
 
     async def config(self, model: str) -> Any:
-        """Return the configuration of a loaded model, a ModelConfig; raises ControlError."""
+        """Return the configuration of a loaded model, a ModelConfig; raises ServerCallError."""
         return (await self._call("ModelConfig", messages.ModelConfigRequest(name=model), CALL_SECONDS)).config
 
     async def text(self, model: str, output: str, seconds: float) -> bytes:
-        """Call a model that takes nothing and answers one text; raises ControlError."""
+        """Call a model that takes nothing and answers one text; raises ServerCallError."""
         request = messages.ModelInferRequest(model_name=model)
         request.outputs.add(name=output)
         answer = await self._call("ModelInfer", request, seconds)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from time import monotonic
 from typing import Any
 
-from .control import Control, ControlError, ModelIndex, RefusedError
+from .control import ModelIndex, RefusedError, ServerCallError, TritonControl
 
 NOTHING_SECONDS = 60.0
 """Seconds after which a load without an answer, of which the index says nothing, has failed."""
@@ -27,10 +27,10 @@ def heard(task: "asyncio.Task[Any]") -> None:
         task.exception()
 
 
-class IndexWatch:
+class IndexWatcher:
     """One look at a time, for everybody who watches."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: TritonControl) -> None:
         self._control = control
         self._looking: asyncio.Task[ModelIndex] | None = None
         self._look_seconds = 0.0
@@ -49,7 +49,7 @@ class IndexWatch:
                     call.result()
                 except RefusedError as error:
                     return str(error)
-                except ControlError as error:
+                except ServerCallError as error:
                     log.warning("nobody knows yet whether %s was loaded, so the index is watched: %s", model, error)
                     call, quiet_since = None, monotonic()
                 else:
@@ -104,7 +104,7 @@ class IndexWatch:
             self._looking.add_done_callback(heard)
         try:
             return await asyncio.shield(self._looking)
-        except ControlError as error:
+        except ServerCallError as error:
             log.debug("the index cannot be had: %s", error)
             return None
 
@@ -123,5 +123,5 @@ class IndexWatch:
         """Return the versions of a model that are ready now; none when Triton does not tell."""
         try:
             return (await self._look()).in_state(model, "READY")  # not what was asked before the load ended
-        except ControlError:
+        except ServerCallError:
             return ()

@@ -1,4 +1,4 @@
-"""How much memory Triton uses: room counts as free only when it came back, whatever Triton says of an unload."""
+"""Readings of the memory that a Triton uses: room counts as free only when it came back, whatever an unload says."""
 
 import hashlib
 import http.client
@@ -7,14 +7,14 @@ import logging
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from importlib.resources import files
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from .control import Control, ControlError, LostError, RefusedError
+from ..server import NO_SOURCE, MemoryReading
+from .control import LostError, RefusedError, ServerCallError, TritonControl
 
 MODEL = "tidegate_memory"
 """The name of the model that reads memory in Triton's container; it is in no repository, and not in the index."""
@@ -32,14 +32,14 @@ CONFIG = json.dumps(
 LOAD_SECONDS = 60.0
 READ_SECONDS = 5.0
 METRICS_TRIES = 5
-"""So many first readings in a row without an answer of Triton's metrics, and it goes on without them."""
+"""After so many first readings in a row without an answer of Triton's metrics, readings go on without them."""
 USED, TOTAL = "nv_gpu_memory_used_bytes", "nv_gpu_memory_total_bytes"
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is beside us, whatever the environment says
 log = logging.getLogger(__name__)
 
 
-class Source(Enum):
-    """Where readings come from; the value is what metrics call it."""
+class MemorySource(StrEnum):
+    """Where readings come from, as metrics call it."""
 
     NVML = "nvml"
     """The driver, asked in Triton's container: GPUs and MIG slices."""
@@ -47,25 +47,15 @@ class Source(Enum):
     """Triton's own metrics, as old as its `--metrics-interval-ms`; inside a MIG slice there are none."""
     PROCESS = "process"
     """Memory of tritonserver and its children, where there is no GPU."""
-    NONE = "none"
-    """Nobody tells: an unload counts as soon as the index says so."""
+    NONE = NO_SOURCE
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One look at the memory."""
-
-    source: Source
-    used_bytes: int | None
-    total_bytes: int | None = None
-    server: str = ""
-    """Which start of Triton it is of; empty where nobody tells."""
-
-
-class Memory:
+class MemoryReader:
     """Reads how much memory a Triton uses, as exactly as its container allows."""
 
-    def __init__(self, control: Control, metrics_url: str | None, fetch: Callable[[str], str] | None = None) -> None:
+    def __init__(
+        self, control: TritonControl, metrics_url: str | None, fetch: Callable[[str], str] | None = None
+    ) -> None:
         self._control = control
         self._metrics_url = metrics_url
         self._fetch = fetch or _fetch
@@ -73,45 +63,45 @@ class Memory:
         self._has_metrics = True
         self._is_blind = False
         self._tries = 0
-        self._source: Source | None = None
-        self.last = Reading(Source.NONE, None)
+        self._source: str | None = None
+        self.last = MemoryReading()
 
     async def prepare(self) -> None:
-        """Have the model that reads, loaded where it is not; after each start of Triton or of the policy.
+        """Load the model that reads memory where it is not loaded yet; after each start of Triton or of the policy.
 
-        Raises LostError; where it cannot be loaded, Triton's metrics have to do.
+        Raises LostError. Where it cannot be loaded, Triton's metrics are read.
         """
         self._has_model, self._has_metrics, self._source = False, self._metrics_url is not None, None
         self._is_blind = False
-        with suppress(ControlError, KeyError):
+        with suppress(ServerCallError, KeyError):
             self._has_model = (await self._ask())["program"] == PROGRAM_ID
         if self._has_model:
-            return  # of this policy's predecessor
+            return  # an earlier start of the policy loaded it
         try:
             await self._control.load(MODEL, LOAD_SECONDS, CONFIG, {"1/model.py": PROGRAM})
         except LostError:
             raise
-        except ControlError as error:
+        except ServerCallError as error:
             log.warning("memory cannot be read in Triton's container, only from its metrics: %s", error)
         else:
             self._has_model = True
 
-    async def read(self, in_thread: Callable[[Callable[[], Any]], Any]) -> Reading:
-        """Return a reading; raises ControlError when there should be one and is none now.
+    async def read(self, in_thread: Callable[[Callable[[], Any]], Any]) -> MemoryReading:
+        """Return a reading; raises ServerCallError when there should be one and is none now.
 
         All readings of one start of Triton are from one source: numbers of two cannot be compared.
         """
         reading = await self._read(in_thread)
         if self._source not in (None, reading.source):
-            raise RefusedError(f"memory was read from {self._source.value}, which tells nothing now")
+            raise RefusedError(f"memory was read from {self._source}, which tells nothing now")
         self._source, self.last, self._tries = reading.source, reading, 0
         return reading
 
-    async def _read(self, in_thread: Callable[[Callable[[], Any]], Any]) -> Reading:
+    async def _read(self, in_thread: Callable[[Callable[[], Any]], Any]) -> MemoryReading:
         said = await self._ask() if self._has_model else None
         server = "" if said is None else said["server"]
         if said is not None and (gpu := said["gpu"]) is not None:
-            return Reading(Source.NVML, gpu["used"], gpu["total"], server)
+            return MemoryReading(MemorySource.NVML, gpu["used"], gpu["total"], server)
         try:
             told = await in_thread(self._from_metrics) if self._has_metrics else None
         except LostError as error:
@@ -123,12 +113,12 @@ class Memory:
             log.error("%s: it goes on without readings of memory until Triton is started anew", error)
             told, self._has_metrics, self._is_blind = None, False, True
         if self._is_blind:  # there may be a GPU: what processes take would be another number
-            return Reading(Source.NONE, None, None, server)
+            return MemoryReading(server=server)
         if self._source is None and told is None and said is not None:
             self._has_metrics = False  # there is no GPU: it is not asked again and again
         if told is not None:
-            return Reading(Source.METRICS, told[0], told[1], server)
-        return Reading(Source.NONE, None) if said is None else Reading(Source.PROCESS, said["process"], None, server)
+            return MemoryReading(MemorySource.METRICS, told[0], told[1], server)
+        return MemoryReading() if said is None else MemoryReading(MemorySource.PROCESS, said["process"], None, server)
 
     async def _ask(self) -> dict[str, Any]:
         try:
@@ -148,7 +138,7 @@ class Memory:
 
 
 def gpu_memory(metrics: str) -> tuple[int, int] | None:
-    """Return the bytes used and there of all GPUs in Triton's metrics; None where they tell of none."""
+    """Return the used and the total bytes of all GPUs in Triton's metrics; None where they tell of no GPU."""
     sums = {USED: 0.0, TOTAL: 0.0}
     told = False
     for family in text_string_to_metric_families(metrics):

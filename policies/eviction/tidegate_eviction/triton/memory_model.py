@@ -16,7 +16,7 @@ NVML = "libnvidia-ml.so.1"
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-class Memory(ctypes.Structure):
+class NvmlMemory(ctypes.Structure):
     """`nvmlMemory_t`, in bytes."""
 
     _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
@@ -60,7 +60,7 @@ def gpu_memory(library: Any) -> dict[str, Any] | None:
     slices = False
     told = False
     for is_slice, device in devices(library) if library is not None else []:
-        memory = Memory()
+        memory = NvmlMemory()
         if library.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory)) == 0:
             used, total, slices, told = used + memory.used, total + memory.total, slices or is_slice, True
     return {"used": used, "total": total, "slices": slices} if told else None

@@ -1,4 +1,4 @@
-"""What a model repository holds: sizes, configurations, the content that a load would load. It only reads.
+"""Triton's model repository: sizes, configurations, and the content that a load would load. It is only read.
 
 A repository in object storage is not looked into: of its models nothing is known before they are loaded.
 """
@@ -16,57 +16,54 @@ from google.protobuf import json_format, text_format
 from tidegate_contracts.eviction import DISK_FACTOR
 from tritonclient.grpc import model_config_pb2
 
+from ..server import ModelFiles, RepositoryError
+
 CONFIG = "config.pbtxt"
 MOST_CONFIG_BYTES = 16 << 20
 PYTHON_CACHE = "__pycache__"
 """What a load leaves itself in a folder that can be written: no content."""
 UNSEEN = ""
-"""Instead of a configuration: it lies where only Triton can read it."""
+"""In place of a configuration that lies where only Triton can read it."""
 LEAST_BYTES = 32 << 20
 """What a model takes at least in an estimate: one process of Triton's Python backend, with numpy."""
 
 
-class RepositoryError(Exception):
-    """Says what is wrong with a model's folder."""
-
-
 @dataclass(frozen=True, slots=True)
-class OnDisk:
-    """A model as it lies in the repository."""
+class TritonModelFiles(ModelFiles):
+    """A model in Triton's repository."""
 
-    versions: tuple[int, ...]
-    """Those that a load loads, and that are there."""
-    bytes: int
-    """On disk, of these versions and of what belongs to all."""
-    stamp: str
-    """Another one when the content that a load loads is another: also with older times, which Triton itself misses."""
-    parts: tuple[str, ...] = ()
-    """Models of an ensemble's steps, and of theirs."""
     override: str | None = None
     """The configuration (JSON) that makes a load load just these versions; None where config.pbtxt does."""
     problem: str = ""
     """Why the wanted versions cannot be chosen, if they cannot."""
 
-    @property
-    def estimate_bytes(self) -> int:
-        """What it may take in memory, without its parts: an ensemble holds nothing itself."""
-        return 0 if self.parts else max(LEAST_BYTES, int(self.bytes * DISK_FACTOR))
 
-
-class Repository:
-    """A folder of models."""
+class TritonRepository:
+    """A folder of models, or object storage."""
 
     def __init__(self, root: str) -> None:
         self.root = root
         self.is_remote = "://" in root
-        """Whether it is object storage, into which we do not look."""
 
     def check(self) -> None:
-        """Raise OSError when the folder itself is not there: no model has gone then, all are out of sight."""
+        """Raise OSError when the folder itself is not there: its models are not removed then, but out of sight."""
         if not self.is_remote:
             os.scandir(self.root).close()
 
-    def look(self, model: str, wanted: Iterable[int] = ()) -> OnDisk | None:
+    def override(self, model: str, versions: tuple[int, ...]) -> str | None:
+        """Return the configuration (JSON) with which a load loads these versions.
+
+        None where it does so anyway; UNSEEN where only Triton can read it. Blocks while it reads; raises
+        RepositoryError and OSError.
+        """
+        if self.is_remote:
+            return UNSEEN if versions else None
+        found = self.look(model, versions)
+        if found is not None and found.problem:
+            raise RepositoryError(found.problem)
+        return None if found is None else found.override
+
+    def look(self, model: str, wanted: Iterable[int] = ()) -> TritonModelFiles | None:
         """Return a model as it lies there now, None where it does not; raises RepositoryError and OSError.
 
         `wanted` are the versions that get traffic; without them its configuration chooses. Blocks while it reads.
@@ -84,18 +81,20 @@ class Repository:
             if strange:
                 problem = (
                     f"{CONFIG} of {model} has fields that this policy does not know ({strange}), so it cannot choose "
-                    f"versions {_words(wanted)}: say version_policy {{ specific {{ versions: [ … ] }} }} in it"
+                    f"versions {', '.join(map(str, wanted))}: say version_policy {{ specific {{ versions: [ … ] }} }} "
+                    "in it"
                 )
             else:
-                override = _specific(config, wanted)
+                override = with_versions(config, wanted)
         parts = tuple(sorted(self._parts(config, model)))
         # An ensemble is what its parts are: of a new one it is to be loaded anew.
         inside = [self._stamp(part) for part in parts]
         size, stamp = _content(folder, versions, "\0".join([override or "", *inside]))
-        return OnDisk(versions, size, stamp, parts, override, problem)
+        estimate = 0 if parts else max(LEAST_BYTES, int(size * DISK_FACTOR))  # an ensemble holds nothing itself
+        return TritonModelFiles(versions, size, stamp, parts, estimate, override, problem)
 
     def config(self, folder: Path) -> tuple[Any, str]:
-        """Return the configuration in a model's folder, and what of it is not known; an empty one where it has none.
+        """Return the configuration in a model's folder, empty where there is none, and which fields are not known.
 
         Raises RepositoryError.
         """
@@ -117,7 +116,7 @@ class Repository:
             raise RepositoryError(f"{folder / CONFIG} is no model configuration: {error}") from None
 
     def _folder(self, model: str) -> Path | None:
-        # A name is one step below the root, whoever asks.
+        # A name is always one step below the root.
         if self.is_remote or model in ("", ".", "..") or "/" in model or "\0" in model:
             return None
         try:
@@ -145,7 +144,7 @@ class Repository:
 
 
 def _text(path: Path) -> str:
-    """Return what a file says; raises OSError and UnicodeDecodeError. Nothing else is waited for, nor read for ever."""
+    """Return a file's text; raises OSError, also for what is no file and could block, and UnicodeDecodeError."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is no file")
@@ -156,7 +155,7 @@ def _text(path: Path) -> str:
 
 
 def chosen(config: Any, there: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the versions that a configuration has Triton load, of those that are there (Triton's version policies)."""
+    """Return which of the versions that are there a configuration's version policy has Triton load."""
     kind = config.version_policy.WhichOneof("policy_choice")
     if kind == "all":
         return there
@@ -167,14 +166,10 @@ def chosen(config: Any, there: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def with_versions(config: Any, versions: Iterable[int]) -> str:
-    """Return a configuration as JSON, with these versions and no others; for a configuration that Triton told."""
-    return _specific(config, tuple(sorted(versions)))
-
-
-def _specific(config: Any, versions: tuple[int, ...]) -> str:
+    """Return a configuration as JSON, with these versions and no others."""
     made = model_config_pb2.ModelConfig()
     made.CopyFrom(config)
-    made.version_policy.specific.versions[:] = versions
+    made.version_policy.specific.versions[:] = sorted(versions)
     text: str = json_format.MessageToJson(made, preserving_proto_field_name=True, indent=None)
     return text
 
@@ -203,7 +198,3 @@ def _content(folder: Path, versions: tuple[int, ...], more: str) -> tuple[int, s
             path = os.path.relpath(os.path.join(where, name), folder)
             seen.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\0".encode(errors="surrogateescape"))
     return size, seen.hexdigest()[:16]
-
-
-def _words(versions: tuple[int, ...]) -> str:
-    return ", ".join(map(str, versions))

@@ -8,8 +8,9 @@ import hypothesis
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tidegate_contracts import lease
-from tidegate_eviction.choosing.registry import BUILT_IN
-from tidegate_eviction.core import Load, ModelSpec, Ticket, Unload, WarmWindow
+from tidegate_eviction.core.events import Load, Ticket, Unload
+from tidegate_eviction.core.rules import ModelSpec, WarmWindow
+from tidegate_eviction.policies.registry import BUILT_IN
 
 from .world import RULES, World
 

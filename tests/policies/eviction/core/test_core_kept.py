@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.core import Allowed, Load, LoadFailed, ModelSpec, Quarantined, Ticket, Unload, WarmWindow
+from tidegate_eviction.core.events import Allowed, Load, LoadFailed, Quarantined, Ticket, Unload
+from tidegate_eviction.core.rules import ModelSpec, WarmWindow
 
 from .world import RULES, World, specs
 
@@ -209,7 +210,7 @@ def test_room_for_an_ensemble_counts_the_parts_that_are_there() -> None:
 
 
 def test_what_an_ensemble_would_use_of_a_model_counts_as_room_for_others_all_the_same() -> None:
-    """Found by the fuzzer: the room of a part was still left out after its ensemble had been told busy."""
+    """ServerInventory by the fuzzer: the room of a part was still left out after its ensemble had been told busy."""
     ensembles = {**ENSEMBLES, "part": replace(ENSEMBLES["part"], callable=True)}
     world = World({**ensembles, **specs({"x": 65, "big": 35})})
     world.recover()

@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.choosing.registry import find
-from tidegate_eviction.core import Found, Load, Ticket, Unload
+from tidegate_eviction.core.events import Load, Ticket, Unload
+from tidegate_eviction.core.rules import ServerInventory
+from tidegate_eviction.policies.registry import find
 
 from .world import RULES, World, specs
 
 
 @pytest.fixture
 def world() -> World:
-    """Room for two of three models; a and b are resident, and nobody holds them since second 20."""
+    """CapacityLedger for two of three models; a and b are resident, and nobody holds them since second 20."""
     world = World(specs({"a": 40, "b": 40, "c": 40}))
     world.recover()
     for name in ("a", "b"):
@@ -311,5 +312,5 @@ def test_nothing_begins_before_the_index_was_read() -> None:
     assert isinstance(ticket, Ticket)
     assert world.loads == []
     world.advance(1.0)
-    step = world.take(world.residency.recover(Found(), world.now))
+    step = world.take(world.residency.recover(ServerInventory(), world.now))
     assert [type(command) for command in step.commands] == [Load]

@@ -1,8 +1,7 @@
 """Memory: what readings tell of what is loaded, freed and leaked."""
 
 import pytest
-from tidegate_eviction.core.memory import Memory
-from tidegate_eviction.core.room import Freeing
+from tidegate_eviction.core.accounting import Freeing, MemoryEstimate
 
 TOLERANCE = 4
 
@@ -11,7 +10,7 @@ class Triton:
     """A memory with so much loaded, and the judge of its readings."""
 
     def __init__(self, base: int = 1000) -> None:
-        self.memory = Memory()
+        self.memory = MemoryEstimate()
         self.used = base
         self.now = 0.0
         self.number = 0

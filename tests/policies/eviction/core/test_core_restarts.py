@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.core import Found, Load, LoadFailed, ModelSpec, Residency, Ticket, Unload
+from tidegate_eviction.core.events import Load, LoadFailed, Ticket, Unload
+from tidegate_eviction.core.residency import Residency
+from tidegate_eviction.core.rules import ModelSpec, ServerInventory
 
 from .world import BASE, RULES, World, specs
 
@@ -35,7 +37,7 @@ def test_a_predecessor_that_gave_longer_leases_is_respected() -> None:
     world = running({"a": 60})
     residency = Residency(RULES, "new", world.now)
     residency.configure(RULES, {**world.specs, "b": ModelSpec("b", footprint_bytes=60, pinned=True)}, (), world.now)
-    residency.recover(Found(resident=("a",), lease_seconds=100.0), world.now)
+    residency.recover(ServerInventory(resident=("a",), lease_seconds=100.0), world.now)
     assert residency.tick(world.now + 99.0).commands == []
     assert [type(command) for command in residency.tick(world.now + 100.0).commands] == [Unload]
 
@@ -97,11 +99,11 @@ def test_models_that_nobody_knows_go_when_the_period_is_over() -> None:
 def test_a_model_with_other_versions_than_the_settings_say_is_loaded_anew() -> None:
     residency = Residency(RULES, "new")
     residency.configure(RULES, {"a": ModelSpec("a", footprint_bytes=10, versions=(2, 3))}, (), 0.0)
-    residency.recover(Found(resident=("a",), versions={"a": (1, 2)}), 0.0)
+    residency.recover(ServerInventory(resident=("a",), versions={"a": (1, 2)}), 0.0)
     assert residency.listing(0.0).models[0].state == "draining"
     residency = Residency(RULES, "new")
     residency.configure(RULES, {"a": ModelSpec("a", footprint_bytes=10, versions=(2, 3))}, (), 0.0)
-    residency.recover(Found(resident=("a",), versions={"a": (3, 2)}), 0.0)
+    residency.recover(ServerInventory(resident=("a",), versions={"a": (3, 2)}), 0.0)
     assert residency.listing(0.0).models[0].state == "resident"
 
 
@@ -173,7 +175,7 @@ def test_of_several_suspects_each_is_loaded_alone_next_time() -> None:
     events = []
     world.at_work.clear()
     world.loaded.clear()
-    step = world.residency.triton_lost(world.now)
+    step = world.residency.server_lost(world.now)
     events += step.events
     assert [event.model for event in events if isinstance(event, LoadFailed)] == ["a"], "now it is clear who it was"
 
@@ -213,7 +215,7 @@ def test_a_part_that_is_being_unloaded_below_its_ensemble_is_left_to_the_ensembl
     residency = Residency(RULES, "new")
     models = {"pair": ModelSpec("pair", footprint_bytes=10, parts=("part",)), "part": ModelSpec("part", 20)}
     residency.configure(RULES, models, (), 0.0)
-    step = residency.recover(Found(resident=("pair",), unloading=("part",)), 0.0)
+    step = residency.recover(ServerInventory(resident=("pair",), unloading=("part",)), 0.0)
     assert step.commands == []
     assert residency.listing(0.0).resident_bytes == 30
 
@@ -282,8 +284,8 @@ def test_what_is_being_freed_when_a_connection_breaks_is_waited_for(*, comes_bac
     world.ask("p1", "b", None)
     world.end_unload(next(iter(world.at_work)), lingers=True)
     assert world.states["a"] == "freeing"
-    world.take(world.residency.triton_lost(world.now))
-    world.take(world.residency.triton_back(replace(world.index(), same=True), world.now))
+    world.take(world.residency.server_lost(world.now))
+    world.take(world.residency.recover(replace(world.index(), same=True), world.now))
     world.read()
     assert world.states["a"] == "unloading"
     assert world.charged() == 60

@@ -1,24 +1,23 @@
-"""Room: who goes for whom, when, and what is told to those there is none for."""
+"""CapacityLedger: who goes for whom, when, and what is told to those there is none for."""
 
 from dataclasses import replace
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.choosing import Candidate, Policy
-from tidegate_eviction.choosing.registry import find
-from tidegate_eviction.core import (
+from tidegate_eviction.core.events import (
     Leaked,
     Load,
     Loaded,
-    ModelSpec,
     Overrun,
     PolicyFailed,
-    PoolRules,
     Recycle,
     Recycling,
     Ticket,
     Unload,
 )
+from tidegate_eviction.core.rules import ModelSpec, PoolRules
+from tidegate_eviction.policies.policy import Candidate, Policy
+from tidegate_eviction.policies.registry import find
 
 from .world import RULES, Begun, World, specs
 

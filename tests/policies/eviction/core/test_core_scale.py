@@ -7,8 +7,10 @@ from types import FrameType
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.choosing.registry import find
-from tidegate_eviction.core import Found, Load, ModelSpec, PoolRules, Residency, Ticket, Unload
+from tidegate_eviction.core.events import Load, Ticket, Unload
+from tidegate_eviction.core.residency import Residency
+from tidegate_eviction.core.rules import ModelSpec, PoolRules, ServerInventory
+from tidegate_eviction.policies.registry import find
 
 RULES = PoolRules(
     capacity_bytes=0,
@@ -42,7 +44,7 @@ def full(residents: int, policy: str) -> Residency:
     residency = Residency(rules, "one")
     specs = {f"m{n}": ModelSpec(f"m{n}", footprint_bytes=10, load_seconds=1.0 + n % 7) for n in range(residents + 1)}
     residency.configure(rules, specs, (), 0.0)
-    residency.recover(Found(tuple(f"m{n}" for n in range(residents))), 0.0)
+    residency.recover(ServerInventory(tuple(f"m{n}" for n in range(residents))), 0.0)
     return residency
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import get_args
 
 from tidegate_contracts import lease
-from tidegate_eviction.choosing.registry import BUILT_IN
-from tidegate_eviction.core import PoolRules
-from tidegate_eviction.states import AFTER, HOLDS_ROOM, TRANSITIONS, Cause, State
+from tidegate_eviction.core.rules import PoolRules
+from tidegate_eviction.core.states import AFTER, HOLDS_ROOM, TRANSITIONS, Cause, State
+from tidegate_eviction.policies.registry import BUILT_IN
 
 ROOT = Path(__file__).resolve().parents[4]
 PAGE = (ROOT / "docs/eviction.md").read_text("utf-8")

@@ -9,23 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidegate_contracts import lease
-from tidegate_eviction.choosing.registry import find
-from tidegate_eviction.core import (
-    Answered,
-    Evicted,
-    Found,
-    Load,
-    ModelSpec,
-    Overrun,
-    PoolRules,
-    Recycle,
-    Residency,
-    Step,
-    Ticket,
-    Unload,
-    WarmWindow,
-)
-from tidegate_eviction.states import AFTER, State
+from tidegate_eviction.core.events import Answered, Evicted, Load, Overrun, Recycle, Step, Ticket, Unload
+from tidegate_eviction.core.residency import Residency
+from tidegate_eviction.core.rules import ModelSpec, PoolRules, ServerInventory, WarmWindow
+from tidegate_eviction.core.states import AFTER, State
+from tidegate_eviction.policies.registry import find
 
 BASE = 1000
 RULES = PoolRules(
@@ -319,12 +307,12 @@ class World:
         """Tell a reading of memory; loads have taken what they will, or nothing yet."""
         return self.take(self.residency.memory(BASE + sum(self.loaded.values()) + self.lingering + self.lost, self.now))
 
-    def index(self) -> Found:
+    def index(self) -> ServerInventory:
         """What Triton's index says."""
         loading = [each.command.model for each in self.at_work.values() if isinstance(each.command, Load)]
         unloading = [p for each in self.at_work.values() if isinstance(each.command, Unload) for p in each.pieces]
         resident = [piece for piece in self.loaded if piece not in unloading]
-        return Found(tuple(resident), tuple(loading), tuple(unloading), lease_seconds=self.longest)
+        return ServerInventory(tuple(resident), tuple(loading), tuple(unloading), lease_seconds=self.longest)
 
     def restart_policy(self) -> None:
         """Kill the policy, and start it anew: all that it knew is gone."""
@@ -360,12 +348,12 @@ class World:
         self.lingering = self.lost = 0
         for leases in self.proxies.values():
             leases.clear()
-        self.take(self.residency.triton_lost(self.now))
+        self.take(self.residency.server_lost(self.now))
 
     def triton_back(self) -> None:
         """Start it again, empty."""
         self.up = True
-        self.take(self.residency.triton_back(self.index(), self.now))
+        self.take(self.residency.recover(self.index(), self.now))
         self.read()
 
     # --- time

@@ -1,4 +1,4 @@
-"""A policy without its process: the core, the agent and the desk, with a stand-in for Triton."""
+"""A policy without its process: the core, the agent and the service, with a stand-in for Triton."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -9,11 +9,10 @@ from typing import Any
 
 from tidegate_contracts import lease
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
-from tidegate_eviction.serving.desk import Desk
+from tidegate_eviction.kinds import KINDS
+from tidegate_eviction.server import Connection, ServerDriver
 from tidegate_eviction.serving.footprints import Footprints
-from tidegate_eviction.triton.agent import Agent
-from tidegate_eviction.triton.control import Control
-from tidegate_eviction.triton.memory import Memory
+from tidegate_eviction.serving.service import EvictionService
 
 from .stand_in import SECRET, StandIn, serving
 
@@ -50,25 +49,27 @@ def write_models(root: Path, *names: str, config: str = "") -> None:
 class House:
     """A policy that runs in this process."""
 
-    desk: Desk
-    agent: Agent
+    service: EvictionService
+    driver: ServerDriver
     triton: StandIn
     footprints: Footprints
 
     async def acquire(self, model: str, holder: str = "p", seconds: float | None = None) -> lease.Answer:
         """Ask for a lease, and do not hang up."""
         ask = lease.Acquire(holder=holder, model=model, wait_seconds=seconds)
-        answer = await self.desk.acquire(ask, lambda: asyncio.create_task(asyncio.sleep(3600)))
+        answer = await self.service.acquire(ask, lambda: asyncio.create_task(asyncio.sleep(3600)))
         assert answer is not None
         return answer
 
     def release(self, model: str, holder: str = "p") -> None:
         """Give a lease back."""
-        self.desk.release(lease.Release(holder=holder, incarnation=self.desk.residency.incarnation, models=(model,)))
+        self.service.release(
+            lease.Release(holder=holder, incarnation=self.service.residency.incarnation, models=(model,))
+        )
 
     def state(self, model: str) -> str:
         """Return a model's state."""
-        (found,) = [each.state for each in self.desk.listing().models if each.model == model]
+        (found,) = [each.state for each in self.service.listing().models if each.model == model]
         return found
 
     async def until(self, true: Callable[[], bool]) -> None:
@@ -83,13 +84,15 @@ async def house(root: Path, stand_in: StandIn, port: int, **changes: Any) -> Asy
     (root / "state").mkdir(exist_ok=True)
     footprints = Footprints(root / "state")
     footprints.read()
-    desk = Desk(settings_for(root, **changes), footprints, "test", chance=lambda: 0.0)
-    await desk.look()
-    control = Control(f"127.0.0.1:{port}", SECRET)
-    desk.agent = agent = Agent(control, Memory(control, None), desk.override, root / "recycle", desk)
-    tasks = [asyncio.create_task(work) for work in (agent.follow(), desk.follow_repository(), desk.keep_footprints())]
+    service = EvictionService(settings_for(root, **changes), footprints, "test", chance=lambda: 0.0)
+    await service.look()
+    connection = Connection(SECRET, root / "recycle", address=f"127.0.0.1:{port}", metrics_url="")
+    service.driver = driver = KINDS["triton"].driver(connection, lambda: service.repository, service)
+    tasks = [
+        asyncio.create_task(work) for work in (driver.follow(), service.follow_repository(), service.keep_footprints())
+    ]
     try:
-        yield House(desk, agent, stand_in, footprints)
+        yield House(service, driver, stand_in, footprints)
         for task in tasks:
             if task.done():
                 task.result()
@@ -97,7 +100,7 @@ async def house(root: Path, stand_in: StandIn, port: int, **changes: Any) -> Asy
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await agent.close()
+        await driver.close()
 
 
 def live(root: Path, stand_in: StandIn, work: Callable[[House], Awaitable[None]], **changes: Any) -> None:
@@ -108,7 +111,7 @@ def live(root: Path, stand_in: StandIn, work: Callable[[House], Awaitable[None]]
 
     async def run() -> None:
         async with asyncio.timeout(30), serving(stand_in), house(root, stand_in, stand_in.port, **changes) as made:
-            await made.until(lambda: made.agent.is_up)
+            await made.until(lambda: made.driver.is_up)
             await work(made)
 
     asyncio.run(run())

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel
-from tidegate_eviction.core import ModelSpec
-from tidegate_eviction.serving.catalog import Broken, Catalog
+from tidegate_eviction.core.rules import ModelSpec
+from tidegate_eviction.server import ModelFiles
+from tidegate_eviction.serving.catalog import Catalog, UnreadableModel
 from tidegate_eviction.serving.footprints import Footprints
-from tidegate_eviction.triton.repository import LEAST_BYTES, UNSEEN, OnDisk, Repository, RepositoryError
+from tidegate_eviction.triton.repository import LEAST_BYTES, TritonRepository
 
 
 def settings(repository: Path | str, *models: ManagedModel) -> EvictionSettings:
@@ -96,7 +97,7 @@ def test_parts_of_an_ensemble_are_accounted_and_not_leased(tmp_path: Path) -> No
 def test_a_folder_that_cannot_be_understood_is_tritons_to_judge(tmp_path: Path) -> None:
     write(tmp_path, "a", "backend: [")
     catalog = Catalog(settings(tmp_path, ManagedModel(name="a")))
-    assert isinstance(catalog.look({})["a"], Broken)
+    assert isinstance(catalog.look({})["a"], UnreadableModel)
     broken = specs(catalog)["a"]
     assert broken.estimate_from == "unknown"
     (tmp_path / "a" / "config.pbtxt").write_text("")
@@ -109,14 +110,14 @@ def test_a_file_system_that_fails_takes_no_model_away(tmp_path: Path, monkeypatc
         write(root, name)
     catalog = Catalog(settings(root, ManagedModel(name="a"), ManagedModel(name="b")))
     before = catalog.look({})
-    real = Repository.look
+    real = TritonRepository.look
 
-    def stale(self: Repository, name: str, *more: Any) -> OnDisk | None:
+    def stale(self: TritonRepository, name: str, *more: Any) -> ModelFiles | None:
         if name == "a":
             raise OSError(116, "Stale file handle")
         return real(self, name, *more)
 
-    monkeypatch.setattr(Repository, "look", stale)
+    monkeypatch.setattr(TritonRepository, "look", stale)
     assert catalog.look(before) == before
     monkeypatch.undo()
     shutil.rmtree(root)
@@ -132,19 +133,3 @@ def test_of_object_storage_nothing_is_known_but_the_names(tmp_path: Path) -> Non
     assert specs(catalog, learned)["a"] == ModelSpec("a", footprint_bytes=5)
     learned.learn("a", "", 77, 3)
     assert specs(catalog, learned)["a"].estimate_bytes == 77
-    assert catalog.override("a", (1,)) == UNSEEN
-    assert catalog.override("a", ()) is None
-
-
-def test_a_load_of_versions_brings_their_configuration(tmp_path: Path) -> None:
-    write(tmp_path, "a", "something_new: 1")
-    (tmp_path / "a" / "2").mkdir()
-    catalog = Catalog(settings(tmp_path, ManagedModel(name="a", versions=(1,))))
-    with pytest.raises(RepositoryError, match="fields that this policy does not know"):
-        catalog.override("a", (1,))
-    assert catalog.override("a", (2,)) is None
-    assert catalog.override("a", ()) is None
-    (tmp_path / "a" / "config.pbtxt").write_text('backend: "python"')
-    override = catalog.override("a", (1,))
-    assert override is not None
-    assert '"specific"' in override

@@ -46,7 +46,7 @@ def over_the_wire(
 ) -> None:
     async def with_server(house: House) -> None:
         listener = socket.create_server(("127.0.0.1", 0))
-        config = uvicorn.Config(make_lease_api(house.desk), log_config=None, lifespan="off", timeout_keep_alive=75)
+        config = uvicorn.Config(make_lease_api(house.service), log_config=None, lifespan="off", timeout_keep_alive=75)
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server._serve([listener]))
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -68,12 +68,12 @@ def test_a_lease_is_granted_renewed_and_released(tmp_path: Path) -> None:
         renewal = {"holder": "p-1", "incarnation": said["incarnation"], "models": uses}
         status, _, renewed = await wire.post(lease.RENEW_PATH, renewal)
         assert (status, renewed["lost"], renewed["resident"], renewed["accepts"]) == (200, [], ["a"], True)
-        assert house.desk.counts.requests == 7
+        assert house.service.counts.totals["requests"] == 7
         release = {"holder": "p-1", "incarnation": said["incarnation"], "models": ["a"]}
         late = {**release, "serials": {"a": said["serial"] - 1}}
-        assert ((await wire.post(lease.RELEASE_PATH, late))[0], house.desk.residency.leases) == (204, 1)
+        assert ((await wire.post(lease.RELEASE_PATH, late))[0], house.service.residency.leases) == (204, 1)
         status, _, _ = await wire.post(lease.RELEASE_PATH, release)
-        assert (status, house.desk.residency.leases) == (204, 0)
+        assert (status, house.service.residency.leases) == (204, 0)
 
     over_the_wire(tmp_path, StandIn({"a": MIB}), work)
 
@@ -99,7 +99,7 @@ def test_hanging_up_ends_the_wait_and_the_load_goes_on(tmp_path: Path) -> None:
         asking = asyncio.create_task(wire.acquire("a"))
         await house.until(lambda: house.state("a") == "loading")
         asking.cancel()
-        await house.until(lambda: house.desk.counts.acquires["gone"] == 1)
+        await house.until(lambda: house.service.counts.acquires["gone"] == 1)
         assert (await wire.acquire("a"))[0] == 200
         assert house.triton.did("load").count("a") == 1
 
@@ -129,7 +129,7 @@ def test_what_cannot_be_understood_is_said_and_changes_nothing(
     async def work(house: House, wire: Wire) -> None:
         got, _, answer = await wire.post(path, said)
         assert (got, why in answer["why"]) == (status, True), answer
-        assert house.desk.residency.leases == 0
+        assert house.service.residency.leases == 0
 
     over_the_wire(tmp_path, StandIn({"a": 1}), work)
 

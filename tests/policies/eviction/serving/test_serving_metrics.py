@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
-from tidegate_eviction.serving.metrics import NAMED_MODELS, ViewCollector, render
-from tidegate_eviction.serving.view import View
-from tidegate_eviction.states import State
-from tidegate_eviction.triton.memory import Reading, Source
+from tidegate_eviction.core.states import State
+from tidegate_eviction.server import MemoryReading
+from tidegate_eviction.serving.metrics import NAMED_MODELS, Snapshot, SnapshotCollector, render
 
 from tests.components.alerts import asked_for
 
@@ -16,7 +15,7 @@ from .views import MIB, listed, view
 README = Path(__file__).resolve().parents[4] / "policies" / "eviction" / "README.md"
 
 
-def samples(seen: View) -> Mapping[tuple[str, ...], float]:
+def samples(seen: Snapshot) -> Mapping[tuple[str, ...], float]:
     """Return each sample by its name, without the prefix, and its labels' values."""
     families = text_string_to_metric_families(render(seen).decode())
     return {
@@ -31,9 +30,9 @@ def test_what_happened_is_counted() -> None:
     counts = seen.counts
     counts.acquires.update({"hit": 5, "loaded": 2, "busy": 1})
     counts.evictions.update({"room": 3})
-    counts.requests = 70
+    counts.totals["requests"] = 70
     for seconds in (0.2, 3):
-        counts.loads.add(seconds)
+        counts.histograms["load_seconds"].add(seconds)
     said = samples(seen)
     assert {key: said["acquires_total", key] for key in ("hit", "loaded", "busy")} == {"hit": 5, "loaded": 2, "busy": 1}
     assert (said["evictions_total", "room"], said["requests_total",]) == (3, 70)
@@ -51,7 +50,7 @@ def test_the_slice_is_told_in_bytes() -> None:
 
 
 def test_memory_that_nobody_reads_has_no_number() -> None:
-    said = samples(view(reading=Reading(Source.NONE, None)))
+    said = samples(view(reading=MemoryReading()))
     assert ("memory_used_bytes",) not in said
     assert (said["memory_source", "none"], said["memory_source", "nvml"]) == (1, 0)
 
@@ -73,14 +72,14 @@ def test_the_number_of_names_is_bounded() -> None:
 
 
 def test_trouble_shows() -> None:
-    said = samples(view(triton_is_up=False, settings_error="x", settings_failures=3))
+    said = samples(view(server_is_up=False, settings_error="x", settings_failures=3))
     assert (said["triton_up",], said["settings_good",], said["settings_failures_total",]) == (0, 0, 3)
     said = samples(view())
     assert (said["triton_up",], said["settings_good",]) == (1, 1)
 
 
 def test_the_readme_lists_every_metric() -> None:
-    families = ViewCollector(view(listed("a", footprint_bytes=1))).collect()
+    families = SnapshotCollector(view(listed("a", footprint_bytes=1))).collect()
     rows = [
         f"| `{family.name}{'_total' if family.type == 'counter' else ''}` | {family.documentation} |"
         for family in families

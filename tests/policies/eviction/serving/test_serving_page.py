@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_contracts.lease import LeaseOf
-from tidegate_eviction.serving.page import SHOWN_MODELS, render
-from tidegate_eviction.triton.memory import Reading, Source
+from tidegate_eviction.server import MemoryReading
+from tidegate_eviction.serving.admin import SHOWN_MODELS, page
 
 from .views import MIB, listed, view
 
@@ -41,7 +41,7 @@ class Seen(HTMLParser):
 
 
 def test_each_model_in_memory_is_a_block_as_wide_as_its_share() -> None:
-    text = render(
+    text = page(
         view(
             listed("big", footprint_bytes=500 * MIB, leases=(LeaseOf(holder="p", seconds_left=9, in_flight=1),)),
             listed("small", footprint_bytes=100 * MIB),
@@ -56,7 +56,7 @@ def test_each_model_in_memory_is_a_block_as_wide_as_its_share() -> None:
 
 def test_each_model_has_a_row_with_its_last_use_and_leases() -> None:
     held = LeaseOf(holder="proxy-1", seconds_left=21.5, in_flight=3)
-    text = render(
+    text = page(
         view(
             listed("a", footprint_bytes=5 * MIB, idle_seconds=130, evictable_in=170, leases=(held,), pinned=True),
             listed("b", "quarantined", why="no memory"),
@@ -75,17 +75,17 @@ def test_each_model_has_a_row_with_its_last_use_and_leases() -> None:
 def test_nobodys_text_shapes_the_page(name: str, holder: str, why: str) -> None:
     lease = LeaseOf(holder=holder, seconds_left=1, in_flight=0)
     with_texts = Seen(
-        render(view(listed(name, why=why, footprint_bytes=MIB, leases=(lease,)), settings_error=why or "x"))
+        page(view(listed(name, why=why, footprint_bytes=MIB, leases=(lease,)), settings_error=why or "x"))
     )
     lease = LeaseOf(holder="h", seconds_left=1, in_flight=0)
-    plain = Seen(render(view(listed("n", why="w", footprint_bytes=MIB, leases=(lease,)), settings_error="x")))
+    plain = Seen(page(view(listed("n", why="w", footprint_bytes=MIB, leases=(lease,)), settings_error="x")))
     assert with_texts.tags == plain.tags
     assert with_texts.attributes == plain.attributes
     assert not with_texts.open
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:
-    text = render(view(listed("a")))
+    text = page(view(listed("a")))
     assert not re.search(r"https?://|<script|<link|<img|@import|url\(", text)
     assert '<meta http-equiv="refresh" content="2">' in text
 
@@ -93,17 +93,17 @@ def test_the_page_needs_nothing_from_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"triton_is_up": False}, "There is no connection to Triton"),
+        ({"server_is_up": False}, "There is no connection to the server"),
         ({"settings_error": "capacityBytes: it is 0"}, "the last good one is: capacityBytes: it is 0"),
-        ({"reading": Reading(Source.NONE, None)}, "Memory cannot be read"),
+        ({"reading": MemoryReading()}, "Memory cannot be read"),
     ],
 )
 def test_what_is_wrong_is_said_first(more: dict[str, object], said: str) -> None:
-    assert said in render(view(**more))
-    assert said not in render(view())
+    assert said in page(view(**more))
+    assert said not in page(view())
 
 
 def test_a_page_of_ten_thousand_models_ends() -> None:
-    text = render(view(*(listed(f"model-{number}", "cold") for number in range(10_000))))
+    text = page(view(*(listed(f"model-{number}", "cold") for number in range(10_000))))
     assert text.count("<tr>") == SHOWN_MODELS + 1
     assert f"and {10_000 - SHOWN_MODELS} more" in text

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tidegate_eviction.serving.secret import control_secret
+from tidegate_eviction.serving.files import control_secret
 
 
 def test_it_is_made_once_and_kept_when_the_policy_restarts(tmp_path: Path) -> None:

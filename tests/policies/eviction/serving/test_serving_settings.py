@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from tidegate_contracts.eviction import EvictionSettings, WarmWindow
-from tidegate_eviction.serving.settings import Followed, SettingsError, parse, seconds_open
+from tidegate_eviction.serving.settings import SettingsError, SettingsFile, read, seconds_open
 
-POLICIES = ["lru-idle", "lru"]
 GOOD: dict[str, Any] = {
     "version": 1,
     "policy": "lru-idle",
@@ -34,7 +33,7 @@ def window(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_good_file_is_read() -> None:
-    settings = parse(said(warmWindows=[window()], tuning={"toleranceBytes": 5}), POLICIES)
+    settings = read(said(warmWindows=[window()], tuning={"toleranceBytes": 5}))
     assert (settings.capacity_bytes, settings.models[0].name) == (1000, "a")
     assert settings.tuning.model_dump(exclude_none=True) == {"tolerance_bytes": 5}
 
@@ -47,7 +46,8 @@ def test_a_good_file_is_read() -> None:
         (said(version=2), "version: Input should be 1"),
         (said(repository="/mod\0els"), r"repository: '/mod\x00els' can be no path"),
         (said(surprise=1), "surprise: Extra inputs are not permitted"),
-        (said(policy="fifo"), "policy: there is no 'fifo', only lru, lru-idle"),
+        (said(policy="fifo"), "policy: there is no 'fifo', only cost-aware, lru, lru-idle, pinned"),
+        (said(kind="vllm"), "kind: there is no 'vllm', only triton"),
         (said(capacityBytes=0), "capacityBytes: Input should be greater than or equal to 1"),
         (said(leaseSeconds=0), "leaseSeconds: Input should be greater than or equal to 1"),
         (said(idleSeconds=-1), "idleSeconds: Input should be greater than or equal to 0"),
@@ -65,7 +65,7 @@ def test_a_good_file_is_read() -> None:
 )
 def test_what_is_wrong_is_said(data: bytes, why: str) -> None:
     with pytest.raises(SettingsError) as error:
-        parse(data, POLICIES)
+        read(data)
     assert why in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -99,7 +99,7 @@ def settings_file(tmp_path: Path) -> Path:
 
 def test_a_bad_file_is_refused_and_the_last_good_one_stays(settings_file: Path) -> None:
     used: list[EvictionSettings] = []
-    followed = Followed(settings_file, lambda data: used.append(parse(data, POLICIES)))
+    followed = SettingsFile(settings_file, settings_file.with_name("copy"), lambda data: used.append(read(data)))
     followed.load()
     for bad in (b"{", said(capacityBytes=-5)):
         settings_file.write_bytes(bad)
@@ -117,7 +117,7 @@ def test_a_bad_file_is_refused_and_the_last_good_one_stays(settings_file: Path) 
 
 def test_a_good_file_that_could_not_be_read_for_a_while_is_read_then(settings_file: Path) -> None:
     used: list[EvictionSettings] = []
-    followed = Followed(settings_file, lambda data: used.append(parse(data, POLICIES)))
+    followed = SettingsFile(settings_file, settings_file.with_name("copy"), lambda data: used.append(read(data)))
     followed.load()
     settings_file.write_bytes(said(capacityBytes=7))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -140,7 +140,9 @@ def test_a_config_map_that_is_swapped_is_seen(tmp_path: Path) -> None:
         (tmp_path / f"data{number}" / "eviction.json").write_bytes(said(capacityBytes=number))
     (tmp_path / "data").symlink_to("data1")
     used: list[EvictionSettings] = []
-    followed = Followed(tmp_path / "data" / "eviction.json", lambda data: used.append(parse(data, POLICIES)))
+    followed = SettingsFile(
+        tmp_path / "data" / "eviction.json", tmp_path / "copy", lambda data: used.append(read(data))
+    )
     followed.load()
     (tmp_path / "new").symlink_to("data2")
     (tmp_path / "new").replace(tmp_path / "data")

@@ -3,9 +3,9 @@
 from typing import Any
 
 from tidegate_contracts.lease import Listed, Listing
-from tidegate_eviction.serving.counts import Counts
-from tidegate_eviction.serving.view import View
-from tidegate_eviction.triton.memory import Reading, Source
+from tidegate_eviction.server import MemoryReading
+from tidegate_eviction.serving.metrics import Snapshot
+from tidegate_eviction.triton.memory import MemorySource
 
 MIB = 1 << 20
 
@@ -14,7 +14,7 @@ def listed(model: str, state: Any = "resident", **more: Any) -> Listed:
     return Listed(model=model, state=state, **more)
 
 
-def view(*models: Listed, **more: Any) -> View:
+def view(*models: Listed, **more: Any) -> Snapshot:
     resident = sum(each.footprint_bytes or 0 for each in models if each.state == "resident")
     listing = Listing(
         incarnation="x.0",
@@ -29,12 +29,8 @@ def view(*models: Listed, **more: Any) -> View:
     )
     said: dict[str, Any] = {
         "listing": listing,
-        "counts": Counts(),
-        "reading": Reading(Source.NVML, 5, 9),
-        "triton_is_up": True,
+        "reading": MemoryReading(MemorySource.NVML, 5, 9),
+        "memory_sources": tuple(MemorySource),
         "leases": 2,
-        "settings_generation": 1,
-        "settings_failures": 0,
-        "settings_error": "",
     }
-    return View(**(said | more))
+    return Snapshot(**(said | more))

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegate_eviction.simulate.bound import optimum, relaxation
-from tidegate_eviction.simulate.errors import SimulationError
-from tidegate_eviction.simulate.trace import Trace
+from tidegate_eviction.simulate.trace import SimulationError, Trace
 
 from .plain import greedy_dual, lru, plainly
 from .traces import day, trace_of

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 from tidegate_eviction.simulate.command import COMPARED, add_to, capacity_bytes
-from tidegate_eviction.simulate.errors import SimulationError
-from tidegate_eviction.simulate.trace import write_trace
+from tidegate_eviction.simulate.trace import SimulationError, write_trace
 from typer.testing import CliRunner, Result
 
 from .traces import day, trace_of

@@ -8,18 +8,17 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidegate_eviction.choosing.registry import find
+from tidegate_eviction.policies.registry import find
 from tidegate_eviction.simulate.compare import bound_of
-from tidegate_eviction.simulate.engine import simulate
+from tidegate_eviction.simulate.engine import SimulationSetting, simulate
 from tidegate_eviction.simulate.outcome import Outcome, quantile
-from tidegate_eviction.simulate.setting import Setting
 from tidegate_eviction.simulate.trace import Trace
 from tidegate_eviction.simulate.zoo import Zoo, generate
 
 from .plain import Order, Plain, greedy_dual, lru, plainly
 from .traces import day, trace_of
 
-LRU = Setting(find("lru"), 10, residency_factor=0)
+LRU = SimulationSetting(find("lru"), 10, residency_factor=0)
 PLAIN = replace(LRU, instant=True)
 
 
@@ -97,7 +96,7 @@ def test_so_is_every_other_trace(
     assert outcome.load_seconds >= bound_seconds(trace, setting, outcome) - 1e-6
 
 
-def bound_seconds(trace: Trace, setting: Setting, outcome: Outcome) -> float:
+def bound_seconds(trace: Trace, setting: SimulationSetting, outcome: Outcome) -> float:
     if not outcome.answered:
         return 0.0
     found = bound_of(trace, setting, outcome)
@@ -224,7 +223,9 @@ def test_every_request_is_answered_or_refused_once_whatever_is_simulated() -> No
 
 def test_the_same_simulation_is_the_same_outcome() -> None:
     trace = day().only(range(2000))
-    setting = Setting(find("cost-aware"), round(0.4 * trace.total_bytes), wait_seconds=20, lease_seconds=30, replicas=2)
+    setting = SimulationSetting(
+        find("cost-aware"), round(0.4 * trace.total_bytes), wait_seconds=20, lease_seconds=30, replicas=2
+    )
     one, other = (simulate(trace, setting) for _ in range(2))
     assert one == other
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate_eviction.simulate.errors import SimulationError
-from tidegate_eviction.simulate.trace import Trace, read_trace, write_trace
+from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace, write_trace
 
 from .traces import trace_of
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from tidegate_eviction.simulate.errors import SimulationError
+from tidegate_eviction.simulate.trace import SimulationError
 from tidegate_eviction.simulate.zoo import NIGHT_SECONDS, Zoo, generate
 
 STEADY = Zoo(bursty=0, nightly=0, diurnal=0)

@@ -9,11 +9,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from tidegate_eviction.triton.control import (
-    Control,
     LostError,
     ModelIndex,
     RefusedError,
     SlowError,
+    TritonControl,
     VersionState,
     certified_name,
 )
@@ -21,10 +21,10 @@ from tidegate_eviction.triton.control import (
 from ..rigs.stand_in import SECRET, StandIn, serving
 
 
-def with_control(stand_in: StandIn, work: Callable[[Control], Awaitable[None]], secret: str = SECRET) -> None:
+def with_control(stand_in: StandIn, work: Callable[[TritonControl], Awaitable[None]], secret: str = SECRET) -> None:
     async def run() -> None:
         async with asyncio.timeout(20), serving(stand_in):
-            control = Control(stand_in.address, secret)
+            control = TritonControl(stand_in.address, secret)
             await control.connect()
             try:
                 await work(control)
@@ -35,7 +35,7 @@ def with_control(stand_in: StandIn, work: Callable[[Control], Awaitable[None]], 
 
 
 def test_a_model_is_loaded_and_the_index_shows_it() -> None:
-    async def work(control: Control) -> None:
+    async def work(control: TritonControl) -> None:
         await control.load("a", 5)
         index = await control.index()
         assert index.in_state("a", "READY") == (1,)
@@ -45,7 +45,7 @@ def test_a_model_is_loaded_and_the_index_shows_it() -> None:
 
 
 def test_a_failed_load_says_it_in_tritons_words() -> None:
-    async def work(control: Control) -> None:
+    async def work(control: TritonControl) -> None:
         with pytest.raises(RefusedError, match="CUDA out of memory"):
             await control.load("a", 5)
         assert (await control.index()).why_not("a") == "CUDA out of memory"
@@ -54,7 +54,7 @@ def test_a_failed_load_says_it_in_tritons_words() -> None:
 
 
 def test_a_silence_is_told_apart_from_a_refusal() -> None:
-    async def work(control: Control) -> None:
+    async def work(control: TritonControl) -> None:
         with pytest.raises(SlowError, match=r"RepositoryModelLoad within 0\.1 s"):
             await control.load("a", 0.1)
 
@@ -62,7 +62,7 @@ def test_a_silence_is_told_apart_from_a_refusal() -> None:
 
 
 def test_another_secret_is_no_lost_connection() -> None:
-    async def work(control: Control) -> None:
+    async def work(control: TritonControl) -> None:
         with pytest.raises(RefusedError, match="another control secret"):
             await control.index()
 
@@ -73,7 +73,7 @@ def test_the_end_of_triton_shows_at_once() -> None:
     async def run() -> float:
         loop = asyncio.get_running_loop()
         stand_in = StandIn({"a": 1}, load_seconds=60)
-        control = Control("127.0.0.1:1", SECRET)
+        control = TritonControl("127.0.0.1:1", SECRET)
         async with asyncio.timeout(20):
             async with serving(stand_in):
                 control.address = stand_in.address
@@ -98,7 +98,7 @@ def test_it_waits_until_triton_is_there() -> None:
         async with asyncio.timeout(20):
             async with serving(stand_in):
                 pass
-            control = Control(stand_in.address, SECRET)
+            control = TritonControl(stand_in.address, SECRET)
             waiting = asyncio.create_task(control.connect())
             await asyncio.sleep(0.3)
             assert not waiting.done()
@@ -112,7 +112,7 @@ def test_it_waits_until_triton_is_there() -> None:
 
 def test_a_call_without_a_connection_says_so() -> None:
     with pytest.raises(LostError, match="no connection to Triton at nowhere:1"):
-        asyncio.run(Control("nowhere:1", SECRET).index())
+        asyncio.run(TritonControl("nowhere:1", SECRET).index())
 
 
 def state(version: int, name: str, reason: str = "") -> VersionState:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tidegate_eviction.triton.control import Control, LostError, RefusedError
-from tidegate_eviction.triton.memory import METRICS_TRIES, PROGRAM_ID, Memory, Reading, Source, gpu_memory
+from tidegate_eviction.server import MemoryReading
+from tidegate_eviction.triton.control import LostError, RefusedError, TritonControl
+from tidegate_eviction.triton.memory import METRICS_TRIES, PROGRAM_ID, MemoryReader, MemorySource, gpu_memory
 
 METRICS = """\
 # HELP nv_gpu_memory_total_bytes GPU total memory, in bytes
@@ -25,7 +26,7 @@ nv_inference_count{model="a",version="1"} 3
 """
 
 
-class Asked(Control):
+class Asked(TritonControl):
     """A Triton that says one thing."""
 
     def __init__(self, text: bytes | None) -> None:
@@ -48,15 +49,15 @@ async def in_thread(work: Callable[[], Any]) -> Any:
     return work()
 
 
-def reading(said: object, metrics: str | Exception = "") -> Reading:
+def reading(said: object, metrics: str | Exception = "") -> MemoryReading:
     def fetch(_: str) -> str:
         if isinstance(metrics, Exception):
             raise metrics
         return metrics
 
-    memory = Memory(Asked(None if said is None else json.dumps(said).encode()), "http://nowhere", fetch)
+    memory = MemoryReader(Asked(None if said is None else json.dumps(said).encode()), "http://nowhere", fetch)
 
-    async def run() -> Reading:
+    async def run() -> MemoryReading:
         await memory.prepare()
         return await memory.read(in_thread)
 
@@ -69,20 +70,20 @@ def said(gpu: dict[str, Any] | None) -> dict[str, Any]:
 
 def test_the_driver_is_believed_first() -> None:
     told = reading(said({"used": 5, "total": 9, "slices": True}), METRICS)
-    assert told == Reading(Source.NVML, 5, 9, "7:1")
+    assert told == MemoryReading(MemorySource.NVML, 5, 9, "7:1")
 
 
 def test_triton_metrics_tell_where_the_driver_does_not() -> None:
-    assert reading(said(None), METRICS) == Reading(Source.METRICS, 7_000_000_010, 42_949_673_960, "7:1")
-    assert reading(None, METRICS) == Reading(Source.METRICS, 7_000_000_010, 42_949_673_960, "")
+    assert reading(said(None), METRICS) == MemoryReading(MemorySource.METRICS, 7_000_000_010, 42_949_673_960, "7:1")
+    assert reading(None, METRICS) == MemoryReading(MemorySource.METRICS, 7_000_000_010, 42_949_673_960, "")
 
 
 def test_without_a_gpu_its_processes_count() -> None:
-    assert reading(said(None), "nv_inference_count 3\n") == Reading(Source.PROCESS, 77, None, "7:1")
+    assert reading(said(None), "nv_inference_count 3\n") == MemoryReading(MemorySource.PROCESS, 77, None, "7:1")
 
 
 def test_where_nobody_tells_there_is_no_number() -> None:
-    assert reading(None, "") == Reading(Source.NONE, None)
+    assert reading(None, "") == MemoryReading(MemorySource.NONE, None)
 
 
 @pytest.mark.parametrize(
@@ -107,17 +108,17 @@ def test_a_first_reading_waits_for_metrics_only_so_often_and_goes_on_blind_until
         return answers[0]
 
     async def run() -> None:
-        memory = Memory(Asked(json.dumps(said(None)).encode()), "http://nowhere", fetch)
+        memory = MemoryReader(Asked(json.dumps(said(None)).encode()), "http://nowhere", fetch)
         for _ in range(METRICS_TRIES - 1):
             await memory.prepare()
             with pytest.raises(LostError):
                 await memory.read(in_thread)
         await memory.prepare()
         for _ in range(2):
-            assert await memory.read(in_thread) == Reading(Source.NONE, None, None, "7:1")
+            assert await memory.read(in_thread) == MemoryReading(MemorySource.NONE, None, None, "7:1")
         answers.append(METRICS)
         await memory.prepare()
-        assert (await memory.read(in_thread)).source is Source.METRICS
+        assert (await memory.read(in_thread)).source is MemorySource.METRICS
 
     asyncio.run(run())
 
@@ -136,7 +137,7 @@ def test_metrics_without_a_gpu_are_asked_once_only() -> None:
         return ""
 
     async def run() -> None:
-        memory = Memory(Asked(json.dumps(said(None)).encode()), "http://nowhere", fetch)
+        memory = MemoryReader(Asked(json.dumps(said(None)).encode()), "http://nowhere", fetch)
         await memory.prepare()
         for _ in range(3):
             await memory.read(in_thread)
@@ -149,7 +150,7 @@ def test_a_reader_of_a_predecessor_is_used_on_and_one_of_another_version_replace
     async def loads(program: str) -> list[str]:
         control = Asked(json.dumps(said(None) | {"program": program}).encode())
         control.loads.append("by the predecessor")
-        await Memory(control, None).prepare()
+        await MemoryReader(control, None).prepare()
         return control.loads[1:]
 
     assert asyncio.run(loads(PROGRAM_ID)) == []
@@ -160,14 +161,14 @@ def test_a_driver_that_falls_silent_is_not_replaced_by_another_number() -> None:
     control = Asked(json.dumps(said({"used": 5, "total": 9, "slices": True})).encode())
 
     async def run() -> None:
-        memory = Memory(control, "http://nowhere", lambda _: METRICS)
+        memory = MemoryReader(control, "http://nowhere", lambda _: METRICS)
         await memory.prepare()
         assert (await memory.read(in_thread)).used_bytes == 5
         control.said = json.dumps(said(None)).encode()
         with pytest.raises(RefusedError, match="read from nvml, which tells nothing now"):
             await memory.read(in_thread)
         await memory.prepare()  # another Triton, another source
-        assert (await memory.read(in_thread)).source is Source.METRICS
+        assert (await memory.read(in_thread)).source is MemorySource.METRICS
 
     asyncio.run(run())
 

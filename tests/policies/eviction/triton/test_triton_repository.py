@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate_eviction.triton.repository import LEAST_BYTES, OnDisk, Repository, RepositoryError, chosen
+from tidegate_eviction.server import RepositoryError
+from tidegate_eviction.triton.repository import LEAST_BYTES, UNSEEN, TritonModelFiles, TritonRepository, chosen
 from tritonclient.grpc import model_config_pb2
 
 ENSEMBLE = """\
@@ -32,8 +33,8 @@ def model(root: Path, name: str, versions: tuple[int, ...] = (1,), config: str |
     return folder
 
 
-def look(root: Path, name: str, wanted: tuple[int, ...] = ()) -> OnDisk:
-    found = Repository(str(root)).look(name, wanted)
+def look(root: Path, name: str, wanted: tuple[int, ...] = ()) -> TritonModelFiles:
+    found = TritonRepository(str(root)).look(name, wanted)
     assert found is not None
     return found
 
@@ -137,12 +138,12 @@ def test_an_older_tree_is_another_content(tmp_path: Path) -> None:
 
 def test_a_model_that_is_not_there_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    assert [Repository(str(tmp_path)).look(name) for name in ("a", "file", "..", ".", "a/b", "a\0")] == [None] * 6
+    assert [TritonRepository(str(tmp_path)).look(name) for name in ("a", "file", "..", ".", "a/b", "a\0")] == [None] * 6
 
 
 def test_a_repository_that_is_gone_is_no_repository_without_models(tmp_path: Path) -> None:
     model(tmp_path / "root", "a")
-    repository = Repository(str(tmp_path / "root"))
+    repository = TritonRepository(str(tmp_path / "root"))
     repository.check()
     shutil.rmtree(tmp_path / "root")
     with pytest.raises(FileNotFoundError):
@@ -150,7 +151,7 @@ def test_a_repository_that_is_gone_is_no_repository_without_models(tmp_path: Pat
 
 
 def test_object_storage_is_not_looked_into() -> None:
-    repository = Repository("s3://bucket/models")
+    repository = TritonRepository("s3://bucket/models")
     repository.check()
     assert repository.is_remote
     assert repository.look("a") is None
@@ -172,7 +173,7 @@ def test_an_ensemble_step_without_a_name_is_no_part(tmp_path: Path) -> None:
     folder = tmp_path / "pair"
     (folder / "1").mkdir(parents=True)
     (folder / "config.pbtxt").write_text('ensemble_scheduling { step { model_name: "" } }')
-    seen = Repository(str(tmp_path)).look("pair")
+    seen = TritonRepository(str(tmp_path)).look("pair")
     assert seen is not None
     assert seen.parts == ()
 
@@ -181,7 +182,7 @@ def test_an_ensemble_step_without_a_name_is_no_part(tmp_path: Path) -> None:
 def test_a_configuration_without_end_is_none(tmp_path: Path, config: str) -> None:
     model(tmp_path, "a", config=config)
     with pytest.raises(RepositoryError, match="no model configuration"):
-        Repository(str(tmp_path)).look("a")
+        TritonRepository(str(tmp_path)).look("a")
 
 
 def test_a_configuration_that_is_no_file_or_has_no_end_is_not_waited_for(tmp_path: Path) -> None:
@@ -190,7 +191,7 @@ def test_a_configuration_that_is_no_file_or_has_no_end_is_not_waited_for(tmp_pat
     os.truncate(model(tmp_path, "long") / "config.pbtxt", 1 << 40)
     for name, why in (("pipe", "no file"), ("zeros", "no file"), ("long", "more than")):
         with pytest.raises(RepositoryError, match=why):
-            Repository(str(tmp_path)).look(name)
+            TritonRepository(str(tmp_path)).look(name)
 
 
 def test_parts_of_parts_are_found_however_many_there_are(tmp_path: Path) -> None:
@@ -199,3 +200,19 @@ def test_parts_of_parts_are_found_however_many_there_are(tmp_path: Path) -> None
         steps = f'step {{ model_name: "m{each + 1}" }} step {{ model_name: "m0" }}'
         model(tmp_path, f"m{each}", config=f"ensemble_scheduling {{ {steps} }}")
     assert len(look(tmp_path, "m0").parts) == number - 1
+
+
+def test_a_load_of_versions_brings_their_configuration(tmp_path: Path) -> None:
+    model(tmp_path, "a", (1, 2), "something_new: 1")
+    repository = TritonRepository(str(tmp_path))
+    with pytest.raises(RepositoryError, match="fields that this policy does not know"):
+        repository.override("a", (1,))
+    assert repository.override("a", (2,)) is None
+    assert repository.override("a", ()) is None
+    (tmp_path / "a" / "config.pbtxt").write_text('backend: "python"')
+    assert '"specific"' in (repository.override("a", (1,)) or "")
+
+
+def test_of_object_storage_only_triton_knows_the_configuration() -> None:
+    remote = TritonRepository("s3://bucket/models")
+    assert (remote.override("a", (1,)), remote.override("a", ())) == (UNSEEN, None)

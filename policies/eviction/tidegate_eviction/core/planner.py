@@ -1,0 +1,352 @@
+"""What begins next: which wanted models are loaded, and which resident ones are evicted for them."""
+
+import heapq
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from operator import attrgetter
+
+from ..policies.built_in import least_recently_used
+from ..policies.policy import Candidate, FreedBytes, freed_by
+from .events import EvictionReason, PolicyFailed, Recycle
+from .pool import Model, Pool
+from .states import Cause, State
+from .transitions import ModelTransitions
+
+_SOON = 1.0
+"""Seconds after which to ask again, where it is not known how long something takes."""
+_JUST_AFTER = 1e-6
+"""Seconds added to a wait, so that rounding does not make a caller come a moment early."""
+
+
+class VictimSelector:
+    """Chooses, for all decisions of one moment, which resident models are evicted.
+
+    `forced` is for room that a pinned model needs, or one with a warm window: then only leases protect the others.
+    `wanted` are the pieces of the model that the room is for: evicting them frees nothing.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._gone: set[str] = set()
+        self._split: dict[bool, tuple[list[Model], list[Model]]] = {}
+
+    def choose(self, needed: int, *, forced: bool = False, wanted: Collection[str] = ()) -> list[Model]:
+        """Return the models whose eviction frees so many bytes; none, if all that may be evicted are not enough."""
+        candidates = self._candidates(self._models(forced)[0], wanted)
+        if freed_by(candidates) < needed:
+            return []
+        chosen = {each.name: each for each in self._ask(candidates, needed)}
+        victims = [candidate for candidate in candidates if chosen.get(candidate.name) is candidate]
+        freed = FreedBytes(victims)
+        if freed.total < needed:  # the policy is a foreign one
+            for candidate in least_recently_used([each for each in candidates if each.name not in chosen]):
+                victims.append(candidate)
+                freed.add(candidate)
+                if freed.total >= needed:
+                    break
+        return self._taken(victims)
+
+    def all(self) -> list[Model]:
+        """Return all models that may be evicted now."""
+        return self._taken(self._candidates(self._models(False)[0], ()))
+
+    def due(self, needed: int, *, forced: bool = False, wanted: Collection[str] = ()) -> float:
+        """Return from when on so many bytes may be freed, if nothing else happens; infinity if that is not known."""
+        pool = self._pool
+        ready, later = self._models(forced)
+        freed = FreedBytes(self._candidates(ready, wanted))
+        if freed.total >= needed:
+            return pool.now
+        drained = sorted((max(pool.now, model.leased_until), model.name) for model in pool.by[State.DRAINING].values())
+        waiting = ((model.forced_at if forced else model.at, model.name) for model in later)
+        for at, name in heapq.merge(waiting, drained):
+            if at == math.inf:
+                break
+            for candidate in self._candidates((pool.models[name],), wanted):
+                freed.add(candidate)
+            if freed.total >= needed:
+                return at
+        return math.inf
+
+    def _ask(self, candidates: list[Candidate], needed: int) -> list[Candidate]:
+        """Ask the policy, which may be a foreign one that raises anything."""
+        policy = self._pool.rules.policy
+        try:
+            return list(policy.choose(candidates, needed, self._pool.now))
+        except Exception as error:
+            self._pool.tell(PolicyFailed(policy.name, f"{type(error).__name__}: {error}"))
+            return []
+
+    def _models(self, forced: bool) -> tuple[list[Model], list[Model]]:
+        """Return the models that may be evicted now, and those that may later, the next one first."""
+        if forced not in self._split:
+            now, residents = self._pool.now, self._pool.by[State.RESIDENT].values()
+            at = attrgetter("forced_at" if forced else "at")
+            ready = [model for model in residents if at(model) <= now]
+            self._split[forced] = ready, sorted([model for model in residents if at(model) > now], key=at)
+        ready, later = self._split[forced]
+        if self._gone:
+            ready = [model for model in ready if model.name not in self._gone]
+            self._split[forced] = ready, later
+        return ready, later
+
+    def _candidates(self, models: Iterable[Model], wanted: Collection[str]) -> list[Candidate]:
+        """Return how a policy sees these models, without those whose eviction frees nothing."""
+        room = self._pool.room
+        special = room.tangled.union(wanted) if wanted else room.tangled
+        if not special:
+            return [model.candidate for model in models if model.candidate.bytes]
+        found = []
+        for model in models:
+            candidate = model.candidate
+            if model.name in special:
+                alone, shared = room.describe(model.held, wanted)
+                candidate = replace(candidate, bytes=alone, shared=shared)
+            if candidate.bytes or candidate.shared:
+                found.append(candidate)
+        return found
+
+    def _taken(self, victims: list[Candidate]) -> list[Model]:
+        """Return these models, which are no candidates any more; parts before their ensembles, so that one unload takes
+        what both needed."""
+        models = [self._pool.models[victim.name] for victim in victims]
+        self._gone.update(model.name for model in models)
+        return sorted(models, key=lambda model: len(model.held))
+
+
+class Planner:
+    """Goes through what is wanted, in order, whenever something has happened."""
+
+    def __init__(self, pool: Pool, transitions: ModelTransitions) -> None:
+        self._pool = pool
+        self._transitions = transitions
+        self._recycled = False
+
+    def run(self) -> None:
+        """Begin what can begin now, and compute when there may be more."""
+        pool = self._pool
+        pool.dirty = False
+        pool.plan_at = math.inf
+        if not pool.ready or pool.leaving:
+            return
+        if pool.recycling:
+            self._recycle()
+            return
+        self._recycled = False
+        self._unload()
+        self._want()
+        victims = VictimSelector(pool)
+        self._relieve(victims)
+        _QueuePass(pool, self._transitions, victims).run()
+        pool.dirty = False
+
+    def retry_after(self, model: Model) -> float:
+        """Return after how many seconds a lease on a model may be had, or its load begin."""
+        pool, wait = self._pool, _SOON
+        if model.state is State.LOADING and model.operation is not None:
+            wait = max(_SOON, pool.load_estimate(model) - (pool.now - model.operation.since))
+        elif model.state is State.QUEUED and model.due > pool.now:
+            wait = model.due - pool.now + _JUST_AFTER
+        elif model.state is State.QUEUED and pool.loads and not model.room_made:
+            wait = min(
+                max(_SOON, pool.load_estimate(other) - (pool.now - other.operation.since))
+                for other in pool.loads.values()
+                if other.operation is not None
+            )
+        elif model.state is State.DRAINING:
+            wait = max(0.0, model.leased_until - pool.now) + _SOON
+        return min(pool.rules.retry_most_seconds, wait)
+
+    def _recycle(self) -> None:
+        """Have the server restarted once no lease lives."""
+        pool = self._pool
+        if not self._recycled and not any(model.leases for model in pool.holding()):
+            self._recycled = True
+            pool.order(Recycle(pool.recycling))
+
+    def _unload(self) -> None:
+        """Unload what has drained, and order failed unloads again."""
+        pool, transitions = self._pool, self._transitions
+        held = transitions.held
+        if held:
+            pool.plan_at = min(pool.plan_at, transitions.held_until)
+        for model in list(pool.by[State.UNLOADING].values()):
+            if model.unload_again <= pool.now:
+                transitions.unload_again(model)
+            pool.plan_at = min(pool.plan_at, model.unload_again)
+        for model in list(pool.by[State.DRAINING].values()):
+            if not model.leases and not held:
+                transitions.drained(model)
+
+    def _want(self) -> None:
+        """Queue what is pinned or has a warm window; drop what is not wanted any more."""
+        pool = self._pool
+        for name in (*pool.pinned, *pool.warm):
+            model = pool.models.get(name)
+            if model is not None and model.state is State.COLD and pool.demanded(model):
+                self._transitions.queue(model)
+        for model in list(pool.by[State.QUEUED].values()):
+            if model.waiters or pool.demanded(model):
+                continue
+            if model.room_made and pool.now < model.room_kept_until:
+                pool.plan_at = min(pool.plan_at, model.room_kept_until)
+            else:
+                pool.move(model, Cause.UNWANTED)
+
+    def _relieve(self, victims: VictimSelector) -> None:
+        """Evict models while more is charged than there is."""
+        pool = self._pool
+        over = -pool.free - pool.room.pending
+        if over <= 0:
+            return
+        if not self._transitions.held:
+            for victim in victims.choose(over) or victims.all():
+                self._transitions.evict(victim, "overrun")
+        over = -pool.free - pool.room.pending
+        if over > 0 and (due := victims.due(1)) > pool.now:
+            pool.plan_at = min(pool.plan_at, due)
+
+
+class _QueuePass:
+    """One pass over the queue: room is given in its order; what was freed for a model is kept for it."""
+
+    def __init__(self, pool: Pool, transitions: ModelTransitions, victims: VictimSelector) -> None:
+        self._pool = pool
+        self._transitions = transitions
+        self._victims = victims
+        self._held = transitions.held
+        self._ahead = 0
+        """Bytes set aside for models further in front."""
+        self._passing = 0
+        """What of them is set aside for this pass only."""
+        self._kept: dict[str, int] = {}
+        """Bytes that are kept for a model, wherever in the queue it is."""
+        self._quiet = False
+        """A model in front is to be loaded alone, and waits for calm."""
+        self._barred = False
+        """A model in front has waited for long: those behind it take no room."""
+
+    def run(self) -> None:
+        """Go through all queued models."""
+        queue = sorted(self._pool.by[State.QUEUED].values(), key=self._order)
+        if queue:
+            self._keep(queue)
+        for model in queue:
+            model.due, model.why = self._pool.now, ""
+            self._next(model)
+            if model.state is State.QUEUED and model.due > self._pool.now:
+                self._pool.plan_at = min(self._pool.plan_at, model.due)
+
+    def _order(self, model: Model) -> tuple[int, int, float, str]:
+        if self._pool.demanded(model):
+            return 0, 0, model.queued_at, model.name
+        if self._overdue(model):
+            return 1, 0, model.queued_at, model.name
+        return 2, -len(model.waiters), model.queued_at, model.name
+
+    def _overdue(self, model: Model) -> bool:
+        return self._pool.now - model.queued_at >= self._pool.rules.overdue_seconds
+
+    def _keep(self, queue: list[Model]) -> None:
+        """Keep room for pinned models, those with a warm window, and those that others were evicted for."""
+        pool = self._pool
+        protected = {
+            piece
+            for name in (*pool.pinned, *pool.warm)
+            if (model := pool.models.get(name)) and model.state in (State.RESIDENT, State.LOADING)
+            for piece in model.held
+        }
+        left = pool.rules.capacity_bytes - pool.memory.leaked - pool.room.size(protected)
+        for model in queue:
+            needed = pool.needed(model)
+            if pool.demanded(model) and model.failures.not_before <= pool.now:
+                if needed <= left:
+                    left -= needed
+                    self._kept[model.name] = needed
+            elif model.room_made:
+                self._kept[model.name] = needed
+
+    def _next(self, model: Model) -> None:
+        """Begin the load of a model, make room for it, or say what it waits for."""
+        pool, transitions = self._pool, self._transitions
+        forced, needed = pool.demanded(model), pool.needed(model)
+        if not self._fits_at_all(model):
+            return
+        if (until := transitions.entangled(model)) is not None:
+            model.due, model.why = until, "it, or a part of it, is still being loaded or unloaded for others"
+            return
+        kept = sum(self._kept.values()) - self._kept.get(model.name, 0)
+        coming = pool.free + pool.room.pending - kept - self._passing
+        if model.failures.not_before > pool.now:
+            room = self._victims.due(needed - coming, forced=forced, wanted=model.pieces) if needed > coming else 0.0
+            model.due = max(model.failures.not_before, room)
+            model.why = f"its load failed, and is tried again later: {model.failures.why}"
+            return
+        if needed <= min(pool.free - self._ahead, coming) and not (self._barred and needed and not forced):
+            self._begin(model, needed)
+        elif needed <= coming and not (self._barred and not forced):
+            model.why = "room for it is being freed"
+            self._set_aside(model, needed)
+        elif self._held:
+            model.why = "another model is being measured: nothing else is loaded or unloaded meanwhile"
+        elif self._barred and not forced:
+            model.why = "another model has waited for room for longer"
+        else:
+            self._make_room(model, needed, needed - coming, forced=forced)
+
+    def _fits_at_all(self, model: Model) -> bool:
+        """Tell whether there can ever be room; if only what has leaked is in the way, have the server restarted."""
+        pool = self._pool
+        whole, limit = pool.whole(model), pool.limit(model)
+        if whole > limit:
+            model.why = f"it needs {whole} bytes, and may have {limit}"
+            model.due = math.inf
+            return False
+        if whole > limit - pool.memory.leaked:
+            model.why = "it does not fit beside what has leaked"
+            if self._transitions.calm:
+                pool.recycle(f'"{model.name}" does not fit beside the {pool.memory.leaked} bytes that have leaked')
+            return False
+        return True
+
+    def _begin(self, model: Model, needed: int) -> None:
+        pool, transitions = self._pool, self._transitions
+        alone = transitions.alone(model)
+        if self._held or self._quiet or (alone and not transitions.calm) or len(pool.loads) >= pool.rules.loads_at_once:
+            model.why = "it waits for its turn: others are being loaded or unloaded"
+            self._quiet = self._quiet or alone
+            self._set_aside(model, needed)
+            return
+        self._kept.pop(model.name, None)
+        transitions.load(model)
+        self._held = alone
+
+    def _make_room(self, model: Model, needed: int, short: int, *, forced: bool) -> None:
+        """Evict others, or compute when they may be evicted."""
+        pool = self._pool
+        reason: EvictionReason = "room"
+        if forced:
+            reason = "pinned" if model.pinned else "window"
+        victims = self._victims.choose(short, forced=forced, wanted=model.pieces)
+        if victims:
+            for victim in victims:
+                self._transitions.evict(victim, reason, model.name)
+            model.room_made, model.why = True, "room for it is being freed"
+            model.room_kept_until = pool.now + pool.rules.retry_most_seconds
+            self._kept[model.name] = needed
+            self._ahead += needed
+            return
+        model.why = "there is no room: all that is resident is in use, or was too lately"
+        due = self._victims.due(short, forced=forced, wanted=model.pieces)
+        if due == math.inf and (pool.loads or pool.by[State.UNLOADING] or pool.room.freeing):
+            due = pool.now  # what is being loaded may be evicted later; it is not known when
+        model.due = due
+        patience = max((waiter.ticket.deadline for waiter in model.waiters.values()), default=-math.inf)
+        if not forced and self._overdue(model) and due <= patience:
+            self._barred = True
+
+    def _set_aside(self, model: Model, needed: int) -> None:
+        self._ahead += needed
+        if model.name not in self._kept:
+            self._passing += needed

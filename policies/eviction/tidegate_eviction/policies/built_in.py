@@ -1,0 +1,77 @@
+"""The built-in policies: least recently used (with an idle limit, as the reference architecture has it, or without),
+cost-aware, and pinned.
+
+`cost-aware` keeps what is dear to load again, small, and often used. The models worth least are evicted first, where a
+model is worth
+
+    load seconds / bytes / max(mean time between uses, time since its last use)
+
+The last term is how often it is used, as far as that can be told, so that this is what its eviction is expected to cost
+in seconds of loading, per byte of room and second of time. It ages by itself: what is used no more falls behind. Kin of
+greedy-dual-size-frequency (Cao and Irani, USITS 1997; Cherkasova, HP Labs 1998) for cost and size, and of hyperbolic
+caching (Blankstein, Sen and Freedman, ATC 2017), which ages so without greedy-dual's inflation.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+
+from .policy import Candidate, Policy, take
+
+_LEAST_SECONDS = 1e-9
+"""Taken for shorter times since a use, which would divide by zero."""
+
+
+def least_recently_used(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Yield candidates, the longest unused first."""
+    return _ascending(candidates, lambda candidate: candidate.last_use)
+
+
+def worth(candidate: Candidate, now: float) -> float:
+    """Return what a model is worth: expected seconds of loading per byte and second."""
+    size = candidate.bytes
+    for part in candidate.shared:
+        size += part.bytes // part.users
+    since = now - candidate.last_use
+    if since < candidate.gap_seconds:
+        since = candidate.gap_seconds
+    return candidate.load_seconds / ((size or 1) * (since if since > _LEAST_SECONDS else _LEAST_SECONDS))
+
+
+def _ascending(candidates: Sequence[Candidate], key: Callable[[Candidate], float]) -> Iterator[Candidate]:
+    """Yield by key, then name. The first one takes linear time, each further one logarithmic."""
+    heap = [(key(candidate), candidate.name, place) for place, candidate in enumerate(candidates)]
+    heapq.heapify(heap)
+    while heap:
+        yield candidates[heapq.heappop(heap)[2]]
+
+
+def _choose_lru(candidates: Sequence[Candidate], needed_bytes: int, _now: float) -> list[Candidate]:
+    return take(least_recently_used(candidates), needed_bytes)
+
+
+def _choose_cheapest(candidates: Sequence[Candidate], needed_bytes: int, now: float) -> list[Candidate]:
+    return take(_ascending(candidates, lambda candidate: worth(candidate, now)), needed_bytes)
+
+
+LRU = Policy(
+    name="lru",
+    sentence="The least recently used go first, as soon as nobody holds a lease on them.",
+    choose=_choose_lru,
+    idle_limits=False,
+)
+LRU_IDLE = Policy(
+    name="lru-idle",
+    sentence="The least recently used go first, of those that have been idle for their idle limit.",
+    choose=_choose_lru,
+)
+COST_AWARE = Policy(
+    name="cost-aware",
+    sentence="Those go first that are cheap to load again, large and seldom used, of those idle for their idle limit.",
+    choose=_choose_cheapest,
+)
+PINNED = Policy(
+    name="pinned",
+    sentence="Nothing goes to make room: models are loaded when they are first called, and stay.",
+    choose=lambda _candidates, _needed_bytes, _now: (),
+    evicts=False,
+)

@@ -1,0 +1,107 @@
+"""What an eviction policy is: a pure function that chooses which of the models that may be evicted are."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class SharedPart:
+    """A composing model that several models need; its room is free when the last of them is evicted."""
+
+    name: str
+    bytes: int
+    users: int
+    """How many models need it, those that may not go now included."""
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A resident model that may be evicted now. Policies read it and change nothing."""
+
+    name: str
+    bytes: int
+    """What is free when it alone is evicted."""
+    last_use: float
+    """When a request last came or ended, as far as is known; when it was loaded, if none did."""
+    resident_since: float
+    load_seconds: float
+    """How long its load took."""
+    gap_seconds: float
+    """The mean time between its uses, recent ones counting more; 0 as long as it was used once. It is remembered
+    while the model is cold."""
+    shared: tuple[SharedPart, ...] = ()
+
+
+Choose = Callable[[Sequence[Candidate], int, float], Iterable[Candidate]]
+"""(candidates, needed_bytes, now) → the victims, the first one first. It is called only when all candidates together
+free enough; should it choose too few all the same, the least recently used of the others are evicted too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A function, its name, and which protections of models count for it."""
+
+    name: str
+    sentence: str
+    choose: Choose
+    idle_limits: bool = True
+    """Whether a model's idle limit counts; without, any model without a lease may be evicted."""
+    evicts: bool = True
+    """Whether models are evicted to make room at all."""
+
+
+class FreedBytes:
+    """Adds up what the eviction of models frees, one after the other."""
+
+    def __init__(self, candidates: Iterable[Candidate] = ()) -> None:
+        self.total = 0
+        self._left: dict[str, int] = {}
+        """How many models still need a shared part."""
+        for candidate in candidates:
+            self.add(candidate)
+
+    def add(self, candidate: Candidate) -> None:
+        """Add one more."""
+        self.total += candidate.bytes
+        for part in candidate.shared:
+            users = self._left[part.name] = self._left.get(part.name, part.users) - 1
+            if users == 0:
+                self.total += part.bytes
+
+
+def take(ordered: Iterable[Candidate], needed_bytes: int) -> list[Candidate]:
+    """Return the first of these that together free so many bytes; all of them, if they do not.
+
+    Those that are not needed after all, because a larger one came later, are spared, the last ones first.
+    """
+    taken: list[Candidate] = []
+    freed = FreedBytes()
+    for candidate in ordered:
+        if freed.total >= needed_bytes:
+            break
+        taken.append(candidate)
+        freed.add(candidate)
+    return _without_spare(taken, freed.total - needed_bytes, needed_bytes)
+
+
+def freed_by(victims: Sequence[Candidate]) -> int:
+    """Return how many bytes are free when all of these were evicted."""
+    shared = FreedBytes(victim for victim in victims if victim.shared)
+    return shared.total + sum([victim.bytes for victim in victims if not victim.shared])
+
+
+def _without_spare(taken: list[Candidate], spare: int, needed_bytes: int) -> list[Candidate]:
+    """Leave out victims without which enough is free. The very last one was needed, or it would not be there."""
+    if spare < 0:
+        return taken
+    shares = any(victim.shared for victim in taken)
+    out: set[int] = set()
+    for place in range(len(taken) - 2, -1, -1):
+        if shares:
+            rest = [victim for other, victim in enumerate(taken) if other != place and other not in out]
+            if freed_by(rest) >= needed_bytes:
+                out.add(place)
+        elif taken[place].bytes <= spare:
+            spare -= taken[place].bytes
+            out.add(place)
+    return [victim for place, victim in enumerate(taken) if place not in out]

@@ -1,0 +1,185 @@
+"""One eviction policy as a process: where it finds its files and its server, its start, and its end."""
+
+import asyncio
+import logging
+import secrets
+import signal
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+import uvicorn
+from tidegate_contracts import eviction_process
+from tidegate_service.admin_thread import AdminThread
+from tidegate_service.listening import listen
+
+from .kinds import KINDS
+from .server import Connection
+from .serving.admin import Heartbeat, make_admin
+from .serving.files import control_secret
+from .serving.footprints import Footprints
+from .serving.lease_api import make_lease_api
+from .serving.metrics import Snapshot
+from .serving.service import EvictionService
+from .serving.settings import SettingsFile, read
+
+KEEP_ALIVE_SECONDS = 75
+"""Seconds that a holder's connection may stand idle: longer than the time between two renewals."""
+BACKLOG = 1024
+LAST_SETTINGS = "eviction.json"
+"""The last good settings, below the state folder: a policy that starts with a bad settings file uses these."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """Paths and addresses; the contract's by default. A port of 0 is any free one, and an empty host every address."""
+
+    settings: Path = Path(eviction_process.SETTINGS_ROOT, eviction_process.SETTINGS_FILE)
+    control: Path = Path(eviction_process.CONTROL_ROOT)
+    state: Path = Path(eviction_process.STATE_ROOT)
+    host: str = ""
+    lease_port: int = eviction_process.LEASE_PORT
+    admin_port: int = eviction_process.ADMIN_PORT
+    server: str | None = None
+    """Host and port of the inference server; None: where its kind listens in a pod. So are the next two."""
+    server_metrics: str | None = None
+    tls: Path | None = None
+    drain_seconds: float = 30.0
+    """How long requests may take to end after SIGTERM."""
+
+    @property
+    def secret(self) -> Path:
+        """The file with the control secret."""
+        return self.control / Path(eviction_process.CONTROL_SECRET_FILE).name
+
+    @property
+    def recycle(self) -> Path:
+        """The file that asks for a restart of the server."""
+        return self.control / Path(eviction_process.RECYCLE_FILE).name
+
+
+class EvictionPolicy:
+    """Everything of one policy process."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        self.options = options
+        self.ports: dict[str, int] = {}
+        """Where it listens, once it does: lease, admin."""
+        self.settings = SettingsFile(options.settings, options.state / LAST_SETTINGS, self._use)
+        self._footprints = Footprints(options.state)
+        self._service: EvictionService | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._hurry = asyncio.Event()
+
+    async def start(self) -> None:
+        """Read every file and listen; raises SettingsError or OSError, and then nothing listens."""
+        options = self.options
+        for folder in (options.control, options.state):
+            folder.mkdir(parents=True, exist_ok=True)
+        secret = control_secret(options.secret)
+        self._footprints.read()
+        self.settings.start()
+        service = self.service
+        await self.settings.keep()
+        await service.look()
+        listeners = {
+            "lease": listen(options.host, options.lease_port, BACKLOG),
+            "admin": listen(options.host, options.admin_port, BACKLOG),
+        }
+        self.ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
+        self._loop = asyncio.get_running_loop()
+        config = uvicorn.Config(
+            make_lease_api(service), log_config=None, access_log=False, lifespan="off", ws="none",
+            server_header=False, timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=5,
+        )  # fmt: skip
+        self._server = uvicorn.Server(config)
+        heartbeat = Heartbeat()
+        self._admin = AdminThread(make_admin(self._snapshot, heartbeat.why_stalled), listeners["admin"])
+        self._admin.start()
+        connection = Connection(
+            secret, options.recycle, service.settings.grpc_tls, options.server, options.server_metrics, options.tls
+        )
+        kind = KINDS[service.settings.kind]
+        self.driver = service.driver = kind.driver(connection, lambda: service.repository, service)
+        self._serving = self._loop.create_task(self._server._serve([listeners["lease"]]))
+        self._following = self._loop.create_task(self.driver.follow())
+        self._tasks = [self._following]
+        for work in (
+            heartbeat.beat(),
+            self.settings.follow(),
+            self.settings.keep_following(),
+            service.follow_repository(),
+            service.keep_footprints(),
+        ):
+            self._tasks.append(self._loop.create_task(work))
+        log.info("serving", extra={"said": {"ports": self.ports, "kind": service.settings.kind}})
+
+    @property
+    def service(self) -> EvictionService:
+        """The service; there is one once the settings are read."""
+        assert self._service is not None
+        return self._service
+
+    async def run_until_stopped(self) -> bool:
+        """Serve until SIGTERM or SIGINT, then end in peace; at once when one comes again. False after a defect."""
+        stop = asyncio.Event()
+
+        def told() -> None:
+            if stop.is_set():
+                self._hurry.set()
+            stop.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, told)
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({stopping, self._serving, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (self._serving, *self._tasks):  # none of them ends by itself
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                log.critical("the policy has a defect, and ends", exc_info=error)
+                self._hurry.set()
+        is_well = stop.is_set()
+        stopping.cancel()
+        await self.stop()
+        return is_well
+
+    async def stop(self) -> None:
+        """Grant nothing more, renew until no request is in flight or the server has gone, end."""
+        service, residency = self.service, self.service.residency
+        service.leave()
+        log.info("stopping: %d leases live, %d requests in flight", residency.leases, residency.in_flight)
+        end = monotonic() + self.options.drain_seconds
+        while residency.in_flight and self.driver.is_up and monotonic() < end and not self._hurry.is_set():
+            await asyncio.sleep(0.1)
+        # A proxy that finds the lease port closed takes every model for one that stays: so no load or unload may be
+        # under way when it closes.
+        self._following.cancel()
+        await asyncio.gather(self._following, return_exceptions=True)
+        await self.driver.close()
+        self._server.should_exit = True
+        await asyncio.wait({self._serving}, timeout=10)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if (text := self._footprints.changed()) is not None:
+            self._footprints.write(text)
+        self._admin.stop()
+        log.info("stopped")
+
+    def _use(self, data: bytes) -> None:
+        if self._service is None:
+            self._service = EvictionService(read(data), self._footprints, secrets.token_hex(4))
+        else:
+            self._service.use(read(data))
+
+    def _snapshot(self) -> "Future[Snapshot]":
+        async def look() -> Snapshot:
+            service, settings = self.service, self.settings
+            return Snapshot(
+                service.listing(), service.counts, service.reading, KINDS[service.settings.kind].memory_sources,
+                self.driver.is_up, service.residency.leases, settings.generation, settings.failures,
+                settings.last_error,
+            )  # fmt: skip
+
+        return asyncio.run_coroutine_threadsafe(look(), self._loop)

@@ -1,0 +1,68 @@
+"""The log of events: one line for each load and each eviction, with its reason."""
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+
+from tidegate_service import json_lines
+
+from ..core import events
+from ..core.rules import ModelSpec
+from .footprints import Footprints
+from .metrics import Counts
+
+_LINES: dict[type, tuple[int, str]] = {
+    events.LoadBegan: (logging.DEBUG, "%s is being loaded"),
+    events.Loaded: (logging.INFO, "%s is loaded"),
+    events.LoadFailed: (logging.WARNING, "%s could not be loaded"),
+    events.Quarantined: (logging.ERROR, "%s is not loaded any more until it changes, or is released by hand"),
+    events.Allowed: (logging.INFO, "%s may be loaded again"),
+    events.Evicted: (logging.INFO, "%s is evicted"),
+    events.UnloadFailed: (logging.ERROR, "%s could not be unloaded"),
+    events.Freed: (logging.DEBUG, "the room of %s is free"),
+    events.Leaked: (logging.WARNING, "memory did not come back, or came back late"),
+    events.Overrun: (logging.ERROR, "more is loaded than there is room for"),
+    events.PolicyFailed: (logging.ERROR, "the policy failed: the least recently used go instead"),
+    events.Recycling: (logging.ERROR, "the server is to be restarted: no new leases"),
+}
+"""Level and text of each event's line, which has the event's fields, too."""
+_COUNTED = {
+    events.LoadFailed: "load_failures",
+    events.UnloadFailed: "unload_failures",
+    events.Overrun: "overruns",
+    events.Recycling: "recycles",
+}
+log = logging.getLogger("tidegate_eviction.events")
+
+
+def configure(level: str) -> None:
+    """Log as JSON lines, without those of uvicorn's two servers below warnings."""
+    json_lines.configure(level)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+def tell(event: events.Event, counts: Counts, footprints: Footprints, specs: Mapping[str, ModelSpec]) -> None:
+    """Log and count an event, and remember what it tells of footprints."""
+    level, text = _LINES[type(event)]
+    said = {_camel(field.name): getattr(event, field.name) for field in fields(event)}
+    name = getattr(event, "model", "")
+    said["event"] = re.sub(r"(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
+    log.log(level, text, *([name] if "%s" in text else []), extra={"said": said})
+    match event:
+        case events.Loaded():
+            counts.histograms["load_seconds"].add(event.seconds)
+            for each, size in {name: None, **event.measured}.items():
+                if (spec := specs.get(each)) is not None:
+                    footprints.learn(each, spec.stamp, size, event.seconds if each == name else 0.0)
+        case events.Evicted():
+            counts.evictions[event.reason] += 1
+        case events.Freed():
+            counts.histograms["freeing_seconds"].add(event.seconds)
+        case _ if (counted := _COUNTED.get(type(event))) is not None:
+            counts.totals[counted] += 1
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))

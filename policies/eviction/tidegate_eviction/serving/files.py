@@ -1,0 +1,44 @@
+"""Files that other processes read at any time: each is replaced as a whole. One is the control secret."""
+
+import os
+import re
+import secrets
+from pathlib import Path
+
+SECRET_MODE = 0o640
+"""The server's container reads the secret, too; the pod's file system group may be what the two have in common."""
+# What `secrets.token_hex` makes: no character that a shell, an option or a header reads as another.
+_SECRET = re.compile(r"[0-9a-f]{64}")
+
+
+def write_whole(path: Path, data: bytes, mode: int | None = None) -> None:
+    """Replace a file; a machine that stops at any instant leaves the old one or the new one. Raises OSError.
+
+    `mode` holds whatever the umask is.
+    """
+    new = path.with_name(f".{path.name}.new")
+    if mode is not None:
+        new.unlink(missing_ok=True)  # left by a process that was killed, with whatever mode
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode or 0o666), "wb") as file:
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
+def control_secret(path: Path) -> str:
+    """Return the secret that the server's model control asks for, made where there is none.
+
+    One that is there stays, for the server was started with it. Raises OSError where the folder cannot be written.
+    """
+    try:
+        kept = path.read_text("ascii")
+    except (FileNotFoundError, UnicodeDecodeError):
+        kept = ""
+    if _SECRET.fullmatch(kept):
+        return kept
+    made = secrets.token_hex(32)
+    write_whole(path, made.encode(), SECRET_MODE)
+    return made

@@ -1,0 +1,346 @@
+"""The service: the core decides, a driver carries out, proxies are answered, all of it on one thread."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from time import monotonic
+from typing import TypeVar
+
+from tidegate_contracts import lease
+from tidegate_contracts.eviction import EvictionSettings
+
+from ..core.events import Answered, Step, Ticket
+from ..core.residency import Residency
+from ..core.rules import ModelSpec, PoolRules, ServerInventory, WarmWindow
+from ..core.states import State
+from ..policies import registry
+from ..server import MemoryReading, ModelRepository, ServerDriver
+from .catalog import Catalog, Seen
+from .event_log import tell
+from .footprints import Footprints
+from .metrics import Counts
+from .settings import SettingsError, seconds_open
+
+JITTER = 0.2
+"""Share of a busy answer's `retry_after` that is added to it at random at most, so that callers do not come back all at
+once."""
+JITTER_LEAST_SECONDS = 0.1
+LOOK_SECONDS = 10.0
+"""Seconds between two looks at the repository; looks take a tenth of the time at most."""
+LOOK_MOST_SECONDS, LOOK_LEAST_SECONDS = 1.0, 0.1
+"""An acquire of a cold model waits for a look at it no longer than the first, nor than its own wait, but at least the
+second; then what was seen last counts."""
+LOOKS_AT_ONCE = 4
+AFTER_DEFECT_SECONDS = 1.0
+KEEP_SECONDS = 1.0
+"""Seconds between two writes of what was learned."""
+WINDOWS_SECONDS = 60.0
+"""Seconds after which warm windows are computed anew, by the wall clock as it is then."""
+_TO_LOOK_AT = frozenset({State.UNKNOWN, State.COLD, State.QUARANTINED})
+_FIXED = ("kind", "kind"), ("grpc_tls", "grpcTls")
+Result = TypeVar("Result")
+log = logging.getLogger(__name__)
+
+
+class EvictionService:
+    """The policy of one pool at one server."""
+
+    def __init__(
+        self,
+        settings: EvictionSettings,
+        footprints: Footprints,
+        incarnation: str,
+        clock: Callable[[], float] = monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.settings = settings
+        self.counts = Counts()
+        self.footprints = footprints
+        self.reading = MemoryReading()
+        self.driver: ServerDriver | None = None
+        self._catalog = Catalog(settings)
+        self._seen: Mapping[str, Seen] = {}
+        self._specs: dict[str, ModelSpec] = {}
+        self._clock = clock
+        self._chance = chance
+        self._measures = True
+        self._wake = asyncio.Event()
+        self._looking = asyncio.Lock()
+        self._looks: dict[str, asyncio.Task[None]] = {}
+        self._look_threads = ThreadPoolExecutor(LOOKS_AT_ONCE, "repository")  # a file system may hang
+        self._told: EvictionSettings | None = None
+        self._windows_due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._futures: dict[int, asyncio.Future[lease.Granted | lease.Refusal]] = {}
+        self._lost: tuple[str, str] | None = None
+        """Where readings of the server that was lost came from, and which start of it that was."""
+        self._lease_seconds = settings.lease_seconds
+        """What the core grants: the settings' own once it was told them."""
+        self.residency = Residency(self._rules(settings), incarnation, clock())
+        self._remember_leases()
+
+    # Settings and the repository
+
+    def use(self, settings: EvictionSettings) -> None:
+        """Take other settings over; raises SettingsError, and then all stays as it was."""
+        for key, name in _FIXED:
+            if getattr(settings, key) != getattr(self.settings, key):
+                raise SettingsError(f"{name}: it changes only when the server is restarted, and the policy with it")
+        self.settings, self._catalog = settings, Catalog(settings)
+        self._remember_leases()
+        self._wake.set()  # which models there are is known once the repository was looked into
+
+    @property
+    def repository(self) -> ModelRepository:
+        """The repository that the settings name."""
+        return self._catalog.repository
+
+    async def look(self) -> None:
+        """Read the repository, and tell the core what has changed."""
+        async with self._looking:
+            catalog, seen = self._catalog, self._seen
+
+            def read() -> tuple[Mapping[str, Seen], dict[str, ModelSpec]]:
+                found = catalog.look(seen)
+                return found, catalog.specs(found, self.footprints)
+
+            found, specs = await _in_thread(read, self._look_threads)
+            if catalog is not self._catalog:
+                return  # the settings have changed meanwhile: the next look is due at once
+            changed = specs != self._specs or self.settings is not self._told
+            self._seen, self._specs = found, specs
+            if changed or self._clock() > self._windows_due:
+                self.configure()
+
+    async def follow_repository(self) -> None:
+        """Look every few seconds, for ever, and at once when the settings have changed."""
+        while True:
+            begun = self._clock()
+            await self.look()
+            seconds = max(LOOK_SECONDS, 10 * (self._clock() - begun))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._wake.wait()
+            self._wake.clear()
+
+    async def keep_footprints(self) -> None:
+        """Write what was learned, for ever."""
+        while True:
+            await asyncio.sleep(KEEP_SECONDS)
+            self._remember_leases()
+            if (text := self.footprints.changed()) is not None:
+                await _in_thread(lambda text=text: self.footprints.write(text))  # type: ignore[misc]
+
+    def configure(self) -> None:
+        """Tell the core the settings, the models, and their warm windows."""
+        now = self._clock()
+        self._told, self._windows_due = self.settings, now + WINDOWS_SECONDS
+        self._lease_seconds = self.settings.lease_seconds
+        self._do(self.residency.configure(self._rules(self.settings), self._specs, self._windows(now), now))
+
+    # Leases
+
+    async def acquire(self, ask: lease.Acquire, gone: Callable[[], "asyncio.Task[None]"]) -> lease.Answer | None:
+        """Answer within the caller's wait; None when it has hung up, which the task that `gone` returns waits for."""
+        wait, room = ask.wait_seconds, ask.room_seconds
+        if self.residency.state(ask.model) in _TO_LOOK_AT:
+            asked = self._clock()
+            wait = self.settings.wait_seconds if wait is None else wait
+            await self._look_at(ask.model, max(LOOK_LEAST_SECONDS, min(LOOK_MOST_SECONDS, wait)))
+            spent = self._clock() - asked
+            wait, room = max(0.0, wait - spent), None if room is None else max(0.0, room - spent)
+        step, answer = self.residency.acquire(ask.model, ask.holder, wait, self._clock(), room)
+        self._do(step)
+        if isinstance(answer, Ticket):
+            begun = self._clock()
+            future = self._future(answer)
+            hung_up = gone()
+            try:
+                await asyncio.wait([future, hung_up], return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
+            finally:
+                hung_up.cancel()
+                del self._futures[answer.number]
+                if not future.done():  # the caller has hung up, or the policy ends
+                    self.counts.acquires["gone"] += 1
+                    self._do(self.residency.cancel(answer, self._clock()))
+            if not future.done():
+                return None
+            self.counts.histograms["wait_seconds"].add(self._clock() - begun)
+            answer = future.result()
+            self.counts.acquires["loaded" if isinstance(answer, lease.Granted) else answer.outcome] += 1
+        else:
+            self.counts.acquires["hit" if isinstance(answer, lease.Granted) else answer.outcome] += 1
+        if isinstance(answer, lease.Busy):
+            more = JITTER_LEAST_SECONDS + JITTER * answer.retry_after
+            return answer.model_copy(update={"retry_after": answer.retry_after + self._chance() * more})
+        return answer
+
+    def renew(self, ask: lease.Renew) -> lease.Renewed:
+        """Renew a holder's leases."""
+        self.counts.totals["renewals"] += 1
+        self.counts.totals["requests"] += sum(use.requests for use in ask.models.values())
+        step, renewed = self.residency.renew(ask.holder, ask.incarnation, ask.models, self._clock())
+        self._do(step)
+        return renewed
+
+    def release(self, ask: lease.Release) -> None:
+        """End a holder's leases."""
+        self.counts.totals["releases"] += len(ask.models)
+        serials = ask.serials or {}
+        self._do(self.residency.release(ask.holder, ask.incarnation, ask.models, self._clock(), serials))
+
+    def retry(self, model: str) -> bool:
+        """Let a model out of quarantine; False for one that the pool does not have."""
+        if model not in self._specs:
+            return False
+        self._do(self.residency.retry(model, self._clock()))
+        return True
+
+    def leave(self) -> None:
+        """Grant no more leases; renewals go on."""
+        self._do(self.residency.leave(self._clock()))
+
+    def listing(self) -> lease.Listing:
+        """Return what sits in the slice."""
+        return self.residency.listing(self._clock())
+
+    # What the driver reports (`ServerEvents`)
+
+    def load_ended(self, number: int, error: str | None, measured_bytes: int | None, versions: tuple[int, ...]) -> None:
+        """A load has ended."""
+        self._do(self.residency.load_ended(number, self._clock(), error, measured_bytes, versions))
+
+    def unload_ended(self, number: int, error: str | None) -> None:
+        """An unload has ended."""
+        self._do(self.residency.unload_ended(number, self._clock(), error))
+
+    def memory_read(self, reading: MemoryReading) -> None:
+        """Memory was read."""
+        if reading.source != self.reading.source:
+            log.info("memory is read from: %s", reading.source)
+        self.reading = reading
+        self._measure(reading.used_bytes is not None)
+        if reading.used_bytes is not None:
+            self._do(self.residency.memory(reading.used_bytes, self._clock()))
+
+    def memory_is_blind(self, why: str) -> None:
+        """Memory cannot be read: an unload counts as soon as the index says so."""
+        if self._measures:
+            log.error("memory cannot be read, so that it is not known whether unloaded memory came back: %s", why)
+        self.reading = MemoryReading()
+        self._measure(False)
+
+    def server_lost(self, why: str) -> None:
+        """The server has ended."""
+        log.warning("the server is lost (%s): its models are cold, and leases void", why)
+        self.counts.totals["triton_losses"] += 1
+        self._lost = (self.reading.source, self.reading.server)
+        self._do(self.residency.server_lost(self._clock()))
+
+    def server_back(self, found: ServerInventory) -> None:
+        """The server is there; with the first time the core begins."""
+        log.info("the server is there", extra={"said": {"found": asdict(found)}})
+        self._remember_leases()
+        now = self._clock()
+        same = bool(self.reading.server) and (self.reading.source, self.reading.server) == self._lost
+        known = replace(found, lease_seconds=self.footprints.lease_seconds or 0.0, same=same)
+        self._do(self.residency.recover(known, now))
+
+    def resident(self) -> frozenset[str]:
+        """Return the models that the core takes for loaded."""
+        return self.residency.resident
+
+    def vanished(self, models: frozenset[str]) -> None:
+        """The server has these no longer."""
+        log.error("the server has no longer, though no unload was ordered: %s", ", ".join(sorted(models)))
+        self._do(self.residency.vanished(models, self._clock()))
+
+    def is_busy(self) -> bool:
+        """Tell whether a reading of memory would free room."""
+        return self.residency.reading_wanted
+
+    # The core's steps
+
+    def tick(self) -> None:
+        """Do what is due; after a defect, what is due later is done all the same."""
+        try:
+            self._do(self.residency.tick(self._clock()))
+        except Exception:
+            log.exception("the policy has a defect")
+            self._timer = asyncio.get_running_loop().call_later(AFTER_DEFECT_SECONDS, self.tick)
+
+    def _do(self, step: Step) -> None:
+        for event in step.events:
+            if isinstance(event, Answered):
+                if not (future := self._future(event.ticket)).done():
+                    future.set_result(event.answer)
+            else:
+                tell(event, self.counts, self.footprints, self._specs)
+        if step.commands:
+            assert self.driver is not None
+            self.driver.carry_out(step.commands)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if (due := self.residency.next_deadline()) is not None:
+            self._timer = asyncio.get_running_loop().call_later(max(0.001, due - self._clock()), self.tick)
+
+    async def _look_at(self, model: str, seconds: float) -> None:
+        """Have the core know what lies there now, such as a version that was just published, before it is loaded.
+
+        A look that takes longer than so many seconds goes on by itself.
+        """
+        if (looking := self._looks.get(model)) is None:
+            looking = self._looks[model] = asyncio.create_task(self._look_anew(model))
+            looking.add_done_callback(lambda _: self._looks.pop(model, None))
+        await asyncio.wait({looking}, timeout=seconds)
+
+    async def _look_anew(self, model: str) -> None:
+        catalog, seen = self._catalog, self._seen
+        try:
+            if await _in_thread(lambda: catalog.has_changed(model, seen), self._look_threads):
+                await self.look()
+        except Exception:  # what was seen last counts
+            log.exception("the policy has a defect")
+
+    def _future(self, ticket: Ticket) -> "asyncio.Future[lease.Granted | lease.Refusal]":
+        if ticket.number not in self._futures:
+            self._futures[ticket.number] = asyncio.get_running_loop().create_future()
+        return self._futures[ticket.number]
+
+    def _measure(self, measures: bool) -> None:
+        if measures is not self._measures:
+            self._measures = measures
+            self.configure()
+
+    def _remember_leases(self) -> None:
+        self.footprints.grants(max(self._lease_seconds, self.settings.lease_seconds), self._clock())
+
+    def _rules(self, settings: EvictionSettings) -> PoolRules:
+        tuned = settings.tuning.model_dump(exclude_none=True)
+        return PoolRules(
+            capacity_bytes=settings.capacity_bytes,
+            policy=registry.find(settings.policy),
+            idle_seconds=settings.idle_seconds,
+            lease_seconds=settings.lease_seconds,
+            wait_seconds=settings.wait_seconds,
+            measures=self._measures,
+            **tuned,
+        )
+
+    def _windows(self, now: float) -> list[WarmWindow]:
+        wall = datetime.now(UTC)
+        return [
+            WarmWindow(window.name, window.models, now + opens, now + closes)
+            for window in self.settings.warm_windows
+            for opens, closes in seconds_open(window, wall)
+        ]
+
+
+async def _in_thread(work: Callable[[], Result], where: Executor | None = None) -> Result:
+    return await asyncio.get_running_loop().run_in_executor(where, work)

@@ -1,0 +1,320 @@
+"""Carries the core's commands out at a Triton, and reports what became of them; it decides nothing."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import TypeVar
+
+from ..core.events import Command, Load, Recycle, Unload
+from ..core.rules import ServerInventory
+from ..server import MemoryReading, RepositoryError, ServerEvents
+from .control import ModelIndex, RefusedError, ServerCallError, TritonControl
+from .index_watch import IndexWatcher, heard
+from .memory import MODEL, MemoryReader, MemorySource
+from .repository import UNSEEN, with_versions
+
+PATIENCE_SECONDS = 20.0
+"""Seconds after which the index is asked, too, what became of a load that has no answer yet."""
+CALL_SECONDS = 10.0
+FAST_SECONDS, SLOW_SECONDS = 0.2, 5.0
+"""Seconds between two readings of memory: while something is loaded or unloaded, and else."""
+METRICS_SECONDS = 1.0
+"""The same while something is unloaded, where readings are Triton's metrics: more is never new."""
+SETTLE_SECONDS = 2.5
+"""Triton's own metrics show a load this much later."""
+BLIND_SECONDS = 30.0
+"""Without a reading for so long, memory cannot be read."""
+AGAIN_SECONDS = 2.0
+ASK_SECONDS = 10.0
+"""Seconds between two tries to write that Triton is to be restarted."""
+INDEX_SECONDS = 10.0
+"""Seconds between two looks at the index; what two of them lack has vanished."""
+SURE_SECONDS = 1.0
+"""Seconds after which an unload shows that a predecessor had just ordered."""
+Result = TypeVar("Result")
+log = logging.getLogger(__name__)
+
+
+class TritonDriver:
+    """Holds the connection to a Triton, and everything that is under way there."""
+
+    def __init__(
+        self,
+        control: TritonControl,
+        memory: MemoryReader,
+        override: Callable[[str, tuple[int, ...]], str | None],
+        recycle: Path,
+        events: ServerEvents,
+    ) -> None:
+        self._control = control
+        self._memory = memory
+        self._override = override
+        """Returns the configuration with which a load loads these versions; blocks, raises RepositoryError, OSError."""
+        self._recycle = recycle
+        self._events = events
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._watch = IndexWatcher(control)
+        self._asking: asyncio.Task[None] | None = None
+        """Asks again for a restart of Triton, where the request could not be written."""
+        self._one_after_another = asyncio.Lock()
+        self._read_now = asyncio.Event()
+        self._server = ""
+        self.is_up = False
+
+    # The connection
+
+    async def follow(self) -> None:
+        """Hold the connection for ever: report what Triton has when it is there, its memory, and its end."""
+        why = ""
+        while True:
+            await self._control.connect()
+            try:
+                await self._memory.prepare()
+                reading = await self._first_reading()
+                found = await self._found()
+            except ServerCallError as error:
+                if why != str(error):
+                    why = str(error)
+                    log.error("Triton is there, but cannot be controlled: %s", why)
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
+            self.is_up, why = True, ""
+            self._events.memory_read(reading)  # whether there are readings, before anything is done
+            self._events.server_back(found)
+            self._events.memory_read(reading)  # and what is used now
+            reader = asyncio.create_task(self._read_memory())
+            lost = asyncio.create_task(self._control.lost())
+            looker = asyncio.create_task(self._compare())
+            try:
+                await asyncio.wait({reader, lost, looker}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self.is_up = False
+                ending = [reader, lost, looker, *self._tasks.values()]
+                if self._asking is not None:  # this Triton has ended, by this request or without it
+                    ending.append(self._asking)
+                    self._asking = None
+                self._tasks.clear()
+                for task in ending:
+                    task.cancel()
+            if looker.done() and not looker.cancelled():
+                looker.result()
+            if not lost.done():
+                reader.result()  # a defect ends the policy: another one starts with what Triton says
+            # At once: the core's next commands are for the next Triton.
+            self._events.server_lost("its connection broke" if lost.done() else "it was started anew")
+            await asyncio.gather(*ending, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Stop watching and close the connection; Triton goes on with what it does."""
+        left = [*self._tasks.values(), *([] if self._asking is None else [self._asking])]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self._control.close()
+
+    async def _found(self) -> ServerInventory:
+        """Return what Triton has, once an unload that was ordered just before would show."""
+        index = await self._control.index()
+        if index.having("READY") - {MODEL}:
+            await asyncio.sleep(SURE_SECONDS)
+            index = await self._control.index()
+        try:
+            served = await self._control.served()
+        except RefusedError as error:  # built without statistics
+            log.warning("models whose folder has gone are not found: %s", error)
+            served = {}
+        return found_in(index, served)
+
+    async def _is_served(self, model: str) -> bool:
+        """Tell whether Triton serves a model; True where it does not answer."""
+        try:
+            return model in await self._control.served()
+        except ServerCallError:
+            return True
+
+    async def _compare(self) -> None:
+        """Compare the resident models with the index, for ever, and report those that two looks do not find."""
+        before: frozenset[str] = frozenset()
+        while True:
+            await asyncio.sleep(INDEX_SECONDS)
+            thought = self._events.resident()
+            if (index := await self._watch.index()) is None:
+                continue
+            lacking = thought - index.having("READY") - index.having("LOADING")
+            if lacking - index.models.keys():
+                try:
+                    lacking -= (await self._control.served()).keys()
+                except ServerCallError:
+                    continue
+            if vanished := lacking & before & self._events.resident():
+                self._events.vanished(vanished)
+            before = lacking
+
+    # Commands
+
+    def carry_out(self, commands: Iterable[Command]) -> None:
+        """Begin to carry commands out, in this order."""
+        for command in commands:
+            if isinstance(command, Recycle):
+                if not self._ask_for_restart(command):
+                    self._asking = asyncio.create_task(self._ask_again(command))
+                continue
+            task = asyncio.create_task(self._work(command), name=f"{type(command).__name__} {command.model}")
+            self._tasks[command.number] = task
+            task.add_done_callback(lambda _, number=command.number: self._tasks.pop(number, None))  # type: ignore[misc]
+
+    async def _work(self, command: Load | Unload) -> None:
+        try:
+            await (self._load(command) if isinstance(command, Load) else self._unload(command))
+        except Exception as defect:  # the core waits for a report all the same
+            log.exception("the policy has a defect")
+            why = f"the policy has a defect, which is in its log: {defect!r}"
+            if isinstance(command, Load):
+                self._events.load_ended(command.number, why, None, ())
+            else:
+                self._events.unload_ended(command.number, why)
+
+    async def _load(self, command: Load) -> None:
+        before = None if command.watch else await self._settled(command.alone)
+        error = None
+        if command.watch:
+            error = await self._watch.load(command.model, None)
+        else:
+            try:
+                override = await _in_thread(lambda: self._override(command.model, command.versions))
+            except (RepositoryError, OSError) as wrong:
+                self._events.load_ended(command.number, str(wrong), None, ())
+                return
+            error = await self._issue(command.model, override or None)
+            if error is None and override == UNSEEN:
+                error = await self._choose_versions(command)
+        if error is not None:
+            self._events.load_ended(command.number, error, None, ())
+            return
+        versions = await self._watch.versions(command.model)
+        after = await self._settled(command.alone) if before is not None else None
+        growth = None if before is None or after is None else before.growth_to(after)
+        self._events.load_ended(command.number, None, growth, versions)
+        if after is not None:
+            self._events.memory_read(after)
+        else:
+            self._read_now.set()
+
+    async def _issue(self, model: str, config: str | None) -> str | None:
+        """Order a load and wait for its end; return None, or why it failed."""
+        call = asyncio.create_task(self._control.load(model, None, config))
+        call.add_done_callback(heard)
+        try:
+            await asyncio.wait({call}, timeout=PATIENCE_SECONDS)
+            return await self._watch.load(model, call)
+        finally:
+            call.cancel()
+
+    async def _choose_versions(self, command: Load) -> str | None:
+        """Load a model again with just the wanted versions, where only now Triton can tell its configuration."""
+        if (await self._watch.versions(command.model)) == tuple(sorted(command.versions)):
+            return None
+        try:
+            config = await self._control.config(command.model)
+        except ServerCallError as error:
+            return str(error)
+        return await self._issue(command.model, with_versions(config, command.versions))
+
+    async def _unload(self, command: Unload) -> None:
+        said, told = "", set()
+        if not command.watch:
+            async with self._one_after_another:  # an ensemble goes before its parts
+                for name in command.names:
+                    try:
+                        await self._control.unload(name, CALL_SECONDS)
+                    except RefusedError as error:
+                        said = str(error)
+                        if not await self._is_served(name):
+                            told.add(name)
+                    except ServerCallError as error:
+                        log.warning("it is not known whether %s is unloaded, so the index is watched: %s", name, error)
+                    else:
+                        told.add(name)
+        why = await self._watch.unloads(command.names, said, told)
+        self._events.unload_ended(command.number, why)
+        if why is None:
+            self._read_now.set()
+
+    def _ask_for_restart(self, command: Recycle) -> bool:
+        """Write the file that asks for a restart; return whether that could be done."""
+        new = self._recycle.with_name(f".{self._recycle.name}.new")
+        try:
+            new.write_text(f"{command.reason}\n", "utf-8")
+            new.replace(self._recycle)
+        except OSError as error:
+            log.error("%s cannot be written, so Triton is not restarted yet: %s", self._recycle, error)
+            return False
+        log.warning("Triton is asked to be restarted: %s", command.reason)
+        return True
+
+    async def _ask_again(self, command: Recycle) -> None:
+        """Try until the file is written: no lease is granted before Triton has ended."""
+        await asyncio.sleep(AGAIN_SECONDS)
+        while not self._ask_for_restart(command):
+            await asyncio.sleep(ASK_SECONDS)
+
+    # Memory
+
+    async def _read_memory(self) -> None:
+        """Report readings, until one is of another Triton."""
+        last = monotonic()
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._until_next_reading()):
+                    await self._read_now.wait()
+            self._read_now.clear()
+            try:
+                reading = await self._memory.read(_in_thread)
+            except ServerCallError as error:
+                if monotonic() - last > BLIND_SECONDS:
+                    self._events.memory_is_blind(str(error))
+                continue
+            last = monotonic()
+            if reading.server != self._server:
+                return
+            self._events.memory_read(reading)
+
+    def _until_next_reading(self) -> float:
+        if not self._events.is_busy():
+            return SLOW_SECONDS
+        return METRICS_SECONDS if self._memory.last.source == MemorySource.METRICS else FAST_SECONDS
+
+    async def _first_reading(self) -> MemoryReading:
+        reading = await self._memory.read(_in_thread)
+        self._server = reading.server
+        return reading
+
+    async def _settled(self, is_worth_it: bool) -> MemoryReading | None:
+        """Return a reading that shows all that has happened; None when there is none, or it would take too long."""
+        if self._memory.last.source == MemorySource.METRICS and not is_worth_it:
+            return None
+        try:
+            reading = await self._memory.read(_in_thread)
+            if reading.source == MemorySource.METRICS:
+                await asyncio.sleep(SETTLE_SECONDS)
+                reading = await self._memory.read(_in_thread)
+        except ServerCallError as error:
+            log.warning("memory cannot be read: %s", error)
+            return None
+        return reading
+
+
+async def _in_thread(work: Callable[[], Result]) -> Result:
+    return await asyncio.get_running_loop().run_in_executor(None, work)
+
+
+def found_in(index: ModelIndex, served: Mapping[str, tuple[int, ...]]) -> ServerInventory:
+    """Return what the index says, and what is served although its folder has gone, in the core's words."""
+    loading = index.having("LOADING") - {MODEL}
+    unloading = index.having("UNLOADING") - loading - {MODEL}
+    resident = (index.having("READY") | (served.keys() - index.models.keys())) - loading - unloading - {MODEL}
+    versions = {model: index.in_state(model, "READY") or served[model] for model in resident}
+    return ServerInventory(tuple(sorted(resident)), tuple(sorted(loading)), tuple(sorted(unloading)), versions)

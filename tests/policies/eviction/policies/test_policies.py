@@ -1,0 +1,185 @@
+"""Policies: who goes first, who is spared, and where policies come from."""
+
+import importlib.metadata
+import random
+import re
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate_eviction.policies import registry
+from tidegate_eviction.policies.built_in import worth
+from tidegate_eviction.policies.policy import Candidate, Policy, SharedPart, freed_by
+
+NOW = 1000.0
+
+
+def candidate(
+    name: str,
+    size: int = 10,
+    idle: float = 100.0,
+    load: float = 1.0,
+    gap: float = 0.0,
+    shared: tuple[SharedPart, ...] = (),
+) -> Candidate:
+    return Candidate(name, size, NOW - idle, 0.0, load, gap, shared)
+
+
+def chosen(policy: str, candidates: Sequence[Candidate], needed: int) -> list[str]:
+    return [victim.name for victim in registry.find(policy).choose(candidates, needed, NOW)]
+
+
+CANDIDATES = st.lists(
+    st.builds(
+        candidate,
+        name=st.uuids().map(str),
+        size=st.integers(1, 50),
+        idle=st.floats(0, 1e4),
+        load=st.floats(0, 1e3),
+        gap=st.floats(0, 1e4),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+@pytest.mark.parametrize("policy", ["lru", "lru-idle"])
+def test_the_least_recently_used_go_first(policy: str) -> None:
+    candidates = [candidate("new", idle=1), candidate("old", idle=300), candidate("older", idle=301)]
+    assert chosen(policy, candidates, 10) == ["older"]
+    assert chosen(policy, candidates, 11) == ["older", "old"]
+
+
+@pytest.mark.parametrize("policy", ["lru", "lru-idle", "cost-aware"])
+def test_who_is_not_needed_after_all_is_spared(policy: str) -> None:
+    candidates = [candidate("small", size=1, idle=300), candidate("large", size=10, idle=200)]
+    assert chosen(policy, candidates, 10) == ["large"]
+
+
+@pytest.mark.parametrize(
+    ("stays", "goes"),
+    [
+        (candidate("dear", load=60), candidate("cheap", load=1)),
+        (candidate("small", size=1), candidate("large", size=50)),
+        (candidate("often", idle=10, gap=10), candidate("seldom", idle=10, gap=1000)),
+        (candidate("lately", idle=10, gap=5), candidate("long ago", idle=10_000, gap=5)),
+    ],
+)
+def test_cost_aware_keeps_what_is_dear_small_and_often_used(stays: Candidate, goes: Candidate) -> None:
+    assert chosen("cost-aware", [stays, goes], 1) == [goes.name]
+
+
+def test_worth_is_seconds_of_loading_per_byte_and_second() -> None:
+    assert worth(candidate("a", size=4, load=60, gap=50, idle=20), NOW) == pytest.approx(60 / 4 / 50)
+    assert worth(candidate("a", size=4, load=60, gap=50, idle=80), NOW) == pytest.approx(60 / 4 / 80)
+
+
+def test_a_shared_part_is_worth_its_share() -> None:
+    shared = (SharedPart("part", 30, 3),)
+    assert worth(candidate("a", size=10, load=40, idle=2, shared=shared), NOW) == pytest.approx(40 / 20 / 2)
+
+
+def test_a_model_of_no_bytes_or_no_idle_time_has_a_worth_too() -> None:
+    assert worth(candidate("a", size=0, idle=0, load=0), NOW) == 0
+    assert worth(candidate("a", size=0, idle=0, load=1), NOW) > 0
+
+
+@pytest.mark.parametrize("policy", ["lru", "lru-idle", "cost-aware"])
+@given(candidates=CANDIDATES, share=st.floats(0, 1))
+def test_enough_goes_nobody_twice_and_nobody_in_vain(policy: str, candidates: list[Candidate], share: float) -> None:
+    needed = max(1, int(share * freed_by(candidates)))
+    victims = list(registry.find(policy).choose(candidates, needed, NOW))
+    assert freed_by(victims) >= needed
+    assert len({victim.name for victim in victims}) == len(victims)
+    for victim in victims:
+        assert freed_by([other for other in victims if other is not victim]) < needed
+
+
+@pytest.mark.parametrize("policy", ["lru", "lru-idle", "cost-aware"])
+@given(candidates=CANDIDATES, share=st.floats(0, 1), order=st.randoms())
+def test_the_order_of_candidates_does_not_matter(
+    policy: str, candidates: list[Candidate], share: float, order: random.Random
+) -> None:
+    needed = max(1, int(share * freed_by(candidates)))
+    before = chosen(policy, candidates, needed)
+    order.shuffle(candidates)
+    assert chosen(policy, candidates, needed) == before
+
+
+def test_a_shared_part_is_free_when_the_last_who_needs_it_goes() -> None:
+    part = SharedPart("part", 100, 2)
+    pair = [candidate("a", size=1, idle=2, shared=(part,)), candidate("b", size=1, idle=1, shared=(part,))]
+    assert freed_by(pair[:1]) == 1
+    assert freed_by(pair) == 102
+    assert chosen("lru", pair, 2) == ["a", "b"]
+    assert chosen("lru", [*pair, candidate("c", size=5, idle=0.5)], 50) == ["a", "b"]
+
+
+def test_a_part_that_somebody_else_needs_too_is_not_free() -> None:
+    part = SharedPart("part", 100, 3)
+    pair = [candidate("a", size=1, shared=(part,)), candidate("b", size=1, shared=(part,))]
+    assert freed_by(pair) == 2
+
+
+def test_the_policies_of_the_definition_are_built_in() -> None:
+    assert list(registry.BUILT_IN) == ["lru-idle", "lru", "cost-aware", "pinned"]
+    assert not registry.find("lru").idle_limits
+    assert not registry.find("pinned").evicts
+    assert registry.find("pinned").choose([candidate("a")], 1, NOW) == ()
+    assert all(policy.name == name for name, policy in registry.BUILT_IN.items())
+
+
+CUSTOM = Policy("mine", "The newest goes first.", lambda candidates, _needed, _now: candidates)
+WRONG = Policy("another name", "", CUSTOM.choose)
+
+
+def entries(*found: tuple[str, str]) -> importlib.metadata.EntryPoints:
+    return importlib.metadata.EntryPoints(
+        importlib.metadata.EntryPoint(name, f"{__name__}:{value}", registry.GROUP) for name, value in found
+    )
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> "Installer":
+    return Installer(monkeypatch)
+
+
+class Installer:
+    """Has packages bring entry points."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, *found: tuple[str, str]) -> None:
+        points = entries(*found)
+        self._monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points.select(group=group))
+
+
+def test_policies_come_from_other_packages(install: Installer) -> None:
+    install(("mine", "CUSTOM"))
+    assert registry.find("mine") is CUSTOM
+    assert registry.names() == ["lru-idle", "lru", "cost-aware", "pinned", "mine"]
+
+
+def test_built_in_names_cannot_be_taken(install: Installer) -> None:
+    install(("lru", "CUSTOM"))
+    assert registry.find("lru") is registry.BUILT_IN["lru"]
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        ((), 'there is no policy "mine": built in are lru-idle'),
+        ((("mine", "CUSTOM"), ("mine", "WRONG")), 'there are 2 policies "mine"'),
+        ((("mine", "NOTHING"),), "cannot be imported"),
+        ((("mine", "WRONG"),), "is no Policy with this name"),
+        ((("mine", "NOW"),), "is no Policy with this name"),
+    ],
+)
+def test_a_policy_that_cannot_be_used_is_told_in_one_sentence(
+    install: Installer, found: tuple[tuple[str, str], ...], says: str
+) -> None:
+    install(*found)
+    with pytest.raises(ValueError, match=re.escape(says)):
+        registry.find("mine")

@@ -1,0 +1,392 @@
+"""The policy as a whole, with a stand-in for Triton: leases, loads, room, faults."""
+
+import asyncio
+import logging
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tidegate_contracts import lease
+from tidegate_contracts.eviction import WarmWindow
+from tidegate_eviction.core.events import Step
+from tidegate_eviction.core.rules import ServerInventory
+from tidegate_eviction.triton.memory import MODEL
+
+from ..rigs.house import MIB, TUNING, House, live, settings_for, write_models
+from ..rigs.house import house as open_house
+from ..rigs.stand_in import StandIn, serving
+
+
+def test_a_cold_model_is_loaded_once_for_all_who_wait(tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        answers = await asyncio.gather(*(house.acquire("a", f"p{number}") for number in range(50)))
+        assert {answer.outcome for answer in answers} == {"granted"}
+        assert house.triton.did("load") == [MODEL, "a"]
+        again = await house.acquire("a")
+        assert isinstance(again, lease.Granted)
+        assert (again.versions, again.waited_seconds) == ((1,), 0)
+        assert dict(house.service.counts.acquires) == {"loaded": 50, "hit": 1}
+
+    live(tmp_path, StandIn({"a": 5 * MIB}, load_seconds=0.2), work)
+
+
+def test_room_is_made_of_what_nobody_holds_and_never_overrun(tmp_path: Path) -> None:
+    stand_in = StandIn(dict.fromkeys("abcd", 40 * MIB), unload_seconds=0.1)
+
+    async def work(house: House) -> None:
+        for name in "ab":
+            await house.acquire(name)
+        house.release("a")
+        await house.acquire("c")
+        assert (house.state("a"), house.state("b"), house.state("c")) == ("cold", "resident", "resident")
+        busy = await house.acquire("d", seconds=0)
+        assert isinstance(busy, lease.Busy)
+        assert 0 < busy.retry_after <= 1
+        assert house.triton.did("unload") == ["a"]
+        assert house.triton.highest_bytes <= 100 * MIB
+        assert dict(house.service.counts.evictions) == {"room": 1}
+
+    live(tmp_path, stand_in, work)
+
+
+def test_footprints_are_measured_and_known_to_a_successor(tmp_path: Path) -> None:
+    stand_in = StandIn({"a": 70 * MIB, "b": 20 * MIB})
+
+    async def first(house: House) -> None:
+        await house.acquire("a")
+        (found,) = [each for each in house.service.listing().models if each.model == "a"]
+        assert (found.footprint_bytes, found.footprint_from) == (70 * MIB, "measured")
+        file = tmp_path / "state" / "footprints.json"
+        await house.until(lambda: file.exists() and '"a"' in file.read_text())
+
+    async def second(house: House) -> None:
+        (found,) = [each for each in house.service.listing().models if each.model == "a"]
+        assert (found.footprint_bytes, found.footprint_from) == (70 * MIB, "measured")
+
+    live(tmp_path, stand_in, first, declared={})
+    stand_in.states.clear()
+    live(tmp_path, stand_in, second, declared={})
+
+
+def test_a_model_larger_than_the_slice_is_refused_at_once(tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        answer = await house.acquire("a")
+        assert isinstance(answer, lease.TooLarge)
+        assert house.triton.did("load") == [MODEL]
+
+    write_models(tmp_path, "a")
+    (model,) = settings_for(tmp_path).models
+    live(tmp_path, StandIn({"a": 1}), work, models=(model.model_copy(update={"footprint_bytes": 101 * MIB}),))
+
+
+def test_a_model_that_fails_is_quarantined_until_it_changes(tmp_path: Path) -> None:
+    stand_in = StandIn({"a": MIB}, failing={"a": "Invalid argument: no such op"})
+
+    async def work(house: House) -> None:
+        outcomes: list[str] = []
+        while not outcomes or outcomes[-1] != "quarantined":
+            answer = await house.acquire("a", seconds=1)
+            outcomes.append(answer.outcome)
+            if isinstance(answer, lease.Busy):
+                await asyncio.sleep(answer.retry_after)
+        assert isinstance(answer, lease.Quarantined)
+        assert "no such op" in answer.why
+        assert house.triton.did("load").count("a") == 3
+        assert house.service.retry("a")
+        house.triton.failing.clear()
+        assert (await house.acquire("a")).outcome == "granted"
+        assert not house.service.retry("nobody")
+
+    live(tmp_path, stand_in, work)
+
+
+def test_one_who_hangs_up_is_forgotten_and_the_load_goes_on(tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        ask = lease.Acquire(holder="p", model="a")
+        assert await house.service.acquire(ask, lambda: asyncio.create_task(asyncio.sleep(0.05))) is None
+        assert house.service.counts.acquires["gone"] == 1
+        assert house.state("a") == "loading"
+        assert (await house.acquire("a")).outcome == "granted"
+        assert house.triton.did("load").count("a") == 1
+
+    live(tmp_path, StandIn({"a": MIB}, load_seconds=0.3), work)
+
+
+def test_memory_that_does_not_come_back_is_charged_and_triton_restarted_in_the_end(tmp_path: Path) -> None:
+    stand_in = StandIn(dict.fromkeys("abcd", 30 * MIB), leaks={"a"})
+
+    async def work(house: House) -> None:
+        await house.acquire("a")
+        for name in "bcd":
+            house.release("a")
+            answer = await house.acquire(name)
+            if answer.outcome != "granted":
+                break
+            house.release(name)
+        await house.until((tmp_path / "recycle").exists)
+        assert house.service.listing().leaked_bytes == pytest.approx(30 * MIB, abs=MIB)
+        assert house.service.counts.totals["recycles"] == 1
+
+    live(tmp_path, stand_in, work, lease_seconds=1, tuning=TUNING.model_copy(update={"leak_budget_bytes": 20 * MIB}))
+
+
+def test_a_policy_that_restarts_holds_all_that_is_resident_for_a_lease(tmp_path: Path) -> None:
+    stand_in = StandIn(dict.fromkeys("ab", 60 * MIB))
+
+    async def first(house: House) -> None:
+        await house.acquire("a")
+
+    async def second(house: House) -> None:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        assert house.state("a") == "resident"
+        assert (await house.acquire("b")).outcome == "granted"
+        assert loop.time() - begun >= 0.9
+        assert house.triton.did("load").count(MODEL) == 1, "the predecessor's reader is used on"
+
+    live(tmp_path, stand_in, first)
+    live(tmp_path, stand_in, second)
+
+
+def test_triton_killed_with_callers_waiting_loads_again_within_their_wait(tmp_path: Path) -> None:
+    stand_in = StandIn({"a": MIB, "b": MIB}, load_seconds=0.6)
+    write_models(tmp_path, "a", "b")
+
+    async def run() -> None:
+        async with asyncio.timeout(30):
+            async with serving(stand_in):
+                port = stand_in.port
+                open_it = open_house(tmp_path, stand_in, port)
+                house = await open_it.__aenter__()
+                assert (await house.acquire("b")).outcome == "granted"
+                before = house.service.residency.incarnation
+                waiting = asyncio.create_task(house.acquire("a"))
+                await asyncio.sleep(0.2)
+            await house.until(lambda: not house.driver.is_up)
+            assert house.state("b") == "cold"
+            stand_in.states, stand_in.has_reader = {}, False
+            async with serving(stand_in, port):
+                assert (await waiting).outcome == "granted"
+                assert house.service.residency.incarnation != before
+                renewed = house.service.renew(
+                    lease.Renew(holder="p", incarnation=before, models={"b": lease.Use(in_flight=0, idle_seconds=0)})
+                )
+                assert renewed.lost == ("b",)
+                await open_it.__aexit__(None, None, None)
+
+    asyncio.run(run())
+
+
+def test_one_who_asks_before_triton_is_there_waits_for_it(tmp_path: Path) -> None:
+    stand_in = StandIn({"a": MIB})
+    write_models(tmp_path, "a")
+
+    async def run() -> None:
+        async with asyncio.timeout(30):
+            async with serving(stand_in):
+                pass
+            async with open_house(tmp_path, stand_in, stand_in.port) as house:
+                waiting = asyncio.create_task(house.acquire("a"))
+                await asyncio.sleep(0.3)
+                assert not waiting.done()
+                async with serving(stand_in, stand_in.port):
+                    assert (await waiting).outcome == "granted"
+                    busy = await house.acquire("a")
+                    assert busy.outcome == "granted"
+
+    asyncio.run(run())
+
+
+def test_settings_are_taken_over_while_leases_live(tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        await house.acquire("a")
+        house.service.use(settings_for(tmp_path, capacity_bytes=500 * MIB))
+        await house.until(lambda: house.service.listing().capacity_bytes == 500 * MIB)
+        assert house.state("a") == "resident"
+        (one,) = [model for model in settings_for(tmp_path).models if model.name == "b"]
+        house.service.use(settings_for(tmp_path, models=(one,)))
+        await house.until(lambda: "a" in house.triton.did("unload"))
+        assert (await house.acquire("a")).outcome == "unknown"
+
+    live(tmp_path, StandIn({"a": MIB, "b": MIB}), work)
+
+
+def test_a_model_that_was_just_published_is_found_by_who_asks_for_it(tmp_path: Path) -> None:
+    write_models(tmp_path, "a")
+    (model,) = settings_for(tmp_path).models
+
+    async def work(house: House) -> None:
+        assert (await house.acquire("new")).outcome == "unknown"
+        write_models(tmp_path, "new")
+        assert (await house.acquire("new")).outcome == "granted"
+
+    models = (model, model.model_copy(update={"name": "new"}))
+    live(tmp_path, StandIn({"a": MIB, "new": MIB}), work, models=models)
+
+
+def test_a_load_loads_what_lies_there_now_and_is_not_outdated_by_it(tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        (tmp_path / "models" / "a" / "1" / "model.bin").write_bytes(b"another")
+        assert (await house.acquire("a")).outcome == "granted"
+        await house.service.look()
+        assert house.state("a") == "resident"
+        (tmp_path / "models" / "a" / "1" / "model.bin").write_bytes(b"and another")
+        await house.service.look()
+        assert house.state("a") == "draining"
+        house.release("a")
+        await house.until(lambda: house.state("a") == "cold")
+        assert dict(house.service.counts.evictions) == {"changed": 1}
+
+    live(tmp_path, StandIn({"a": MIB}), work)
+
+
+def test_one_who_will_not_wait_for_room_is_told_at_once(tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        await house.acquire("a")
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        ask = lease.Acquire(holder="p", model="b", room_seconds=0)
+        answer = await house.service.acquire(ask, lambda: asyncio.create_task(asyncio.sleep(3600)))
+        assert isinstance(answer, lease.Busy)
+        assert loop.time() - begun < 0.5
+
+    live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB}), work, lease_seconds=3)
+
+
+def test_pinned_models_and_those_of_an_open_window_are_loaded_without_being_asked_for(tmp_path: Path) -> None:
+    write_models(tmp_path, "pinned", "nightly", "other")
+    models = tuple(
+        model.model_copy(update={"pinned": model.name == "pinned", "footprint_bytes": MIB})
+        for model in settings_for(tmp_path).models
+    )
+    window = WarmWindow(name="w", opens="* * * * *", duration_seconds=120, time_zone="UTC", models=("nightly",))
+
+    async def work(house: House) -> None:
+        await house.until(lambda: {house.state("pinned"), house.state("nightly")} == {"resident"})
+        assert house.state("other") == "cold"
+
+    live(
+        tmp_path,
+        StandIn(dict.fromkeys(("pinned", "nightly", "other"), MIB)),
+        work,
+        models=models,
+        warm_windows=(window,),
+    )
+
+
+def test_a_defect_of_one_moment_does_not_stop_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("tidegate_eviction.serving.service.AFTER_DEFECT_SECONDS", 0.1)
+    seen: list[float] = []
+
+    async def work(house: House) -> None:
+        real = house.service.residency.tick
+
+        def tick(now: float) -> Step:
+            seen.append(now)
+            if len(seen) == 1:
+                raise ZeroDivisionError
+            return real(now)
+
+        monkeypatch.setattr(house.service.residency, "tick", tick)
+        await house.acquire("a")
+        await house.until(lambda: len(seen) > 1)
+        assert "the policy has a defect" in caplog.text
+
+    live(tmp_path, StandIn({"a": MIB}), work)
+
+
+def test_each_load_and_each_eviction_is_one_line_with_its_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tidegate_eviction.events")
+
+    async def work(house: House) -> None:
+        await house.acquire("a")
+        house.release("a")
+        await house.acquire("b")
+
+    live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB}), work)
+    said = [record.said for record in caplog.records if hasattr(record, "said") and record.name.endswith("events")]
+    assert [(each["event"], each["model"]) for each in said] == [("loaded", "a"), ("evicted", "a"), ("loaded", "b")]
+    assert (said[1]["reason"], said[1]["wantedBy"]) == ("room", "b")
+    assert said[0]["seconds"] > 0
+
+
+def test_busy_is_never_told_earlier_than_the_exact_second(tmp_path: Path) -> None:
+    stand_in = StandIn({"a": 60 * MIB, "b": 60 * MIB})
+
+    async def work(house: House) -> None:
+        await house.acquire("a")
+        told = []
+        for chance in (0.0, 0.5, 1.0):
+            house.service._chance = lambda value=chance: value  # type: ignore[misc]
+            answer = await house.acquire("b", seconds=0)
+            assert isinstance(answer, lease.Busy)
+            told.append(answer.retry_after)
+        exact, middle, late = told
+        assert exact < middle < late <= exact * 1.2 + 0.1
+
+    live(tmp_path, stand_in, work, lease_seconds=10)
+
+
+def test_a_connection_that_breaks_after_leases_were_made_shorter_ends_none_that_was_granted(tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        assert (await house.acquire("a")).outcome == "granted"
+        shorter = settings_for(tmp_path, lease_seconds=1, declared=house.triton.bytes)
+        house.service.use(shorter)
+        await house.until(lambda: house.service.residency.renew("q", "", {}, 0)[1].lease_seconds == 1)
+        house.service.server_lost("a test")
+        house.service.server_back(ServerInventory(resident=("a",)))
+        (found,) = [each for each in house.service.listing().models if each.model == "a"]
+        busy = await house.acquire("b", seconds=0)
+        assert isinstance(busy, lease.Busy)
+        assert busy.retry_after > 15, found
+
+    live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB}), work, lease_seconds=20)
+
+
+def test_a_repository_that_hangs_holds_nobody_for_longer_than_he_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate_eviction.serving.service.LOOK_MOST_SECONDS", 0.2)
+    answers = threading.Event()
+
+    def hangs(*_: object) -> bool:
+        return not answers.wait(20)
+
+    async def work(house: House) -> None:
+        monkeypatch.setattr(house.service._catalog, "has_changed", hangs)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            assert (await house.acquire("a", seconds=3)).outcome == "granted"
+            assert loop.time() - begun < 3
+        finally:
+            answers.set()
+
+    live(tmp_path, StandIn({"a": MIB}), work)
+
+
+def test_a_connection_that_breaks_makes_no_room_of_what_has_leaked(tmp_path: Path) -> None:
+    async def work(house: House) -> None:
+        await house.acquire("a")
+        house.release("a")
+        assert (await house.acquire("b")).outcome != "granted"
+        leaked = house.service.listing().leaked_bytes
+        assert leaked == pytest.approx(60 * MIB, abs=MIB)
+        for same in (True, False):
+            house.service.server_lost("a test")
+            if not same:
+                house.service.reading = replace(house.service.reading, server="2:2")
+            house.service.server_back(ServerInventory())
+            assert house.service.listing().leaked_bytes == (leaked if same else 0)
+
+    live(
+        tmp_path,
+        StandIn(dict.fromkeys("ab", 60 * MIB), leaks={"a"}),
+        work,
+        tuning=TUNING.model_copy(update={"leak_budget_bytes": 80 * MIB}),
+    )

@@ -1,0 +1,442 @@
+"""The agent: each command is carried out once, and its end is told once, whatever Triton does."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from tidegate_eviction.core.events import Load, Recycle, Unload
+from tidegate_eviction.core.rules import ServerInventory
+from tidegate_eviction.server import MemoryReading, RepositoryError
+from tidegate_eviction.triton import driver as module
+from tidegate_eviction.triton import index_watch
+from tidegate_eviction.triton.control import ModelIndex, TritonControl, VersionState
+from tidegate_eviction.triton.driver import TritonDriver, found_in
+from tidegate_eviction.triton.memory import MODEL, MemoryReader, MemorySource
+from tidegate_eviction.triton.repository import UNSEEN
+
+from ..rigs.stand_in import SECRET, StandIn, serving
+
+MIB = 1 << 20
+
+
+class Heard:
+    """Remembers all that is reported."""
+
+    def __init__(self) -> None:
+        self.said: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
+        self.readings: list[MemoryReading] = []
+        self.blind: list[str] = []
+        self.thought: frozenset[str] = frozenset()
+
+    def load_ended(self, number: int, error: str | None, measured: int | None, versions: tuple[int, ...]) -> None:
+        self.said.put_nowait(("load", number, error, measured, versions))
+
+    def unload_ended(self, number: int, error: str | None) -> None:
+        self.said.put_nowait(("unload", number, error))
+
+    def memory_read(self, reading: MemoryReading) -> None:
+        self.readings.append(reading)
+
+    def memory_is_blind(self, why: str) -> None:
+        self.blind.append(why)
+
+    def server_lost(self, why: str) -> None:
+        self.said.put_nowait(("lost", why))
+
+    def server_back(self, found: ServerInventory) -> None:
+        self.said.put_nowait(("back", found))
+
+    def resident(self) -> frozenset[str]:
+        return self.thought
+
+    def vanished(self, models: frozenset[str]) -> None:
+        self.said.put_nowait(("vanished", models))
+
+    def is_busy(self) -> bool:
+        return True
+
+
+@asynccontextmanager
+async def following(
+    stand_in: StandIn, recycle: Path = Path("/nowhere/recycle"), override: Callable[..., str | None] = lambda *_: None
+) -> AsyncIterator[tuple[TritonDriver, Heard]]:
+    control = TritonControl(stand_in.address, SECRET)
+    heard = Heard()
+    agent = TritonDriver(control, MemoryReader(control, None), override, recycle, heard)
+    follow = asyncio.create_task(agent.follow())
+    try:
+        yield agent, heard
+    finally:
+        follow.cancel()
+        await asyncio.gather(follow, return_exceptions=True)
+        await agent.close()
+
+
+def with_agent(stand_in: StandIn, work: Callable[[TritonDriver, Heard], Awaitable[None]], **more: Any) -> None:
+    """Run with an agent that has heard what Triton holds."""
+
+    async def run() -> None:
+        async with asyncio.timeout(20), serving(stand_in), following(stand_in, **more) as (agent, heard):
+            assert (await heard.said.get())[0] == "back"
+            await work(agent, heard)
+
+    asyncio.run(run())
+
+
+def test_each_load_is_measured() -> None:
+    async def work(agent: TritonDriver, heard: Heard) -> None:
+        agent.carry_out([Load(1, "a", alone=True)])
+        assert await heard.said.get() == ("load", 1, None, 70 * MIB, (1,))
+        agent.carry_out([Load(2, "b")])
+        assert await heard.said.get() == ("load", 2, None, 5, (1,))
+        agent.carry_out([Unload(3, "a", ("a",))])
+        assert await heard.said.get() == ("unload", 3, None)
+
+    with_agent(StandIn({"a": 70 * MIB, "b": 5}), work)
+
+
+def test_a_failed_load_is_told_in_tritons_words() -> None:
+    async def work(agent: TritonDriver, heard: Heard) -> None:
+        agent.carry_out([Load(1, "a"), Load(2, "missing")])
+        said = {(await heard.said.get())[1:3] for _ in range(2)}
+        assert said == {
+            (1, "no memory"),
+            (2, "failed to load 'missing', failed to poll from model repository"),
+        }
+
+    with_agent(StandIn({"a": 1}, failing={"a": "no memory"}), work)
+
+
+def test_a_load_that_is_never_answered_is_watched_and_not_issued_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.1)
+    stand_in = StandIn({"a": 1}, silent={"a"}, load_seconds=0.5)
+
+    async def work(agent: TritonDriver, heard: Heard) -> None:
+        agent.carry_out([Load(1, "a")])
+        assert await heard.said.get() == ("load", 1, None, 1, (1,))
+        assert stand_in.did("load") == [MODEL, "a"]
+
+    with_agent(stand_in, work)
+
+
+def test_a_load_of_a_predecessor_is_only_watched() -> None:
+    stand_in = StandIn({"a": 1, "b": 1}, load_seconds=0.3, unload_seconds=0.3)
+
+    async def work(agent: TritonDriver, heard: Heard) -> None:
+        control = TritonControl(stand_in.address, SECRET)
+        await control.connect()
+        predecessors = asyncio.create_task(control.load("a", None))
+        await asyncio.sleep(0.1)
+        agent.carry_out([Load(1, "a", watch=True)])
+        assert await heard.said.get() == ("load", 1, None, None, (1,))
+        await predecessors
+        await control.unload("a", 5)
+        agent.carry_out([Unload(2, "a", ("a",), watch=True)])
+        assert await heard.said.get() == ("unload", 2, None)
+        assert (stand_in.did("load"), stand_in.did("unload")) == ([MODEL, "a"], ["a"])
+        await control.close()
+
+    with_agent(stand_in, work)
+
+
+def test_a_watched_load_that_failed_or_never_was_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_watch, "NOTHING_SECONDS", 0.2)
+
+    async def work(agent: TritonDriver, heard: Heard) -> None:
+        agent.carry_out([Load(1, "a", watch=True)])
+        assert (await heard.said.get())[2] == "no memory"
+        agent.carry_out([Load(2, "b", watch=True)])
+        assert "its index does not show the load" in (await heard.said.get())[2]
+
+    with_agent(StandIn({"a": 1, "b": 1}, states={"a": ("UNAVAILABLE", "no memory")}), work)
+
+
+def test_an_unload_ends_when_the_index_says_so_of_every_name_in_order() -> None:
+    stand_in = StandIn({"whole": 1, "part": 1}, unload_seconds=0.3)
+
+    async def work(agent: TritonDriver, heard: Heard) -> None:
+        begun = asyncio.get_running_loop().time()
+        agent.carry_out([Unload(1, "whole", ("whole", "part"))])
+        assert await heard.said.get() == ("unload", 1, None)
+        assert asyncio.get_running_loop().time() - begun >= 0.3
+        assert stand_in.did("unload") == ["whole", "part"]
+
+    with_agent(stand_in, work)
+
+
+def test_an_unload_that_triton_does_not_do_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_watch, "IGNORED_SECONDS", 0.2)
+
+    async def work(agent: TritonDriver, heard: Heard) -> None:
+        agent.carry_out([Unload(1, "a", ("a",))])
+        *who, why = await heard.said.get()
+        assert who == ["unload", 1]
+        assert re.fullmatch("a is not unloaded after [0-9]+ s", str(why))
+
+    with_agent(StandIn({"a": 1}, states={"a": ("READY", "")}, stuck={"a"}), work)
+
+
+def test_a_model_without_a_folder_is_unloaded_only_once_triton_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_watch, "IGNORED_SECONDS", 0.2)
+    stand_in = StandIn({"a": 1}, states={"a": ("READY", "")}, folderless={"a"})
+
+    async def work(agent: TritonDriver, heard: Heard) -> None:
+        agent.carry_out([Unload(1, "a", ("a",), watch=True)])
+        *who, why = await heard.said.get()
+        assert who == ["unload", 1]
+        assert re.fullmatch("a is not unloaded after [0-9]+ s", str(why))
+        agent.carry_out([Unload(2, "a", ("a",))])
+        assert await heard.said.get() == ("unload", 2, None)
+        assert stand_in.did("unload") == ["a"]
+
+    with_agent(stand_in, work)
+
+
+def test_a_model_without_a_folder_that_is_served_is_found() -> None:
+    async def run() -> None:
+        stand_in = StandIn({"a": 1}, states={"a": ("READY", "")}, folderless={"a"})
+        async with asyncio.timeout(20), serving(stand_in), following(stand_in) as (_, heard):
+            assert await heard.said.get() == ("back", ServerInventory(("a",), versions={"a": (1,)}))
+
+    asyncio.run(run())
+
+
+def test_an_unload_that_was_ordered_just_before_a_start_is_not_taken_for_a_model_that_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SURE_SECONDS", 0.4)
+
+    async def run() -> None:
+        stand_in = StandIn({"a": 1}, states={"a": ("READY", "")})
+        async with asyncio.timeout(20), serving(stand_in), following(stand_in) as (_, heard):
+            await asyncio.sleep(0.2)
+            assert heard.said.empty()
+            stand_in.states["a"] = ("UNLOADING", "")
+            assert await heard.said.get() == ("back", ServerInventory(unloading=("a",)))
+
+    asyncio.run(run())
+
+
+def test_what_two_looks_at_the_index_lack_has_vanished(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "INDEX_SECONDS", 0.1)
+    stand_in = StandIn({"a": 1, "b": 1, "c": 1}, states=dict.fromkeys("abc", ("READY", "")), folderless={"c"})
+
+    async def work(_: TritonDriver, heard: Heard) -> None:
+        heard.thought = frozenset("abc")
+        stand_in.states["b"] = ("LOADING", "")
+        await asyncio.sleep(0.4)
+        assert heard.said.empty()
+        stand_in.states["a"] = ("UNAVAILABLE", "unloaded")
+        assert await heard.said.get() == ("vanished", frozenset("a"))
+
+    with_agent(stand_in, work)
+
+
+def test_a_connection_that_breaks_and_is_back_at_once_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        stand_in = StandIn()
+        async with asyncio.timeout(20):
+            async with serving(stand_in):
+                control = TritonControl(stand_in.address, SECRET)
+                await control.connect()
+                assert control._channel is not None
+                monkeypatch.setattr(control._channel, "get_state", lambda *_: grpc.ChannelConnectivity.READY)
+                lost = asyncio.create_task(control.lost())
+                await asyncio.sleep(0.1)
+                assert not lost.done()
+            await lost
+            await control.close()
+
+    asyncio.run(run())
+
+
+def test_the_end_of_triton_ends_what_was_under_way_without_a_word_about_it() -> None:
+    async def run() -> None:
+        stand_in = StandIn({"a": 1, "b": 1}, load_seconds=30)
+        async with asyncio.timeout(20):
+            async with serving(stand_in):
+                control = TritonControl(stand_in.address, SECRET)
+                heard = Heard()
+                agent = TritonDriver(control, MemoryReader(control, None), lambda *_: None, Path("/nowhere"), heard)
+                follow = asyncio.create_task(agent.follow())
+                assert await heard.said.get() == ("back", ServerInventory())
+                agent.carry_out([Load(1, "a"), Load(2, "b")])
+                await asyncio.sleep(0.2)
+                assert agent.is_up
+            assert await heard.said.get() == ("lost", "its connection broke")
+            assert not agent.is_up
+            stand_in.states, stand_in.has_reader, stand_in.load_seconds = {}, False, 0
+            async with serving(stand_in, stand_in.port):
+                assert await heard.said.get() == ("back", ServerInventory())
+                agent.carry_out([Load(3, "a")])
+                assert await heard.said.get() == ("load", 3, None, 1, (1,))
+                assert stand_in.did("load").count(MODEL) == 2, "its reader of memory is new, too"
+                follow.cancel()
+                await agent.close()
+
+    asyncio.run(run())
+
+
+def test_a_triton_that_was_started_anew_unseen_is_known_by_its_reader() -> None:
+    stand_in = StandIn({"a": 1})
+
+    async def work(_: TritonDriver, heard: Heard) -> None:
+        stand_in.server = "1:2"
+        assert await heard.said.get() == ("lost", "it was started anew")
+        assert (await heard.said.get())[0] == "back"
+
+    with_agent(stand_in, work)
+
+
+def test_a_triton_that_hangs_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLIND_SECONDS", 0.3)
+    monkeypatch.setattr("tidegate_eviction.triton.memory.READ_SECONDS", 0.2)
+    monkeypatch.setattr("tidegate_eviction.triton.control.CALL_SECONDS", 0.2)
+    stand_in = StandIn({"a": 1})
+
+    async def work(agent: TritonDriver, heard: Heard) -> None:
+        stand_in.hangs = True
+        agent.carry_out([Load(1, "a")])
+        await asyncio.sleep(1.5)
+        assert heard.blind
+        assert agent.is_up
+        assert heard.said.empty()
+        seen = len(heard.readings)
+        stand_in.hangs = False
+        assert await heard.said.get() == ("load", 1, None, None, (1,))
+        await asyncio.sleep(0.5)
+        assert len(heard.readings) > seen
+
+    with_agent(stand_in, work)
+
+
+def test_without_a_python_backend_it_goes_on_without_readings() -> None:
+    async def work(agent: TritonDriver, heard: Heard) -> None:
+        assert set(heard.readings) == {MemoryReading(MemorySource.NONE, None)}
+        agent.carry_out([Load(1, "a", alone=True)])
+        assert await heard.said.get() == ("load", 1, None, None, (1,))
+
+    with_agent(StandIn({"a": 1}, backend=False), work)
+
+
+def test_versions_are_chosen_by_the_configuration_that_the_load_brings() -> None:
+    stand_in = StandIn({"a": 1})
+    asked = []
+
+    def override(model: str, versions: tuple[int, ...]) -> str:
+        asked.append((model, versions))
+        return "{}"
+
+    async def work(agent: TritonDriver, heard: Heard) -> None:
+        agent.carry_out([Load(1, "a", (1, 3))])
+        await heard.said.get()
+        assert (asked, stand_in.configs) == ([("a", (1, 3))], {"a": "{}"})
+
+    with_agent(stand_in, work, override=override)
+
+
+def test_versions_in_object_storage_are_chosen_once_triton_has_told_the_configuration() -> None:
+    stand_in = StandIn({"a": 1})
+
+    async def work(agent: TritonDriver, heard: Heard) -> None:
+        agent.carry_out([Load(1, "a", (1,)), Load(2, "b", (1, 3))])
+        assert {(await heard.said.get())[1:3] for _ in range(2)} == {(1, None), (2, None)}
+        assert stand_in.did("load").count("a") == 1, "it had loaded these by itself"
+        assert stand_in.did("load").count("b") == 2
+        assert json.loads(stand_in.configs["b"]) == {
+            "name": "b",
+            "version_policy": {"specific": {"versions": ["1", "3"]}},
+        }
+
+    stand_in.bytes["b"] = 1
+    with_agent(stand_in, work, override=lambda *_: UNSEEN)
+
+
+def test_versions_that_cannot_be_chosen_are_a_failed_load() -> None:
+    stand_in = StandIn({"a": 1})
+
+    def override(*_: object) -> str:
+        raise RepositoryError("its configuration is strange")
+
+    async def work(agent: TritonDriver, heard: Heard) -> None:
+        agent.carry_out([Load(1, "a", (1,))])
+        assert await heard.said.get() == ("load", 1, "its configuration is strange", None, ())
+        assert stand_in.did("load") == [MODEL]
+
+    with_agent(stand_in, work, override=override)
+
+
+def test_a_defect_ends_a_load_and_not_its_waiters_hope() -> None:
+    def override(*_: object) -> str:
+        raise ZeroDivisionError
+
+    async def work(agent: TritonDriver, heard: Heard) -> None:
+        agent.carry_out([Load(1, "a", (1,))])
+        assert "the policy has a defect" in (await heard.said.get())[2]
+
+    with_agent(StandIn({"a": 1}), work, override=override)
+
+
+def test_a_restart_of_triton_is_asked_for_by_a_file(tmp_path: Path) -> None:
+    async def work(agent: TritonDriver, _: Heard) -> None:
+        agent.carry_out([Recycle("5 GiB leaked")])
+
+    with_agent(StandIn({}), work, recycle=tmp_path / "recycle")
+    assert (tmp_path / "recycle").read_text() == "5 GiB leaked\n"
+
+
+def test_a_restart_that_cannot_be_asked_for_now_is_asked_for_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate_eviction.triton.driver.AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr("tidegate_eviction.triton.agent.ASK_SECONDS", 0.1)
+    full = tmp_path / "control"
+
+    async def work(agent: TritonDriver, _: Heard) -> None:
+        agent.carry_out([Recycle("5 GiB leaked")])
+        await asyncio.sleep(0.3)
+        full.mkdir()  # there is room again
+        while not (full / "recycle").exists():
+            await asyncio.sleep(0.01)
+
+    with_agent(StandIn({}), work, recycle=full / "recycle")
+    assert (full / "recycle").read_text() == "5 GiB leaked\n"
+
+
+def test_what_the_index_says_is_found_once_and_without_the_reader() -> None:
+    index = ModelIndex(
+        {
+            "ready": (VersionState(1, "READY", ""),),
+            "reloading": (VersionState(1, "READY", ""), VersionState(2, "LOADING", "")),
+            "going": (VersionState(1, "UNLOADING", ""), VersionState(2, "UNAVAILABLE", "unloaded")),
+            "cold": (VersionState(1, "UNAVAILABLE", "unloaded"),),
+            "never": (),
+            MODEL: (VersionState(1, "READY", ""),),
+        }
+    )
+    served = {"gone": (1, 2), "ready": (1,), "going": (1,), MODEL: (1,)}
+    assert found_in(index, served) == ServerInventory(
+        ("gone", "ready"), ("reloading",), ("going",), {"gone": (1, 2), "ready": (1,)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "grown"),
+    [
+        (MemoryReading(MemorySource.NVML, 5, 9, "a"), MemoryReading(MemorySource.NVML, 8, 9, "a"), 3),
+        (MemoryReading(MemorySource.NVML, 8, 9, "a"), MemoryReading(MemorySource.NVML, 5, 9, "a"), 0),
+        (MemoryReading(MemorySource.NVML, 5, 9, "a"), MemoryReading(MemorySource.NVML, 8, 9, "b"), None),
+        (MemoryReading(MemorySource.PROCESS, 5, 9, "a"), MemoryReading(MemorySource.NVML, 8, 9, "a"), None),
+        (MemoryReading(), MemoryReading(), None),
+    ],
+)
+def test_only_readings_of_one_kind_and_one_triton_are_compared(
+    before: MemoryReading, after: MemoryReading, grown: int | None
+) -> None:
+    assert before.growth_to(after) == grown

@@ -60,7 +60,7 @@ help: ## List what there is
 # Files with fuzzers of the proxy: its parsers, its paths, and the fast path against the slow one.
 FUZZERS = tests/proxy/door/test_door_agree.py tests/proxy/door/test_door_attacks.py \
   tests/proxy/door/test_door_documented.py tests/proxy/test_paths.py tests/proxy/door/test_door_sequences.py \
-  tests/proxy/calls/test_calls_http2.py tests/policies/eviction/core/test_core_invariants.py \
+  tests/proxy/grpc/test_grpc_http2.py tests/policies/eviction/core/test_core_invariants.py \
   tests/proxy/residency/test_residency_placement.py tests/proxy/residency/test_residency_simulated.py
 
 # Processes of pytest. Many tests wait for servers, so that there may be more of them than processors.

@@ -16,11 +16,11 @@ from uvicorn.server import ServerState
 
 from .admin import make_admin
 from .app import make_app
-from .calls.switchboard import Switchboard
 from .concurrency import ConcurrencyLimiter
 from .config import Following
 from .door.door import Door
 from .door.head import KnownHeads
+from .grpc.server import GrpcServer
 from .place import Place
 from .pools import Lookup, lookup
 from .servers import Servers
@@ -85,9 +85,10 @@ class Proxy:
             make_admin(self.why_not_ready, self.why_server_not_ready, registry, self.meter), listeners["admin"]
         )
         self._admin.start()
-        self.board = Switchboard(self.shared, servers, self.place.upstream_ca)
-        grpc_tls = self.following.grpc_tls
-        self._grpc = await loop.create_server(self.board.caller, sock=listeners["grpc"], ssl=grpc_tls, backlog=BACKLOG)
+        self.grpc = GrpcServer(self.shared, servers, self.place.upstream_ca)
+        self._grpc = await loop.create_server(
+            self.grpc.connection, sock=listeners["grpc"], ssl=self.following.grpc_tls, backlog=BACKLOG
+        )
         for work in (
             self.shared.sweep(),
             self._sweep_doors(),
@@ -117,11 +118,11 @@ class Proxy:
         self._stopping = "the proxy is stopping"
         end = monotonic() + self.settings.drain_seconds
         self.shared.draining = True
-        self.board.leave()
+        self.grpc.leave()
         await self._until_quiet(end)
         self._server.close()
         self._grpc.close()
-        self.board.close()
+        self.grpc.close()
         for door in list(self._state.connections):
             door.shutdown()
         while (self.shared.open_calls or self._state.tasks or self._unsent) and monotonic() < end:
@@ -129,7 +130,7 @@ class Proxy:
         await self._until_closed(min(end, monotonic() + LAST_BYTES_SECONDS))
         for door in list(self._state.connections):
             door.transport.abort()
-        await self.board.stop()
+        await self.grpc.stop()
         self.shared.mirror.stop()
         for task in self._tasks:
             task.cancel()
@@ -180,7 +181,7 @@ class Proxy:
     @property
     def _requests(self) -> int:
         """How many there were."""
-        return self._state.total_requests + self.board.opened
+        return self._state.total_requests + self.grpc.opened
 
     async def _sweep_doors(self) -> None:
         while True:
@@ -189,4 +190,4 @@ class Proxy:
             for door in list(self._state.connections):
                 if isinstance(door, Door):
                     door.end_if_late(now, KEEP_ALIVE_SECONDS, HEAD_SECONDS)
-            self.board.look()
+            self.grpc.look()

@@ -25,7 +25,9 @@ SWEEP_SECONDS = 0.1
 class OpenCall(Protocol):
     """A call that is under way; `deadline` is in monotonic seconds."""
 
-    deadline: float
+    @property
+    def deadline(self) -> float:
+        """When its time is up."""
 
     def expire(self) -> None:
         """End it: its deadline has passed."""

@@ -18,8 +18,6 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from ..calls.heads import RequestHead, literal
-
 EXPORT_SECONDS = 1.0
 """Seconds between two exports."""
 MOST_WAITING = 4096
@@ -78,7 +76,7 @@ class Tracer:
         """Return a request's span, and the header lines that go on to the replica."""
         parents = _HTTP[b"traceparent"].findall(passed)
         states = _HTTP[b"tracestate"].findall(passed)
-        span = self._begin(parents, states)
+        span = self.begin(parents, states)
         if not span.sampled:
             return span, passed
         passed = _HTTP[b"traceparent"].sub(b"", passed)
@@ -86,15 +84,8 @@ class Tracer:
             passed = _HTTP[b"tracestate"].sub(b"", passed)
         return span, passed + b"traceparent: " + span.header + b"\r\n"
 
-    def over_grpc(self, head: RequestHead) -> tuple[Span, bytes]:
-        """Return a call's span, and the headers that go on to the replica, as they are sent."""
-        span = self._begin(head.trace_parents, head.trace_states)
-        if not span.sampled:
-            return span, head.passed + head.context
-        states = [literal(b"tracestate", state) for state in head.trace_states] if span.parent else []
-        return span, b"".join((head.passed, *states, literal(b"traceparent", span.header)))
-
-    def _begin(self, parents: list[bytes], states: list[bytes]) -> Span:
+    def begin(self, parents: list[bytes], states: list[bytes]) -> Span:
+        """Return a call's span; `parents` and `states` are its `traceparent` and `tracestate` headers."""
         found = _PARENT.fullmatch(parents[0]) if len(parents) == 1 else None
         if found is not None and _is_valid(found):
             state = b",".join(states).decode("latin-1")

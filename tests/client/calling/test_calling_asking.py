@@ -18,7 +18,7 @@ from tidegate.errors import BusyError, NotFoundError, RefusedError, UnreachableE
 from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem
 
 from lab.local_plane.process import HOST, free_ports
-from tests.proxy.calls.test_calls_tls import Authority
+from tests.proxy.grpc.test_grpc_tls import Authority
 from tests.proxy.rigs.upstream import (
     Behaviour,
     Caller,

@@ -19,7 +19,7 @@ from tidegate_proxy.access.api_keys import hash_line, new_key
 
 from lab.local_plane.proxy import proxy, write_tables
 from lab.local_plane.triton import Triton
-from tests.proxy.calls.test_calls_tls import Authority
+from tests.proxy.grpc.test_grpc_tls import Authority
 from tests.proxy.rigs.pytest_rigs import CALLER, Front
 from tests.proxy.rigs.tables import SERVER, access_table, routing_table
 

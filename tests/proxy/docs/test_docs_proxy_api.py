@@ -15,8 +15,9 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy import concurrency, serve
 from tidegate_proxy.access.api_keys import hash_line, new_key
-from tidegate_proxy.calls import heads, relay
 from tidegate_proxy.door import reading
+from tidegate_proxy.grpc.deadline import IDLE_STREAM_SECONDS
+from tidegate_proxy.http2.headers import MOST_HEAD_BYTES
 from tidegate_proxy.paths import is_name, understand
 from tidegate_proxy.problems import TYPE_ROOT, Kind
 from tidegate_proxy.request_ids import is_request_id
@@ -141,10 +142,10 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"{rate.requests_per_minute} a minute, {rate.burst} at once" in limits["requests of one caller to one model"]
     assert f" {body.removesuffix('Mi')} MiB by default" in limits["a request's body, compressed or not"]
     assert limits["a request's headers over HTTP"] == f"{reading.MOST_HEAD_BYTES} bytes"
-    assert limits["a request's headers over gRPC"] == f"{heads.MOST_HEAD_BYTES} bytes"
+    assert limits["a request's headers over gRPC"] == f"{MOST_HEAD_BYTES} bytes"
     assert limits["the head of a request comes within"] == f"{serve.HEAD_SECONDS:g} s"
     assert limits["a connection without requests stays open"] == f"{serve.KEEP_ALIVE_SECONDS:g} s"
-    assert limits["a gRPC stream on which nothing moves ends after"] == f"{relay.IDLE_STREAM_SECONDS:g} s"
+    assert limits["a gRPC stream on which nothing moves ends after"] == f"{IDLE_STREAM_SECONDS:g} s"
     assert limits["characters of a request id"] == str(longest(lambda text: is_request_id(text.encode())))
     assert limits["a name of a server or model"].startswith(f"{longest(is_name)} characters")
     assert limits["requests in line, for each that is worked on"].startswith(f"{concurrency.WAITING_FOR_EACH};")

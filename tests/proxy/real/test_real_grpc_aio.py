@@ -1,4 +1,4 @@
-"""Triton's gRPC client for asyncio: the same table as for the other one (see calls/test_calls_real_triton.py)."""
+"""Triton's gRPC client for asyncio: the same table as for the other one (see grpc/test_grpc_real_triton.py)."""
 
 import asyncio
 import inspect
@@ -8,7 +8,7 @@ import pytest
 import tritonclient.grpc.aio as aio_client
 from tritonclient.utils import InferenceServerException
 
-from ..calls.test_calls_real_triton import CALLS, Headers, plain
+from ..grpc.test_grpc_real_triton import CALLS, Headers, plain
 from ..rigs.pytest_rigs import Front
 
 

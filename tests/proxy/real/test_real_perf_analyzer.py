@@ -1,4 +1,4 @@
-"""Triton's own load generator completes over HTTP, as it does over gRPC (see calls/test_calls_real_triton.py)."""
+"""Triton's own load generator completes over HTTP, as it does over gRPC (see grpc/test_grpc_real_triton.py)."""
 
 from pathlib import Path
 

@@ -5,7 +5,7 @@ version, parameters) come before the tensors, as every protobuf library writes t
 later, or twice, is refused, for the inference server would take the last.
 
 A compressed message costs its sender a thousandth of what it costs to unpack: only what decides is unpacked before it
-is known who asks, and the rest in small steps, so that other calls have their turn between them.
+is known who calls, and the rest in small steps, so that other calls have their turn between them.
 """
 
 import zlib
@@ -30,8 +30,8 @@ _SIGNED, _TEXT, _UNSIGNED = 2, 3, 5
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What one message asks for."""
+class RequestedModel:
+    """What one message asks for: the model, and its version if it names one."""
 
     model: str
     version: str | None
@@ -39,19 +39,22 @@ class Asked:
     """A sequence's id as text, as over HTTP; empty where the message is of none (0 and "" are none)."""
 
 
-class Intake:
-    """The messages of one call. `feed` it, then `asked` and `passed` in turn until there is no more."""
+class MessageReader:
+    """The messages of one call. `feed` it, then call `requested` and `take` in turn until there is no more.
+
+    `limit` bounds a message's bytes, unpacked; `encoding` is that of compressed ones. `whole` messages are short, and
+    none of one is taken before all of it was looked at.
+    """
 
     __slots__ = (
-        "_asked", "_at", "_carry", "_count", "_encoding", "_full", "_inflate", "_left", "_length", "_limit", "_packed",
-        "_plain", "_raw", "_sent_head", "_skip", "_version_at", "_whole",
+        "_at", "_carry", "_count", "_encoding", "_full", "_inflate", "_left", "_length", "_limit", "_packed",
+        "_plain", "_raw", "_requested", "_sent_head", "_skip", "_version_at", "_whole",
     )  # fmt: skip
 
     def __init__(self, limit: int, encoding: bytes, whole: bool) -> None:
         self._limit = limit
         self._encoding = encoding
         self._whole = whole
-        """Whether a message is short, and all of it is looked at before any of it is passed on."""
         self._raw = b""
         self._length = -1
         self._begin()
@@ -66,50 +69,50 @@ class Intake:
         self._skip = 0
         self._carry = b""
         self._count = 0
-        self._asked: Asked | None = None
+        self._requested: RequestedModel | None = None
         self._version_at: tuple[int, int] = (0, 0)
         self._sent_head = False
 
     @property
     def between(self) -> bool:
-        """Whether the last message was passed on, and the next has not begun."""
+        """Whether the last message was taken, and the next has not begun."""
         return self._length < 0
 
     @property
     def idle(self) -> bool:
-        """Whether no message is under way."""
+        """Whether there is no current message."""
         return self._length < 0 and not self._raw
 
     @property
     def missing(self) -> int:
-        """Bytes of the message under way that have not come."""
+        """Bytes of the current message that have not come."""
         return self._left
 
     @property
     def behind(self) -> bool:
-        """Whether there is more to unpack of what has come: `passed` does some of it each time."""
+        """Whether there is more to unpack of what has come: `take` does some of it each time."""
         return bool(self._packed) or self._full
 
     def feed(self, data: bytes) -> None:
-        """Take what has come; raises Problem."""
+        """Take bytes as they come; raises Problem."""
         self._raw = self._raw + data if self._raw else data
         self._pull()
 
-    def asked(self) -> Asked | None:
-        """Return what the message under way asks for, once that is known; raises Problem."""
+    def requested(self) -> RequestedModel | None:
+        """Return what the current message asks for; None while that has not come. Raises Problem."""
         if self._length < 0 and (not self._raw or not self._pull()):
             return None
-        if self._asked is None:
+        if self._requested is None:
             try:
                 if self._read_head():
-                    self._asked = self._understood()
+                    self._requested = self._understood()
             except MalformedError as error:
                 raise Problem(Kind.MALFORMED, f"The message is no protobuf: {error}.") from None
-        return self._asked
+        return self._requested
 
-    def passed(self, version: str | None) -> bytes | bytearray:
-        """Return what can be passed on of a message that was understood, with the version put in; raises Problem."""
-        assert self._asked is not None
+    def take(self, version: str | None) -> bytes | bytearray:
+        """Return what has come of the current message, as it goes on with this version put in; raises Problem."""
+        assert self._requested is not None
         if self._inflate is not None:
             self._unpack(STEP)
             if self._left or self.behind:
@@ -132,7 +135,7 @@ class Intake:
 
     # ---
     def _pull(self) -> bool:
-        """Move what has come into the message under way; return whether there is one."""
+        """Move what has come into the current message; return whether there is one."""
         raw = self._raw
         if self._length < 0:
             if len(raw) < 5:
@@ -153,14 +156,14 @@ class Intake:
         if self._inflate is not None:
             if not self._inflate.eof:
                 self._packed = self._packed + part if self._packed else part
-            if self._asked is None and len(self._plain) <= MOST_HEAD:
+            if self._requested is None and len(self._plain) <= MOST_HEAD:
                 self._unpack(MOST_HEAD + 1 - len(self._plain))
         else:
             self._plain = self._plain + part if self._plain else part
         return True
 
     def _unpack(self, most: int) -> None:
-        """Unpack so many bytes, as far as they have come."""
+        """Unpack at most so many bytes of what has come."""
         inflate, room = self._inflate, self._limit - len(self._plain)
         most = min(most, room + 1)
         try:
@@ -180,7 +183,7 @@ class Intake:
         return Problem(Kind.TOO_LONG, f"A message may have {most} bytes here.")
 
     def _read_head(self) -> bool:
-        """Look at the fields before the tensors; return whether all of them are there."""
+        """Look at the fields before the tensors; return whether all of them have come."""
         plain, at = self._plain, self._at
         more = bool(self._left) or self.behind
         while at < len(plain) or more:
@@ -204,7 +207,7 @@ class Intake:
         self._at = at
         return True
 
-    def _understood(self) -> Asked:
+    def _understood(self) -> RequestedModel:
         plain, at = self._plain, 0
         name: bytes | bytearray | None = None
         version: bytes | bytearray | None = None
@@ -228,7 +231,7 @@ class Intake:
                 elif number == _PARAMETERS and not self._whole and last(plain[start:end], 1) == _SEQUENCE:
                     sequence = _sequence(plain[start:end])
             at = end
-        return Asked(_model(bytes(name or b"")), _version(bytes(version or b"")), sequence)
+        return RequestedModel(_model(bytes(name or b"")), _version(bytes(version or b"")), sequence)
 
     def _head(self, version: str | None) -> bytes:
         # Of a long one, nothing is copied but what is passed on.
@@ -241,7 +244,7 @@ class Intake:
         return b"".join((b"\0", (length - (end - start) + len(field)).to_bytes(4), plain[:start], field, plain[end:]))
 
     def _follow(self, data: bytes | bytearray | memoryview) -> None:
-        """Look at the fields of what is passed on."""
+        """Check that no field in what goes on asks for something else."""
         at = self._skip
         if self._carry:
             data = self._carry + bytes(data)

@@ -1,4 +1,4 @@
-"""What is asked of servers rather than of models, as far as the caller may see them."""
+"""What is asked of servers rather than of models."""
 
 import asyncio
 
@@ -6,18 +6,19 @@ from ..pools import Pool
 from ..problems import Kind, Problem
 from ..servers import Servers
 from ..upstream.replica import Replica
-from .intake import Asked
+from .deadline import Deadline
+from .messages import RequestedModel
 from .methods import SERVICE
-from .protobuf import BYTES, MalformedError, fields, framed, integer, last, text
-from .unary import TimeLimit, UpstreamStatusError, ask
+from .protobuf import BYTES, MalformedError, fields, integer, last, text
+from .unary import UpstreamStatusError, ask
 from .upstreams import Upstreams
 
 _STATS = 1
 _STATS_NAME = 1
 
 
-class Questions:
-    """Answers from the servers' own, as far as the caller may see them; each is a message with its length before it."""
+class ServerMethods:
+    """Each returns the message that answers it, of what the caller may see; raises Problem, or UpstreamStatusError."""
 
     def __init__(self, upstreams: Upstreams, servers: Servers) -> None:
         self._upstreams = upstreams
@@ -26,28 +27,28 @@ class Questions:
     async def live(self, credential: bytes, server: str | None) -> bytes:
         """Tell whether the server is alive."""
         await self._servers.live(credential, server)
-        return framed(integer(1, 1))
+        return integer(1, 1)
 
     async def ready(self, credential: bytes, server: str | None) -> bytes:
         """Tell whether a replica of it, or of every server, can be used."""
         answer = await self._servers.ready(credential, server)
-        return framed(integer(1, 1) if answer.status_code == 200 else b"")
+        return integer(1, 1) if answer.status_code == 200 else b""
 
-    async def metadata(self, credential: bytes, server: str | None, limit: TimeLimit) -> bytes:
+    async def metadata(self, credential: bytes, server: str | None, deadline: Deadline) -> bytes:
         """Answer what the server says of itself; without a name, the first that the caller may see."""
         routes = await self._servers.seen(credential, server)
-        return framed(await self._ask(routes[0].pool, b"ServerMetadata", b"", limit))
+        return await self._ask(routes[0].pool, b"ServerMetadata", b"", deadline)
 
-    async def statistics(self, credential: bytes, server: str | None, limit: TimeLimit) -> tuple[bytes, bytes]:
+    async def statistics(self, credential: bytes, server: str | None, deadline: Deadline) -> tuple[bytes, bytes]:
         """Answer the statistics of every model that the caller may inspect, from a replica of each pool.
 
-        Pools that give none are left out, and their names returned as well. Raises Problem or UpstreamStatusError when
-        no pool gives any.
+        Pools that give none are left out, and their names returned as well. It is an error when no pool
+        gives any.
         """
         routes = await self._servers.seen(credential, server)
         pools = list({id(route.pool): route.pool for route in routes}.values())
         answers = await asyncio.gather(
-            *(self._ask(pool, b"ModelStatistics", b"", limit) for pool in pools), return_exceptions=True
+            *(self._ask(pool, b"ModelStatistics", b"", deadline) for pool in pools), return_exceptions=True
         )
         found, missing = b"", {}
         for pool, answer in zip(pools, answers, strict=True):
@@ -59,16 +60,16 @@ class Questions:
                 missing[f"{pool.server}/{pool.name}"] = problem
         if len(missing) == len(pools):
             raise next(iter(missing.values()))
-        return framed(found), ", ".join(missing).encode()
+        return found, ", ".join(missing).encode()
 
-    async def statistics_at(self, pool: Pool, replica: Replica, asked: Asked, limit: TimeLimit) -> bytes:
+    async def statistics_at(self, pool: Pool, replica: Replica, asked: RequestedModel, deadline: Deadline) -> bytes:
         """Answer the statistics of one model from this replica."""
         message = text(1, asked.model.encode()) + (text(2, asked.version.encode()) if asked.version else b"")
         path = b"/%b/ModelStatistics" % SERVICE.encode()
-        return framed(await ask(self._upstreams, pool, path, message, limit, replica))
+        return await ask(self._upstreams, pool, path, message, deadline, replica)
 
-    async def _ask(self, pool: Pool, method: bytes, message: bytes, limit: TimeLimit) -> bytes:
-        return await ask(self._upstreams, pool, b"/%b/%b" % (SERVICE.encode(), method), message, limit)
+    async def _ask(self, pool: Pool, method: bytes, message: bytes, deadline: Deadline) -> bytes:
+        return await ask(self._upstreams, pool, b"/%b/%b" % (SERVICE.encode(), method), message, deadline)
 
 
 def _only(statistics: bytes, visible: set[bytes]) -> bytes:

@@ -1,4 +1,4 @@
-"""One HTTP/2 connection (RFC 9113), either end of it. What it reads it hands on as it comes."""
+"""An HTTP/2 connection, either end of it: what it reads it hands to its streams as it comes."""
 
 import asyncio
 from time import monotonic
@@ -8,10 +8,10 @@ from hpack.exceptions import HPACKError
 
 from .frames import (
     ACK,
-    CHATTER_SECONDS,
     COMPRESSION_ERROR,
     CONNECTION_WINDOW,
     CONTINUATION,
+    CONTROL_SECONDS,
     DATA,
     DEFAULT_FRAME,
     DEFAULT_WINDOW,
@@ -20,17 +20,16 @@ from .frames import (
     END_STREAM,
     ENHANCE_YOUR_CALM,
     FLOW_CONTROL_ERROR,
+    FRAME_HEADER,
     FRAME_SIZE_ERROR,
     GOAWAY,
-    HEAD,
     HEADER_TABLE_SIZE,
     HEADERS,
     INITIAL_WINDOW_SIZE,
     LARGEST_WINDOW,
-    LONG,
     MAX_CONCURRENT_STREAMS,
     MAX_FRAME_SIZE,
-    MOST_CHATTER,
+    MOST_CONTROL_FRAMES,
     MOST_GATHERED,
     MOST_UNWRITTEN,
     OWN_FRAME,
@@ -44,83 +43,87 @@ from .frames import (
     SETTING,
     SETTINGS,
     STREAM_CLOSED,
+    UINT32,
     WINDOW_UPDATE,
     WITH_PRIORITY,
-    BrokenError,
+    Http2Error,
     frame,
     settings,
     unpadded,
 )
-from .heads import MOST_HEAD_BYTES, Fields, Headers, MalformedHeadError, Understood
+from .headers import MOST_HEAD_BYTES, Fields, HeaderReader, MalformedHeadersError, Understood
 from .sending import Sender
 
 MOST_CONTINUATIONS = 16
 """Parts of a header block."""
 
 
-class Link(Sender, Generic[Understood]):
-    """A connection with its streams; `Caller` and `Line` say which end it is."""
+class Http2Connection(Sender, Generic[Understood]):
+    """The server's end is `grpc.server.CallerConnection`, the client's `grpc.upstreams.UpstreamConnection`.
+
+    `own` are this end's settings, `preface` is what it sends before them.
+    """
 
     def __init__(self, own: dict[int, int], preface: bytes) -> None:
         super().__init__()
         self.heard_at = self.last_used
         self.heard_settings = False
         self.most_streams = LARGEST_WINDOW
-        """How many streams the peer takes at once."""
+        """How many streams the peer allows at once."""
         self._own = {INITIAL_WINDOW_SIZE: self.stream_window, MAX_FRAME_SIZE: OWN_FRAME, **own}
         self._preface = preface
-        self._headers = Headers(self.understand)
+        self._headers = HeaderReader(self.understand)
         self._rest = b""
         self._data_stream = 0
         self._data_left = 0
         self._data_ends = False
         self._open_block: tuple[int, int, list[bytes]] | None = None
         self._receive_window = CONNECTION_WINDOW
-        self._chatter = 0
-        self._chatter_since = self.last_used
+        self._control_frames = 0
+        self._control_frames_since = self.last_used
         self._is_wider = False
-        """Whether the peer has just let more be sent."""
+        """A window has just become wider."""
 
     # --- for the two ends
     def understand(self, fields: Fields) -> Understood:
-        """Return what headers say; raises MalformedHeadError."""
+        """Return what headers say; raises MalformedHeadersError."""
         raise NotImplementedError
 
-    def opened(self, _number: int, _head: Understood, _end: bool) -> None:
-        """Take a stream that the peer opens."""
-        raise BrokenError(PROTOCOL_ERROR, "the peer opened a stream")
+    def stream_opened(self, _number: int, _head: Understood, _end: bool) -> None:
+        """Take a stream that the peer opens with these headers."""
+        raise Http2Error(PROTOCOL_ERROR, "the peer opened a stream")
 
-    def came_late(self) -> None:
-        """Learn of headers for a stream that has ended here."""
+    def late_headers_received(self) -> None:
+        """Take headers of a stream that has ended at this end."""
 
-    def left(self, last: int) -> None:
-        """Learn that the peer takes no more streams than those up to `last`."""
+    def goaway_received(self, last: int) -> None:
+        """Note that the peer processes no streams after `last`."""
 
     # --- asyncio
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say hello."""
+        """Send the preface and this end's settings."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=MOST_UNWRITTEN)
         self.alive = True
         self.write(self._preface + settings(self._own))
-        self.write(frame(WINDOW_UPDATE, 0, 0, LONG.pack(CONNECTION_WINDOW - DEFAULT_WINDOW)))
+        self.write(frame(WINDOW_UPDATE, 0, 0, UINT32.pack(CONNECTION_WINDOW - DEFAULT_WINDOW)))
 
     def connection_lost(self, _: Exception | None) -> None:
         """End every stream."""
         self.alive = False
         for number in list(self.streams):
             if (stream := self.forget(number)) is not None:
-                stream.take_reset(None, self.heard_settings)
+                stream.reset_received(None, self.heard_settings)
 
     def data_received(self, data: bytes) -> None:
-        """Read what has come."""
+        """Read frames."""
         self.heard_at = monotonic()
         if self._rest:
             data = self._rest + data
             self._rest = b""
         try:
             at = self._read(data)
-        except BrokenError as error:
+        except Http2Error as error:
             self.end(error.code, str(error))
             return
         if at < len(data):
@@ -132,7 +135,7 @@ class Link(Sender, Generic[Understood]):
 
     # --- reading
     def _read(self, data: bytes) -> int:
-        """Read what is whole, and return how far that is."""
+        """Read all whole frames, and of DATA what there is; return how far that is."""
         at, size = 0, len(data)
         while not self.is_ending:
             if self._data_left:
@@ -146,25 +149,25 @@ class Link(Sender, Generic[Understood]):
                 continue
             if size - at < 9:
                 return at
-            high, low, kind, flags, number = HEAD.unpack_from(data, at)
+            high, low, kind, flags, number = FRAME_HEADER.unpack_from(data, at)
             length = high << 8 | low
             number &= LARGEST_WINDOW
             if self._open_block is not None and (kind != CONTINUATION or number != self._open_block[0]):
-                raise BrokenError(PROTOCOL_ERROR, "headers were not ended")
+                raise Http2Error(PROTOCOL_ERROR, "headers were not ended")
             if kind == DATA and not flags & PADDED:
                 if length > OWN_FRAME:
-                    raise BrokenError(FRAME_SIZE_ERROR, "a frame is too long")
+                    raise Http2Error(FRAME_SIZE_ERROR, "a frame is too long")
                 at += 9
                 self._count_data(number, length)
                 if length:
                     self._data_stream, self._data_left, self._data_ends = number, length, bool(flags & END_STREAM)
                 else:
                     if not flags & END_STREAM:
-                        self._count_chatter()
+                        self._count_control_frame()
                     self._take_data(number, b"", bool(flags & END_STREAM))
                 continue
             if length > MOST_GATHERED:
-                raise BrokenError(FRAME_SIZE_ERROR, "a frame is too long")
+                raise Http2Error(FRAME_SIZE_ERROR, "a frame is too long")
             if size - at < 9 + length:
                 return at
             self._take_frame(kind, flags, number, data[at + 9 : at + 9 + length])
@@ -173,7 +176,7 @@ class Link(Sender, Generic[Understood]):
 
     def _take_frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if not self.heard_settings and kind != SETTINGS:
-            raise BrokenError(PROTOCOL_ERROR, "settings come first")
+            raise Http2Error(PROTOCOL_ERROR, "settings come first")
         if kind == HEADERS:
             if flags & PADDED:
                 payload = unpadded(payload)
@@ -185,7 +188,7 @@ class Link(Sender, Generic[Understood]):
                 self._open_block = number, flags, [payload]
         elif kind == CONTINUATION:
             if self._open_block is None:
-                raise BrokenError(PROTOCOL_ERROR, "there is nothing to continue")
+                raise Http2Error(PROTOCOL_ERROR, "there is nothing to continue")
             self._continue_block(flags, payload)
         elif kind == WINDOW_UPDATE:
             self._take_window(number, payload)
@@ -193,92 +196,92 @@ class Link(Sender, Generic[Understood]):
             self._count_data(number, len(payload))
             self._take_data(number, unpadded(payload), bool(flags & END_STREAM), len(payload))
         else:
-            self._count_chatter()
+            self._count_control_frame()
             self._take_rare(kind, flags, number, payload)
 
     def _take_rare(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if kind == RST_STREAM:
             if len(payload) != 4:
-                raise BrokenError(FRAME_SIZE_ERROR, "a reset has 4 bytes")
+                raise Http2Error(FRAME_SIZE_ERROR, "a reset has 4 bytes")
             if self._is_idle(number):
-                raise BrokenError(PROTOCOL_ERROR, "a stream that is not there was reset")
+                raise Http2Error(PROTOCOL_ERROR, "a stream that is not there was reset")
             if (stream := self.forget(number)) is not None:
-                code = LONG.unpack(payload)[0]
-                stream.take_reset(code, code != REFUSED_STREAM)
+                code = UINT32.unpack(payload)[0]
+                stream.reset_received(code, code != REFUSED_STREAM)
         elif kind == SETTINGS:
             if number or len(payload) % 6:
-                raise BrokenError(FRAME_SIZE_ERROR if len(payload) % 6 else PROTOCOL_ERROR, "these are no settings")
+                raise Http2Error(FRAME_SIZE_ERROR if len(payload) % 6 else PROTOCOL_ERROR, "these are no settings")
             if not flags & ACK:
                 self._take_settings(payload)
         elif kind == PING:
             if number or len(payload) != 8:
-                raise BrokenError(PROTOCOL_ERROR if number else FRAME_SIZE_ERROR, "a ping has 8 bytes, and no stream")
+                raise Http2Error(PROTOCOL_ERROR if number else FRAME_SIZE_ERROR, "a ping has 8 bytes, and no stream")
             if not flags & ACK:
                 self.write(frame(PING, ACK, 0, payload))
         elif kind == GOAWAY:
             if number or len(payload) < 8:
-                raise BrokenError(PROTOCOL_ERROR if number else FRAME_SIZE_ERROR, "this is no farewell")
-            self.left(LONG.unpack_from(payload)[0] & LARGEST_WINDOW)
+                raise Http2Error(PROTOCOL_ERROR if number else FRAME_SIZE_ERROR, "this is no GOAWAY")
+            self.goaway_received(UINT32.unpack_from(payload)[0] & LARGEST_WINDOW)
         elif kind == PUSH_PROMISE:
-            raise BrokenError(PROTOCOL_ERROR, "nothing is to be pushed")
+            raise Http2Error(PROTOCOL_ERROR, "nothing is to be pushed")
         elif kind == PRIORITY and (number == 0 or len(payload) != 5):
-            raise BrokenError(FRAME_SIZE_ERROR if number else PROTOCOL_ERROR, "a priority has a stream, and 5 bytes")
+            raise Http2Error(FRAME_SIZE_ERROR if number else PROTOCOL_ERROR, "a priority has a stream, and 5 bytes")
 
     def _continue_block(self, flags: int, payload: bytes) -> None:
         assert self._open_block is not None
         number, first, parts = self._open_block
         parts.append(payload)
         if sum(map(len, parts)) > MOST_HEAD_BYTES or len(parts) > MOST_CONTINUATIONS:
-            raise BrokenError(ENHANCE_YOUR_CALM, "the headers are too long")
+            raise Http2Error(ENHANCE_YOUR_CALM, "the headers are too long")
         if flags & END_HEADERS:
             self._open_block = None
             self._take_block(number, b"".join(parts), bool(first & END_STREAM))
 
     def _take_block(self, number: int, block: bytes, end: bool) -> None:
         if len(block) > MOST_HEAD_BYTES:
-            raise BrokenError(ENHANCE_YOUR_CALM, "the headers are too long")
+            raise Http2Error(ENHANCE_YOUR_CALM, "the headers are too long")
         stream = self.streams.get(number)
         try:
             head = self._headers.read(block)
         except HPACKError:
-            raise BrokenError(COMPRESSION_ERROR, "the headers cannot be read") from None
-        except MalformedHeadError:
+            raise Http2Error(COMPRESSION_ERROR, "the headers cannot be read") from None
+        except MalformedHeadersError:
             if stream is None and self._is_idle(number):
                 self._note_opened(number)
             self.reset(number, PROTOCOL_ERROR)
             if stream is not None:
-                stream.take_reset(PROTOCOL_ERROR, True)
+                stream.reset_received(PROTOCOL_ERROR, True)
             return
         if stream is not None:
             if stream.remote_closed:
-                raise BrokenError(STREAM_CLOSED, "headers came after a stream's end")
+                raise Http2Error(STREAM_CLOSED, "headers came after a stream's end")
             if end:
                 self.remote_end(stream)
-            stream.take_head(head, end)
+            stream.headers_received(head, end)
         elif self._is_idle(number):
             self._note_opened(number)
-            self.opened(number, head, end)
+            self.stream_opened(number, head, end)
         else:
-            self.came_late()
+            self.late_headers_received()
 
     def _is_idle(self, number: int) -> bool:
         return number == 0 or number > self.last_opened
 
     def _note_opened(self, number: int) -> None:
         if not number & 1:
-            raise BrokenError(PROTOCOL_ERROR, "a caller's streams have odd numbers")
+            raise Http2Error(PROTOCOL_ERROR, "a caller's streams have odd numbers")
         self.last_opened = number
 
     def _count_data(self, number: int, length: int) -> None:
         if not self.heard_settings:
-            raise BrokenError(PROTOCOL_ERROR, "settings come first")
+            raise Http2Error(PROTOCOL_ERROR, "settings come first")
         if self._is_idle(number):
-            raise BrokenError(PROTOCOL_ERROR, "data came for a stream that is not there")
+            raise Http2Error(PROTOCOL_ERROR, "data came for a stream that is not there")
         self._receive_window -= length
         if self._receive_window < 0:
-            raise BrokenError(FLOW_CONTROL_ERROR, "more data came than there is room for")
+            raise Http2Error(FLOW_CONTROL_ERROR, "more data came than there is room for")
         if self._receive_window < CONNECTION_WINDOW // 2:
-            self.write(frame(WINDOW_UPDATE, 0, 0, LONG.pack(CONNECTION_WINDOW - self._receive_window)))
+            self.write(frame(WINDOW_UPDATE, 0, 0, UINT32.pack(CONNECTION_WINDOW - self._receive_window)))
             self._receive_window = CONNECTION_WINDOW
 
     def _take_data(self, number: int, data: bytes, end: bool, length: int | None = None) -> None:
@@ -286,36 +289,36 @@ class Link(Sender, Generic[Understood]):
         if stream is None:
             return
         if stream.remote_closed:
-            raise BrokenError(STREAM_CLOSED, "data came after a stream's end")
+            raise Http2Error(STREAM_CLOSED, "data came after a stream's end")
         if length is None:
             length = len(data)
         stream.receive_window -= length
         if stream.receive_window < 0:
-            raise BrokenError(FLOW_CONTROL_ERROR, "more data came than a stream has room for")
+            raise Http2Error(FLOW_CONTROL_ERROR, "more data came than a stream has room for")
         if length > len(data):
             self.credit(stream, length - len(data))
         if end:
             self.remote_end(stream)
-        stream.take_data(data, end)
+        stream.data_received(data, end)
 
     def _take_window(self, number: int, payload: bytes) -> None:
         if len(payload) != 4:
-            raise BrokenError(FRAME_SIZE_ERROR, "a window's update has 4 bytes")
-        more = LONG.unpack(payload)[0] & LARGEST_WINDOW
+            raise Http2Error(FRAME_SIZE_ERROR, "a window's update has 4 bytes")
+        more = UINT32.unpack(payload)[0] & LARGEST_WINDOW
         if number == 0:
             self.send_window += more
             if not more or self.send_window > LARGEST_WINDOW:
-                raise BrokenError(FLOW_CONTROL_ERROR if more else PROTOCOL_ERROR, "this is no window")
+                raise Http2Error(FLOW_CONTROL_ERROR if more else PROTOCOL_ERROR, "this is no window")
             self._is_wider = True
             return
         if self._is_idle(number):
-            raise BrokenError(PROTOCOL_ERROR, "a stream that is not there has no window")
+            raise Http2Error(PROTOCOL_ERROR, "a stream that is not there has no window")
         if (stream := self.streams.get(number)) is None:
             return
         stream.send_window += more
         if not more or stream.send_window > LARGEST_WINDOW:
             self.reset(number, FLOW_CONTROL_ERROR if more else PROTOCOL_ERROR)
-            stream.take_reset(FLOW_CONTROL_ERROR, True)
+            stream.reset_received(FLOW_CONTROL_ERROR, True)
         elif number in self._blocked:
             self._is_wider = True
 
@@ -325,16 +328,16 @@ class Link(Sender, Generic[Understood]):
         for name, value in SETTING.iter_unpack(payload):
             if name == INITIAL_WINDOW_SIZE:
                 if value > LARGEST_WINDOW:
-                    raise BrokenError(FLOW_CONTROL_ERROR, "a window is too large")
+                    raise Http2Error(FLOW_CONTROL_ERROR, "a window is too large")
                 window = value
             elif name == MAX_FRAME_SIZE:
                 if not DEFAULT_FRAME <= value < 1 << 24:
-                    raise BrokenError(PROTOCOL_ERROR, "no frame can have such a size")
+                    raise Http2Error(PROTOCOL_ERROR, "no frame can have such a size")
                 self.peer_frame = value
             elif name == MAX_CONCURRENT_STREAMS:
                 self.most_streams = value
             elif name == ENABLE_PUSH and value > 1:
-                raise BrokenError(PROTOCOL_ERROR, "this is no truth value")
+                raise Http2Error(PROTOCOL_ERROR, "this is no truth value")
             elif name == HEADER_TABLE_SIZE:
                 self.block_prefix = b"\x20"  # no table is used here, so it may have any size, and has none from now on
         if change := window - self.peer_window:
@@ -342,14 +345,14 @@ class Link(Sender, Generic[Understood]):
             for stream in self.streams.values():
                 stream.send_window += change
                 if stream.send_window > LARGEST_WINDOW:
-                    raise BrokenError(FLOW_CONTROL_ERROR, "a window is too large")
+                    raise Http2Error(FLOW_CONTROL_ERROR, "a window is too large")
         self.write(frame(SETTINGS, ACK, 0))
         self._is_wider = True
 
-    def _count_chatter(self) -> None:
-        self._chatter += 1
-        if self._chatter > MOST_CHATTER:
+    def _count_control_frame(self) -> None:
+        self._control_frames += 1
+        if self._control_frames > MOST_CONTROL_FRAMES:
             now = monotonic()
-            if now - self._chatter_since < CHATTER_SECONDS:
-                raise BrokenError(ENHANCE_YOUR_CALM, "too many frames that move nothing")
-            self._chatter, self._chatter_since = 0, now
+            if now - self._control_frames_since < CONTROL_SECONDS:
+                raise Http2Error(ENHANCE_YOUR_CALM, "too many frames that move nothing")
+            self._control_frames, self._control_frames_since = 0, now

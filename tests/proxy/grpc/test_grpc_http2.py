@@ -9,9 +9,9 @@ import hpack
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tidegate_proxy.calls.frames import PREFACE
-from tidegate_proxy.calls.link import Link
-from tidegate_proxy.calls.stream import Stream
+from tidegate_proxy.http2.connection import Http2Connection
+from tidegate_proxy.http2.frames import PREFACE
+from tidegate_proxy.http2.sending import Stream
 
 from .harness import Rig, infer_request, method, until
 from .peer import (
@@ -245,13 +245,13 @@ class Written(asyncio.Transport):
         pass
 
 
-class Hoarder(Link[None]):
+class Hoarder(Http2Connection[None]):
     """Gives no credit."""
 
     def understand(self, _: Any) -> None:
         return None
 
-    def opened(self, number: int, _head: None, _end: bool) -> None:
+    def stream_opened(self, number: int, _head: None, _end: bool) -> None:
         self.add(Stream(), number)
 
 
@@ -260,7 +260,7 @@ class Laborious(Hoarder):
 
     work = 0
 
-    def opened(self, number: int, _head: None, _end: bool) -> None:
+    def stream_opened(self, number: int, _head: None, _end: bool) -> None:
         self.add(Worked(), number)
         self.send_data(self.streams[number], b"answer", True)
 
@@ -271,8 +271,8 @@ class Laborious(Hoarder):
 
 class Worked(Stream):
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "send_window" and "link" in self.__dict__:
-            cast(Laborious, self.link).work += 1
+        if name == "send_window" and "connection" in self.__dict__:
+            cast(Laborious, self.connection).work += 1
         super().__setattr__(name, value)
 
 

@@ -15,7 +15,7 @@ from tidegate_contracts import routing
 from tidegate_proxy import aliases
 
 from .harness import HOST, Rig, infer_request, method, rig
-from .test_calls_streams import Talk
+from .test_grpc_streams import Talk
 
 
 class Configuration(ThreadingHTTPServer):

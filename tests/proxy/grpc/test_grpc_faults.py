@@ -109,7 +109,7 @@ def test_a_replica_that_stops_in_peace_loses_no_call(two: Rig) -> None:
     stopping = threading.Thread(target=two.stubs[0].stop, args=(5,))
     stopping.start()
     # What is on its way when the replica says farewell, grpcio's server answers with CANCELLED: that is an answer.
-    [lines] = [each for place, each in two.proxy.board.upstreams._connections.items() if place is replicas(two)[0]]
+    [lines] = [each for place, each in two.proxy.grpc.context.upstreams._replicas.items() if place is replicas(two)[0]]
     until(lambda: lines.take() is None)
     calls += [call.future(infer_request(), metadata=two.metadata(), timeout=5) for _ in range(20)]
     assert [each.details() for each in calls if each.code() != grpc.StatusCode.OK] == []
@@ -321,7 +321,7 @@ def test_stopping_lets_calls_finish_and_ends_what_takes_too_long(tmp_path: Path)
         assert error.value.code() == grpc.StatusCode.UNAVAILABLE
         assert "stopping" in (error.value.details() or "")
         stopping.join()
-        assert not one.proxy.board.callers
+        assert not one.proxy.grpc.connections
         with pytest.raises(OSError, match="refused"):
             socket.create_connection((HOST, one.port))
         said.put(None)

@@ -1,24 +1,21 @@
 """Whole calls of the proxy's own: one message to a replica, and its one answer."""
 
 import asyncio
-from dataclasses import dataclass
 from time import monotonic
 
+from ..http2.frames import CANCEL
+from ..http2.sending import Stream
 from ..mirror import Outcome
 from ..pools import Pool
 from ..problems import Kind, Problem
 from ..upstream.replica import Replica
-from .frames import CANCEL
-from .heads import AnswerHead, literal
-from .line import Line
+from .deadline import Deadline
+from .metadata import ResponseHeaders
 from .protobuf import framed, text
-from .stream import Stream
-from .upstreams import Upstreams
+from .upstreams import UpstreamConnection, Upstreams
 
 MOST_BYTES = 64 * 1024 * 1024
 """Bytes of an answer."""
-CALL_HEADERS = literal(b"te", b"trailers") + literal(b"content-type", b"application/grpc")
-"""Headers of every call."""
 _VERSION_FIELD = 2
 """`model_version` of ModelInferRequest."""
 
@@ -32,54 +29,45 @@ class UpstreamStatusError(Exception):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
-class TimeLimit:
-    """How long an answer may take."""
-
-    seconds: float
-    own: bool
-    """Whether it is the proxy's own limit: a caller's shorter one makes no answer the replica's failure."""
-
-
 class _UnaryCall(Stream):
     """Gathers an answer; `discard` drops its messages as they come."""
 
     def __init__(self, discard: bool = False) -> None:
         self.messages = bytearray()
         self._discard = discard
-        self._done: asyncio.Future[AnswerHead | None] = asyncio.get_running_loop().create_future()
+        self._done: asyncio.Future[ResponseHeaders | None] = asyncio.get_running_loop().create_future()
 
-    async def send(self, line: Line, headers: bytes, message: bytes) -> AnswerHead | None:
+    async def send(self, connection: UpstreamConnection, headers: bytes, message: bytes) -> ResponseHeaders | None:
         """Make the call, and return what ended the answer: None where that was no status."""
-        line.open(self, headers)
-        line.send_data(self, message, True)
+        connection.open(self, headers)
+        connection.send_data(self, message, True)
         try:
             return await self._done
         finally:
             if not self.remote_closed:
-                line.reset(self.number, CANCEL)
+                connection.reset(self.number, CANCEL)
 
-    def take_head(self, head: AnswerHead, end: bool) -> None:
-        if end or head.status not in (0, 200):
-            self._end(head)
+    def headers_received(self, headers: ResponseHeaders, end: bool) -> None:
+        if end or headers.status not in (0, 200):
+            self._end(headers)
 
-    def take_data(self, data: bytes, end: bool) -> None:
+    def data_received(self, data: bytes, end: bool) -> None:
         if not self._discard:
             self.messages += data
-        self.link.credit(self, len(data))
+        self.connection.credit(self, len(data))
         if end or len(self.messages) > MOST_BYTES:
             self._end(None)
 
-    def take_reset(self, _code: int | None, _processed: bool) -> None:
+    def reset_received(self, _code: int | None, _processed: bool) -> None:
         self._end(None)
 
-    def _end(self, head: AnswerHead | None) -> None:
+    def _end(self, headers: ResponseHeaders | None) -> None:
         if not self._done.done():
-            self._done.set_result(head)
+            self._done.set_result(headers)
 
 
 async def ask(
-    upstreams: Upstreams, pool: Pool, path: bytes, message: bytes, limit: TimeLimit, at: Replica | None = None
+    upstreams: Upstreams, pool: Pool, path: bytes, message: bytes, deadline: Deadline, at: Replica | None = None
 ) -> bytes:
     """Return the message that a replica answers with, `at` this one if it is given.
 
@@ -94,13 +82,11 @@ async def ask(
     try:
         call = _UnaryCall()
         try:
-            async with asyncio.timeout(limit.seconds):
-                connections = upstreams.connections(pool, replica)
-                # Other calls may wait for the same connection: it has the time that it takes them.
-                line = connections.take() or await connections.connect(upstreams.connect_seconds)
-                head = await call.send(line, upstreams.first_headers(pool, path) + CALL_HEADERS, framed(message))
+            async with asyncio.timeout(deadline.left):
+                connection = await upstreams.connect(pool, replica)
+                head = await call.send(connection, upstreams.first_headers(pool, path), framed(message))
         except OSError as error:
-            if isinstance(error, TimeoutError) and not limit.own:
+            if isinstance(error, TimeoutError) and not deadline.is_own:
                 raise Problem(Kind.DEADLINE, "There was no answer in time.") from None
             replica.breaker.failed(monotonic(), trial)
             raise Problem(Kind.UPSTREAM, f"No replica of {where} answered: {type(error).__name__}.") from None
@@ -121,10 +107,10 @@ async def send_mirrored(
     upstreams: Upstreams, pool: Pool, headers: bytes, version: str, double: Replica, message: bytes
 ) -> Outcome:
     """Send a mirrored message, which is to ask for `version`, to a replica's double; raises OSError."""
-    line = await upstreams.connections(pool, double).connect(upstreams.connect_seconds)
+    connection = await upstreams.connect(pool, double)
     # Of a field that occurs twice, the last counts (protobuf, "Last One Wins").
     asks_for = message[5:] + text(_VERSION_FIELD, version.encode())
-    head = await _UnaryCall(discard=True).send(line, headers, framed(asks_for))
+    head = await _UnaryCall(discard=True).send(connection, headers, framed(asks_for))
     if head is None:
         return "failed"
     return "refused" if head.grpc_status or head.status not in (0, 200) else "answered"

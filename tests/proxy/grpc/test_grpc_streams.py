@@ -10,8 +10,8 @@ import grpc
 import hpack
 import pytest
 from tidegate_contracts import routing
-from tidegate_proxy.calls.frames import MOST_UNWRITTEN
-from tidegate_proxy.calls.line import STREAM_WINDOW
+from tidegate_proxy.grpc.upstreams import STREAM_WINDOW
+from tidegate_proxy.http2.frames import MOST_UNWRITTEN
 
 from .harness import LARGE, SERVICE, Rig, infer_request, method, rig, until
 from .peer import DATA, HEADERS, WIDE, Peer, frame
@@ -170,7 +170,7 @@ def test_a_caller_who_leaves_in_the_middle_frees_the_replica(three: Rig) -> None
     talk.hear()
     talk.call.cancel()
     until(lambda: any(stub.cancelled.is_set() for stub in three.stubs))
-    until(lambda: not three.proxy.shared.open_calls and not three.proxy.board.streams.in_flight)
+    until(lambda: not three.proxy.shared.open_calls and not three.proxy.grpc.context.streams.in_flight)
 
 
 def test_a_deadline_ends_a_stream(three: Rig) -> None:
@@ -215,7 +215,7 @@ def test_a_reader_who_stops_holds_its_stream_and_not_the_proxys_memory(three: Ri
     peer.send(frame(HEADERS, 4, 1, encoder.encode(fields)), frame(DATA, 1, 1, message * number))
 
     def held() -> int:
-        callers = list(three.proxy.board.callers)
+        callers = list(three.proxy.grpc.connections)
         unsent = sum(stream.unsent_bytes for caller in callers for stream in caller.streams.values())
         return unsent + sum(caller.transport.get_write_buffer_size() for caller in callers)
 

@@ -1,30 +1,32 @@
-"""How a problem is told over gRPC: status, message, and details that programs can rely on (google.rpc.Status)."""
+"""How gRPC says how a call ended: status, message, and details that programs can rely on (google.rpc.Status)."""
 
 import base64
 import re
 from functools import cache
 
+from ..http2.headers import literal
 from ..problems import Kind, Problem
-from .heads import literal
 from .protobuf import integer, text
 
 DOMAIN = b"tidegate.dev"
 _TYPES = b"type.googleapis.com/google.rpc."
 _ENCODED = re.compile(rb"[^ -$&-~]")
-OK_HEAD = b"\x88" + literal(b"content-type", b"application/grpc")
-"""The first headers of an answer of the proxy's own: status 200, in HTTP's sense."""
+STATUS_200 = b"\x88"
+"""`:status 200`, which every answer of gRPC begins with (RFC 7541, appendix A)."""
+OK_HEADERS = STATUS_200 + literal(b"content-type", b"application/grpc")
+"""The headers of an answer of the proxy's own."""
 
 
-def trailers(problem: Problem) -> bytes:
-    """Return the headers that end a call with a problem."""
+def problem_trailers(problem: Problem) -> bytes:
+    """Return the trailers that end a call with a problem."""
     code, message = problem.kind.grpc_status, problem.detail.encode()
     block = literal(b"grpc-status", b"%d" % code) + literal(b"grpc-message", _percent(message))
     said = base64.b64encode(_status(problem, code, message)).rstrip(b"=")
     return block + literal(b"grpc-status-details-bin", said)
 
 
-def plain_trailers(code: int, message: str = "") -> bytes:
-    """Return the headers that end a call with a status, and perhaps a message."""
+def status_trailers(code: int, message: str = "") -> bytes:
+    """Return the trailers that end a call with a status, and perhaps a message."""
     block = literal(b"grpc-status", b"%d" % code)
     return block + literal(b"grpc-message", _percent(message.encode())) if message else block
 

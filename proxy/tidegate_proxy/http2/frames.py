@@ -1,4 +1,4 @@
-"""HTTP/2 frames (RFC 9113), as they are written and named."""
+"""HTTP/2's frames, error codes and settings, and this end's limits."""
 
 import struct
 
@@ -19,35 +19,35 @@ LARGEST_WINDOW = (1 << 31) - 1
 DEFAULT_WINDOW = 65_535
 DEFAULT_FRAME = 16_384
 OWN_FRAME = 1024 * 1024
-"""Bytes of data that a frame to here may carry; it is taken as it comes, never gathered."""
+"""Bytes of a DATA frame that is received; its data is taken as it comes, never gathered."""
 CONNECTION_WINDOW = 64 * 1024 * 1024
-"""Bytes of all streams together that may come at once: the streams' own windows are what holds."""
+"""Bytes that may come at once on all streams together: the streams' own windows are what limits them."""
 MOST_GATHERED = 64 * 1024
-"""Bytes of any other frame."""
+"""Bytes of any other frame that is received."""
 MOST_UNWRITTEN = 1024 * 1024
 """Bytes that wait for the peer to read, before streams are held."""
-MOST_CHATTER = 10_000
-"""Frames that move nothing (pings, settings, resets, empty ones) that a peer may send within `CHATTER_SECONDS`."""
-CHATTER_SECONDS = 5.0
+MOST_CONTROL_FRAMES = 10_000
+"""Frames that move nothing (pings, settings, resets, empty ones) that a peer may send within `CONTROL_SECONDS`."""
+CONTROL_SECONDS = 5.0
 
-HEAD = struct.Struct(">HBBBL")
+FRAME_HEADER = struct.Struct(">HBBBL")
 SETTING = struct.Struct(">HL")
-LONG = struct.Struct(">L")
+UINT32 = struct.Struct(">L")
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """Write a frame."""
+    """Return a frame as it is sent."""
     length = len(payload)
-    return HEAD.pack(length >> 8, length & 0xFF, kind, flags, stream) + payload
+    return FRAME_HEADER.pack(length >> 8, length & 0xFF, kind, flags, stream) + payload
 
 
 def settings(values: dict[int, int]) -> bytes:
-    """Write a frame of settings."""
+    """Return a frame of settings."""
     return frame(SETTINGS, 0, 0, b"".join(SETTING.pack(name, value) for name, value in values.items()))
 
 
-class BrokenError(Exception):
-    """The peer does not speak HTTP/2, or too much of it: the connection ends."""
+class Http2Error(Exception):
+    """The peer breaks the protocol or floods it: the connection ends with this error code."""
 
     def __init__(self, code: int, why: str) -> None:
         super().__init__(why)
@@ -55,7 +55,7 @@ class BrokenError(Exception):
 
 
 def unpadded(payload: bytes) -> bytes:
-    """Return what a padded frame holds; raises BrokenError."""
+    """Return the payload of a padded frame without its padding; raises Http2Error."""
     if not payload or payload[0] >= len(payload):
-        raise BrokenError(PROTOCOL_ERROR, "there is more padding than frame")
+        raise Http2Error(PROTOCOL_ERROR, "there is more padding than frame")
     return payload[1 : len(payload) - payload[0]]

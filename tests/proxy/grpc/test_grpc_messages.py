@@ -7,8 +7,8 @@ import zlib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidegate_proxy.calls.intake import MOST_HEAD, STEP, Asked, Intake
-from tidegate_proxy.calls.protobuf import MalformedError, fields
+from tidegate_proxy.grpc.messages import MOST_HEAD, STEP, MessageReader, RequestedModel
+from tidegate_proxy.grpc.protobuf import MalformedError, fields
 from tidegate_proxy.problems import Problem
 from tritonclient.grpc import service_pb2 as pb
 
@@ -46,30 +46,30 @@ def framed(body: bytes, packed: str = "") -> bytes:
     return bytes((packed != "",)) + len(body).to_bytes(4) + body
 
 
-def taken(data: bytes, cuts: list[int], version: str | None, packed: str = "") -> tuple[list[Asked], bytes]:
+def taken(data: bytes, cuts: list[int], version: str | None, packed: str = "") -> tuple[list[RequestedModel], bytes]:
     """What is asked, and what is passed on, when it comes in pieces."""
-    intake = Intake(LIMIT, packed.encode() or b"identity", False)
-    asked: list[Asked] = []
+    reader = MessageReader(LIMIT, packed.encode() or b"identity", False)
+    asked: list[RequestedModel] = []
     passed = b""
-    found: Asked | None = None
+    found: RequestedModel | None = None
     ends = sorted({cut % (len(data) + 1) for cut in cuts} | {len(data)})
     for start, end in zip([0, *ends], ends, strict=False):
         if start == end:
             continue
-        intake.feed(data[start:end])
+        reader.feed(data[start:end])
         while True:
             if found is None:
-                found = intake.asked()
+                found = reader.requested()
                 if found is None:
                     break
                 asked.append(found)
-            passed += intake.passed(version or found.version)
-            if intake.behind:
+            passed += reader.take(version or found.version)
+            if reader.behind:
                 continue
-            if not intake.between:
+            if not reader.between:
                 break
             found = None
-    assert intake.idle
+    assert reader.idle
     return asked, passed
 
 
@@ -135,27 +135,27 @@ def test_a_bomb_is_stopped_before_it_unfolds(packed: str) -> None:
 def test_only_what_decides_is_unpacked_before_it_is_known_who_asks_and_the_rest_in_steps(packed: str) -> None:
     body = pb.ModelInferRequest(model_name="echo", raw_input_contents=[bytes(16 << 20)]).SerializeToString()
     data = framed(body, packed)
-    intake = Intake(32 << 20, packed.encode(), False)
+    reader = MessageReader(32 << 20, packed.encode(), False)
     tracemalloc.start()
-    intake.feed(data)
-    assert intake.asked() == Asked("echo", None)
-    intake.feed(b"")
+    reader.feed(data)
+    assert reader.requested() == RequestedModel("echo", None)
+    reader.feed(b"")
     assert tracemalloc.get_traced_memory()[1] < 4 * MOST_HEAD
     tracemalloc.stop()
     steps = 0
-    while not (passed := intake.passed(None)):
-        assert intake.behind
+    while not (passed := reader.take(None)):
+        assert reader.behind
         steps += 1
     assert steps >= len(body) // STEP - 1
     assert passed == framed(body)
-    assert intake.idle
+    assert reader.idle
 
 
 def test_a_compressed_head_that_does_not_end_is_refused_without_unpacking_the_rest() -> None:
-    intake = Intake(32 << 20, b"gzip", False)
-    intake.feed(framed(b"\x1a\x80\x80\x80\x08" + bytes(16 << 20), "gzip"))
+    reader = MessageReader(32 << 20, b"gzip", False)
+    reader.feed(framed(b"\x1a\x80\x80\x80\x08" + bytes(16 << 20), "gzip"))
     with pytest.raises(Problem, match="before the tensors"):
-        intake.asked()
+        reader.requested()
 
 
 @pytest.mark.parametrize(
@@ -174,5 +174,5 @@ def test_what_is_not_packed_as_was_said_is_refused(data: bytes) -> None:
 
 def test_a_length_beyond_the_limit_is_refused_before_the_message_comes() -> None:
     with pytest.raises(Problem) as problem:
-        Intake(LIMIT, b"identity", False).feed(b"\0" + (LIMIT + 1).to_bytes(4))
+        MessageReader(LIMIT, b"identity", False).feed(b"\0" + (LIMIT + 1).to_bytes(4))
     assert problem.value.kind.word == "too-large"

@@ -6,7 +6,8 @@ from typing import Any
 
 import grpc
 import pytest
-from tidegate_proxy.calls.call import Call
+from tidegate_proxy.grpc.call import Call
+from tidegate_proxy.grpc.upstream_stream import UpstreamStream
 from tidegate_proxy.routes import Route
 
 from .harness import Rig, infer_request, method, rig, until
@@ -23,15 +24,15 @@ def defective(monkeypatch: pytest.MonkeyPatch, place: type, name: str) -> None:
     original = getattr(place, name)
 
     def fail(self: Any, *given: Any) -> Any:
-        model = self.name if isinstance(self, Route) else self._first.model
-        if model == "slow":
+        route = self if isinstance(self, Route) else self._forwarding.grant.route
+        if route.name == "slow":
             raise ZeroDivisionError
         return original(self, *given)
 
     monkeypatch.setattr(place, name, fail)
 
 
-@pytest.mark.parametrize(("place", "name"), [(Route, "version"), (Call, "answer_head"), (Call, "_send_head")])
+@pytest.mark.parametrize(("place", "name"), [(Route, "version"), (UpstreamStream, "_take_headers"), (Call, "_open")])
 def test_a_defect_ends_one_call_and_none_beside_it_on_the_same_connections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: type, name: str
 ) -> None:
@@ -56,7 +57,7 @@ def test_a_defect_ends_one_call_and_none_beside_it_on_the_same_connections(
 def test_a_defect_of_who_waited_for_a_place_is_not_that_of_who_left_it(
     one: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    defective(monkeypatch, Call, "_send_head")
+    defective(monkeypatch, Call, "_open")
     infer = method(one.channel(), "ModelInfer")
     before = infer.future(infer_request("hang"), metadata=one.metadata(), timeout=10)
     until(lambda: bool(one.stubs[0].asked))

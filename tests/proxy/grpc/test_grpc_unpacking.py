@@ -6,7 +6,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from tidegate_proxy.calls.intake import STEP, Intake
+from tidegate_proxy.grpc.messages import STEP, MessageReader
 
 from .harness import infer_request, method, rig
 
@@ -25,13 +25,13 @@ def test_large_messages_that_unfold_from_few_bytes_arrive_whole_and_hold_nobody_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns, steps = [0], Counter[int]()
-    whole = Intake.passed
+    whole = MessageReader.take
 
-    def passed(self: Intake, version: str | None) -> bytes | bytearray:
+    def take(self: MessageReader, version: str | None) -> bytes | bytearray:
         steps[turns[0]] += 1
         return whole(self, version)
 
-    monkeypatch.setattr(Intake, "passed", passed)
+    monkeypatch.setattr(MessageReader, "take", take)
     with rig(tmp_path, body_limit_bytes=64 << 20, request_timeout_seconds=60) as door:
         counting = asyncio.run_coroutine_threadsafe(count_turns(turns), door.loop)
         # The answer is short: what is looked at is the way there.
@@ -42,6 +42,6 @@ def test_large_messages_that_unfold_from_few_bytes_arrive_whole_and_hold_nobody_
         assert {call.code() for call in calls} == {grpc.StatusCode.FAILED_PRECONDITION}
         counting.cancel()
         assert {len(message.raw_input_contents[0]) for _, message, _ in door.stubs[0].asked} == {SIZE}
-    # Each unpacks a step (test_calls_intake), and in one turn each call may have one, and the one of its head.
+    # Each unpacks a step (test_grpc_messages), and in one turn each call may have one, and the one of its head.
     assert steps.total() >= CALLS * SIZE // STEP
     assert max(steps.values()) <= 2 * CALLS

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 
 import hpack
-from tidegate_proxy.calls.frames import INITIAL_WINDOW_SIZE, LARGEST_WINDOW, PREFACE
+from tidegate_proxy.http2.frames import INITIAL_WINDOW_SIZE, LARGEST_WINDOW, PREFACE
 
 from .harness import HOST, Rig
 

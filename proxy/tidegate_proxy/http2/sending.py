@@ -1,8 +1,9 @@
-"""The writing end of an HTTP/2 connection: headers, and data as far as the windows let it."""
+"""Streams, and the sending half of their connection: headers, and data as far as flow control lets it."""
 
 import asyncio
 from collections import deque
 from time import monotonic
+from typing import Any
 
 from .frames import (
     CONTINUATION,
@@ -10,23 +11,55 @@ from .frames import (
     DEFAULT_FRAME,
     DEFAULT_WINDOW,
     END_HEADERS,
+    FRAME_HEADER,
     GOAWAY,
-    HEAD,
     HEADERS,
-    LONG,
     NO_ERROR,
     RST_STREAM,
+    UINT32,
     WINDOW_UPDATE,
     frame,
 )
-from .stream import Stream
 
 CLOSE_SECONDS = 5.0
-"""Seconds that a peer has to read what is left, at the end."""
+"""Seconds that the peer has to read what is left, when the connection ends."""
+
+
+class Stream:
+    """One request and its answer on a connection. Its owner overrides these methods, and sends by `connection`."""
+
+    connection: "Sender"
+    number = 0
+    send_window = 0
+    receive_window = 0
+    unsent_bytes = 0
+    local_closed = False
+    """This end has sent all."""
+    remote_closed = False
+    """The peer has sent all."""
+    _credit = 0
+    _end_block: bytes | None = None
+    _end_data = False
+    _unsent: deque[memoryview] | None = None
+
+    def headers_received(self, headers: Any, end: bool) -> None:
+        """Take headers after those that opened the stream; `end`: the peer sends nothing more."""
+
+    def data_received(self, data: bytes, end: bool) -> None:
+        """Take data; give credit for it by `connection.credit` when it is gone."""
+
+    def reset_received(self, code: int | None, processed: bool) -> None:
+        """Note that the peer has reset the stream, or the connection was lost (`code` is None).
+
+        Not `processed`: the peer has not begun the request.
+        """
+
+    def drained(self) -> None:
+        """Note that all data given to `connection.send_data` has been sent."""
 
 
 class Sender(asyncio.Protocol):
-    """Gathers what is written until all that is at hand has been read: calls of one turn of the loop share it."""
+    """Gathers frames until all data at hand has been read: streams of one turn of the loop share a write."""
 
     stream_window = DEFAULT_WINDOW
     """Bytes that a stream may receive before credit is given."""
@@ -38,14 +71,14 @@ class Sender(asyncio.Protocol):
         self.alive = False
         self.last_used = monotonic()
         self.is_ending = False
-        """Whether nothing more is read, and the rest is being written."""
+        """Nothing more is read, and the rest is being written."""
         self.last_opened = 0
         """The newest stream's number."""
         self.peer_window = DEFAULT_WINDOW
         self.peer_frame = DEFAULT_FRAME
         self.send_window = DEFAULT_WINDOW
         self.block_prefix = b""
-        """What the next headers begin with."""
+        """Bytes that the next header block begins with."""
         self._out: list[bytes | bytearray | memoryview] = []
         self._flushing = False
         self._paused = False
@@ -53,7 +86,7 @@ class Sender(asyncio.Protocol):
 
     # --- asyncio
     def pause_writing(self) -> None:
-        """Hold all streams: the peer does not read."""
+        """Hold all streams back: the peer does not read."""
         self._paused = True
 
     def resume_writing(self) -> None:
@@ -61,24 +94,23 @@ class Sender(asyncio.Protocol):
         self._paused = False
         self.pump()
 
-    # --- for the two ends
     def stream_ended(self) -> None:
-        """Learn that there is one stream less."""
+        """Note that a stream has ended in both directions; for the two ends to override."""
 
     def half_closed(self, stream: Stream) -> None:
-        """Learn that this end has said all on a stream, and the peer has not."""
+        """Note that this end has sent all on a stream, and the peer has not; for the two ends to override."""
 
     # --- streams
     def add(self, stream: Stream, number: int) -> None:
         """Begin to use a stream."""
-        stream.link = self
+        stream.connection = self
         stream.number = number
         stream.send_window = self.peer_window
         stream.receive_window = self.stream_window
         self.streams[number] = stream
 
-    def send_head(self, stream: Stream, block: bytes, end: bool = False) -> None:
-        """Send headers; those that end a stream come after all of its data."""
+    def send_headers(self, stream: Stream, block: bytes, end: bool = False) -> None:
+        """Send headers as they were written by `literal`; those that end a stream follow all of its data."""
         if stream.local_closed:
             return
         if end and stream.number in self._blocked:
@@ -89,7 +121,7 @@ class Sender(asyncio.Protocol):
             self._local_end(stream)
 
     def send_data(self, stream: Stream, data: bytes | bytearray, end: bool = False) -> None:
-        """Send data, as far as the windows let it; the stream keeps the rest, and learns when it is gone."""
+        """Send data as far as the windows let it; the stream keeps the rest, and is `drained` when it is sent."""
         if stream.local_closed:
             return
         size = len(data)
@@ -115,21 +147,21 @@ class Sender(asyncio.Protocol):
             return
         stream._credit += size
         if stream._credit * 2 >= self.stream_window:
-            self.write(frame(WINDOW_UPDATE, 0, stream.number, LONG.pack(stream._credit)))
+            self.write(frame(WINDOW_UPDATE, 0, stream.number, UINT32.pack(stream._credit)))
             stream.receive_window += stream._credit
             stream._credit = 0
 
     def widen(self, stream: Stream, size: int) -> None:
         """Let a stream receive more at once, from now on."""
         if not stream.remote_closed:
-            self.write(frame(WINDOW_UPDATE, 0, stream.number, LONG.pack(size)))
+            self.write(frame(WINDOW_UPDATE, 0, stream.number, UINT32.pack(size)))
             stream.receive_window += size
 
     def reset(self, number: int, code: int) -> None:
         """End a stream at once, in both directions."""
         self.forget(number)
         if self.alive:
-            self.write(frame(RST_STREAM, 0, number, LONG.pack(code)))
+            self.write(frame(RST_STREAM, 0, number, UINT32.pack(code)))
 
     def forget(self, number: int) -> Stream | None:
         """Note that a stream has ended in both directions, and return it."""
@@ -151,14 +183,14 @@ class Sender(asyncio.Protocol):
             self.half_closed(stream)
 
     def remote_end(self, stream: Stream) -> None:
-        """Note that the peer has said all on a stream."""
+        """Note that the peer has sent all on a stream."""
         stream.remote_closed = True
         if stream.local_closed:
             self.forget(stream.number)
 
     # --- writing
     def pump(self) -> None:
-        """Send what the windows let through, a frame of each stream in turn."""
+        """Send what the windows allow, a frame of each stream in turn."""
         moved = True
         while moved and self._blocked and not self._paused:
             moved = False
@@ -198,7 +230,7 @@ class Sender(asyncio.Protocol):
     def _write_data(self, number: int, data: bytes | bytearray | memoryview, end: bool) -> None:
         size, most = len(data), self.peer_frame
         if size <= most:
-            self.write(HEAD.pack(size >> 8, size & 0xFF, DATA, end, number))
+            self.write(FRAME_HEADER.pack(size >> 8, size & 0xFF, DATA, end, number))
             if size:
                 self._out.append(data)
             return
@@ -236,14 +268,14 @@ class Sender(asyncio.Protocol):
             self.transport.close()
 
     # --- the end
-    def farewell(self, last: int, code: int = NO_ERROR, why: str = "") -> None:
-        """Say that no streams after `last` are taken."""
+    def goaway(self, last: int, code: int = NO_ERROR, why: str = "") -> None:
+        """Tell the peer that no streams after `last` are processed."""
         if self.alive:
-            self.write(frame(GOAWAY, 0, 0, LONG.pack(last) + LONG.pack(code) + why.encode()))
+            self.write(frame(GOAWAY, 0, 0, UINT32.pack(last) + UINT32.pack(code) + why.encode()))
 
     def end(self, code: int = NO_ERROR, why: str = "") -> None:
         """End the connection, once what is to be written is written."""
         if not self.is_ending:
-            self.farewell(self.last_opened, code, why)
+            self.goaway(self.last_opened, code, why)
             self.is_ending = True
             self.loop.call_later(CLOSE_SECONDS, self.transport.abort)

@@ -1,4 +1,4 @@
-"""The methods that there are. Nothing else can be called: no path of a caller's is ever passed on as it was spelled."""
+"""The methods there are. Nothing else can be called: no path of a caller's ever goes on as it was spelled."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,21 +11,21 @@ HEALTH = "grpc.health.v1.Health"
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One that is about a model, and is passed on to it."""
+    """One that is about a model, and goes on to its server."""
 
     name: str
     action: Action
     streams: bool = False
-    """Whether messages come and go for as long as both sides want."""
+    """Messages come and go for as long as both ends want."""
     whole: bool = True
-    """Whether a request is short, without tensors."""
+    """Its request is short, without tensors."""
     path: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", f"/{SERVICE}/{self.name}".encode())
 
 
-Own = Literal["ServerLive", "ServerReady", "ServerMetadata", "Check", "Watch", "List"]
+ProxyMethod = Literal["ServerLive", "ServerReady", "ServerMetadata", "Check", "Watch", "List"]
 
 _OF_MODELS = (
     Method("ModelInfer", "infer", whole=False),
@@ -37,7 +37,7 @@ _OF_MODELS = (
 )
 OF_MODELS = {method.path: method for method in _OF_MODELS}
 """By path."""
-OWN: dict[bytes, Own] = {
+OF_PROXY: dict[bytes, ProxyMethod] = {
     b"/inference.GRPCInferenceService/ServerLive": "ServerLive",
     b"/inference.GRPCInferenceService/ServerReady": "ServerReady",
     b"/inference.GRPCInferenceService/ServerMetadata": "ServerMetadata",

@@ -1,0 +1,520 @@
+"""One call about a model: decided, sent to a replica, and answered as the answer comes.
+
+The steps are those of a request over HTTP, see `door`. A stream stays at one replica; each of its messages is decided
+anew.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from ..access.identity import Grant
+from ..access.limits import too_many
+from ..aliases import Alias
+from ..forwarding import Forwarding, call_record
+from ..http2.frames import CANCEL
+from ..http2.headers import literal
+from ..http2.sending import Stream
+from ..mirror import NO_COPY, AnyCopy
+from ..pools import Pool
+from ..problems import TWO_CREDENTIALS, Kind, Problem
+from ..request_ids import new_request_id
+from ..residency.leases import Lease
+from ..residency.manager import LeaseManager
+from ..residency.saying import AGAIN_SECONDS, no_answer, still_loading
+from ..servers import UNAVAILABLE_HEADER
+from ..telemetry.traces import Span
+from ..upstream.replica import Replica
+from .context import GrpcContext
+from .deadline import Deadline
+from .messages import MessageReader, RequestedModel
+from .metadata import RequestHeaders
+from .methods import SERVICE, Method
+from .protobuf import integer
+from .response import Response
+from .unary import UpstreamStatusError, send_mirrored
+from .upstream_stream import UpstreamStream
+from .upstreams import UpstreamConnection
+
+WIDE_WINDOW = 1024 * 1024
+"""Bytes of a long message that may be on their way, once there is a replica for it."""
+_LONGEST_TIMEOUT = 99_999_999
+_GRAVE = frozenset({2, 4, 13, 14, 15})
+"""UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE, DATA_LOSS: what somebody should look at."""
+
+
+class Call(Stream):
+    """Begins with the headers of a request; it is the caller's side of the call."""
+
+    # What most calls never change costs them nothing here.
+    _requested: RequestedModel | None = None
+    """What the current message asks for."""
+    _first: RequestedModel | None = None
+    """What the first message asked for."""
+    _forwarding: Forwarding | None = None
+    """The way to a replica, once the first message was granted."""
+    _upstream: UpstreamStream | None = None
+    _alias: Alias | None = None
+    """Decides on the version of the current message."""
+    _more_leases: tuple[Lease, ...] = ()
+    """On the other models of a stream."""
+    _copy: AnyCopy | None = None
+    _span: Span | None = None
+    _task: asyncio.Task[None] | None = None
+    _bytes_in = 0
+    _unread = 0
+    """Bytes that the caller has no credit for yet."""
+    _waiting = False
+    """Nothing is sent on before something else has come."""
+    _request_ended = False
+    _unpacking = False
+
+    def __init__(self, context: GrpcContext, headers: RequestHeaders, method: Method, started: float) -> None:
+        self._context = context
+        self._shared = shared = context.shared
+        self._headers = headers
+        self._method = method
+        self._response = Response(self, shared, headers.request_id or new_request_id(), self._ended)
+        seconds = float(shared.settings.request_timeout_seconds)
+        self._deadline = Deadline(started, seconds, headers.seconds, method.streams)
+        self._reader = MessageReader(shared.settings.body_limit_bytes, headers.encoding, method.whole)
+
+    @property
+    def deadline(self) -> float:
+        """When its time is up, in monotonic seconds."""
+        return self._deadline.at
+
+    # --- from the caller
+    def begin(self, end: bool) -> None:
+        """Wait for the first message; `end`: there is none."""
+        self._shared.open_calls.add(self)
+        if self._headers.credentials > 1:
+            self._response.fail(Problem(Kind.MALFORMED, TWO_CREDENTIALS))
+        elif self._headers.encoding not in (b"identity", b"gzip", b"deflate"):
+            self._response.fail(Problem(Kind.METHOD, "Messages can be compressed with gzip or deflate."))
+        elif end:
+            self._request_ended = True
+            self._guarded(self._work)
+
+    def data_received(self, data: bytes, end: bool) -> None:
+        """Take a part of a message."""
+        if self._response.done:
+            return
+        self._bytes_in += len(data)
+        self._unread += len(data)
+        self._request_ended = end
+        self._guarded(self._read, data)
+
+    def headers_received(self, _: RequestHeaders, end: bool) -> None:
+        """Take what follows the last message: callers have nothing to say there."""
+        if end:
+            self.data_received(b"", True)
+
+    def reset_received(self, _code: int | None, _processed: bool) -> None:
+        """End it: the caller has left. What a replica does for it is dropped."""
+        self._response.abandon()
+
+    def drained(self) -> None:
+        """Let more of the answer come: the caller has taken what there was."""
+        if self._response.done:
+            self._shared.open_calls.discard(self)
+        elif self._upstream is not None:
+            self._upstream.caller_drained()
+
+    def expire(self) -> None:
+        """End it: its time is up."""
+        response, deadline = self._response, self._deadline
+        if response.done:  # the caller does not take the rest of its answer
+            self._shared.open_calls.discard(self)
+            self.connection.reset(self.number, CANCEL)
+            return
+        if self._upstream is not None and not response.began and self._request_ended:
+            self._upstream.count_late()
+        if self._forwarding is not None and self._forwarding.loading:
+            response.fail(still_loading(deadline.seconds))
+        elif self._method.streams and deadline.at < deadline.last:
+            response.fail(Problem(Kind.DEADLINE, "Nothing has moved on this stream for too long."))
+        else:
+            response.fail(Problem(Kind.DEADLINE, no_answer(deadline.seconds)))
+
+    def leave(self) -> None:
+        """End it: the proxy waits for it no longer."""
+        if self._upstream is None:
+            self._response.fail(Problem(Kind.BUSY, "The proxy is stopping; another one takes the call.", 0.0))
+        else:
+            self._response.fail(
+                Problem(
+                    Kind.UPSTREAM,
+                    "The proxy is stopping and can wait no longer. The inference server may have done the work; "
+                    "send the request again only if that does no harm.",
+                )
+            )
+
+    # --- reading messages
+    def _read(self, data: bytes) -> None:
+        if data:
+            self._reader.feed(data)
+        if not self._waiting:
+            self._work()
+
+    def _work(self) -> None:
+        """Go on with what has come, as far as that goes without waiting; raises Problem."""
+        if self._unpacking:
+            return
+        while not self._waiting and not self._response.done:
+            if self._requested is None:
+                self._requested = self._reader.requested()
+                if self._requested is None:
+                    break
+                self._decide(self._requested)
+            elif not self._send_on():
+                break
+        if self._waiting or self._response.done:
+            return
+        if self._reader.behind:
+            self._unpacking = True
+            self._context.unpacking.add(self._unpack)
+        else:
+            self._end_request()
+
+    def _unpack(self) -> None:
+        """Unpack some more of a compressed message: it is this call's turn."""
+        self._unpacking = False
+        if not self._response.done:
+            self._guarded(self._work)
+
+    def _send_on(self) -> bool:
+        """Send on what there is of the current message; return whether there may be more to do."""
+        forwarding, upstream = self._forwarding, self._upstream
+        assert forwarding is not None
+        assert upstream is not None
+        data = self._reader.take(forwarding.version)
+        whole = self._reader.between
+        if whole:
+            self._requested = None
+        if data:
+            upstream.send(data, whole and self._request_ended and self._reader.idle)
+            if forwarding.grant.route.mirror is not None:
+                self._mirror(forwarding, data, whole)
+        return whole
+
+    def _mirror(self, forwarding: Forwarding, data: bytes | bytearray, whole: bool) -> None:
+        """Keep what was sent for the candidate, if this call is one that it gets."""
+        if self._copy is None:
+            route, mirror = forwarding.grant.route, self._shared.mirror
+            assert route.mirror is not None
+            if self._method.streams or self._method.action != "infer":
+                self._copy = NO_COPY
+            else:
+                headers = self._upstream_headers(route.pool, mirror.seconds)
+                send = partial(send_mirrored, self._context.upstreams, route.pool, headers, route.mirror.version)
+                self._copy = mirror.begin(route, forwarding.version, forwarding.sequence is not None, send)
+        self._copy.add(data, whole)
+
+    def _end_request(self) -> None:
+        """Give credit for what is gone, and hand the request's end on."""
+        upstream = self._upstream
+        if upstream is None or not upstream.unsent_bytes:
+            self._give_credit()
+        if not self._request_ended:
+            return
+        if not self._reader.idle:
+            raise Problem(Kind.MALFORMED, "The request ends within a message.")
+        if upstream is not None:
+            upstream.end_messages()
+        elif self._forwarding is None:
+            if not self._method.streams:
+                raise Problem(Kind.MALFORMED, "The request has no message.")
+            self._response.end(0)
+
+    def _give_credit(self) -> None:
+        """Let the caller send as much again as is gone."""
+        if self._unread and not self._waiting and not self.remote_closed:
+            self.connection.credit(self, self._unread)
+            self._unread = 0
+
+    # --- deciding
+    def _decide(self, requested: RequestedModel) -> None:
+        if self._first is None:
+            self._first = requested
+        self._waiting = True  # until it is granted, and there is a replica
+        if self._method.streams:
+            self._deadline.message_sent()
+        server = self._headers.server_name()
+        if not requested.model:
+            if self._method.name != "ModelStatistics":
+                raise Problem(Kind.MALFORMED, "The message names no model.")
+            self._later(self._all_statistics(server))
+            return
+        asks = self._headers.credential, server, requested.model, self._method.action
+        grant = self._shared.authorizer.known(*asks)
+        if grant is None:
+            self._later(self._authorize(asks, requested))
+        else:
+            self._granted(grant, requested)
+
+    async def _authorize(self, asks: tuple[bytes, str | None, str, Any], requested: RequestedModel) -> None:
+        self._granted(await self._shared.authorizer.ask(*asks), requested)
+
+    async def _all_statistics(self, server: str | None) -> None:
+        answer, missing = await self._context.servers.statistics(self._headers.credential, server, self._deadline)
+        self._response.reply(answer, literal(UNAVAILABLE_HEADER.encode(), missing) if missing else b"")
+
+    def _granted(self, grant: Grant, requested: RequestedModel) -> None:
+        forwarding, route = self._forwarding, grant.route
+        pool_before = None if forwarding is None else forwarding.grant.route.pool
+        if forwarding is None:
+            forwarding = self._forwarding = self._new_forwarding(grant, requested)
+        else:
+            forwarding.grant = grant
+        if grant.bucket is not None and (wait := grant.bucket.take(monotonic())):
+            raise too_many(grant.bucket, wait)
+        # One sequence has one version, and so has one stream.
+        sticky = self._headers.sticky or requested.sequence
+        if self._method.streams:
+            sticky = sticky or self._response.request_id
+        self._alias = route.alias if requested.version is None else None
+        self._set_version(route.version(requested.version, sticky or None))
+        leases = route.pool.leases
+        if pool_before is not None:
+            if (pool_before.server, pool_before.name) != (route.pool.server, route.pool.name):
+                raise Problem(Kind.MALFORMED, "A stream's models are all of one server and pool: open another stream.")
+            if leases is None:
+                self._with_version(self._wait_no_more)
+            else:
+                self._use_more(leases, forwarding, requested.model)
+        elif leases is None:
+            self._with_version(self._acquire_slot)
+        elif self._method.name in ("ModelReady", "ModelStatistics"):
+            self._later(self._inspect(leases, requested))
+        else:
+            forwarding.lease = leases.find(requested.model, monotonic(), (), bool(requested.sequence))
+            if forwarding.lease is None:
+                self._later(self._load())
+            else:
+                self._with_version(self._acquire_slot)
+
+    def _new_forwarding(self, grant: Grant, requested: RequestedModel) -> Forwarding:
+        model, caller = grant.route.in_flight, grant.identity.in_flight
+        if self._method.streams:
+            forwarding = Forwarding(self._shared, grant, self._context.streams, (model.streams, caller.streams))
+        else:
+            forwarding = Forwarding(self._shared, grant, self._shared.limiter, (model, caller))
+        forwarding.sequence = requested.sequence or None
+        return forwarding
+
+    def _set_version(self, version: str | None) -> None:
+        assert self._forwarding is not None
+        self._forwarding.version = self._response.version = version
+
+    def _with_version(self, then: Callable[[], None]) -> None:
+        """Go on once it is known which version serves the message."""
+        if self._alias is not None:
+            version = self._alias.known(monotonic())
+            if version is None:
+                self._later(self._find_version(self._alias, then))
+                return
+            self._set_version(version)
+        then()
+
+    async def _find_version(self, alias: Alias, then: Callable[[], None]) -> None:
+        self._set_version(await alias.find())
+        then()
+
+    def _wait_no_more(self) -> None:
+        self._waiting = False
+
+    # --- where models are loaded on demand
+    async def _load(self) -> None:
+        assert self._forwarding is not None
+        await self._forwarding.acquire_lease()
+        self._with_version(self._acquire_slot)
+
+    def _use_more(self, leases: LeaseManager, forwarding: Forwarding, model: str) -> None:
+        """Go on with a stream's next message once its model is leased where the stream is."""
+        assert forwarding.replica is not None
+        lease = leases.at(model, forwarding.replica, monotonic())
+        if lease is None:
+            self._later(self._load_more(leases, forwarding, forwarding.replica, model))
+        else:
+            self._count_use(lease)
+
+    async def _load_more(self, leases: LeaseManager, forwarding: Forwarding, replica: Replica, model: str) -> None:
+        forwarding.loading = True
+        lease = await leases.acquire_at(model, replica)
+        forwarding.loading = False
+        self._count_use(lease)
+
+    def _count_use(self, lease: Lease) -> None:
+        assert self._forwarding is not None
+        if lease is self._forwarding.lease or lease in self._more_leases:
+            lease.requests += 1
+        else:
+            lease.enter()
+            self._more_leases += (lease,)
+        self._with_version(self._wait_no_more)
+
+    async def _inspect(self, leases: LeaseManager, requested: RequestedModel) -> None:
+        """Answer what is only looked at: that loads no model, and keeps none."""
+        assert self._forwarding is not None
+        if self._method.name == "ModelReady":
+            answer = integer(1, 1) if await leases.is_ready(requested.model) else b""
+        elif (replica := leases.warm_at(requested.model, monotonic())) is None:
+            answer = b""
+        else:
+            pool = self._forwarding.grant.route.pool
+            answer = await self._context.servers.statistics_at(pool, replica, requested, self._deadline)
+        self._response.reply(answer)
+
+    # --- to a replica
+    def _acquire_slot(self) -> None:
+        assert self._forwarding is not None
+        if self._forwarding.acquire_slot(self):
+            self._find_replica(self._forwarding, False)
+
+    def admitted(self) -> None:
+        """Go on: there is a slot. What fails here is not to fail the call that has left it."""
+        self._guarded(self._use_slot)
+
+    def _use_slot(self) -> None:
+        assert self._forwarding is not None
+        self._forwarding.leave_queue()
+        self._find_replica(self._forwarding, True)
+        if not self._waiting:
+            self._work()
+
+    def _find_replica(self, forwarding: Forwarding, anew: bool) -> None:
+        pool = forwarding.grant.route.pool
+        replica = forwarding.pick(monotonic(), anew)
+        connection = None if replica is None else self._context.upstreams.take(pool, replica)
+        if replica is None or connection is None:
+            self._later(self._connect(forwarding, replica))
+        else:
+            self._open(forwarding, replica, connection)
+
+    async def _connect(
+        self, forwarding: Forwarding, replica: Replica | None, messages: list[bytes | bytearray] | None = None
+    ) -> None:
+        connect = partial(self._context.upstreams.connect, forwarding.grant.route.pool)
+        found = await forwarding.connect(replica, connect)
+        if found is None:
+            await self._load()
+        else:
+            self._open(forwarding, *found, messages)
+
+    def _open(
+        self,
+        forwarding: Forwarding,
+        replica: Replica,
+        connection: UpstreamConnection,
+        messages: list[bytes | bytearray] | None = None,
+    ) -> None:
+        """Begin the call at a replica, with messages that another one has refused."""
+        forwarding.sent_to(replica)
+        deadline, streams = self._deadline, self._method.streams
+        self._upstream = UpstreamStream(
+            self, self._response, forwarding, deadline, streams, self._give_credit, self._send_elsewhere
+        )
+        seconds = (deadline.last if streams else deadline.at) - monotonic()
+        headers = self._upstream_headers(forwarding.grant.route.pool, seconds)
+        self._upstream.open(connection, headers, messages or [])
+        self._waiting = False
+        if self._reader.missing > self.connection.stream_window // 2:
+            self.connection.widen(self, WIDE_WINDOW)
+
+    def _upstream_headers(self, pool: Pool, seconds: float) -> bytes:
+        """Return what comes before the messages; the replica has so many seconds."""
+        block = [self._context.upstreams.first_headers(pool, self._method.path)]
+        if self._headers.accepts:
+            block.append(self._headers.accepts)
+        if seconds < float("inf"):
+            left = min(_LONGEST_TIMEOUT, max(1, int(seconds * 1000)))
+            block.append(literal(b"grpc-timeout", b"%dm" % left))
+        if self._span is None and (tracer := self._shared.tracer) is not None:
+            self._span = tracer.begin(self._headers.trace_parents, self._headers.trace_states)
+        block += (self._headers.for_replica(self._span), literal(b"x-request-id", self._response.request_id))
+        return b"".join(block)
+
+    def _send_elsewhere(self, messages: list[bytes | bytearray]) -> bool:
+        """Send these messages to another replica, if there is one; return whether the call goes on."""
+        forwarding = self._forwarding
+        assert forwarding is not None
+        refused = forwarding.replica
+        assert refused is not None
+        self._upstream = None
+        forwarding.leave_replica(monotonic())  # first, for another replica has another lease
+        leased = forwarding.lease is not None
+        if (other := forwarding.another(refused)) is not None:
+            self._waiting = True
+            self._later(self._connect(forwarding, other, messages))
+        elif leased:
+            why = f"{refused.name} takes no more calls; nothing was done."
+            self._response.fail(Problem(Kind.BUSY, why, AGAIN_SECONDS))
+        else:
+            return False
+        return True
+
+    # --- its steps, and its end
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        self._task = self.connection.loop.create_task(self._run(work))
+
+    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+            if not self._waiting:
+                self._work()
+        except Problem as problem:
+            self._response.fail(problem)
+        except UpstreamStatusError as error:
+            self._response.end(error.code, error.block)
+        except Exception:
+            self._response.defect()
+
+    def _guarded(self, step: Callable[..., None], *given: Any) -> None:
+        try:
+            step(*given)
+        except Problem as problem:
+            self._response.fail(problem)
+        except Exception:
+            self._response.defect()
+
+    def _ended(self, code: int) -> None:
+        """Give back and count everything."""
+        if not self.unsent_bytes:
+            self._shared.open_calls.discard(self)
+        if self._task is not None and self._task is not asyncio.current_task(self.connection.loop):
+            self._task.cancel()
+        if self._upstream is not None:
+            self._upstream.cancel()
+            self._upstream = None
+        now = monotonic()
+        self._count(code, now)
+        if self._forwarding is not None:
+            self._forwarding.finish(now)
+        for lease in self._more_leases:
+            lease.leave(now)
+
+    def _count(self, code: int, now: float) -> None:
+        shared, forwarding, response = self._shared, self._forwarding, self._response
+        seconds = now - self._deadline.started
+        if forwarding is not None:
+            route = forwarding.grant.route
+            if route.grpc_count is None:
+                route.grpc_count = shared.meter.count(route.server, route.name, "grpc")
+            route.grpc_count.ended(code, seconds, self._bytes_in, response.bytes_out)
+        weight = 500 if code in _GRAVE else 400 if code else 200  # as HTTP would have it, for the log's sampling
+        wanted = shared.call_log.wants(weight, now)
+        if not wanted and shared.tracer is None:
+            return
+        asked = None, self._first.model if self._first else None
+        size = self._bytes_in, response.bytes_out
+        name = self._method.name
+        record = call_record(forwarding, "grpc", response.request_id, name, asked, response.problem, seconds, size)
+        if wanted:
+            shared.call_log.say(weight, record.log_fields(code))
+        if shared.tracer is not None:
+            span = self._span or shared.tracer.begin(self._headers.trace_parents, self._headers.trace_states)
+            if span.sampled:
+                shared.tracer.grpc_ended(span, SERVICE, name, code, seconds, record.span_fields())

@@ -1,0 +1,227 @@
+"""The gRPC server: callers' connections, and the life of all calls."""
+
+import asyncio
+from pathlib import Path
+from time import monotonic
+
+from ..concurrency import ConcurrencyLimiter
+from ..http2.connection import Http2Connection
+from ..http2.frames import (
+    LARGEST_WINDOW,
+    MAX_CONCURRENT_STREAMS,
+    MAX_HEADER_LIST_SIZE,
+    MOST_UNWRITTEN,
+    NO_ERROR,
+    PREFACE,
+    PROTOCOL_ERROR,
+    REFUSED_STREAM,
+    STREAM_CLOSED,
+    Http2Error,
+)
+from ..http2.headers import MOST_HEAD_BYTES, Fields, literal
+from ..http2.sending import Stream
+from ..servers import Servers
+from ..shared_state import SharedState
+from .call import Call
+from .context import GrpcContext
+from .metadata import RequestHeaders
+from .methods import OF_MODELS, OF_PROXY
+from .proxy_call import Health, ProxyCall
+from .server_methods import ServerMethods
+from .status import OK_HEADERS, status_trailers
+from .upstreams import Upstreams, keep_alive
+
+STREAM_WINDOW = 128 * 1024
+"""Bytes of a call that a caller may send before it is decided upon."""
+MOST_STREAMS = 256
+"""Calls at once on one connection."""
+IDLE_SECONDS = 600.0
+"""Seconds that a connection may stand open without a call."""
+WRITE_SECONDS = 1.0
+PREFACE_SECONDS = 20.0
+MOST_PIECES = 2048
+"""Frames that are gathered to be written at once."""
+READ_ON_SECONDS = 0.002
+STUCK_SECONDS = 60.0
+"""Seconds after which a connection is ended whose caller takes nothing of what waits for it."""
+MOST_SILENT_SECONDS = 60
+_UNIMPLEMENTED = 12
+_PLAIN_HTTP = literal(b"content-length", b"0")
+_STATUS_415 = literal(b":status", b"415") + _PLAIN_HTTP
+_STATUS_405 = literal(b":status", b"405") + literal(b"allow", b"POST") + _PLAIN_HTTP
+
+
+class CallerConnection(Http2Connection[RequestHeaders]):
+    """A caller's connection; calls are streams that the caller opens."""
+
+    stream_window = STREAM_WINDOW
+
+    def __init__(self, server: "GrpcServer") -> None:
+        super().__init__({MAX_CONCURRENT_STREAMS: MOST_STREAMS, MAX_HEADER_LIST_SIZE: MOST_HEAD_BYTES}, b"")
+        self._server = server
+        self._preface_read = b""
+        self._has_preface = False
+        self._stuck_bytes = 0
+        self._stuck_since = 0.0
+
+    def understand(self, fields: Fields) -> RequestHeaders:
+        """Return what a request's headers say."""
+        return RequestHeaders(fields)
+
+    def connection_made(self, transport: object) -> None:
+        """Send this end's settings."""
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self._server.connections.add(self)
+        if (sock := self.transport.get_extra_info("socket")) is not None:
+            keep_alive(sock, MOST_SILENT_SECONDS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End what the caller waited for."""
+        self._server.connections.discard(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, after the preface that every connection begins with."""
+        if not self._has_preface:
+            self._preface_read += data
+            if not PREFACE.startswith(self._preface_read[: len(PREFACE)]):
+                self.end(PROTOCOL_ERROR, "this is not HTTP/2")
+                return
+            if len(self._preface_read) < len(PREFACE):
+                return
+            self._has_preface = True
+            data, self._preface_read = self._preface_read[len(PREFACE) :], b""
+        super().data_received(data)
+        if len(self._out) > MOST_PIECES:
+            self._flush()
+            if self.transport.get_write_buffer_size() > MOST_UNWRITTEN and not self._paused:
+                # The loop would go on reading for a while before it finds that the answers are not taken.
+                self.transport.pause_reading()
+                self.loop.call_later(READ_ON_SECONDS, self._read_on)
+
+    def _read_on(self) -> None:
+        if not self._paused and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def stream_opened(self, number: int, headers: RequestHeaders, end: bool) -> None:
+        """Begin a call, whatever it turns out to be."""
+        if len(self.streams) >= MOST_STREAMS or self._server.closed:
+            self.reset(number, REFUSED_STREAM)
+            return
+        self._server.begin(self, number, headers, end)
+
+    def half_closed(self, stream: Stream) -> None:
+        """Refuse the rest of a request that is answered (RFC 9113, 8.1)."""
+        self.reset(stream.number, NO_ERROR)
+
+    def late_headers_received(self) -> None:
+        """End the connection: a call's headers come once, and nothing follows its end."""
+        raise Http2Error(STREAM_CLOSED, "headers came after a stream's end")
+
+    def goaway_received(self, last: int) -> None:
+        """Do nothing: the caller opens no more calls."""
+
+    def pause_writing(self) -> None:
+        """Read no more, either: what is asked here is answered, and the caller takes no answers."""
+        super().pause_writing()
+        self._stuck_since = monotonic()
+        self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Read on."""
+        super().resume_writing()
+        self._read_on()
+
+    def look(self, now: float) -> None:
+        """End the connection if it does not begin, stands idle, or takes no answers."""
+        if self._paused:
+            unsent = self.transport.get_write_buffer_size()
+            if unsent != self._stuck_bytes:
+                self._stuck_bytes, self._stuck_since = unsent, now
+            elif now - self._stuck_since > STUCK_SECONDS:
+                self.transport.abort()
+        elif not self._has_preface and now - self.last_used > PREFACE_SECONDS:
+            self.transport.abort()
+        elif not self.streams and now - self.last_used > IDLE_SECONDS:
+            self.end()
+
+
+class GrpcServer:
+    """Takes calls from callers. `upstream_ca` is the folder of the CA files for TLS to replicas."""
+
+    def __init__(self, shared: SharedState, servers: Servers, upstream_ca: Path) -> None:
+        upstreams = Upstreams(shared.settings.connect_timeout_seconds, upstream_ca)
+        limiter = ConcurrencyLimiter(shared.settings.concurrency)
+        self.context = GrpcContext(shared, upstreams, ServerMethods(upstreams, servers), limiter)
+        self.connections: set[CallerConnection] = set()
+        self.opened = 0
+        """Calls so far."""
+        self.closed = False
+        self._health = Health(shared)
+
+    def connection(self) -> CallerConnection:
+        """Return the proxy's end of a new connection."""
+        return CallerConnection(self)
+
+    def begin(self, connection: CallerConnection, number: int, headers: RequestHeaders, end: bool) -> None:
+        """Begin a call."""
+        self.opened += 1
+        stream: Call | ProxyCall
+        if headers.method != b"POST" or not headers.content_type.startswith(b"application/grpc"):
+            block = _STATUS_405 if headers.method != b"POST" else _STATUS_415
+            _refuse(connection, number, end, block)
+            return
+        if (method := OF_MODELS.get(headers.path)) is not None:
+            stream = Call(self.context, headers, method, connection.heard_at)
+        elif (own := OF_PROXY.get(headers.path)) is not None:
+            stream = ProxyCall(self.context, self._health, headers, own, connection.heard_at)
+        else:
+            trailers = status_trailers(_UNIMPLEMENTED, "There is no such method here.")
+            _refuse(connection, number, end, OK_HEADERS + trailers)
+            return
+        connection.add(stream, number)
+        stream.remote_closed = end
+        stream.begin(end)
+
+    # --- life
+    def look(self) -> None:
+        """End the connections that stand idle or stuck."""
+        now = monotonic()
+        for connection in list(self.connections):
+            connection.look(now)
+
+    def leave(self) -> None:
+        """Tell callers to connect anew, and watchers that the proxy is not serving; calls still come and go."""
+        self._health.changed()
+        for connection in list(self.connections):
+            connection.goaway(LARGEST_WINDOW)
+
+    def close(self) -> None:
+        """Take no more calls."""
+        self.closed = True
+        for watcher in list(self._health.watchers):
+            watcher.leave()
+        for connection in list(self.connections):
+            if connection.streams:
+                connection.goaway(connection.last_opened)
+            else:
+                connection.end()
+
+    async def stop(self) -> None:
+        """End the calls that are left, and every connection, as soon as what was sent is written."""
+        for call in [each for each in self.context.shared.open_calls if isinstance(each, Call | ProxyCall)]:
+            call.leave()
+        for connection in list(self.connections):
+            connection.end()
+        end = monotonic() + WRITE_SECONDS
+        while self.connections and monotonic() < end:
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections):
+            connection.transport.abort()
+
+
+def _refuse(connection: CallerConnection, number: int, end: bool, block: bytes) -> None:
+    stream = Stream()
+    connection.add(stream, number)
+    stream.remote_closed = end
+    connection.send_headers(stream, block, True)

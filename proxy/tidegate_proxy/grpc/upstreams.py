@@ -1,0 +1,211 @@
+"""The gRPC connections to replicas: kept, shared by calls for as long as they have room, and begun by these headers."""
+
+import asyncio
+import socket
+import ssl
+from pathlib import Path
+from typing import Any
+
+from tidegate_contracts import proxy_process
+
+from ..http2.connection import Http2Connection
+from ..http2.frames import ENABLE_PUSH, LARGEST_WINDOW, PREFACE, REFUSED_STREAM
+from ..http2.headers import Fields, literal
+from ..http2.sending import Stream
+from ..pools import Pool
+from ..upstream.replica import Replica
+from .metadata import ResponseHeaders
+
+STREAM_WINDOW = 256 * 1024
+"""Bytes of an answer that may be here before its caller has taken any."""
+MOST_SILENT_SECONDS = 20
+"""Seconds after which a replica's machine that acknowledges nothing is taken for gone."""
+_MOST_KEPT = 4096
+"""Header blocks that are kept."""
+
+
+class UpstreamConnection(Http2Connection[ResponseHeaders]):
+    """A connection to a replica; calls are streams that this end opens."""
+
+    stream_window = STREAM_WINDOW
+
+    def __init__(self) -> None:
+        super().__init__({ENABLE_PUSH: 0}, PREFACE)
+        self.leaving = False
+        """It takes no more calls."""
+        self.ends_idle = False
+        """It ends as soon as it has no call."""
+
+    def understand(self, fields: Fields) -> ResponseHeaders:
+        """Return what an answer's headers say."""
+        return ResponseHeaders(fields)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it takes another call."""
+        return self.alive and not self.leaving and len(self.streams) < self.most_streams
+
+    def open(self, stream: Stream, block: bytes) -> None:
+        """Begin a call with these headers."""
+        number = self.last_opened + 2 if self.last_opened else 1
+        self.last_opened = number
+        self.add(stream, number)
+        self.send_headers(stream, block)
+        if number > LARGEST_WINDOW - 2:
+            self.leave()
+
+    def leave(self) -> None:
+        """Take no more calls, and end after the last."""
+        self.leaving = True
+        self.stream_ended()
+
+    def goaway_received(self, last: int) -> None:
+        """Take no more calls; those that the replica has not begun can be made elsewhere."""
+        self.leaving = True
+        for number in [number for number in self.streams if number > last]:
+            if (stream := self.forget(number)) is not None:
+                stream.reset_received(REFUSED_STREAM, False)
+        self.stream_ended()
+
+    def stream_ended(self) -> None:
+        """End with the last call, when leaving."""
+        if (self.leaving or self.ends_idle) and not self.streams:
+            self.leaving = True
+            self.end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End all calls."""
+        self.leaving = True
+        super().connection_lost(exc)
+
+
+class UpstreamConnections:
+    """To one replica: `authority` is the CA file that vouches for its certificate for `host`, None without TLS."""
+
+    def __init__(self, family: int, address: tuple[Any, ...], host: str, authority: Path | None) -> None:
+        self._family = family
+        self._address = address
+        self._host = host
+        self._authority = authority
+        self._connections: list[UpstreamConnection] = []
+        self._connecting: asyncio.Task[None] | None = None
+        self._left = False
+
+    def take(self) -> UpstreamConnection | None:
+        """Return a connection that has room; None without any."""
+        for connection in self._connections:
+            if connection.has_room:
+                return connection
+        return None
+
+    async def connect(self, seconds: float) -> UpstreamConnection:
+        """Return a connection that has room, a new one if need be; raises OSError, or TimeoutError after `seconds`.
+
+        Calls that need one at the same time share it.
+        """
+        while (connection := self.take()) is None:
+            if self._connecting is None:
+                self._connecting = asyncio.get_running_loop().create_task(self._add(seconds))
+                self._connecting.add_done_callback(_retrieve_exception)
+            await asyncio.shield(self._connecting)
+        return connection
+
+    def leave(self) -> None:
+        """End the connections, each after its last call."""
+        self._left = True
+        for connection in self._connections:
+            connection.leave()
+
+    async def _add(self, seconds: float) -> None:
+        # All within the task: a call that awaits one that has ended goes on at once, and must find what came of it.
+        try:
+            connection = await self._connect(seconds)
+            connection.ends_idle = self._left
+            self._connections = [each for each in self._connections if each.alive] + [connection]
+        finally:
+            self._connecting = None
+
+    async def _connect(self, seconds: float) -> UpstreamConnection:
+        loop = asyncio.get_running_loop()
+        tls = None
+        if self._authority is not None:
+            tls = ssl.create_default_context(cafile=str(self._authority))
+            tls.minimum_version = ssl.TLSVersion.TLSv1_2
+            tls.set_alpn_protocols(["h2"])
+        sock = socket.socket(self._family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, MOST_SILENT_SECONDS * 1000)
+            keep_alive(sock, MOST_SILENT_SECONDS)
+            async with asyncio.timeout(seconds):
+                await loop.sock_connect(sock, self._address)
+                name = self._host if tls is not None else None
+                _, connection = await loop.create_connection(
+                    UpstreamConnection, sock=sock, ssl=tls, server_hostname=name
+                )
+        except BaseException:
+            sock.close()
+            raise
+        return connection
+
+
+def _retrieve_exception(task: "asyncio.Task[None]") -> None:
+    """Keep asyncio from reporting a failure whose callers have all left."""
+    if not task.cancelled():
+        task.exception()
+
+
+def keep_alive(sock: socket.socket, seconds: int) -> None:
+    """Have the system end a connection whose peer's machine has been silent for so long."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", seconds), ("TCP_KEEPINTVL", max(1, seconds // 4)), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+class Upstreams:
+    """The connections of one proxy. `connect_seconds` bounds each attempt; `authorities` is the folder of CA files."""
+
+    def __init__(self, connect_seconds: float, authorities: Path) -> None:
+        self._connect_seconds = connect_seconds
+        self._authorities = authorities
+        self._replicas: dict[Replica, UpstreamConnections] = {}
+        self._first_headers: dict[tuple[str, int, bool, bytes], bytes] = {}
+
+    def take(self, pool: Pool, replica: Replica) -> UpstreamConnection | None:
+        """Return a connection to a replica that has room; None without any."""
+        return self._of(pool, replica).take()
+
+    async def connect(self, pool: Pool, replica: Replica) -> UpstreamConnection:
+        """Return a connection to a replica that has room, a new one if need be; raises OSError, TimeoutError too."""
+        return await self._of(pool, replica).connect(self._connect_seconds)
+
+    def _of(self, pool: Pool, replica: Replica) -> UpstreamConnections:
+        found = self._replicas.get(replica)
+        if found is None:
+            told, address = pool.told, replica.address
+            authority = self._authorities / proxy_process.upstream_ca_file(pool.server) if told.grpc_tls else None
+            found = UpstreamConnections(
+                replica.family, (address[0], told.grpc_port, *address[2:]), told.host, authority
+            )
+            self._replicas[replica] = found
+            replica.when_closed(lambda: self._replicas.pop(replica).leave())
+        return found
+
+    def first_headers(self, pool: Pool, path: bytes) -> bytes:
+        """Return the headers, as they are sent, that say which method of the pool's server is called."""
+        told = pool.told
+        key = told.host, told.grpc_port, told.grpc_tls, path
+        block = self._first_headers.get(key)
+        if block is None:
+            authority = f"{told.host}:{told.grpc_port}".encode()
+            # POST, and https or http, have numbers in every table (RFC 7541, appendix A).
+            block = (b"\x83\x87" if told.grpc_tls else b"\x83\x86") + literal(b":path", path)
+            block += literal(b":authority", authority)
+            block += literal(b"te", b"trailers") + literal(b"content-type", b"application/grpc")
+            if len(self._first_headers) > _MOST_KEPT:
+                self._first_headers.clear()
+            self._first_headers[key] = block
+        return block

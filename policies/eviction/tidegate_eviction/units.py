@@ -1,4 +1,4 @@
-"""FootprintTable and times as people read them."""
+"""Sizes and times as people read them."""
 
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 

@@ -104,6 +104,7 @@ EXACT = {"stampede": 1, "density": QUICK.densities[0]}
 """What is the same on the slowest machine."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("part", "key"), LIVE.items())
 def test_what_is_live_is_measured_with_real_parts(part: str, key: str) -> None:
     done = run("--quick", "--only", part)

@@ -1,14 +1,14 @@
 """`list` and `retry`: a table for people, and one clear sentence when there is no policy."""
 
 import io
-import subprocess
-import sys
 
 import pytest
 from rich.console import Console
 from tidegate_contracts.lease import LeaseOf
+from tidegate_eviction.__main__ import app
 from tidegate_eviction.listing import ListingError, fetch, show
 from tidegate_eviction.units import bytes_text, seconds_text
+from typer.testing import CliRunner
 
 from lab.local_plane.process import HOST, free_ports
 
@@ -61,9 +61,8 @@ def test_where_no_policy_is_it_says_what_to_do() -> None:
 )
 def test_a_command_without_a_policy_ends_with_one_sentence(command: list[str], advice: str) -> None:
     (port,) = free_ports(1)
-    run = [sys.executable, "-m", "tidegate_eviction", *command, "--address", f"{HOST}:{port}"]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode == 2
+    done = CliRunner().invoke(app, [*command, "--address", f"{HOST}:{port}"])
+    assert done.exit_code == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert done.stderr.endswith(f" -- python -m tidegate_eviction {advice}\n")

@@ -87,7 +87,7 @@ def curve(points: Sequence[SweepPoint]) -> Table:
 
 
 def as_json(trace: Trace, capacity_bytes: int, replicas: int, rows: Sequence[ComparisonRow]) -> Mapping[str, Any]:
-    """Return everything, for programs. FootprintTable are bytes, times are seconds."""
+    """Return everything, for programs. Sizes are bytes, times are seconds."""
     return {
         "models": len(trace.models),
         "models_bytes": trace.total_bytes,

@@ -26,7 +26,7 @@ WHOLE = 0
 
 @dataclass(frozen=True, slots=True)
 class TracedModel:
-    """A model as a trace describes it. FootprintTable are bytes, times are seconds."""
+    """A model as a trace describes it. Sizes are bytes, times are seconds."""
 
     name: str
     footprint_bytes: int

@@ -8,14 +8,13 @@ from tidegate_eviction.core.events import Load, Ticket, Unload
 from tidegate_eviction.core.rules import ServerInventory
 from tidegate_eviction.policies.registry import find
 
-from .world import RULES, World, specs
+from .world import RULES, World, specs, started
 
 
 @pytest.fixture
 def world() -> World:
-    """CapacityLedger for two of three models; a and b are resident, and nobody holds them since second 20."""
-    world = World(specs({"a": 40, "b": 40, "c": 40}))
-    world.recover()
+    """Room for two of three models; a and b are resident, and nobody holds them since second 20."""
+    world = started(specs({"a": 40, "b": 40, "c": 40}))
     for name in ("a", "b"):
         world.ask("p1", name, None)
         world.until(lambda: not world.open)
@@ -77,9 +76,7 @@ def test_an_unrenewed_lease_ends_to_the_second_and_counts_as_used_until_then(wor
     for name in ("a", "b"):
         world.ask("p1", name, None)
     world.proxies["p1"].clear()
-    answer = world.ask("p2", "c", 0.0)
-    assert isinstance(answer, lease.Busy)
-    assert answer.retry_after == pytest.approx(RULES.lease_seconds + RULES.idle_seconds)
+    assert world.busy("p2", "c", 0.0) == pytest.approx(RULES.lease_seconds + RULES.idle_seconds)
     world.advance(RULES.lease_seconds - 0.5)
     assert world.residency.leases == 2
     world.advance(0.5)
@@ -106,8 +103,7 @@ def test_lease_that_has_just_ended_is_given_anew_where_the_model_is_still_there(
 def test_shorter_leases_in_the_settings_shorten_none_that_was_granted(world: World) -> None:
     world.ask("p1", "a", None)
     ends = world.now + RULES.lease_seconds
-    world.rules = replace(RULES, lease_seconds=2.0)
-    world.take(world.residency.configure(world.rules, world.specs, (), world.now))
+    world.change_rules(lease_seconds=2.0)
     world.advance(1.0)
     assert world.renew("p1").lease_seconds == 2.0
     (held,) = world.residency.listing(world.now).models[0].leases
@@ -140,8 +136,7 @@ def test_lease_idle_for_a_whole_period_is_not_renewed(world: World) -> None:
 
 
 def test_pinned_models_are_renewed_however_idle_they_are() -> None:
-    world = World(specs({"a": 40}, pinned=True))
-    world.recover()
+    world = started(specs({"a": 40}, pinned=True))
     world.until(lambda: world.states["a"] == "resident")
     world.ask("p1", "a", None)
     world.proxies["p1"]["a"].in_flight = 0
@@ -151,16 +146,13 @@ def test_pinned_models_are_renewed_however_idle_they_are() -> None:
 
 
 def test_lru_takes_idle_leases_back_once_somebody_is_short_of_room(world: World) -> None:
-    world.rules = replace(RULES, policy=find("lru"))
-    world.take(world.residency.configure(world.rules, world.specs, (), world.now))
+    world.change_rules(policy=find("lru"))
     for name in ("a", "b"):
         world.ask("p1", name, None)
         world.proxies["p1"][name].in_flight = 0
     world.advance(4.0)
     assert world.renew("p1").lost == ()
-    busy = world.ask("p2", "c", 0.0)
-    assert isinstance(busy, lease.Busy)
-    assert busy.retry_after == pytest.approx(RULES.lease_seconds)
+    assert world.busy("p2", "c", 0.0) == pytest.approx(RULES.lease_seconds)
     world.advance(4.0)
     assert world.renew("p1").lost == ("a", "b")
     assert world.residency.leases == 2, "and yet they hold until they have ended"
@@ -172,8 +164,7 @@ def test_lru_takes_idle_leases_back_once_somebody_is_short_of_room(world: World)
 
 def test_a_changed_model_drains_and_what_is_in_flight_holds_it(world: World) -> None:
     world.ask("p1", "a", None)
-    world.specs["a"] = replace(world.specs["a"], stamp="new")
-    world.take(world.residency.configure(world.rules, world.specs, (), world.now))
+    world.change("a", stamp="new")
     assert state(world, "a") == "draining"
     for _ in range(10):
         world.advance(5.0)
@@ -191,7 +182,7 @@ def test_who_asks_for_a_draining_model_gets_the_new_one(world: World) -> None:
     world.specs["a"] = replace(world.specs["a"], stamp="new", versions=(2,))
     world.ask("p1", "a", None)
     world.proxies["p1"]["a"].in_flight = 0
-    world.take(world.residency.configure(world.rules, world.specs, (), world.now))
+    world.configure()
     world.advance(10.0)
     ticket = world.ask("p2", "a", None)
     assert isinstance(ticket, Ticket)
@@ -205,8 +196,7 @@ def test_who_asks_for_a_draining_model_gets_the_new_one(world: World) -> None:
 def test_a_change_that_is_taken_back_ends_the_draining(world: World) -> None:
     world.ask("p1", "a", None)
     for stamp in ("new", ""):
-        world.specs["a"] = replace(world.specs["a"], stamp=stamp)
-        world.take(world.residency.configure(world.rules, world.specs, (), world.now))
+        world.change("a", stamp=stamp)
     assert state(world, "a") == "resident"
 
 
@@ -226,15 +216,12 @@ def test_who_waits_in_vain_is_told_so_at_his_bound_and_the_load_is_not_issued_ag
     world.triton_back()
     before = len(world.loads)
     ticket = world.ask("p1", "c", 2.0)
-    assert isinstance(ticket, Ticket)
     world.advance(2.0)
-    assert isinstance(world.answers[ticket.number], lease.Busy)
+    assert isinstance(world.answered(ticket), lease.Busy)
     later = world.ask("p1", "c", None)
     world.advance(4.0)
     assert len(world.loads) == before + 1
-    world.until(lambda: not world.open)
-    assert isinstance(later, Ticket)
-    assert isinstance(world.answers[later.number], lease.Granted)
+    assert isinstance(world.answer(later), lease.Granted)
 
 
 def test_who_would_rather_go_elsewhere_than_wait_for_room_is_told_at_once(world: World) -> None:
@@ -286,14 +273,12 @@ def test_in_flight_of_an_earlier_incarnation_is_held_and_its_lease_is_lost(world
 
 def test_unknown_models_and_bare_parts_are_not_leased(world: World) -> None:
     assert isinstance(world.ask("p1", "nobody", None), lease.Unknown)
-    world.specs["a"] = replace(world.specs["a"], callable=False)
-    world.take(world.residency.configure(world.rules, world.specs, (), world.now))
+    world.change("a", callable=False)
     assert isinstance(world.ask("p1", "a", None), lease.Unknown)
 
 
 def test_uses_are_learned_from_renewals() -> None:
-    world = World(specs({"a": 40}))
-    world.recover()
+    world = started(specs({"a": 40}))
     world.ask("p1", "a", None)
     world.until(lambda: not world.open)
     candidate = world.residency._pool.models["a"].candidate

@@ -8,13 +8,12 @@ from tidegate_eviction.core.events import Load, LoadFailed, Ticket, Unload
 from tidegate_eviction.core.residency import Residency
 from tidegate_eviction.core.rules import ModelSpec, ServerInventory
 
-from .world import BASE, RULES, World, specs
+from .world import BASE, RULES, World, specs, started
 
 
 def running(sizes: dict[str, int]) -> World:
     """A world where all of these are resident and leased."""
-    world = World(specs(sizes))
-    world.recover()
+    world = started(specs(sizes))
     for name in sizes:
         world.ask("p1", name, None)
     world.until(lambda: not world.open)
@@ -45,32 +44,27 @@ def test_a_predecessor_that_gave_longer_leases_is_respected() -> None:
 def test_who_waits_before_the_index_is_read_is_granted_what_is_resident() -> None:
     world = running({"a": 60})
     world.residency = Residency(RULES, "new", world.now)
-    world.take(world.residency.configure(RULES, world.specs, (), world.now))
+    world.configure()
     ticket = world.ask("p2", "a", None)
-    assert isinstance(ticket, Ticket)
     world.starts = 1
     world.take(world.residency.recover(world.index(), world.now))
-    assert isinstance(world.answers[ticket.number], lease.Granted)
+    assert isinstance(world.answered(ticket), lease.Granted)
 
 
 def test_a_load_that_is_under_way_at_a_restart_is_watched_and_not_issued_again() -> None:
-    world = World(specs({"a": 60}))
-    world.recover()
+    world = started(specs({"a": 60}))
     world.ask("p1", "a", None)
     world.restart_policy()
     (begun,) = world.at_work.values()
     assert isinstance(begun.command, Load)
     assert begun.command.watch
     ticket = world.ask("p1", "a", None)
-    world.until(lambda: not world.open)
-    assert isinstance(ticket, Ticket)
-    assert isinstance(world.answers[ticket.number], lease.Granted)
+    assert isinstance(world.answer(ticket), lease.Granted)
 
 
 def test_an_unload_that_is_under_way_at_a_restart_is_watched_and_its_room_still_taken() -> None:
     world = running({"a": 60})
-    world.specs["b"] = ModelSpec("b", footprint_bytes=60)
-    world.take(world.residency.configure(RULES, world.specs, (), world.now))
+    world.change("b", footprint_bytes=60)
     world.end_of_requests()
     world.advance(RULES.idle_seconds)
     world.ask("p1", "b", None)
@@ -121,24 +115,20 @@ def test_when_triton_is_lost_its_models_are_cold_and_leases_void() -> None:
 
 
 def test_who_waits_when_triton_is_lost_waits_on_within_his_bound() -> None:
-    world = World(specs({"a": 40, "b": 40}))
-    world.recover()
+    world = started(specs({"a": 40, "b": 40}))
     tickets = [world.ask("p1", "a", None), world.ask("p2", "b", 3.0)]
     world.advance(1.0)
     world.lose_triton()
     world.advance(2.0)
     first, second = tickets
-    assert isinstance(first, Ticket)
-    assert isinstance(second, Ticket)
-    assert isinstance(world.answers[second.number], lease.Busy)
+    assert isinstance(world.answered(second), lease.Busy)
     world.triton_back()
     world.until(lambda: not world.open)
-    assert isinstance(world.answers[first.number], lease.Granted)
+    assert isinstance(world.answered(first), lease.Granted)
 
 
 def test_what_a_lost_triton_was_told_does_not_count_when_it_ends() -> None:
-    world = World(specs({"a": 40}))
-    world.recover()
+    world = started(specs({"a": 40}))
     world.ask("p1", "a", None)
     (number,) = world.at_work
     world.lose_triton()
@@ -151,8 +141,7 @@ def test_what_a_lost_triton_was_told_does_not_count_when_it_ends() -> None:
 
 
 def test_a_model_that_brings_triton_down_each_time_is_quarantined() -> None:
-    world = World(specs({"a": 40, "b": 40}))
-    world.recover()
+    world = started(specs({"a": 40, "b": 40}))
     for n in range(RULES.failures_most):
         world.ask("p1", "a", None)
         assert [begun.command.model for begun in world.at_work.values()] == ["a"]
@@ -164,8 +153,7 @@ def test_a_model_that_brings_triton_down_each_time_is_quarantined() -> None:
 
 
 def test_of_several_suspects_each_is_loaded_alone_next_time() -> None:
-    world = World(specs({"a": 40, "b": 40}))
-    world.recover()
+    world = started(specs({"a": 40, "b": 40}))
     world.ask("p1", "a", None)
     world.ask("p1", "b", None)
     assert len(world.at_work) == 2
@@ -182,13 +170,11 @@ def test_of_several_suspects_each_is_loaded_alone_next_time() -> None:
 
 def test_after_sigterm_nothing_new_begins_and_renewals_go_on() -> None:
     world = running({"a": 40})
-    world.specs["b"] = ModelSpec("b", footprint_bytes=40)
-    world.take(world.residency.configure(RULES, world.specs, (), world.now))
+    world.change("b", footprint_bytes=40)
     waits = world.ask("p2", "b", None)
     world.leaving = True
     world.take(world.residency.leave(world.now))
-    assert isinstance(waits, Ticket)
-    assert isinstance(world.answers[waits.number], lease.Busy)
+    assert isinstance(world.answered(waits), lease.Busy)
     assert isinstance(world.ask("p2", "a", None), lease.Busy)
     for _ in range(10):
         world.advance(5.0)
@@ -231,8 +217,7 @@ def test_a_clock_that_stands_still_or_goes_back_moves_nothing(back: float) -> No
 
 def test_a_clock_that_jumps_ahead_ends_leases_and_waits_and_nothing_else() -> None:
     world = running({"a": 60})
-    world.specs["b"] = ModelSpec("b", footprint_bytes=60)
-    world.take(world.residency.configure(RULES, world.specs, (), world.now))
+    world.change("b", footprint_bytes=60)
     ticket = world.ask("p2", "b", None)
     assert isinstance(ticket, lease.Busy)
     world.jump(1e6)
@@ -243,15 +228,13 @@ def test_a_clock_that_jumps_ahead_ends_leases_and_waits_and_nothing_else() -> No
 
 def test_settings_may_leave_out_what_is_measured() -> None:
     world = running({"a": 60})
-    world.specs["b"] = ModelSpec("b", footprint_bytes=60)
-    world.take(world.residency.configure(RULES, world.specs, (), world.now))
+    world.change("b", footprint_bytes=60)
     world.end_of_requests()
     world.advance(RULES.idle_seconds)
     world.ask("p1", "b", None)
-    world.end_unload(next(iter(world.at_work)), lingers=True)
+    world.end_unload(world.working, lingers=True)
     assert world.states["a"] == "freeing"
-    world.rules = replace(RULES, measures=False)
-    world.take(world.residency.configure(world.rules, world.specs, (), world.now))
+    world.change_rules(measures=False)
     assert world.states == {"a": "cold", "b": "loading"}
 
 
@@ -267,9 +250,7 @@ def test_a_model_that_vanished_is_loaded_anew_and_nothing_is_thought_to_have_lea
     world.until(lambda: world.states["a"] == "cold")
     assert world.charged() == 0
     ticket = world.ask("p1", "a", None)
-    world.until(lambda: not world.open)
-    assert isinstance(ticket, Ticket)
-    assert isinstance(world.answers[ticket.number], lease.Granted)
+    assert isinstance(world.answer(ticket), lease.Granted)
     assert world.residency.listing(world.now).leaked_bytes == 0
 
 
@@ -277,19 +258,18 @@ def test_a_model_that_vanished_is_loaded_anew_and_nothing_is_thought_to_have_lea
 def test_what_is_being_freed_when_a_connection_breaks_is_waited_for(*, comes_back: bool) -> None:
     world = running({"a": 60})
     world.read()
-    world.specs["b"] = ModelSpec("b", footprint_bytes=60)
-    world.take(world.residency.configure(RULES, world.specs, (), world.now))
+    world.change("b", footprint_bytes=60)
     world.end_of_requests()
     world.advance(RULES.idle_seconds)
     world.ask("p1", "b", None)
-    world.end_unload(next(iter(world.at_work)), lingers=True)
+    world.end_unload(world.working, lingers=True)
     assert world.states["a"] == "freeing"
     world.take(world.residency.server_lost(world.now))
     world.take(world.residency.recover(replace(world.index(), same=True), world.now))
     world.read()
     assert world.states["a"] == "unloading"
     assert world.charged() == 60
-    world.end_unload(next(iter(world.at_work)))
+    world.end_unload(world.working)
     world.read()
     assert (world.states["a"], world.charged()) == ("freeing", 60)
     if comes_back:

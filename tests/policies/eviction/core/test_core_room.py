@@ -1,4 +1,4 @@
-"""CapacityLedger: who goes for whom, when, and what is told to those there is none for."""
+"""Room: who goes for whom, when, and what is told to those there is none for."""
 
 from dataclasses import replace
 
@@ -19,27 +19,23 @@ from tidegate_eviction.core.rules import ModelSpec, PoolRules
 from tidegate_eviction.policies.policy import Candidate, Policy
 from tidegate_eviction.policies.registry import find
 
-from .world import RULES, Begun, World, specs
+from .world import RULES, Begun, World, had, specs, started
 
 
 def full(sizes: dict[str, int], rules: PoolRules = RULES, **more: object) -> World:
     """A world where a, b, … were loaded one after the other as long as there was room, and given back at once."""
-    world = World(specs(sizes, **more), rules)
-    world.recover()
+    world = started(specs(sizes, **more), rules)
     room = rules.capacity_bytes
     for name, size in sizes.items():
         if size <= room:
             room -= size
-            had(world, name)
+            used(world, name)
             world.advance(1.0)
     return world
 
 
-def had(world: World, name: str) -> None:
-    answer = world.ask("p1", name, None)
-    world.until(lambda: not world.open)
-    answer = world.answers[answer.number] if isinstance(answer, Ticket) else answer
-    assert isinstance(answer, lease.Granted), answer
+def used(world: World, name: str) -> None:
+    had(world, name)
     world.release("p1", name)
 
 
@@ -66,34 +62,28 @@ def test_idle_for_exactly_the_limit_may_go_and_a_moment_less_may_not(early: floa
 
 def test_busy_says_the_exact_second_and_who_comes_then_gets_room() -> None:
     world = full({"a": 30, "b": 30, "c": 30, "d": 70})
-    answer = world.ask("p1", "d", 0.0)
-    assert isinstance(answer, lease.Busy)
-    assert answer.retry_after == pytest.approx(RULES.idle_seconds - 2.0), "a and b must be idle; c may stay"
-    world.advance(answer.retry_after)
+    retry_after = world.busy("p1", "d", 0.0)
+    assert retry_after == pytest.approx(RULES.idle_seconds - 2.0), "a and b must be idle; c may stay"
+    world.advance(retry_after)
     assert isinstance(world.ask("p1", "d", None), Ticket)
     assert unloads(world) == ["a", "b"]
 
 
 def test_busy_is_capped() -> None:
     world = full({"a": 60, "b": 60}, replace(RULES, idle_seconds=300.0))
-    answer = world.ask("p1", "b", None)
-    assert isinstance(answer, lease.Busy)
-    assert answer.retry_after == RULES.retry_most_seconds
+    assert world.busy("p1", "b", None) == RULES.retry_most_seconds
 
 
 def test_a_waiter_who_can_be_served_within_his_bound_waits_for_it() -> None:
     world = full({"a": 60, "b": 60})
     world.advance(RULES.idle_seconds - RULES.wait_seconds + 4.0)
     ticket = world.ask("p1", "b", None)
-    assert isinstance(ticket, Ticket)
-    world.until(lambda: not world.open)
-    assert isinstance(world.answers[ticket.number], lease.Granted)
+    assert isinstance(world.answer(ticket), lease.Granted)
 
 
 def test_too_large_is_said_at_once_and_nobody_goes_for_it() -> None:
     world = full({"a": 40, "pin": 30, "big": 71})
-    world.specs["pin"] = replace(world.specs["pin"], pinned=True)
-    world.take(world.residency.configure(world.rules, world.specs, (), world.now))
+    world.change("pin", pinned=True)
     world.advance(500.0)
     answer = world.ask("p1", "big", None)
     assert isinstance(answer, lease.TooLarge)
@@ -103,8 +93,7 @@ def test_too_large_is_said_at_once_and_nobody_goes_for_it() -> None:
 
 def test_what_nothing_is_known_of_is_never_too_large() -> None:
     world = World({**specs({"a": 90, "b": 90}), "new": ModelSpec("new")})
-    world.specs["a"] = replace(world.specs["a"], pinned=True)
-    world.take(world.residency.configure(world.rules, world.specs, (), world.now))
+    world.change("a", pinned=True)
     world.recover()
     world.until(lambda: world.states["a"] == "resident")
     assert isinstance(world.ask("p1", "new", None), Ticket)
@@ -114,7 +103,7 @@ def test_room_that_was_made_for_somebody_is_not_taken_by_who_comes_later() -> No
     world = full({"a": 50, "b": 50, "big": 90, "late": 50})
     world.advance(100.0)
     first = world.ask("p1", "big", None)
-    world.end_unload(next(iter(world.at_work)))
+    world.end_unload(world.working)
     late = [world.ask("p2", "late", None) for _ in range(5)]
     world.until(lambda: world.states["big"] == "loading")
     assert isinstance(first, Ticket)
@@ -144,8 +133,7 @@ def test_but_who_has_waited_for_long_goes_before_all_of_them() -> None:
 
 
 def test_who_was_told_busy_and_comes_back_in_time_has_kept_his_place() -> None:
-    world = World(specs({"x": 20, "a": 20, "b": 20}), replace(RULES, loads_at_once=1))
-    world.recover()
+    world = started(specs({"x": 20, "a": 20, "b": 20}), replace(RULES, loads_at_once=1))
     world.ask("p1", "x", None)
     assert isinstance(world.ask("p1", "a", 0.0), lease.Busy)
     assert world.states["a"] == "cold"
@@ -153,7 +141,7 @@ def test_who_was_told_busy_and_comes_back_in_time_has_kept_his_place() -> None:
     for _ in range(3):
         world.ask("p2", "b", None)
     world.ask("p1", "a", None)
-    world.end_load(next(iter(world.at_work)))
+    world.end_load(world.working)
     assert under_way(world).command.model == "a"
 
 
@@ -186,8 +174,7 @@ def test_small_models_do_not_starve_a_large_one() -> None:
 
 
 def test_no_more_loads_at_once_than_are_allowed() -> None:
-    world = World(specs(dict.fromkeys("abcdef", 10)))
-    world.recover()
+    world = started(specs(dict.fromkeys("abcdef", 10)))
     for name in "abcdef":
         world.ask("p1", name, None)
     assert len(world.at_work) == RULES.loads_at_once
@@ -196,16 +183,13 @@ def test_no_more_loads_at_once_than_are_allowed() -> None:
 
 
 def test_anti_thrash_a_dear_model_stays_as_long_as_its_load_took() -> None:
-    world = World(specs({"dear": 60, "other": 60}), replace(RULES, idle_seconds=0.0, residency_factor=2.0))
-    world.recover()
+    world = started(specs({"dear": 60, "other": 60}), replace(RULES, idle_seconds=0.0, residency_factor=2.0))
     world.ask("p1", "dear", None)
     world.advance(7.0)
-    world.end_load(next(iter(world.at_work)))
+    world.end_load(world.working)
     loaded = world.now
     world.release("p1", "dear")
-    answer = world.ask("p1", "other", 0.0)
-    assert isinstance(answer, lease.Busy)
-    assert answer.retry_after == pytest.approx(2 * 7.0)
+    assert world.busy("p1", "other", 0.0) == pytest.approx(2 * 7.0)
     world.advance(14.0 - 0.1)
     assert isinstance(world.ask("p1", "other", 0.0), lease.Busy)
     assert unloads(world) == []
@@ -218,8 +202,7 @@ def test_anti_thrash_a_dear_model_stays_as_long_as_its_load_took() -> None:
 @pytest.mark.parametrize("factor", [1.0, 3.0])
 def test_anti_thrash_two_models_in_turn_do_not_spend_more_than_its_share_on_loading(factor: float) -> None:
     rules = replace(RULES, idle_seconds=0.0, residency_factor=factor, lease_seconds=0.5)
-    world = World(specs({"a": 60, "b": 60}), rules)
-    world.recover()
+    world = started(specs({"a": 60, "b": 60}), rules)
     loading = 0.0
     for n in range(400):
         world.ask("p1", "ab"[n % 2], 1.0)
@@ -238,7 +221,7 @@ def test_room_is_free_only_when_memory_is_back() -> None:
     world = full({"a": 60, "b": 60})
     world.advance(100.0)
     world.ask("p1", "b", None)
-    world.end_unload(next(iter(world.at_work)), lingers=True)
+    world.end_unload(world.working, lingers=True)
     for _ in range(3):
         world.read()
         world.advance(1.0)
@@ -252,10 +235,9 @@ def test_room_is_free_only_when_memory_is_back() -> None:
 def test_memory_that_does_not_come_back_is_charged() -> None:
     world = full({"a": 20, "b": 80})
     world.advance(100.0)
-    world.specs["c"] = ModelSpec("c", footprint_bytes=20)
-    world.take(world.residency.configure(world.rules, world.specs, (), world.now))
+    world.change("c", footprint_bytes=20)
     world.ask("p1", "c", None)
-    world.end_unload(next(iter(world.at_work)), leaks=True)
+    world.end_unload(world.working, leaks=True)
     world.read()
     world.advance(RULES.freeing_seconds)
     step = world.take(world.residency.memory(1000 + 80 + 20, world.now))
@@ -268,10 +250,9 @@ def test_memory_that_does_not_come_back_is_charged() -> None:
 def test_memory_that_comes_back_late_is_no_leak_any_more() -> None:
     world = full({"a": 20, "b": 70})
     world.advance(100.0)
-    world.specs["c"] = ModelSpec("c", footprint_bytes=25)
-    world.take(world.residency.configure(world.rules, world.specs, (), world.now))
+    world.change("c", footprint_bytes=25)
     world.ask("p1", "c", None)
-    world.end_unload(next(iter(world.at_work)), lingers=True)
+    world.end_unload(world.working, lingers=True)
     world.read()
     world.advance(RULES.freeing_seconds)
     world.take(world.residency.memory(1000 + 70 + 20, world.now))
@@ -287,7 +268,7 @@ def test_past_the_leak_budget_the_pod_asks_to_be_recycled_once_nobody_holds_a_le
     world.advance(100.0)
     world.ask("p1", "b", None)
     world.ask("p2", "c", None)
-    world.end_unload(next(iter(world.at_work)), leaks=True)
+    world.end_unload(world.working, leaks=True)
     world.read()
     world.advance(RULES.freeing_seconds)
     step = world.read()
@@ -327,7 +308,7 @@ def test_an_unload_that_fails_is_told_again_and_in_the_end_triton_is_restarted()
     for _ in range(RULES.unload_tries):
         assert world.states["a"] == "unloading"
         assert world.charged() == 60
-        world.end_unload(next(iter(world.at_work)), "timed out")
+        world.end_unload(world.working, "timed out")
         world.advance(5.0)
     assert world.recycled == 1
 
@@ -339,8 +320,7 @@ def test_a_load_of_unknown_size_runs_alone_and_is_measured() -> None:
     world.ask("p1", "a", None)
     world.ask("p1", "new", None)
     world.advance(1.0)
-    world.specs["b"] = ModelSpec("b", footprint_bytes=10)
-    world.take(world.residency.configure(world.rules, world.specs, (), world.now))
+    world.change("b", footprint_bytes=10)
     world.ask("p1", "b", None)
     assert world.loads == ["a"], "new waits for calm, and b behind it"
     world.until(lambda: not world.open)
@@ -350,8 +330,7 @@ def test_a_load_of_unknown_size_runs_alone_and_is_measured() -> None:
 
 
 def test_what_memory_grew_by_while_others_were_loaded_is_nobodys_measure() -> None:
-    world = World(specs({"a": 30, "b": 30}))
-    world.recover()
+    world = started(specs({"a": 30, "b": 30}))
     world.ask("p1", "a", None)
     world.ask("p1", "b", None)
     for number in list(world.at_work):
@@ -361,8 +340,7 @@ def test_what_memory_grew_by_while_others_were_loaded_is_nobodys_measure() -> No
 
 
 def test_a_load_that_hangs_while_it_is_measured_does_not_stop_the_others_for_ever() -> None:
-    world = World({**specs({"a": 30, "b": 30}), "new": ModelSpec("new")})
-    world.recover()
+    world = started({**specs({"a": 30, "b": 30}), "new": ModelSpec("new")})
     world.ask("p1", "new", None)
     world.ask("p1", "a", None)
     world.advance(RULES.alone_seconds - 1.0)
@@ -370,19 +348,17 @@ def test_a_load_that_hangs_while_it_is_measured_does_not_stop_the_others_for_eve
     assert world.loads == ["new"]
     world.advance(1.0)
     assert world.loads == ["new", "b"]
-    assert isinstance(ticket, Ticket)
     world.end_load(max(world.at_work))
-    assert isinstance(world.answers[ticket.number], lease.Granted)
+    assert isinstance(world.answered(ticket), lease.Granted)
 
 
 def test_what_was_measured_is_forgotten_with_the_content_that_it_was_of() -> None:
     world = World({"new": ModelSpec("new", estimate_bytes=50, estimate_from="estimated")})
     world.real["new"] = 33
     world.recover()
-    had(world, "new")
+    used(world, "new")
     for stamp, size, source in (("", 33, "measured"), ("other", 33, "estimated")):
-        world.specs["new"] = replace(world.specs["new"], stamp=stamp)
-        world.take(world.residency.configure(world.rules, world.specs, (), world.now))
+        world.change("new", stamp=stamp)
         (listed,) = world.residency.listing(world.now).models
         assert (listed.footprint_bytes, listed.footprint_from) == (size, source)
     world.advance(RULES.lease_seconds)
@@ -401,7 +377,7 @@ def test_a_declaration_that_is_too_small_does_not_hide_what_was_measured() -> No
     world = World(specs({"a": 30}))
     world.real["a"] = 44
     world.recover()
-    had(world, "a")
+    used(world, "a")
     assert world.charged() == 44
 
 
@@ -409,7 +385,7 @@ def test_without_readings_room_is_free_when_triton_says_unloaded() -> None:
     world = full({"a": 60, "b": 60}, replace(RULES, measures=False))
     world.advance(100.0)
     world.ask("p1", "b", None)
-    world.end_unload(next(iter(world.at_work)))
+    world.end_unload(world.working)
     assert world.states == {"a": "cold", "b": "loading"}
 
 
@@ -417,12 +393,11 @@ def test_a_model_larger_than_thought_has_others_go() -> None:
     world = full({"a": 60})
     world.specs["new"] = ModelSpec("new", estimate_bytes=30, estimate_from="estimated")
     world.real["new"] = 70
-    world.take(world.residency.configure(world.rules, world.specs, (), world.now))
+    world.configure()
     world.advance(100.0)
     ticket = world.ask("p1", "new", None)
-    step = world.end_load(next(iter(world.at_work)))
-    assert isinstance(ticket, Ticket)
-    assert isinstance(world.answers[ticket.number], lease.Granted)
+    step = world.end_load(world.working)
+    assert isinstance(world.answered(ticket), lease.Granted)
     assert any(isinstance(event, Overrun) and event.bytes == 30 for event in step.events)
     assert unloads(world) == ["a"]
 
@@ -432,20 +407,17 @@ def test_a_model_larger_than_thought_goes_itself_if_nobody_else_may() -> None:
     world.ask("p2", "a", None)
     world.specs["new"] = ModelSpec("new", estimate_bytes=30, estimate_from="estimated")
     world.real["new"] = 70
-    world.take(world.residency.configure(world.rules, world.specs, (), world.now))
+    world.configure()
     ticket = world.ask("p1", "new", None)
-    world.end_load(next(iter(world.at_work)))
+    world.end_load(world.working)
     assert unloads(world) == ["new"]
-    world.until(lambda: not world.open)
-    assert isinstance(ticket, Ticket)
-    assert isinstance(world.answers[ticket.number], lease.Busy)
+    assert isinstance(world.answer(ticket), lease.Busy)
     assert world.residency.listing(world.now).free_bytes == 40
 
 
 def test_a_smaller_capacity_is_reached_as_models_may_go() -> None:
     world = full({"a": 40, "b": 40})
-    world.rules = replace(RULES, capacity_bytes=50)
-    step = world.take(world.residency.configure(world.rules, world.specs, (), world.now))
+    step = world.change_rules(capacity_bytes=50)
     assert any(isinstance(event, Overrun) and event.bytes == 30 for event in step.events)
     world.advance(RULES.idle_seconds)
     assert unloads(world) == ["a"]

@@ -99,7 +99,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.residency = Residency(self.rules, "start-0", self.now)
-        self.take(self.residency.configure(self.rules, self.specs, self.windows, self.now))
+        self.configure()
 
     # --- steps
     def take(self, step: Step) -> Step:
@@ -268,7 +268,44 @@ class World:
         held = self.proxies[holder].pop(model)
         self.take(self.residency.release(holder, held.incarnation, (model,), self.now))
 
+    def answered(self, asked: object) -> lease.Granted | lease.Refusal:
+        """What a ticket was told by now."""
+        assert isinstance(asked, Ticket), asked
+        return self.answers[asked.number]
+
+    def answer(self, asked: object) -> lease.Granted | lease.Refusal:
+        """What a ticket is told once all goes well."""
+        self.until(lambda: not self.open)
+        return self.answered(asked)
+
+    def busy(self, holder: str, model: str, wait: float | None) -> float:
+        """Ask, and be told to come again after so many seconds."""
+        answer = self.ask(holder, model, wait)
+        assert isinstance(answer, lease.Busy), answer
+        return answer.retry_after
+
+    # --- settings
+    def configure(self) -> Step:
+        """Tell the core the rules, models and windows as they are now."""
+        return self.take(self.residency.configure(self.rules, self.specs, self.windows, self.now))
+
+    def change(self, name: str, **changes: object) -> Step:
+        """Change what the settings say of a model, which may be a new one."""
+        spec = self.specs.get(name) or ModelSpec(name)
+        self.specs[name] = replace(spec, **changes)  # type: ignore[arg-type]
+        return self.configure()
+
+    def change_rules(self, **changes: object) -> Step:
+        """Change the pool's rules."""
+        self.rules = replace(self.rules, **changes)  # type: ignore[arg-type]
+        return self.configure()
+
     # --- Triton
+    @property
+    def working(self) -> int:
+        """The number of the first command that Triton works at."""
+        return next(iter(self.at_work))
+
     def end_load(self, number: int, error: str | None = None) -> Step:
         """Let a load end."""
         begun = self.at_work.pop(number)
@@ -322,7 +359,7 @@ class World:
         self.leaving = False
         self.states = {}
         self.residency = Residency(self.rules, f"start-{self.starts}", self.now)
-        self.take(self.residency.configure(self.rules, self.specs, self.windows, self.now))
+        self.configure()
         if self.up:
             self.recover()
 
@@ -407,6 +444,20 @@ class World:
     def copy(self) -> "World":
         """Return a world that goes on apart."""
         return copy.deepcopy(self)
+
+
+def started(*arguments: object, **more: object) -> World:
+    """A world whose core has read the index."""
+    world = World(*arguments, **more)  # type: ignore[arg-type]
+    world.recover()
+    return world
+
+
+def had(world: World, name: str, holder: str = "p1") -> None:
+    """Ask for a model until it is granted."""
+    answer = world.ask(holder, name, None)
+    answer = world.answer(answer) if isinstance(answer, Ticket) else answer
+    assert isinstance(answer, lease.Granted), answer
 
 
 def specs(sizes: Mapping[str, int], **more: object) -> dict[str, ModelSpec]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tidegate_contracts import routing
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
 from tidegate_contracts.triton import RESTRICTED_KEY
@@ -268,6 +269,7 @@ def test_every_answer_is_right_or_busy_and_room_is_never_overrun(tmp_path: Path)
     assert "has a defect" not in log
 
 
+@pytest.mark.thorough
 def test_kills_at_any_time_cost_some_calls_and_no_wrong_answer(tmp_path: Path) -> None:
     print(f"CHURN_SEED={SEED}")
     chance = random.Random(SEED)

@@ -249,7 +249,7 @@ def test_one_who_will_not_wait_for_room_is_told_at_once(tmp_path: Path) -> None:
         ask = lease.Acquire(holder="p", model="b", room_seconds=0)
         answer = await house.service.acquire(ask, lambda: asyncio.create_task(asyncio.sleep(3600)))
         assert isinstance(answer, lease.Busy)
-        assert loop.time() - begun < 0.5
+        assert loop.time() - begun < 2, "room is there after three"
 
     live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB}), work, lease_seconds=3)
 

@@ -89,7 +89,7 @@ def test_the_end_of_triton_shows_at_once() -> None:
             await control.close()
         return loop.time() - begun
 
-    assert asyncio.run(run()) < 1
+    assert asyncio.run(run()) < 5, "and not after the minute that the load takes"
 
 
 def test_it_waits_until_triton_is_there() -> None:

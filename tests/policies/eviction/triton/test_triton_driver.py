@@ -1,4 +1,4 @@
-"""The agent: each command is carried out once, and its end is told once, whatever Triton does."""
+"""The driver: each command is carried out once, and its end is told once, whatever Triton does."""
 
 import asyncio
 import json
@@ -68,134 +68,134 @@ async def following(
 ) -> AsyncIterator[tuple[TritonDriver, Heard]]:
     control = TritonControl(stand_in.address, SECRET)
     heard = Heard()
-    agent = TritonDriver(control, MemoryReader(control, None), override, recycle, heard)
-    follow = asyncio.create_task(agent.follow())
+    driver = TritonDriver(control, MemoryReader(control, None), override, recycle, heard)
+    follow = asyncio.create_task(driver.follow())
     try:
-        yield agent, heard
+        yield driver, heard
     finally:
         follow.cancel()
         await asyncio.gather(follow, return_exceptions=True)
-        await agent.close()
+        await driver.close()
 
 
-def with_agent(stand_in: StandIn, work: Callable[[TritonDriver, Heard], Awaitable[None]], **more: Any) -> None:
-    """Run with an agent that has heard what Triton holds."""
+def with_driver(stand_in: StandIn, work: Callable[[TritonDriver, Heard], Awaitable[None]], **more: Any) -> None:
+    """Run with a driver that has heard what Triton holds."""
 
     async def run() -> None:
-        async with asyncio.timeout(20), serving(stand_in), following(stand_in, **more) as (agent, heard):
+        async with asyncio.timeout(20), serving(stand_in), following(stand_in, **more) as (driver, heard):
             assert (await heard.said.get())[0] == "back"
-            await work(agent, heard)
+            await work(driver, heard)
 
     asyncio.run(run())
 
 
 def test_each_load_is_measured() -> None:
-    async def work(agent: TritonDriver, heard: Heard) -> None:
-        agent.carry_out([Load(1, "a", alone=True)])
+    async def work(driver: TritonDriver, heard: Heard) -> None:
+        driver.carry_out([Load(1, "a", alone=True)])
         assert await heard.said.get() == ("load", 1, None, 70 * MIB, (1,))
-        agent.carry_out([Load(2, "b")])
+        driver.carry_out([Load(2, "b")])
         assert await heard.said.get() == ("load", 2, None, 5, (1,))
-        agent.carry_out([Unload(3, "a", ("a",))])
+        driver.carry_out([Unload(3, "a", ("a",))])
         assert await heard.said.get() == ("unload", 3, None)
 
-    with_agent(StandIn({"a": 70 * MIB, "b": 5}), work)
+    with_driver(StandIn({"a": 70 * MIB, "b": 5}), work)
 
 
 def test_a_failed_load_is_told_in_tritons_words() -> None:
-    async def work(agent: TritonDriver, heard: Heard) -> None:
-        agent.carry_out([Load(1, "a"), Load(2, "missing")])
+    async def work(driver: TritonDriver, heard: Heard) -> None:
+        driver.carry_out([Load(1, "a"), Load(2, "missing")])
         said = {(await heard.said.get())[1:3] for _ in range(2)}
         assert said == {
             (1, "no memory"),
             (2, "failed to load 'missing', failed to poll from model repository"),
         }
 
-    with_agent(StandIn({"a": 1}, failing={"a": "no memory"}), work)
+    with_driver(StandIn({"a": 1}, failing={"a": "no memory"}), work)
 
 
 def test_a_load_that_is_never_answered_is_watched_and_not_issued_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.1)
     stand_in = StandIn({"a": 1}, silent={"a"}, load_seconds=0.5)
 
-    async def work(agent: TritonDriver, heard: Heard) -> None:
-        agent.carry_out([Load(1, "a")])
+    async def work(driver: TritonDriver, heard: Heard) -> None:
+        driver.carry_out([Load(1, "a")])
         assert await heard.said.get() == ("load", 1, None, 1, (1,))
         assert stand_in.did("load") == [MODEL, "a"]
 
-    with_agent(stand_in, work)
+    with_driver(stand_in, work)
 
 
 def test_a_load_of_a_predecessor_is_only_watched() -> None:
     stand_in = StandIn({"a": 1, "b": 1}, load_seconds=0.3, unload_seconds=0.3)
 
-    async def work(agent: TritonDriver, heard: Heard) -> None:
+    async def work(driver: TritonDriver, heard: Heard) -> None:
         control = TritonControl(stand_in.address, SECRET)
         await control.connect()
         predecessors = asyncio.create_task(control.load("a", None))
         await asyncio.sleep(0.1)
-        agent.carry_out([Load(1, "a", watch=True)])
+        driver.carry_out([Load(1, "a", watch=True)])
         assert await heard.said.get() == ("load", 1, None, None, (1,))
         await predecessors
         await control.unload("a", 5)
-        agent.carry_out([Unload(2, "a", ("a",), watch=True)])
+        driver.carry_out([Unload(2, "a", ("a",), watch=True)])
         assert await heard.said.get() == ("unload", 2, None)
         assert (stand_in.did("load"), stand_in.did("unload")) == ([MODEL, "a"], ["a"])
         await control.close()
 
-    with_agent(stand_in, work)
+    with_driver(stand_in, work)
 
 
 def test_a_watched_load_that_failed_or_never_was_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_watch, "NOTHING_SECONDS", 0.2)
 
-    async def work(agent: TritonDriver, heard: Heard) -> None:
-        agent.carry_out([Load(1, "a", watch=True)])
+    async def work(driver: TritonDriver, heard: Heard) -> None:
+        driver.carry_out([Load(1, "a", watch=True)])
         assert (await heard.said.get())[2] == "no memory"
-        agent.carry_out([Load(2, "b", watch=True)])
+        driver.carry_out([Load(2, "b", watch=True)])
         assert "its index does not show the load" in (await heard.said.get())[2]
 
-    with_agent(StandIn({"a": 1, "b": 1}, states={"a": ("UNAVAILABLE", "no memory")}), work)
+    with_driver(StandIn({"a": 1, "b": 1}, states={"a": ("UNAVAILABLE", "no memory")}), work)
 
 
 def test_an_unload_ends_when_the_index_says_so_of_every_name_in_order() -> None:
     stand_in = StandIn({"whole": 1, "part": 1}, unload_seconds=0.3)
 
-    async def work(agent: TritonDriver, heard: Heard) -> None:
+    async def work(driver: TritonDriver, heard: Heard) -> None:
         begun = asyncio.get_running_loop().time()
-        agent.carry_out([Unload(1, "whole", ("whole", "part"))])
+        driver.carry_out([Unload(1, "whole", ("whole", "part"))])
         assert await heard.said.get() == ("unload", 1, None)
         assert asyncio.get_running_loop().time() - begun >= 0.3
         assert stand_in.did("unload") == ["whole", "part"]
 
-    with_agent(stand_in, work)
+    with_driver(stand_in, work)
 
 
 def test_an_unload_that_triton_does_not_do_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_watch, "IGNORED_SECONDS", 0.2)
 
-    async def work(agent: TritonDriver, heard: Heard) -> None:
-        agent.carry_out([Unload(1, "a", ("a",))])
+    async def work(driver: TritonDriver, heard: Heard) -> None:
+        driver.carry_out([Unload(1, "a", ("a",))])
         *who, why = await heard.said.get()
         assert who == ["unload", 1]
         assert re.fullmatch("a is not unloaded after [0-9]+ s", str(why))
 
-    with_agent(StandIn({"a": 1}, states={"a": ("READY", "")}, stuck={"a"}), work)
+    with_driver(StandIn({"a": 1}, states={"a": ("READY", "")}, stuck={"a"}), work)
 
 
 def test_a_model_without_a_folder_is_unloaded_only_once_triton_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_watch, "IGNORED_SECONDS", 0.2)
     stand_in = StandIn({"a": 1}, states={"a": ("READY", "")}, folderless={"a"})
 
-    async def work(agent: TritonDriver, heard: Heard) -> None:
-        agent.carry_out([Unload(1, "a", ("a",), watch=True)])
+    async def work(driver: TritonDriver, heard: Heard) -> None:
+        driver.carry_out([Unload(1, "a", ("a",), watch=True)])
         *who, why = await heard.said.get()
         assert who == ["unload", 1]
         assert re.fullmatch("a is not unloaded after [0-9]+ s", str(why))
-        agent.carry_out([Unload(2, "a", ("a",))])
+        driver.carry_out([Unload(2, "a", ("a",))])
         assert await heard.said.get() == ("unload", 2, None)
         assert stand_in.did("unload") == ["a"]
 
-    with_agent(stand_in, work)
+    with_driver(stand_in, work)
 
 
 def test_a_model_without_a_folder_that_is_served_is_found() -> None:
@@ -235,7 +235,7 @@ def test_what_two_looks_at_the_index_lack_has_vanished(monkeypatch: pytest.Monke
         stand_in.states["a"] = ("UNAVAILABLE", "unloaded")
         assert await heard.said.get() == ("vanished", frozenset("a"))
 
-    with_agent(stand_in, work)
+    with_driver(stand_in, work)
 
 
 def test_a_connection_that_breaks_and_is_back_at_once_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,22 +263,22 @@ def test_the_end_of_triton_ends_what_was_under_way_without_a_word_about_it() -> 
             async with serving(stand_in):
                 control = TritonControl(stand_in.address, SECRET)
                 heard = Heard()
-                agent = TritonDriver(control, MemoryReader(control, None), lambda *_: None, Path("/nowhere"), heard)
-                follow = asyncio.create_task(agent.follow())
+                driver = TritonDriver(control, MemoryReader(control, None), lambda *_: None, Path("/nowhere"), heard)
+                follow = asyncio.create_task(driver.follow())
                 assert await heard.said.get() == ("back", ServerInventory())
-                agent.carry_out([Load(1, "a"), Load(2, "b")])
+                driver.carry_out([Load(1, "a"), Load(2, "b")])
                 await asyncio.sleep(0.2)
-                assert agent.is_up
+                assert driver.is_up
             assert await heard.said.get() == ("lost", "its connection broke")
-            assert not agent.is_up
+            assert not driver.is_up
             stand_in.states, stand_in.has_reader, stand_in.load_seconds = {}, False, 0
             async with serving(stand_in, stand_in.port):
                 assert await heard.said.get() == ("back", ServerInventory())
-                agent.carry_out([Load(3, "a")])
+                driver.carry_out([Load(3, "a")])
                 assert await heard.said.get() == ("load", 3, None, 1, (1,))
                 assert stand_in.did("load").count(MODEL) == 2, "its reader of memory is new, too"
                 follow.cancel()
-                await agent.close()
+                await driver.close()
 
     asyncio.run(run())
 
@@ -291,7 +291,7 @@ def test_a_triton_that_was_started_anew_unseen_is_known_by_its_reader() -> None:
         assert await heard.said.get() == ("lost", "it was started anew")
         assert (await heard.said.get())[0] == "back"
 
-    with_agent(stand_in, work)
+    with_driver(stand_in, work)
 
 
 def test_a_triton_that_hangs_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,12 +300,12 @@ def test_a_triton_that_hangs_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("tidegate_eviction.triton.control.CALL_SECONDS", 0.2)
     stand_in = StandIn({"a": 1})
 
-    async def work(agent: TritonDriver, heard: Heard) -> None:
+    async def work(driver: TritonDriver, heard: Heard) -> None:
         stand_in.hangs = True
-        agent.carry_out([Load(1, "a")])
+        driver.carry_out([Load(1, "a")])
         await asyncio.sleep(1.5)
         assert heard.blind
-        assert agent.is_up
+        assert driver.is_up
         assert heard.said.empty()
         seen = len(heard.readings)
         stand_in.hangs = False
@@ -313,16 +313,16 @@ def test_a_triton_that_hangs_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> Non
         await asyncio.sleep(0.5)
         assert len(heard.readings) > seen
 
-    with_agent(stand_in, work)
+    with_driver(stand_in, work)
 
 
 def test_without_a_python_backend_it_goes_on_without_readings() -> None:
-    async def work(agent: TritonDriver, heard: Heard) -> None:
+    async def work(driver: TritonDriver, heard: Heard) -> None:
         assert set(heard.readings) == {MemoryReading(MemorySource.NONE, None)}
-        agent.carry_out([Load(1, "a", alone=True)])
+        driver.carry_out([Load(1, "a", alone=True)])
         assert await heard.said.get() == ("load", 1, None, None, (1,))
 
-    with_agent(StandIn({"a": 1}, backend=False), work)
+    with_driver(StandIn({"a": 1}, backend=False), work)
 
 
 def test_versions_are_chosen_by_the_configuration_that_the_load_brings() -> None:
@@ -333,19 +333,19 @@ def test_versions_are_chosen_by_the_configuration_that_the_load_brings() -> None
         asked.append((model, versions))
         return "{}"
 
-    async def work(agent: TritonDriver, heard: Heard) -> None:
-        agent.carry_out([Load(1, "a", (1, 3))])
+    async def work(driver: TritonDriver, heard: Heard) -> None:
+        driver.carry_out([Load(1, "a", (1, 3))])
         await heard.said.get()
         assert (asked, stand_in.configs) == ([("a", (1, 3))], {"a": "{}"})
 
-    with_agent(stand_in, work, override=override)
+    with_driver(stand_in, work, override=override)
 
 
 def test_versions_in_object_storage_are_chosen_once_triton_has_told_the_configuration() -> None:
     stand_in = StandIn({"a": 1})
 
-    async def work(agent: TritonDriver, heard: Heard) -> None:
-        agent.carry_out([Load(1, "a", (1,)), Load(2, "b", (1, 3))])
+    async def work(driver: TritonDriver, heard: Heard) -> None:
+        driver.carry_out([Load(1, "a", (1,)), Load(2, "b", (1, 3))])
         assert {(await heard.said.get())[1:3] for _ in range(2)} == {(1, None), (2, None)}
         assert stand_in.did("load").count("a") == 1, "it had loaded these by itself"
         assert stand_in.did("load").count("b") == 2
@@ -355,7 +355,7 @@ def test_versions_in_object_storage_are_chosen_once_triton_has_told_the_configur
         }
 
     stand_in.bytes["b"] = 1
-    with_agent(stand_in, work, override=lambda *_: UNSEEN)
+    with_driver(stand_in, work, override=lambda *_: UNSEEN)
 
 
 def test_versions_that_cannot_be_chosen_are_a_failed_load() -> None:
@@ -364,30 +364,30 @@ def test_versions_that_cannot_be_chosen_are_a_failed_load() -> None:
     def override(*_: object) -> str:
         raise RepositoryError("its configuration is strange")
 
-    async def work(agent: TritonDriver, heard: Heard) -> None:
-        agent.carry_out([Load(1, "a", (1,))])
+    async def work(driver: TritonDriver, heard: Heard) -> None:
+        driver.carry_out([Load(1, "a", (1,))])
         assert await heard.said.get() == ("load", 1, "its configuration is strange", None, ())
         assert stand_in.did("load") == [MODEL]
 
-    with_agent(stand_in, work, override=override)
+    with_driver(stand_in, work, override=override)
 
 
 def test_a_defect_ends_a_load_and_not_its_waiters_hope() -> None:
     def override(*_: object) -> str:
         raise ZeroDivisionError
 
-    async def work(agent: TritonDriver, heard: Heard) -> None:
-        agent.carry_out([Load(1, "a", (1,))])
+    async def work(driver: TritonDriver, heard: Heard) -> None:
+        driver.carry_out([Load(1, "a", (1,))])
         assert "the policy has a defect" in (await heard.said.get())[2]
 
-    with_agent(StandIn({"a": 1}), work, override=override)
+    with_driver(StandIn({"a": 1}), work, override=override)
 
 
 def test_a_restart_of_triton_is_asked_for_by_a_file(tmp_path: Path) -> None:
-    async def work(agent: TritonDriver, _: Heard) -> None:
-        agent.carry_out([Recycle("5 GiB leaked")])
+    async def work(driver: TritonDriver, _: Heard) -> None:
+        driver.carry_out([Recycle("5 GiB leaked")])
 
-    with_agent(StandIn({}), work, recycle=tmp_path / "recycle")
+    with_driver(StandIn({}), work, recycle=tmp_path / "recycle")
     assert (tmp_path / "recycle").read_text() == "5 GiB leaked\n"
 
 
@@ -395,17 +395,17 @@ def test_a_restart_that_cannot_be_asked_for_now_is_asked_for_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate_eviction.triton.driver.AGAIN_SECONDS", 0.1)
-    monkeypatch.setattr("tidegate_eviction.triton.agent.ASK_SECONDS", 0.1)
+    monkeypatch.setattr("tidegate_eviction.triton.driver.ASK_SECONDS", 0.1)
     full = tmp_path / "control"
 
-    async def work(agent: TritonDriver, _: Heard) -> None:
-        agent.carry_out([Recycle("5 GiB leaked")])
+    async def work(driver: TritonDriver, _: Heard) -> None:
+        driver.carry_out([Recycle("5 GiB leaked")])
         await asyncio.sleep(0.3)
         full.mkdir()  # there is room again
         while not (full / "recycle").exists():
             await asyncio.sleep(0.01)
 
-    with_agent(StandIn({}), work, recycle=full / "recycle")
+    with_driver(StandIn({}), work, recycle=full / "recycle")
     assert (full / "recycle").read_text() == "5 GiB leaked\n"
 
 

@@ -2,13 +2,12 @@
 
 | module | what happens there |
 |---|---|
-| `command` | what `make rollout` does, from the command line to the exit code |
-| `prepare`, `kept`, `dry_run` | everything before the first plane: a new rollout, one that goes on, one taken back |
+| `command` | what `make rollout` does, from the command line to the exit code; dry runs |
+| `prepare` | everything before the first plane: a new rollout, one that goes on, one taken back |
 | `plan` | which planes go in which step: the canary, then waves |
-| `history` | the folder of an environment's rollouts: texts that are kept, the last good ones, the lock |
-| `journal` | one rollout as lines of JSON that only ever grow |
+| `journal` | what is kept: where each plane stands, the texts, the last good rollouts, the lock |
 | `runner` | works through the steps; knows engines and gates as two functions only |
 | `worker` | the process that brings one plane up, and how it is started and stopped |
-| `gate`, `probe`, `alerts` | what must hold before the next step |
+| `gate`, `probe` | what must hold before the next step |
 | `watch`, `report` | what people see during and after |
 """

@@ -9,18 +9,22 @@ from types import FrameType
 
 from stacks.command import FAILED, STOPPED, CommandError, Outcome
 
+from ..changes.compare import compare
+from ..changes.report import report as changes_report
 from ..contexts import context_of
 from ..health import target_of
 from ..kubectl import Kubectl
+from ..live import KEPT, live_objects
 from ..terminal import console, note
 from . import report, worker
-from .dry_run import what_would_change
 from .gate import Look, await_health, why_not_well
-from .history import History, Past, Texts
-from .journal import FILE, Journal
+from .journal import History, Journal
 from .prepare import Prepared, Request, prepared, refuse_contradictions
 from .runner import Runner, Show, Stop
 from .watch import watching
+
+_MOST_OBJECTS = 12
+_MOST_FIELDS = 8
 
 
 def roll_out(request: Request, outcome: Outcome) -> None:
@@ -29,24 +33,42 @@ def roll_out(request: Request, outcome: Outcome) -> None:
     history = History(request.journals / request.environment)
     with nullcontext(-1) if request.dry_run else history.locked() as lock:
         ready = prepared(request, history)
-        screen = console()
-        screen.print(report.plan_text(ready.begin, ready.stacks), soft_wrap=True)
+        console().print(report.plan_text(ready.record, ready.stacks), soft_wrap=True)
         if request.dry_run:
             _say_what_would_change(ready)
             return
-        past = ready.past
-        if past is None:
-            past = history.begin(ready.begin, ready.texts or Texts({}, ""))
-        sources = ready.sources or dict.fromkeys(ready.begin.planes, past)
-        outcome.text = f"rollout {past.number} of {request.environment} can go on with RESUME=1"
-        _run(past, ready, sources, lock)
+        journal = ready.journal or history.begin(ready.record, ready.texts)
+        outcome.text = f"rollout {journal.number} of {request.environment} can go on with RESUME=1"
+        _run(journal, ready, lock)
 
 
 def _say_what_would_change(ready: Prepared) -> None:
-    """Say what a rollout would do; raise CommandError where it would not come to its end."""
-    changes, refused = what_would_change(ready.stacks, ready.rendering, ready.engine)
-    if changes:
-        console().print(changes, soft_wrap=True)
+    """Print what each plane's API server says would change; raise CommandError where a plane would not come up."""
+    changes = {}
+    unchanged: list[str] = []
+    refused: list[str] = []
+    for plane, rendered in ready.rendering.items():
+        stack, name = ready.stacks[plane], rendered.stack
+        try:
+            live = live_objects(context_of(stack.data_plane), [rendered])[name]
+            ready.engine.check(stack, rendered)
+        except CommandError as error:
+            refused.append(f"{plane}: {error}")
+            continue
+        changes[name] = compare(live.before, live.after)
+        refused += [f"{plane}: {words}" for words in live.refused]
+        # Pulumi makes such objects anew, but for datasets, which it protects; the API server refuses Helm all of them.
+        refused += [
+            f"{plane}: {change.kind} {change.name} cannot be changed in place ({', '.join(change.reasons)})"
+            for change in changes[name]
+            if change.verb == "replaced" and (ready.engine.name != "pulumi" or change.kind in KEPT)
+        ]
+        if not changes[name]:
+            unchanged.append(f"{plane}: nothing would change.")
+    if text := changes_report(changes, objects=_MOST_OBJECTS, fields=_MOST_FIELDS):
+        console().print(text, soft_wrap=True)
+    for line in unchanged:
+        print(line)
     dry = "This was a dry run: nothing was changed."
     if refused:
         lines = "\n  ".join(refused)
@@ -56,20 +78,21 @@ def _say_what_would_change(ready: Prepared) -> None:
 
 @dataclass(frozen=True)
 class _Work:
-    past: Past
+    """Brings planes up with an engine, and looks at them through their gates."""
+
+    journal: Journal
     prepared: Prepared
-    sources: Mapping[str, Past]
+    sources: Mapping[str, Journal]
     lock: int
     stop: Stop
 
     def bring_up(self, plane: str, show: Show) -> None:
-        begin, stack = self.prepared.begin, self.prepared.stacks[plane]
-        task = worker.Task(
-            begin.environment, plane, begin.engine, begin.definition, str(self.sources[plane].definition_file)
-        )
+        record, stack = self.journal.record, self.prepared.stacks[plane]
+        read_from = str(self.sources[plane].definition_file)
+        task = worker.Task(record.environment, plane, record.engine, record.definition, read_from)
         seconds = stack.environment.rollout.engine_timeout_seconds
         try:
-            worker.bring_up(task, self.past.log(plane), self.lock, seconds, self.stop.now, show)
+            worker.bring_up(task, self.journal.log(plane), self.lock, seconds, self.stop.now, show)
         except worker.TooLong as error:
             raise CommandError("\n  ".join([str(error), *why_not_well(self._look(plane))])) from None
 
@@ -82,26 +105,22 @@ class _Work:
         return Look(stack.platform.gate, Kubectl(context_of(stack.data_plane)), target)
 
 
-def _run(past: Past, prepared: Prepared, sources: Mapping[str, Past], lock: int) -> None:
-    journal = Journal(past.folder / FILE)
+def _run(journal: Journal, ready: Prepared, lock: int) -> None:
     stop = Stop()
-    most = max(stack.environment.rollout.max_parallel for stack in prepared.stacks.values())
-    try:
-        if prepared.past is not None:
-            journal.run("resumed")
-        states = {plane: standing.state for plane, standing in journal.story.planes.items()}
-        with _signals(stop), watching(states) as watch:
-            work = _Work(past, prepared, sources, lock, stop)
-            keep_going = prepared.begin.kind == "back"
-            ending = Runner(journal, work, watch, stop, most, keep_going).run()
-    finally:
-        journal.close()
-    console().print(report.table(past, journal.story, prepared.left))
-    text = report.closing(past, journal.story)
-    if ending == "succeeded":
-        print(text)
-    else:
+    most = max(stack.environment.rollout.max_parallel for stack in ready.stacks.values())
+    record = journal.record
+    if ready.journal is not None:
+        journal.note_outcome(None)
+    sources = ready.sources or dict.fromkeys(record.planes, journal)
+    states = {plane: status.state for plane, status in record.planes.items()}
+    with _signals(stop), watching(states) as watch:
+        work = _Work(journal, ready, sources, lock, stop)
+        ending = Runner(journal, work, watch, stop, most, keep_going=record.kind == "back").run()
+    console().print(report.table(journal, ready.left))
+    text = report.closing(journal)
+    if ending != "succeeded":
         raise CommandError(text, STOPPED if ending == "stopped" else FAILED)
+    print(text)
 
 
 @contextmanager

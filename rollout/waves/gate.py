@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from stacks.command import CommandError
 from stacks.definition.rollout import Gate
@@ -12,7 +11,7 @@ from stacks.problems import shortened
 from .. import health
 from ..health import Target
 from ..kubectl import Kubectl
-from . import alerts, probe
+from . import probe
 from .runner import Interrupted, Show
 
 _FIRST_PAUSE = 0.25
@@ -23,20 +22,6 @@ _LONGEST = 300
 
 Pause = Callable[[float], bool]
 """Waits for so many seconds; says whether somebody wants to stop."""
-
-
-class Sight(Protocol):
-    """Sees whether a data plane is well."""
-
-    @property
-    def gate(self) -> Gate:
-        """What is asked for."""
-
-    def lacking(self) -> list[str]:
-        """Return what is still missing; nothing when all that the gate asks for holds."""
-
-    def further(self) -> list[str]:
-        """Return what else is known about why it is not well."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +46,7 @@ class Look:
                 return [f"the probe request is not answered: {_line(error)}"]
         if self.gate.alerts is not None:
             try:
-                names = alerts.firing(self.gate.alerts, self.kubectl, self.target.namespace)
+                names = probe.firing(self.gate.alerts, self.kubectl, self.target.namespace)
             except CommandError as error:
                 return [f"nobody can say whether an alert fires: {_line(error)}"]
             return [f"alert {name} fires" for name in names]
@@ -75,7 +60,7 @@ class Look:
             return []
 
 
-def await_health(look: Sight, show: Show, pause: Pause, clock: Callable[[], float] = time.monotonic) -> None:
+def await_health(look: Look, show: Show, pause: Pause, clock: Callable[[], float] = time.monotonic) -> None:
     """Return when nothing has been missing for the time to settle; raise CommandError when the time is up."""
     gate = look.gate
     end = clock() + gate.timeout_seconds
@@ -101,18 +86,18 @@ def await_health(look: Sight, show: Show, pause: Pause, clock: Callable[[], floa
             raise Interrupted
 
 
-def _failure(gate: Gate, lines: Sequence[str], look: Sight) -> str:
+def _failure(gate: Gate, lines: Sequence[str], look: Look) -> str:
     if not lines:
         return f"it did not stay well for {gate.settle_seconds} s within {gate.timeout_seconds} s"
     return f"not passed within {gate.timeout_seconds} s:\n" + "\n".join(f"  {line}" for line in _all(lines, look))
 
 
-def why_not_well(look: Sight) -> list[str]:
+def why_not_well(look: Look) -> list[str]:
     """Return what a data plane lacks at this moment, and what its cluster warns of."""
     return _all(look.lacking(), look)
 
 
-def _all(lines: Sequence[str], look: Sight) -> list[str]:
+def _all(lines: Sequence[str], look: Look) -> list[str]:
     shown = [*lines[:_MOST_LINES], *([f"… and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else [])]
     return shown + [line for line in look.further()[:_MOST_LINES] if line not in shown]
 
@@ -121,7 +106,7 @@ def _line(error: CommandError) -> str:
     return shortened(" ".join(str(error).split()), _LONGEST)
 
 
-def words(gate: Gate) -> str:
+def described(gate: Gate) -> str:
     """Return what a gate asks for, in a line."""
     parts = ["workloads available", "proxy ready"]
     if gate.probe is not None:

@@ -1,226 +1,281 @@
-"""The journal of one rollout: lines of JSON that only ever grow, each on the disk before what it announces happens.
+"""What is kept of an environment's rollouts: for each a record, the texts that it rolls out, and a log of every plane.
 
-A process that is killed leaves at most one torn line, the last; it is left out when the journal is read, and cut off
-before anything is added. Whatever else cannot be understood is an error, because a plane could be forgotten.
+build/rollout/<environment>/
+    lock                    held by the rollout that is at work, and by every process that it started
+    0007/rollout.json       the record: what is rolled out, and where every plane stands
+    0007/definition/        the definition and images.lock, as they were when the rollout began
+    0007/logs/<plane>.log   what the engine said
+
+A record is replaced as a whole, and is on the disk before what it announces happens. So a rollout that is killed at any
+moment leaves one to go on from. A record that cannot be understood is an error, because a plane could be forgotten.
 """
 
-import json
+import fcntl
+import hashlib
 import os
+import shutil
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from stacks.command import CommandError
+from stacks.command import CommandError, reason
+from stacks.images_lock import FILE_NAME as LOCK_FILE
 from stacks.problems import escaped
+from stacks.stack import Definition
+from stacks.validate import read_definition
 
+from ..files import sync_folder, write_atomically
+from ..processes import lives
 from .plan import Step
 
-SCHEMA = 1
-FILE = "journal.jsonl"
-Kind = Literal["forward", "back"]
+FILE = "rollout.json"
 State = Literal["waiting", "applying", "applied", "passed", "failed", "interrupted"]
 Ending = Literal["succeeded", "failed", "stopped"]
+_ORPHAN_SECONDS = 120.0
+"""How long to wait for what a killed rollout left running; its engines are interrupted at once."""
 
 
-class _Line(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    at: str
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Begin(_Line):
-    """The first line: everything that a later process must know to go on, or to take the rollout back."""
+class PlaneStatus(_Record):
+    """Where a data plane stands in a rollout."""
 
-    event: Literal["begin"] = "begin"
-    schema_version: int = SCHEMA
-    kind: Kind
+    state: State = "waiting"
+    attempts: int = 0
+    """How often it was begun."""
+    began_at: str = ""
+    """When the latest attempt began, and when its state last changed."""
+    changed_at: str = ""
+    seconds: float | None = None
+    """How long the latest attempt has taken."""
+    message: str = ""
+    """What failed, and why."""
+
+
+class RolloutRecord(_Record):
+    """All that a later process must know to go on with a rollout, or to take it back."""
+
+    format: Literal[2] = 2
+    began_at: str
+    kind: Literal["forward", "back"]
     environment: str
     definition: str
-    """The definition's file, as it was given; what is rolled out are the texts kept beside the journal."""
+    """The definition's file, as it was given; what is rolled out are the texts kept beside the record."""
     engine: str
-    steps: Sequence[Step]
-    left_out: Sequence[str] = ()
-    texts: Mapping[str, str]
+    steps: list[Step]
+    left_out: list[str] = []
+    texts: dict[str, str] = {}
     """SHA-256 of each kept text."""
-    objects: Mapping[str, str]
+    objects: dict[str, str] = {}
     """SHA-256 of what each plane's stack rendered to."""
-    good: Mapping[str, int]
+    good: dict[str, int] = {}
     """Each plane's last good rollout. Going back, it is what a plane is brought back to."""
     takes_back: int | None = None
     """The rollout that is taken back."""
-
-    @property
-    def planes(self) -> tuple[str, ...]:
-        """Every plane, in order."""
-        return tuple(plane for step in self.steps for plane in step.planes)
-
-
-class PlaneLine(_Line):
-    """Something that happened to a plane."""
-
-    event: Literal["applying", "applied", "passed", "failed", "interrupted"]
-    plane: str
-    seconds: float | None = None
-    message: str | None = None
-
-
-class RunLine(_Line):
-    """Something that happened to the rollout."""
-
-    event: Literal["resumed", "ended"]
+    planes: dict[str, PlaneStatus] = {}
+    """Every plane of the steps, in their order."""
     outcome: Ending | None = None
 
-
-_LINE: TypeAdapter[Begin | PlaneLine | RunLine] = TypeAdapter(Begin | PlaneLine | RunLine)
-
-
-@dataclass
-class Standing:
-    """Where a plane stands."""
-
-    state: State = "waiting"
-    seconds: float | None = None
-    message: str = ""
-    """What failed, and why."""
-    began: int = 0
-    """How often it was begun."""
-
-
-@dataclass
-class Story:
-    """What a journal says."""
-
-    begin: Begin
-    planes: dict[str, Standing]
-    outcome: Ending | None = None
-    length: int = field(default=0, repr=False)
-    """Bytes of the lines that are whole."""
+    @model_validator(mode="after")
+    def _holds_together(self) -> "RolloutRecord":
+        planes = [plane for step in self.steps for plane in step.planes]
+        if not planes or (self.planes and [*self.planes] != planes):
+            raise ValueError("the planes are not those of the steps")
+        if self.kind == "back" and {*self.good} != {*planes}:
+            raise ValueError("what a plane goes back to is not known")
+        self.planes = self.planes or {plane: PlaneStatus() for plane in planes}
+        return self
 
     @property
     def touched(self) -> tuple[str, ...]:
         """The planes that were begun."""
-        return tuple(name for name, standing in self.planes.items() if standing.began)
-
-    def take(self, line: PlaneLine | RunLine) -> None:
-        """Go on with a line."""
-        if isinstance(line, RunLine):
-            self.outcome = line.outcome
-            return
-        standing = self.planes[line.plane]
-        standing.state = line.event
-        standing.message = line.message or ""
-        standing.seconds = line.seconds
-        standing.began += line.event == "applying"
+        return tuple(name for name, status in self.planes.items() if status.attempts)
 
 
 class Journal:
-    """A journal that is open for more lines; several threads may write."""
+    """One rollout's folder. Its record may be changed by several threads."""
 
-    def __init__(self, path: Path) -> None:
-        """Open a journal, and cut a torn line off."""
-        self.story = read(path)
+    def __init__(self, folder: Path) -> None:
+        """Take the folder, which exists; its name is the rollout's number."""
+        self.folder = folder
+        self.number = int(folder.name)
         self._lock = threading.Lock()
-        self._file = path.open("r+b")
-        self._file.truncate(self.story.length)
-        self._file.seek(0, os.SEEK_END)
 
-    def plane(
-        self,
-        event: Literal["applying", "applied", "passed", "failed", "interrupted"],
-        plane: str,
-        seconds: float | None = None,
-        message: str | None = None,
-    ) -> None:
-        """Note what happened to a plane."""
-        rounded = None if seconds is None else round(seconds, 3)
-        self._add(PlaneLine(at=now(), event=event, plane=plane, seconds=rounded, message=message))
+    @cached_property
+    def record(self) -> RolloutRecord:
+        """The record, read when it is first asked for; raise CommandError when it cannot be understood."""
+        file = self.folder / FILE
+        try:
+            return RolloutRecord.model_validate_json(file.read_bytes())
+        except FileNotFoundError:
+            raise _damaged(file, "is of another version of Tidegate") from None
+        except ValidationError:
+            raise _damaged(file, "cannot be understood") from None
 
-    def run(self, event: Literal["resumed", "ended"], outcome: Ending | None = None) -> None:
-        """Note what happened to the rollout."""
-        self._add(RunLine(at=now(), event=event, outcome=outcome))
+    @property
+    def definition_file(self) -> Path:
+        """The definition, as it was rolled out."""
+        return self.folder / "definition" / Path(self.record.definition).name
 
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+    def definition(self) -> Definition:
+        """Read the definition that was rolled out; raise CommandError when it was edited since."""
+        try:
+            now = digests(texts_of(self.definition_file))
+        except OSError as error:
+            raise CommandError(f"rollout {self.number} cannot go on: {reason(error)}.") from None
+        if now != self.record.texts:
+            raise CommandError(
+                f"{escaped(str(self.definition_file.parent))} holds what rollout {self.number} rolls out, and it was "
+                "edited since.\nPut it back, or roll out anew: a new rollout takes the definition as it is now."
+            )
+        return read_definition(self.definition_file)
 
-    def _add(self, line: PlaneLine | RunLine) -> None:
+    def log(self, plane: str) -> Path:
+        """Return the file that holds what the engine said about a plane."""
+        return self.folder / "logs" / f"{plane}.log"
+
+    def damaged(self) -> CommandError:
+        """Return the error for a record that does not fit what it belongs to."""
+        return _damaged(self.folder / FILE, "cannot be understood")
+
+    def note_plane(self, plane: str, state: State, seconds: float | None = None, message: str = "") -> None:
+        """Write down where a plane stands now."""
         with self._lock:
-            data = encoded(line)
-            self._file.write(data)
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self.story.take(line)
-            self.story.length += len(data)
+            status = self.record.planes[plane]
+            status.state, status.message, status.changed_at = state, message, now()
+            status.seconds = None if seconds is None else round(seconds, 3)
+            if state == "applying":
+                status.attempts, status.began_at = status.attempts + 1, status.changed_at
+            self._save()
+
+    def note_outcome(self, outcome: Ending | None) -> None:
+        """Write down how the rollout ended, or with None that it goes on."""
+        with self._lock:
+            self.record.outcome = outcome
+            self._save()
+
+    def _save(self) -> None:
+        write_atomically(self.folder / FILE, _text(self.record))
 
 
-def encoded(line: BaseModel) -> bytes:
-    """Return a line as it stands in the file."""
-    return line.model_dump_json(exclude_none=True).encode() + b"\n"
+class History:
+    """The rollouts of one environment."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take the folder, which need not exist yet."""
+        self.folder = folder
+
+    def all(self) -> list[Journal]:
+        """Return every rollout, the oldest first."""
+        if not self.folder.is_dir():
+            return []
+        folders = [path for path in self.folder.iterdir() if path.name.isdecimal() and path.is_dir()]
+        return sorted(map(Journal, folders), key=lambda journal: journal.number)
+
+    def last(self) -> Journal | None:
+        """Return the latest rollout."""
+        return next(iter(reversed(self.all())), None)
+
+    def numbered(self, number: int) -> Journal:
+        """Return a rollout by its number; raise CommandError when it is no longer there."""
+        found = next((journal for journal in self.all() if journal.number == number), None)
+        if found is None:
+            raise CommandError(f"rollout {number} is no longer in {escaped(str(self.folder))}.")
+        return found
+
+    def good(self, plane: str) -> int | None:
+        """Return the rollout whose texts are the last good ones of a plane.
+
+        It is the latest that succeeded there and was not taken back, else the one that it was taken back to.
+        """
+        for journal in reversed(self.all()):
+            record = journal.record
+            if plane not in record.planes:
+                continue
+            if record.kind == "back":
+                return record.good.get(plane)
+            if record.outcome == "succeeded":
+                return journal.number
+        return None
+
+    def begin(self, record: RolloutRecord, texts: Mapping[str, bytes]) -> Journal:
+        """Make the folder of a new rollout; it appears as a whole, or not at all."""
+        last = self.last()
+        number = last.number + 1 if last else 1
+        staging = self.folder / f".{number:04d}.new"
+        shutil.rmtree(staging, ignore_errors=True)
+        (staging / "definition").mkdir(parents=True)
+        (staging / "logs").mkdir()
+        for name, data in texts.items():
+            with (staging / "definition" / name).open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        sync_folder(staging / "definition")
+        write_atomically(staging / FILE, _text(record))
+        final = self.folder / f"{number:04d}"
+        staging.rename(final)
+        sync_folder(self.folder)
+        return Journal(final)
+
+    @contextmanager
+    def locked(self) -> Iterator[int]:
+        """Hold the environment's lock; yields its descriptor, which the processes that are started hold too."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("a+", encoding="utf-8") as file:
+            self._take(file.fileno())
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            yield file.fileno()
+
+    def _take(self, descriptor: int) -> None:
+        end = time.monotonic() + _ORPHAN_SECONDS
+        while True:
+            with suppress(BlockingIOError):
+                return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+            # A holder that was killed may have left its engines, which end soon.
+            if (holder.isdecimal() and lives(int(holder))) or time.monotonic() > end:
+                raise CommandError(
+                    f"Another rollout of {escaped(self.folder.name)} is at work (process {escaped(holder) or 'unknown'}"
+                    "): two at once would bring up the same planes.\nWait until it has ended."
+                )
+            time.sleep(0.2)
 
 
-def read(path: Path) -> Story:
-    """Return what a journal says; raise CommandError when it cannot be understood."""
-    data = path.read_bytes()
-    *lines, torn = data.split(b"\n")
-    if not lines and not torn:
-        raise CommandError(f"{escaped(str(path))} is empty: it is no journal of a rollout. Move its folder away.")
-    if not lines:
-        raise damaged(path, 1, "is torn")
-    begin = _parsed(path, 1, lines[0])
-    if not isinstance(begin, Begin) or not _holds_together(begin):
-        raise damaged(path, 1)
-    story = Story(begin, {plane: Standing() for plane in begin.planes}, length=sum(len(line) + 1 for line in lines))
-    for number, text in enumerate(lines[1:], 2):
-        line = _parsed(path, number, text)
-        if isinstance(line, Begin) or (isinstance(line, PlaneLine) and line.plane not in story.planes):
-            raise damaged(path, number)
-        story.take(line)
-    return story
+def texts_of(path: Path) -> dict[str, bytes]:
+    """Read the files that a definition consists of: its own, and images.lock where there is one."""
+    files = {path.name: path.read_bytes()}
+    lock = path.parent / LOCK_FILE
+    return files | ({LOCK_FILE: lock.read_bytes()} if lock.exists() else {})
+
+
+def digests(texts: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the SHA-256 of each text."""
+    return {name: hashlib.sha256(data).hexdigest() for name, data in texts.items()}
 
 
 def now() -> str:
-    """Return the time, as lines carry it."""
+    """Return the time, as records carry it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _parsed(path: Path, number: int, text: bytes) -> Begin | PlaneLine | RunLine:
-    try:
-        tree: Any = json.loads(text)
-        version = tree.get("schema_version", SCHEMA) if isinstance(tree, dict) else SCHEMA
-        if version != SCHEMA:
-            raise CommandError(
-                f"{escaped(str(path))} is written in version {escaped(str(version))} of the journal, and this Tidegate "
-                f"knows version {SCHEMA}.\nGo on with the Tidegate that began this rollout."
-            )
-        return _LINE.validate_json(text)
-    except (ValueError, ValidationError, RecursionError):
-        raise damaged(path, number) from None
+def _text(record: RolloutRecord) -> str:
+    return record.model_dump_json(indent=2) + "\n"
 
 
-def _holds_together(begin: Begin) -> bool:
-    """Say whether a first line says enough of every plane that it names; somebody may have edited it."""
-    planes = begin.planes
-    return (
-        bool(planes)
-        and all(step.planes for step in begin.steps)
-        and len(set(planes)) == len(planes)
-        and not {*planes} & {*begin.left_out}
-        and {*begin.objects, *begin.good} <= {*planes}
-        and Path(begin.definition).name != ""
-        and "\0" not in begin.definition
-        and (begin.kind == "forward" or (begin.takes_back is not None and {*begin.good} == {*planes}))
-    )
-
-
-def damaged(path: Path, number: int, how: str = "cannot be understood") -> CommandError:
-    """Return what to raise about a line that nobody may go by."""
-    folder = escaped(str(path.parent))
+def _damaged(file: Path, what: str) -> CommandError:
     return CommandError(
-        f"{escaped(str(path))}:{number}: this line of the journal {how}, so nobody knows where the "
-        f"planes stand.\nNothing was changed. Move {folder} away and roll out anew: what is up already stays as it is."
+        f"{escaped(str(file))}: this record {what}, so nobody knows where the planes stand.\nNothing was changed. Move "
+        f"{escaped(str(file.parent))} away and roll out anew: what is up already stays as it is."
     )

@@ -13,24 +13,11 @@ class Step:
     """Data planes that go together, and what the step is called."""
 
     title: str
-    planes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The steps of a rollout, and the planes that it leaves out because it starts after them."""
-
-    steps: tuple[Step, ...]
-    left_out: tuple[str, ...] = ()
-
-    @property
-    def planes(self) -> tuple[str, ...]:
-        """Every plane of the plan, in order."""
-        return tuple(plane for step in self.steps for plane in step.planes)
+    planes: list[str]
 
 
 def stacks_of(definition: Definition, environment: str) -> dict[str, Stack]:
-    """Return an environment's stacks by data plane, in the order of the definition's waves."""
+    """Return an environment's stacks by data plane, in the order of the definition; raise CommandError for none."""
     names = [item.name for item in definition.header.environments]
     if environment not in names:
         if not environment:
@@ -42,31 +29,34 @@ def stacks_of(definition: Definition, environment: str) -> dict[str, Stack]:
     return found
 
 
-def plan_of(stacks: Sequence[Stack], start: str | None = None) -> Plan:
-    """Return the steps for the stacks of one environment; `start` is the plane to begin with."""
+def plan_of(stacks: Sequence[Stack], start: str | None = None) -> tuple[list[Step], list[str]]:
+    """Return the steps for the stacks of one environment, and the planes that are left out before `start`."""
     steps = _steps(stacks)
     planes = [plane for step in steps for plane in step.planes]
     if start is None:
-        return Plan(tuple(steps))
+        return steps, []
     if start not in planes:
         raise unknown(f"data plane of environment {stacks[0].environment.name} called", start, planes)
-    left_out = planes[: planes.index(start)]
-    kept = (Step(step.title, tuple(plane for plane in step.planes if plane not in left_out)) for step in steps)
-    return Plan(tuple(step for step in kept if step.planes), tuple(left_out))
+    first = planes.index(start)
+    return _only(steps, planes[first:]), planes[:first]
 
 
-def backwards(steps: Sequence[Step], planes: Sequence[str]) -> tuple[Step, ...]:
+def backwards(steps: Sequence[Step], planes: Sequence[str]) -> list[Step]:
     """Return the steps that take these planes back: the last come first."""
-    kept = (Step(step.title, tuple(plane for plane in step.planes if plane in planes)) for step in reversed(steps))
-    return tuple(step for step in kept if step.planes)
+    return _only([*reversed(steps)], planes)
+
+
+def _only(steps: Sequence[Step], planes: Sequence[str]) -> list[Step]:
+    kept = (Step(step.title, [plane for plane in step.planes if plane in planes]) for step in steps)
+    return [step for step in kept if step.planes]
 
 
 def _steps(stacks: Sequence[Stack]) -> list[Step]:
     ordered = sorted(stacks, key=lambda stack: stack.data_plane.wave)
     canary = ordered[0].environment.rollout.canary or ordered[0].data_plane.name
-    steps = [Step("canary", (canary,))]
+    steps = [Step("canary", [canary])]
     for wave, together in groupby(ordered, key=lambda stack: stack.data_plane.wave):
-        planes = tuple(stack.data_plane.name for stack in together if stack.data_plane.name != canary)
+        planes = [stack.data_plane.name for stack in together if stack.data_plane.name != canary]
         if planes:
             steps.append(Step(f"wave {wave}", planes))
     return steps

@@ -1,33 +1,26 @@
 """Three ways to begin: a new rollout, one that goes on, one that takes another back. Nothing is touched here."""
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stacks.command import WRONG_INPUT, CommandError
-from stacks.problems import advisory_text, escaped, listed
-from stacks.stack import Stack
+from stacks.problems import DefinitionError, advisory_text, escaped, listed
+from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from ..contexts import refuse_tags
 from ..engines import Engine, find_engine
 from ..guardrails import enforce
-from ..render import Rendered
+from ..render import Rendered, render
 from ..terminal import note
-from .history import History, Past, Texts, texts_of
-from .journal import FILE, Begin, Kind, now
-from .kept import (
-    UNTOUCHED,
-    digest_of,
-    of_kept_texts,
-    refuse_other_definition,
-    rendering_of,
-    say,
-    say_if_rendered_otherwise,
-    say_what_changed,
-)
-from .plan import Plan, backwards, plan_of, stacks_of
+from .journal import FILE, History, Journal, RolloutRecord, digests, now, texts_of
+from .plan import backwards, plan_of, stacks_of
+
+_UNTOUCHED = "no plane was touched"
 
 
 @dataclass(frozen=True)
@@ -48,14 +41,15 @@ class Request:
 class Prepared:
     """A rollout that can begin, or go on: everything that can be checked without touching a plane is checked."""
 
-    begin: Begin
+    record: RolloutRecord
     engine: Engine
     stacks: Mapping[str, Stack]
     rendering: Mapping[str, Rendered]
-    sources: Mapping[str, Past] | None
-    """Whose kept texts each plane is brought up from; None for a rollout that is yet to begin."""
-    texts: Texts | None
-    past: Past | None
+    sources: Mapping[str, Journal] = field(default_factory=dict)
+    """The rollout whose kept texts each plane is brought up from; empty for a new one, which keeps its own."""
+    texts: Mapping[str, bytes] = field(default_factory=dict)
+    """What a new rollout keeps."""
+    journal: Journal | None = None
     """The rollout that goes on; None for a new one."""
     left: tuple[str, ...] = ()
     """Planes that cannot be taken back, because no earlier rollout of them succeeded."""
@@ -76,60 +70,71 @@ def refuse_contradictions(request: Request) -> None:
 def prepared(request: Request, history: History) -> Prepared:
     """Return what is to be done; raise CommandError or DefinitionError when it cannot be."""
     last = history.last()
-    if request.back:
-        if last is not None and last.story.begin.kind == "back" and last.story.outcome != "succeeded":
-            return _going_on(request, history, last)
-        return _taking_back(request, history, last)
-    if request.resume:
+    if last is not None:
+        _refuse_other_definition(request.definition, last)
+    if request.resume or (request.back and last and last.record.kind == "back" and last.record.outcome != "succeeded"):
         return _going_on(request, history, last)
-    return _new(request, history, last)
+    return _taking_back(request, history, last) if request.back else _new(request, history, last)
 
 
-def _new(request: Request, history: History, last: Past | None) -> Prepared:
+def _new(request: Request, history: History, last: Journal | None) -> Prepared:
     texts = texts_of(request.definition)
     definition = read_definition(request.definition)
     if texts_of(request.definition) != texts:
         raise CommandError(f"{escaped(definition.file)} was written while it was being read; run this again.")
     every = stacks_of(definition, request.environment)
-    plan = plan_of(list(every.values()), request.start)
-    stacks = {plane: every[plane] for plane in plan.planes}
+    steps, left_out = plan_of(list(every.values()), request.start)
+    stacks = {plane: every[plane] for step in steps for plane in step.planes}
     refuse_tags(definition, list(stacks.values()))
     engine = find_engine(request.engine)
-    rendering = rendering_of(stacks, definition)
-    say(advisory_text(definition.advisories), enforce(list(rendering.values()), definition, outcome=UNTOUCHED))
-    if last is not None:
-        refuse_other_definition(request.definition, last)
-        if last.story.outcome != "succeeded" and not request.dry_run:
-            note(f"Rollout {last.number} did not succeed; this one begins anew.")
-    good = {plane: number for plane in plan.planes if (number := history.good(plane)) is not None}
-    begin = _begin(request, "forward", engine, plan, rendering, good).model_copy(update={"texts": texts.digests})
-    return Prepared(begin, engine, stacks, rendering, None, texts, None)
+    rendering = _rendering_of(stacks, definition)
+    _say(advisory_text(definition.advisories), enforce([*rendering.values()], definition, outcome=_UNTOUCHED))
+    if last is not None and last.record.outcome != "succeeded" and not request.dry_run:
+        note(f"Rollout {last.number} did not succeed; this one begins anew.")
+    record = RolloutRecord(
+        began_at=now(),
+        kind="forward",
+        environment=request.environment,
+        definition=str(request.definition),
+        engine=engine.name,
+        steps=steps,
+        left_out=left_out,
+        texts=digests(texts),
+        objects=_objects(rendering),
+        good={plane: number for plane in stacks if (number := history.good(plane)) is not None},
+    )
+    return Prepared(record, engine, stacks, rendering, texts=texts)
 
 
-def _going_on(request: Request, history: History, last: Past | None) -> Prepared:
+def _going_on(request: Request, history: History, last: Journal | None) -> Prepared:
     last = _must_be_there(request, last, "go on with")
-    refuse_other_definition(request.definition, last)
-    begin = last.story.begin
-    if last.story.outcome == "succeeded":
-        raise CommandError(f"There is nothing to go on with: rollout {last.number} of {begin.environment} succeeded.")
-    engine = find_engine(_same_engine(request, begin))
-    sources = {plane: history.numbered(begin.good[plane]) if begin.kind == "back" else last for plane in begin.planes}
-    stacks, rendering = of_kept_texts(request.environment, sources, check=begin.kind == "forward")
-    say_what_changed(request.definition, last, begin, rendering)
-    return Prepared(begin, engine, stacks, rendering, sources, None, last)
-
-
-def _taking_back(request: Request, history: History, last: Past | None) -> Prepared:
-    last = _must_be_there(request, last, "take back")
-    refuse_other_definition(request.definition, last)
-    begin = last.story.begin
-    if begin.kind == "back":
-        raise CommandError(
-            f"There is nothing to take back: rollout {last.number} of {begin.environment} took rollout "
-            f"{begin.takes_back} back already."
+    record = last.record
+    if record.outcome == "succeeded":
+        raise CommandError(f"There is nothing to go on with: rollout {last.number} of {record.environment} succeeded.")
+    engine = find_engine(_same_engine(request, record))
+    back = record.kind == "back"
+    sources = {plane: history.numbered(record.good[plane]) if back else last for plane in record.planes}
+    stacks, rendering = _of_kept_texts(request.environment, sources, check=not back)
+    note(f"Rollout {last.number} of {record.environment}, begun at {record.began_at}, goes on.")
+    if not back and not _is_unchanged(request.definition, record):
+        note(
+            f"{escaped(str(request.definition))} or images.lock was edited since; it goes on with the texts that "
+            "it began with.\nFor the new ones begin a new rollout, without RESUME."
         )
-    touched = last.story.touched
-    able = [plane for plane in touched if plane in begin.good]
+    _say_if_rendered_otherwise(last.number, record.objects, _objects(rendering))
+    return Prepared(record, engine, stacks, rendering, sources, journal=last)
+
+
+def _taking_back(request: Request, history: History, last: Journal | None) -> Prepared:
+    last = _must_be_there(request, last, "take back")
+    record = last.record
+    if record.kind == "back":
+        raise CommandError(
+            f"There is nothing to take back: rollout {last.number} of {record.environment} took rollout "
+            f"{record.takes_back} back already."
+        )
+    touched = record.touched
+    able = [plane for plane in touched if plane in record.good]
     if not touched:
         raise CommandError(f"There is nothing to take back: rollout {last.number} touched no plane.")
     if not able:
@@ -137,55 +142,107 @@ def _taking_back(request: Request, history: History, last: Past | None) -> Prepa
             f"There is nothing to go back to: no earlier rollout of {', '.join(touched)} succeeded.\nRoll an older "
             "definition out: take it from version control, and run `make rollout` with it."
         )
-    engine = find_engine(_same_engine(request, begin))
-    sources = {plane: history.numbered(begin.good[plane]) for plane in able}
-    stacks, rendering = of_kept_texts(request.environment, sources, check=False)
-    steps = backwards(begin.steps, able)
-    good = {plane: begin.good[plane] for plane in able}
-    new = _begin(request, "back", engine, Plan(steps), rendering, good).model_copy(
-        update={"takes_back": last.number, "definition": begin.definition}
+    engine = find_engine(_same_engine(request, record))
+    sources = {plane: history.numbered(record.good[plane]) for plane in able}
+    stacks, rendering = _of_kept_texts(request.environment, sources, check=False)
+    new = RolloutRecord(
+        began_at=now(),
+        kind="back",
+        environment=request.environment,
+        definition=record.definition,
+        engine=engine.name,
+        steps=backwards(record.steps, able),
+        objects=_objects(rendering),
+        good={plane: record.good[plane] for plane in able},
+        takes_back=last.number,
     )
-    for past in {past.number: past for past in sources.values()}.values():
-        objects = {plane: digest for plane, digest in past.story.begin.objects.items() if sources.get(plane) == past}
-        say_if_rendered_otherwise(past, objects, new.objects)
+    for journal in {journal.number: journal for journal in sources.values()}.values():
+        theirs = {plane for plane, source in sources.items() if source.number == journal.number}
+        before = {plane: digest for plane, digest in journal.record.objects.items() if plane in theirs}
+        _say_if_rendered_otherwise(journal.number, before, new.objects)
     left = tuple(plane for plane in touched if plane not in able)
-    return Prepared(new, engine, stacks, rendering, sources, Texts({}, ""), None, left)
+    return Prepared(new, engine, stacks, rendering, sources, left=left)
 
 
-def _begin(
-    request: Request,
-    kind: Kind,
-    engine: Engine,
-    plan: Plan,
-    rendering: Mapping[str, Rendered],
-    good: Mapping[str, int],
-) -> Begin:
-    return Begin.model_validate(
-        {
-            "at": now(),
-            "kind": kind,
-            "environment": request.environment,
-            "definition": str(request.definition),
-            "engine": engine.name,
-            "steps": plan.steps,
-            "left_out": plan.left_out,
-            "texts": {},
-            "objects": {plane: digest_of(item) for plane, item in rendering.items()},
-            "good": dict(good),
-        }
-    )
+def _of_kept_texts(
+    environment: str, sources: Mapping[str, Journal], *, check: bool
+) -> tuple[dict[str, Stack], dict[str, Rendered]]:
+    """Read what each plane is brought up from, and render it; with `check` the rules that may stop it hold too."""
+    stacks: dict[str, Stack] = {}
+    rendering: dict[str, Rendered] = {}
+    for journal in {journal.number: journal for journal in sources.values()}.values():
+        planes = [plane for plane, source in sources.items() if source.number == journal.number]
+        try:
+            definition = journal.definition()
+        except DefinitionError as error:
+            raise CommandError(
+                f"this Tidegate cannot use the definition of rollout {journal.number} any more:\n{error}"
+            ) from None
+        every = stacks_of(definition, environment)
+        if journal.record.environment != environment or not {*planes} <= every.keys():
+            raise journal.damaged()
+        own = {plane: every[plane] for plane in planes}
+        made = _rendering_of(own, definition)
+        if check:
+            refuse_tags(definition, list(own.values()))
+            _say(enforce(list(made.values()), definition, outcome=_UNTOUCHED))
+        stacks |= own
+        rendering |= made
+    return {plane: stacks[plane] for plane in sources}, {plane: rendering[plane] for plane in sources}
 
 
-def _same_engine(request: Request, begin: Begin) -> str:
-    if request.engine not in (None, begin.engine):
+def _rendering_of(stacks: Mapping[str, Stack], definition: Definition) -> dict[str, Rendered]:
+    return {plane: render(stack, definition.lock, definition.file) for plane, stack in stacks.items()}
+
+
+def _objects(rendering: Mapping[str, Rendered]) -> dict[str, str]:
+    """Return the SHA-256 of what each plane's stack renders to."""
+    texts = {plane: json.dumps(rendered.objects, sort_keys=True) for plane, rendered in rendering.items()}
+    return {plane: hashlib.sha256(text.encode()).hexdigest() for plane, text in texts.items()}
+
+
+def _refuse_other_definition(definition: Path, last: Journal) -> None:
+    theirs = last.record.definition
+    if Path(theirs).resolve() != definition.resolve():
         raise CommandError(
-            f"The rollout was begun with {begin.engine}, and goes on or back with the same; leave ENGINE out.",
+            f"{escaped(str(last.folder.parent))} holds the rollouts of {escaped(theirs)}, and not of "
+            f"{escaped(str(definition))}.\nName that definition with DEFINITION=<file>, or move the folder "
+            "away."
+        )
+
+
+def _is_unchanged(definition: Path, record: RolloutRecord) -> bool:
+    try:
+        return digests(texts_of(definition)) == record.texts
+    except OSError:
+        return False
+
+
+def _say_if_rendered_otherwise(number: int, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Say for which planes the same text gives other objects than it did; both are digests by plane."""
+    other = [plane for plane in before if plane in after and before[plane] != after[plane]]
+    if other:
+        note(
+            f"Tidegate itself has changed since rollout {number} began: of the same definition it makes other "
+            f"objects for {listed(other, most=8)}."
+        )
+
+
+def _say(*texts: str) -> None:
+    for text in filter(None, texts):
+        note(text)
+
+
+def _same_engine(request: Request, record: RolloutRecord) -> str:
+    if request.engine not in (None, record.engine):
+        raise CommandError(
+            f"The rollout was begun with {record.engine}, and goes on or back with the same; leave ENGINE out.",
             WRONG_INPUT,
         )
-    return begin.engine
+    return record.engine
 
 
-def _must_be_there(request: Request, last: Past | None, what: str) -> Past:
+def _must_be_there(request: Request, last: Journal | None, what: str) -> Journal:
     if last is None:
         folders = {path.parent.parent.name for path in request.journals.glob(f"*/*/{FILE}")}
         others = f" There are rollouts of: {listed(sorted(folders))}." if folders else ""

@@ -1,6 +1,7 @@
-"""The probe request of a health gate: sent by one of three ways, and answered when its status is 2xx."""
+"""What a health gate asks over HTTP: the probe request, answered when its status is 2xx; and which alerts fire."""
 
 import http.client
+import json
 import os
 import re
 import ssl
@@ -8,19 +9,25 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
 
 from lab import tools
 from stacks.command import CommandError
-from stacks.definition.rollout import PortForwardProbe, Probe, ServiceProxyProbe
+from stacks.definition.rollout import Alerts, PortForwardProbe, Probe, ServiceProxyProbe
+from stacks.problems import escaped, shortened
 from stacks.resolve.names import PROXY
 
 from ..health import Target
 from ..kubectl import Kubectl
 
 _SECONDS = 10.0
+_ALERTS = {
+    "prometheus": "/api/v1/alerts",
+    "alertmanager": "/api/v2/alerts?active=true&silenced=false&inhibited=false",
+}
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -48,9 +55,31 @@ def through_service(kubectl: Kubectl, namespace: str, service: str, port: int, p
     return kubectl.run("get", "--raw", place, seconds=_SECONDS).out
 
 
-def get(url: str) -> bytes:
-    """Return the body of what an address answers; raise CommandError when that is no success."""
-    return _request(url)
+def firing(alerts: Alerts, kubectl: Kubectl, namespace: str) -> list[str]:
+    """Return the names of the alerts that fire in a namespace; raise CommandError when nobody can say."""
+    path = _ALERTS[alerts.kind]
+    if alerts.service is not None:
+        at = alerts.service
+        answer: str | bytes = through_service(kubectl, at.namespace, at.name, at.port, path, https=at.https)
+    else:
+        answer = _request(f"{(alerts.url or '').rstrip('/')}{path}")
+    try:
+        found = _alerts(alerts.kind, json.loads(answer))
+        names = {
+            str(labels.get("alertname", "without a name"))
+            for state, labels in found
+            if state in ("firing", "active") and labels.get("namespace") == namespace
+        }
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise CommandError(f"what {alerts.kind} answers cannot be understood") from None
+    return [escaped(shortened(name)) for name in sorted(names.difference(alerts.ignore))]
+
+
+def _alerts(kind: str, answer: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Return state and labels of each alert."""
+    if kind == "prometheus":
+        return [(alert["state"], alert["labels"]) for alert in answer["data"]["alerts"]]
+    return [(alert["status"]["state"], alert["labels"]) for alert in answer]
 
 
 def _request(url: str, body: str | None = None, token_variable: str | None = None, *, tunnel: bool = False) -> bytes:

@@ -9,14 +9,15 @@ from typing import Protocol
 
 from stacks.command import CommandError
 
-from .journal import Ending, Journal, Story
-from .plan import Step
+from .journal import Ending, Journal, RolloutRecord, State
+from .watch import Lines
 
 Show = Callable[[str], None]
+"""Takes a line about a plane, for people to see."""
 
 
 class Interrupted(Exception):
-    """Somebody stopped what was at work on a plane."""
+    """The work on a plane was stopped by a person."""
 
 
 class Work(Protocol):
@@ -27,19 +28,6 @@ class Work(Protocol):
 
     def await_health(self, plane: str, show: Show) -> None:
         """Return when the health gate of a plane is passed."""
-
-
-class Watch(Protocol):
-    """Whoever looks on."""
-
-    def step(self, step: Step, number: int, of: int) -> None:
-        """Take note that a step begins."""
-
-    def state(self, plane: str, state: str, text: str = "") -> None:
-        """Take note of where a plane stands now."""
-
-    def says(self, plane: str, text: str) -> None:
-        """Take note of what is being said about a plane."""
 
 
 @dataclass
@@ -56,7 +44,7 @@ class Runner:
 
     journal: Journal
     work: Work
-    watch: Watch
+    watch: Lines
     stop: Stop
     most: int
     """How many planes at the same time."""
@@ -65,21 +53,22 @@ class Runner:
 
     def run(self) -> Ending:
         """Work through the steps from where the journal stands, and say how it ended."""
-        steps = self.journal.story.begin.steps
+        steps = self.journal.record.steps
         for number, step in enumerate(steps, 1):
-            waiting = [plane for plane in step.planes if self._state(plane) != "passed"]
+            waiting = [plane for plane in step.planes if not self._passed(plane)]
             if not waiting:
                 continue
             self.watch.step(step, number, len(steps))
             self._together(waiting)
-            if self.stop.asked.is_set() or (self._failed(step) and not self.keep_going):
+            failed = not all(self._passed(plane) for plane in step.planes)
+            if self.stop.asked.is_set() or (failed and not self.keep_going):
                 break
-        ending = ending_of(self.journal.story)
-        self.journal.run("ended", ending)
+        ending = ending_of(self.journal.record)
+        self.journal.note_outcome(ending)
         return ending
 
     def _together(self, planes: list[str]) -> None:
-        """Bring planes up side by side; none is begun any more once one has failed or somebody asks to stop."""
+        """Bring planes up side by side; none is begun any more once one has failed or a person asks to stop."""
         with ThreadPoolExecutor(self.most, thread_name_prefix="plane") as pool:
             at_work: set[Future[bool]] = set()
             going = True
@@ -100,41 +89,34 @@ class Runner:
         def show(text: str) -> None:
             self.watch.says(plane, text)
 
-        def seconds() -> float:
-            return time.monotonic() - begin
+        def note(state: State, text: str = "") -> None:
+            seconds = time.monotonic() - begin
+            self.journal.note_plane(plane, state, None if state == "applying" else seconds, text)
+            self.watch.state(plane, state, f"{seconds:.0f} s" if state == "passed" else text)
 
-        self.journal.plane("applying", plane)
-        self.watch.state(plane, "applying")
+        note("applying")
         what = "bringing it up"
         try:
             self.work.bring_up(plane, show)
-            self.journal.plane("applied", plane, seconds())
-            self.watch.state(plane, "applied")
+            note("applied")
             what = "health gate"
             self.work.await_health(plane, show)
         except CommandError as error:
-            message = f"{what}: {error}"
-            self.journal.plane("failed", plane, seconds(), message)
-            self.watch.state(plane, "failed", message)
+            note("failed", f"{what}: {error}")
             return False
         except Interrupted:
-            self.journal.plane("interrupted", plane, seconds(), what)
-            self.watch.state(plane, "interrupted", what)
+            note("interrupted", what)
             return False
-        self.journal.plane("passed", plane, seconds())
-        self.watch.state(plane, "passed", f"{seconds():.0f} s")
+        note("passed")
         return True
 
-    def _state(self, plane: str) -> str:
-        return self.journal.story.planes[plane].state
-
-    def _failed(self, step: Step) -> bool:
-        return any(self._state(plane) != "passed" for plane in step.planes)
+    def _passed(self, plane: str) -> bool:
+        return self.journal.record.planes[plane].state == "passed"
 
 
-def ending_of(story: Story) -> Ending:
+def ending_of(record: RolloutRecord) -> Ending:
     """Return how a rollout ends that stands like this and goes no further."""
-    states = {standing.state for standing in story.planes.values()}
+    states = {status.state for status in record.planes.values()}
     if states == {"passed"}:
         return "succeeded"
     return "failed" if "failed" in states else "stopped"

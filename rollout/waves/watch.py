@@ -15,7 +15,6 @@ from stacks.problems import escaped, shortened
 
 from ..terminal import console, note
 from .plan import Step
-from .runner import Watch
 
 _EVERY_SECONDS = 10.0
 """How often a plain line repeats what a plane is waiting for."""
@@ -30,7 +29,7 @@ WORDS: Mapping[str, str] = {
 
 
 @contextmanager
-def watching(states: Mapping[str, str]) -> Iterator[Watch]:
+def watching(states: Mapping[str, str]) -> Iterator["Lines"]:
     """Show how planes fare, on standard error; `states` says where each stands at the beginning."""
     if not sys.stderr.isatty():
         yield Lines()
@@ -72,10 +71,11 @@ class _Row:
     took: float | None = None
 
 
-class Board:
+class Board(Lines):
     """A table with a row a plane."""
 
     def __init__(self, states: Mapping[str, str]) -> None:
+        super().__init__()
         self._rows = {plane: _Row(state) for plane, state in states.items()}
         self._title = ""
         self._lock = threading.Lock()

@@ -14,7 +14,6 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from lab.local_cluster.nodes import cpu_node, mig_mixed
 from rollout.health import Target
 from rollout.kubectl import Kubectl
 from rollout.waves import probe
-from rollout.waves.journal import FILE
+from rollout.waves.journal import Journal, PlaneStatus, RolloutRecord
 from stacks.command import CommandError
 from stacks.definition.rollout import PortForwardProbe, ServiceProxyProbe
 
@@ -139,12 +138,16 @@ class World:
         found = self.clusters[plane].get("statefulsets", namespace=self.namespace)
         return next((int(item["spec"]["replicas"]) for item in found), None)
 
-    def lines(self, number: int) -> list[dict[str, Any]]:
-        """The lines of a rollout's journal."""
-        path = self.folder / "journals" / self.name / f"{number:04d}" / FILE
-        if not path.exists():
-            return []
-        return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.endswith("}")]
+    def record(self, number: int) -> RolloutRecord:
+        """What is kept of a rollout."""
+        return Journal(self.folder / "journals" / self.name / f"{number:04d}").record
+
+    def progress(self) -> int:
+        """How much the first rollout has written down."""
+        if not (self.folder / "journals" / self.name / "0001").exists():
+            return 0
+        states = ("waiting", "applying", "applied", "passed")
+        return 1 + sum(states.index(status.state) for status in self.record(1).planes.values())
 
     def quota(self, plane: str, pods: int | None) -> None:
         """Let a plane take so many pods of the environment, or any number."""
@@ -216,7 +219,7 @@ def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_ca
     assert ended.code == 0, ended.out + ended.err
     assert {plane: world.warm(plane) for plane in PLANES} == dict.fromkeys(PLANES, 1)
     assert "3 of 3 planes passed" in ended.out
-    _the_canary_went_first_and_the_wave_side_by_side(world.lines(1))
+    _the_canary_went_first_and_the_wave_side_by_side(world.record(1).planes)
 
     world.quota("west", 2)
     world.edit("replicas: 1\nproxy", "replicas: 3\nproxy")
@@ -235,7 +238,7 @@ def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_ca
     assert ended.code == 0, ended.out + ended.err
     assert "it goes on with the texts that it began with" in ended.err
     assert {plane: world.warm(plane) for plane in PLANES} == dict.fromkeys(PLANES, 3)
-    assert [line["plane"] for line in world.lines(2) if line["event"] == "applying"].count("east") == 1
+    assert world.record(2).planes["east"].attempts == 1
 
     ended = world.roll("--back")
     assert ended.code == 0, ended.out + ended.err
@@ -248,12 +251,10 @@ def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_ca
     assert after == generations, "a rollout of what stands already changes nothing"
 
 
-def _the_canary_went_first_and_the_wave_side_by_side(lines: list[dict[str, Any]]) -> None:
-    times = {(line["plane"], line["event"]): datetime.fromisoformat(line["at"]) for line in lines if "plane" in line}
-    for plane in ("west", "north"):
-        assert times["east", "passed"] < times[plane, "applying"]
-    assert times["west", "applying"] < times["north", "passed"]
-    assert times["north", "applying"] < times["west", "passed"]
+def _the_canary_went_first_and_the_wave_side_by_side(planes: Mapping[str, PlaneStatus]) -> None:
+    east, west, north = (planes[name] for name in PLANES)
+    assert east.changed_at < min(west.began_at, north.began_at)
+    assert max(west.began_at, north.began_at) < min(west.changed_at, north.changed_at)
 
 
 def test_pods_that_no_node_takes_fail_the_gate_with_the_schedulers_words(world: World) -> None:
@@ -275,10 +276,10 @@ def test_pods_that_no_node_takes_fail_the_gate_with_the_schedulers_words(world: 
 def test_a_rollout_that_is_killed_at_random_moments_is_finished_by_resume(world: World) -> None:
     chance = random.Random(4)
     killed = 0
-    for more_lines in (1, 2, 3, 4):
-        before = len(world.lines(1))
+    for more in (1, 2, 3, 4):
+        before = world.progress()
         process = world.start(*(["--resume"] if before else []))
-        while process.poll() is None and len(world.lines(1)) < before + more_lines:
+        while process.poll() is None and world.progress() < before + more:
             time.sleep(0.02)
         time.sleep(chance.random())
         process.kill()
@@ -291,8 +292,7 @@ def test_a_rollout_that_is_killed_at_random_moments_is_finished_by_resume(world:
         ended = world.roll("--resume")
         assert ended.code == 0, ended.out + ended.err
     assert killed >= 2
-    lines = world.lines(1)
-    assert lines[-1] | {"at": ""} == {"at": "", "event": "ended", "outcome": "succeeded"}
+    assert world.record(1).outcome == "succeeded"
     assert {plane: world.warm(plane) for plane in PLANES} == dict.fromkeys(PLANES, 1)
     assert world.roll().code == 0
 

@@ -12,6 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "contracts")])}
+"""Of processes that run this checkout."""
 
 DEFINITION = """\
 images:
@@ -100,11 +102,10 @@ def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     started: list[subprocess.Popen[str]] = []
 
     def begin(*arguments: object, **environment: str) -> "subprocess.Popen[str]":
-        path = os.pathsep.join([str(ROOT), str(ROOT / "contracts")])
         process = subprocess.Popen(
             [sys.executable, "-m", "rollout", *map(str, arguments)],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": path, **environment},
+            env={**os.environ, **ENVIRONMENT, **environment},
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -10,7 +10,7 @@ import pytest
 
 from rollout.live import Live
 from rollout.render import Rendered
-from rollout.waves import journal
+from rollout.waves.journal import FILE, Journal
 from rollout.waves.worker import Task, TooLong
 from stacks.command import CommandError
 
@@ -92,6 +92,14 @@ def row(said: str, plane: str) -> str:
     return next(line for line in said.splitlines() if re.match(rf"[│┃|] {plane} ", line))
 
 
+def edited(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the record of the first rollout by hand."""
+    path = folder / "0001" / FILE
+    record = json.loads(path.read_bytes())
+    change(record)
+    path.write_text(json.dumps(record), "utf-8")
+
+
 # ---- forward ----
 
 
@@ -104,7 +112,7 @@ def test_every_plane_is_brought_up_and_the_report_says_so(roll: Call, doubles: D
     assert "1. canary\n     east (context east)\n     then the health gate: workloads available" in ended.out
     assert "Rollout 1 of prod succeeded: 3 of 3 planes passed.\n" in ended.out
     assert "passed" in row(ended.out, "west")
-    assert journal.read(folder / "0001" / journal.FILE).outcome == "succeeded"
+    assert Journal(folder / "0001").record.outcome == "succeeded"
 
 
 def test_a_failure_stops_it_with_what_stands_where_and_how_to_go_on(roll: Call, doubles: Doubles, planes: Path) -> None:
@@ -174,7 +182,7 @@ def sees(monkeypatch: pytest.MonkeyPatch, live: Live, refuses: str = "") -> None
         if refuses and rendered.stack == "prod-west":
             raise CommandError(refuses)
 
-    monkeypatch.setattr("rollout.waves.dry_run.live_objects", lambda _, rendering: {rendering[0].stack: live})
+    monkeypatch.setattr("rollout.waves.command.live_objects", lambda _, rendering: {rendering[0].stack: live})
     monkeypatch.setattr("rollout.engines.helm.Helm.check", check)
 
 
@@ -289,10 +297,9 @@ def test_resume_of_a_rollout_that_was_killed_does_again_what_was_not_finished(
     roll: Call, doubles: Doubles, folder: Path
 ) -> None:
     roll()
-    path = folder / "0001" / journal.FILE
-    lines = path.read_text("utf-8").splitlines(keepends=True)
-    cut = next(number for number, line in enumerate(lines) if json.loads(line).get("plane") not in (None, "east"))
-    path.write_text("".join(lines[: cut + 1]) + '{"at":"2', "utf-8")
+    edited(folder, lambda record: record.update(outcome=None))
+    edited(folder, lambda record: record["planes"]["west"].update(state="applying"))
+    edited(folder, lambda record: record["planes"]["north"].update(state="applied"))
     doubles.order.clear()
     ended = roll("--resume")
     assert ended.code == 0, ended.err
@@ -328,30 +335,17 @@ def test_rollouts_of_another_definition_are_not_mixed_in(
     assert doubles.order == []
 
 
-@pytest.mark.parametrize("edited", ["no step", "an unknown plane", "another environment", "nothing good"])
-def test_a_journal_that_somebody_edited_is_called_damaged_and_nothing_is_touched(
-    roll: Call, doubles: Doubles, folder: Path, edited: str
+@pytest.mark.parametrize("edit", [{"steps": []}, {"environment": "dev"}, {"kind": "back", "takes_back": 1}])
+def test_a_record_that_somebody_edited_is_called_damaged_and_nothing_is_touched(
+    roll: Call, doubles: Doubles, folder: Path, edit: dict[str, Any]
 ) -> None:
     doubles.fails.add("east")
     roll()
-    path = folder / "0001" / journal.FILE
-    first, *rest = path.read_text("utf-8").splitlines(keepends=True)
-    tree = json.loads(first)
-    if edited == "no step":
-        tree["steps"] = []
-    elif edited == "an unknown plane":
-        first = first.replace('"north"', '"nowhere"')
-        tree = json.loads(first)
-    elif edited == "another environment":
-        tree["environment"] = "dev"
-    else:
-        tree |= {"kind": "back", "takes_back": 1, "good": {}}
-    path.write_text("".join([json.dumps(tree) + "\n", *rest]), "utf-8")
+    edited(folder, lambda record: record.update(edit))
     doubles.order.clear()
-    for option in ("--resume",) if edited != "nothing good" else ("--resume", "--back"):
-        ended = roll(option)
-        assert ended.code == 1
-        assert "0001/journal.jsonl:1: this line of the journal cannot be understood" in ended.err
+    ended = roll("--resume")
+    assert ended.code == 1
+    assert "0001/rollout.json: this record cannot be understood" in ended.err
     assert not doubles.order
 
 
@@ -463,10 +457,6 @@ def test_a_newer_tidegate_that_makes_other_objects_of_the_same_text_is_told(
 ) -> None:
     doubles.fails.add("west")
     roll()
-    path = folder / "0001" / journal.FILE
-    first, rest = path.read_text("utf-8").split("\n", 1)
-    begin = json.loads(first)
-    begin["objects"]["west"] = "0" * 64
-    path.write_text(f"{json.dumps(begin)}\n{rest}", "utf-8")
+    edited(folder, lambda record: record["objects"].update(west="0" * 64))
     ended = roll("--resume")
     assert "of the same definition it makes other objects for west." in ended.err

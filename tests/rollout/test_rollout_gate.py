@@ -14,7 +14,7 @@ from rollout import health
 from rollout.health import Target
 from rollout.kubectl import Kubectl
 from rollout.render import render
-from rollout.waves import alerts, gate, probe
+from rollout.waves import gate, probe
 from rollout.waves.gate import Look, await_health
 from rollout.waves.runner import Interrupted
 from stacks.command import CommandError
@@ -27,21 +27,22 @@ NOBODY = Kubectl("nowhere")
 # ---- how long it waits ----
 
 
-class Looking:
+class Looking(Look):
     """Stands for a data plane: says one thing after the other, each for a second."""
 
     def __init__(self, gate: Gate, said: Sequence[Sequence[str]]) -> None:
-        self.gate, self.said = gate, said
-        self.time = 0.0
+        super().__init__(gate, NOBODY, TARGET)
+        self.__dict__.update(said=said, time=0.0)
 
     def lacking(self) -> list[str]:
-        return list(self.said[min(int(self.time), len(self.said) - 1)])
+        said = self.__dict__["said"]
+        return list(said[min(int(self.__dict__["time"]), len(said) - 1)])
 
     def further(self) -> list[str]:
         return ["StatefulSet small-main: FailedCreate: exceeded quota: gpus"]
 
     def pause(self, seconds: float) -> bool:
-        self.time += max(seconds, 0.001)
+        self.__dict__["time"] += max(seconds, 0.001)
         return False
 
 
@@ -49,8 +50,8 @@ def waited(settings: Gate, said: Sequence[Sequence[str]]) -> tuple[float, list[s
     """How many seconds a gate took, and what it showed."""
     look = Looking(settings, said)
     shown: list[str] = []
-    await_health(look, shown.append, look.pause, lambda: look.time)
-    return look.time, shown
+    await_health(look, shown.append, look.pause, lambda: look.__dict__["time"])
+    return look.__dict__["time"], shown
 
 
 def settings(**keys: Any) -> Gate:
@@ -374,14 +375,14 @@ def test_alerts_that_fire_in_the_namespace_count_and_others_do_not(server: Serve
         ),
     )
     asked = Alerts(kind=kind, url=f"{server.url}/", ignore=("Watchdog",))
-    assert alerts.firing(asked, NOBODY, "prod") == ["ProxyDown"]
+    assert probe.firing(asked, NOBODY, "prod") == ["ProxyDown"]
 
 
 @pytest.mark.parametrize("answer", ["", "[]", "nonsense", '{"data": {"alerts": [{}]}}', '{"data": {"alerts": [1]}}'])
 def test_an_answer_about_alerts_that_cannot_be_understood_is_none(server: Server, answer: str) -> None:
     server.answers["/api/v1/alerts"] = 200, answer
     with pytest.raises(CommandError, match="what prometheus answers cannot be understood"):
-        alerts.firing(Alerts(kind="prometheus", url=server.url), NOBODY, "prod")
+        probe.firing(Alerts(kind="prometheus", url=server.url), NOBODY, "prod")
 
 
 def test_probe_and_alerts_are_asked_once_the_workloads_are_well(server: Server) -> None:
@@ -412,7 +413,7 @@ def test_by_the_service_proxy_the_api_server_is_asked_for_the_service() -> None:
     secure = Target("prod", (), 443, True)
     probe.send(ServiceProxyProbe(kind="service-proxy"), Answering(), secure)
     service = MonitoringService(name="prometheus-operated", port=9090)
-    alerts.firing(Alerts(kind="prometheus", service=service), Answering(), "prod")
+    probe.firing(Alerts(kind="prometheus", service=service), Answering(), "prod")
     assert asked == [
         "/api/v1/namespaces/prod/services/https:inference-proxy:443/proxy/v2/health/ready",
         "/api/v1/namespaces/monitoring/services/prometheus-operated:9090/proxy/api/v1/alerts",
@@ -425,7 +426,7 @@ def test_a_gate_says_in_a_line_what_it_asks_for() -> None:
         probe={"kind": "port-forward"},
         alerts={"kind": "prometheus", "service": {"name": "prometheus-operated", "port": 9090}},
     )
-    assert gate.words(asks) == (
+    assert gate.described(asks) == (
         "workloads available, proxy ready, probe /v2/health/ready by port-forward answered, "
         "no alert at monitoring/prometheus-operated; for 30 s, within 60 s"
     )

@@ -1,4 +1,4 @@
-"""What is kept of rollouts: the journal's lines, the texts, the last good rollout of each plane, the lock."""
+"""What is kept of rollouts: records, texts, the last good rollout of each plane, the lock."""
 
 import json
 import os
@@ -7,35 +7,24 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from rollout.waves import journal as journals
-from rollout.waves.history import History, Past, texts_of
-from rollout.waves.journal import Begin, Journal, Kind
+from rollout.waves.journal import FILE, History, Journal, RolloutRecord, digests, now, texts_of
 from rollout.waves.plan import Step
 from stacks.command import CommandError
 
-STEPS = (Step("canary", ("east",)), Step("wave 2", ("west", "north")))
+from .conftest import ENVIRONMENT
+
+STEPS = (Step("canary", ["east"]), Step("wave 2", ["west", "north"]))
+NOT_UNDERSTOOD = r"0001/rollout\.json: this record cannot be understood, so nobody knows where the planes stand"
 
 
-def begin(kind: Kind = "forward", planes: tuple[str, ...] = ("east", "west", "north"), **changes: Any) -> Begin:
-    steps = tuple(Step(step.title, tuple(plane for plane in step.planes if plane in planes)) for step in STEPS)
-    return Begin(
-        **{
-            "at": journals.now(),
-            "kind": kind,
-            "environment": "prod",
-            "definition": "somewhere/two.yaml",
-            "engine": "helm",
-            "steps": tuple(step for step in steps if step.planes),
-            "texts": {},
-            "objects": {},
-            "good": {},
-            **changes,
-        }
-    )
+def begin(kind: Literal["forward", "back"] = "forward", planes: str = "east west north", **how: Any) -> RolloutRecord:
+    steps = [Step(step.title, [plane for plane in step.planes if plane in planes.split()]) for step in STEPS]
+    more = {"definition": "somewhere/two.yaml", "steps": [step for step in steps if step.planes], **how}
+    return RolloutRecord(began_at=now(), kind=kind, environment="prod", engine="helm", **more)
 
 
 @pytest.fixture
@@ -43,186 +32,144 @@ def history(tmp_path: Path) -> History:
     return History(tmp_path / "rollout" / "prod")
 
 
-def made(
-    history: History, definition: Path, *, passed: str = "", failed: str = "", ended: str = "", **how: Any
-) -> Past:
-    """A rollout of the past; how it went for its planes, and how it ended."""
-    texts = texts_of(definition)
-    past = history.begin(begin(texts=texts.digests, definition=str(definition), **how), texts)
-    journal = Journal(past.folder / journals.FILE)
-    for plane in passed.split():
-        journal.plane("applying", plane)
-        journal.plane("passed", plane, 1.0)
-    for plane in failed.split():
-        journal.plane("applying", plane)
-        journal.plane("failed", plane, 1.0, "no")
-    if ended:
-        journal.run("ended", ended)  # type: ignore[arg-type]
-    journal.close()
-    return past
+Made = Callable[..., Journal]
 
 
-# ---- lines ----
+@pytest.fixture
+def made(history: History, definition: Path) -> Made:
+    """Make a rollout of the past; how it went for its planes, and how it ended."""
+
+    def make(*, passed: str = "", failed: str = "", ended: Any = None, **how: Any) -> Journal:
+        texts = texts_of(definition)
+        journal = history.begin(begin(texts=digests(texts), definition=str(definition), **how), texts)
+        for state, planes in (("passed", passed), ("failed", failed)):
+            for plane in planes.split():
+                journal.note_plane(plane, "applying")
+                journal.note_plane(plane, state, 1.0)  # type: ignore[arg-type]
+        if ended:
+            journal.note_outcome(ended)
+        return journal
+
+    return make
 
 
-def test_each_line_is_json_with_the_time_and_the_first_has_the_version(history: History, definition: Path) -> None:
-    past = made(history, definition, passed="east", failed="west", ended="failed")
-    lines = [json.loads(line) for line in (past.folder / journals.FILE).read_text("utf-8").splitlines()]
-    assert lines[0]["schema_version"] == journals.SCHEMA
-    assert [line["event"] for line in lines] == ["begin", "applying", "passed", "applying", "failed", "ended"]
-    assert all(line["at"].endswith("+00:00") for line in lines)
+# ---- records ----
 
 
-def test_a_line_is_on_the_disk_before_the_next_thing_happens(
-    history: History, definition: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    past = made(history, definition)
-    journal = Journal(past.folder / journals.FILE)
-    synced: list[bytes] = []
-    path = past.folder / journals.FILE
-    monkeypatch.setattr("rollout.waves.journal.os.fsync", lambda _: synced.append(path.read_bytes()))
-    journal.plane("applying", "east")
-    journal.close()
-    assert b'"applying"' in synced[-1]
+def test_a_record_says_where_every_plane_stands_and_since_when(made: Made) -> None:
+    journal = made(passed="east", failed="west", ended="failed")
+    record = json.loads((journal.folder / FILE).read_bytes())
+    assert [(name, status["state"]) for name, status in record["planes"].items()] == [
+        ("east", "passed"),
+        ("west", "failed"),
+        ("north", "waiting"),
+    ]
+    east = record["planes"]["east"]
+    assert (east["attempts"], east["seconds"]) == (1, 1.0)
+    assert record["began_at"] <= east["began_at"] <= east["changed_at"]
+    assert Journal(journal.folder).record == journal.record
+    assert [path.name for path in sorted(journal.folder.iterdir())] == ["definition", "logs", FILE]
 
 
-@pytest.mark.parametrize("torn", [b"{", b'{"at":"2026', b"\0\0\0\0", b'{"at":"x","event":"passed","plane":"east"}'])
-def test_a_torn_last_line_is_left_out_and_cut_off_before_more_is_written(
-    history: History, definition: Path, torn: bytes
-) -> None:
-    path = made(history, definition, passed="east").folder / journals.FILE
-    whole = path.read_bytes()
-    path.write_bytes(whole + torn)
-    assert journals.read(path).planes["east"].state == "passed"
-    journal = Journal(path)
-    journal.plane("applying", "west")
-    journal.close()
-    assert path.read_bytes().startswith(whole + b'{"at"')
-    assert journals.read(path).planes["west"].state == "applying"
+def test_a_state_is_on_the_disk_before_the_next_thing_happens(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = made()
+    synced: list[int] = []
+    monkeypatch.setattr("rollout.files.os.fsync", synced.append)
+    journal.note_plane("east", "applying")
+    assert len(synced) == 2, "the file, and the folder that names it"
+    assert Journal(journal.folder).record.planes["east"].state == "applying"
 
 
 @pytest.mark.parametrize(
-    "line",
+    "damage",
     [
-        b"nonsense",
-        b'{"at":"x","event":"exploded"}',
-        b'{"at":"x","event":"passed","plane":"unknown"}',
-        b'{"at":"x","event":"passed","plane":"east","more":1}',
-        b"[]",
+        lambda _: "",
+        lambda _: "nonsense",
+        lambda _: "[]",
+        lambda tree: json.dumps(tree)[:40],
+        lambda tree: json.dumps({**tree, "format": 3}),
+        lambda tree: json.dumps({**tree, "more": 1}),
+        lambda tree: json.dumps({**tree, "steps": []}),
+        lambda tree: json.dumps({**tree, "planes": {"east": {}}}),
+        lambda tree: json.dumps({**tree, "kind": "back", "takes_back": 1}),
     ],
+    ids=range(9),
 )
-def test_a_damaged_line_in_the_middle_is_an_error_that_names_it(
-    history: History, definition: Path, line: bytes
-) -> None:
-    path = made(history, definition, passed="east").folder / journals.FILE
-    path.write_bytes(path.read_bytes() + line + b"\n")
-    with pytest.raises(CommandError, match=r"0001/journal\.jsonl:4: this line of the journal cannot be understood"):
-        journals.read(path)
+def test_a_record_that_cannot_be_understood_is_an_error_that_names_it(made: Made, damage: Any) -> None:
+    path = made(passed="east").folder / FILE
+    path.write_text(damage(json.loads(path.read_bytes())), "utf-8")
+    with pytest.raises(CommandError, match=NOT_UNDERSTOOD):
+        _ = Journal(path.parent).record
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"steps": []},
-        {"steps": [{"title": "canary", "planes": []}]},
-        {"steps": [{"title": "canary", "planes": ["east", "east"]}]},
-        {"objects": {"unknown": "0"}},
-        {"good": {"unknown": 1}},
-        {"kind": "back", "takes_back": 1, "good": {}},
-        {"kind": "back", "good": {"east": 1, "west": 1, "north": 1}},
-        {"definition": ""},
-        {"left_out": ["east"]},
-    ],
-)
-def test_a_first_line_that_does_not_hold_together_is_damaged(
-    history: History, definition: Path, changes: dict[str, Any]
-) -> None:
-    path = made(history, definition).folder / journals.FILE
-    path.write_text(json.dumps({**json.loads(path.read_bytes()), **changes}) + "\n", "utf-8")
-    with pytest.raises(CommandError, match=r"journal\.jsonl:1: this line of the journal cannot be understood"):
-        journals.read(path)
-
-
-def test_a_journal_that_was_cut_in_its_first_line_is_torn_and_not_empty(history: History, definition: Path) -> None:
-    path = made(history, definition).folder / journals.FILE
-    path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(CommandError, match=r"journal\.jsonl:1: this line of the journal is torn"):
-        journals.read(path)
-    path.write_bytes(b"")
-    with pytest.raises(CommandError, match="is empty"):
-        journals.read(path)
-
-
-def test_a_journal_of_a_later_version_is_refused(history: History, definition: Path) -> None:
-    path = made(history, definition).folder / journals.FILE
-    path.write_text(path.read_text("utf-8").replace('"schema_version":1', '"schema_version":2'), "utf-8")
-    with pytest.raises(CommandError, match="version 2 of the journal, and this Tidegate knows version 1"):
-        journals.read(path)
+def test_a_rollout_of_an_older_tidegate_is_said_to_be_one(made: Made, history: History) -> None:
+    path = made().folder / FILE
+    path.rename(path.with_name("journal.jsonl"))
+    with pytest.raises(CommandError, match="is of another version of Tidegate"):
+        history.good("east")
 
 
 # ---- folders and texts ----
 
 
 def test_a_rollout_keeps_the_texts_that_it_rolls_out(
-    history: History, definition: Path, edit: Callable[[str, str], None]
+    made: Made, definition: Path, edit: Callable[[str, str], None]
 ) -> None:
     (definition.parent / "images.lock").write_text("images: []\n", "utf-8")
     before = definition.read_bytes()
-    past = made(history, definition)
+    journal = made()
     edit("replicas: 1", "replicas: 2")
-    assert past.definition_file.read_bytes() == before
-    assert past.definition().stacks[0].platform.servers[0].pools[0].replicas == 1
-    assert (past.definition_file.parent / "images.lock").read_text("utf-8") == "images: []\n"
+    assert journal.definition_file.read_bytes() == before
+    assert journal.definition().stacks[0].platform.servers[0].pools[0].replicas == 1
+    assert (journal.definition_file.parent / "images.lock").read_text("utf-8") == "images: []\n"
 
 
 @pytest.mark.parametrize("damage", ["edited", "removed", "added"])
-def test_kept_texts_that_somebody_edited_are_refused(history: History, definition: Path, damage: str) -> None:
-    past = made(history, definition)
+def test_kept_texts_that_somebody_edited_are_refused(made: Made, damage: str) -> None:
+    file = (journal := made()).definition_file
     if damage == "edited":
-        past.definition_file.write_text(past.definition_file.read_text("utf-8") + "# more\n", "utf-8")
+        file.write_text(file.read_text("utf-8") + "# more\n", "utf-8")
     elif damage == "removed":
-        past.definition_file.unlink()
+        file.unlink()
     else:
-        (past.definition_file.parent / "images.lock").write_text("images: []\n", "utf-8")
+        (file.parent / "images.lock").write_text("images: []\n", "utf-8")
     with pytest.raises(CommandError, match=r"it was edited since|No such file"):
-        past.definition()
+        journal.definition()
 
 
-def test_a_rollout_that_was_killed_while_it_began_is_none(history: History, definition: Path) -> None:
-    made(history, definition)
+def test_a_rollout_that_was_killed_while_it_began_is_none(made: Made, history: History) -> None:
+    made()
     half = history.folder / ".0002.new"
     (half / "definition").mkdir(parents=True)
-    assert [past.number for past in history.all()] == [1]
-    assert made(history, definition).number == 2
+    assert [journal.number for journal in history.all()] == [1]
+    assert made().number == 2
     assert not half.exists()
 
 
 # ---- the last good rollout of a plane ----
 
 
-def test_the_last_good_rollout_is_the_latest_that_succeeded_with_that_plane(history: History, definition: Path) -> None:
-    made(history, definition, passed="east west north", ended="succeeded")
-    made(history, definition, planes=("west",), passed="west", ended="succeeded")
-    made(history, definition, passed="east", failed="west", ended="failed")
-    made(history, definition, passed="east")  # killed
+def test_the_last_good_rollout_is_the_latest_that_succeeded_with_that_plane(made: Made, history: History) -> None:
+    made(passed="east west north", ended="succeeded")
+    made(planes="west", passed="west", ended="succeeded")
+    made(passed="east", failed="west", ended="failed")
+    made(passed="east")  # killed
     assert [history.good(plane) for plane in ("east", "west", "north", "south")] == [1, 2, 1, None]
 
 
-def test_what_was_taken_back_is_good_no_longer(history: History, definition: Path) -> None:
-    made(history, definition, passed="east west north", ended="succeeded")
-    made(history, definition, passed="east west north", ended="succeeded")
-    made(history, definition, kind="back", good={"east": 1, "west": 1, "north": 1}, takes_back=2, passed="east")
+def test_what_was_taken_back_is_good_no_longer(made: Made, history: History) -> None:
+    for _ in range(2):
+        made(passed="east west north", ended="succeeded")
+    made(kind="back", good={"east": 1, "west": 1, "north": 1}, takes_back=2, passed="east")
     assert [history.good(plane) for plane in ("east", "west", "north")] == [1, 1, 1]
 
 
 # ---- the lock ----
 
-ROOT = Path(__file__).resolve().parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "contracts")])}
 HOLD = """
 import os, subprocess, sys, time
 from pathlib import Path
-from rollout.waves.history import History
+from rollout.waves.journal import History
 with History(Path(sys.argv[1])).locked() as lock:
     if sys.argv[2] == "orphan":
         subprocess.Popen(["sleep", "1.5"], pass_fds=[lock])
@@ -233,28 +180,26 @@ with History(Path(sys.argv[1])).locked() as lock:
 
 
 def test_two_rollouts_of_one_environment_at_once_are_refused(history: History) -> None:
-    other = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(history.folder), "stay"], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert other.stdout
-        assert other.stdout.readline() == "held\n"
-        with (
-            pytest.raises(CommandError, match=rf"Another rollout of prod is at work \(process {other.pid}\)"),
-            history.locked(),
-        ):
-            pass
-    finally:
-        other.kill()
-        other.wait()
-        assert other.stdout
-        other.stdout.close()
+    command = [sys.executable, "-c", HOLD, str(history.folder), "stay"]
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout
+            assert other.stdout.readline() == "held\n"
+            with (
+                pytest.raises(CommandError, match=rf"Another rollout of prod is at work \(process {other.pid}\)"),
+                history.locked(),
+            ):
+                pass
+        finally:
+            other.kill()
     with history.locked():
         pass
 
 
 def test_what_a_killed_rollout_left_running_is_waited_for(history: History) -> None:
-    subprocess.run([sys.executable, "-c", HOLD, str(history.folder), "orphan"], env=ENVIRONMENT, check=True, timeout=30)
+    command = [sys.executable, "-c", HOLD, str(history.folder), "orphan"]
+    subprocess.run(command, env=ENVIRONMENT, check=True, timeout=60)
     begun = time.monotonic()
     with history.locked():
         assert time.monotonic() - begun > 0.5
+        assert (history.folder / "lock").read_text("utf-8") == f"{os.getpid()}\n"

@@ -4,72 +4,72 @@ import io
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from rollout.waves import journal as journals
-from rollout.waves.journal import Begin, Journal, Kind
-from rollout.waves.plan import Plan, Step, backwards, plan_of, stacks_of
+from rollout.waves.journal import FILE, Journal, RolloutRecord, now
+from rollout.waves.plan import Step, backwards, plan_of, stacks_of
 from rollout.waves.runner import Interrupted, Runner, Show, Stop
 from rollout.waves.watch import Board, Lines
 from stacks.command import CommandError
 from stacks.images_lock import ImagesLock
 from stacks.load import parse
 from stacks.validate import validate
+from tests.counts import examples
 
-DEFINITIONS = Path(__file__).resolve().parents[1] / "definitions"
+from .conftest import DEFINITION
 
 
-def plan(waves: Mapping[str, int], canary: str | None = None, start: str | None = None) -> Plan:
-    """The plan for planes of these waves."""
-    text = (Path(__file__).parent / "conftest.py").read_text("utf-8").split('DEFINITION = """\\\n')[1].split('"""')[0]
-    head = text.split("dataPlanes:\n")[0]
+def plan(
+    waves: Mapping[str, int], canary: str | None = None, start: str | None = None
+) -> tuple[list[str], list[Step], list[str]]:
+    """The plan for planes of these waves: in words, as steps, and what it leaves out."""
+    head = DEFINITION.split("dataPlanes:\n")[0]
     if canary:
         head = head.replace("- name: prod\n", f"- name: prod\n    rollout: {{canary: {canary}}}\n")
     planes = "".join(f"  - {{name: {name}, environments: [prod], wave: {wave}}}\n" for name, wave in waves.items())
     definition = validate(parse(f"{head}dataPlanes:\n{planes}", "f.yaml"), ImagesLock())
-    return plan_of(list(stacks_of(definition, "prod").values()), start)
-
-
-def words(made: Plan) -> list[str]:
-    return [f"{step.title}: {' '.join(step.planes)}" for step in made.steps]
+    steps, left_out = plan_of(list(stacks_of(definition, "prod").values()), start)
+    return [f"{step.title}: {' '.join(step.planes)}" for step in steps], steps, left_out
 
 
 # ---- the plan ----
 
 
-def test_the_first_plane_of_the_lowest_wave_is_the_canary_and_goes_alone() -> None:
-    made = plan({"c": 2, "a": 1, "b": 1, "d": 2, "e": 7})
-    assert words(made) == ["canary: a", "wave 1: b", "wave 2: c d", "wave 7: e"]
-
-
-def test_the_definition_may_name_another_canary() -> None:
-    assert words(plan({"a": 1, "b": 1, "c": 2}, canary="b")) == ["canary: b", "wave 1: a", "wave 2: c"]
-
-
-def test_one_plane_is_its_own_canary() -> None:
-    assert words(plan({"only": 3})) == ["canary: only"]
+@pytest.mark.parametrize(
+    ("waves", "canary", "steps"),
+    [
+        ({"c": 2, "a": 1, "b": 1, "d": 2, "e": 7}, None, ["canary: a", "wave 1: b", "wave 2: c d", "wave 7: e"]),
+        ({"a": 1, "b": 1, "c": 2}, "b", ["canary: b", "wave 1: a", "wave 2: c"]),
+        ({"only": 3}, None, ["canary: only"]),
+    ],
+    ids=["the first plane of the lowest wave", "another that the definition names", "one plane alone"],
+)
+def test_the_canary_goes_alone_and_then_wave_after_wave(
+    waves: Mapping[str, int], canary: str | None, steps: list[str]
+) -> None:
+    assert plan(waves, canary)[0] == steps
 
 
 @pytest.mark.parametrize(
     ("start", "steps", "left_out"),
     [
-        ("a", ["canary: a", "wave 1: b", "wave 2: c d"], ()),
-        ("b", ["wave 1: b", "wave 2: c d"], ("a",)),
-        ("d", ["wave 2: d"], ("a", "b", "c")),
+        ("a", ["canary: a", "wave 1: b", "wave 2: c d"], []),
+        ("b", ["wave 1: b", "wave 2: c d"], ["a"]),
+        ("d", ["wave 2: d"], ["a", "b", "c"]),
     ],
 )
 def test_from_begins_with_a_plane_and_says_what_it_leaves_out(
-    start: str, steps: list[str], left_out: tuple[str, ...]
+    start: str, steps: list[str], left_out: list[str]
 ) -> None:
-    made = plan({"a": 1, "b": 1, "c": 2, "d": 2}, start=start)
-    assert words(made) == steps
-    assert made.left_out == left_out
+    words, _, left = plan({"a": 1, "b": 1, "c": 2, "d": 2}, start=start)
+    assert (words, left) == (steps, left_out)
 
 
 def test_from_an_unknown_plane_names_the_nearest() -> None:
@@ -79,8 +79,8 @@ def test_from_an_unknown_plane_names_the_nearest() -> None:
 
 
 def test_back_goes_the_other_way_round() -> None:
-    steps = plan({"a": 1, "b": 2, "c": 2, "d": 3}).steps
-    assert [step.planes for step in backwards(steps, ["a", "b", "c"])] == [("b", "c"), ("a",)]
+    _, steps, _ = plan({"a": 1, "b": 2, "c": 2, "d": 3})
+    assert [step.planes for step in backwards(steps, ["a", "b", "c"])] == [["b", "c"], ["a"]]
 
 
 # ---- the runner, with doubles for the engine and the gate ----
@@ -124,45 +124,37 @@ class Doubles:
             raise CommandError(message)
 
 
-STEPS = (Step("canary", ("a",)), Step("wave 1", ("b", "c")), Step("wave 2", ("d", "e", "f")))
+STEPS = (Step("canary", ["a"]), Step("wave 1", ["b", "c"]), Step("wave 2", ["d", "e", "f"]))
 
 
-def begun(folder: Path, steps: tuple[Step, ...] = STEPS, kind: Kind = "forward") -> Path:
-    """A journal that has just begun."""
-    begin = Begin(
-        at=journals.now(),
-        kind=kind,
-        environment="prod",
-        definition="two.yaml",
-        engine="helm",
-        steps=steps,
-        texts={},
-        objects={},
-        good={plane: 1 for step in steps for plane in step.planes} if kind == "back" else {},
-        takes_back=2 if kind == "back" else None,
+def begun(folder: Path, steps: Sequence[Step] = STEPS, kind: Literal["forward", "back"] = "forward") -> Journal:
+    """A rollout that has just begun."""
+    good = {plane: 1 for step in steps for plane in step.planes} if kind == "back" else {}
+    record = RolloutRecord(
+        began_at=now(), kind=kind, environment="prod", definition="two.yaml", engine="helm", steps=[*steps], good=good
     )
-    path = folder / journals.FILE
-    path.write_bytes(journals.encoded(begin))
-    return path
+    (folder / "0001").mkdir()
+    (folder / "0001" / FILE).write_text(record.model_dump_json(), "utf-8")
+    return Journal(folder / "0001")
 
 
-def ran(path: Path, doubles: Doubles, *, most: int = 4, stop: Stop | None = None, keep_going: bool = False) -> str:
-    journal = Journal(path)
-    try:
-        return Runner(journal, doubles, Lines(), stop or Stop(), most, keep_going).run()
-    finally:
-        journal.close()
+def ran(
+    journal: Journal, doubles: Doubles, *, most: int = 4, stop: Stop | None = None, keep_going: bool = False
+) -> str:
+    """Run a rollout as a new process would, and say how it ended."""
+    return Runner(Journal(journal.folder), doubles, Lines(), stop or Stop(), most, keep_going).run()
 
 
-def states(path: Path) -> str:
-    """The planes' states, by their first letters."""
-    return " ".join(f"{plane}:{standing.state}" for plane, standing in journals.read(path).planes.items())
+def states(journal: Journal) -> str:
+    """The planes' states, as they stand on the disk."""
+    record = Journal(journal.folder).record
+    return " ".join(f"{plane}:{status.state}" for plane, status in record.planes.items())
 
 
 def test_planes_of_a_wave_go_together_and_waves_one_after_the_other(tmp_path: Path) -> None:
     doubles = Doubles(seconds=0.05)
     assert ran(begun(tmp_path), doubles) == "succeeded"
-    assert doubles.together == {plane: set(step.planes) for step in STEPS for plane in step.planes}
+    assert doubles.together == {plane: {*step.planes} for step in STEPS for plane in step.planes}
     ended = [doubles.order.index((plane, "gate")) for plane in "abcdef"]
     started = [doubles.order.index((plane, "up")) for plane in "abcdef"]
     assert ended[0] < min(started[1:3])
@@ -171,7 +163,7 @@ def test_planes_of_a_wave_go_together_and_waves_one_after_the_other(tmp_path: Pa
 
 def test_no_more_planes_than_allowed_are_at_work(tmp_path: Path) -> None:
     doubles = Doubles(seconds=0.02)
-    assert ran(begun(tmp_path, (Step("wave 1", tuple("abcdefgh")),)), doubles, most=3) == "succeeded"
+    assert ran(begun(tmp_path, (Step("wave 1", [*"abcdefgh"]),)), doubles, most=3) == "succeeded"
     assert doubles.most_at_work == 3
 
 
@@ -179,37 +171,37 @@ def test_no_more_planes_than_allowed_are_at_work(tmp_path: Path) -> None:
 def test_the_first_failure_ends_the_rollout_after_the_planes_that_are_at_work(tmp_path: Path, what: str) -> None:
     doubles = Doubles(seconds=0.05)
     doubles.fails["b", what] = "quota exceeded"
-    path = begun(tmp_path)
-    assert ran(path, doubles) == "failed"
-    assert states(path) == "a:passed b:failed c:passed d:waiting e:waiting f:waiting"
+    journal = begun(tmp_path)
+    assert ran(journal, doubles) == "failed"
+    assert states(journal) == "a:passed b:failed c:passed d:waiting e:waiting f:waiting"
     where = {"up": "bringing it up", "gate": "health gate"}[what]
-    assert journals.read(path).planes["b"].message == f"{where}: quota exceeded"
+    assert Journal(journal.folder).record.planes["b"].message == f"{where}: quota exceeded"
 
 
 def test_a_failure_keeps_planes_that_wait_for_their_turn_from_being_begun(tmp_path: Path) -> None:
     doubles = Doubles()
     doubles.fails["a", "up"] = "no"
-    path = begun(tmp_path, (Step("wave 1", ("a", "b", "c")),))
-    assert ran(path, doubles, most=1) == "failed"
+    journal = begun(tmp_path, (Step("wave 1", ["a", "b", "c"]),))
+    assert ran(journal, doubles, most=1) == "failed"
     assert doubles.order == [("a", "up")]
 
 
 def test_going_back_a_failure_keeps_no_other_plane_from_being_tried(tmp_path: Path) -> None:
     doubles = Doubles()
     doubles.fails["b", "gate"] = "no"
-    path = begun(tmp_path, kind="back")
-    assert ran(path, doubles, keep_going=True) == "failed"
-    assert states(path) == "a:passed b:failed c:passed d:passed e:passed f:passed"
+    journal = begun(tmp_path, kind="back")
+    assert ran(journal, doubles, keep_going=True) == "failed"
+    assert states(journal) == "a:passed b:failed c:passed d:passed e:passed f:passed"
 
 
 def test_resume_tries_the_failed_plane_again_and_leaves_those_that_passed(tmp_path: Path) -> None:
-    path = begun(tmp_path)
+    journal = begun(tmp_path)
     first, second = Doubles(), Doubles()
     first.fails["c", "gate"] = "unschedulable"
-    assert ran(path, first) == "failed"
-    assert ran(path, second) == "succeeded"
+    assert ran(journal, first) == "failed"
+    assert ran(journal, second) == "succeeded"
     assert {plane for plane, _ in second.order} == {"c", "d", "e", "f"}
-    assert journals.read(path).planes["c"].began == 2
+    assert Journal(journal.folder).record.planes["c"].attempts == 2
 
 
 @pytest.mark.parametrize("most", [1, 2])
@@ -218,21 +210,21 @@ def test_asked_to_stop_inside_a_wave_wider_than_what_goes_side_by_side_it_begins
 ) -> None:
     """Those of the same wave that wait for their turn have not begun."""
     stop = Stop()
-    wide = (Step("canary", ("a",)), Step("wave 1", ("b", "c", "d", "e", "f")))
+    wide = (Step("canary", ["a"]), Step("wave 1", ["b", "c", "d", "e", "f"]))
     doubles = Doubles(seconds=0.05, begin=lambda plane: stop.asked.set() if plane == "b" else None)
-    path = begun(tmp_path, wide)
-    assert ran(path, doubles, most=most, stop=stop) == "stopped"
+    journal = begun(tmp_path, wide)
+    assert ran(journal, doubles, most=most, stop=stop) == "stopped"
     second = "waiting" if most == 1 else "passed"
-    assert states(path) == f"a:passed b:passed c:{second} d:waiting e:waiting f:waiting"
+    assert states(journal) == f"a:passed b:passed c:{second} d:waiting e:waiting f:waiting"
 
 
 def test_asked_to_stop_it_finishes_the_planes_at_work_and_begins_no_other(tmp_path: Path) -> None:
     stop = Stop()
     doubles = Doubles(seconds=0.05, begin=lambda plane: stop.asked.set() if plane in "bc" else None)
-    path = begun(tmp_path)
-    assert ran(path, doubles, stop=stop) == "stopped"
-    assert states(path) == "a:passed b:passed c:passed d:waiting e:waiting f:waiting"
-    assert ran(path, Doubles()) == "succeeded"
+    journal = begun(tmp_path)
+    assert ran(journal, doubles, stop=stop) == "stopped"
+    assert states(journal) == "a:passed b:passed c:passed d:waiting e:waiting f:waiting"
+    assert ran(journal, Doubles()) == "succeeded"
 
 
 def test_a_plane_that_is_interrupted_is_written_down_as_such(tmp_path: Path) -> None:
@@ -246,43 +238,42 @@ def test_a_plane_that_is_interrupted_is_written_down_as_such(tmp_path: Path) -> 
                 raise Interrupted
 
     stop = Stop()
-    path = begun(tmp_path)
-    assert ran(path, Hanging(), stop=stop) == "stopped"
-    assert states(path) == "a:passed b:interrupted c:interrupted d:waiting e:waiting f:waiting"
-    assert ran(path, Doubles()) == "succeeded"
+    journal = begun(tmp_path)
+    assert ran(journal, Hanging(), stop=stop) == "stopped"
+    assert states(journal) == "a:passed b:interrupted c:interrupted d:waiting e:waiting f:waiting"
+    assert ran(journal, Doubles()) == "succeeded"
 
 
-# ---- killed at any line of the journal, resumed ----
+# ---- killed at any moment, resumed ----
 
 
 steps_of = st.lists(st.integers(1, 3), min_size=1, max_size=4).map(
-    lambda sizes: tuple(
-        Step(f"wave {wave}", tuple(f"p{wave}{number}" for number in range(size))) for wave, size in enumerate(sizes)
-    )
+    lambda sizes: [
+        Step(f"wave {wave}", [f"p{wave}{number}" for number in range(size)]) for wave, size in enumerate(sizes)
+    ]
 )
 
 
-@settings(max_examples=40, deadline=None)
-@given(steps=steps_of, failing=st.data(), torn=st.integers(0, 60))
-def test_from_every_prefix_of_a_journal_resume_reaches_the_same_end(
-    tmp_path_factory: pytest.TempPathFactory, steps: tuple[Step, ...], failing: st.DataObject, torn: int
+@examples(40)
+@given(steps=steps_of, failing=st.data())
+def test_from_whatever_a_killed_rollout_left_resume_reaches_the_same_end(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[Step], failing: st.DataObject
 ) -> None:
-    folder = tmp_path_factory.mktemp("journal")
+    journal = begun(tmp_path_factory.mktemp("journal"), steps)
     planes = [plane for step in steps for plane in step.planes]
     first = Doubles()
     if bad := failing.draw(st.sampled_from([None, *planes])):
         first.fails[bad, failing.draw(st.sampled_from(["up", "gate"]))] = "it failed"
-    path = begun(folder, steps)
-    ran(path, first)
-    lines = path.read_bytes().splitlines(keepends=True)
-    for kept in range(1, len(lines) + 1):
-        # A process that is killed may leave the next line torn, anywhere but at its end.
-        rest = lines[kept][: min(torn, len(lines[kept]) - 1)] if kept < len(lines) else b""
-        path.write_bytes(b"".join(lines[:kept]) + rest)
-        before = {plane for plane, standing in journals.read(path).planes.items() if standing.state == "passed"}
+    left = [(journal.folder / FILE).read_text("utf-8")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rollout.waves.journal.write_atomically", lambda _, text: left.append(text))
+        ran(journal, first)
+    for text in left:
+        (journal.folder / FILE).write_text(text, "utf-8")
+        before = {plane for plane, status in Journal(journal.folder).record.planes.items() if status.state == "passed"}
         again = Doubles()
-        assert ran(path, again) == "succeeded"
-        assert {standing.state for standing in journals.read(path).planes.values()} == {"passed"}
+        assert ran(journal, again) == "succeeded"
+        assert {status.state for status in Journal(journal.folder).record.planes.values()} == {"passed"}
         begun_again = [plane for plane, what in again.order if what == "up"]
         assert sorted(begun_again) == sorted(set(planes) - before)
         waves = {plane: number for number, step in enumerate(steps) for plane in step.planes}
@@ -317,7 +308,7 @@ def board() -> Board:
 
 
 def test_on_a_terminal_a_table_shows_each_plane_with_its_latest_line(board: Board) -> None:
-    board.step(Step("wave 1", ("west",)), 2, 2)
+    board.step(Step("wave 1", ["west"]), 2, 2)
     board.state("west", "applying")
     board.says("west", "Creating StatefulSet")
     console = Console(width=100, record=True, file=io.StringIO())

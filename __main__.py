@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "contracts"))
 
 from components import Environment, proxy_address
 from rollout.contexts import LOCAL, refuse_tags
+from rollout.engines.pulumi_transforms import without_service_waits
 from stacks.command import CommandError, unknown
 from stacks.problems import DefinitionError, advisory_text
 from stacks.resolve import resolve
@@ -64,7 +65,12 @@ def program() -> None:
         # Otherwise another line in a ConfigMap deletes it and makes a new one, under the pods that have it mounted.
         enable_config_map_mutable=True,
     )
-    Environment(stack.name, args, pulumi.ResourceOptions(provider=provider))
+    options = pulumi.ResourceOptions(
+        provider=provider,
+        # What is rendered has no annotation that only Pulumi understands.
+        transformations=None if render_to else [without_service_waits],
+    )
+    Environment(stack.name, args, options)
     pulumi.export("proxyAddress", proxy_address(args.proxy, args.place))
 
 

@@ -1,18 +1,16 @@
 """Runs kubectl against one cluster: every answer is checked, every refusal is explained."""
 
 import json
-import os
-import signal
-import subprocess
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from subprocess import CompletedProcess, TimeoutExpired
 from typing import Any
 
 from lab import tools
 from stacks.command import CommandError
 
+from . import processes
 from .refusals import explained, in_words
 
 KubernetesObject = dict[str, Any]
@@ -21,31 +19,25 @@ SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What kubectl answered."""
-
-    code: int
-    out: str
-    err: str
-
-
-@dataclass(frozen=True)
 class Kubectl:
     """A cluster, by its context in the user's kubeconfig."""
 
     context: str
 
-    def run(self, *arguments: str, stdin: str | None = None, seconds: float = SECONDS, check: bool = True) -> Answer:
+    def run(
+        self, *arguments: str, stdin: str | None = None, seconds: float = SECONDS, check: bool = True
+    ) -> "CompletedProcess[str]":
         """Run a command; raise CommandError when it fails, unless `check` is off, or takes too long."""
         command = [_path(), "--context", self.context, f"--request-timeout={seconds:g}s", *arguments]
         try:
-            done = _ran(command, stdin or "", seconds + 15)
-        except subprocess.TimeoutExpired:
+            # No aliases and defaults of the user's own count here.
+            done = processes.run(command, stdin=stdin, seconds=seconds + 15, environment={"KUBERC": "off"})
+        except TimeoutExpired:
             raise CommandError(f"the cluster {self.context} gave no answer within {seconds:g} seconds.") from None
         except OSError as error:
             raise CommandError(f"{command[0]} cannot be run: {error.strerror}.") from None
-        if check and done.code:
-            raise CommandError(self.why(done.err or done.out, arguments[0]))
+        if check and done.returncode:
+            raise CommandError(self.why(done.stderr or done.stdout, arguments[0]))
         return done
 
     def why(self, said: str, doing: str) -> str:
@@ -54,7 +46,7 @@ class Kubectl:
 
     def json(self, *arguments: str, stdin: str | None = None) -> Any:
         """Return what a command answers as JSON; None where it answers nothing."""
-        out = self.run(*arguments, "-o", "json", stdin=stdin).out
+        out = self.run(*arguments, "-o", "json", stdin=stdin).stdout
         try:
             return json.loads(out) if out.strip() else None
         except ValueError:
@@ -84,7 +76,7 @@ class Kubectl:
     def kinds(self) -> dict[tuple[str, str], str]:
         """Return what the API server knows: the resource of each API version and kind, as `kubectl get` takes it."""
         found = {}
-        for line in self.run("api-resources", "--no-headers", "--verbs=list,patch").out.splitlines():
+        for line in self.run("api-resources", "--no-headers", "--verbs=list,patch").stdout.splitlines():
             name, *_, version, _, kind = line.split()
             group, slash, _ = version.partition("/")
             found[version, kind] = f"{name}.{group}" if slash else name
@@ -101,27 +93,6 @@ def items(found: Any) -> list[KubernetesObject]:
 def as_list(objects: Sequence[KubernetesObject]) -> str:
     """Return objects as one JSON document that kubectl takes."""
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-
-
-def _ran(command: Sequence[str], stdin: str, seconds: float) -> Answer:
-    """Run a command as a session of its own, so that what it started (a kubeconfig's plugin) is ended with it."""
-    with subprocess.Popen(
-        command,
-        env={**os.environ, "KUBERC": "off"},  # nobody's own aliases and defaults
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    ) as process:
-        try:
-            out, err = process.communicate(stdin, timeout=seconds)
-        except BaseException:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            raise
-    return Answer(process.returncode, out, err)
 
 
 @cache

@@ -72,7 +72,7 @@ def _look(kube: Kubectl, known: Mapping[tuple[str, str], str], rendered: Sequenc
 
 
 @dataclass(frozen=True)
-class There:
+class LiveState:
     """What a cluster has of a stack, as it is."""
 
     declared: list[KubernetesObject]
@@ -91,22 +91,22 @@ class There:
         ]
 
 
-def of_stack(kube: Kubectl, rendered: Sequence[KubernetesObject]) -> There:
+def of_stack(kube: Kubectl, rendered: Sequence[KubernetesObject]) -> LiveState:
     """Return every object that a stack has in its cluster, whether it is still rendered or not."""
     known = kube.kinds()
     with ThreadPoolExecutor(1) as pool:
         declared = pool.submit(kube.like, [item for item in rendered if (item["apiVersion"], item["kind"]) in known])
         gone, _ = _no_longer_rendered(kube, known, rendered)
-        return There(declared.result(), gone, _marks(rendered))
+        return LiveState(declared.result(), gone, _marks(rendered))
 
 
-def as_declared(kube: Kubectl, there: There, rendered: Sequence[KubernetesObject]) -> bool:
+def as_declared(kube: Kubectl, live: LiveState, rendered: Sequence[KubernetesObject]) -> bool:
     """Say whether a stack stands as it is declared, so that an `up` would change nothing: as a preview sees it."""
-    live = {key(item): item for item in there.declared}
-    if there.gone or live.keys() != {key(item) for item in rendered}:
+    found = {key(item): item for item in live.declared}
+    if live.gone or found.keys() != {key(item) for item in rendered}:
         return False
-    after, refused = _dry_run(kube, rendered, live)
-    changes = compare([clean(item) for item in live.values()], [clean(item) for item in after.values()])
+    after, refused = _dry_run(kube, rendered, found)
+    changes = compare([clean(item) for item in found.values()], [clean(item) for item in after.values()])
     return not refused and not changes
 
 
@@ -240,14 +240,14 @@ def _applied(
         stdin=as_list(objects),
         check=False,
     )
-    if answer.code == 0:
-        return items(json.loads(answer.out))
+    if answer.returncode == 0:
+        return items(json.loads(answer.stdout))
     if len(objects) > 1:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             single = pool.map(lambda item: _applied(kube, manager, [item], refused), objects)
             return [result for results in single for result in results]
-    if not _REPLACED.search(answer.err):
-        refused.append(kube.why(answer.err, "apply"))
+    if not _REPLACED.search(answer.stderr):
+        refused.append(kube.why(answer.stderr, "apply"))
     return []
 
 

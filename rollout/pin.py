@@ -1,18 +1,38 @@
-"""`pin`: asks the registries for the digests of all images, and writes `images.lock`."""
+"""`pin`: asks the registries for the digests of all images, through crane, and writes `images.lock`."""
 
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
+from subprocess import TimeoutExpired
 
+from lab import tools
 from stacks.command import CommandError, Outcome, unknown
 from stacks.images_lock import FILE_NAME, ImagesLock, PinnedImage, lock_text, read_images_lock
 from stacks.load import load
-from stacks.problems import DefinitionError, counted, escaped
+from stacks.problems import DefinitionError, counted, escaped, shortened
 from stacks.resolve.names import mirrored
 from stacks.stack import Definition
 from stacks.validate import validate
 
+from . import processes
 from .files import write_atomically
-from .registries import Answer, ask_all
-from .terminal import make, note
+from .terminal import make, note, progress
+
+SECONDS = 120
+"""For one image."""
+_AT_ONCE = 8
+_LONGEST_ERROR = 1_000
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a registry said about one image: its digest, or why there is none."""
+
+    digest: str | None
+    error: str = ""
 
 
 def pin_images(path: Path, keep_going: bool, insecure: bool, plane: str | None, outcome: Outcome) -> None:
@@ -54,6 +74,38 @@ def references(definition: Definition, plane_name: str | None = None) -> dict[st
     registries = planes[plane_name].registries if plane_name is not None else {}
     images = {image.reference: image for stack in definition.stacks for image in stack.platform.images}
     return {name: f"{mirrored(images[name], registries)}:{images[name].tag}" for name in sorted(images)}
+
+
+def ask_all(questions: Mapping[str, str], insecure: bool = False) -> dict[str, Answer]:
+    """Return what registries say of references, by image; several are asked at once, and Ctrl-C ends that."""
+    try:
+        crane = tools.path("crane")
+    except tools.ToolError as error:
+        raise CommandError(str(error)) from None
+    command = [str(crane), "digest", *(["--insecure"] if insecure else [])]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        asked = {pool.submit(_ask, [*command, reference]): image for image, reference in questions.items()}
+        try:
+            done = progress(as_completed(asked), len(asked), "images asked for")
+            found = {asked[future]: future.result() for future in done}
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            processes.end_all()
+            raise
+    return {image: found[image] for image in questions}
+
+
+def _ask(command: list[str]) -> Answer:
+    try:
+        done = processes.run(command, seconds=SECONDS)
+    except TimeoutExpired:
+        return Answer(None, f"no answer within {SECONDS} s")
+    digest = done.stdout.strip()
+    if done.returncode == 0 and _DIGEST.fullmatch(digest):
+        return Answer(digest)
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    error = lines[-1].removeprefix("Error: ") if lines else f"crane said nothing ({digest or 'no digest'})"
+    return Answer(None, shortened(error, _LONGEST_ERROR))
 
 
 def new_pins(answers: dict[str, Answer], before: ImagesLock) -> list[PinnedImage]:

@@ -4,18 +4,10 @@ Environment variables, which are the user's and are handed on as they are: KUBEC
 HELM_DRIVER must not name another place for Helm's records than Secrets: they are read here too.
 """
 
-import fcntl
+import json
 import os
-import stat
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import gettempdir, mkstemp
-from typing import Any
-
-import yaml
 
 from lab import tools
 from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError
@@ -26,20 +18,18 @@ from stacks.stack import Stack
 from ..contexts import context_of
 from ..handover import HELM_NAME, HELM_NAMESPACE, keep_scale, mend, prune, to_helm
 from ..kubectl import Kubectl, KubernetesObject, as_list
-from ..live import There, as_declared, of_stack
+from ..live import LiveState, as_declared, of_stack
 from ..refusals import explained, in_words
 from ..render import Rendered
 from ..terminal import note
-from . import Bundle, lease, ownership
+from . import lease, ownership
+from .bundle import Bundle
 from .helm_release import is_of, recover, release_name
 from .watched import await_ready, run_watched
 
 _MARGIN_SECONDS = 300
 _LEAST_SECONDS = 600
 _DOWN_SECONDS = 600
-_VALUES_PREFIX = "tidegate-values-"
-_FRESH_SECONDS = 60
-"""A file of values that is so young may be about to be locked."""
 _DRIVERS = ("", "secret", "secrets")
 """What HELM_DRIVER may say."""
 
@@ -62,8 +52,8 @@ class Helm:
         """Raise CommandError where `up` would refuse a stack before it changes anything."""
         kube = Kubectl(context_of(stack.data_plane))
         if ownership.require(kube, stack, "helm", adopt=self.adopt) is not None:
-            there = of_stack(kube, rendered.objects)
-            if strangers := _strangers(there, stack):
+            live = of_stack(kube, rendered.objects)
+            if strangers := _strangers(live, stack):
                 ownership.require_ours(strangers, stack, kube.context, adopt=self.adopt)
 
     def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
@@ -83,25 +73,25 @@ class Helm:
         seconds = patience(objects)
         with lease.held(kube, stack.namespace) as hold:
             newest = recover(self.path, kube, stack)
-            there = of_stack(kube, objects)
+            live = of_stack(kube, objects)
             stands = (
                 newest is not None
                 and is_of(newest, CHART, values)
-                and not _strangers(there, stack)
-                and as_declared(kube, there, objects)
+                and not _strangers(live, stack)
+                and as_declared(kube, live, objects)
             )
             if not stands:
-                gone = self._prepare(kube, stack, bundle.rendered, there)
-                with _values(values) as file:
-                    command = [
-                        *(self.path, "upgrade", "--install", release_name(stack), str(CHART)),
-                        *("--kube-context", kube.context, "--namespace", stack.namespace, "--values", str(file)),
-                        # Server-side apply; what people changed by hand becomes as declared again.
-                        *("--server-side=true", "--force-conflicts", "--timeout", f"{seconds}s"),
-                        "--hide-notes",
-                        *(("--wait",) if wait else ()),
-                    ]
-                    failure = run_watched(command, kube, objects, hold, watch=wait)
+                gone = self._prepare(kube, stack, bundle.rendered, live)
+                command = [
+                    *(self.path, "upgrade", "--install", release_name(stack), str(CHART)),
+                    *("--kube-context", kube.context, "--namespace", stack.namespace),
+                    *("--values", "-"),  # by its standard input: what stands in them is nobody else's business
+                    # Server-side apply; what people changed by hand becomes as declared again.
+                    *("--server-side=true", "--force-conflicts", "--timeout", f"{seconds}s"),
+                    "--hide-notes",
+                    *(("--wait",) if wait else ()),
+                ]
+                failure = run_watched(command, kube, objects, hold, stdin=json.dumps(values), watch=wait)
                 if failure is not None:
                     raise CommandError(_why(failure, kube, stack))
                 hold.require()
@@ -140,15 +130,15 @@ class Helm:
             tests = ("--selector", "app.kubernetes.io/name=helm-test,app.kubernetes.io/part-of=tidegate")
             kube.run("delete", "pods,networkpolicies", "--namespace", stack.namespace, *tests, "--wait=false")
 
-    def _prepare(self, kube: Kubectl, stack: Stack, rendered: Rendered, there: There) -> list[KubernetesObject]:
+    def _prepare(self, kube: Kubectl, stack: Stack, rendered: Rendered, live: LiveState) -> list[KubernetesObject]:
         """Make sure that what is there is the release's, and as it was made; return what is no longer declared."""
-        if strangers := _strangers(there, stack):
+        if strangers := _strangers(live, stack):
             ownership.require_ours(strangers, stack, kube.context, adopt=self.adopt)
             to_helm(kube, strangers, (release_name(stack), stack.namespace))
-            there = of_stack(kube, rendered.objects)
-        keep_scale(kube, rendered.objects, there.declared)
-        mend(kube, rendered.objects, there.declared)
-        return there.gone
+            live = of_stack(kube, rendered.objects)
+        keep_scale(kube, rendered.objects, live.declared)
+        mend(kube, rendered.objects, live.declared)
+        return live.gone
 
 
 def find(adopt: bool = False) -> Helm:
@@ -167,10 +157,10 @@ def find(adopt: bool = False) -> Helm:
     return Helm(str(found.path), found.version, adopt)
 
 
-def _strangers(there: There, stack: Stack) -> list[KubernetesObject]:
+def _strangers(live: LiveState, stack: Stack) -> list[KubernetesObject]:
     """Return what is there of a stack and is not its release's."""
     release = release_name(stack), stack.namespace
-    return [item for item in (*there.declared, *there.gone) if ownership.helm_release(item) != release]
+    return [item for item in (*live.declared, *live.gone) if ownership.helm_release(item) != release]
 
 
 def patience(objects: Sequence[KubernetesObject]) -> int:
@@ -212,36 +202,6 @@ def _make_namespace(kube: Kubectl, stack: Stack, rendered: Rendered) -> None:
         },
     }
     kube.run("apply", "--server-side", "--field-manager=helm", "-f", "-", stdin=as_list([owned]))
-
-
-@contextmanager
-def _values(values: dict[str, Any]) -> Iterator[Path]:
-    """Yield a file with values that only this user can read; it is locked for as long as it is needed."""
-    _remove_stale_values()
-    descriptor, name = mkstemp(prefix=_VALUES_PREFIX, suffix=".yaml")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yaml.safe_dump(values, file, sort_keys=False, allow_unicode=True)
-            file.flush()
-            yield Path(name)
-        finally:
-            Path(name).unlink(missing_ok=True)
-
-
-def _remove_stale_values() -> None:
-    """Remove the values that killed processes of this user left: nobody holds the lock of such a file any more."""
-    for path in Path(gettempdir()).glob(f"{_VALUES_PREFIX}*.yaml"):
-        with suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                found = os.fstat(descriptor)
-                old = time.time() - found.st_mtime > _FRESH_SECONDS
-                if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and old:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    path.unlink()
-            finally:
-                os.close(descriptor)
 
 
 def _why(said: str, kube: Kubectl, stack: Stack) -> str:

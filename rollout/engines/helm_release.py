@@ -4,7 +4,6 @@ import base64
 import gzip
 import hashlib
 import json
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import yaml
 from stacks.command import CommandError
 from stacks.stack import Stack
 
+from .. import processes
 from ..kubectl import Kubectl, KubernetesObject
 from ..refusals import in_words
 from ..terminal import note
@@ -57,7 +57,7 @@ def recover(helm: str, kube: Kubectl, stack: Stack) -> KubernetesObject | None:
         note(f"{release_name(stack)} was being taken down, and that was not finished; finishing it …")
         command = [helm, "uninstall", release_name(stack), "--wait", "--timeout", f"{_SECONDS}s"]
         where = ["--namespace", stack.namespace, "--kube-context", kube.context]
-        done = subprocess.run([*command, *where], capture_output=True, text=True, timeout=_SECONDS + 60, check=False)
+        done = processes.run([*command, *where], seconds=_SECONDS + 60)
         if done.returncode:
             raise CommandError(f"{release_name(stack)} cannot be uninstalled: {in_words(done.stderr)}")
         return None

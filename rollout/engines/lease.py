@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from subprocess import CompletedProcess
 from typing import Any
 
 from stacks.command import CommandError
 from stacks.problems import escaped
 
-from ..kubectl import Answer, Kubectl, KubernetesObject, as_list
+from .. import processes
+from ..kubectl import Kubectl, KubernetesObject, as_list
 from ..terminal import note
 
 NAME = "tidegate-up"
@@ -76,15 +78,15 @@ def _acquired(kube: Kubectl, namespace: str) -> bool:
         fresh = time.monotonic() - seen.setdefault(renewed, time.monotonic()) < SECONDS
         if lease is None or not fresh or _is_dead(holder):
             answer = _written(kube, namespace, lease)
-            if answer.code == 0:
+            if answer.returncode == 0:
                 return True
-            if "cannot create" in answer.err or "cannot update" in answer.err:
+            if "cannot create" in answer.stderr or "cannot update" in answer.stderr:
                 note(f"no Lease may be written in {namespace}: nothing stops another run from working there too.")
                 return False
             # Somebody else was faster, with a Lease of their own or with giving theirs up; or there is no namespace.
             faster = ("AlreadyExists", "Conflict") if lease is None else ("Conflict", "NotFound")
-            if not any(word in answer.err for word in faster):
-                raise CommandError(kube.why(answer.err, "create"))
+            if not any(word in answer.stderr for word in faster):
+                raise CommandError(kube.why(answer.stderr, "create"))
         else:
             if time.monotonic() > end:
                 raise CommandError(
@@ -101,7 +103,7 @@ def _holder(lease: KubernetesObject | None) -> str:
     return str(lease["spec"].get("holderIdentity", "")) if lease else ""
 
 
-def _written(kube: Kubectl, namespace: str, before: KubernetesObject | None) -> Answer:
+def _written(kube: Kubectl, namespace: str, before: KubernetesObject | None) -> "CompletedProcess[str]":
     """Make the Lease, or make it ours, and return what the API server says."""
     verb = "create" if before is None else "replace"
     return kube.run(verb, "--validate=false", "-f", "-", stdin=as_list([_lease(namespace, before)]), check=False)
@@ -125,7 +127,7 @@ def _renew(kube: Kubectl, hold: Hold, over: threading.Event) -> None:
             lease = kube.get("lease", NAME, hold.namespace)
             if lease is not None and _holder(lease) != _identity():
                 hold.lost = _holder(lease) or "another run"
-            elif _written(kube, hold.namespace, lease).code == 0:
+            elif _written(kube, hold.namespace, lease).returncode == 0:
                 pause = _RENEWED_EVERY
 
 
@@ -142,10 +144,4 @@ def _is_dead(holder: str) -> bool:
     match = re.fullmatch(r".*@(.*), process (\d+)", holder)
     if match is None or match[1] != socket.gethostname():
         return False
-    try:
-        os.kill(int(match[2]), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return int(match[2]) == os.getpid()
+    return int(match[2]) == os.getpid() or not processes.lives(int(match[2]))

@@ -29,19 +29,24 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def run_watched(
-    command: Sequence[str], kube: Kubectl, objects: Sequence[KubernetesObject], hold: Hold, *, watch: bool
+    command: Sequence[str],
+    kube: Kubectl,
+    objects: Sequence[KubernetesObject],
+    hold: Hold,
+    *,
+    watch: bool,
+    stdin: str = "",
 ) -> str | None:
-    """Run a command until it ends; return None when it succeeded, else why it did not.
+    """Run a command until it ends; return None when it succeeded, else what it said, or why it could not succeed.
 
     Where pods are refused for good the command is interrupted, as by Ctrl-C: it then notes that it failed. Where the
     lease is lost it is killed, and CommandError raised: what it would note now goes into another run's records.
     """
     said: list[str] = []
-    looking = _Looking(kube, objects, from_now=watch)
     try:
         process = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -50,8 +55,9 @@ def run_watched(
         )
     except OSError as error:
         raise CommandError(f"{command[0]} cannot be run: {error.strerror}.") from None
-    reader = threading.Thread(target=lambda: said.extend(process.stdout or ()), daemon=True)
+    reader = threading.Thread(target=lambda: said.append(process.communicate(stdin)[0]), daemon=True)
     reader.start()
+    looking = _Looking(kube, objects, from_now=watch)  # what was refused before is known before the command gets so far
     next_look = time.monotonic() + LOOK_EVERY
     try:
         while process.poll() is None and not looking.given_up:

@@ -52,7 +52,7 @@ def send(probe: Probe, kubectl: Kubectl, target: Target) -> None:
 def through_service(kubectl: Kubectl, namespace: str, service: str, port: int, path: str, *, https: bool) -> str:
     """Return what a Service answers to a GET that goes through the API server's service proxy."""
     place = f"/api/v1/namespaces/{namespace}/services/{'https:' if https else ''}{service}:{port}/proxy{path}"
-    return kubectl.run("get", "--raw", place, seconds=_SECONDS).out
+    return kubectl.run("get", "--raw", place, seconds=_SECONDS).stdout
 
 
 def firing(alerts: Alerts, kubectl: Kubectl, namespace: str) -> list[str]:

@@ -1,15 +1,16 @@
-"""`rollout.engines.pulumi`: finding the user's Pulumi, running it, and what is said when it cannot run."""
+"""`rollout.engines.pulumi_cli`: finding the user's Pulumi, running it, and what is said when it cannot run."""
 
 import json
 import re
 import socket
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 
-from rollout.engines import pulumi
+from rollout.engines import pulumi_cli
 from stacks.command import CommandError
 from stacks.stack import Stack
 from stacks.validate import read_definition
@@ -26,23 +27,28 @@ def stack_of(definition: Path) -> Stack:
 @pytest.fixture
 def checkout(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A copy of the checkout in which the module under test finds itself."""
-    monkeypatch.setattr(pulumi, "ROOT", project.checkout)
+    monkeypatch.setattr(pulumi_cli, "ROOT", project.checkout)
     for name, value in project.environment.items():
         monkeypatch.setenv(name, value)
     return project
 
 
-def cli() -> pulumi.PulumiCli:
-    found = pulumi.find()
+def cli() -> pulumi_cli.PulumiCli:
+    found = pulumi_cli.find()
     assert found is not None
     return found
+
+
+def operate(command: Sequence[str], definition: Path) -> int:
+    """Run Pulumi for the first stack of a definition."""
+    return pulumi_cli.operate(cli(), stack_of(definition), definition, command)
 
 
 def test_preview_makes_the_stack_and_shows_what_up_would_do(
     checkout: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     definition = checkout.checkout / "stacks" / "inference.yaml"
-    assert pulumi.preview(cli(), stack_of(definition), definition) == 0
+    assert operate(["preview"], definition) == 0
     assert "dev-lab-proxy-deployment" in capsys.readouterr().out
     configuration = yaml.safe_load((checkout.checkout / "stacks" / "Pulumi.dev-lab.yaml").read_text())["config"]
     assert configuration == {"tidegate:environment": "dev", "tidegate:dataPlane": "lab"}
@@ -50,7 +56,7 @@ def test_preview_makes_the_stack_and_shows_what_up_would_do(
 
 def test_another_definition_is_remembered_for_a_plain_pulumi_up(checkout: Project) -> None:
     definition = checkout.checkout / "stacks" / "object-store.yaml"
-    assert pulumi.preview(cli(), stack_of(definition), definition) == 0
+    assert operate(["preview"], definition) == 0
     assert "proxyAddress" in checkout.pulumi("preview", "--stack", "prod-multi").text
 
 
@@ -58,7 +64,7 @@ def test_up_returns_pulumis_exit_code_and_shows_its_reason(
     checkout: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     definition = checkout.checkout / "stacks" / "inference.yaml"
-    assert pulumi.up(cli(), stack_of(definition), definition) != 0
+    assert operate(pulumi_cli.UP, definition) != 0
     assert "no digest in images.lock" in capsys.readouterr().out
 
 
@@ -66,25 +72,25 @@ def test_a_local_environment_needs_no_digests_but_a_cluster_that_can_be_reached(
     checkout.edit("  - name: dev\n", "  - name: dev\n    local: true\n")
     definition = checkout.checkout / "stacks" / "inference.yaml"
     with pytest.raises(CommandError, match="kubectl --context eks-lab get namespaces"):
-        pulumi.up(cli(), stack_of(definition), definition)
+        operate(pulumi_cli.UP, definition)
 
 
 @pytest.mark.usefixtures("checkout")
 def test_who_is_not_logged_in_is_told_how(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PULUMI_BACKEND_URL")
     with pytest.raises(CommandError, match="pulumi login"):
-        pulumi.preview(cli(), stack_of(REFERENCE), REFERENCE)
+        operate(["preview"], REFERENCE)
 
 
 def test_a_missing_or_wrong_passphrase_is_said(checkout: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     definition = checkout.checkout / "stacks" / "inference.yaml"
     monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE")
     with pytest.raises(CommandError, match="Set PULUMI_CONFIG_PASSPHRASE"):
-        pulumi.preview(cli(), stack_of(definition), definition)
+        operate(["preview"], definition)
     checkout.pulumi("stack", "init", "dev-lab", "--no-select")
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "another")
     with pytest.raises(CommandError, match="made with another passphrase"):
-        pulumi.preview(cli(), stack_of(definition), definition)
+        operate(["preview"], definition)
 
 
 def test_a_locked_stack_is_said_with_the_way_out(checkout: Project) -> None:
@@ -94,7 +100,7 @@ def test_a_locked_stack_is_said_with_the_way_out(checkout: Project) -> None:
     lock.parent.mkdir(parents=True, exist_ok=True)
     lock.write_text(json.dumps({"pid": 1, "username": "u", "hostname": "h", "timestamp": "2026-01-01T00:00:00Z"}))
     with pytest.raises(CommandError, match="pulumi cancel dev-lab"):
-        pulumi.up(cli(), stack_of(definition), definition)
+        operate(pulumi_cli.UP, definition)
 
 
 @pytest.mark.parametrize("where", ["stacks/tidegate/dev-lab.json", "locks/organization/tidegate/dev-lab/dead.json"])
@@ -102,7 +108,7 @@ def test_a_state_that_a_killed_pulumi_left_unreadable_is_mended(
     checkout: Project, where: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     definition = checkout.checkout / "stacks" / "inference.yaml"
-    assert pulumi.preview(cli(), stack_of(definition), definition) == 0
+    assert operate(["preview"], definition) == 0
     file = checkout.root / "state" / ".pulumi" / where
     file.parent.mkdir(parents=True, exist_ok=True)
     if "locks" in where:
@@ -113,7 +119,7 @@ def test_a_state_that_a_killed_pulumi_left_unreadable_is_mended(
     attributes = file.with_name(f"{file.name}.attrs")
     attributes.write_text("")
     assert "EOF" in checkout.pulumi("up", "--yes", "--stack", "dev-lab", code=None).text
-    assert pulumi.up(cli(), stack_of(definition), definition) != 0
+    assert operate(pulumi_cli.UP, definition) != 0
     assert "no digest in images.lock" in capsys.readouterr().out, "it came as far as it does with a sound state"
 
 
@@ -134,13 +140,13 @@ def write(script: Path, body: str) -> None:
 
 def test_without_a_pulumi_nothing_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert pulumi.find() is None
+    assert pulumi_cli.find() is None
 
 
 @pytest.mark.parametrize("version", ["v3.219.0", "3.260.1", "v4.0.0-alpha.1+abc"])
 def test_a_pulumi_that_is_new_enough_is_found(stand_in: Path, version: str) -> None:
     write(stand_in, f"echo {version}; echo 'warning: something' >&2")
-    assert pulumi.find() == pulumi.PulumiCli(str(stand_in), version.removeprefix("v"))
+    assert pulumi_cli.find() == pulumi_cli.PulumiCli(str(stand_in), version.removeprefix("v"))
 
 
 @pytest.mark.parametrize(
@@ -155,21 +161,21 @@ def test_a_pulumi_that_is_new_enough_is_found(stand_in: Path, version: str) -> N
 def test_a_pulumi_that_will_not_do_is_refused(stand_in: Path, body: str, says: str) -> None:
     write(stand_in, body)
     with pytest.raises(CommandError, match=re.escape(says)):
-        pulumi.find()
+        pulumi_cli.find()
 
 
 def test_a_pulumi_that_hangs_is_stopped_with_all_it_started(stand_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulumi, "_VERSION_SECONDS", 0.5)
+    monkeypatch.setattr(pulumi_cli, "_VERSION_SECONDS", 0.5)
     write(stand_in, "trap '' TERM; sleep 300 & wait; sleep 300")
     with pytest.raises(CommandError, match=r"`pulumi version` gave no answer within 0\.5 seconds"):
-        pulumi.find()
+        pulumi_cli.find()
 
 
 def test_a_program_for_another_machine_is_refused(stand_in: Path) -> None:
     stand_in.write_bytes(b"\x7fELF nonsense")
     stand_in.chmod(0o755)
     with pytest.raises(CommandError, match="cannot be run"):
-        pulumi.find()
+        pulumi_cli.find()
 
 
 def test_a_stack_is_not_given_another_definition_by_the_way(stand_in: Path, tmp_path: Path) -> None:
@@ -186,15 +192,15 @@ esac""",
     )
     other = tmp_path / "other.yaml"
     with pytest.raises(CommandError, match=f"pulumi config set definition {other} --stack dev-lab"):
-        pulumi.up(cli(), stack_of(REFERENCE), other)
+        pulumi_cli.operate(cli(), stack_of(REFERENCE), other, pulumi_cli.UP)
     assert "up" not in [line.split()[0] for line in log.read_text().splitlines()]
 
 
 def test_the_oldest_version_is_the_one_that_the_project_requires() -> None:
     project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
-    assert project["requiredPulumiVersion"] == ">=" + ".".join(map(str, pulumi.OLDEST))
+    assert project["requiredPulumiVersion"] == ">=" + ".".join(map(str, pulumi_cli.OLDEST))
 
 
 def test_the_definition_that_the_program_reads_by_default_is_there() -> None:
-    assert f'config.get("definition") or "{pulumi.DEFAULT_DEFINITION}"' in (ROOT / "__main__.py").read_text()
-    assert (ROOT / pulumi.DEFAULT_DEFINITION).is_file()
+    assert f'config.get("definition") or "{pulumi_cli.DEFAULT_DEFINITION}"' in (ROOT / "__main__.py").read_text()
+    assert (ROOT / pulumi_cli.DEFAULT_DEFINITION).is_file()

@@ -206,8 +206,7 @@ def test_without_an_engine_it_says_how_to_get_one_and_the_exit_code_is_three(
     def none(name: str) -> tools.Found:
         raise tools.ToolError(f"building {name} failed")
 
-    monkeypatch.setattr(engines, "pulumi_engine", lambda _: None)
-    monkeypatch.setattr(engines, "FINDERS", {"pulumi": lambda _: None, "helm": engines.helm_engine})
+    monkeypatch.setattr(engines, "FINDERS", {**engines.FINDERS, "pulumi": lambda _: None})
     monkeypatch.setattr(tools, "find", none)
     ended = call("up", pinned, "--cluster", "kind-lab", "--stack", "dev-lab")
     assert ended.code == 3
@@ -275,7 +274,7 @@ def test_down_without_a_cluster_says_what_to_name_and_lists_the_contexts(call: C
 def test_clean_keeps_the_journals_of_rollouts(tmp_path: Path) -> None:
     """RESUME and BACK go by them; everything else can be made again."""
     shutil.copy(Path(__file__).resolve().parents[2] / "Makefile", tmp_path)
-    journal = "build/rollout/prod/0001/journal.jsonl"
+    journal = "build/rollout/prod/0001/rollout.json"
     for name in (
         journal,
         "build/rendered/dev-lab/a.yaml",

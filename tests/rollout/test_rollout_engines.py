@@ -10,16 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pulumi as pulumi_sdk
 import pytest
 import yaml
 
 from charts import CHART
-from rollout.engines import Bundle, helm, ownership, pulumi, pulumi_stack, watched
+from components import Environment, evaluate
+from rollout.declared import clean
+from rollout.engines import Bundle, helm, ownership, pulumi, pulumi_cli, watched
 from rollout.engines.helm_release import is_of
 from rollout.engines.lease import Hold
+from rollout.engines.pulumi import Pulumi
+from rollout.engines.pulumi_cli import PulumiCli
+from rollout.engines.pulumi_transforms import SKIP_AWAIT, without_service_waits
 from rollout.live import as_declared, of_stack
 from rollout.render import Rendered, render
 from stacks.command import CommandError
+from stacks.resolve import resolve
 from stacks.stack import Stack
 from stacks.validate import read_definition
 
@@ -104,11 +111,12 @@ def destroyed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Stands for `pulumi destroy`: the stacks that it was called for."""
     stacks: list[str] = []
 
-    def destroy(_: object, stack: Stack, __: Path) -> int:
+    def operate(_: object, stack: Stack, __: Path, command: Sequence[str]) -> int:
+        assert command == pulumi_cli.DESTROY
         stacks.append(stack.name)
         return 0
 
-    monkeypatch.setattr(pulumi, "destroy", destroy)
+    monkeypatch.setattr(pulumi_cli, "operate", operate)
     return stacks
 
 
@@ -117,10 +125,10 @@ def test_pulumi_takes_nothing_down_that_it_has_not_brought_up(
     stack: Stack, rendered: Rendered, definition: Path, destroyed: list[str], labels: dict[str, str], monkeypatch: Any
 ) -> None:
     cluster = Cluster([made("Namespace", "tidegate-dev", labels=labels), made("ConfigMap", "inference-proxy-routing")])
-    monkeypatch.setattr(pulumi_stack, "Kubectl", lambda _: cluster)
+    monkeypatch.setattr(pulumi, "Kubectl", lambda _: cluster)
     bundle = Bundle(stack, rendered, read_definition(definition).lock, definition)
     with pytest.raises(CommandError, match=r"Nothing was changed"):
-        pulumi_stack.down(pulumi.PulumiCli("pulumi", "3.260.0"), bundle)
+        Pulumi(PulumiCli("pulumi", "3.260.0")).down(bundle)
     assert (cluster.deleted, destroyed) == ([], [])
 
 
@@ -135,9 +143,9 @@ def test_pulumi_takes_its_own_down_and_leaves_what_is_a_helm_releases(
             made("ConfigMap", "of-helm", annotations=theirs),
         ]
     )
-    monkeypatch.setattr(pulumi_stack, "Kubectl", lambda _: cluster)
+    monkeypatch.setattr(pulumi, "Kubectl", lambda _: cluster)
     bundle = Bundle(stack, rendered, read_definition(definition).lock, definition)
-    pulumi_stack.down(pulumi.PulumiCli("pulumi", "3.260.0"), bundle)
+    Pulumi(PulumiCli("pulumi", "3.260.0")).down(bundle)
     assert (cluster.deleted, destroyed) == (["forgotten"], ["dev-lab"])
 
 
@@ -197,6 +205,32 @@ def test_a_stack_of_which_an_object_is_missing_or_left_over_is_not_as_declared(r
     assert not as_declared(cluster, of_stack(cluster, objects), objects)
     cluster = Cluster([*declared, made("ConfigMap", "forgotten")])
     assert not as_declared(cluster, of_stack(cluster, objects), objects)
+
+
+# ---- what Pulumi alone is told ----
+
+
+def test_pulumi_waits_for_no_service_but_a_load_balancers_and_objects_are_the_same_otherwise(
+    definition: Path, edit: Callable[[str, str], None], rendered: Rendered
+) -> None:
+    def declared() -> list[Object]:
+        read = read_definition(definition)
+        told = pulumi_sdk.ResourceOptions(transformations=[without_service_waits])
+        return evaluate(lambda: Environment("dev-lab", resolve(read.stacks[0], read.lock), told))
+
+    def told_of(objects: Sequence[Object]) -> set[tuple[str, str]]:
+        return {
+            (item["kind"], item["metadata"]["name"])
+            for item in objects
+            if (item["metadata"].get("annotations") or {}).get(SKIP_AWAIT) == "true"
+        }
+
+    objects = declared()
+    services = {("Service", item["metadata"]["name"]) for item in objects if item["kind"] == "Service"}
+    assert told_of(objects) == services
+    assert [clean(item) for item in objects] == [clean(item) for item in rendered.objects]
+    edit("proxy:\n", "proxy:\n  exposure: {kind: load-balancer, sourceRanges: [10.0.0.0/8]}\n")
+    assert told_of(declared()) == services - {("Service", "inference-proxy")}
 
 
 # ---- waiting ----

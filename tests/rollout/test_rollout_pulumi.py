@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rollout.engines import pulumi
+from rollout.engines import pulumi_cli
 from stacks.command import CommandError
 from stacks.validate import read_definition
 
@@ -38,9 +38,9 @@ def up(
         program.write_text(script, "utf-8")
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
-        cli = pulumi.find()
+        cli = pulumi_cli.find()
         assert cli is not None
-        return pulumi.up(cli, read_definition(definition).stacks[0], definition)
+        return pulumi_cli.operate(cli, read_definition(definition).stacks[0], definition, pulumi_cli.UP)
 
     return run
 
@@ -140,3 +140,66 @@ def test_an_end_of_file_that_has_another_cause_is_said(up: Callable[[str], int],
 def _who(script: str, url: str) -> str:
     """Let a script say where its state is."""
     return script.replace("*) exit 9", f"""'whoami --json') echo '{{"user": "u", "url": "{url}"}}' ;;\n*) exit 9""")
+
+
+REFUSED = """\
+Updating (dev-lab):
+ +  pulumi:pulumi:Stack tidegate-dev-lab creating (0s)
+ +  kubernetes:core/v1:Service small-main creating (1s) error: resource "tidegate-dev/small-main" was not successfully\
+ created by the Kubernetes API server: services "small-main" is forbidden: exceeded quota: tight, requested:\
+ count/services=1, used: count/services=2, limited: count/services=2
+ +  pulumi:pulumi:Stack tidegate-dev-lab creating (2s) Traceback (most recent call last):
+ +  pulumi:pulumi:Stack tidegate-dev-lab **creating failed** 1 error; 14 messages
+Diagnostics:
+  pulumi:pulumi:Stack (tidegate-dev-lab):
+    error: update failed
+    error: Program failed with an unhandled exception:
+    Traceback (most recent call last):
+      File "/opt/lib/python3.11/site-packages/pulumi/runtime/resource.py", line 1017, in do_register
+        resp = await asyncio.get_event_loop().run_in_executor(None, do_rpc_call)
+               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    grpc._channel._InactiveRpcError: <_InactiveRpcError of RPC that terminated with:
+    \tstatus = StatusCode.UNAVAILABLE
+    \tdetails = "resource monitor shut down while waiting on step's done channel"
+    >
+
+    During handling of the above exception, another exception occurred:
+
+    Traceback (most recent call last):
+      File "/opt/bin/pulumi-language-python-exec", line 192, in <module>
+        loop.run_until_complete(coro)
+    Exception: resource monitor shut down while waiting on step's done channel
+
+  kubernetes:core/v1:Service (small-main):
+    error: resource "tidegate-dev/small-main" was not successfully created by the Kubernetes API server: services\
+ "small-main" is forbidden: exceeded quota: tight, requested: count/services=1, used: count/services=2, limited:\
+ count/services=2
+
+Resources:
+    + 9 created
+"""
+"""How `pulumi up` ends where the API server refuses an object: its program, which still runs, ends with a traceback."""
+
+
+def says(text: str, folder: Path) -> str:
+    """A Pulumi that says this and fails."""
+    (folder / "said").write_text(text, "utf-8")
+    return PULUMI.format(said="").replace("printf 'error: \\n'", f"cat {folder / 'said'}")
+
+
+def test_a_refusal_is_shown_without_the_traceback_that_it_ends_the_program_with(
+    up: Callable[[str], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(CommandError, match=r"^services small-main was refused by the quota tight: requested: count/"):
+        up(says(REFUSED, tmp_path))
+    shown = capsys.readouterr().out
+    lines = REFUSED.splitlines()
+    assert shown.splitlines() == [*lines[:3], *lines[4:9], *lines[25:]]
+
+
+def test_a_traceback_that_nothing_explains_is_shown_whole(
+    up: Callable[[str], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = REFUSED.replace("is forbidden: exceeded quota", "is not to anybody's liking").replace("\n\n", "\n")
+    assert up(says(said, tmp_path)) == 255
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(said.splitlines())

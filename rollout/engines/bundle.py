@@ -1,0 +1,48 @@
+"""What every engine is given, and what it can do."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from stacks.images_lock import ImagesLock
+from stacks.stack import Stack
+
+from ..render import Rendered
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """One stack with all that an engine needs of it, read and rendered once."""
+
+    stack: Stack
+    rendered: Rendered
+    lock: ImagesLock
+    """The digests of its images."""
+    definition: Path
+    """The file that the stack is known to come from."""
+    read_from: Path | None = None
+    """The file that was read instead, where a rollout keeps its text."""
+
+
+class Engine(Protocol):
+    """Brings one stack up in the cluster of its data plane, and down again."""
+
+    @property
+    def name(self) -> str:
+        """`pulumi` or `helm`, as ENGINE= says it."""
+
+    @property
+    def title(self) -> str:
+        """Its name and version, for people."""
+
+    def check(self, stack: Stack, rendered: Rendered) -> None:
+        """Raise CommandError where `up` would refuse a stack before it changes anything, such as another engine's."""
+
+    def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
+        """Bring a stack up, showing what happens; raise CommandError when it is not as declared.
+
+        `wait` waits until everything is ready. Returns False when it is known that nothing had to be changed.
+        """
+
+    def down(self, bundle: Bundle) -> None:
+        """Take a stack down, all but its datasets and what holds them; raise CommandError when that is not done."""

@@ -1,0 +1,329 @@
+"""The user's own Pulumi: runs the program in the root with `pulumi up`, against the user's backend and cluster.
+
+Environment variables, which are the user's and are handed on as they are:
+
+    PULUMI_BACKEND_URL           where state is kept, when not where `pulumi login` said
+    PULUMI_ACCESS_TOKEN          logs in to Pulumi Cloud
+    PULUMI_CONFIG_PASSPHRASE     opens the secrets of stacks in other backends (or PULUMI_CONFIG_PASSPHRASE_FILE)
+    PULUMI_HOME                  Pulumi's own folder: credentials, plugins
+    KUBECONFIG                   where contexts are found
+
+Set for Pulumi here: PULUMI_SKIP_UPDATE_CHECK, because a roll-out is no moment to ask for a newer version. What a single
+run needs beyond that stands in `PulumiCli.environment`.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+from stacks.command import CommandError
+from stacks.problems import escaped, shortened
+from stacks.stack import Stack
+
+from .. import processes
+from ..contexts import context_of
+from ..refusals import explained
+from ..terminal import make, note
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFAULT_DEFINITION = "stacks/inference.yaml"
+"""What the program reads when a stack's configuration names no definition."""
+OLDEST = (3, 219, 0)
+"""The first version that reads `requiredPulumiVersion`, which stands in Pulumi.yaml and says the same."""
+GET_PULUMI = "How to install Pulumi: https://www.pulumi.com/docs/install"
+UP = ("up", "--yes", "--skip-preview", "--refresh")
+"""Refreshed first: Pulumi compares with its state, and a hand may have changed the cluster."""
+DESTROY = ("destroy", "--yes", "--skip-preview", "--refresh", "--exclude-protected")
+"""All but datasets and what holds them."""
+
+_VERSION_SECONDS = 20.0
+_SHORT_SECONDS = 120.0
+"""What commands may take that only look at the backend or at a stack's configuration."""
+
+
+@dataclass(frozen=True)
+class PulumiCli:
+    """A `pulumi` that is new enough."""
+
+    path: str
+    version: str
+    folder: Path | None = None
+    """Folder of the Pulumi project; the root of the checkout without."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of this run, beside the user's."""
+
+    def __str__(self) -> str:
+        """As a user knows it."""
+        return f"Pulumi {self.version} ({self.path})"
+
+
+def find() -> PulumiCli | None:
+    """Return the `pulumi` on the PATH, or None; raise CommandError for one that is too old or does not answer."""
+    path = shutil.which("pulumi")
+    if path is None:
+        return None
+    code, said = _run(PulumiCli(path, ""), [path, "version"], _VERSION_SECONDS)
+    match = re.search(r"^v?(\d+)\.(\d+)\.(\d+)\S*$", said, re.MULTILINE)
+    if code != 0 or match is None:
+        raise CommandError(f"{path} does not work: `pulumi version` says {_last_line(said)}. {GET_PULUMI}")
+    version = match[0].removeprefix("v")
+    if tuple(map(int, match.groups())) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise CommandError(f"{path} is Pulumi {version}, and Tidegate needs {oldest} or later. {GET_PULUMI}")
+    return PulumiCli(path, version)
+
+
+def stacks(cli: PulumiCli, stack: Stack) -> dict[str, int]:
+    """Return the stacks that there are, and how many resources each has."""
+    with _understanding("stack ls"):
+        found = json.loads(ask(cli, stack, ["stack", "ls", "--json"]))
+        return {item["name"].rpartition("/")[2]: int(item.get("resourceCount") or 0) for item in found}
+
+
+def operate(
+    cli: PulumiCli, stack: Stack, definition: Path, command: Sequence[str], resources: Mapping[str, int] | None = None
+) -> int:
+    """Run `UP`, `DESTROY` or `preview` for a stack, showing what Pulumi says, and return its exit code.
+
+    The stack is made where there is none. `resources` are those of `stacks`, where they are known. Raises CommandError
+    where it is known why Pulumi failed.
+    """
+    _prepare(cli, stack, definition, stacks(cli, stack) if resources is None else resources)
+    whole = [cli.path, *command, "--stack", stack.name, "--non-interactive"]
+    code, said, held = _show(cli, whole)
+    if code != 0 and _is_readable_again(cli, said):
+        code, said, held = _show(cli, whole)
+    if code != 0 and _is_locked_by_the_dead(said):
+        note(f"stack {stack.name} was locked by a run that was killed; going on …")
+        ask(cli, stack, ["cancel", "--yes", stack.name])
+        code, said, held = _show(cli, whole)
+    if code != 0 and (why := _explanation(said, stack)):
+        raise CommandError(why)
+    sys.stdout.write(held)
+    return code
+
+
+def ask(cli: PulumiCli, stack: Stack, arguments: Sequence[str]) -> str:
+    """Return what a short command says; raise CommandError when it fails."""
+    whole = [cli.path, *arguments, "--non-interactive"]
+    code, said = _run(cli, whole, _SHORT_SECONDS)
+    if code != 0 and _is_readable_again(cli, said):
+        code, said = _run(cli, whole, _SHORT_SECONDS)
+    if code != 0:
+        command = " ".join(arguments[:2])
+        raise CommandError(_explanation(said, stack) or f"`pulumi {command}` failed: {_last_line(said)}.")
+    return said
+
+
+def _prepare(cli: PulumiCli, stack: Stack, definition: Path, resources: Mapping[str, int]) -> None:
+    """Make the stack where there is none, and let its configuration say what it is brought up from.
+
+    It is written down, in stacks/Pulumi.<stack>.yaml, because a plain `pulumi up` must do the same later.
+    """
+    if stack.name not in resources:
+        ask(cli, stack, ["stack", "init", stack.name, "--no-select"])
+    with _understanding("config"):
+        configuration = json.loads(ask(cli, stack, ["config", "--json", "--stack", stack.name]))
+        now = {key.removeprefix("tidegate:"): item.get("value") for key, item in configuration.items()}
+    path = definition.resolve()
+    wanted = {
+        "environment": stack.environment.name,
+        "dataPlane": stack.data_plane.name,
+        "definition": str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path),
+    }
+    if cli.folder is not None:
+        wanted["context"] = context_of(stack.data_plane)
+    now.setdefault("definition", DEFAULT_DEFINITION)
+    if resources.get(stack.name, 0) > 1 and now["definition"] != wanted["definition"]:
+        raise CommandError(
+            f"stack {stack.name} was brought up from {escaped(str(now['definition']))}: from {wanted['definition']}"
+            " it would lose every object that only the former describes.\n    If that is meant, say so first:"
+            f" pulumi config set definition {wanted['definition']} --stack {stack.name}"
+        )
+    changed = [f"{key}={value}" for key, value in wanted.items() if now.get(key) != value]
+    if changed:
+        values = [part for item in changed for part in ("--plaintext", item)]
+        ask(cli, stack, ["config", "set-all", *values, "--stack", stack.name])
+
+
+@contextmanager
+def _understanding(command: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        raise CommandError(f"what `pulumi {command} --json` answers cannot be understood. {GET_PULUMI}") from None
+
+
+def _is_readable_again(cli: PulumiCli, said: str) -> bool:
+    """Remove what keeps Pulumi from reading its state after a run that was killed; return whether there was anything.
+
+    Where state is kept in files, each has its attributes beside it. Pulumi does without them, but while one such file
+    is empty, as a Pulumi that was killed leaves it, every command ends with "EOF".
+    """
+    if not re.search(r": EOF$", said.strip()):
+        return False
+    code, answer = _run(cli, [cli.path, "whoami", "--json", "--non-interactive"], _SHORT_SECONDS)
+    with _understanding("whoami"):
+        url = str(json.loads(answer)["url"]) if code == 0 else ""
+    if not url.startswith("file://"):
+        return False
+    place = unquote(url.removeprefix("file://").partition("?")[0])
+    state = (cli.folder or ROOT) / Path(place).expanduser() / ".pulumi"
+    try:
+        empty = [path for path in state.rglob("*.attrs") if path.stat().st_size == 0]
+        for path in empty:
+            path.unlink()
+    except OSError as error:
+        raise CommandError(f"Pulumi's state in {escaped(str(state))} cannot be mended: {error.strerror}.") from None
+    if empty:
+        note(f"a run that was killed left Pulumi's state in {escaped(str(state))} unreadable; mended, and going on …")
+    return bool(empty)
+
+
+# ---- running it ----
+
+
+def _run(cli: PulumiCli, command: Sequence[str], seconds: float) -> tuple[int, str]:
+    """Run a short command in the root; return its exit code and its output, or what it complained of."""
+    try:
+        done = processes.run(command, seconds=seconds, cwd=cli.folder or ROOT, environment=_environment(cli))
+    except OSError as error:
+        raise CommandError(f"{command[0]} cannot be run: {error.strerror}. {GET_PULUMI}") from None
+    except subprocess.TimeoutExpired:
+        asked = " ".join(["pulumi", *command[1:3]])
+        raise CommandError(f"`{asked}` gave no answer within {seconds:g} seconds, and was stopped.") from None
+    return done.returncode, done.stdout if done.returncode == 0 else done.stderr or done.stdout
+
+
+def _show(cli: PulumiCli, command: Sequence[str]) -> tuple[int, str, str]:
+    """Run a long command in the root, and show what it says while it says it.
+
+    Returns its exit code, all that it said, and the tracebacks in it, which are held back: where the API server refuses
+    an object, the language host ends with one, and it says nothing that the refusal does not say better.
+    """
+    said: list[str] = []
+    tracebacks = _Tracebacks()
+    with subprocess.Popen(
+        command,
+        cwd=cli.folder or ROOT,
+        env={**os.environ, **_environment(cli)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+
+        def show() -> None:
+            for line in process.stdout or ():
+                said.append(line)
+                if not tracebacks.has(line):
+                    sys.stdout.write(line)
+                    sys.stdout.flush()
+
+        try:
+            show()
+        except KeyboardInterrupt:
+            # The terminal told Pulumi too: it ends what it has begun, writes its state and gives up its lock.
+            show()
+            raise
+    return process.returncode, "".join(said), "".join(tracebacks.held)
+
+
+class _Tracebacks:
+    """Tells which lines of Pulumi's output are a Python traceback: its frames, its error, and those that led to it."""
+
+    def __init__(self) -> None:
+        self.held: list[str] = []
+        self._depth: int | None = None
+        """Where the words "Traceback …" begin; None outside of a traceback."""
+
+    def has(self, line: str) -> bool:
+        """Say whether a line belongs to a traceback; lines are asked about in their order."""
+        if (begin := line.find(_TRACEBACK)) >= 0:
+            self._depth = begin
+        elif self._depth is not None and not self._goes_on(line):
+            self._depth = None
+        if self._depth is not None:
+            self.held.append(line)
+        return self._depth is not None
+
+    def _goes_on(self, line: str) -> bool:
+        text = line.strip()
+        depth = len(line) - len(line.lstrip())
+        is_error = _ERROR.match(text) is not None and self._depth == depth
+        return not text or depth > (self._depth or 0) or is_error or text == ">" or text.startswith(_CHAINED)
+
+
+_TRACEBACK = "Traceback (most recent call last)"
+_ERROR = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b")
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+
+
+def _environment(cli: PulumiCli) -> dict[str, str]:
+    return {"PULUMI_SKIP_UPDATE_CHECK": "true", **cli.environment}
+
+
+# ---- what it says when it fails ----
+
+
+def _is_locked_by_the_dead(said: str) -> bool:
+    """Say whether every lock is one of a process of this machine that has ended."""
+    if "the stack is currently locked" not in said:
+        return False
+    locks = re.findall(r"created by \S*@(\S+) \(pid (\d+)\)", said)
+    return bool(locks) and all(host == socket.gethostname() and not processes.lives(int(pid)) for host, pid in locks)
+
+
+def _explanation(said: str, stack: Stack) -> str | None:
+    """Return what to do about a failure, where that is known."""
+    context = context_of(stack.data_plane)
+    known = {
+        "PULUMI_ACCESS_TOKEN must be set": (
+            "Pulumi does not know where to keep its state. Run `pulumi login` once (`pulumi login --local` keeps it on"
+            " this machine), or set PULUMI_BACKEND_URL."
+        ),
+        "passphrase must be set": (
+            "Pulumi has no passphrase for the secrets of its state. Set PULUMI_CONFIG_PASSPHRASE, or"
+            " PULUMI_CONFIG_PASSPHRASE_FILE; the empty one is a choice too."
+        ),
+        "incorrect passphrase": (
+            f"stack {stack.name} was made with another passphrase. Correct PULUMI_CONFIG_PASSPHRASE."
+        ),
+        "the stack is currently locked|Another update is currently in progress": (
+            f"stack {stack.name} is locked: somebody else is bringing it up, or was stopped while doing so. Wait;"
+            f" if you are sure that nobody is, `pulumi cancel {stack.name}` takes the lock away."
+        ),
+        "as it is currently marked for protection|because it is protected": (
+            f"a dataset of stack {stack.name} would be replaced or deleted, and datasets are protected. Instead of"
+            " changing one, add a dataset of another name and move the servers to it. To give one up, run"
+            " `pulumi state unprotect` for it, as Pulumi says above; its volume and its claim stay in the cluster."
+        ),
+        "The resource already exists in the cluster": (
+            f"objects of stack {stack.name} are in the cluster, and not in Pulumi's state. To adopt them as they are:"
+            f" {make('up', CLUSTER=context, STACK=stack.name, ENGINE='pulumi', ADOPT='1')}"
+        ),
+        "configured Kubernetes cluster is unreachable": (
+            f"the cluster of stack {stack.name} cannot be reached. Does `kubectl --context {context} get namespaces`"
+            " work?"
+        ),
+        "no resource plugin 'pulumi-resource-kubernetes": (
+            "Pulumi has no Kubernetes provider and could not fetch it: `pulumi plugin install resource kubernetes`."
+        ),
+    }
+    found = next((explanation for words, explanation in known.items() if re.search(words, said)), None)
+    return found or explained(said, context)
+
+
+def _last_line(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return f'"{escaped(shortened(lines[-1], 300))}"' if lines else "nothing"

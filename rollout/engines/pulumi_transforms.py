@@ -14,8 +14,9 @@ def without_service_waits(
 
     A load balancer's is waited for: only then it has its address.
     """
-    if args.type_ != "kubernetes:core/v1:Service" or args.props["spec"].type == "LoadBalancer":
+    props: Any = args.props
+    if args.type_ != "kubernetes:core/v1:Service" or props["spec"].type == "LoadBalancer":
         return None
-    metadata: Any = args.props["metadata"]
+    metadata = props["metadata"]
     metadata.annotations = {**(metadata.annotations or {}), SKIP_AWAIT: "true"}
     return pulumi.ResourceTransformationResult(args.props, args.opts)

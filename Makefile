@@ -176,7 +176,6 @@ bench-lifecycle: .test ## Measure publishing against cp, sha256sum and rsync, re
 .PHONY: docs
 docs: .run ## Write what is generated: docs/definition.md, the editors' JSON schema, docs/guardrails.md
 	@$(RUN) -m stacks.reference
-	@$(RUN) -m policies.guardrails.reference
 
 .PHONY: format
 format: .test ## Put the code into its form

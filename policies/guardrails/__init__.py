@@ -2,16 +2,16 @@
 
 - in process, by `make up`, `make preview` and `make check-chart`: `check` and `check_all`;
 - as a Pulumi policy pack: `pulumi preview --policy-pack policies/guardrails`;
-- as a page for people: docs/guardrails.md, written by `python -m policies.guardrails.reference`.
+- as a page for people: docs/guardrails.md, written by `make docs`.
 
 An environment's settings (its kind, severities, waivers, ceiling) ride on its Namespace, as an annotation: whoever has
 the objects has them too.
 """
 
 from .checking import check, check_all
-from .findings import Finding
-from .report import report, summary
-from .rules import BY_NAME, RULES, Rule
+from .findings import Finding, report, summary
+from .rule import Rule
+from .rules import BY_NAME, RULES
 from .settings import ANNOTATION, KINDS, SEVERITIES, Kind, Settings, Severity, Waiver, annotation
 
 __all__ = [

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 
-from .findings import Breach, Finding, finding
+from .findings import Finding, by_severity, finding
 from .objects import Environment, Object, environments, name_of
+from .rule import Breach
 from .rules import BY_NAME, RULES
 from .settings import Settings, Severity, Waiver
 
@@ -18,7 +19,6 @@ SETTINGS_RULES: Mapping[str, str] = {
     READABLE: "Production's rules are asked instead, without exceptions.",
 }
 """What is said about the settings themselves, and why; nobody changes or waives these."""
-_ORDER = {"mandatory": 0, "advisory": 1, "waived": 2}
 
 
 def check(objects: Iterable[Object], today: date) -> list[Finding]:
@@ -36,7 +36,7 @@ def check_all(stacks: Mapping[str, Iterable[Object]], today: date) -> dict[str, 
         for environment in of_stack:
             others = tuple(other for other in everybody if other is not environment)
             findings += _findings(replace(environment, others=others), today)
-        found[stack] = sorted(dict.fromkeys(findings), key=lambda each: _ORDER[each.severity])
+        found[stack] = by_severity(findings)
     return found
 
 
@@ -61,7 +61,7 @@ def _findings(environment: Environment, today: date) -> Iterator[Finding]:
         severity = settings.severities.get(rule.name, rule.severity(settings.kind))
         if severity is None:
             continue
-        for breach in rule.function(environment):
+        for breach in rule(environment):
             kind, name = str(breach.object.get("kind")), name_of(breach.object)
             waivers = [waiver for waiver in settings.waivers if waiver.covers(rule.name, kind, name)]
             covering |= dict.fromkeys(waivers, severity)

@@ -1,21 +1,20 @@
-"""What is said about a broken rule: which object, what is wrong with it, why that matters and what to do."""
+"""What is said about broken rules: which object, what is wrong with it, why that matters and what to do."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from .objects import name_of, namespace_of
+from .rule import Breach
 
 Level = Literal["mandatory", "advisory", "waived"]
-
-
-@dataclass(frozen=True)
-class Breach:
-    """One place where a rule is broken; `what` never holds a secret."""
-
-    object: Mapping[str, Any]
-    what: str
+_LEVELS: Mapping[Level, tuple[str, str]] = {
+    "mandatory": ("mandatory finding", "mandatory findings"),
+    "advisory": ("advisory", "advisories"),
+    "waived": ("waived", "waived"),
+}
+"""The most severe first, with the words for one and for many."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,35 @@ def printable(text: str) -> str:
 def counted(findings: Iterable[Finding]) -> str:
     """Return `2 mandatory findings, 1 advisory`, or an empty text for none."""
     levels = [each.severity for each in findings]
-    words = {"mandatory": ("mandatory finding", "mandatory findings"), "advisory": ("advisory", "advisories")}
-    words["waived"] = ("waived", "waived")
-    counts = ((levels.count(level), *forms) for level, forms in words.items())  # type: ignore[arg-type]
+    counts = ((levels.count(level), one, many) for level, (one, many) in _LEVELS.items())
     return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts if count)
+
+
+def report(found: Mapping[str, Sequence[Finding]], most: int | None = None) -> str:
+    """Return the findings of several stacks: what is alike is said once, of each rule at most so many lines."""
+    stacks: dict[Finding, list[str]] = {}
+    for stack, findings in found.items():
+        for each in findings:
+            stacks.setdefault(each, []).append(stack)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for each in by_severity(stacks):
+        first, *rest = str(each).split("\n")
+        where = printable(", ".join(name for name in stacks[each] if name))
+        groups.setdefault(tuple(rest), []).append(f"{where}: {first}" if where else first)
+    return "\n".join("\n".join([*_shortened(lines, most), *rest]) for rest, lines in groups.items())
+
+
+def summary(found: Mapping[str, Sequence[Finding]]) -> str:
+    """Return `2 mandatory findings, 1 advisory`, or an empty text for none; what two stacks have alike counts once."""
+    return counted(dict.fromkeys(each for findings in found.values() for each in findings))
+
+
+def by_severity(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings, each once, the most severe first."""
+    return sorted(dict.fromkeys(findings), key=lambda each: list(_LEVELS).index(each.severity))
+
+
+def _shortened(lines: list[str], most: int | None) -> list[str]:
+    if most is None or len(lines) <= most:
+        return lines
+    return [*lines[:most], f"… and {len(lines) - most} more like these"]

@@ -14,10 +14,12 @@ ROLE = "tidegate.dev/role"
 OURS = "tidegate"
 WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet")
 """What runs for ever: a Job is none of them."""
-_TEMPLATES: Mapping[str, tuple[str, ...]] = {
+AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
+TEMPLATES: Mapping[str, tuple[str, ...]] = {
     "Pod": (),
     "PodTemplate": ("template",),
     **dict.fromkeys((*WORKLOADS, "ReplicaSet", "ReplicationController", "Job"), ("spec", "template")),
+    "ScaledJob": ("spec", "jobTargetRef", "template"),
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
 }
 
@@ -179,7 +181,7 @@ class Environment:
     """All pod templates."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pods", tuple(_pods(self.objects)))
+        object.__setattr__(self, "pods", tuple(pods(self.objects)))
 
     def of_kind(self, *kinds: str) -> list[Object]:
         """Return the objects of these kinds."""
@@ -190,14 +192,21 @@ class Environment:
         """The pods that run for ever."""
         return [pod for pod in self.pods if pod.is_workload]
 
+    def autoscalers(self, pod: Pod) -> list[Object]:
+        """Return what decides how many replicas of a workload there are."""
+        wanted = pod.maker.get("kind"), name_of(pod.maker)
+        targets = ((item, mapping(at(item, "spec", "scaleTargetRef"))) for item in self.of_kind(*AUTOSCALERS))
+        return [item for item, to in targets if (to.get("kind", "Deployment"), to.get("name")) == wanted]
+
     def selected(self, selector: Any) -> list[Pod]:
         """Return the pods that a label selector matches."""
         return [pod for pod in self.pods if matches(selector, pod.labels)]
 
 
-def _pods(objects: Iterable[Object]) -> Iterator[Pod]:
+def pods(objects: Iterable[Object]) -> Iterator[Pod]:
+    """Yield the pod template of each object that makes pods."""
     for item in objects:
-        steps = _TEMPLATES.get(text(item.get("kind")))
+        steps = TEMPLATES.get(text(item.get("kind")))
         if steps is not None:
             yield Pod(item, mapping(at(item, *steps)))
 

@@ -1,7 +1,9 @@
-"""The reference of the definition, made from the typed model alone: a page for people, a JSON schema for editors."""
+"""What is written from the code, by `make docs`: the definition's page and JSON schema, and the guardrails' page."""
 
 from collections.abc import Mapping
 from pathlib import Path
+
+from policies.guardrails.page import page as guardrails_page
 
 from .page import page
 from .schema import definition_schema, schema_text
@@ -10,29 +12,28 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = Path("stacks/inference.yaml")
 PAGE = Path("docs/definition.md")
 SCHEMA = Path("docs/definition.schema.json")
+GUARDRAILS = Path("docs/guardrails.md")
 
-__all__ = ["PAGE", "ROOT", "SCHEMA", "definition_schema", "files", "page", "stale", "write"]
+__all__ = ["GUARDRAILS", "PAGE", "ROOT", "SCHEMA", "definition_schema", "files", "page", "stale", "write"]
 
 
 def files(root: Path = ROOT) -> Mapping[Path, str]:
     """Return what the generated files must say, by their paths below `root`."""
-    return {PAGE: page(root / EXAMPLE), SCHEMA: schema_text()}
+    return {PAGE: page(root / EXAMPLE), SCHEMA: schema_text(), GUARDRAILS: guardrails_page()}
 
 
-def stale(root: Path = ROOT) -> list[Path]:
-    """Return the generated files that say something else than the model, or are not there."""
-    return [path for path, text in files(root).items() if _text(root / path) != text]
+def stale(root: Path = ROOT) -> dict[Path, str]:
+    """Return the generated files that say something else than the code, or are not there, and what they must say."""
+    found = files(root).items()
+    return {
+        path: text for path, text in found if not (root / path).exists() or (root / path).read_text("utf-8") != text
+    }
 
 
 def write(root: Path = ROOT) -> list[Path]:
     """Write the generated files; return those that changed."""
     changed = stale(root)
-    wanted = files(root)
-    for path in changed:
+    for path, text in changed.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(wanted[path], encoding="utf-8")
-    return changed
-
-
-def _text(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8") if path.exists() else None
+        (root / path).write_text(text, encoding="utf-8")
+    return list(changed)

@@ -1,9 +1,9 @@
-"""`python -m stacks.reference` writes the reference of the definition; `--check` only says what is stale."""
+"""`python -m stacks.reference` writes the generated pages and the schema; `--check` only says what is stale."""
 
 import argparse
 import sys
 
-from . import PAGE, SCHEMA, stale, write
+from . import files, stale, write
 
 
 def main() -> int:
@@ -16,7 +16,7 @@ def main() -> int:
             print(f"{path} is stale: run `make docs`", file=sys.stderr)
         return 1 if old else 0
     changed = write()
-    for path in (PAGE, SCHEMA):
+    for path in files():
         print(f"{path}: {'written' if path in changed else 'unchanged'}")
     return 0
 

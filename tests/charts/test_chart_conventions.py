@@ -15,7 +15,8 @@ from charts.helm import helm
 from charts.metadata import ROOT, version
 from charts.scenarios import default_values, scenarios
 from components import EnvironmentArgs
-from tests.schemas.pod_security import pod_security_violations
+from policies.guardrails.objects import pods
+from policies.guardrails.rules.pod_security import violations
 
 SCENARIOS = sorted(scenarios())
 
@@ -122,7 +123,7 @@ def test_helm_test_asks_the_proxy_and_each_server(scenario: str) -> None:
     assert container["command"][:2] == ["python", "-c"]
     assert container["command"][2] == (ROOT / "charts" / "smoke_test_program.py").read_text("utf-8")
     assert pod["spec"]["restartPolicy"] == "Never"
-    assert pod_security_violations(pod) == []
+    assert [violation for each in pods([pod]) for violation in violations(each)] == []
 
 
 def test_the_hooks_are_for_tests_alone_and_the_way_is_open_before_the_pod_starts() -> None:

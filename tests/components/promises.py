@@ -5,6 +5,8 @@ from collections.abc import Callable
 from tidegate_contracts import eviction, eviction_process, proxy_process, proxy_settings, routing
 
 from components.evaluate import APPLY_ORDER, KubernetesObject
+from policies.guardrails.objects import pods
+from policies.guardrails.rules.pod_security import violations
 from stacks.definition.base import quantity_value
 from tests import schemas
 
@@ -29,7 +31,7 @@ def every_object_fulfils_its_schema(objects: Objects) -> None:
 
 
 def every_pod_fulfils_pod_security_restricted(objects: Objects) -> None:
-    assert [violation for item in objects for violation in schemas.pod_security_violations(item)] == []
+    assert [violation for pod in pods(objects) for violation in violations(pod)] == []
 
 
 def everything_stands_in_the_namespace_of_the_environment(objects: Objects) -> None:

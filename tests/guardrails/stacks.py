@@ -9,8 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from components import Environment, evaluate
 from policies.guardrails import ANNOTATION, Finding, check
 from stacks.images_lock import ImagesLock, PinnedImage
@@ -165,11 +163,3 @@ class Case:
         self.edit(objects)
         assert objects != before, "the edit changes nothing"
         assert findings(objects) == [], "\n".join(map(str, findings(objects)))
-
-
-def broken(*cases: Case) -> pytest.MarkDecorator:
-    """Parametrize a test with cases, by their rule and a number."""
-    return pytest.mark.parametrize("case", cases, ids=[f"{each.rule}-{n}" for n, each in enumerate(cases)])
-
-
-kept = broken

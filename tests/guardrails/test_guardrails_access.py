@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from .stacks import Case, Edit, at, both, broken, findings, kept, prod, settings
+from .stacks import Case, Edit, at, both, findings, prod, settings
 
 EVERYBODY = "access-rules-name-their-callers"
 ALL = "access-rules-name-servers-or-models"
@@ -43,16 +43,6 @@ KEPT = (
     Case(ALL, rule(models=["fraud"], servers=["*"])),
     Case(ALL, both(rule(servers=["*"]), lambda objects: settings(objects, kind="shared"))),
 )
-
-
-@broken(*BROKEN)
-def test_a_guardrail_is_broken_by(case: Case) -> None:
-    case.broken()
-
-
-@kept(*KEPT)
-def test_a_guardrail_is_kept_by(case: Case) -> None:
-    case.kept()
 
 
 def test_a_wildcard_in_production_stops_everybody_and_only_a_waiver_lets_it_through() -> None:

@@ -19,10 +19,8 @@ from .stacks import (
     Objects,
     at,
     both,
-    broken,
     dev,
     in_small,
-    kept,
     pod,
     prod,
     settings,
@@ -89,16 +87,6 @@ KEPT = (
     Case(READ_ONLY, both(mounts("containers", readOnly=None), mounts("initContainers", readOnly=None))),
     Case(RETAINED, at("PersistentVolume", "inference-prod-models", "spec/capacity/storage", "1Gi")),
 )
-
-
-@broken(*BROKEN)
-def test_a_guardrail_is_broken_by(case: Case) -> None:
-    case.broken()
-
-
-@kept(*KEPT)
-def test_a_guardrail_is_kept_by(case: Case) -> None:
-    case.kept()
 
 
 # ---- production and others: rules that look at several environments ----

@@ -13,10 +13,8 @@ from .stacks import (
     adding,
     at,
     both,
-    broken,
     findings,
     in_small,
-    kept,
     prod,
     settings,
     thing,
@@ -128,16 +126,6 @@ KEPT = (
     # Kubernetes' default: a policy without types is one of ingress.
     Case(DOOR, without_policy_types),
 )
-
-
-@broken(*BROKEN)
-def test_a_guardrail_is_broken_by(case: Case) -> None:
-    case.broken()
-
-
-@kept(*KEPT)
-def test_a_guardrail_is_kept_by(case: Case) -> None:
-    case.kept()
 
 
 def test_without_a_policy_that_closes_them_servers_are_open_to_everybody() -> None:

@@ -12,11 +12,9 @@ from .stacks import (
     adding,
     at,
     both,
-    broken,
     container,
     everything,
     in_small,
-    kept,
     pod,
     settings,
     thing,
@@ -150,13 +148,3 @@ KEPT = (
     Case(CEILING, at("StatefulSet", SMALL, "spec/replicas", 0)),
     Case(CEILING, scaler("HorizontalPodAutoscaler", minReplicas=1, maxReplicas=3)),
 )
-
-
-@broken(*BROKEN)
-def test_a_guardrail_is_broken_by(case: Case) -> None:
-    case.broken()
-
-
-@kept(*KEPT)
-def test_a_guardrail_is_kept_by(case: Case) -> None:
-    case.kept()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from .stacks import PROXY, SMALL, Case, Edit, Objects, adding, at, broken, container, findings, kept, prod, thing
+from .stacks import PROXY, SMALL, Case, Edit, Objects, adding, at, container, findings, prod, thing
 
 RULE = "secrets-are-never-inline"
 STATEFUL_SET, FURTHER = f"StatefulSet/{SMALL}", "ConfigMap/further"
@@ -86,16 +86,6 @@ KEPT = (
     Case(RULE, data("run.sh", "token=$(cat /var/run/token)\npassword=$PASSWORD\n")),
     Case(RULE, data("ca.crt", "-----BEGIN CERTIFICATE-----\nMIIE\n")),
 )
-
-
-@broken(*BROKEN)
-def test_a_guardrail_is_broken_by(case: Case) -> None:
-    case.broken()
-
-
-@kept(*KEPT)
-def test_a_guardrail_is_kept_by(case: Case) -> None:
-    case.kept()
 
 
 @pytest.mark.parametrize("value", [AWS, GITHUB, JWT, "hunter2", "sesame", "Yg=="])

@@ -1,16 +1,6 @@
-"""Probes, budgets, grace periods, autoscalers and Pod Security."""
+"""Probes, budgets, grace periods and autoscalers."""
 
-import copy
 from typing import Any
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from policies.guardrails.objects import environments
-from policies.guardrails.rules.pod_security import CONTROLS, pods_fulfil_pod_security_restricted
-from tests import schemas
-from tests.components.objects import named
 
 from .stacks import (
     GONE,
@@ -24,12 +14,8 @@ from .stacks import (
     adding,
     at,
     both,
-    broken,
     container,
     in_small,
-    kept,
-    place,
-    prod,
     thing,
     without,
 )
@@ -159,94 +145,3 @@ KEPT = (
     Case(SCALED, at("StatefulSet", MAIN, "spec/replicas", 1)),
     Case(SCALED, both(adding(scaler("s", "ScaledObject")), at("StatefulSet", SMALL, "spec/replicas", GONE))),
 )
-
-
-@broken(*BROKEN)
-def test_a_guardrail_is_broken_by(case: Case) -> None:
-    case.broken()
-
-
-@kept(*KEPT)
-def test_a_guardrail_is_kept_by(case: Case) -> None:
-    case.kept()
-
-
-# ---- Pod Security: every control, and two evaluations that were written apart agree ----
-
-_BOX, _CONTEXT = "containers/0", "containers/0/securityContext"
-PIECES: tuple[tuple[str, Any], ...] = (
-    ("securityContext/windowsOptions", {"hostProcess": True}),
-    ("securityContext/windowsOptions", {"hostProcess": False}),
-    ("hostNetwork", True),
-    ("hostPID", True),
-    ("hostIPC", False),
-    (f"{_CONTEXT}/privileged", True),
-    ("volumes/0", {"name": "v", "hostPath": {"path": "/"}}),
-    ("volumes/0", {"name": "v", "nfs": {"server": "a", "path": "/"}}),
-    ("volumes/0", {"name": "v", "image": {}}),
-    (f"{_BOX}/ports/0/hostPort", 80),
-    (f"{_BOX}/ports/0/hostPort", 0),
-    (f"{_BOX}/livenessProbe/httpGet/host", "example.com"),
-    (f"{_BOX}/lifecycle/postStart", {"tcpSocket": {"host": "example.com", "port": 1}}),
-    ("securityContext/appArmorProfile", {"type": "Unconfined"}),
-    (f"{_CONTEXT}/appArmorProfile", {"type": "Localhost"}),
-    ("securityContext/seLinuxOptions", {"type": "spc_t"}),
-    ("securityContext/seLinuxOptions", {"type": "container_t"}),
-    (f"{_CONTEXT}/seLinuxOptions", {"user": "root"}),
-    (f"{_CONTEXT}/seLinuxOptions", {"role": "sysadm_r"}),
-    (f"{_CONTEXT}/procMount", "Unmasked"),
-    ("securityContext/sysctls", [{"name": "kernel.msgmax", "value": "1"}]),
-    ("securityContext/sysctls", [{"name": "net.ipv4.tcp_syncookies", "value": "1"}]),
-    (f"{_CONTEXT}/allowPrivilegeEscalation", GONE),
-    (f"{_CONTEXT}/allowPrivilegeEscalation", True),
-    ("securityContext/runAsNonRoot", GONE),
-    ("securityContext/runAsNonRoot", False),
-    (f"{_CONTEXT}/runAsNonRoot", True),
-    (f"{_CONTEXT}/runAsNonRoot", False),
-    ("securityContext/runAsUser", 0),
-    (f"{_CONTEXT}/runAsUser", 0),
-    ("securityContext/seccompProfile", GONE),
-    ("securityContext/seccompProfile/type", "Unconfined"),
-    (f"{_CONTEXT}/seccompProfile", {"type": "Localhost"}),
-    (f"{_CONTEXT}/capabilities", GONE),
-    (f"{_CONTEXT}/capabilities/drop", ["NET_RAW"]),
-    (f"{_CONTEXT}/capabilities/add", ["SYS_ADMIN", "NET_BIND_SERVICE"]),
-    (f"{_CONTEXT}/capabilities/add", ["NET_BIND_SERVICE"]),
-    ("hostUsers", False),
-    ("os", {"name": "windows"}),
-    ("../metadata/annotations", {"container.apparmor.security.beta.kubernetes.io/triton": "unconfined"}),
-    ("../metadata/annotations", {"container.apparmor.security.beta.kubernetes.io/triton": "localhost/strict"}),
-)
-
-
-def changed(pieces: list[tuple[str, Any]]) -> Object:
-    workload = copy.deepcopy(named(prod(), "StatefulSet", SMALL))
-    for path, value in pieces:
-        in_metadata = path.startswith("../")
-        root = workload["spec"]["template"] if in_metadata else workload["spec"]["template"]["spec"]
-        with_gone = value is GONE
-        try:
-            place(root, path.removeprefix("../"), copy.deepcopy(value) if not with_gone else GONE)
-        except KeyError:
-            assert with_gone  # another piece has taken it away already
-    return workload
-
-
-def ours(workload: Object) -> list[str]:
-    return [breach.what for each in environments([workload]) for breach in pods_fulfil_pod_security_restricted(each)]
-
-
-@given(st.lists(st.sampled_from(PIECES), max_size=4))
-def test_two_evaluations_of_pod_security_agree_about_any_pod(pieces: list[tuple[str, Any]]) -> None:
-    workload = changed(pieces)
-    assert bool(ours(workload)) == bool(schemas.pod_security_violations(workload)), ours(workload)
-
-
-@pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.__name__)
-def test_every_control_of_pod_security_is_broken_by_a_piece_and_kept_by_another(control: Any) -> None:
-    def says(piece: tuple[str, Any]) -> bool:
-        return any(list(control(pod)) for each in environments([changed([piece])]) for pod in each.pods)
-
-    answers = [says(piece) for piece in PIECES]
-    assert True in answers
-    assert False in answers

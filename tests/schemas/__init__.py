@@ -3,7 +3,6 @@
 - `check(objects)`: every object against its schema, in process, in milliseconds.
 - `kubeconform(files)`: the same schemas through the real kubeconform, on files.
 - `kubernetes_validate_strict(obj)`, `crd_violations(obj)`: one object of a built-in kind, of a custom kind.
-- `pod_security_violations(obj)`: the Pod Security Standards, profile "restricted".
 
 A kind without a schema never passes silently: it is a violation, unless SCHEMALESS names it on purpose; then it stands
 in the report's `skipped`. What no schema can say is not checked: CEL rules, defaults, immutability, admission.
@@ -13,7 +12,6 @@ from tests.schemas.builtin import kubernetes_validate_strict
 from tests.schemas.conform import kubeconform
 from tests.schemas.custom import crd_violations
 from tests.schemas.kinds import SCHEMALESS, NoSchemaError, Object, Report
-from tests.schemas.pod_security import pod_security_violations
 from tests.schemas.together import check
 
 __all__ = [
@@ -25,5 +23,4 @@ __all__ = [
     "crd_violations",
     "kubeconform",
     "kubernetes_validate_strict",
-    "pod_security_violations",
 ]

@@ -7,13 +7,14 @@ from typing import Any
 
 from tidegate_contracts import proxy_process
 
-from ..findings import Breach
 from ..objects import Environment, items, mapping, mappings, text
+from ..rule import Breach, guardrail
 
 _SET = re.compile(r"\[!?\]?[^\]]*\]")
 """A wildcard for one of several characters, as fnmatch has it."""
 
 
+@guardrail("Name the principals or groups.")
 def access_rules_name_their_callers(environment: Environment) -> Iterator[Breach]:
     """No access rule is for every principal or every group.
 
@@ -26,6 +27,7 @@ def access_rules_name_their_callers(environment: Environment) -> Iterator[Breach
                 yield Breach(item, f'access rule "{rule.get("name")}" is for all {key}')
 
 
+@guardrail("Name servers or models in proxy.access; whoever really may use all that there will ever be gets a waiver.")
 def access_rules_name_servers_or_models(environment: Environment) -> Iterator[Breach]:
     """No access rule is for every model of every server: it names servers, models, or both.
 

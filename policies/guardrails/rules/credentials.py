@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..findings import Breach
 from ..objects import Environment, at, items, mapping, mappings, text, texts
+from ..rule import Breach, guardrail
 
 _WORD = r"PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|API[_-]?KEY|ACCESS[_-]?KEY|PRIVATE[_-]?KEY|CREDENTIALS?"
 _NAME = re.compile(rf"(^|[_-])({_WORD})$", re.IGNORECASE)
@@ -55,6 +55,11 @@ KNOWN: tuple[tuple[str, re.Pattern[str]], ...] = (
 """What tells by its look, wherever it stands; previews hide it too, or only its group `secret` where it has one."""
 
 
+@guardrail(
+    "Put it into a Secret that somebody else makes, and name that; revoke what has been committed already.",
+    shared="mandatory",
+    local="advisory",
+)
 def secrets_are_never_inline(environment: Environment) -> Iterator[Breach]:
     """No object holds a credential: no Secret with data, no variable, argument, annotation or text that looks like one.
 

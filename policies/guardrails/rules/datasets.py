@@ -4,14 +4,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..findings import Breach
 from ..objects import Environment, Pod, at, items, mapping, mappings, name_of, text
+from ..rule import Breach, guardrail
 
 _SHARED = ("persistentVolumeClaim", "csi", "nfs", "ephemeral")
 """Kinds of volumes that outlive a pod or are there for others too."""
 _SCHEMES = ("s3://", "gs://", "as://")
 
 
+@guardrail(
+    "Set readOnly: true on the volume or on every mount of it; let a pipeline of its own publish models.",
+    shared="advisory",
+    local="advisory",
+)
 def datasets_are_mounted_read_only(environment: Environment) -> Iterator[Breach]:
     """No container can write to a dataset.
 
@@ -29,6 +34,7 @@ def datasets_are_mounted_read_only(environment: Environment) -> Iterator[Breach]
                         yield Breach(pod.maker, what)
 
 
+@guardrail("Set persistentVolumeReclaimPolicy: Retain.", shared="mandatory", local="advisory")
 def volumes_are_retained(environment: Environment) -> Iterator[Breach]:
     """Every PersistentVolume has the reclaim policy Retain.
 
@@ -61,6 +67,7 @@ class Folder:
         return one.startswith(two) or two.startswith(one)
 
 
+@guardrail("Give production a dataset, folder or bucket of its own.")
 def production_shares_nothing_that_others_may_write(environment: Environment) -> Iterator[Breach]:
     """No dataset of production lies in what another environment may write.
 

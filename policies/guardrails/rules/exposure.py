@@ -5,8 +5,8 @@ from typing import Any
 
 from tidegate_contracts import eviction_process, triton
 
-from ..findings import Breach
 from ..objects import Environment, Pod, at, items, mapping, mappings, matches, name_of, namespace_of, text, texts
+from ..rule import Breach, guardrail
 
 _METRICS = (triton.METRICS_PORT, eviction_process.ADMIN_PORT)
 """Ports that are not for inference; who may read them is another question."""
@@ -15,6 +15,11 @@ _DOORS = ("Ingress", "Route", "VirtualService", "IngressRoute", "Gateway")
 """Ends of the kinds that lead from outside to a Service: Ingress, HTTPRoute, GRPCRoute, OpenShift's Route, …"""
 
 
+@guardrail(
+    "Expose the proxy instead, with proxy.exposure; leave the servers' Services of type ClusterIP.",
+    shared="mandatory",
+    local="advisory",
+)
 def nothing_bypasses_the_proxy(environment: Environment) -> Iterator[Breach]:
     """No Service, Ingress or route exposes a server, and only the proxy may talk to one.
 

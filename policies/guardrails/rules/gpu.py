@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..findings import Breach
 from ..objects import Environment, Pod, at, mapping, mappings, name_of, number, text
+from ..rule import Breach, guardrail
 
 GPU = "nvidia.com/gpu"
 _SHARED = f"{GPU}.shared"
@@ -14,6 +14,7 @@ _STRATEGY = "nvidia.com/mig.strategy"
 _SHARING = "nvidia.com/gpu.sharing-strategy"
 
 
+@guardrail("Let them all follow from one placement, as the definition does.", shared="mandatory", local="mandatory")
 def gpu_pods_have_limit_selector_and_toleration_that_agree(environment: Environment) -> Iterator[Breach]:
     """A pod on a GPU asks for one kind of device, selects nodes that have it, and tolerates their taint.
 
@@ -37,6 +38,9 @@ def gpu_pods_have_limit_selector_and_toleration_that_agree(environment: Environm
         yield from (Breach(pod.maker, each) for each in what)
 
 
+@guardrail(
+    "Take fewer replicas, or raise guardrails.gpuSlices with whoever pays.", shared="mandatory", local="mandatory"
+)
 def gpu_slices_stay_under_their_ceiling(environment: Environment) -> Iterator[Breach]:
     """All replicas together, at an autoscaler's most, take no more devices than `guardrails.gpuSlices`.
 
@@ -129,12 +133,8 @@ def _claimed(environment: Environment, pod: Pod) -> int:
 
 
 def _most_replicas(environment: Environment, pod: Pod) -> int:
-    kind, name = pod.maker.get("kind"), name_of(pod.maker)
-    for item in environment.of_kind("HorizontalPodAutoscaler", "ScaledObject"):
-        target = mapping(at(item, "spec", "scaleTargetRef"))
-        if (target.get("kind", "Deployment"), target.get("name")) == (kind, name):
-            # KEDA's own default is 100.
-            most = number(at(item, "spec", "maxReplicas") or at(item, "spec", "maxReplicaCount"))
-            return 100 if most is None else most
+    for item in environment.autoscalers(pod):
+        most = number(at(item, "spec", "maxReplicas") or at(item, "spec", "maxReplicaCount"))
+        return 100 if most is None else most  # KEDA's own default
     replicas = number(at(pod.maker, "spec", "replicas"))
     return 1 if replicas is None else replicas

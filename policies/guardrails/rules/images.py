@@ -3,12 +3,16 @@
 import re
 from collections.abc import Iterator
 
-from ..findings import Breach
 from ..objects import Environment, text
+from ..rule import Breach, guardrail
 
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 
+@guardrail(
+    "Run `make pin` where the registry can be reached; in a values file, write image: repository:tag@sha256:….",
+    shared="advisory",
+)
 def images_are_pinned_by_digest(environment: Environment) -> Iterator[Breach]:
     """Every image is named by its digest.
 

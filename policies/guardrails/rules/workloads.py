@@ -6,8 +6,8 @@ from typing import Any
 
 from tidegate_contracts import proxy_process
 
-from ..findings import Breach
 from ..objects import Environment, at, items, mapping, mappings, matches, name_of, number, text
+from ..rule import Breach, guardrail
 
 _DEFAULT_GRACE = 30
 _TRITON_EXIT = 30
@@ -16,6 +16,7 @@ _EXIT_TIMEOUT = re.compile(r"--exit-timeout-secs[= ](\d+)")
 _DRAIN = f"{proxy_process.ENVIRONMENT_PREFIX}DRAIN_SECONDS"
 
 
+@guardrail("Give it the probe that is missing.", shared="advisory", local="advisory")
 def every_container_has_probes(environment: Environment) -> Iterator[Breach]:
     """Every main container has a readiness and a liveness probe, every native sidecar a liveness probe.
 
@@ -28,6 +29,7 @@ def every_container_has_probes(environment: Environment) -> Iterator[Breach]:
                 yield Breach(pod.maker, f"container {one.get('name')} has no {' and no '.join(missing)}")
 
 
+@guardrail("Give it one PodDisruptionBudget with maxUnavailable: 1 or more.", shared="advisory", local="advisory")
 def every_workload_has_a_budget(environment: Environment) -> Iterator[Breach]:
     """Every workload has one PodDisruptionBudget, which lets at least one pod go.
 
@@ -42,6 +44,11 @@ def every_workload_has_a_budget(environment: Environment) -> Iterator[Breach]:
             yield Breach(ours[0], f"it lets no pod of {name_of(pod.maker)} go, so no node is ever drained")
 
 
+@guardrail(
+    "Raise terminationGracePeriodSeconds, or lower the pause or the time to stop.",
+    shared="advisory",
+    local="advisory",
+)
 def grace_periods_hold_pause_and_stop(environment: Environment) -> Iterator[Breach]:
     """The pause before SIGTERM and the time that requests in flight may take are less than the grace period.
 
@@ -57,18 +64,16 @@ def grace_periods_hold_pause_and_stop(environment: Environment) -> Iterator[Brea
                 yield Breach(pod.maker, what)
 
 
+@guardrail(
+    "Leave replicas out where there is an autoscaler, and let there be one.", shared="mandatory", local="advisory"
+)
 def autoscalers_own_the_number_of_replicas(environment: Environment) -> Iterator[Breach]:
     """What an autoscaler scales says no number of replicas itself, and has one autoscaler only.
 
     Each time it is applied, the number would be put back, and pods with loaded models would go.
     """
-    scaled: dict[tuple[str, str], list[str]] = {}
-    for item in environment.of_kind("HorizontalPodAutoscaler", "ScaledObject"):
-        target = mapping(at(item, "spec", "scaleTargetRef"))
-        target_name = text(target.get("kind", "Deployment")), text(target.get("name"))
-        scaled.setdefault(target_name, []).append(text(item.get("kind")))
     for pod in environment.workloads:
-        owners = scaled.get((text(pod.maker.get("kind")), name_of(pod.maker)), [])
+        owners = [text(item.get("kind")) for item in environment.autoscalers(pod)]
         if owners and "replicas" in mapping(pod.maker.get("spec")):
             yield Breach(pod.maker, f"replicas is set, and a {owners[0]} owns the number")
         if len(owners) > 1:

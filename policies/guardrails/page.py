@@ -1,24 +1,20 @@
-"""docs/guardrails.md, written from the rules: `python -m policies.guardrails.reference`."""
+"""docs/guardrails.md, written from the rules by `make docs`."""
 
-import argparse
-import sys
-from pathlib import Path
 from textwrap import fill
 
 from .checking import SETTINGS_RULES
-from .rules import RULES, Rule
+from .rule import Rule
+from .rules import RULES
 from .rules.datasets import production_shares_nothing_that_others_may_write
-from .rules.pod_security import CONTROLS
+from .rules.pod_security import CONTROLS, pods_fulfil_pod_security_restricted
 from .settings import ANNOTATION
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = Path("docs/guardrails.md")
 _WIDTH = 120
 
 _BEGIN = """\
 # Guardrails
 
-<!-- Written by `python -m policies.guardrails.reference` from policies/guardrails/rules. Do not edit. -->
+<!-- Written by `make docs` from policies/guardrails/rules. Do not edit. -->
 
 What no stack may do. Each guardrail is a function over the Kubernetes objects of an environment, whatever made them. A
 finding that is **mandatory** stops the command, and nothing is written or applied; an **advisory** is only said.
@@ -92,38 +88,14 @@ def page() -> str:
     return _BEGIN.format(annotation=ANNOTATION) + about + table + "".join(map(_section, RULES))
 
 
-def stale(root: Path = ROOT) -> bool:
-    """Say whether the page says something else than the rules, or is not there."""
-    path = root / PAGE
-    return not path.exists() or path.read_text(encoding="utf-8") != page()
-
-
 def _section(rule: Rule) -> str:
     text = f"\n### {rule.name}\n\n{fill(f'**{rule.sentence}** {rule.why}', _WIDTH)}\n\n{fill(rule.do, _WIDTH)}\n"
-    if rule.name == "pods-fulfil-pod-security-restricted":
-        text += "\n" + "".join(f"- {(control.__doc__ or '').strip()}\n" for control in CONTROLS)
-    if rule.function is production_shares_nothing_that_others_may_write:
+    if rule is pods_fulfil_pod_security_restricted:
+        text += "\n" + "".join(f"- {control}\n" for control in CONTROLS)
+    if rule is production_shares_nothing_that_others_may_write:
         text += f"\n{fill(_ONE_STACK, _WIDTH)}\n"
     return text
 
 
 def _words(name: str) -> str:
     return name.replace("-", " ").capitalize()
-
-
-def main() -> int:
-    """Write the page, or check it; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m policies.guardrails.reference", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when the page is stale")
-    old = stale()
-    if parser.parse_args().check:
-        if old:
-            print(f"{PAGE} is stale: run `make docs`", file=sys.stderr)
-        return int(old)
-    (ROOT / PAGE).write_text(page(), encoding="utf-8")
-    print(f"{PAGE}: {'written' if old else 'unchanged'}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

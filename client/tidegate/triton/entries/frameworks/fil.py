@@ -26,7 +26,11 @@ LIGHTGBM_HEAD = b"tree\n"
 _XGBOOST_CLASSIFIERS = ("binary:", "multi:")
 _LIGHTGBM_CLASSIFIERS = ("binary", "multiclass", "multiclassova")
 _LIGHTGBM_SAID = ("objective", "max_feature_idx", "num_tree_per_iteration")
-_ASKED = {"learner": {"learner_model_param": None, "objective": {"name": None}}}
+_WANTED = {
+    "learner": {
+        "learner_model_param": dict.fromkeys(("num_feature", "num_class", "num_target")), "objective": {"name": None},
+    },
+}  # fmt: skip
 """Of a model of XGBoost."""
 _TREELITE_MAJOR = 4
 _TREELITE_CLASSIFIERS = (0, 2)
@@ -57,7 +61,7 @@ def read_xgboost_ubjson(source: Path) -> Reading:
     """Read what `Booster.save_model("….ubj")` wrote."""
     try:
         with source.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
-            forest = _xgboost(ubjson.loads(content, _ASKED))
+            forest = _xgboost(ubjson.read(content, _WANTED))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise unreadable(source, "XGBoost model in UBJSON", error) from None
     return _reading(source, "xgboost_ubj", "xgboost.ubj", forest)

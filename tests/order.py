@@ -7,7 +7,7 @@ from xdist.scheduler import LoadFileScheduling
 TOGETHER = {
     "tests/client/life",
     "tests/client/registry",
-    "tests/client/seeing",
+    "tests/client/status",
     "tests/client/tuning",
     "tests/cluster",
     "tests/node",

@@ -8,22 +8,14 @@ import typer
 
 from .. import __version__
 from ..errors import ExitCode
-from .deploy import deploy
-from .diff import diff
-from .history import history
-from .model_check import check
-from .model_new import new
-from .model_show import show
-from .models import models
+from .audit import diff, history, prune, verify
+from .deploy import deploy, promote, rollback
+from .model import check, new, show
 from .output import DEFECT
 from .predict import predict
-from .promote import promote
-from .prune import prune
 from .register import register
-from .rollback import rollback
-from .status import status
+from .status import models, status
 from .tune import tune
-from .verify import verify
 
 _MEANINGS = {
     ExitCode.OK: "done",

@@ -1,18 +1,19 @@
-"""`tidegate deploy`, and what it shares with `promote` and `rollback`."""
+"""`tidegate deploy`, `tidegate promote` and `tidegate rollback`: versions come into environments."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..api import WAIT_SECONDS, Tidegate
 from .output import Json, answering, note, print_json, progress
 
 if TYPE_CHECKING:
     from ..life.publish import Outcome
-    from ..registry import Trust
 
-MODEL = typer.Argument(help="A model, or a model and its version or alias: fraud, fraud@3, fraud@champion.")
-Model = Annotated[str, MODEL]
+Model = Annotated[
+    str, typer.Argument(help="A model, or a model and its version or alias: fraud, fraud@3, fraud@champion.")
+]
 Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for Triton to load the version.")]
 Replace = Annotated[
     bool,
@@ -32,7 +33,6 @@ Root = Annotated[
     list[Path] | None,
     typer.Option("--root", help="Take only versions that are signed with a certificate of this root; may be repeated."),
 ]
-WAIT_SECONDS = 300.0
 
 
 def deploy(
@@ -47,24 +47,46 @@ def deploy(
     json: Json = False,
 ) -> None:
     """Bring a registered version into an environment such as dev: verified, tried, and only then called."""
-    with answering():
-        from ..life.context import opened
-        from ..life.deploy import deploy, wanted
-
-        trust = trusted(public_key, root)
-        with opened(trust=trust, tell=note, progress=progress, wait_seconds=wait) as context:
-            show(deploy(context, wanted(model), to, replace=replace), json)
+    with answering(), _opened(wait, public_key, root) as tidegate:
+        _show(tidegate.deploy(model, to, replace=replace), json)
 
 
-def trusted(public_key: Path | None, roots: list[Path] | None) -> "Trust | None":
-    """Return whose signatures are wanted; None where none is."""
-    from ..registry import Trust
+def promote(
+    model: Model,
+    to: Annotated[str, typer.Option("--to", help="The environment, such as prod.")],
+    replace: Replace = False,
+    wait: Wait = WAIT_SECONDS,
+    public_key: PublicKey = None,
+    root: Root = None,
+    json: Json = False,
+) -> None:
+    """Bring a version from one environment into the next, such as from dev into prod, by the rules of that one."""
+    with answering(), _opened(wait, public_key, root) as tidegate:
+        _show(tidegate.promote(model, to, replace=replace), json)
 
-    return Trust(public_key, tuple(roots or ())) if public_key is not None or roots else None
+
+def rollback(
+    model: Annotated[str, typer.Argument(help="The model.")],
+    environment: Annotated[str, typer.Option("--in", help="The environment, such as prod.")],
+    version: Annotated[
+        int | None, typer.Option("--version", help="The version to go back to; else the one that was there before.")
+    ] = None,
+    replace: Replace = False,
+    wait: Wait = WAIT_SECONDS,
+    public_key: PublicKey = None,
+    root: Root = None,
+    json: Json = False,
+) -> None:
+    """Go back to the version that an environment had before: nothing is fetched where it is still there."""
+    with answering(), _opened(wait, public_key, root) as tidegate:
+        _show(tidegate.roll_back(model, environment, version, replace=replace), json)
 
 
-def show(outcome: "Outcome", json: bool) -> None:
-    """Print what became of it."""
+def _opened(wait: float, public_key: Path | None, roots: list[Path] | None) -> Tidegate:
+    return Tidegate(public_key=public_key, roots=roots or (), wait_seconds=wait, tell=note, progress=progress)
+
+
+def _show(outcome: "Outcome", json: bool) -> None:
     if json:
         print_json(outcome)
         return

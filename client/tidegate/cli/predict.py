@@ -13,7 +13,7 @@ from .status import Plane
 if TYPE_CHECKING:
     from ..calling.model import Model
     from ..calling.tensors import Answer
-    from ..seeing.spots import Spot
+    from ..status.proxies import KnownProxy
 
 _SHOWN = 8
 """Values of an output that a table has."""
@@ -56,15 +56,15 @@ def predict(
     """Call a model, and show what it answers and which version did."""
     with answering():
         from ..calling.model import Model
-        from ..seeing.spots import one
+        from ..status.proxies import proxy_of
 
         name, _, version = model.partition("@")
         if route not in ("v2", "predict"):
             raise UsageError(f"{route!r} is no route", do="there are v2 and predict")
-        spot = one(name, environment, plane, proxy)
+        found = proxy_of(name, environment, plane, proxy)
         if route == "predict" and server is None:
-            server = _server(name, spot)
-        with spot.client(timeout) as client:
+            server = _server(name, found)
+        with found.client(timeout) as client:
             called = Model(client, name, server=server, version=version or None, route=route)  # type: ignore[arg-type]
             given = _given(called, data, inputs or [], zeros)
             params = {"sticky": sticky, "deadline": timeout}
@@ -76,9 +76,9 @@ def predict(
             _show(answer, time.monotonic() - began, out, json)
 
 
-def _server(model: str, spot: "Spot") -> str:
+def _server(model: str, proxy: "KnownProxy") -> str:
     """Return the only server that has the model, for the route whose requests must name it."""
-    having = [] if spot.facts is None else [each.server for each in spot.facts.models if each.name == model]
+    having = [] if proxy.facts is None else [each.server for each in proxy.facts.models if each.name == model]
     if len(having) != 1:
         known = f"; it is on {', '.join(having)}" if having else ""
         raise UsageError("--route predict needs --server: its requests name the inference server", do=f"name it{known}")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..api import Tidegate
 from .output import Json, answering, note, print_json, print_table, progress, size
 
 if TYPE_CHECKING:
@@ -37,52 +38,21 @@ def register(
     json: Json = False,
 ) -> None:
     """Register an entry in MLflow as a new version, with its digests; the same content is always the same version."""
-    with answering():
-        from ..registry import Registry
-        from ..registry.golden import read_golden
-        from ..registry.manifest import manifest_of
-        from ..registry.registrant import registrant
-        from ..registry.registration import checked
-
+    with answering(), Tidegate(tell=note, progress=progress) as tidegate:
         signing = _key(key, certificate, chain)
-        request = read_golden(_read(golden), str(golden)) if golden is not None else None
-        with progress("reading", _bytes(entry)) as advance:
-            manifest = manifest_of(entry, name, advance)
-        for warning in checked(entry, manifest.model):
-            note(warning)
-        who, unproven = registrant()
-        registry = Registry(experiment=experiment)
-        with progress("sending", manifest.size) as advance:
-            version = registry.register(
-                entry,
-                registered_by=who,
-                server=server,
-                golden=request,
-                key=signing,
-                manifest=manifest,
-                progress=advance,
-                unproven=unproven,
-                tell=note,
-            )
-        if unproven:
-            note(f"registered as {who}: {unproven}")
+        version = tidegate.register(entry, name, server=server, golden=golden, key=signing, experiment=experiment)
         if json:
             print_json(version)
             return
-        print_table(
-            ("Model", "#Version", "#Files", "Size", "Manifest", "Registered by", "Client model"),
-            [
-                (
-                    version.model,
-                    version.number,
-                    len(manifest.files),
-                    size(manifest.size),
-                    version.manifest_sha256[:12],
-                    version.registered_by,
-                    version.client_model,
-                )
-            ],
-        )
+        from ..registry import Registry
+
+        manifest = Registry().manifest(version)
+        columns = ("Model", "#Version", "#Files", "Size", "Manifest", "Registered by", "Client model")
+        row = (
+            version.model, version.number, len(manifest.files), size(manifest.size), version.manifest_sha256[:12],
+            version.registered_by, version.client_model,
+        )  # fmt: skip
+        print_table(columns, [row])
 
 
 def _key(key: Path | None, certificate: Path | None, chain: list[Path] | None) -> "SigningKey | None":
@@ -96,23 +66,3 @@ def _key(key: Path | None, certificate: Path | None, chain: list[Path] | None) -
             raise UsageError("a certificate signs nothing without its key", do="name the key with --key")
         return None
     return SigningKey(key, os.environ.get(PASSWORD) or None, certificate, tuple(chain or ()))
-
-
-def _read(file: Path) -> bytes:
-    from ..errors import UsageError
-
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise UsageError("the file cannot be read", where=str(file), why=error.strerror or "") from None
-
-
-def _bytes(entry: Path) -> int:
-    """Return about how much there is to read; what cannot be read is told later."""
-    total = 0
-    for file in entry.rglob("*"):
-        try:
-            total += file.lstat().st_size if file.is_file() else 0
-        except OSError:
-            continue
-    return total

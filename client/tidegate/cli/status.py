@@ -1,4 +1,4 @@
-"""`tidegate status`: what is in memory where, which versions answer, how much they are used, who is hot."""
+"""`tidegate status` and `tidegate models`: which models there are, where, in memory or not, and how much used."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +8,7 @@ from ..errors import ExitCode
 from .output import Json, answering, note, print_json, print_table
 
 if TYPE_CHECKING:
-    from ..seeing.report import ModelStatus, PlaneStatus, VersionStatus
+    from ..status.report import ModelStatus, PlaneStatus, VersionStatus
 
 Environment = Annotated[
     str | None, typer.Option("--environment", "-e", help="The environment, such as dev; all of them without it.")
@@ -32,21 +32,45 @@ def status(
 ) -> None:
     """Show what is in memory where, which versions answer, how much they are used, and who is hot. Loads nothing."""
     with answering():
-        from ..seeing.spots import every
-        from ..seeing.status import look
+        from ..status.collect import collect
+        from ..status.proxies import proxies
 
-        found = look(every(environment, plane, proxy), model, watch_seconds=watch)
+        found = collect(proxies(environment, plane, proxy), model, watch_seconds=watch)
         if json:
             print_json(found)
         else:
             for each in found:
                 _show(each, watched=watch > 0)
-        told(found, json)
+        _end(found, json)
 
 
-def told(planes: "list[PlaneStatus]", json: bool) -> None:
+def models(
+    model: Annotated[str | None, typer.Argument(help="Only this model.")] = None,
+    environment: Environment = None,
+    plane: Plane = None,
+    proxy: Proxy = None,
+    json: Json = False,
+) -> None:
+    """Show which models there are, where, which versions answer, what they take and give. Loads nothing."""
+    with answering():
+        from ..status.collect import collect
+        from ..status.proxies import proxies
+
+        found = collect(proxies(environment, plane, proxy), model, signatures=True)
+        shown = sorted((each for at in found for each in at.models), key=lambda each: each.model)
+        if json:
+            print_json(shown)
+        else:
+            columns = (
+                "MODEL", "ENVIRONMENT", "SERVER", "LOADING", "VERSIONS", "TRAFFIC", "INPUTS", "OUTPUTS", "#BATCH",
+            )  # fmt: skip
+            print_table(columns, [_model_row(each) for each in shown])
+        _end(found, json)
+
+
+def _end(planes: "list[PlaneStatus]", json: bool) -> None:
     """End with the exit code of what could not be asked, where all have one; in words where no JSON says it."""
-    from ..seeing.status import failures
+    from ..status.collect import failures
 
     if found := failures(planes):
         for each in () if json else found:
@@ -79,9 +103,24 @@ def _show(plane: "PlaneStatus", *, watched: bool) -> None:
             )
 
 
+def _model_row(model: "ModelStatus") -> tuple[object, ...]:
+    unloaded = model.resident is False and model.state != "absent"
+    return (
+        model.model,
+        f"{model.environment} {model.plane}".strip(),
+        model.server,
+        model.loading if model.state in ("ready", "not-ready") else _state(model),
+        ", ".join(version.version for version in model.versions),
+        model.traffic,
+        "\n".join(model.inputs) or ("(not in memory)" if unloaded else ""),
+        "\n".join(model.outputs),
+        model.max_batch,
+    )
+
+
 def _rows(model: "ModelStatus", watched: bool) -> list[tuple[object, ...]]:
     server = model.server if model.pool is None else f"{model.server}/{model.pool}"
-    head: tuple[object, ...] = (model.model, server, state(model), model.traffic)
+    head: tuple[object, ...] = (model.model, server, _state(model), model.traffic)
     blank: tuple[object, ...] = ("", "", "", "")
     if not model.versions:
         return [(*head, *[""] * (8 if watched else 6))]
@@ -105,8 +144,7 @@ def _cells(version: "VersionStatus", watched: bool) -> tuple[object, ...]:
     )
 
 
-def state(model: "ModelStatus") -> str:
-    """Return the state of a model in words."""
+def _state(model: "ModelStatus") -> str:
     if model.state != "ready":
         return {"not-ready": "not ready", "absent": "not deployed"}.get(model.state, model.state)
     if model.loading != "on-demand":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from tidegate.cli.model_check import check
+from tidegate.cli.model import check
 from tidegate.errors import ExitCode
 from typer.testing import CliRunner, Result
 

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 from tidegate import environments
-from tidegate.cli import deploy as deploy_command
-from tidegate.cli import promote as promote_command
-from tidegate.cli import rollback as rollback_command
+from tidegate.cli import deploy as commands
 from tidegate.errors import ExitCode, NotFoundError, RefusedError, TidegateError, UnfinishedError, UsageError
 from tidegate.life import ready
 from tidegate.life.context import Context
@@ -221,26 +219,26 @@ def test_a_version_whose_calls_fail_in_dev_does_not_come_into_prod(world: World,
 
 def test_the_commands_say_what_became_of_it(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     register(world, "told", 3, tmp_path)
-    deploy_command.deploy("told", "dev")
+    commands.deploy("told", "dev")
     said = capsys.readouterr()
     assert said.out == "dev has version 1 of told\n"
     assert "publishing told version 1" in said.err
-    deploy_command.deploy("told@1", "dev", json=True)
+    commands.deploy("told@1", "dev", json=True)
     assert json.loads(capsys.readouterr().out)["changed"] is False
-    promote_command.promote("told", "prod")
+    commands.promote("told", "prod")
     assert capsys.readouterr().out == "prod has version 1 of told\n"
     register(world, "told", 5, tmp_path)
-    deploy_command.deploy("told", "dev")
+    commands.deploy("told", "dev")
     assert capsys.readouterr().out == "dev has version 2 of told (before: version 1)\n"
-    rollback_command.rollback("told", "dev", json=True)
+    commands.rollback("told", "dev", json=True)
     rolled = json.loads(capsys.readouterr().out)
     assert (rolled["what"], rolled["version"], rolled["previous"]) == ("rollback", 1, 2)
     wrong: list[tuple[Callable[[], None], ExitCode]] = [
-        (lambda: rollback_command.rollback("told", "dev"), ExitCode.NOT_FOUND),
-        (lambda: deploy_command.deploy("told", "prod"), ExitCode.REFUSED),
-        (lambda: deploy_command.deploy("told@", "dev"), ExitCode.USAGE),
-        (lambda: promote_command.promote("told@7", "prod"), ExitCode.NOT_FOUND),
-        (lambda: deploy_command.deploy("told", "dev", public_key=tmp_path / "none.pem"), ExitCode.INTEGRITY),
+        (lambda: commands.rollback("told", "dev"), ExitCode.NOT_FOUND),
+        (lambda: commands.deploy("told", "prod"), ExitCode.REFUSED),
+        (lambda: commands.deploy("told@", "dev"), ExitCode.USAGE),
+        (lambda: commands.promote("told@7", "prod"), ExitCode.NOT_FOUND),
+        (lambda: commands.deploy("told", "dev", public_key=tmp_path / "none.pem"), ExitCode.INTEGRITY),
     ]
     for refused, code in wrong:
         with pytest.raises(Exit) as ended:

@@ -6,10 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tidegate.cli import diff as diff_command
-from tidegate.cli import history as history_command
-from tidegate.cli import prune as prune_command
-from tidegate.cli import verify as verify_command
+from tidegate.cli import audit
 from tidegate.errors import BusyError, ExitCode, NotFoundError
 from tidegate.life.deploy import Wanted, deploy, promote
 from tidegate.life.diff import diff
@@ -113,31 +110,31 @@ def test_a_folder_that_nobody_registered_is_a_stray(world: World, copied: Path) 
 
 
 def test_the_commands_say_what_they_found_by_their_exit_codes(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    verify_command.verify("dev", ["pruned"], json=True)
+    audit.verify("dev", ["pruned"], json=True)
     assert json.loads(capsys.readouterr().out)["found"] == []
     (copied / "1" / "factor").write_text("4 ")
     with pytest.raises(Exit) as ended:
-        verify_command.verify("dev", ["pruned"])
+        audit.verify("dev", ["pruned"])
     assert ended.value.exit_code == ExitCode.INTEGRITY
     assert "1/factor" in capsys.readouterr().out
     with pytest.raises(Exit) as ended:
-        diff_command.diff("dev", "prod", "pruned")
+        audit.diff("dev", "prod", "pruned")
     assert ended.value.exit_code == ExitCode.FOUND
     assert "version 3" in capsys.readouterr().out
-    diff_command.diff("dev", "dev", "pruned", json=True)
+    audit.diff("dev", "dev", "pruned", json=True)
     assert json.loads(capsys.readouterr().out) == []
-    history_command.history("pruned", "dev", json=True)
+    audit.history("pruned", "dev", json=True)
     told = json.loads(capsys.readouterr().out)
     assert [(each["what"], each["version"], each["previous"]) for each in told] == [
         ("deploy", 3, 2), ("deploy", 2, 1), ("deploy", 1, None)
     ]  # fmt: skip
-    history_command.history("pruned")
+    audit.history("pruned")
     assert "promote" in capsys.readouterr().out
-    prune_command.prune("dev", "pruned")
+    audit.prune("dev", "pruned")
     assert "1 version that nobody serves" in capsys.readouterr().out
     assert (copied / "1").is_dir()
     with pytest.raises(Exit) as ended:
-        diff_command.diff("dev", "prd")
+        audit.diff("dev", "prd")
     assert ended.value.exit_code == ExitCode.NOT_FOUND
     assert "did you mean prod" in capsys.readouterr().err
 

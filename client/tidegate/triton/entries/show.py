@@ -1,18 +1,24 @@
-"""What an entry is, told from its files: tensors, versions, and how Triton will run it."""
+"""What an entry is, told and drawn from its files: tensors, versions, settings, an ensemble's steps."""
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 from pydantic import BaseModel
-from tritonclient.grpc.model_config_pb2 import DataType, ModelInstanceGroup, ModelOptimizationPolicy, ModelQueuePolicy
+from rich.columns import Columns
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.text import Text
+from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig
 
 from ...errors import UsageError
 from ...findings import errors
+from .ensemble import Graph, Step, graph
 from .entry import read_entry
 from .frameworks.reading import ANY
-from .text import CONFIG
+from .text import CONFIG, config_text
+
+_TOLD_APART = ("name", "backend", "platform", "input", "output", "ensemble_scheduling")
 
 
 class ShownTensor(BaseModel):
@@ -23,6 +29,9 @@ class ShownTensor(BaseModel):
     shape: tuple[int, ...]
     """As requests have it, the batch's dimension among it; -1 is any size."""
     notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.data_type}[{','.join('?' if size == ANY else str(size) for size in self.shape)}]"
 
 
 class ShownStep(BaseModel):
@@ -48,8 +57,8 @@ class Shown(BaseModel):
     inputs: tuple[ShownTensor, ...]
     outputs: tuple[ShownTensor, ...]
     steps: tuple[ShownStep, ...] = ()
-    runs: tuple[tuple[str, str], ...]
-    """How Triton runs it: what, and how that is set."""
+    settings: str
+    """All other fields of the configuration: how Triton runs it, in the words of config.pbtxt."""
     config: dict[str, Any]
     """The whole configuration, with the names of config.pbtxt."""
 
@@ -82,9 +91,22 @@ def show_entry(folder: Path) -> Shown:
             )
             for step in config.ensemble_scheduling.step
         ),
-        runs=tuple(_runs(config)),
+        settings=_settings(config),
         config=MessageToDict(config, preserving_proto_field_name=True),
     )
+
+
+def draw(config: ModelConfig, shown: Shown) -> RenderableType:
+    """Return the drawing: the ensemble's inputs, a row of boxes for the steps that can run at once, its outputs."""
+    drawn = graph(config)
+    parts: list[RenderableType] = [_outside("input", shown.inputs)]
+    for wave in drawn.order:
+        parts += [_arrow(), Columns([_box(drawn, drawn.steps[index]) for index in wave], padding=(0, 2))]
+    parts += [_arrow(), _outside("output", shown.outputs)]
+    ready = {index for wave in drawn.order for index in wave}
+    if stuck := [_box(drawn, step) for step in drawn.steps if step.index not in ready]:
+        parts += [Text("never run, for they wait for tensors that nobody makes, or for themselves:"), Columns(stuck)]
+    return Group(*parts)
 
 
 def _tensor(tensor: Any, batch: int) -> ShownTensor:
@@ -107,101 +129,27 @@ def _tensor(tensor: Any, batch: int) -> ShownTensor:
     )
 
 
-def _runs(config: Any) -> Iterator[tuple[str, str]]:
-    scheduling = config.WhichOneof("scheduling_choice")
-    if scheduling == "dynamic_batching" and config.max_batch_size:
-        yield "batches", f"dynamic, up to {config.max_batch_size}; {_dynamic(config.dynamic_batching)}"
-    elif scheduling == "sequence_batching":
-        yield "batches", f"of sequences, up to {config.max_batch_size}; {_sequence(config.sequence_batching)}"
-    elif config.max_batch_size:
-        yield "batches", f"as requests bring them, up to {config.max_batch_size}"
-    else:
-        yield "batches", "none: a request's tensors have exactly these shapes"
-    if scheduling != "ensemble_scheduling":
-        yield "instances", "; ".join(_instance(each) for each in config.instance_group) or "one for each GPU, else one"
-    if config.HasField("version_policy"):
-        policy = config.version_policy
-        kind = policy.WhichOneof("policy_choice")
-        latest, specific = [policy.latest.num_versions or 1], policy.specific.versions
-        numbers = specific if kind == "specific" else latest if kind == "latest" else []
-        yield "versions served", " ".join([kind or "latest", *map(str, numbers)])
-    if config.model_transaction_policy.decoupled:
-        yield "answers", "any number for each request (decoupled): call it by a stream"
-    if config.response_cache.enable:
-        yield "response cache", "on, where the server has one"
-    accelerators = config.optimization.execution_accelerators
-    for side in ("gpu", "cpu"):
-        for each in getattr(accelerators, f"{side}_execution_accelerator"):
-            said = ", ".join(f"{key}={value}" for key, value in sorted(each.parameters.items()))
-            yield f"accelerator ({side})", f"{each.name} {said}".strip()
-    if config.optimization.priority:
-        yield "priority", ModelOptimizationPolicy.ModelPriority.Name(config.optimization.priority)
-    for each in config.model_warmup:
-        inputs = ", ".join(f"{name} {list(content.dims)}" for name, content in sorted(each.inputs.items()))
-        yield "warm-up", f"{each.name or 'unnamed'}: {max(each.count, 1)} × batch {each.batch_size}: {inputs}"
-    for key in sorted(config.parameters):
-        yield "parameter", f"{key}={config.parameters[key].string_value}"
+def _settings(config: Any) -> str:
+    rest = ModelConfig()
+    rest.CopyFrom(config)
+    for field in _TOLD_APART:
+        rest.ClearField(field)
+    return config_text(rest).rstrip()
 
 
-def _dynamic(batching: Any) -> str:
-    said = [_delay(batching.max_queue_delay_microseconds)]
-    if batching.preferred_batch_size:
-        said.append(f"rather {_numbers(batching.preferred_batch_size)}")
-    if batching.priority_levels:
-        said.append(f"{batching.priority_levels} priorities, {batching.default_priority_level} unless said")
-    if batching.preserve_ordering:
-        said.append("answers in order")
-    if batching.HasField("default_queue_policy"):
-        said.append(_queue(batching.default_queue_policy))
-    for level in sorted(batching.priority_queue_policy):
-        said.append(f"priority {level}: {_queue(batching.priority_queue_policy[level])}")
-    return "; ".join(said)
+def _outside(side: str, tensors: tuple[ShownTensor, ...]) -> Text:
+    return Text("\n".join(f"{side}  {tensor.name}  {tensor}" for tensor in tensors))
 
 
-def _sequence(batching: Any) -> str:
-    strategy = batching.WhichOneof("strategy_choice") or "direct"
-    said = [strategy]
-    if batching.max_sequence_idle_microseconds:
-        said.append(f"given up after {_time(batching.max_sequence_idle_microseconds)} without a request")
-    said += [f"control {each.name}" for each in batching.control_input]
-    said += [f"state {each.input_name} → {each.output_name}" for each in batching.state]
-    return "; ".join(said)
+def _arrow() -> Text:
+    return Text("  │\n  ▼")
 
 
-def _queue(policy: Any) -> str:
-    said = [f"at most {policy.max_queue_size} wait"] if policy.max_queue_size else []
-    if policy.default_timeout_microseconds:
-        action = ModelQueuePolicy.TimeoutAction.Name(policy.timeout_action).lower()
-        said.append(f"{action} after {_time(policy.default_timeout_microseconds)}")
-    if policy.allow_timeout_override:
-        said.append("a request may say less")
-    return ", ".join(said) or "any number wait"
-
-
-def _instance(group: Any) -> str:
-    kind = ModelInstanceGroup.Kind.Name(group.kind).removeprefix("KIND_")
-    said = f"{max(group.count, 1)} × {kind}"
-    if group.gpus:
-        said += f" {_numbers(group.gpus)}"
-    if group.HasField("rate_limiter"):
-        resources = ", ".join(
-            f"{each.name}={each.count}{' (global)' if getattr(each, 'global') else ''}"
-            for each in group.rate_limiter.resources
-        )
-        said += f", rate limited: {resources or 'no resources'}, priority {group.rate_limiter.priority}"
-    return said
-
-
-def _delay(microseconds: int) -> str:
-    return f"waits up to {_time(microseconds)} for more" if microseconds else "does not wait for more"
-
-
-def _time(microseconds: int) -> str:
-    for unit, size in (("s", 1_000_000), ("ms", 1_000)):
-        if microseconds >= size:
-            return f"{microseconds / size:g} {unit}"
-    return f"{microseconds} µs"
-
-
-def _numbers(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))
+def _box(drawn: Graph, step: Step) -> Panel:
+    lines = []
+    for of_model, of_ensemble in step.inputs:
+        producer = drawn.producers.get(of_ensemble)
+        lines.append(f"{of_model} ← {of_ensemble}{f' (of {producer.model})' if producer else ''}")
+    lines += [f"{of_model} → {of_ensemble}" for of_model, of_ensemble in step.outputs]
+    version = "" if step.version == ANY else f" version {step.version}"
+    return Panel(Text("\n".join(lines)), title=Text(f"{step.index + 1} {step.model}{version}"), expand=False)

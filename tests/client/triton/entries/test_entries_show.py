@@ -6,9 +6,8 @@ import pytest
 from google.protobuf import text_format
 from rich.console import Console
 from tidegate.errors import UsageError
-from tidegate.triton.entries.drawing import draw
 from tidegate.triton.entries.entry import read_entry
-from tidegate.triton.entries.show import Shown, show_entry
+from tidegate.triton.entries.show import Shown, draw, show_entry
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 PLAIN = """
@@ -53,64 +52,10 @@ def test_tensors_are_told_as_requests_have_them(tmp_path: Path) -> None:
     assert told.config["input"][0]["dims"] == ["3", "-1"]
 
 
-@pytest.mark.parametrize(
-    ("more", "what", "how"),
-    [
-        ("", "batches", "as requests bring them, up to 8"),
-        ("", "instances", "one for each GPU, else one"),
-        (
-            "dynamic_batching { preferred_batch_size: [4, 8] max_queue_delay_microseconds: 1500 "
-            "preserve_ordering: true priority_levels: 3 default_priority_level: 2 "
-            "default_queue_policy { max_queue_size: 7 } "
-            "priority_queue_policy { key: 1 value { timeout_action: DELAY default_timeout_microseconds: 2000000 "
-            "allow_timeout_override: true } } }",
-            "batches",
-            "dynamic, up to 8; waits up to 1.5 ms for more; rather 4, 8; 3 priorities, 2 unless said; answers in "
-            "order; at most 7 wait; priority 1: delay after 2 s, a request may say less",
-        ),
-        (
-            'sequence_batching { oldest { } max_sequence_idle_microseconds: 900 '
-            'control_input { name: "S" control { } } '
-            'state { input_name: "i" output_name: "o" } }',
-            "batches",
-            "of sequences, up to 8; oldest; given up after 900 µs without a request; control S; state i → o",
-        ),
-        (
-            'instance_group { count: 2 kind: KIND_GPU gpus: [0, 1] rate_limiter { resources { name: "R" count: 3 '
-            'global: true } priority: 4 } }',
-            "instances",
-            "2 × GPU 0, 1, rate limited: R=3 (global), priority 4",
-        ),
-        ("version_policy { specific { versions: [1, 3] } }", "versions served", "specific 1 3"),
-        ("version_policy { latest { num_versions: 2 } }", "versions served", "latest 2"),
-        ("version_policy { all { } }", "versions served", "all"),
-        (
-            "model_transaction_policy { decoupled: true }",
-            "answers",
-            "any number for each request (decoupled): call it by a stream",
-        ),
-        ("response_cache { enable: true }", "response cache", "on, where the server has one"),
-        (
-            'optimization { priority: PRIORITY_MAX execution_accelerators { gpu_execution_accelerator { '
-            'name: "tensorrt" parameters { key: "precision_mode" value: "FP16" } } } }',
-            "accelerator (gpu)",
-            "tensorrt precision_mode=FP16",
-        ),
-        (
-            'model_warmup { name: "w" batch_size: 2 inputs { key: "x" value { data_type: TYPE_FP32 dims: [3, 4] '
-            "zero_data: true } } }",
-            "warm-up",
-            "w: 1 × batch 2: x [3, 4]",
-        ),
-        ('parameters { key: "k" value { string_value: "v" } }', "parameter", "k=v"),
-    ],
-    ids=[
-        "no-scheduling", "no-instances", "dynamic", "sequences", "instances", "specific", "latest", "all", "decoupled",
-        "cache", "accelerator", "warm-up", "parameter",
-    ],
-)  # fmt: skip
-def test_how_triton_runs_it_is_told_in_words(tmp_path: Path, more: str, what: str, how: str) -> None:
-    assert (what, how) in shown(tmp_path, PLAIN + more).runs
+def test_how_triton_runs_it_is_told_in_the_words_of_its_configuration(tmp_path: Path) -> None:
+    more = "dynamic_batching {\n  preferred_batch_size: 4\n}\nresponse_cache {\n  enable: true\n}"
+    assert shown(tmp_path, PLAIN + more).settings == f"max_batch_size: 8\n{more}"
+    assert shown(tmp_path, 'name: "m" backend: "python"').settings == ""
 
 
 def test_an_entry_without_a_name_has_its_folders(tmp_path: Path) -> None:
@@ -151,8 +96,3 @@ def test_steps_that_never_run_are_drawn_apart(tmp_path: Path) -> None:
 
 def test_names_are_no_markup(tmp_path: Path) -> None:
     assert "[bold]left:smile:" in drawn(tmp_path, CHAIN.replace('"left"', '"[bold]left:smile:"'))
-
-
-def test_no_batches_are_told_where_dynamic_batching_has_none_to_make(tmp_path: Path) -> None:
-    told = dict(shown(tmp_path, 'name: "m" backend: "python" dynamic_batching { }').runs)
-    assert told["batches"].startswith("none")

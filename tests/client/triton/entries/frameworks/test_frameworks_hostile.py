@@ -7,6 +7,7 @@ import tracemalloc
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -155,7 +156,7 @@ def test_ubjson_that_is_full_of_small_values_takes_no_memory_for_what_is_not_ask
 
 def test_ubjson_with_many_values_where_one_is_takes_no_memory_for_them() -> None:
     for junk in (b"[" + b"[]" * 200_000 + b"]", b"[#l" + (200_000).to_bytes(4) + b"Z" * 200_000):
-        said, peak = traced(lambda junk=junk: ubjson.read(b"{U\x01a" + junk + b"}", {"a": None}))
+        said, peak = traced(partial(ubjson.read, b"{U\x01a" + junk + b"}", {"a": None}))
         assert (said, peak < 2 << 20) == ({"a": {}}, True)
     with pytest.raises(ubjson.UbjsonError, match="a text has"):
         ubjson.read(b"{U\x01aSl" + (2 << 20).to_bytes(4) + bytes(2 << 20) + b"}", {"a": None})

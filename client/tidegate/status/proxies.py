@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from tidegate_contracts.environments import Plane
 
@@ -14,8 +15,8 @@ from ..settings import ENVIRONMENTS
 
 
 @dataclass(frozen=True)
-class Spot:
-    """One proxy."""
+class KnownProxy:
+    """The inference proxy of an environment on one data plane."""
 
     environment: str
     """Empty where only the proxy's address is known."""
@@ -25,27 +26,36 @@ class Spot:
     facts: Plane | None = None
     """What the definition says of it, where that is known."""
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names of the models that the definition has there; none where only the address is known."""
+        return tuple(model.name for model in self.facts.models) if self.facts is not None else ()
+
     def client(self, seconds: float) -> ProxyClient:
-        """Return a client; every call takes so long at most."""
+        """Return a client of it, whose calls take so many seconds at most."""
         return ProxyClient(self.url, self.credential, seconds=seconds)
 
 
-def every(name: str | None = None, plane: str | None = None, url: str | None = None) -> list[Spot]:
+def proxies(
+    name: str | None = None, plane: str | None = None, url: str | None = None, *, file: Path | None = None
+) -> list[KnownProxy]:
     """Return the proxy at `url`; or those of an environment; or, with neither, of every environment that is known.
 
-    Raises UsageError, NotFoundError.
+    `file` is the path of `environments.json`, by default that of TIDEGATE_ENVIRONMENTS. Raises UsageError,
+    NotFoundError.
     """
     if url is not None:
         if name is not None or plane is not None:
             raise UsageError("the proxy's address says where: leave the environment and the data plane out")
-        return [Spot("", "", proxy_url(url), find_credential())]
-    if name is None and plane is None and ENVIRONMENTS not in os.environ and os.environ.get(VARIABLE):
-        return every(url=os.environ[VARIABLE])
-    known = load()
+        return [KnownProxy("", "", proxy_url(url), find_credential())]
+    said = file is not None or ENVIRONMENTS in os.environ
+    if name is None and plane is None and not said and os.environ.get(VARIABLE):
+        return proxies(url=os.environ[VARIABLE])
+    known = load(file)
     credential = find_credential()
     wanted = known.environments if name is None else (environment(name, known),)
     found = [
-        Spot(each.name, at.name, proxy_url(at.proxy_url), credential, at)
+        KnownProxy(each.name, at.name, proxy_url(at.proxy_url), credential, at)
         for each in wanted
         for at in sorted(each.planes, key=lambda at: at.wave)
         if plane is None or at.name == plane
@@ -57,7 +67,9 @@ def every(name: str | None = None, plane: str | None = None, url: str | None = N
     return found
 
 
-def one(model: str, name: str | None = None, plane: str | None = None, url: str | None = None) -> Spot:
+def proxy_of(
+    model: str, name: str | None = None, plane: str | None = None, url: str | None = None, *, file: Path | None = None
+) -> KnownProxy:
     """Return the one proxy at which a model is called.
 
     Without a word of where, it is the one that DOMINO_INFERENCE_PROXY names, as of a model endpoint; else the first
@@ -66,18 +78,16 @@ def one(model: str, name: str | None = None, plane: str | None = None, url: str 
     """
     if name is None and plane is None and url is None and os.environ.get(VARIABLE):
         url = os.environ[VARIABLE]
-    found = every(name, plane, url)
+    found = proxies(name, plane, url, file=file)
     if url is not None:
         return found[0]
-    having = [
-        spot for spot in found if spot.facts is not None and any(each.name == model for each in spot.facts.models)
-    ]
+    having = [each for each in found if model in each.models]
     if not having:
-        names = sorted({each.name for spot in found if spot.facts is not None for each in spot.facts.models})
+        names = sorted({name for each in found for name in each.models})
         raise NotFoundError(
             f"no environment that was asked has the model {model!r}", do=nearest(model, names, "models")
         )
-    environments = list(dict.fromkeys(spot.environment for spot in having))
+    environments = list(dict.fromkeys(each.environment for each in having))
     if len(environments) > 1:
         raise UsageError(
             f"the model {model} is in {', '.join(environments)}",

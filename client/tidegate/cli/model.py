@@ -1,14 +1,17 @@
-"""`tidegate model new`."""
+"""`tidegate model new`, `check` and `show`: entries of a Triton model repository."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import UsageError
-from .output import Json, answering, note, print_json
+from ..errors import ExitCode, UsageError
+from .output import Json, answering, console, counted, note, print_json, print_table, size
 
 if TYPE_CHECKING:
+    from ..findings import Finding
+    from ..triton.entries.show import Shown
     from ..triton.entries.write import NewEntry
 
 Texts = list[str] | None
@@ -95,7 +98,59 @@ def new(
             labels={key: Path(file) for key, file in (pair(each, "--labels OUTPUT=FILE") for each in labels or ())},
             links=dict(pair(each, "--link MODEL.TENSOR=NAME") for each in link or ()),
         )  # fmt: skip
-        _tell(made, json)
+        _print_new(made, json)
+
+
+def check(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="FOLDER...", help="Entries, or model repositories, whose entries are all checked."),
+    ],
+    backend: Annotated[
+        list[str] | None,
+        typer.Option(help="A backend that the server has; give it once for each. Without it any will do."),
+    ] = None,
+    gpu: Annotated[
+        bool | None, typer.Option("--gpu/--no-gpu", help="Whether the server has a GPU. Without it both will do.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors do.")] = False,
+    json: Json = False,
+) -> None:
+    """Say what Triton would refuse or silently ignore in a model repository entry, before anything is copied.
+
+    Nothing of the model is loaded or run. Exit code 1 where there are errors.
+    """
+    with answering():
+        from ..findings import errors
+        from ..triton.entries.checks import check_entry
+        from ..triton.entries.entry import entries_in, read_entry
+
+        folders = list(dict.fromkeys(entry for folder in folders for entry in entries_in(folder)))
+        entries = {folder: read_entry(folder) for folder in folders}
+        found = {folder: check_entry(entry, backends=backend, gpu=gpu) for folder, entry in entries.items()}
+        if json:
+            print_json([_plain(entry, findings) for entry, findings in found.items()])
+        else:
+            for entry, findings in found.items():
+                _print_findings(entry, findings)
+        if any(findings if strict else errors(findings) for findings in found.values()):
+            raise typer.Exit(ExitCode.FOUND)
+
+
+def show(
+    entry: Annotated[Path, typer.Argument(help="The entry's folder, which holds config.pbtxt.")],
+    json: Json = False,
+) -> None:
+    """Show an entry: its tensors, how Triton runs it, and an ensemble's steps as a drawing."""
+    with answering():
+        from ..triton.entries.entry import read_entry
+        from ..triton.entries.show import show_entry
+
+        shown = show_entry(entry)
+        if json:
+            print_json(shown.model_dump(mode="json"))
+        else:
+            _print_entry(shown, read_entry(entry).config)
 
 
 def _text(file: Path) -> str:
@@ -105,9 +160,8 @@ def _text(file: Path) -> str:
         raise UsageError("it is no text in UTF-8", where=str(file), why=str(error)) from None
 
 
-def _tell(made: "NewEntry", json: bool) -> None:
+def _print_new(made: "NewEntry", json: bool) -> None:
     from ..triton.entries.show import show_entry
-    from .model_show import print_entry
 
     shown = show_entry(made.folder)
     if json:
@@ -122,8 +176,49 @@ def _tell(made: "NewEntry", json: bool) -> None:
         )
         return
     print(f"{made.folder} is there: {made.framework}")
-    print_entry(shown, made.config)
+    _print_entry(shown, made.config)
     for each in made.warnings:
         note(str(each))
     for text in made.notes:
         note(f"note: {text}")
+
+
+def _print_entry(shown: "Shown", config: Any) -> None:
+    from ..triton.entries.show import draw
+
+    versions = ", ".join(map(str, shown.versions)) or "none"
+    print(f"{shown.name}: {shown.backend}, version {versions}, {shown.files} files, {size(shown.size)}")
+    if shown.steps:
+        console().print(draw(config, shown))
+    else:
+        rows = [
+            (side, tensor.name, str(tensor), ", ".join(tensor.notes))
+            for side, tensors in (("input", shown.inputs), ("output", shown.outputs))
+            for tensor in tensors
+        ]
+        if rows:
+            print_table(("", "tensor", "type and shape", ""), rows)
+        else:
+            print("its tensors are known once Triton has loaded it")
+    if shown.settings:
+        print(shown.settings)
+
+
+def _plain(entry: Path, findings: "Sequence[Finding]") -> dict[str, object]:
+    from dataclasses import asdict
+
+    from ..findings import errors
+
+    return {"entry": str(entry), "ok": not errors(findings), "findings": [asdict(finding) for finding in findings]}
+
+
+def _print_findings(entry: Path, findings: "Sequence[Finding]") -> None:
+    from ..findings import errors
+
+    for finding in findings:
+        # With the folder in front, so that editors and terminals find the line.
+        print(f"{entry / finding.where}: {finding.said}")
+    wrong = len(errors(findings))
+    counts = {"error": wrong, "warning": len(findings) - wrong}
+    said = [counted(count, what) for what, count in counts.items() if count]
+    print(f"{entry}: {' and '.join(said) or 'nothing found'}")

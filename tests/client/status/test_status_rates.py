@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tidegate.cli.status import _cells
-from tidegate.seeing.status import _version
+from tidegate.status.collect import _version
 
 
 def counted(requests: int) -> dict[str, Any]:

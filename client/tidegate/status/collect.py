@@ -1,10 +1,10 @@
 """What is served where, and how much it is used: asked of the proxies, which ask their Tritons. Nothing is loaded."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from tidegate_contracts.environments import ModelFacts
 from tidegate_contracts.triton import ALIAS_PARAMETER
@@ -12,19 +12,21 @@ from tidegate_contracts.triton import ALIAS_PARAMETER
 from ..calling.proxy import ProxyClient
 from ..calling.signature import signature_of
 from ..errors import BusyError, NotFoundError, RefusedError, TidegateError
-from .report import ModelStatus, PlaneStatus, VersionStatus
-from .spots import Spot
+from .proxies import KnownProxy
+from .report import Loading, ModelStatus, PlaneStatus, VersionStatus
 
 _AT_ONCE: Final = 8
 _ANSWER_SECONDS: Final = 15.0
 _READY_SECONDS: Final = 3.0
 """For a model of which nothing is in memory where all of it should be."""
-Entries = dict[str, dict[str, Any]]
+Statistics = dict[str, dict[str, Any]]
 """Triton's statistics of one model, by version."""
+Key = tuple[str | None, str]
+"""Server, where it is known, and model."""
 
 
-def look(
-    spots: Sequence[Spot], model: str | None = None, *, watch_seconds: float = 0, signatures: bool = False
+def collect(
+    asked: Sequence[KnownProxy], model: str | None = None, *, watch_seconds: float = 0, signatures: bool = False
 ) -> list[PlaneStatus]:
     """Return the status of each, asked at the same time; one that cannot be asked says why and hides no other.
 
@@ -32,111 +34,107 @@ def look(
     memory. Raises NotFoundError where a model is named that none of those that answered has.
     """
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        found = list(threads.map(lambda spot: _plane(spot, model, watch_seconds, signatures), spots))
+        found = list(threads.map(lambda proxy: _plane(proxy, model, watch_seconds, signatures), asked))
     if model is not None and not any(each.models or each.error for each in found):
         raise NotFoundError(f"there is no model {model!r}", do="`tidegate models` shows all that you may see")
     return found
 
 
-def _plane(spot: Spot, model: str | None, watch_seconds: float, signatures: bool) -> PlaneStatus:
-    about = {"environment": spot.environment, "plane": spot.plane, "proxy": spot.url}
+def failures(planes: Iterable[PlaneStatus]) -> list[str]:
+    """Return what kept some of them from being asked."""
+    return [f"{each.environment or each.proxy} {each.plane}: {each.error}" for each in planes if each.error]
+
+
+def _plane(proxy: KnownProxy, model: str | None, watch_seconds: float, signatures: bool) -> PlaneStatus:
+    about = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
     try:
-        with spot.client(_ANSWER_SECONDS) as client:
-            who = client.whoami()
-            about["environment"] = spot.environment or who.environment
-            looked = _Look(client, spot, about["environment"], model)
-            before, began = looked.count(), time.monotonic()
+        with proxy.client(_ANSWER_SECONDS) as client:
+            caller = client.whoami()
+            about["environment"] = proxy.environment or caller.environment
+            collector = _Collector(client, proxy, about["environment"], model)
+            before, began = collector.count(), time.monotonic()
+            now, seconds = before, 0.0
             if watch_seconds:
                 time.sleep(watch_seconds)
-                now, seconds = looked.count(), time.monotonic() - began
-            else:
-                now, seconds = before, 0.0
+                now, seconds = collector.count(), time.monotonic() - began
             with ThreadPoolExecutor(_AT_ONCE) as threads:
                 models = threads.map(
-                    lambda key: looked.model(key, before.get(key, {}), now.get(key, {}), seconds, signatures),
+                    lambda key: collector.model(key, before.get(key, {}), now.get(key, {}), seconds, signatures),
                     sorted(now, key=str),
                 )
                 hottest = sorted(models, key=lambda each: (-each.busy, -each.per_second, -each.requests, each.model))
-            lacking = tuple(sorted(looked.unavailable))
-            return PlaneStatus(**about, caller=who.principal, unavailable=lacking, models=tuple(hottest))
+            lacking = tuple(sorted(collector.unavailable))
+            return PlaneStatus(**about, caller=caller.principal, unavailable=lacking, models=tuple(hottest))
     except TidegateError as error:
         return PlaneStatus(**about, error=str(error), exit_code=error.exit_code)
 
 
-Key = tuple[str | None, str]
-"""Server, where it is known, and model."""
+class _Collector:
+    """Asks one proxy of one model, or of all."""
 
-
-class _Look:
-    """Asks one proxy."""
-
-    def __init__(self, client: ProxyClient, spot: Spot, environment: str, model: str | None) -> None:
-        self._client = client
-        self._environment = environment
-        self._plane = spot.plane
-        self._only = model
+    def __init__(self, client: ProxyClient, proxy: KnownProxy, environment: str, model: str | None) -> None:
         self.unavailable: set[str] = set()
-        facts = spot.facts
-        self._facts = None if facts is None else {(each.server, each.name): each for each in facts.models}
-        self._pools = (
-            {}
-            if facts is None
-            else {(server.name, pool.name): pool for server in facts.servers for pool in server.pools}
-        )
+        """Pools that gave no statistics, as `server/pool`."""
+        self._client = client
+        self._environment, self._plane = environment, proxy.plane
+        self._only = model
+        self._facts: dict[Key, ModelFacts] | None = None
+        """What the definition has there; None where only the proxy's address is known."""
+        self._loading: dict[tuple[str, str], Loading] = {}
+        """By server and pool."""
+        if proxy.facts is not None:
+            self._facts = {(each.server, each.name): each for each in proxy.facts.models}
+            self._loading = {
+                (server.name, pool.name): pool.loading for server in proxy.facts.servers for pool in server.pools
+            }
 
-    def count(self) -> dict[Key, Entries]:
+    def count(self) -> dict[Key, Statistics]:
         """Return the statistics of each model that there is, by version; empty for what is not in memory."""
-        found: dict[Key, Entries] = {}
+        found: dict[Key, Statistics] = {}
         if self._facts is None:
-            self._add(found, None, lambda: self._client.statistics(self._only if self._only else None))
-            return {key: entries for key, entries in found.items() if self._only in (None, key[1])}
+            self._ask(found, None, self._only)
+            return {key: statistics for key, statistics in found.items() if self._only in (None, key[1])}
         wanted = {key: facts for key, facts in self._facts.items() if self._only in (None, facts.name)}
         found = {key: {} for key in wanted}
-        preloaded = {facts.server for facts in wanted.values() if self._loading(facts) != "on-demand"}
-        for server in sorted(preloaded):
-            self._add(found, server, lambda server=server: self._client.statistics(server=server))  # type: ignore[misc]
+        on_demand = {key for key, facts in wanted.items() if self._loading_of(facts) == "on-demand"}
+        for server in sorted({facts.server for key, facts in wanted.items() if key not in on_demand}):
+            self._ask(found, server, None)
         # Of an on-demand pool, only the question for one model finds the replica that has it in memory.
-        for key, facts in wanted.items():
-            if self._loading(facts) == "on-demand":
-                found[key] = {}
-                self._add(found, facts.server, lambda facts=facts: self._client.statistics(  # type: ignore[misc]
-                    facts.name, server=facts.server
-                ))  # fmt: skip
-        return {key: entries for key, entries in found.items() if key in wanted}
+        for key in on_demand:
+            found[key] = {}
+            self._ask(found, *key)
+        return {key: statistics for key, statistics in found.items() if key in wanted}
 
-    def model(self, key: Key, before: Entries, now: Entries, seconds: float, signatures: bool) -> ModelStatus:
+    def model(self, key: Key, before: Statistics, now: Statistics, seconds: float, signatures: bool) -> ModelStatus:
         """Return what there is to say of a model."""
         server, name = key
-        facts = None if self._facts is None or server is None else self._facts[server, name]
-        loading = None if facts is None else self._loading(facts)
+        facts = None if self._facts is None else self._facts[key]
+        loading = None if facts is None else self._loading_of(facts)
+        unknown = facts is not None and f"{server}/{facts.pool}" in self.unavailable
         said: dict[str, Any] = {
-            "environment": self._environment,
-            "plane": self._plane,
-            "model": name,
-            "server": server,
-            "pool": None if facts is None else facts.pool,
-            "loading": loading,
-            "resident": None if facts is not None and f"{server}/{facts.pool}" in self.unavailable else bool(now),
-        }
+            "environment": self._environment, "plane": self._plane, "model": name, "server": server,
+            "pool": None if facts is None else facts.pool, "loading": loading,
+            "resident": None if unknown else bool(now),
+        }  # fmt: skip
         named = () if facts is None else tuple(str(share.version) for share in facts.versions)
-        numbers = sorted({*now, *named}, key=_as_number)
         config: Mapping[str, Any] = {}
         absent = loading == "preload" and said["resident"] is False
         try:
             ready = self._client.ready(name, server=server, deadline=_READY_SECONDS if absent else None)
-            if now or (loading == "preload" and ready):
-                config = self._config(name, server) if signatures or (facts is not None and facts.alias) else {}
-            versions = tuple(
+            wants_config = signatures or (facts is not None and facts.alias)
+            if wants_config and (now or (loading == "preload" and ready)):
+                config = self._config(name, server)
+            said["versions"] = tuple(
                 _version(number, self._ready(name, server, number, now), before.get(number), now.get(number), seconds)
-                for number in numbers
+                for number in sorted({*now, *named}, key=_as_number)
             )
-            said |= {"state": "ready" if ready else "absent" if absent else "not-ready", "versions": versions}
+            said["state"] = "ready" if ready else "absent" if absent else "not-ready"
         except (RefusedError, NotFoundError):
-            said |= {"state": "hidden"}
-        except BusyError as error:  # the proxy waits for the alias of a model that nobody has brought
-            said |= {"state": "absent"} if absent else {"state": "failing", "why": str(error)}
+            said["state"] = "hidden"
         except TidegateError as error:
-            said |= {"state": "failing", "why": str(error)}
+            # The proxy is busy waiting for the alias of a model that is not deployed.
+            waits = absent and isinstance(error, BusyError)
+            said |= {"state": "absent"} if waits else {"state": "failing", "why": str(error)}
         if signatures and config:
             signature = signature_of(config)
             said["inputs"] = tuple(f"{each}{'?' if each.optional else ''}" for each in signature.inputs)
@@ -145,9 +143,10 @@ class _Look:
         return ModelStatus(**said, traffic=_traffic(facts, config))
 
     # ---
-    def _add(self, found: dict[Key, Entries], server: str | None, ask: Callable[[], Any]) -> None:
+    def _ask(self, found: dict[Key, Statistics], server: str | None, model: str | None) -> None:
+        """Add the statistics of a model, or of all models of a server, to those that were found."""
         try:
-            statistics = ask()
+            statistics = self._client.statistics(model, server=server)
         except NotFoundError:
             return  # nothing there that this caller may inspect
         self.unavailable |= set(statistics.unavailable)
@@ -156,9 +155,8 @@ class _Look:
             if self._facts is None or key in self._facts:
                 found.setdefault(key, {})[str(entry.get("version", ""))] = entry
 
-    def _loading(self, facts: ModelFacts) -> Literal["preload", "on-demand"] | None:
-        pool = self._pools.get((facts.server, facts.pool))
-        return None if pool is None else pool.loading
+    def _loading_of(self, facts: ModelFacts) -> Loading | None:
+        return self._loading.get((facts.server, facts.pool))
 
     def _config(self, name: str, server: str | None) -> Mapping[str, Any]:
         try:
@@ -166,7 +164,7 @@ class _Look:
         except TidegateError:
             return {}  # a model that is not ready has none
 
-    def _ready(self, name: str, server: str | None, number: str, now: Entries) -> bool | None:
+    def _ready(self, name: str, server: str | None, number: str, now: Statistics) -> bool | None:
         try:
             return self._client.ready(name, server=server, version=number)
         except TidegateError:
@@ -229,8 +227,3 @@ def _traffic(facts: ModelFacts | None, config: Mapping[str, Any]) -> str:
 
 def _as_number(version: str) -> tuple[int, str]:
     return (int(version) if version.isdecimal() else 0, version)
-
-
-def failures(planes: Iterable[PlaneStatus]) -> list[str]:
-    """Return what kept some of them from being asked."""
-    return [f"{each.environment or each.proxy} {each.plane}: {each.error}" for each in planes if each.error]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tidegate.errors import NotFoundError, UsageError
-from tidegate.seeing.spots import every, one
+from tidegate.status.proxies import proxies, proxy_of
 from tidegate_contracts.environments import (
     DatasetLocation,
     Environment,
@@ -43,11 +43,11 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def urls(*words: str | None) -> list[str]:
-    return [spot.url for spot in every(*words)]
+    return [each.url for each in proxies(*words)]
 
 
 def test_without_a_word_every_environment_is_asked_in_the_order_of_a_rollout() -> None:
-    names = [(spot.environment, spot.plane) for spot in every()]
+    names = [(each.environment, each.plane) for each in proxies()]
     assert names == [("dev", "lab"), ("prod", "east"), ("prod", "west")]
 
 
@@ -60,36 +60,36 @@ def test_an_environment_and_a_data_plane_are_those_that_are_named() -> None:
 
 def test_the_file_of_environments_counts_before_the_variable_of_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOMINO_INFERENCE_PROXY", "proxy")
-    assert len(every()) == 3
+    assert len(proxies()) == 3
     monkeypatch.delenv("TIDEGATE_ENVIRONMENTS")
     assert urls() == ["https://proxy"]
 
 
 def test_a_model_is_called_where_it_is_first_in_a_rollout() -> None:
-    assert one("fraud", "prod").plane == "east"
-    assert one("churn").plane == "west"
-    assert one("draft").environment == "dev"
-    assert one("fraud", "prod", "west").plane == "west"
+    assert proxy_of("fraud", "prod").plane == "east"
+    assert proxy_of("churn").plane == "west"
+    assert proxy_of("draft").environment == "dev"
+    assert proxy_of("fraud", "prod", "west").plane == "west"
 
 
 def test_a_model_of_two_environments_is_called_in_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="dev, prod"):
-        one("fraud")
+        proxy_of("fraud")
     monkeypatch.setenv("DOMINO_INFERENCE_PROXY", "https://east.example.com")
-    assert one("fraud").url == "https://east.example.com"
-    assert one("fraud", "dev").url == "https://lab.example.com"
+    assert proxy_of("fraud").url == "https://east.example.com"
+    assert proxy_of("fraud", "dev").url == "https://lab.example.com"
 
 
 def test_what_there_is_not_is_told_with_the_nearest() -> None:
     with pytest.raises(NotFoundError, match="did you mean churn"):
-        one("chrun")
+        proxy_of("chrun")
     with pytest.raises(NotFoundError, match="did you mean prod"):
-        every("pord")
+        proxies("pord")
     with pytest.raises(NotFoundError, match="did you mean east"):
-        every("prod", "eats")
+        proxies("prod", "eats")
     with pytest.raises(NotFoundError, match="lives nowhere"):
-        every("nowhere")
+        proxies("nowhere")
 
 
 def test_the_credential_is_not_shown() -> None:
-    assert "tgk_1" not in repr(every())
+    assert "tgk_1" not in repr(proxies())

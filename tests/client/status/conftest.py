@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 import typer
-from tidegate.cli.models import models
 from tidegate.cli.predict import predict
-from tidegate.cli.status import status
+from tidegate.cli.status import models, status
 from tidegate_contracts import routing
 from typer.testing import CliRunner
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 from google.protobuf import text_format
-from tidegate.cli.model_new import new
-from tidegate.cli.model_show import show
+from tidegate.cli.model import new, show
 from tidegate.errors import ExitCode
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 from typer.testing import CliRunner, Result

@@ -1,9 +1,11 @@
-"""What is told of models: the words that `tidegate status --json` and `tidegate models --json` print."""
+"""The status of models: the words that `tidegate status --json` and `tidegate models --json` print."""
 
 from datetime import datetime
 from typing import Literal
 
 from tidegate_contracts.message import Message
+
+Loading = Literal["preload", "on-demand"]
 
 
 class VersionStatus(Message):
@@ -36,7 +38,7 @@ class ModelStatus(Message):
     model: str
     server: str | None = None
     pool: str | None = None
-    loading: Literal["preload", "on-demand"] | None = None
+    loading: Loading | None = None
     state: Literal["ready", "not-ready", "absent", "hidden", "failing"]
     """`absent`: no version of it is in a pool that has all of its models in memory; `hidden`: this caller may not see
     it; `failing`: see `why`. An on-demand model is ready when it can be loaded."""

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tidegate.cli.models import models
-from tidegate.cli.status import status
+from tidegate import Tidegate
+from tidegate.cli.status import models, status
 from tidegate_contracts.environments import Environment, Environments, ModelFacts
 from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem
 from typer import Typer
@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tests.proxy.rigs.upstream import Caller, upstream
 
-from .test_seeing_spots import plane
+from .test_status_proxies import plane
 
 WHO = {"environment": "dev", "principal": "me", "source": "api-keys"}
 
@@ -59,3 +59,7 @@ def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path, monkey
         assert {each["model"]: each["state"] for each in found} == {
             "there": "ready", "plain": "absent", "aliased": "absent",
         }  # fmt: skip
+        monkeypatch.delenv("TIDEGATE_ENVIRONMENTS")
+        with Tidegate(environments=tmp_path / "environments.json") as tidegate:
+            [dev] = tidegate.status("plain", environment="dev")
+        assert [each.state for each in dev.models] == ["absent"]

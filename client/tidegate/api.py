@@ -1,0 +1,246 @@
+"""Python's way to the commands: `from tidegate import Tidegate`.
+
+It only forwards. What a method needs is imported when it runs: a process that only calls models imports none of it.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+if TYPE_CHECKING:
+    from .life.context import Context
+    from .life.diff import Difference
+    from .life.prune import Unserved
+    from .life.publish import Outcome
+    from .life.verify import Verified
+    from .registry import Record, RegisteredVersion, SigningKey
+    from .status.report import PlaneStatus
+
+WAIT_SECONDS: Final = 300.0
+"""For Triton to load a version, besides the time until it looks at its repository."""
+CALL_SECONDS: Final = 60.0
+Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+"""Called with what is going on and its bytes; what it yields is called with the bytes of each piece that is done."""
+
+
+class Tidegate:
+    """The life of models: each method is the command of the same name, with the same rules.
+
+    Where things are is said by environment variables, as for the commands (docs/models.md). Methods raise
+    `tidegate.errors.TidegateError`, whose text is what the command prints. Models are named as there: `fraud`, or
+    `fraud@3` and `fraud@champion` for one version. It is also a context manager, which closes its connections.
+    """
+
+    def __init__(
+        self,
+        *,
+        environments: Path | None = None,
+        public_key: Path | None = None,
+        roots: Sequence[Path] = (),
+        wait_seconds: float = WAIT_SECONDS,
+        tell: Callable[[str], None] = lambda _text: None,
+        progress: Progress = lambda _what, _total_bytes: nullcontext(lambda _bytes: None),
+    ) -> None:
+        """Connect to nothing yet.
+
+        `environments` is the path of `environments.json`, by default that of TIDEGATE_ENVIRONMENTS. With `public_key`
+        or `roots` (of certificates) only versions that are signed accordingly are deployed. `tell` is called with each
+        step in words, `progress` for each transfer.
+        """
+        self._environments = environments
+        self._public_key, self._roots = public_key, tuple(roots)
+        self._wait_seconds = wait_seconds
+        self._tell, self._progress = tell, progress
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._open.close()
+
+    def register(
+        self,
+        entry: Path | str,
+        name: str | None = None,
+        *,
+        server: str | None = None,
+        golden: Path | Mapping[str, Any] | None = None,
+        key: "SigningKey | None" = None,
+        experiment: str | None = None,
+    ) -> "RegisteredVersion":
+        """Register the entry in a folder as a new version; the same content is always the same version.
+
+        `name` is the model's (by default the folder's), `server` the inference server that its endpoints name,
+        `golden` a golden request or the JSON file with it, `experiment` that of MLflow to make the runs in.
+        """
+        from .registry import Registry
+        from .registry.golden import read_golden
+        from .registry.manifest import manifest_of
+        from .registry.registrant import registrant
+        from .registry.registration import checked
+
+        entry = Path(entry)
+        request = None
+        if isinstance(golden, Path):
+            request = read_golden(_read(golden), str(golden))
+        elif golden is not None:
+            request = read_golden(json.dumps(golden).encode(), "the golden request")
+        with self._progress("reading", _bytes(entry)) as advance:
+            manifest = manifest_of(entry, name, advance)
+        for warning in checked(entry, manifest.model):
+            self._tell(warning)
+        registered_by, unproven = registrant()
+        with self._progress("sending", manifest.size) as advance:
+            version = Registry(experiment=experiment).register(
+                entry,
+                registered_by=registered_by,
+                server=server,
+                golden=request,
+                key=key,
+                manifest=manifest,
+                progress=advance,
+                unproven=unproven,
+                tell=self._tell,
+            )
+        if unproven:
+            self._tell(f"registered as {registered_by}: {unproven}")
+        return version
+
+    def deploy(self, model: str, to: str | None = None, *, replace: bool = False) -> "Outcome":
+        """Bring a registered version, the latest if none is named, into an environment that takes any version.
+
+        `to` is needed where there are several such. `replace` lets the old version go as the new one comes, where both
+        cannot be served beside each other.
+        """
+        from .life.deploy import deploy, wanted
+
+        return deploy(self._context, wanted(model), to, replace=replace)
+
+    def promote(self, model: str, to: str, *, replace: bool = False) -> "Outcome":
+        """Bring the version that one environment has into the next, by the rules of that one."""
+        from .life.deploy import promote, wanted
+
+        return promote(self._context, wanted(model), to, replace=replace)
+
+    def roll_back(
+        self, model: str, environment: str, version: int | None = None, *, replace: bool = False
+    ) -> "Outcome":
+        """Go back to the version that an environment had before, or to another one that it has had."""
+        from .life.deploy import rollback
+
+        return rollback(self._context, model, environment, version, replace=replace)
+
+    def verify(self, environment: str, models: Sequence[str] = ()) -> "Verified":
+        """Compare what an environment's repositories hold with the registry, byte for byte."""
+        from .life.verify import verify
+
+        return verify(self._context, environment, models)
+
+    def diff(self, one: str, other: str, model: str | None = None) -> "list[Difference]":
+        """Return what differs between two environments: versions, files, configurations, and how they are called."""
+        from .life.diff import diff
+
+        return diff(self._context, one, other, model)
+
+    def history(self, model: str, environment: str | None = None) -> "Sequence[Record]":
+        """Return what became of a model, the newest first."""
+        from .life.history import history
+
+        return history(self._context, model, environment)
+
+    def unserved(self, environment: str, model: str | None = None) -> "list[Unserved]":
+        """Return the versions in an environment that are not served and that no rollback needs."""
+        from .life.prune import unserved
+
+        return unserved(self._context, environment, model)
+
+    def prune(self, environment: str, versions: "Sequence[Unserved]") -> "list[Unserved]":
+        """Remove versions that `unserved` returned, and return those that were removed; the registry keeps them all."""
+        from .life.prune import prune
+
+        return prune(self._context, environment, list(versions))
+
+    def predict(
+        self,
+        model: str,
+        inputs: Any,
+        *,
+        environment: str | None = None,
+        plane: str | None = None,
+        seconds: float = CALL_SECONDS,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call a model, and return its outputs: by name as arrays, or a table where a table was given.
+
+        `inputs` is a DataFrame, a dict of arrays or lists, a list of dicts, or an array of the only input. Without an
+        `environment` the proxy is the one of DOMINO_INFERENCE_PROXY. `parameters` are those of `Model.predict`.
+        """
+        from .calling.model import Model
+        from .status.proxies import proxy_of
+
+        name, _, version = model.partition("@")
+        with proxy_of(name, environment, plane, file=self._environments).client(seconds) as client:
+            return Model(client, name, version=version or None).predict(inputs, parameters)
+
+    def status(
+        self,
+        model: str | None = None,
+        *,
+        environment: str | None = None,
+        plane: str | None = None,
+        watch_seconds: float = 0.0,
+    ) -> "list[PlaneStatus]":
+        """Return what is in memory where, which versions answer, and how much they are used; nothing is loaded.
+
+        With `watch_seconds` it counts twice, so long apart, and tells rates.
+        """
+        from .status.collect import collect
+        from .status.proxies import proxies
+
+        asked = proxies(environment, plane, file=self._environments)
+        return collect(asked, model, watch_seconds=watch_seconds)
+
+    @cached_property
+    def _context(self) -> "Context":
+        from .life.context import opened
+        from .registry import Trust
+
+        trust = Trust(self._public_key, self._roots) if self._public_key is not None or self._roots else None
+        return self._open.enter_context(
+            opened(
+                self._environments,
+                trust=trust,
+                tell=self._tell,
+                progress=self._progress,
+                wait_seconds=self._wait_seconds,
+            )
+        )
+
+
+def _read(file: Path) -> bytes:
+    from .errors import UsageError
+
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UsageError("the file cannot be read", where=str(file), why=error.strerror or "") from None
+
+
+def _bytes(entry: Path) -> int:
+    """Return about how much there is to read; what cannot be read is told later."""
+    total = 0
+    for file in entry.rglob("*"):
+        try:
+            total += file.lstat().st_size if file.is_file() else 0
+        except OSError:
+            continue
+    return total

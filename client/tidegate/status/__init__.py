@@ -1,0 +1,1 @@
+"""Which models there are, where, which versions answer, and how much they are used: asked of the proxies."""

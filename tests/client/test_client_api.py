@@ -1,0 +1,43 @@
+"""`from tidegate import Tidegate`: one object whose methods are the commands; docs/models.md tries it with real parts."""
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tidegate import Tidegate
+from tidegate.cli.app import app
+from tidegate.errors import UsageError
+
+ROOT = Path(__file__).resolve().parents[2]
+ELSEWHERE = {"models": "status", "rollback": "roll_back", "tune": None}
+"""Commands whose method has another name, or that are for people only."""
+
+
+def test_every_command_is_a_method_that_says_what_it_does() -> None:
+    for command in app.registered_commands:
+        assert command.callback is not None
+        name = ELSEWHERE.get(command.callback.__name__, command.callback.__name__)
+        assert name is None or inspect.getdoc(getattr(Tidegate, name))
+
+
+def test_importing_it_waits_for_nothing_that_it_needs_later() -> None:
+    heavy = {"mlflow", "grpc", "pydantic", "numpy", "rich", "typer", "urllib3"}
+    program = f"import sys; from tidegate import Tidegate; Tidegate(); print(sorted({heavy} & set(sys.modules)))"
+    paths = os.pathsep.join([str(ROOT / "client"), str(ROOT / "contracts")])
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True,
+        timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "[]"
+
+
+def test_what_is_not_said_is_an_error_as_the_command_prints_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIDEGATE_ENVIRONMENTS", raising=False)
+    monkeypatch.delenv("DOMINO_INFERENCE_PROXY", raising=False)
+    with Tidegate() as tidegate:
+        for ask in (lambda: tidegate.deploy("fraud"), lambda: tidegate.status(), lambda: tidegate.predict("fraud", 1)):
+            with pytest.raises(UsageError, match="TIDEGATE_ENVIRONMENTS"):
+                ask()

@@ -1,4 +1,4 @@
-"""`from tidegate import Tidegate`: one object whose methods are the commands; docs/models.md tries it with real parts."""
+"""`from tidegate import Tidegate`: one object, whose methods are the commands. docs/models.md has it with real parts."""
 
 import inspect
 import os

@@ -160,23 +160,6 @@ def test_the_policy_says_which_versions_must_have_their_file(tmp_path: Path) -> 
         assert [finding.where for finding in errors(check_entry(own))] == wrong, policy
 
 
-@pytest.mark.parametrize(
-    ("config", "line"),
-    [
-        ('instance_group {\n profile: "0"\n profile: "best" }', 6),
-        ('input {\n name: "I" data_type: TYPE_FP32\n is_non_linear_format_io: true dims: [ 4 ] }', 6),
-    ],
-)
-def test_what_only_tensorrt_can_refuse_is_an_error(tmp_path: Path, config: str, line: int) -> None:
-    (finding,) = check_entry(entry(tmp_path, f'platform: "tensorrt_plan"\n{TENSORS}{config}\n', {"1/model.plan": ""}))
-    assert (finding.severity, finding.where) == (Severity.ERROR, f"config.pbtxt:{line}")
-
-
-def test_an_agent_that_the_server_may_not_have_is_a_warning(tmp_path: Path) -> None:
-    (finding,) = check_entry(entry(tmp_path, f'{CONFIG}model_repository_agents {{ agents {{ name: "checksum" }} }}\n'))
-    assert (finding.severity, finding.where) == (Severity.WARNING, "config.pbtxt:4")
-
-
 def test_a_second_config_and_a_hopeless_name_are_said(tmp_path: Path) -> None:
     own = entry(tmp_path, CONFIG, {"1/model.py": MODEL, "config-gpu.pbtxt": ""})
     (finding,) = check_entry(own)

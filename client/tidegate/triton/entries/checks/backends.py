@@ -9,7 +9,7 @@ from tidegate_contracts.manifest import is_inside
 from ....findings import Finding, error, warning
 from ..entry import Entry
 from ..words import nearest
-from .versions import served
+from .layout import served
 
 PLATFORMS = {
     "tensorflow_graphdef": "tensorflow",

@@ -19,7 +19,7 @@ from ..frameworks import fil, onnx, openvino, tensorflow, torch
 from ..frameworks.reading import ANY, Reading, Tensor, UnreadableError
 from ..words import nearest, value_name
 from .backends import resolved
-from .versions import served
+from .layout import served
 
 _SELECTING = ("TF_GRAPH_TAG", "TF_SIGNATURE_DEF")
 _RESHAPING = "RESHAPE_IO_LAYERS"

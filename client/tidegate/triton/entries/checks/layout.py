@@ -1,7 +1,8 @@
-"""The folder itself: where the configuration lies, what the versions are called, what Triton never looks at."""
+"""The folder itself: where the configuration lies, which versions Triton serves, what it never looks at."""
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from tidegate_contracts.manifest import is_inside
 
@@ -10,7 +11,23 @@ from ..entry import NO_VERSIONS, PUBLISHED, Entry, is_mistaken_for_a_version, is
 from ..text import CONFIG
 
 _PADDED = re.compile(r"0[0-9]+")
+_SPECIFIC = "version_policy.specific.versions"
+_FOLDER = "name versions whose folders are there, or leave the policy out: deploying a model writes it"
 _LITTER = (".ds_store", "thumbs.db", "__pycache__", ".ipynb_checkpoints", ".git")
+
+
+def served(entry: Entry) -> tuple[int, ...]:
+    """Return the versions of an entry that its own version policy has Triton serve, ascending."""
+    if entry.config is None or not entry.config.HasField("version_policy"):
+        return entry.versions[-1:]  # the newest
+    policy = entry.config.version_policy
+    match policy.WhichOneof("policy_choice"):
+        case "specific":
+            return tuple(version for version in entry.versions if version in policy.specific.versions)
+        case "latest":
+            return entry.versions[-policy.latest.num_versions :] if policy.latest.num_versions else ()
+        case _:  # all, and none of them chosen
+            return entry.versions
 
 
 def check(entry: Entry) -> Iterator[Finding]:
@@ -115,3 +132,30 @@ def _is_padded(name: str) -> bool:
 
 def _is_a_model(path: str) -> bool:
     return path.startswith("model.") or path.endswith((".onnx", ".plan", ".pt", ".pt2", ".savedmodel", ".graphdef"))
+
+
+def check_policy(entry: Entry, config: Any) -> Iterator[Finding]:
+    """Yield what is wrong with the version policy."""
+    where = entry.where("version_policy")
+    policy = config.version_policy
+    match policy.WhichOneof("policy_choice"):
+        case None if config.HasField("version_policy"):
+            yield warning(
+                "the version policy is empty", where, "Triton then serves all versions", "choose one, or take it out"
+            )
+        case "latest" if policy.latest.num_versions == 0:
+            yield error("no version is served", where, "it is the latest 0 versions", "write num_versions: 1 or more")
+        case "specific" if not policy.specific.versions:
+            yield error("no version is served", where, "no version is specified", "write versions: [ 1 ]")
+        case "specific":
+            missing = [str(version) for version in policy.specific.versions if version not in entry.versions]
+            if len(missing) == len(policy.specific.versions):
+                yield error(f"no version is served: {_those(missing)} not there", entry.where(_SPECIFIC), do=_FOLDER)
+            elif missing:
+                yield warning(
+                    f"{_those(missing)} not there", entry.where(_SPECIFIC), "Triton serves the others", _FOLDER
+                )
+
+
+def _those(missing: list[str]) -> str:
+    return f"version{'s' if len(missing) > 1 else ''} {', '.join(missing)} {'are' if len(missing) > 1 else 'is'}"

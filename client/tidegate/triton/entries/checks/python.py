@@ -7,7 +7,7 @@ from typing import Any
 from ....findings import Finding, error, warning
 from ..entry import Entry
 from .backends import resolved
-from .versions import served
+from .layout import served
 
 _MAX_BYTES = 1 << 20
 _CLASS = "TritonPythonModel"

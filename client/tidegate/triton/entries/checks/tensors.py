@@ -1,4 +1,4 @@
-"""Inputs and outputs: names, types, dimensions, reshaping, batches, ragged batches, labels."""
+"""Inputs and outputs: names, types, dimensions, reshaping, ragged batches, labels, and the requests of warm-ups."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,21 +11,24 @@ from tritonclient.grpc.model_config_pb2 import DataType, ModelInput
 
 from ....findings import Finding, error, warning
 from ..entry import Entry
-from ..words import nearest
-from .backends import is_ensemble, resolved
+from ..words import nearest, value_name
+from .backends import is_ensemble
 
+_BYTES = {
+    "TYPE_BOOL": 1, "TYPE_UINT8": 1, "TYPE_UINT16": 2, "TYPE_UINT32": 4, "TYPE_UINT64": 8, "TYPE_INT8": 1,
+    "TYPE_INT16": 2, "TYPE_INT32": 4, "TYPE_INT64": 8, "TYPE_FP16": 2, "TYPE_FP32": 4, "TYPE_FP64": 8, "TYPE_BF16": 2,
+}  # fmt: skip
+"""Bytes of an element; texts have no fixed size."""
 _IMAGES = (ModelInput.FORMAT_NHWC, ModelInput.FORMAT_NCHW)
-_BATCH_TYPES = (DataType.Value("TYPE_INT32"), DataType.Value("TYPE_FP32"))
 
 
 def check(entry: Entry, config: Any) -> Iterator[Finding]:
     """Yield what is wrong with the tensors that a model takes and gives."""
-    backend = resolved(entry)
     for side in ("input", "output"):
         tensors = getattr(config, side)
         for number, tensor in enumerate(tensors):
             place = f"{side}[{number}]"
-            yield from _tensor(entry, config, side, place, tensor, backend.platform)
+            yield from _tensor(entry, config, side, place, tensor)
         for name, count in Counter(tensor.name for tensor in tensors if tensor.name).items():
             if count > 1:
                 last = max(number for number, tensor in enumerate(tensors) if tensor.name == name)
@@ -36,7 +39,6 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
                     "keep one of them",
                 )
     yield from _batch_in_dims(entry, config)
-    yield from _batch_tensors(entry, config)
 
 
 def _batch_in_dims(entry: Entry, config: Any) -> Iterator[Finding]:
@@ -51,7 +53,7 @@ def _batch_in_dims(entry: Entry, config: Any) -> Iterator[Finding]:
         )
 
 
-def _tensor(entry: Entry, config: Any, side: str, place: str, tensor: Any, platform: str) -> Iterator[Finding]:
+def _tensor(entry: Entry, config: Any, side: str, place: str, tensor: Any) -> Iterator[Finding]:
     said = f"{side} '{tensor.name}'" if tensor.name else f"{side} {place.partition('[')[2][:-1]}"
     if not tensor.name:
         yield error(f"{said} has no name", entry.where(place), do='write name: "…"')
@@ -62,14 +64,6 @@ def _tensor(entry: Entry, config: Any, side: str, place: str, tensor: Any, platf
     if side == "input" and tensor.format in _IMAGES and len(tensor.dims) != 3:
         what = f"{said} is an image ({ModelInput.Format.Name(tensor.format)}) of {len(tensor.dims)} dimensions, not 3"
         yield error(what, entry.where(f"{place}.format"), do="write three dims (without the batch), or no format")
-    if platform != "tensorrt_plan":
-        for field in ("is_shape_tensor", "is_non_linear_format_io"):
-            if getattr(tensor, field):
-                yield error(
-                    f"{said}: {field} is for TensorRT plans only", entry.where(f"{place}.{field}"), do="take it out"
-                )
-    elif tensor.is_non_linear_format_io and len(tensor.dims) != 3:
-        yield error(f"{said}: is_non_linear_format_io needs 3 dims", entry.where(f"{place}.dims"))
     if side == "input":
         yield from _ragged(entry, config, said, place, tensor)
     elif tensor.label_filename:
@@ -168,27 +162,71 @@ def _labels(entry: Entry, said: str, place: str, name: str) -> Iterator[Finding]
         )
 
 
-def _batch_tensors(entry: Entry, config: Any) -> Iterator[Finding]:
-    inputs = {tensor.name for tensor in config.input}
-    outputs = {tensor.name for tensor in config.output}
-    for side, tensors in (("batch_input", config.batch_input), ("batch_output", config.batch_output)):
-        for number, tensor in enumerate(tensors):
-            where = entry.where(f"{side}[{number}]")
-            if len(tensor.source_input) != 1:
-                yield error(f"{side} {number} has {len(tensor.source_input)} source inputs, not one", where)
-            if side == "batch_input" and tensor.data_type not in _BATCH_TYPES:
-                yield error(f"{side} {number}: data_type must be TYPE_INT32 or TYPE_FP32", where)
-            for name in tensor.source_input:
-                if name not in inputs:
-                    yield _unknown(f"{side} {number}: there is no input '{name}'", where, name, inputs)
-            if side == "batch_output":
-                for name, count in Counter(tensor.target_name).items():
-                    if name not in outputs:
-                        yield _unknown(f"{side} {number}: there is no output '{name}'", where, name, outputs)
-                    elif count > 1:
-                        yield error(f"{side} {number}: the output '{name}' stands twice", where)
+def check_warm_up(entry: Entry, config: Any) -> Iterator[Finding]:
+    """Yield what is wrong with the warm-up requests."""
+    for number, sample in enumerate(config.model_warmup if not is_ensemble(config) else ()):
+        place = f"model_warmup[{number}]"
+        said = f"the warm-up '{sample.name}'" if sample.name else f"warm-up {number}"
+        if sample.batch_size == 0:
+            yield warning(f"Triton skips {said}", entry.where(place), "its batch_size is 0", "write batch_size: 1")
+            continue
+        if sample.batch_size > max(config.max_batch_size, 1):
+            yield error(
+                f"{said} has a batch of {sample.batch_size}, and max_batch_size is {config.max_batch_size}",
+                entry.where(f"{place}.batch_size"),
+                do="write a batch_size that callers may have as well",
+            )
+        yield from _inputs(entry, config, place, said, sample)
 
 
-def _unknown(what: str, where: str, name: str, known: set[str]) -> Finding:
-    near = nearest(name, known)
-    return error(what, where, do=f"did you mean '{near}'?" if near else "")
+def _inputs(entry: Entry, config: Any, place: str, said: str, sample: Any) -> Iterator[Finding]:
+    declared = {tensor.name: tensor for tensor in config.input}
+    controls = {tensor.name for tensor in config.sequence_batching.control_input}
+    for name, tensor in declared.items():
+        if name not in sample.inputs and not tensor.optional:
+            yield error(f"{said} has no input '{name}'", entry.where(place), "the model takes it", "add it to inputs")
+    for name, data in sample.inputs.items():
+        where = entry.where(f'{place}.inputs["{name}"]')
+        if name not in declared and name not in controls and declared:
+            near = nearest(name, declared)
+            yield error(f"{said}: the model has no input '{name}'", where, do=f"did you mean '{near}'?" if near else "")
+        elif name in declared:
+            yield from _fits(said, name, declared[name], data, where)
+        yield from _data(entry, said, name, data, where)
+
+
+def _fits(said: str, name: str, tensor: Any, data: Any, where: str) -> Iterator[Finding]:
+    if data.data_type != tensor.data_type:
+        own, given = (value_name(DataType, one.data_type) for one in (tensor, data))
+        yield error(f"{said}: the input '{name}' is of {own}, not of {given}", where, do=f"write data_type: {own}")
+    if len(data.dims) != len(tensor.dims) or any(
+        size not in (-1, given) for size, given in zip(tensor.dims, data.dims, strict=True)
+    ):
+        yield error(
+            f"{said}: the input '{name}' has dims {list(tensor.dims)}, not {list(data.dims)}",
+            where,
+            do="write sizes that fit, without the batch",
+        )
+
+
+def _data(entry: Entry, said: str, name: str, data: Any, where: str) -> Iterator[Finding]:
+    if any(size < 0 for size in data.dims):
+        yield error(f"{said}: the input '{name}' has a dimension that varies", where, do="write its size")
+        return
+    match data.WhichOneof("input_data_type"):
+        case None:
+            yield error(
+                f"{said}: the input '{name}' has no data",
+                where,
+                do="write zero_data: true, random_data: true or input_data_file",
+            )
+        case "input_data_file":
+            path = f"warmup/{data.input_data_file}"
+            size = next((file.size for file in entry.files if file.path == path), None)
+            needs = prod(data.dims) * _BYTES.get(value_name(DataType, data.data_type), 0)
+            if size is None:
+                yield error(
+                    f"{said}: there is no file {path}", where, "it lies in the entry's folder warmup", "put it there"
+                )
+            elif size < needs:
+                yield error(f"{said}: {path} has {size} bytes, and the input '{name}' needs {needs}", where)

@@ -37,9 +37,8 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
                 "move it into their configurations",
             )
         return
-    platform = resolved(entry).platform
     for number, group in enumerate(config.instance_group):
-        yield from _group(entry, f"instance_group[{number}]", group, platform)
+        yield from _group(entry, f"instance_group[{number}]", group)
     yield from _accelerators(entry, config)
 
 
@@ -53,7 +52,7 @@ def check_no_gpu(entry: Entry, config: Any) -> Iterator[Finding]:
             yield error(f"gpus: {list(group.gpus)}, and the server has no GPU", where, do="take gpus out")
 
 
-def _group(entry: Entry, place: str, group: Any, platform: str) -> Iterator[Finding]:
+def _group(entry: Entry, place: str, group: Any) -> Iterator[Finding]:
     kind = value_name(ModelInstanceGroup.Kind, group.kind)
     if kind in ("KIND_CPU", "KIND_MODEL") and group.gpus:
         yield error(f"{kind} and gpus exclude each other", entry.where(f"{place}.gpus"), do="take one of both out")
@@ -71,19 +70,6 @@ def _group(entry: Entry, place: str, group: Any, platform: str) -> Iterator[Find
             "Triton then runs the default number",
             "write 1 or more",
         )
-    if group.profile and platform != "tensorrt_plan":
-        yield error("profile is for TensorRT plans only", entry.where(f"{place}.profile"), do="take it out")
-    for number, profile in enumerate(group.profile if platform == "tensorrt_plan" else ()):
-        if not profile.isdigit():
-            yield error(f"the profile '{profile}' is no number", entry.where(f"{place}.profile[{number}]"))
-    names = set()
-    for number, resource in enumerate(group.rate_limiter.resources):
-        where = entry.where(f"{place}.rate_limiter.resources[{number}]")
-        if not resource.name:
-            yield warning("a resource of the rate limiter has no name", where, do='write name: "…"')
-        elif resource.name in names:
-            yield warning(f"the resource '{resource.name}' stands twice", where, do="keep one of them")
-        names.add(resource.name)
     if group.HasField("rate_limiter"):
         yield warning(
             "the rate limiter limits nothing on a server that is started without --rate-limit=execution_count",

@@ -1,0 +1,225 @@
+"""How requests wait for each other: dynamic batching, sequences, and the response cache beside them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tritonclient.grpc.model_config_pb2 import DataType, ModelQueuePolicy, ModelSequenceBatching
+
+from ....findings import Finding, error, warning
+from ..entry import Entry
+from ..words import value_name
+from .backends import is_ensemble
+
+_BATCHING, _SEQUENCES = "dynamic_batching", "sequence_batching"
+_VALUES = ("int32_false_true", "fp32_false_true", "bool_false_true")
+_CORRID = ModelSequenceBatching.Control.CONTROL_SEQUENCE_CORRID
+_CORRID_TYPES = ("TYPE_UINT64", "TYPE_INT64", "TYPE_UINT32", "TYPE_INT32", "TYPE_STRING")
+
+
+def check(entry: Entry, config: Any) -> Iterator[Finding]:
+    """Yield what is wrong with max_batch_size, batching, sequences, the response cache and decoupled answers."""
+    largest = config.max_batch_size
+    if largest < 0:
+        yield error(f"max_batch_size is {largest}", entry.where("max_batch_size"), do="write 0 for no batches")
+    if config.HasField(_BATCHING):
+        yield from _dynamic(entry, config.dynamic_batching, largest)
+    if config.HasField(_SEQUENCES):
+        yield from _sequences(entry, config)
+    yield from _answers(entry, config)
+
+
+def _dynamic(entry: Entry, batching: Any, largest: int) -> Iterator[Finding]:
+    yield from _preferred(entry, f"{_BATCHING}.preferred_batch_size", batching.preferred_batch_size, largest)
+    if largest <= 0:
+        yield warning(
+            "dynamic_batching makes no batches",
+            entry.where(_BATCHING),
+            f"max_batch_size is {largest}",
+            "set max_batch_size, or take dynamic_batching out",
+        )
+    elif largest == 1:
+        yield warning(
+            "dynamic_batching makes no batches",
+            entry.where(_BATCHING),
+            "max_batch_size is 1",
+            "raise max_batch_size, or take dynamic_batching out",
+        )
+    yield from _priorities(entry, batching)
+    yield from _order(entry, batching)
+    policies = {"default_queue_policy": batching.default_queue_policy} | {
+        f'priority_queue_policy["{level}"]': policy for level, policy in batching.priority_queue_policy.items()
+    }
+    for name, policy in policies.items():
+        if policy.timeout_action == ModelQueuePolicy.DELAY and not (
+            policy.default_timeout_microseconds or policy.allow_timeout_override
+        ):
+            yield warning(
+                "timeout_action means nothing",
+                entry.where(f"{_BATCHING}.{name}.timeout_action"),
+                "no request has a timeout",
+                "set default_timeout_microseconds",
+            )
+
+
+def _preferred(entry: Entry, field: str, sizes: Any, largest: int) -> Iterator[Finding]:
+    for number, size in enumerate(sizes):
+        where = entry.where(f"{field}[{number}]")
+        if size <= 0:
+            yield error(f"a preferred batch size is {size}", where, do="write sizes from 1 to max_batch_size")
+        elif size > largest:
+            yield error(
+                f"the preferred batch size {size} is larger than max_batch_size ({max(largest, 0)})",
+                where,
+                do=f"set max_batch_size to {size} or more, or take the size out",
+            )
+
+
+def _priorities(entry: Entry, batching: Any) -> Iterator[Finding]:
+    levels = batching.priority_levels
+    if not levels:
+        for field in ("default_priority_level", "priority_queue_policy"):
+            if getattr(batching, field):
+                yield warning(
+                    f"{field} means nothing",
+                    entry.where(f"{_BATCHING}.{field}"),
+                    "priority_levels is not set",
+                    "set priority_levels",
+                )
+        return
+    if not 1 <= batching.default_priority_level <= levels:
+        yield error(
+            f"default_priority_level is {batching.default_priority_level}, and there are levels 1 to {levels}",
+            entry.where(f"{_BATCHING}.default_priority_level"), do="write the level of requests that say none",
+        )  # fmt: skip
+    for level in batching.priority_queue_policy:
+        if not 1 <= level <= levels:
+            yield error(
+                f"there is no priority level {level}",
+                entry.where(f'{_BATCHING}.priority_queue_policy["{level}"]'),
+                f"there are levels 1 to {levels}",
+            )
+
+
+def _order(entry: Entry, batching: Any) -> Iterator[Finding]:
+    if not batching.preserve_ordering:
+        return
+    where = entry.where(f"{_BATCHING}.preserve_ordering")
+    if batching.priority_levels > 1:
+        yield error("preserve_ordering allows one priority level only", where, do="take one of both out")
+    for policy in (batching.default_queue_policy, *batching.priority_queue_policy.values()):
+        if policy.default_timeout_microseconds and policy.timeout_action == ModelQueuePolicy.DELAY:
+            yield error(
+                "preserve_ordering and timeout_action: DELAY exclude each other",
+                where,
+                "what is delayed is answered after what came later",
+                "write timeout_action: REJECT",
+            )
+
+
+def _sequences(entry: Entry, config: Any) -> Iterator[Finding]:
+    batching = config.sequence_batching
+    yield from _controls(entry, config, batching)
+    yield from _states(entry, batching)
+    if batching.HasField("oldest"):
+        sizes = batching.oldest.preferred_batch_size
+        yield from _preferred(entry, f"{_SEQUENCES}.oldest.preferred_batch_size", sizes, config.max_batch_size)
+        if config.max_batch_size < 1:
+            yield warning(
+                "'oldest' makes no batches",
+                entry.where(f"{_SEQUENCES}.oldest"),
+                "max_batch_size is 0",
+                "set max_batch_size",
+            )
+    if config.response_cache.enable:
+        yield error(
+            "the response cache and sequences exclude each other",
+            entry.where("response_cache"),
+            "what a sequence answers depends on what came before",
+            "take response_cache out",
+        )
+
+
+def _controls(entry: Entry, config: Any, batching: Any) -> Iterator[Finding]:
+    names: set[str] = set()
+    kinds: set[int] = set()
+    inputs = {tensor.name for tensor in config.input}
+    for number, tensor in enumerate(batching.control_input):
+        place = f"{_SEQUENCES}.control_input[{number}]"
+        if not tensor.name:
+            yield error("a control input has no name", entry.where(place), do='write name: "…"')
+        elif tensor.name in names:
+            yield error(f"the control input '{tensor.name}' stands twice", entry.where(place), do="give each its name")
+        elif tensor.name in inputs:
+            yield warning(
+                f"'{tensor.name}' is an input and a control input",
+                entry.where(place),
+                "Triton fills it in by itself, so that no caller need give it",
+                "take it out of the inputs",
+            )
+        names.add(tensor.name)
+        if not tensor.control:
+            yield warning(
+                f"the control input '{tensor.name}' controls nothing",
+                entry.where(place),
+                do="write control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] }",
+            )
+        for index, control in enumerate(tensor.control):
+            kind = value_name(ModelSequenceBatching.Control.Kind, control.kind)
+            where = entry.where(f"{place}.control[{index}]")
+            if control.kind in kinds:
+                yield error(f"{kind} stands twice", where, do="keep one of them")
+            kinds.add(control.kind)
+            yield from _control(kind, control, where)
+
+
+def _control(kind: str, control: Any, where: str) -> Iterator[Finding]:
+    given = [name for name in _VALUES if getattr(control, name)]
+    if control.kind == _CORRID:
+        data_type = value_name(DataType, control.data_type)
+        if data_type not in _CORRID_TYPES:
+            said = "has no data_type" if control.data_type == 0 else f"cannot be of {data_type}"
+            yield error(f"{kind} {said}", where, do=f"write one of {', '.join(_CORRID_TYPES)}")
+        if given:
+            yield error(f"{kind} has no {given[0]}", where, "it is the number of the sequence", "take it out")
+    elif len(given) != 1:
+        what = f"{kind} has {' and '.join(given)}" if given else f"{kind} has no values"
+        yield error(what, where, do=f"write one of {', '.join(_VALUES)}, such as int32_false_true: [ 0, 1 ]")
+    elif len(getattr(control, given[0])) != 2:
+        yield error(
+            f"{given[0]} has {len(getattr(control, given[0]))} values, not 2",
+            where,
+            do="write the value for no, then that for yes",
+        )
+
+
+def _states(entry: Entry, batching: Any) -> Iterator[Finding]:
+    for number, state in enumerate(batching.state):
+        place = f"{_SEQUENCES}.state[{number}]"
+        said = f"the state '{state.input_name}'"
+        for field in ("input_name", "output_name"):
+            if not getattr(state, field):
+                yield warning(f"{said} has no {field}", entry.where(place), do=f'write {field}: "…"')
+
+
+def _answers(entry: Entry, config: Any) -> Iterator[Finding]:
+    decoupled = config.model_transaction_policy.decoupled
+    if config.response_cache.enable:
+        if decoupled:
+            yield error(
+                "the response cache and decoupled answers exclude each other",
+                entry.where("response_cache"),
+                do="take response_cache out",
+            )
+        elif not config.HasField("sequence_batching"):
+            yield warning(
+                "nothing is cached on a server that is started without --cache-config",
+                entry.where("response_cache"),
+                "that is Triton's default",
+            )
+    if decoupled and is_ensemble(config):
+        yield warning(
+            "an ensemble is decoupled when one of its steps is",
+            entry.where("model_transaction_policy"),
+            "Triton ignores what is written here",
+            "take it out",
+        )

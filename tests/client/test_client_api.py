@@ -1,4 +1,4 @@
-"""`from tidegate import Tidegate`: one object, whose methods are the commands. docs/models.md has it with real parts."""
+"""`from tidegate import Tidegate`: one object whose methods are the commands (with real parts: docs/models.md)."""
 
 import inspect
 import os

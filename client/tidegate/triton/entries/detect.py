@@ -6,20 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ...errors import UsageError
-from .frameworks import (
-    custom,
-    dali,
-    fil,
-    onnx,
-    openvino,
-    programs,
-    python,
-    tensorflow,
-    tensorrt,
-    tensorrtllm,
-    torch,
-    vllm,
-)
+from .frameworks import dali, fil, llm, onnx, opaque, openvino, python, tensorflow, torch
 from .frameworks.reading import Reading, head, unreadable
 
 
@@ -54,7 +41,7 @@ READERS: dict[Framework, Callable[[Path], Reading]] = {
     Framework.TORCHSCRIPT: torch.read_script,
     Framework.TORCH_PACKAGE: torch.read_package,
     Framework.TORCH_MODULE: torch.read_module,
-    Framework.TENSORRT: tensorrt.read,
+    Framework.TENSORRT: opaque.read_plan,
     Framework.PYTHON: python.read,
     Framework.JAX: python.read_jax,
     Framework.OPENVINO: openvino.read,
@@ -63,11 +50,11 @@ READERS: dict[Framework, Callable[[Path], Reading]] = {
     Framework.LIGHTGBM: fil.read_lightgbm,
     Framework.TREELITE: fil.read_treelite,
     Framework.DALI: dali.read,
-    Framework.TENSORRT_LLM: tensorrtllm.read,
-    Framework.VLLM: vllm.read,
-    Framework.CUSTOM: custom.read,
+    Framework.TENSORRT_LLM: llm.read_tensorrt_llm,
+    Framework.VLLM: llm.read_vllm,
+    Framework.CUSTOM: opaque.read_library,
 }
-"""Who reads the files of each; an ensemble is read of several entries (frameworks/ensemble.py)."""
+"""Who reads the files of each; an ensemble is read of several entries (`ensemble.chain`)."""
 
 _PICKLES = frozenset({".pkl", ".pickle", ".joblib", ".sav", ".dill"})
 _PICKLED = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
@@ -87,7 +74,7 @@ _SUFFIXES = {
     ".graphdef": Framework.GRAPH_DEF, ".pb": Framework.GRAPH_DEF, ".dali": Framework.DALI,
     ".ubj": Framework.XGBOOST_UBJSON, ".tl": Framework.TREELITE, ".pt2": Framework.TORCH_PACKAGE,
 }  # fmt: skip
-_PROGRAMS = (programs.PROGRAM, dali.PROGRAM)
+_PROGRAMS = (python.PROGRAM, dali.PROGRAM)
 
 
 def detect(source: Path) -> tuple[Framework, Path]:
@@ -107,9 +94,9 @@ def detect(source: Path) -> tuple[Framework, Path]:
 
 def _file(file: Path) -> Framework:
     suffix, begin = file.suffix.lower(), head(file)
-    if custom.LIBRARY.fullmatch(file.name):
+    if opaque.LIBRARY.fullmatch(file.name):
         return Framework.CUSTOM
-    if begin.startswith(tensorrt.MAGIC):
+    if begin.startswith(opaque.PLAN_MAGIC):
         return Framework.TENSORRT
     if begin.startswith(fil.LIGHTGBM_HEAD):
         return Framework.LIGHTGBM
@@ -159,12 +146,12 @@ def _archive(file: Path) -> Framework:
 
 
 def _program(file: Path) -> Framework:
-    module = programs.program(file)
-    if programs.is_served(module):
-        return Framework.JAX if "jax" in programs.imports(module) else Framework.PYTHON
-    if programs.is_dali_pipeline(module):
+    module = python.program(file)
+    if python.is_served(module):
+        return Framework.JAX if "jax" in python.imports(module) else Framework.PYTHON
+    if python.is_dali_pipeline(module):
         return Framework.DALI
-    if programs.is_torch_module(module):
+    if python.is_torch_module(module):
         return Framework.TORCH_MODULE
     raise UsageError(
         "it has neither a TritonPythonModel, nor a torch.nn.Module, nor a DALI pipeline with @autoserialize",
@@ -188,14 +175,14 @@ def _folder(folder: Path) -> tuple[Framework, Path]:
         )  # fmt: skip
     if (folder / tensorflow.SAVED_MODEL_FILE).is_file():
         return Framework.SAVED_MODEL, folder
-    if (folder / tensorrtllm.ENGINE).is_file() and (folder / tensorrtllm.CONFIG).is_file():
+    if (folder / llm.ENGINE).is_file() and (folder / llm.CONFIG).is_file():
         return Framework.TENSORRT_LLM, folder
-    if custom.library(folder):
+    if opaque.library(folder):
         return Framework.CUSTOM, folder
     for name in _PROGRAMS:
         if (folder / name).is_file():
             return _program(folder / name), folder
-    if (folder / vllm.ARGUMENTS).is_file() and _known(folder / vllm.ARGUMENTS) is Framework.VLLM:
+    if (folder / llm.ARGUMENTS).is_file() and _known(folder / llm.ARGUMENTS) is Framework.VLLM:
         return Framework.VLLM, folder
     found = {file: kind for file in sorted(folder.iterdir()) if file.is_file() and (kind := _known(file))}
     if len(found) == 1:

@@ -15,11 +15,12 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from ...errors import UsageError
 from ...findings import Finding, errors
 from ...names import RULE, is_name
+from . import ensemble
 from .checks import check_entry
 from .configure import complete, first_dimension_varies
 from .detect import READERS, Framework, detect
 from .entry import read_entry
-from .frameworks import ensemble, tensorrtllm
+from .frameworks.llm import place_engine
 from .frameworks.reading import Reading, in_range
 from .text import CONFIG, config_text
 
@@ -71,7 +72,7 @@ def new_entry(
     with in_range(str(sources[0])):
         config = complete(reading, name, settings)
     if framework is Framework.TENSORRT_LLM:
-        tensorrtllm.place_engine(config)
+        place_engine(config)
     _label(config, labels or {})
     parent.mkdir(parents=True, exist_ok=True)
     staged = _staging(parent, name)
@@ -101,7 +102,7 @@ def _read(
 ) -> tuple[Framework, Reading]:
     several = len(sources) > 1 or framework is Framework.ENSEMBLE
     if several and framework in (None, Framework.ENSEMBLE):
-        return Framework.ENSEMBLE, ensemble.read(sources, links)
+        return Framework.ENSEMBLE, ensemble.chain(sources, links)
     if several or links:
         raise UsageError("only an ensemble is made of several entries", do="give one file or folder")
     if framework is None:

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any, Final
 
-from .programs import files_of
 from .protobuf import INT, MANY, TEXT, described, parsed
+from .python import files_of
 from .reading import ANY, Reading, Tensor, bounded, config_of
 
 PIPELINE, PROGRAM = "model.dali", "dali.py"

@@ -1,9 +1,16 @@
-"""Programs for the Python backend; JAX is served by it too."""
+"""Models that are Python programs, for the Python backend, JAX among them: read as text, never run."""
 
+import ast
+import stat
 from pathlib import Path
 
-from .programs import completes_itself, files_of, program
-from .reading import Reading, config_of
+from ....errors import UsageError
+from .reading import Reading, bounded, config_of, unreadable
+
+PROGRAM = "model.py"
+LIMIT = 1 << 20
+"""Bytes of a program: parsed, it takes some hundred times as much memory."""
+_LEFT = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".DS_Store"})
 
 
 def read(source: Path) -> Reading:
@@ -24,3 +31,89 @@ def read_jax(source: Path) -> Reading:
         "EXECUTION_ENV_PATH='$$TRITON_MODEL_DIRECTORY/1/env.tar.gz'"
     )
     return Reading(reading.config, reading.files, missing=reading.missing, notes=(*reading.notes, note))
+
+
+def program(source: Path) -> ast.Module:
+    """Return the parsed text of a program, or of the model.py in a folder."""
+    file = source / PROGRAM if source.is_dir() else source
+    try:
+        return ast.parse(bounded(file, LIMIT, "a program"), str(file))
+    except SyntaxError as error:
+        raise UsageError("it is no valid Python", where=f"{file}:{error.lineno or 1}", why=error.msg) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise unreadable(file, "Python program", error) from None
+
+
+def text_of(node: ast.AST) -> str:
+    """Return the text of an expression; nothing where it is nested more deeply than anybody writes."""
+    try:
+        return ast.unparse(node)
+    except RecursionError:
+        return ""
+
+
+def imports(module: ast.Module) -> set[str]:
+    """Return the top-level packages that a program imports, anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            found |= {each.name.partition(".")[0] for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def classes(module: ast.Module) -> list[ast.ClassDef]:
+    """Return the classes at the top of a program."""
+    return [node for node in module.body if isinstance(node, ast.ClassDef)]
+
+
+def is_served(module: ast.Module) -> bool:
+    """Tell whether it is a program of the Python backend, which is to have a TritonPythonModel."""
+    named = [node.name for node in classes(module)]
+    imported = [
+        each.asname or each.name for node in module.body if isinstance(node, ast.ImportFrom) for each in node.names
+    ]
+    assigned = [
+        target.id
+        for node in module.body if isinstance(node, ast.Assign)
+        for target in node.targets if isinstance(target, ast.Name)
+    ]  # fmt: skip
+    return "TritonPythonModel" in {*named, *imported, *assigned}
+
+
+def is_torch_module(module: ast.Module) -> bool:
+    """Tell whether it defines a class that extends `torch.nn.Module`."""
+    bases = [text_of(base) for node in classes(module) for base in node.bases]
+    return any(base in {"torch.nn.Module", "nn.Module", "Module"} for base in bases) and "torch" in imports(module)
+
+
+def is_dali_pipeline(module: ast.Module) -> bool:
+    """Tell whether it is a DALI pipeline that serialises itself (`@autoserialize`)."""
+    functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
+    marks = [text_of(mark).split("(")[0] for node in functions for mark in node.decorator_list]
+    return any(mark.rpartition(".")[2] == "autoserialize" for mark in marks)
+
+
+def completes_itself(module: ast.Module) -> bool:
+    """Tell whether the program names its tensors to Triton itself (`auto_complete_config`)."""
+    methods = [each for node in classes(module) for each in node.body if isinstance(each, ast.FunctionDef)]
+    return any(each.name == "auto_complete_config" for each in methods)
+
+
+def files_of(source: Path, name: str = PROGRAM) -> tuple[tuple[str, Path], ...]:
+    """Return what goes into the version's folder: the program, or everything beside the one in a folder.
+
+    Raises UsageError for what is neither file nor folder.
+    """
+    if not source.is_dir():
+        return ((name, source),)
+    found = []
+    for path in sorted(source.rglob("*")):
+        below = path.relative_to(source)
+        if _LEFT & set(below.parts) or (path.is_dir() and not path.is_symlink()):
+            continue
+        if not path.exists() or not stat.S_ISREG(path.stat().st_mode):  # links to files are followed
+            raise UsageError("it is no file that can be copied", where=str(path), do="take it out of the folder")
+        found.append((below.as_posix(), path))
+    return tuple(found)

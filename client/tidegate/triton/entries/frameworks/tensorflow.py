@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ....errors import UsageError
-from .programs import files_of
 from .protobuf import BOOL, INT, MANY, TEXT, described, parsed, read_message
+from .python import files_of
 from .reading import ANY, Reading, Tensor, bounded, config_of, unreadable
 
 SAVED_MODEL, SAVED_MODEL_FILE, GRAPH = "model.savedmodel", "saved_model.pb", "model.graphdef"

@@ -12,8 +12,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from ....errors import UsageError
-from .programs import LIMIT as CODE_LIMIT
-from .programs import PROGRAM, files_of, program, text_of
+from .python import LIMIT as CODE_LIMIT
+from .python import PROGRAM, files_of, program, text_of
 from .reading import Reading, config_of, unreadable
 
 SCRIPT, PACKAGE = "model.pt", "model.pt2"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from google.protobuf import text_format
 from tidegate.errors import UsageError
-from tidegate.triton.entries.frameworks.ensemble import read
+from tidegate.triton.entries.ensemble import chain
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 
@@ -27,7 +27,7 @@ def test_tensors_of_one_name_are_one_and_the_rest_is_outside(tmp_path: Path) -> 
         entry(tmp_path, "tokens", "text:STRING:1", "ids:INT64:-1 mask:INT64:-1", 8),
         entry(tmp_path, "model", "ids:INT64:-1 mask:INT64:-1 hint:FP32:1:optional", "logits:FP32:5", 4),
     ]
-    assert read(steps).config == text_format.Parse(
+    assert chain(steps).config == text_format.Parse(
         """
         platform: "ensemble" max_batch_size: 4
         input { name: "text" data_type: TYPE_STRING dims: 1 }
@@ -49,7 +49,7 @@ def test_links_give_other_names_and_feed_what_is_optional(tmp_path: Path) -> Non
         entry(tmp_path, "a", "x:FP32:3", "y:FP32:3"),
         entry(tmp_path, "b", "x:FP32:3 o:FP32:1:optional", "y:FP32:3"),
     ]
-    config = read(steps, {"a.y": "between", "b.x": "between", "b.o": "hint"}).config
+    config = chain(steps, {"a.y": "between", "b.x": "between", "b.o": "hint"}).config
     assert dict(config.ensemble_scheduling.step[1].input_map) == {"x": "between", "o": "hint"}
     assert [each.name for each in config.input] == ["x", "hint"]
     assert [each.name for each in config.output] == ["y"]
@@ -57,7 +57,7 @@ def test_links_give_other_names_and_feed_what_is_optional(tmp_path: Path) -> Non
 
 def test_steps_with_and_without_batches_make_an_ensemble_without(tmp_path: Path) -> None:
     steps = [entry(tmp_path, "a", "x:FP32:3", "y:FP32:3", 8), entry(tmp_path, "b", "y:FP32:3", "z:FP32:3")]
-    config = read(steps).config
+    config = chain(steps).config
     assert config.max_batch_size == 0
     assert list(config.input[0].dims) == [-1, 3]
     assert list(config.output[0].dims) == [3]
@@ -65,11 +65,11 @@ def test_steps_with_and_without_batches_make_an_ensemble_without(tmp_path: Path)
 
 def test_steps_that_take_nothing_of_each_other_are_noted_with_the_link_that_may_be_meant(tmp_path: Path) -> None:
     steps = [entry(tmp_path, "a", "raw:FP32:3", "NORMAL:FP32:3"), entry(tmp_path, "b", "X:FP32:3 k:INT8:1", "Y:FP32:1")]
-    _, apart = read(steps).notes
+    _, apart = chain(steps).notes
     assert apart == "b takes nothing of the steps before it; if it is to take NORMAL: --link b.X=NORMAL"
-    (_,) = read(steps, {"b.X": "NORMAL"}).notes
+    (_,) = chain(steps, {"b.X": "NORMAL"}).notes
     with pytest.raises(UsageError, match=r"did you mean b\.X\? There are a\.raw, a\.NORMAL, b\.X, b\.k, b\.Y"):
-        read(steps, {"b.XX": "NORMAL"})
+        chain(steps, {"b.XX": "NORMAL"})
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     steps = [entry(tmp_path, "a", "x:FP32:3", "y:FP32:3"), entry(tmp_path, "b", inputs, outputs)]
     with pytest.raises(UsageError) as caught:
-        read(steps, links)
+        chain(steps, links)
     assert said in str(caught.value)
 
 
 def test_steps_must_name_their_tensors(tmp_path: Path) -> None:
     (tmp_path / "plan").mkdir()
     with pytest.raises(UsageError, match="no entry"):
-        read([tmp_path / "plan"])
+        chain([tmp_path / "plan"])
     (tmp_path / "plan" / "config.pbtxt").write_text('backend: "tensorrt"')
     with pytest.raises(UsageError, match="names no tensors"):
-        read([tmp_path / "plan"])
+        chain([tmp_path / "plan"])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from tidegate.errors import UsageError
-from tidegate.triton.entries.frameworks import custom, dali, python, tensorrtllm, vllm
-from tidegate.triton.entries.frameworks.programs import files_of
+from tidegate.triton.entries.frameworks import dali, llm, opaque, python
+from tidegate.triton.entries.frameworks.python import files_of
 from tidegate.triton.entries.frameworks.reading import Tensor
 from tritonclient.grpc.model_config_pb2 import ModelInstanceGroup
 
@@ -49,12 +49,12 @@ def test_a_program_that_completes_itself_needs_no_tensors(tmp_path: Path) -> Non
 def test_a_library_names_its_backend(tmp_path: Path) -> None:
     (tmp_path / "libtriton_my-own.so").write_bytes(b"\x7fELF")
     (tmp_path / "table.bin").write_bytes(b"\x00")
-    reading = custom.read(tmp_path)
+    reading = opaque.read_library(tmp_path)
     assert reading.config.backend == "my-own"
     assert [below for below, _ in reading.files] == ["libtriton_my-own.so", "table.bin"]
     (tmp_path / "libtriton_my-own.so").rename(tmp_path / "other.so")
     with pytest.raises(UsageError, match="name the library so"):
-        custom.read(tmp_path)
+        opaque.read_library(tmp_path)
 
 
 def test_a_serialised_pipeline_tells_its_tensors_and_its_batch() -> None:
@@ -88,7 +88,7 @@ def test_a_pipelines_program_keeps_the_name_that_dali_looks_for(tmp_path: Path) 
 def test_vllm_is_told_where_its_weights_come_from(tmp_path: Path, model: str, said: str) -> None:
     (tmp_path / "model.json").write_text(json.dumps({"model": model}))
     (tmp_path / "multi_lora.json").write_text("{}")
-    reading = vllm.read(tmp_path)
+    reading = llm.read_vllm(tmp_path)
     assert any(said in note for note in reading.notes)
     assert reading.config.instance_group[0].kind == ModelInstanceGroup.KIND_MODEL
     assert reading.config.model_transaction_policy.decoupled
@@ -99,13 +99,13 @@ def test_vllm_is_told_where_its_weights_come_from(tmp_path: Path, model: str, sa
 def test_a_model_json_that_names_no_model_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "model.json").write_text(text)
     with pytest.raises(UsageError):
-        vllm.read(tmp_path)
+        llm.read_vllm(tmp_path)
 
 
 def test_an_engine_of_tensorrt_llm_brings_its_limits(tmp_path: Path) -> None:
     (tmp_path / "rank0.engine").write_bytes(b"\x00")
     (tmp_path / "config.json").write_text(json.dumps({"build_config": {"max_batch_size": 16, "max_beam_width": 2}}))
-    reading = tensorrtllm.read(tmp_path)
+    reading = llm.read_tensorrt_llm(tmp_path)
     assert reading.config.max_batch_size == 16
     assert reading.config.parameters["max_beam_width"].string_value == "2"
     assert {each.name for each in reading.inputs if not each.optional} == {
@@ -113,4 +113,4 @@ def test_an_engine_of_tensorrt_llm_brings_its_limits(tmp_path: Path) -> None:
     }  # fmt: skip
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(UsageError, match="no configuration of a TensorRT-LLM engine"):
-        tensorrtllm.read(tmp_path)
+        llm.read_tensorrt_llm(tmp_path)

@@ -1,4 +1,4 @@
-"""Engines of TensorRT-LLM, for its backend with batching in flight."""
+"""Large language models: engines of TensorRT-LLM, and what vLLM serves."""
 
 import json
 from pathlib import Path
@@ -7,11 +7,16 @@ from typing import Any
 from tidegate_contracts.triton import REPOSITORY_ROOT
 from tritonclient.grpc.model_config_pb2 import ModelInstanceGroup
 
-from .programs import files_of
+from ....errors import UsageError
+from .python import files_of
 from .reading import Reading, Tensor, bounded, config_of, in_range, unreadable
 
 CONFIG, ENGINE = "config.json", "rank0.engine"
+"""Of a folder of TensorRT-LLM's."""
+ARGUMENTS = "model.json"
+"""Of vLLM: the arguments of its engine."""
 LIMIT = 4 << 20
+"""Bytes of either's JSON."""
 PATH = "gpt_model_path"
 _ONE = ("end_id INT32", "pad_id INT32", "beam_width INT32", "temperature FP32", "runtime_top_k INT32",
         "runtime_top_p FP32", "len_penalty FP32", "repetition_penalty FP32", "min_length INT32",
@@ -20,7 +25,7 @@ _ONE = ("end_id INT32", "pad_id INT32", "beam_width INT32", "temperature FP32", 
 """Optional inputs of one element, as in the configuration that NVIDIA publishes with the backend."""
 
 
-def read(source: Path) -> Reading:
+def read_tensorrt_llm(source: Path) -> Reading:
     """Read the folder that `trtllm-build` wrote: `config.json` and `rank<N>.engine`."""
     file = source / CONFIG
     try:
@@ -44,6 +49,27 @@ def read(source: Path) -> Reading:
             f"models: --parameter {PATH}=PATH",
         ),
     )  # fmt: skip
+
+
+def read_vllm(source: Path) -> Reading:
+    """Read model.json, or a folder with it (`multi_lora.json` comes along)."""
+    file = source / ARGUMENTS if source.is_dir() else source
+    try:
+        said = json.loads(bounded(file, LIMIT, "a model.json"))
+    except (ValueError, RecursionError) as error:
+        raise unreadable(file, "model.json of vLLM", error) from None
+    model = said.get("model") if isinstance(said, dict) else None
+    if not isinstance(model, str) or not model:
+        raise UsageError("it names no model", where=str(file), do='say {"model": "name at Hugging Face, or a folder"}')
+    config = config_of("vllm")
+    config.instance_group.add(count=1, kind=ModelInstanceGroup.KIND_MODEL)  # vLLM takes its GPUs itself
+    config.model_transaction_policy.decoupled = True
+    notes = ["vLLM names its own tensors to Triton (text_input, sampling_parameters, …, text_output)"]
+    if "/" in model and (model.startswith((".", "/")) or (file.parent / model).exists()):
+        notes.append(f"vLLM reads {model} where Triton runs: the weights are no part of the entry, and must lie there")
+    elif "/" in model:
+        notes.append(f"vLLM fetches {model} from Hugging Face when it loads, unless the image holds it")
+    return Reading(config, files_of(source, ARGUMENTS), notes=tuple(notes))
 
 
 def place_engine(config: Any) -> None:

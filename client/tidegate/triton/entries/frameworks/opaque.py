@@ -1,13 +1,28 @@
-"""Backends of one's own: a library `libtriton_<backend>.so`, which lies in the version's folder."""
+"""Models that only their own backend can read: plans of TensorRT, and libraries of backends of one's own."""
 
 import re
 from pathlib import Path
 
 from ....errors import UsageError
-from .programs import files_of
+from .python import files_of
 from .reading import Reading, config_of
 
+PLAN = "model.plan"
+PLAN_MAGIC = (b"ptrt", b"ftrt")
+"""First bytes of a serialised engine of TensorRT."""
 LIBRARY = re.compile(r"libtriton_([A-Za-z0-9_.-]+)\.so")
+
+
+def read_plan(source: Path) -> Reading:
+    """Take a plan; Triton reads the tensors from it when it loads it, and completes the configuration."""
+    return Reading(
+        config_of("tensorrt", "tensorrt_plan"),
+        ((PLAN, source),),
+        notes=(
+            "Triton reads the plan's tensors when it loads it; --input and --output say them beforehand",
+            "a plan runs on the kind of GPU, and with the version of TensorRT, that it was built for",
+        ),
+    )
 
 
 def library(source: Path) -> Path | None:
@@ -16,7 +31,7 @@ def library(source: Path) -> Path | None:
     return next((file for file in files if LIBRARY.fullmatch(file.name) and file.is_file()), None)
 
 
-def read(source: Path) -> Reading:
+def read_library(source: Path) -> Reading:
     """Take a library, or a folder with it and what it needs."""
     file = library(source)
     if file is None:

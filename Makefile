@@ -58,8 +58,8 @@ help: ## List what there is
 	@printf '\nSettings: DEFINITION=%s OUT=%s STACK=<name> CLUSTER=<kubeconfig context> BASE=<git revision> ENGINE=<pulumi or helm>\n' "$$DEFINITION" "$$OUT"
 
 # Files with fuzzers of the proxy: its parsers, its paths, and the fast path against the slow one.
-FUZZERS = tests/proxy/door/test_door_agree.py tests/proxy/door/test_door_attacks.py \
-  tests/proxy/door/test_door_documented.py tests/proxy/test_paths.py tests/proxy/door/test_door_sequences.py \
+FUZZERS = tests/proxy/http/test_http_agree.py tests/proxy/http/test_http_attacks.py \
+  tests/proxy/http/test_http_documented.py tests/proxy/test_paths.py tests/proxy/http/test_http_sequences.py \
   tests/proxy/grpc/test_grpc_http2.py tests/policies/eviction/core/test_core_invariants.py \
   tests/proxy/residency/test_residency_placement.py tests/proxy/residency/test_residency_simulated.py
 

@@ -12,10 +12,10 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .documented import document
-from .paths import ANYTHING
 from .problems import CONTENT_TYPE, TWO_CREDENTIALS, Kind, Problem
 from .request_ids import is_request_id, new_request_id
 from .servers import Servers
+from .targets import ANYTHING
 from .telemetry.meter import Meter
 
 _BY_STATUS = {

@@ -5,9 +5,9 @@ It is written here and not derived from the application, for the door answers ca
 
 from typing import Any
 
-from .paths import NAME_PATTERN, VERSION_PATTERN
 from .problems import CONTENT_TYPE, TYPE_ROOT, Kind
 from .servers import UNAVAILABLE_HEADER
+from .targets import NAME_PATTERN, VERSION_PATTERN
 
 DESCRIPTION = """
 The one door to every model of an environment. It speaks the KServe v2 protocol over HTTP and gRPC as Triton does, and

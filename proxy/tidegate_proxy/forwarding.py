@@ -60,6 +60,38 @@ class Forwarding:
         self._counts = counts
         """Of the model, and of the caller."""
 
+    # --- its lease and its version
+    def find_lease(self) -> bool:
+        """Find a lease on the model, where it is loaded on demand; return False where one has to be acquired."""
+        route = self.grant.route
+        if route.pool.leases is None:
+            return True
+        self.lease = route.pool.leases.find(route.name, monotonic(), self.tried, self.sequence is not None)
+        return self.lease is not None
+
+    async def acquire_lease(self) -> None:
+        """Have the model loaded, if it is not, and get a lease on it; raises Problem. Hold no slot meanwhile."""
+        route = self.grant.route
+        assert route.pool.leases is not None
+        self.loading = True
+        self.lease = await route.pool.leases.acquire(route.name, self.tried)
+        self.loading, self._has_loaded = False, True
+
+    def find_version(self, asked: str | None, sticky: bytes | None) -> bool:
+        """Find the version that answers; return False where the model's alias has to be awaited."""
+        route = self.grant.route
+        if route.alias is None or asked is not None:
+            self.version = route.version(asked, sticky or self.sequence)  # one sequence has one version
+            return True
+        self.version = route.alias.known(monotonic())
+        return self.version is not None
+
+    async def await_version(self) -> None:
+        """Find the version that the model's alias stands for; raises Problem (busy)."""
+        alias = self.grant.route.alias
+        assert alias is not None
+        self.version = await alias.find()
+
     # --- its slot
     def acquire_slot(self, waiter: Waiter) -> bool:
         """Take a slot; return False where `waiter` is admitted later. Raises Problem (busy) where the queue is full."""
@@ -135,14 +167,6 @@ class Forwarding:
         where = f"{pool.server}/{pool.name}"
         why = f"No replica of {where} takes connections." if self.tried else f"No replica of {where} is there."
         raise Problem(Kind.BUSY, why, max(0.1, pool.retry_in(monotonic())))
-
-    async def acquire_lease(self) -> None:
-        """Have the model loaded, if it is not, and get a lease on it; raises Problem. Hold no slot meanwhile."""
-        route = self.grant.route
-        assert route.pool.leases is not None
-        self.loading = True
-        self.lease = await route.pool.leases.acquire(route.name, self.tried)
-        self.loading, self._has_loaded = False, True
 
     # --- what is counted there
     def sent_to(self, replica: Replica) -> None:

@@ -9,10 +9,11 @@ from random import random
 
 from tidegate_contracts import routing
 
-from .aliases import Alias
 from .concurrency import InFlightCount
-from .paths import Target
+from .kinds import KINDS
+from .model_config import Alias, Sequences
 from .pools import Pool
+from .targets import Target
 from .telemetry.meter import CallCount
 
 _MOST_HEADS = 64
@@ -36,28 +37,26 @@ class Route:
     """One model on one server: where it is served, and which version a request gets."""
 
     __slots__ = (
-        "_ends", "_heads", "_versions", "alias", "grpc_count", "http_count", "in_flight", "learning", "mirror", "model",
-        "name", "pool", "sequential", "sequential_asked", "server",
+        "_ends", "_heads", "_versions", "alias", "grpc_count", "http_count", "in_flight", "kind", "kind_name", "mirror",
+        "name", "pool", "sequences", "server",
     )  # fmt: skip
 
     def __init__(self, model: routing.Model, server: routing.Server, pool: Pool) -> None:
-        self.model = model
         self.name = model.name
         self.server = server.name
+        self.kind_name = server.kind
+        self.kind = KINDS[server.kind]
         self.pool = pool
         shares = [share for share in model.versions if share.weight]
         self._versions = [str(share.version) for share in shares]
         self._ends = [end / 100 for end in accumulate(share.weight for share in shares)]
-        self.alias = Alias(model.alias, model.name, pool) if model.alias is not None else None
+        self.alias = Alias(model.alias, model.name, pool, self.kind) if model.alias is not None else None
         """Decides on the version of requests that ask for none, where the model has one."""
-        self._heads: dict[tuple[str, str | None], bytes] = {}
+        self.sequences = Sequences(model.name, pool, self.kind)
+        """Whether the model keeps sequences."""
         self.mirror = MirrorShare(model.mirror) if model.mirror is not None else None
         """The share of its requests that a candidate gets copies of."""
-        self.sequential: bool | None = None
-        """Whether the model keeps sequences; None while that is not known."""
-        self.sequential_asked = 0.0
-        self.learning: asyncio.Task[None] | None = None
-        """Finds that out."""
+        self._heads: dict[tuple[str, str | None], bytes] = {}
         self.http_count: CallCount | None = None
         """Where its calls over HTTP are counted, once there was one."""
         self.grpc_count: CallCount | None = None
@@ -65,10 +64,11 @@ class Route:
         self.in_flight = InFlightCount()
         """Its calls under way."""
 
-    @property
-    def is_split(self) -> bool:
-        """Whether its requests are shared between versions."""
-        return len(self._versions) > 1
+    def must_know_sequence(self, asked: str | None) -> bool:
+        """Tell whether a request for a version (or none) may go astray unless it is known which sequence it is of."""
+        return self.sequences.known is not False and (
+            len(self.pool.replicas) > 1 or (asked is None and len(self._versions) > 1)
+        )
 
     def version(self, asked: str | None, sticky: bytes | None) -> str | None:
         """Return the version that serves a request: the one asked for, else by share; None leaves it to the server.
@@ -84,12 +84,12 @@ class Route:
         return versions[bisect_right(self._ends, random() if sticky is None else _point(self.name, sticky))]
 
     def first_lines(self, target: Target, version: str | None) -> bytes:
-        """Return the first line of a request to Triton, and its Host header."""
+        """Return the first line of a request to a replica, and its Host header."""
         lines = self._heads.get((target.verb, version))
         if lines is None:
             lines = b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (
                 target.method,
-                target.path(version),
+                self.kind.path(target, version),
                 self.pool.told.host.encode(),
             )
             if len(self._heads) >= _MOST_HEADS:

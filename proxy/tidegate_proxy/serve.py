@@ -4,23 +4,19 @@ import asyncio
 import gc
 import logging
 import signal
-from functools import partial
 from time import monotonic
 
 from prometheus_client import CollectorRegistry
 from tidegate_contracts.proxy_settings import ProxySettings
 from tidegate_service.admin_thread import AdminThread
 from tidegate_service.listening import listen
-from uvicorn.config import Config
-from uvicorn.server import ServerState
 
 from .admin import make_admin
 from .app import make_app
 from .concurrency import ConcurrencyLimiter
 from .config import Following
-from .door.door import Door
-from .door.head import KnownHeads
 from .grpc.server import GrpcServer
+from .http.connection import HttpServer
 from .place import Place
 from .pools import Lookup, lookup
 from .servers import Servers
@@ -61,7 +57,6 @@ class Proxy:
         self.ports: dict[str, int] = {}
         """Where it listens, once it does: http, grpc, admin."""
         self._stopping = ""
-        self._state = ServerState()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -75,10 +70,11 @@ class Proxy:
             self.following.authorizer, lambda: self.following.routes, self.settings.request_timeout_seconds
         )
         app = make_app(servers, self.why_not_ready, self.meter)
-        config = Config(app, log_config=None, access_log=False, lifespan="off", ws="none", server_header=False)
-        config.load()
-        door = partial(Door, self.shared, {}, KnownHeads(), config, self._state)
-        self._server = await loop.create_server(door, sock=listeners["http"], ssl=self.following.tls, backlog=BACKLOG)
+        self.http = HttpServer(self.shared, app)
+        http_tls = self.following.tls
+        self._server = await loop.create_server(
+            self.http.connection, sock=listeners["http"], ssl=http_tls, backlog=BACKLOG
+        )
         registry = CollectorRegistry()
         registry.register(MeterCollector(self))
         self._admin = AdminThread(
@@ -91,7 +87,7 @@ class Proxy:
         )
         for work in (
             self.shared.sweep(),
-            self._sweep_doors(),
+            self._sweep_connections(),
             follow(self.following.watched),
             self.following.count_replicas(),
             self.following.authorizer.tend(),
@@ -123,13 +119,13 @@ class Proxy:
         self._server.close()
         self._grpc.close()
         self.grpc.close()
-        for door in list(self._state.connections):
-            door.shutdown()
-        while (self.shared.open_calls or self._state.tasks or self._unsent) and monotonic() < end:
+        for connection in list(self.http.connections):
+            connection.shut_down()
+        while (self.shared.open_calls or self._has_answers_left) and monotonic() < end:
             await asyncio.sleep(0.02)
         await self._until_closed(min(end, monotonic() + LAST_BYTES_SECONDS))
-        for door in list(self._state.connections):
-            door.transport.abort()
+        for connection in list(self.http.connections):
+            connection.transport.abort()
         await self.grpc.stop()
         self.shared.mirror.stop()
         for task in self._tasks:
@@ -170,24 +166,23 @@ class Proxy:
 
     async def _until_closed(self, end: float) -> None:
         """Wait a moment for connections that are being closed: the system, or TLS, may hold their last bytes."""
-        while any(door.transport.is_closing() for door in self._state.connections) and monotonic() < end:
+        while any(connection.transport.is_closing() for connection in self.http.connections) and monotonic() < end:
             await asyncio.sleep(0.02)
 
     @property
-    def _unsent(self) -> bool:
-        """Whether there are answers that their callers have not taken yet."""
-        return any(isinstance(door, Door) and door.unsent for door in self._state.connections)
+    def _has_answers_left(self) -> bool:
+        """Whether there are answers that are not whole, or that their callers have not taken yet."""
+        return any(connection.is_answering or connection.unsent for connection in self.http.connections)
 
     @property
     def _requests(self) -> int:
         """How many there were."""
-        return self._state.total_requests + self.grpc.opened
+        return self.http.answered + self.grpc.opened
 
-    async def _sweep_doors(self) -> None:
+    async def _sweep_connections(self) -> None:
         while True:
             await asyncio.sleep(1.0)
             now = monotonic()
-            for door in list(self._state.connections):
-                if isinstance(door, Door):
-                    door.end_if_late(now, KEEP_ALIVE_SECONDS, HEAD_SECONDS)
+            for connection in list(self.http.connections):
+                connection.end_if_late(now, KEEP_ALIVE_SECONDS, HEAD_SECONDS)
             self.grpc.look()

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tidegate_contracts.proxy_settings import ProxySettings
 
@@ -11,10 +11,11 @@ from .access.authorizer import Authorizer
 from .concurrency import ByteBudget, ConcurrencyLimiter
 from .mirror import Mirror
 from .routes import Route
-from .sequences import learn
 from .telemetry.logs import CallLog
 from .telemetry.meter import Meter
-from .telemetry.traces import Tracer
+
+if TYPE_CHECKING:  # loaded only where it is asked for
+    from .telemetry.traces import Tracer
 
 BUFFERED_BODIES = 4
 """Bodies of the longest kind that are held at once, by requests whose body must be whole before it is sent on."""
@@ -43,7 +44,7 @@ class SharedState:
     limiter: ConcurrencyLimiter
     call_log: CallLog = field(default_factory=CallLog)
     open_calls: set[OpenCall] = field(default_factory=set)
-    tracer: Tracer | None = None
+    tracer: "Tracer | None" = None
     """Makes spans, where they are asked for."""
     draining: bool = False
     """Whether the proxy is about to end: callers are told to connect anew."""
@@ -53,9 +54,7 @@ class SharedState:
         self.mirror = Mirror(self.meter, float(self.settings.request_timeout_seconds), self._keeps_sequences)
 
     async def _keeps_sequences(self, route: Route) -> bool | None:
-        if route.sequential is None:
-            await learn(route, self.settings.connect_timeout_seconds)
-        return route.sequential
+        return await route.sequences.find(self.settings.connect_timeout_seconds)
 
     async def sweep(self) -> None:
         """End the calls that are past their deadline, for ever."""

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
-from tidegate_contracts.routing import API_KEYS, AccessTable, OidcIssuer
+from tidegate_contracts.routing import API_KEYS, AccessTable, Action, OidcIssuer
 
 from ..concurrency import InFlightCount
-from ..paths import Action
 from ..problems import Kind, Problem
 from ..routes import Route, Routes
 from . import domino

@@ -12,12 +12,12 @@ from typing import Any
 
 from ..access.identity import Grant
 from ..access.limits import too_many
-from ..aliases import Alias
 from ..forwarding import Forwarding, call_record
 from ..http2.frames import CANCEL
 from ..http2.headers import literal
 from ..http2.sending import Stream
 from ..mirror import NO_COPY, AnyCopy
+from ..model_config import Alias
 from ..pools import Pool
 from ..problems import TWO_CREDENTIALS, Kind, Problem
 from ..request_ids import new_request_id

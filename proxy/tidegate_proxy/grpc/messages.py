@@ -12,8 +12,8 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from ..paths import is_name
 from ..problems import Kind, Problem
+from ..targets import is_name
 from .protobuf import BYTES, VARINT, MalformedError, field_at, fields, last, number_at, text
 
 MOST_HEAD = 64 * 1024

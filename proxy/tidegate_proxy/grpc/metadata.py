@@ -3,9 +3,9 @@
 import re
 
 from ..http2.headers import Fields, MalformedHeadersError, literal
-from ..paths import is_name
 from ..problems import Kind, Problem
 from ..request_ids import is_request_id
+from ..targets import is_name
 from ..telemetry.traces import Span
 
 _NAME = re.compile(rb"[0-9a-z_.-]+")

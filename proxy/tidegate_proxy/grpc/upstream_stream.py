@@ -6,7 +6,6 @@ from ..forwarding import Forwarding, no_whole_answer
 from ..http2.frames import CANCEL
 from ..http2.headers import literal
 from ..http2.sending import Stream
-from ..residency.saying import LOST
 from .deadline import Deadline
 from .metadata import ResponseHeaders
 from .response import Response
@@ -15,8 +14,6 @@ from .upstreams import UpstreamConnection
 
 UNKNOWN = 2
 DEADLINE_EXCEEDED = 4
-_LOST_CODES = frozenset({5, 14})
-"""NOT_FOUND, UNAVAILABLE: what Triton answers of a model that it has not loaded."""
 MOST_KEPT = 256 * 1024
 """Bytes of a request that are kept until its answer begins, to send them to another replica if this one refuses."""
 
@@ -112,15 +109,16 @@ class UpstreamStream(Stream):
         if not end:
             if not response.began:
                 response.begin(STATUS_200 + headers.block)
-        elif code in _LOST_CODES and not response.began and self._is_lost(headers):
+        elif code is not None and not response.began and self._is_lost(code, headers):
             response.fail(self._forwarding.lost())
         elif code is None:
             response.pass_on_end(UNKNOWN, headers.block + literal(b"grpc-status", b"2"))
         else:
             response.pass_on_end(code, headers.block)
 
-    def _is_lost(self, headers: ResponseHeaders) -> bool:
-        return self._forwarding.may_be_lost() and LOST.search(headers.block) is not None
+    def _is_lost(self, code: int, headers: ResponseHeaders) -> bool:
+        forwarding = self._forwarding
+        return forwarding.may_be_lost() and forwarding.grant.route.kind.says_lost_over_grpc(code, headers.block)
 
     def data_received(self, data: bytes, end: bool) -> None:
         """Hand a part of a message on."""

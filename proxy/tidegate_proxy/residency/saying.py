@@ -1,13 +1,7 @@
 """What callers are told of models that are loaded on demand, over HTTP and gRPC alike."""
 
-import re
-
 from ..problems import Kind, Problem
 
-LOST = re.compile(rb"unknown model: '[^']*' (is not found|has no available versions|version \d+ is not at ready state)")
-"""In Triton's errors: it has not loaded the model, or not any more. (A version that never was "is not found".)"""
-LOST_STATUSES = frozenset({400, 404, 503})
-"""HTTP statuses with which that is said: by older Tritons, of a model never loaded, and of one that was unloaded."""
 AGAIN_SECONDS = 1.0
 """Seconds after which a caller comes again where nobody can tell how long it takes."""
 

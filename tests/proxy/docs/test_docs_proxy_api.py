@@ -15,12 +15,13 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy import concurrency, serve
 from tidegate_proxy.access.api_keys import hash_line, new_key
-from tidegate_proxy.door import reading
 from tidegate_proxy.grpc.deadline import IDLE_STREAM_SECONDS
+from tidegate_proxy.http import head
 from tidegate_proxy.http2.headers import MOST_HEAD_BYTES
-from tidegate_proxy.paths import is_name, understand
+from tidegate_proxy.kinds import understand
 from tidegate_proxy.problems import TYPE_ROOT, Kind
 from tidegate_proxy.request_ids import is_request_id
+from tidegate_proxy.targets import is_name
 
 from lab.local_plane.proxy import proxy, write_tables
 from lab.local_plane.triton import Triton
@@ -141,7 +142,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     rate, body = RateLimit(), Proxy.model_fields["body_limit"].default
     assert f"{rate.requests_per_minute} a minute, {rate.burst} at once" in limits["requests of one caller to one model"]
     assert f" {body.removesuffix('Mi')} MiB by default" in limits["a request's body, compressed or not"]
-    assert limits["a request's headers over HTTP"] == f"{reading.MOST_HEAD_BYTES} bytes"
+    assert limits["a request's headers over HTTP"] == f"{head.MOST_HEAD_BYTES} bytes"
     assert limits["a request's headers over gRPC"] == f"{MOST_HEAD_BYTES} bytes"
     assert limits["the head of a request comes within"] == f"{serve.HEAD_SECONDS:g} s"
     assert limits["a connection without requests stays open"] == f"{serve.KEEP_ALIVE_SECONDS:g} s"
@@ -153,6 +154,6 @@ def test_the_limits_are_those_of_the_code() -> None:
 
 def test_every_address_of_a_model_is_one_that_the_proxy_knows() -> None:
     found = re.findall(r"`(?:GET|POST) (/v2/models/\{model\}\S*)`", PAGE)
-    assert {understand(path.format(model="m").encode()).verb for path in found} == {  # type: ignore[union-attr]
+    assert {understand(path.format(model="m")).verb for path in found} == {  # type: ignore[union-attr]
         "infer", "generate", "generate_stream", "ready", "metadata", "config", "stats",
     }  # fmt: skip

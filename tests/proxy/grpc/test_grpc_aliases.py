@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 from tidegate_contracts import routing
-from tidegate_proxy import aliases
+from tidegate_proxy import model_config
 
 from .harness import HOST, Rig, infer_request, method, rig
 from .test_grpc_streams import Talk
@@ -83,5 +83,5 @@ def test_without_a_version_no_other_answers_instead(aliased: tuple[Rig, Configur
     assert "tidegate.alias.champion of the model's configuration names no version" in str(caught.value.details())
     assert not rig.stubs[0].asked
     served.parameters = {"tidegate.alias.champion": {"string_value": "8"}}
-    time.sleep(aliases.RETRY_SECONDS)
+    time.sleep(model_config.RETRY_SECONDS)
     assert infer(infer_request(), metadata=rig.metadata()).model_version == "8"

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tidegate_proxy.access.api_keys import hash_line, new_key
-from tidegate_proxy.door.door import Door
 
-from ..door.house import House, house, request
-from ..door.test_door_faults import until
-from ..door.upstream import Asked, Upstream, answer, upstream
+from ..http.house import House, house, request
+from ..http.test_http_faults import until
+from ..http.upstream import Asked, Upstream, answer, upstream
 
 pytestmark = pytest.mark.anyio
 MODELS = 10_000
@@ -91,7 +90,7 @@ async def test_sigterm_waits_for_those_who_read_slowly(tmp_path: Path, caplog: p
         slow.connect(("127.0.0.1", here.proxy.ports["http"]))
         slow.sendall(request() * 30)
         await until(lambda: len(replica.asked) > 2)
-        await until(lambda: any(door.unsent for door in here.proxy._state.connections if isinstance(door, Door)))
+        await until(lambda: any(each.unsent for each in here.proxy.http.connections))
         ending = asyncio.ensure_future(here.proxy.stop())
         await asyncio.sleep(2)
         assert not ending.done()

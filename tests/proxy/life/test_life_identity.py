@@ -14,10 +14,10 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
-from ..door.house import KEY, Caller, House, access_table, house, request
-from ..door.test_door_faults import until, write
-from ..door.upstream import Asked, Upstream, answer, upstream
 from ..grpc.test_grpc_tls import Authority
+from ..http.house import KEY, Caller, House, access_table, house, request
+from ..http.test_http_faults import until, write
+from ..http.upstream import Asked, Upstream, answer, upstream
 from ..rigs.issuer import AUDIENCE, Issuer, issuer
 from ..rigs.tables import GROUP
 

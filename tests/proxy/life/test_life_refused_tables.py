@@ -11,9 +11,9 @@ from tidegate_contracts import routing
 from tidegate_proxy import config
 from tidegate_proxy.tables import TableError, Watched, access_table, routing_table
 
-from ..door.house import address_of, house
-from ..door.house import routing_table as usual_table
-from ..door.test_door_faults import until
+from ..http.house import address_of, house
+from ..http.house import routing_table as usual_table
+from ..http.test_http_faults import until
 
 pytestmark = pytest.mark.anyio
 

@@ -9,9 +9,9 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.routes import Route
 
-from ..door.house import House, house, request, routing_table
-from ..door.test_door_faults import until, write
-from ..door.upstream import upstream
+from ..http.house import House, house, request, routing_table
+from ..http.test_http_faults import until, write
+from ..http.upstream import upstream
 
 pytestmark = pytest.mark.anyio
 MODELS = 10_000

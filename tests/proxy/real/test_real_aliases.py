@@ -8,7 +8,7 @@ from tidegate_contracts import routing
 
 from lab.local_plane.triton import Triton
 
-from ..door.house import house, request
+from ..http.house import house, request
 
 pytestmark = pytest.mark.anyio
 BODY = json.dumps({"inputs": [{"name": "INPUT", "datatype": "INT32", "shape": [1], "data": [7]}]}).encode()

@@ -13,7 +13,7 @@ from tidegate_contracts import routing
 
 from lab.local_plane.triton import Triton, triton
 
-from ..door.house import KEY, house
+from ..http.house import KEY, house
 from ..rigs.pytest_rigs import not_run
 from ..rigs.repository import MODELS, write
 

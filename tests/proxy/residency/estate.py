@@ -16,7 +16,7 @@ from tidegate_proxy.serve import Proxy
 
 from lab.local_plane.proxy import write_tables
 
-from ..door.house import KEY, House, Reply, access_table, request, settings
+from ..http.house import KEY, House, Reply, access_table, request, settings
 from .standin import Site
 
 MODELS = ("a", "b", "c", "d", "slow", "cold", "absent")

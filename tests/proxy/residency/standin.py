@@ -14,7 +14,7 @@ from typing import Any
 
 from tidegate_contracts import lease
 
-from ..door.upstream import Asked, Upstream, answer, upstream
+from ..http.upstream import Asked, Upstream, answer, upstream
 
 UNKNOWN_MODEL = "Request for unknown model: '{}' is not found"
 UNKNOWN_VERSION = "Request for unknown model: '{}' version {} is not at ready state"

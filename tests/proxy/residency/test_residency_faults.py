@@ -7,9 +7,9 @@ from time import monotonic
 import pytest
 from tidegate_contracts import lease
 
-from ..door.house import request
-from ..door.test_door_faults import until
-from ..door.upstream import Asked, Upstream
+from ..http.house import request
+from ..http.test_http_faults import until
+from ..http.upstream import Asked, Upstream
 from .estate import at, estate, estates
 from .standin import UNKNOWN_VERSION, Site, sites
 from .test_residency_copies import in_rank, load

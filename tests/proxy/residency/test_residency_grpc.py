@@ -15,9 +15,9 @@ from google.protobuf import duration_pb2
 from grpc_status import rpc_status
 from tritonclient.grpc import service_pb2 as pb
 
-from ..door.upstream import upstream
 from ..grpc.harness import Rig, infer_request, method, rig, until
 from ..grpc.test_grpc_unary import refused
+from ..http.upstream import upstream
 from .standin import Site
 
 MODELS = ("echo", "slow", "hang", "many", "other")

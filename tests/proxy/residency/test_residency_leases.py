@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ..door.house import request
-from ..door.test_door_faults import until
+from ..http.house import request
+from ..http.test_http_faults import until
 from .estate import at, estate
 from .standin import sites
 

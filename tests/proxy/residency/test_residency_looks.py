@@ -8,8 +8,8 @@ from time import monotonic
 
 import pytest
 
-from ..door.test_door_faults import until
-from ..door.test_door_metrics import scrape, value
+from ..http.test_http_faults import until
+from ..http.test_http_metrics import scrape, value
 from .estate import at, estate
 from .standin import sites
 

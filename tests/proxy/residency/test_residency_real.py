@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy
 import pytest
 import tritonclient.grpc as client
-from tidegate_proxy.residency.saying import LOST, LOST_STATUSES
+from tidegate_proxy.triton.kind import LOST, LOST_STATUSES
 from tritonclient.utils import InferenceServerException
 
 from lab.local_plane.triton import Triton, triton

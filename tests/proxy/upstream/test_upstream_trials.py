@@ -8,8 +8,8 @@ from time import monotonic
 import pytest
 from tidegate_proxy.upstream.breaker import FAILURES
 
-from ..door.house import House, house, request
-from ..door.upstream import Asked, Upstream, answer, upstream
+from ..http.house import House, house, request
+from ..http.upstream import Asked, Upstream, answer, upstream
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.components.alerts import asked_for
 
 from .house import BODY, MODEL, Caller, House, access_table, house, request
-from .test_door_faults import METADATA, hang, reset, until, write
+from .test_http_faults import METADATA, hang, reset, until, write
 from .upstream import upstream
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ..test_paths import CONTROL, TRICKS
 from .house import BODY, KEY, MODEL, PATH, Caller, Reply, house, request
-from .test_door_faults import until
+from .test_http_faults import until
 from .upstream import upstream
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +24,7 @@ SMUGGLED = b"GET /v2/models/resnet/config HTTP/1.1\r\nHost: proxy\r\n\r\n"
 @pytest.fixture(autouse=True)
 def short_goodbyes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused connections end soon."""
-    monkeypatch.setattr("tidegate_proxy.door.door.LINGER_SECONDS", 0.1)
+    monkeypatch.setattr("tidegate_proxy.http.connection.LINGER_SECONDS", 0.1)
 
 
 async def all_that_comes(caller: Caller, data: bytes, seconds: float = 5) -> bytes:
@@ -187,7 +187,7 @@ async def test_thousands_of_idle_connections_keep_nobody_out(tmp_path: Path) -> 
             for _ in range(number):
                 idle.append((await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"]))[1])
             assert (await here.ask()).status == 200
-            assert len(here.proxy._state.connections) >= number
+            assert len(here.proxy.http.connections) >= number
             for writer in idle:
                 writer.transport.abort()
     finally:

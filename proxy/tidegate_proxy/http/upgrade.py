@@ -1,13 +1,13 @@
-"""The rest of a connection on which a request wished for another protocol, which is not spoken here.
+"""The rest of a connection on which a request wished for another protocol: the wish is passed over.
 
 The parser stops after the head of such a request. So another one goes on: it is given a head that announces the same
-body, which nobody hears of, and then what the caller sent after its own.
+body, which is not told of, and then what the caller sent after its own.
 """
 
 from typing import Protocol
 
 
-class Hears(Protocol):
+class ParserEvents(Protocol):
     """What a parser tells."""
 
     def on_message_begin(self) -> None:
@@ -29,34 +29,34 @@ class Hears(Protocol):
         """It is whole."""
 
 
-class Rest:
-    """Stands between a parser and whoever hears it, until the first head is through."""
+class PassedOver:
+    """Passes a parser's events on, but for those of the first head."""
 
-    def __init__(self, hears: Hears) -> None:
-        self._hears = hears
+    def __init__(self, events: ParserEvents) -> None:
+        self._events = events
         self._is_through = False
-        self.on_body = hears.on_body
-        self.on_message_complete = hears.on_message_complete
+        self.on_body = events.on_body
+        self.on_message_complete = events.on_message_complete
 
     def on_message_begin(self) -> None:
         """A request begins."""
         if self._is_through:
-            self._hears.on_message_begin()
+            self._events.on_message_begin()
 
     def on_url(self, url: bytes) -> None:
         """A part of its address has come."""
         if self._is_through:
-            self._hears.on_url(url)
+            self._events.on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header has come."""
         if self._is_through:
-            self._hears.on_header(name, value)
+            self._events.on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """A head is whole."""
         if self._is_through:
-            self._hears.on_headers_complete()
+            self._events.on_headers_complete()
         self._is_through = True
 
 

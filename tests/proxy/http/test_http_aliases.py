@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tidegate_contracts import routing
-from tidegate_proxy import aliases
+from tidegate_proxy import model_config
 
 from .house import MODEL, PATH, House, Reply, house, request
 from .upstream import Asked, Upstream, answer, upstream
@@ -82,13 +82,13 @@ async def test_where_the_configuration_cannot_be_had_the_reason_is_told(tmp_path
         assert (reply.status, reply.problem) == (503, "busy")
         assert "the inference server answered 500" in reply.json()["detail"]
         act.status, act.parameters = 200, []
-        await asyncio.sleep(aliases.RETRY_SECONDS)
+        await asyncio.sleep(model_config.RETRY_SECONDS)
         assert "cannot be read" in (await here.ask()).json()["detail"]
 
 
 async def test_another_version_is_noticed_while_requests_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aliases, "ASK_AGAIN_SECONDS", 0.1)
-    monkeypatch.setattr(aliases, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(model_config, "ASK_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(model_config, "RETRY_SECONDS", 0.05)
     act = Configured(champion="3")
     async with upstream(act) as replica, house(tmp_path, replica, models=ALIASED) as here:
         assert versions(await here.ask()) == {(200, "3")}
@@ -108,9 +108,9 @@ async def test_another_version_is_noticed_while_requests_go_on(tmp_path: Path, m
 async def test_what_was_said_holds_for_a_while_without_a_newer_answer_and_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aliases, "ASK_AGAIN_SECONDS", 0.05)
-    monkeypatch.setattr(aliases, "RETRY_SECONDS", 0.05)
-    monkeypatch.setattr(aliases, "HOLD_SECONDS", 0.6)
+    monkeypatch.setattr(model_config, "ASK_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(model_config, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(model_config, "HOLD_SECONDS", 0.6)
     act = Configured(champion="3")
     async with upstream(act) as replica, house(tmp_path, replica, models=ALIASED) as here:
         assert versions(await here.ask()) == {(200, "3")}

@@ -4,20 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tidegate_proxy.door.head import KnownHeads
 
 from .house import BODY, KEY, MODEL, PATH, House, access_table, house, request
-from .test_door_faults import METADATA, until, write
+from .test_http_faults import METADATA, until, write
 from .upstream import Asked, Upstream, answer, upstream
 
 pytestmark = pytest.mark.anyio
 PREDICT = b'{"inference_server_name":"vision","model_name":"resnet","payload":%b}'
-
-
-@pytest.fixture(autouse=True)
-def no_answer_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers that other tests had are unknown here."""
-    monkeypatch.setattr("tidegate_proxy.upstream.connection._KNOWN", {})
 
 
 async def warm(here: House, *requests: bytes) -> None:
@@ -149,32 +142,6 @@ async def test_a_known_request_that_is_its_connections_last_ends_it(tmp_path: Pa
             assert (reply.status, reply.headers["connection"]) == (200, "close")
             assert await caller.ended()
         assert len(replica.asked) == 4
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        request(Expect="100-continue"),
-        request(body=b"", Transfer_Encoding="chunked") + b"0\r\n\r\n",
-        request(Authorization="Bearer x"),
-        request().replace(b"Host: proxy\r\n", b""),
-        request(X_Long="a" * 5000),
-    ],
-)
-async def test_a_head_that_cannot_be_answered_at_once_is_not_remembered(
-    tmp_path: Path, data: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    known: list[KnownHeads] = []
-
-    def make() -> KnownHeads:
-        known.append(KnownHeads())
-        return known[-1]
-
-    monkeypatch.setattr("tidegate_proxy.serve.KnownHeads", make)
-    async with upstream() as replica, house(tmp_path, replica) as here:
-        await warm(here, data, request())
-        assert known[0].find(data) is None
-        assert known[0].find(request()) is not None
 
 
 async def test_a_known_request_counts_by_the_rules_keys_and_tables_of_now(tmp_path: Path) -> None:

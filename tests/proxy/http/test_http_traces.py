@@ -176,7 +176,7 @@ async def test_the_last_spans_are_sent_at_the_end(tmp_path: Path, monkeypatch: p
 
 async def test_nothing_of_it_is_imported_unless_it_is_asked_for() -> None:
     code = (
-        "import sys, tidegate_proxy.serve, tidegate_proxy.door.door; "
+        "import sys, tidegate_proxy.serve, tidegate_proxy.http.connection; "
         "assert 'tidegate_proxy.telemetry.traces' not in sys.modules"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_contracts import routing
 from tidegate_proxy.problems import Problem
-from tidegate_proxy.sequences import sequence_of
+from tidegate_proxy.triton.sequences import sequence_of
 
 from .house import House, house, request
 from .upstream import Asked, Upstream, answer, upstream

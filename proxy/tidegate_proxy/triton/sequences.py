@@ -3,17 +3,11 @@
 Protocol: Triton's sequence extension of KServe v2: `parameters.sequence_id`, a number or a text; 0 and "" are none.
 """
 
-import asyncio
 import zlib
-from time import monotonic
 
 import msgspec
 
-from .pools import ask
-from .problems import Kind, Problem
-from .routes import Route
-
-ASK_AGAIN_SECONDS = 1.0
+from ..problems import Kind, Problem
 
 _JSON_LENGTH = b"inference-header-content-length"
 _ENCODING = b"content-encoding"
@@ -32,37 +26,7 @@ _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 """What is raised for a text that is no JSON, or is nested too deeply."""
 
 
-async def learn(route: Route, seconds: float) -> None:
-    """Find out from a replica whether a model keeps sequences; where it cannot be told now, it is asked later again.
-
-    Requests that come meanwhile wait for the same answer: they may be of sequences that have just begun.
-    """
-    if route.learning is None:
-        now = monotonic()
-        if now < route.sequential_asked + ASK_AGAIN_SECONDS:
-            return
-        route.sequential_asked = now
-        route.learning = asyncio.create_task(_learn(route, seconds))
-    await asyncio.shield(route.learning)
-
-
-async def _learn(route: Route, seconds: float) -> None:
-    replica = None
-    try:
-        if (leases := route.pool.leases) is not None:
-            if (lease := leases.find(route.name, monotonic())) is None:
-                return
-            replica = lease.replica
-        answer = await ask(route.pool, f"/v2/models/{route.name}/config".encode(), seconds, replica)
-        if answer.status == 200:
-            route.sequential = "sequence_batching" in msgspec.json.decode(answer.body)
-    except (Problem, *_UNREADABLE, TypeError):
-        return
-    finally:
-        route.learning = None
-
-
-def sequence_of(passed: bytes, body: bytes, most: int) -> bytes | None:
+def sequence_of(passed: bytes, body: bytes | bytearray | memoryview, most: int) -> bytes | None:
     """Return the sequence's id, None for a request of none; raises Problem. `most` bounds a body that is unpacked."""
     said = {}
     for line in passed.split(b"\r\n"):
@@ -82,7 +46,7 @@ def sequence_of(passed: bytes, body: bytes, most: int) -> bytes | None:
     return str(parameters.sequence_id).encode("utf-8", "surrogatepass")
 
 
-def _unpacked(encoding: bytes, body: bytes, most: int) -> bytes:
+def _unpacked(encoding: bytes, body: bytes | bytearray | memoryview, most: int) -> bytes:
     if encoding not in (b"gzip", b"deflate"):
         raise Problem(Kind.MALFORMED, "A body may be compressed with gzip or deflate.")
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)

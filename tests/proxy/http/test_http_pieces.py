@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from tidegate_contracts import routing
-from tidegate_proxy.door.door import Door
 from tidegate_proxy.routes import Route
 
 from .house import MODEL, PATH, house, request
-from .test_door_faults import METADATA, cut_short, reset, until
-from .test_door_metrics import scrape, value
+from .test_http_faults import METADATA, cut_short, reset, until
+from .test_http_metrics import scrape, value
 from .upstream import Asked, Upstream, answer, upstream
 
 pytestmark = pytest.mark.anyio
@@ -57,8 +56,8 @@ async def test_a_head_is_not_as_long_as_what_came_before_it(tmp_path: Path, size
         data = request(body=body)
         await caller.send(data[:-size])
         await until(lambda: here.proxy.shared.open_calls)
-        [door] = [each for each in here.proxy._state.connections if isinstance(each, Door)]
-        door.data_received(data[-size:] + request()[:50])
+        [connection] = here.proxy.http.connections
+        connection.data_received(data[-size:] + request()[:50])
         await caller.send(request()[50:])
         async with asyncio.timeout(3):
             assert [len((await caller.reply()).body) for _ in range(2)] == [len(body), 13]
@@ -68,8 +67,8 @@ async def test_many_requests_and_the_begin_of_another_may_come_at_once(tmp_path:
     async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
         await caller.send(METADATA)
         await caller.reply()
-        [door] = [each for each in here.proxy._state.connections if isinstance(each, Door)]
-        door.data_received(METADATA * 1500 + METADATA[:20])
+        [connection] = here.proxy.http.connections
+        connection.data_received(METADATA * 1500 + METADATA[:20])
         await caller.send(METADATA[20:])
         async with asyncio.timeout(10):
             assert {(await caller.reply()).status for _ in range(1501)} == {200}

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import hash_line, new_key
-from tidegate_proxy.door import door, exchange, reading
-from tidegate_proxy.door.door import Door
-from tidegate_proxy.paths import LONGEST
+from tidegate_proxy.http import connection
+from tidegate_proxy.http import request as http_request
+from tidegate_proxy.http.connection import ClientConnection
+from tidegate_proxy.targets import LONGEST
 
 from .house import KEY, MODEL, PATH, Caller, House, access_table, house, request
-from .test_door_faults import hang, until
+from .test_http_faults import hang, until
 from .upstream import Asked, Upstream, answer, upstream
 
 pytestmark = pytest.mark.anyio
@@ -24,8 +25,8 @@ SLOW = "slow"
 MODELS = [routing.Model(name=name, server="vision", pool="main") for name in (MODEL, SLOW)]
 
 
-def doors(here: House) -> list[Door]:
-    return [each for each in here.proxy._state.connections if isinstance(each, Door)]
+def connections(here: House) -> list[ClientConnection]:
+    return list(here.proxy.http.connections)
 
 
 def head(path: str, length: int, *more: str) -> bytes:
@@ -64,7 +65,7 @@ async def test_what_is_no_call_of_a_model_is_answered_without_its_body(tmp_path:
         assert reply.status in (404, 405)
         assert reply.headers["connection"] == "close"
         sending = asyncio.ensure_future(pushed(caller, 10**12, 20))
-        await until(lambda: not doors(here))
+        await until(lambda: not connections(here))
         await sending
 
 
@@ -85,13 +86,13 @@ async def test_nobody_reads_much_of_a_predict_before_it_is_known_who_sends_it(tm
 
         async def slowly(credential: bytes) -> Any:
             await asyncio.sleep(0.3)
-            read.append(max(each.body_bytes for each in here.proxy.shared.open_calls))  # type: ignore[attr-defined]
+            read.append(max(each.body.received for each in here.proxy.shared.open_calls))  # type: ignore[attr-defined]
             return await identify(credential)
 
         gate.identify = slowly  # type: ignore[method-assign]
         sending = asyncio.ensure_future(pushed(caller, LIMIT, 5))
         assert (await caller.reply()).problem == "unauthenticated"
-        assert read[0] < exchange.MOST_UNSENT + 1_000_000
+        assert read[0] < http_request.MOST_UNSENT + 1_000_000
         sending.cancel()
 
 
@@ -132,13 +133,13 @@ async def test_the_bodies_that_are_held_at_once_have_one_bound(tmp_path: Path) -
 async def test_addresses_are_remembered_only_where_they_are_short_and_mean_something(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "MOST_KNOWN_TARGETS", 5)
+    monkeypatch.setattr(connection, "MOST_KNOWN_TARGETS", 5)
     async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
         for number in range(12):
             for path in (f"/nothing/{number}", f"{PATH}?{number}{'x' * LONGEST}", f"/v2/models/m{number}/infer"):
                 await caller.send(request(path))
                 await caller.reply()
-        targets = doors(here)[0]._targets
+        targets = here.proxy.http._targets
         assert 0 < len(targets) <= 5
         assert b"/v2/models/m11/infer" in targets, "what comes later is remembered too"
         assert all(len(each) <= LONGEST and target is not None for each, target in targets.items())
@@ -172,8 +173,8 @@ async def test_who_takes_no_answers_is_heard_no_more(tmp_path: Path, path: str) 
                     sent += len(data)
         except TimeoutError:
             pass
-        [held] = doors(here)
-        assert held.flow.read_paused
+        [held] = connections(here)
+        assert held._reading_paused
         assert held.unsent < 8_000_000
         assert len(replica.asked) < 60, "no call is begun whose answer cannot be written"
         caller.close()
@@ -199,13 +200,13 @@ async def test_a_connection_that_is_ended_is_cut_when_its_caller_takes_nothing(
     async def much(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
         await answer(writer, bytes(8_000_000))
 
-    monkeypatch.setattr(door, "CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "CLOSE_SECONDS", 0.2)
     async with upstream(much) as replica, house(tmp_path, replica, request_timeout_seconds=1) as here:
         caller = deaf_caller(here)
         await asyncio.sleep(0.1)
         caller.send(request())
         await until(lambda: replica.asked)
-        await until(lambda: not doors(here), 5)
+        await until(lambda: not connections(here), 5)
         caller.close()
 
 

@@ -1,8 +1,7 @@
 """The fast path answers as the slow path does: whatever is known beforehand, and however the bytes come.
 
-Every request is sent several ways, over a connection of its own: as the third of its kind (head, credential and
-connection known), with everything forgotten, in pieces, and with no head known. Caller and replica must see the same,
-and the same must be counted.
+Every request is sent several ways, over a connection of its own: with everything forgotten, then as the second of its
+kind (credential and connection known), and in pieces. Caller and replica must see the same, and the same is counted.
 """
 
 import asyncio
@@ -20,9 +19,6 @@ import uvloop
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from tidegate_contracts import routing
-from tidegate_proxy.door.head import KnownHeads
-from tidegate_proxy.paths import understand
-from tidegate_proxy.upstream import connection
 from tidegate_proxy.upstream.breaker import Breaker
 from tidegate_service.json_lines import JsonLines
 
@@ -68,7 +64,6 @@ class World:
     here: House
     replica: Upstream
     script: Script
-    heads: list[KnownHeads]
     credentials: dict[str, bytes]
     secrets: list[bytes] = field(default_factory=list)
 
@@ -91,14 +86,6 @@ def world(tmp_path: Path, identity_provider: Issuer, monkeypatch: pytest.MonkeyP
     root.setLevel(logging.DEBUG)
     root.addHandler(lines)
     monkeypatch.setattr("tidegate_proxy.telemetry.logs.SUCCESS_EVERY", 0)
-    heads: list[KnownHeads] = []
-
-    def make() -> KnownHeads:
-        heads.append(KnownHeads())
-        return heads[-1]
-
-    monkeypatch.setattr("tidegate_proxy.serve.KnownHeads", make)
-    monkeypatch.setattr(connection, "_KNOWN", {})
     both: tuple[routing.Action, ...] = ("infer", "inspect")
     access = routing.AccessTable(
         issuers=(
@@ -140,9 +127,7 @@ def world(tmp_path: Path, identity_provider: Issuer, monkeypatch: pytest.MonkeyP
             return await stack.enter_async_context(house(tmp_path, replica, models=MODELS, access=access)), replica
 
         here, replica = runner.run(build())
-        made = World(
-            runner.run, here, replica, script, heads, {name: said.encode() for name, said in credentials.items()}
-        )
+        made = World(runner.run, here, replica, script, {name: said.encode() for name, said in credentials.items()})
         made.secrets = [KEY.encode(), good.encode(), late.encode(), stranger.encode(), TENSOR]
         try:
             yield made
@@ -308,19 +293,17 @@ class Outcome:
         )
 
 
-def forget(here: House, heads: list[KnownHeads]) -> None:
+def forget(here: House) -> None:
     """Let nothing be known beforehand."""
-    heads[0].__init__()  # type: ignore[misc]
     identities = here.proxy.following.authorizer.identities
     for tail in list(identities.by_tail):
         identities.forget(tail)
     here.proxy.following.authorizer.refusals.clear()
-    connection._KNOWN.clear()
     for replica in here.pool.replicas:
         while (idle := replica.take(monotonic())) is not None:
             idle.close()
     for route in here.proxy.following.routes.of_server(None):
-        route.sequential = False  # whether they keep sequences is asked once in a while, whatever comes
+        route.sequences.known = False  # whether they keep sequences is asked once in a while, whatever comes
 
 
 def counts(here: House) -> dict[str, Any]:
@@ -413,18 +396,11 @@ def test_however_a_request_comes_its_answer_is_the_same(world: World, data: st.D
     size = data.draw(st.sampled_from([1, 7, 40, 400]))
 
     async def check() -> None:
-        forget(world.here, world.heads)
+        forget(world.here)
         cold = await send(world, whole, len(whole))
-        for _ in range(2):
-            await send(world, whole, len(whole))
-        known = world.heads[0].find(whole) is not None
         warm = await send(world, whole, len(whole))
-        event(f"{'known' if known else 'not known'}, {warm.answer[0] if warm.answer else 'no answer'}")
+        event(str(warm.answer[0] if warm.answer else "no answer"))
         assert warm == cold, "warm and cold"
-        world.heads[0].__init__()  # type: ignore[misc]
-        assert await send(world, whole, len(whole)) == cold, "no head known"
-        if understand(lines[0].split()[1]) is None and not lines[0].startswith(b"POST /predict "):
-            return  # the application's: uvicorn cuts connections off while a caller still sends
         in_pieces = await send(world, whole, size if len(whole) < 2000 else 1000 * size)
         assert in_pieces.but_when_it_was_refused == cold.but_when_it_was_refused, "in pieces"
 

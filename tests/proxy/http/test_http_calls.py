@@ -10,7 +10,7 @@ import pytest
 from tidegate_contracts import routing
 
 from .house import BODY, KEY, MODEL, PATH, house, request, routing_table
-from .test_door_faults import write
+from .test_http_faults import write
 from .upstream import Asked, Upstream, answer, upstream
 
 pytestmark = pytest.mark.anyio

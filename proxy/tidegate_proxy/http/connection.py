@@ -1,0 +1,391 @@
+"""A caller's HTTP/1.1 connection: httptools parses what comes, requests are answered one after another, in order."""
+
+import asyncio
+import logging
+from collections import deque
+from time import monotonic
+from typing import cast
+
+import httptools
+from starlette.types import ASGIApp
+
+from ..kinds import understand
+from ..problems import Kind, Problem
+from ..request_ids import new_request_id
+from ..shared_state import SharedState
+from ..targets import ANYTHING, LONGEST, Target, origin_form, plain_path
+from .answers import problem_answer
+from .app_request import AppRequest, scope_of
+from .caller import Request
+from .head import MOST_HEAD_BYTES, HttpHead, read_head, too_long_a_head
+from .request import MOST_DRAINED, HttpRequest
+from .upgrade import PassedOver, framing
+
+LINGER_SECONDS = 1.0
+"""Seconds in which a caller that still sends is heard after its last answer."""
+CLOSE_SECONDS = 5.0
+"""Seconds in which a caller takes some of what is left for it, or its connection is cut."""
+MOST_KNOWN_TARGETS = 20_000
+END = b"\r\n\r\n"
+log = logging.getLogger(__name__)
+
+
+class HttpServer:
+    """What the HTTP connections of a proxy share, and which there are."""
+
+    def __init__(self, shared: SharedState, app: ASGIApp) -> None:
+        self.shared = shared
+        self.app = app
+        """Answers what is no call of a model."""
+        self.connections: set[ClientConnection] = set()
+        self.answered = 0
+        """Requests so far."""
+        self._targets: dict[bytes, Target | None] = {}
+
+    def connection(self) -> "ClientConnection":
+        """Return the proxy's end of a new connection."""
+        return ClientConnection(self)
+
+    def target(self, url: bytes) -> Target | None:
+        """Return what a request's target asks of a model, None where it asks none."""
+        try:
+            return self._targets[url]
+        except KeyError:
+            target = understand(plain_path(origin_form(url)))
+            if target is not None and len(url) <= LONGEST:
+                if len(self._targets) >= MOST_KNOWN_TARGETS:
+                    self._targets.clear()
+                self._targets[url] = target
+            return target
+
+
+class ClientConnection(asyncio.Protocol):
+    """Calls of models are `HttpRequest`s; everything else goes to the application."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, server: HttpServer) -> None:
+        self.last_heard = monotonic()
+        self._server = server
+        self._parser = httptools.HttpRequestParser(self)
+        self._last: Request | None = None
+        """The request whose head came last."""
+        self._active: Request | None = None
+        """The one that is answered."""
+        self._queue: deque[Request] = deque()
+        """Those that wait for their turn."""
+        self._put_off = False
+        """Whether the next request waits until its answer can be written."""
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._in_head = False
+        self._between = True
+        """Whether the parser stands between two requests."""
+        self._framing = b""
+        """A head with the same body as that of the request which wishes for another protocol, if this one does."""
+        self._head_bytes = 0
+        self._head_began = self.last_heard
+        self._is_long = False
+        """Whether more came at once than a head may have."""
+        self._began = False
+        """Whether the last request began in what came last."""
+        self._body_bytes = 0
+        """Bytes of the last body in what came last."""
+        self._reading_paused = False
+        self._writing_paused = False
+        self._deaf = False
+        """Whether what the caller sends is dropped: the connection ends."""
+        self._is_lost = False
+
+    # --- asyncio
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Be connected."""
+        self.transport = cast(asyncio.Transport, transport)
+        self._server.connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has come, and send on what can be."""
+        if self._deaf:
+            return
+        self.last_heard = monotonic()
+        self._is_long = len(data) > MOST_HEAD_BYTES
+        self._began = False
+        self._body_bytes = 0
+        try:
+            self._parse(data)
+        except httptools.HttpParserCallbackError as error:
+            self._failed(error)
+            return
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._refuse(Problem(Kind.MALFORMED, "This is not HTTP/1.1 as RFC 9112 has it."))
+            return
+        if not self._between and self._is_head_too_long(data):
+            self._refuse(too_long_a_head())
+        elif self._active is not None:
+            self._active.flush_request()
+
+    def _is_head_too_long(self, data: bytes) -> bool:
+        """Count the bytes of a head that is not whole, or of what is no part of a body that is sent in chunks."""
+        if self._in_head:
+            # What stands before it in the same data is no part of it: other requests, with their bodies.
+            before = data.rfind(END) + len(END) + self._body_bytes if self._began else 0
+            self._head_bytes += max(0, len(data) - before)
+        elif not self._began:  # extensions and trailers, of which the parser keeps all
+            self._head_bytes = 0 if self._body_bytes else self._head_bytes + len(data)
+        else:
+            return False
+        return self._head_bytes > MOST_HEAD_BYTES
+
+    def _parse(self, data: bytes) -> None:
+        """Parse; a wish for another protocol is passed over (RFC 9110, 7.8): many clients say `Upgrade: h2c` first.
+
+        The parser takes such a request for one without a body, and what follows for the other protocol.
+        """
+        while True:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as error:
+                head, self._framing = self._framing, b""
+                if not head:  # CONNECT
+                    raise
+                data = data[error.args[0] :]
+                self._parser = httptools.HttpRequestParser(PassedOver(self))
+                self._parser.feed_data(head)
+            else:
+                return
+
+    def eof_received(self) -> None:
+        """Let the transport close: callers do not half-close."""
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """End what the caller waited for."""
+        self._is_lost = True
+        self._server.connections.discard(self)
+        waiting, self._queue = self._queue, deque()
+        for request in waiting:
+            request.response_complete = True
+        if self._active is not None:
+            self._active.abandon()
+
+    def pause_writing(self) -> None:
+        """Hold the answer back, and hear no more: the caller is slow."""
+        self._writing_paused = True
+        self.listen()
+        if self._active is not None:
+            self._active.receiving_paused(True)
+
+    def resume_writing(self) -> None:
+        """Let the answer come."""
+        self._writing_paused = False
+        if self._active is not None:
+            self._active.receiving_paused(False)
+        elif self._put_off:
+            self._next()
+        self.listen()
+
+    # --- httptools
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        self._between = False
+        self._began = self._in_head = True
+        self._url = b""
+        self._headers = []
+        self._head_began = self.last_heard
+        self._head_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of its address."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header, or a trailer, which is dropped (RFC 9110, 6.5.1)."""
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer, if it is this request's turn."""
+        self._in_head = False
+        self._body_bytes = 0
+        if self._deaf:
+            return
+        target = self._server.target(self._url)
+        request = self._for_app() if target is None else self._for_model(target)
+        before, self._last = self._last, request
+        is_next = before is None or before.response_complete
+        if is_next and not self._writing_paused:
+            self._active = request
+            request.start()
+        else:
+            self._put_off = is_next
+            self._queue.append(request)
+            self.listen()
+
+    def _for_model(self, target: Target) -> HttpRequest:
+        parser, shared = self._parser, self._server.shared
+        http_11 = parser.get_http_version() == "1.1"
+        head = HttpHead(
+            target,
+            parser.get_method(),
+            http_11,
+            http_11 and parser.should_keep_alive(),
+            float(shared.settings.request_timeout_seconds),
+        )
+        read_head(head, self._headers, self._is_long)
+        if parser.should_upgrade():
+            self._pass_over_upgrade(head.length or 0, head.chunked, head.keep_alive)
+        return HttpRequest(self, shared, head, self.last_heard)
+
+    def _for_app(self) -> AppRequest:
+        """Return a request of the application, which reads no bodies: a long one ends the connection."""
+        parser = self._parser
+        url, method = origin_form(self._url), parser.get_method()
+        if url == b"*" and method == b"OPTIONS":
+            url = ANYTHING
+        if url[:1] != b"/":
+            raise httptools.HttpParserInvalidURLError(url[:LONGEST])
+        version = parser.get_http_version()
+        scope = scope_of(url, self._headers, method.decode(), version, self.transport)
+        said = dict(scope["headers"])
+        length, chunked = int(said.get(b"content-length", b"0")), b"transfer-encoding" in said
+        expects_continue = said.get(b"expect", b"").lower() == b"100-continue"
+        keep_alive = version != "1.0" and parser.should_keep_alive()
+        if parser.should_upgrade():
+            self._pass_over_upgrade(length, chunked, keep_alive)
+        has_long_body = chunked or expects_continue or length > MOST_DRAINED
+        return AppRequest(self, self._server.app, scope, keep_alive and not has_long_body)
+
+    def _pass_over_upgrade(self, length: int, chunked: bool, keep_alive: bool) -> None:
+        if self._parser.get_method() != b"CONNECT":
+            self._framing = framing(length, chunked=chunked, keep_alive=keep_alive)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        self._body_bytes += len(body)
+        if self._last is not None:
+            self._last.take_body(body)
+
+    def on_message_complete(self) -> None:
+        """Learn that the request is whole."""
+        if self._framing:
+            return  # its body, if it has one, is still to be parsed
+        self._between = True
+        if self._last is not None:
+            self._last.end_body()
+
+    # --- for the sweep, and for the proxy's end
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way."""
+        return not self._in_head and (self._last is None or self._last.response_complete)
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a request is under way whose head is whole."""
+        return self._last is not None and not self._last.response_complete
+
+    def end_if_late(self, now: float, idle_seconds: float, head_seconds: float) -> None:
+        """End the connection if it stands idle too long, or its request's head takes too long to come."""
+        if self._in_head and now - self._head_began > head_seconds:
+            self._refuse(Problem(Kind.SLOW, f"A request's head may take {head_seconds:g} s."))
+        elif self.is_idle and now - self.last_heard > idle_seconds:
+            self.close()
+
+    def shut_down(self) -> None:
+        """End the connection, after the answer to the request that is under way, if there is one."""
+        if self._last is None or self._last.response_complete:
+            self.transport.close()
+        else:
+            self._last.keep_alive = False
+
+    # --- requests
+    def is_active(self, request: Request) -> bool:
+        """Tell whether it is this request's turn to be answered."""
+        return self._active is request
+
+    def ended(self, request: Request) -> None:
+        """Go on with the next request, or end the connection."""
+        if self._active is request:
+            self._active = None
+        if not request.keep_alive and not self.transport.is_closing():
+            self.end(linger=not request.body_complete)
+        self._server.answered += 1
+        if (self._queue or self._reading_paused) and not self.transport.is_closing():
+            if self._queue and not self._writing_paused:
+                self._next()
+            self._put_off = bool(self._queue) and self._writing_paused
+            self.listen()
+
+    def _next(self) -> None:
+        self._put_off = False
+        asyncio.get_running_loop().call_soon(self._start, self._queue.popleft())
+
+    def _start(self, request: Request) -> None:
+        if not request.response_complete:
+            self._active = request
+            request.start()
+            request.flush_request()
+
+    def end(self, *, linger: bool) -> None:
+        """End the connection; a little later while its caller still sends, or the answer is lost (RFC 9112, 9.6)."""
+        self._deaf = True
+        if linger:
+            self.listen()
+            asyncio.get_running_loop().call_later(LINGER_SECONDS, self.close)
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """End the connection once what is left for the caller is written; cut it when the caller takes none of it."""
+        self.transport.close()
+        if left := self.unsent:
+            asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._cut, left)
+
+    def _cut(self, before: int) -> None:
+        left = self.unsent
+        if left >= before:
+            self.transport.abort()
+        elif left:
+            asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._cut, left)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of answers that the caller has not taken yet."""
+        return 0 if self._is_lost else self.transport.get_write_buffer_size()
+
+    def listen(self) -> None:
+        """Hear the caller, unless there is more of it or for it here than is moved on."""
+        last = self._last
+        held = last is not None and last.holds_body and not last.response_complete
+        pause = bool(held or self._queue or self._writing_paused) and not self._deaf
+        if pause != self._reading_paused:
+            self._reading_paused = pause
+            if pause:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
+
+    def _failed(self, error: httptools.HttpParserCallbackError) -> None:
+        """Answer a request that could not be taken in: what is no address is the caller's fault, all else is not."""
+        why = error.__context__
+        if isinstance(why, httptools.HttpParserError | UnicodeDecodeError):
+            self._refuse(Problem(Kind.MALFORMED, "This is not HTTP/1.1 as RFC 9112 has it."))
+            return
+        log.error("a request could not be taken in", exc_info=why or error)
+        self._refuse(Problem(Kind.INTERNAL, "It is in the proxy's log."))
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer what is no request, and hear no more of this connection."""
+        if self._deaf or self.transport.is_closing():
+            return
+        last = self._last
+        if last is not None and not last.response_complete:
+            # The requests before it are answered; then the connection ends.
+            self._deaf = True
+            last.keep_alive = False
+            if not last.body_complete:
+                last.refuse(problem)
+            elif self._active is not None:
+                self._active.flush_request()
+            return
+        self._server.shared.meter.problems[problem.kind.word] += 1
+        self.transport.write(b"".join(problem_answer(problem, new_request_id(), keep_alive=False)))
+        self.end(linger=True)

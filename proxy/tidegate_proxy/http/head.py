@@ -1,0 +1,140 @@
+"""The head of a call over HTTP: what it asks, how its body is sent, and which headers go on to the replica."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..hops import PLAIN, nominated, without
+from ..problems import TWO_CREDENTIALS, Kind, Problem
+from ..request_ids import is_request_id
+from ..targets import Target
+
+MOST_HEAD_BYTES = 64 * 1024
+"""Bytes of a request's first line and headers."""
+SECONDS_HEADER = b"request-timeout"
+"""Seconds that the caller waits for an answer; a shorter time than the proxy's own counts."""
+STICKY_HEADER = b"tidegate-sticky"
+"""Requests with the same value get the same version of a model."""
+
+(
+    _PASS, _DROP, _AUTHORIZATION, _KEY, _LENGTH, _ENCODING, _EXPECT, _REQUEST_ID, _SECONDS, _STICKY, _HOST, _CONNECTION,
+) = range(12)  # fmt: skip
+_HEADERS = {
+    b"authorization": _AUTHORIZATION,
+    b"x-api-key": _KEY,
+    b"x-domino-api-key": _KEY,
+    b"content-length": _LENGTH,
+    b"transfer-encoding": _ENCODING,
+    b"expect": _EXPECT,
+    b"x-request-id": _REQUEST_ID,
+    SECONDS_HEADER: _SECONDS,
+    STICKY_HEADER: _STICKY,
+    b"host": _HOST,
+    # Of this connection alone, or nobody's business but the proxy's.
+    b"connection": _CONNECTION,
+    b"keep-alive": _DROP,
+    b"proxy-connection": _DROP,
+    b"proxy-authorization": _DROP,
+    b"te": _DROP,
+    b"trailer": _DROP,
+    b"upgrade": _DROP,
+    b"http2-settings": _DROP,
+    b"cookie": _DROP,
+    # Triton's restricted protocols are opened by this header: no caller's ever reaches it.
+    b"tidegate-control": _DROP,
+    # Others are passed on; these are so frequent that they are found at once.
+    b"accept": _PASS,
+    b"accept-encoding": _PASS,
+    b"content-type": _PASS,
+    b"inference-header-content-length": _PASS,
+    b"traceparent": _PASS,
+    b"tracestate": _PASS,
+    b"user-agent": _PASS,
+}
+_HEADERS |= {name.title(): kind for name, kind in _HEADERS.items()}
+
+
+@dataclass(slots=True)
+class HttpHead:
+    """What a call says before its body."""
+
+    target: Target
+    method: bytes
+    http_11: bool
+    keep_alive: bool
+    seconds: float
+    """How long the caller waits."""
+    passed: bytes = b""
+    """Header lines that go on to the replica."""
+    credential: bytes = b""
+    length: int | None = None
+    """Bytes of the body, where the request says it."""
+    chunked: bool = False
+    expects_continue: bool = False
+    sticky: bytes | None = None
+    request_id: bytes = b""
+    """The caller's own, or nothing."""
+    refusal: Problem | None = None
+    """Why it is no request that can be answered."""
+
+
+def read_head(head: HttpHead, headers: Sequence[tuple[bytes, bytes]], is_long: bool) -> HttpHead:
+    """Fill in what the headers say; `is_long` where they may have more bytes than are taken."""
+    passed: list[bytes] = []
+    hosts = credentials = 0
+    misframed = False
+    dropped: frozenset[bytes] = frozenset()
+    for name, value in headers:
+        kind = _HEADERS.get(name)
+        if kind is None:
+            kind = _HEADERS.get(name.lower(), _PASS)
+        if kind == _PASS:
+            passed += (name, b": ", value, b"\r\n")
+        elif kind == _LENGTH:
+            head.length = int(value)
+        elif kind == _HOST:
+            hosts += 1
+        elif kind == _AUTHORIZATION:
+            credentials += 1
+            head.credential = value
+        elif kind == _REQUEST_ID:
+            if is_request_id(value):
+                head.request_id = value
+        elif kind == _KEY:
+            credentials += 1
+            head.credential = name.lower() + b" " + value
+        elif kind == _CONNECTION:
+            if value not in PLAIN:
+                dropped |= nominated(value)
+        elif kind == _ENCODING:
+            # One encoding, said once: the parser knows of others that end a body otherwise.
+            misframed = misframed or head.chunked or value.lower() != b"chunked"
+            head.chunked = True
+        elif kind == _EXPECT:
+            head.expects_continue = value.lower() == b"100-continue"
+        elif kind == _SECONDS:
+            head.seconds = _seconds(value, head.seconds)
+        elif kind == _STICKY:
+            head.sticky = value or None
+    head.passed = b"".join(without(passed, dropped) if dropped else passed)
+    if is_long and len(head.passed) > MOST_HEAD_BYTES:
+        head.refusal = too_long_a_head()
+    elif hosts != 1 and head.http_11:
+        head.refusal = Problem(Kind.MALFORMED, "A request has one Host header (RFC 9112, 3.2).")
+    elif misframed:
+        head.refusal = Problem(Kind.MALFORMED, "A body has a Content-Length, or is sent in chunks, and nothing else.")
+    elif credentials > 1:
+        head.refusal = Problem(Kind.MALFORMED, TWO_CREDENTIALS)
+    return head
+
+
+def _seconds(value: bytes, most: float) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        return most
+    return min(most, seconds) if seconds > 0 else most
+
+
+def too_long_a_head() -> Problem:
+    """Return what is told when a head has more than its bytes."""
+    return Problem(Kind.HEADERS, f"A request's headers may have {MOST_HEAD_BYTES} bytes.")

@@ -1,0 +1,203 @@
+"""A request at one replica: what is sent there, and its answer, handed back to the caller as it comes."""
+
+import asyncio
+from functools import partial
+from time import monotonic
+from typing import Protocol
+
+from ..forwarding import Forwarding
+from ..mirror import NO_COPY, AnyCopy, over_http
+from ..problems import Problem
+from ..shared_state import SharedState
+from ..targets import Target
+from ..upstream.connection import Connection
+from ..upstream.replica import Replica
+from .answers import STATUS_LINES
+from .body import RequestBody
+from .head import HttpHead
+
+VERSION_HEADER = b"\r\ntidegate-model-version: "
+
+
+class Sent(Protocol):
+    """The request that is sent."""
+
+    head: HttpHead
+    target: Target
+    body: RequestBody
+    keep_alive: bool
+    request_id: bytes
+
+    def fail(self, problem: Problem) -> None:
+        """End it with a problem."""
+
+    def finish(self, status: int) -> None:
+        """End it: its answer is whole."""
+
+    def failed_at(self, replica: Replica, reason: str) -> None:
+        """Send it to another replica, or end it: this one gives no answer, or no more of it."""
+
+    def hold_body(self, held: bool) -> None:
+        """Hold the caller's body back, or let it come."""
+
+
+class UpstreamLeg:
+    """Sends a request over one connection, and hands the answer on; the connection calls it, as its `receiver`."""
+
+    # What most answers never change costs them nothing here.
+    began = False
+    """Whether the answer has begun."""
+    size = 0
+    """Bytes of the answer's body so far."""
+    _status = 0
+    _chunked = False
+    _copy: AnyCopy | None = None
+
+    def __init__(
+        self,
+        request: Sent,
+        shared: SharedState,
+        forwarding: Forwarding,
+        replica: Replica,
+        connection: Connection,
+        caller: asyncio.Transport,
+    ) -> None:
+        self.connection: Connection | None = connection
+        """To the replica, until the answer is whole."""
+        self._request = request
+        self._shared = shared
+        self._forwarding = forwarding
+        self._replica = replica
+        self._caller = caller
+        self._reply: list[bytes] = []
+        connection.receiver = self
+
+    # --- to the replica
+    def send_head(self, passed: bytes) -> None:
+        """Put the head before what there is of the body; `passed` are the header lines that go on."""
+        request, forwarding = self._request, self._forwarding
+        request.body.parts[:0] = (
+            forwarding.grant.route.first_lines(request.target, forwarding.version),
+            passed,
+            b"x-request-id: ",
+            request.request_id,
+            request.body.framing(),
+        )
+
+    def flush_request(self) -> None:
+        """Send on what has come so far: no more is at hand."""
+        body, connection = self._request.body, self.connection
+        if connection is None:
+            return
+        if body.chunked:
+            body.end_chunk()
+        if body.parts:
+            data = b"".join(body.parts)
+            body.parts.clear()
+            connection.transport.write(data)
+            if self._forwarding.grant.route.mirror is not None:
+                self._keep_copy(data)
+
+    def _keep_copy(self, data: bytes) -> None:
+        """Keep what was sent for the candidate, if this request is one that it gets."""
+        copy, target, forwarding = self._copy, self._request.target, self._forwarding
+        if copy is None:
+            copy, route = NO_COPY, forwarding.grant.route
+            if target.may_be_of_sequence and route.mirror is not None:
+                first = route.first_lines(target, route.mirror.version)
+                send = partial(over_http, self._shared.settings.connect_timeout_seconds, first)
+                is_of_sequence = forwarding.sequence is not None or None
+                copy = self._shared.mirror.begin(route, forwarding.version, is_of_sequence, send)
+            self._copy = copy
+            if copy is not NO_COPY:
+                data = data[len(route.first_lines(target, forwarding.version)) :]
+        copy.add(data, self._request.body.complete)
+
+    # --- from the replica
+    def answer_began(self, status: int, head: bytes, length: int | None) -> None:
+        """Hand the status and the headers on."""
+        self._status = status
+        self.began = True
+        request, forwarding = self._request, self._forwarding
+        forwarding.answered()
+        if not request.body.complete or self._shared.draining:
+            request.keep_alive = False
+        reply = [STATUS_LINES[status], head, b"x-request-id: ", request.request_id]
+        if forwarding.version is not None:
+            reply += (VERSION_HEADER, forwarding.version.encode())
+        if length is not None:
+            reply.append(b"\r\ncontent-length: %d" % length)
+        elif request.head.http_11:
+            self._chunked = True
+            reply.append(b"\r\ntransfer-encoding: chunked")
+        else:
+            request.keep_alive = False
+        reply.append(b"\r\n\r\n" if request.keep_alive else b"\r\nconnection: close\r\n\r\n")
+        self._reply = reply
+
+    def answer_data(self, data: bytes) -> None:
+        """Hand a part of the body on."""
+        self.size += len(data)
+        if self._chunked:
+            self._reply += (b"%x\r\n" % len(data), data, b"\r\n")
+        else:
+            self._reply.append(data)
+
+    def answer_ended(self) -> None:
+        """Hand the end on, and keep the connection for the next call."""
+        if self._chunked:
+            self._reply.append(b"0\r\n\r\n")
+        connection, request = self.connection, self._request
+        assert connection is not None
+        connection.receiver = self.connection = None
+        if connection.keep and request.body.complete and not request.body.parts:
+            self._replica.give(connection, monotonic())
+        else:
+            connection.close()
+        if self._says_lost():
+            self._reply.clear()
+            self.began = False
+            request.fail(self._forwarding.lost())
+            return
+        self.flush_answer()
+        request.finish(self._status)
+
+    def _says_lost(self) -> bool:
+        """Tell whether the replica has lost the model that it was leased for, and nothing of that was handed on."""
+        forwarding = self._forwarding
+        return (
+            forwarding.may_be_lost()
+            and self._reply[:1] == [STATUS_LINES[self._status]]
+            and forwarding.grant.route.kind.says_lost(self._status, b"".join(self._reply))
+        )
+
+    def answer_failed(self, reason: str) -> None:
+        """Learn that there will be no answer, or no more of it."""
+        self.connection = None
+        self._request.failed_at(self._replica, reason)
+
+    def sending_paused(self, paused: bool) -> None:
+        """Learn whether the replica takes the body slower than it comes."""
+        self._request.hold_body(paused)
+
+    # --- to the caller
+    def receiving_paused(self, paused: bool) -> None:
+        """Learn whether the caller takes the answer slower than it comes."""
+        if self.connection is not None:
+            if paused:
+                self.connection.transport.pause_reading()
+            else:
+                self.connection.transport.resume_reading()
+
+    def flush_answer(self) -> None:
+        """Send on what has come so far."""
+        if self._reply:
+            self._caller.write(b"".join(self._reply))
+            self._reply.clear()
+
+    def drop(self) -> None:
+        """Hand nothing more on, and end what the replica does."""
+        self._reply.clear()
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None

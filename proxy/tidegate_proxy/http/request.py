@@ -1,0 +1,455 @@
+"""One call over HTTP: decided, sent to a replica, and its answer handed back as it comes.
+
+When all is at hand (a known credential, a slot, an idle connection) a call runs through without a task of its own: that
+is the fast path. Whatever has to be waited for is awaited in one task, and then the same steps go on. The order:
+`start` → `_decide` → `_granted` → `_find_version` → `admitted` → `_send` → `answer_began`, `answer_data`,
+`answer_ended` → `_finish`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from time import monotonic
+from typing import Any
+
+from ..access.identity import Grant
+from ..access.limits import too_many
+from ..forwarding import Forwarding, call_record, no_whole_answer
+from ..kinds import KINDS
+from ..problems import Kind, Problem
+from ..request_ids import new_request_id
+from ..residency.saying import no_answer, still_loading
+from ..shared_state import SharedState
+from ..telemetry.records import CallRecord
+from ..upstream.connection import Connection
+from ..upstream.replica import Replica
+from .answers import problem_answer, whole_answer
+from .body import RequestBody
+from .caller import Caller
+from .head import HttpHead
+from .leg import UpstreamLeg
+from .tracing import RequestTrace
+
+MOST_UNSENT = 256 * 1024
+"""Bytes of a body that wait for a connection before its sender is held."""
+MOST_DRAINED = 1024 * 1024
+"""Bytes of a refused body that are read to save the caller's connection."""
+CLIENT_LEFT = 499
+"""What is counted for a caller that left; nobody receives it (nginx's number)."""
+log = logging.getLogger(__name__)
+
+
+class HttpRequest:
+    """Begins when the request's head is there. Its caller hands it the body; a connection hands it the answer."""
+
+    # What most requests never change costs them nothing here.
+    response_complete = False
+    forwarding: Forwarding | None = None
+    """What it holds, once it is granted."""
+    _leg: UpstreamLeg | None = None
+    """What goes to the replica and comes from it."""
+    _task: asyncio.Task[None] | None = None
+    _refusal: Problem | None = None
+    """What ends it when it is its turn."""
+    _problem: str | None = None
+    """The word of the problem that ended it."""
+    _gathers = False
+    """Whether its body has to be whole before it is sent on."""
+    _whole: asyncio.Future[None] | None = None
+    """Done when the body is whole, where that is waited for."""
+    _trace: RequestTrace | None = None
+    """Its span, where calls are traced."""
+    _own_bytes = 0
+    """Bytes of an answer's body that the proxy wrote itself."""
+    _size_before = 0
+    """Bytes of the answer when its time was last prolonged."""
+
+    def __init__(self, caller: Caller, shared: SharedState, head: HttpHead, started: float) -> None:
+        self.caller = caller
+        self.head = head
+        self.target = head.target
+        self.body = RequestBody(head.length, head.chunked)
+        self.keep_alive = head.keep_alive
+        self.request_id = head.request_id or new_request_id()
+        self.deadline = started + head.seconds
+        self._shared = shared
+        self._started = started
+
+    @property
+    def body_complete(self) -> bool:
+        """Whether all of the request has come."""
+        return self.body.complete
+
+    @property
+    def holds_body(self) -> bool:
+        """Whether no more of its body is to be read for now."""
+        return self.body.is_held
+
+    # --- from the caller
+    def start(self) -> None:
+        """Decide and send, as far as that goes without waiting."""
+        self._shared.open_calls.add(self)
+        if self._shared.tracer is not None:
+            self._trace = RequestTrace(self._shared.tracer, self.head)
+        try:
+            if (refusal := self.head.refusal or self._refusal) is not None:
+                self.keep_alive = False
+                self.fail(refusal)
+            elif self.head.method != self.target.method:
+                allow = self.target.method.decode()
+                self.fail(Problem(Kind.METHOD, f"This address takes {allow}.", allow=allow))
+            elif self.body.length is not None and self.body.length > self._shared.settings.body_limit_bytes:
+                self.fail(self._too_long())
+            else:
+                self._decide()
+        except Exception:
+            self.met_defect()
+
+    def refuse(self, problem: Problem) -> None:
+        """End it, in its turn, because its body is none."""
+        if self.caller.is_active(self):
+            self.fail(problem)
+        else:
+            self._refusal = problem
+
+    def take_body(self, data: bytes) -> None:
+        """Take a part of the request's body."""
+        if self.response_complete:
+            return
+        body = self.body
+        body.add(data)
+        if body.chunked and body.received > self._shared.settings.body_limit_bytes:
+            self.refuse(self._too_long())
+        elif self._leg is None and body.received > MOST_UNSENT and not body.is_held:
+            if self._gathers:
+                self._gather()
+                return
+            self.hold_body(True)
+            if self.target.in_body and self.caller.is_active(self):
+                self._later(self._let_body_come())
+
+    def _gather(self) -> None:
+        """Have room for a body that must be whole before it is sent on."""
+        more = self.body.received - MOST_UNSENT - self.body.gathered
+        if self._shared.buffered.take(more):
+            self.body.gathered += more
+        else:
+            self.refuse(Problem(Kind.BUSY, "Too many large requests are being read already.", 1.0))
+
+    def end_body(self) -> None:
+        """Learn that the request is whole."""
+        if self.response_complete:
+            self.body.complete = True
+            return
+        self.body.end()
+        if self._whole is not None and not self._whole.done():
+            self._whole.set_result(None)
+        elif self.target.in_body and self.caller.is_active(self):
+            try:
+                self._open_body()
+            except Exception:
+                self.met_defect()
+
+    def hold_body(self, held: bool) -> None:
+        """Hold the caller's body back, or let it come."""
+        self.body.is_held = held
+        self.caller.listen()
+
+    def _ask_for_body(self) -> None:
+        if self.head.expects_continue and not self.body.complete:
+            self.caller.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.head.expects_continue = False
+
+    def abandon(self) -> None:
+        """End it: the caller has left. What a replica does for it is dropped."""
+        if not self.response_complete:
+            self._drop_leg()
+            self.finish(CLIENT_LEFT)
+
+    def expire(self) -> None:
+        """End it: its time is up. A stream that moves goes on, unless the caller said when it is to end."""
+        most = self._shared.settings.request_timeout_seconds
+        bound_is_own = self.head.seconds >= most
+        leg, forwarding = self._leg, self.forwarding
+        began = leg is not None and leg.began
+        if leg is not None and began and self.target.streams and bound_is_own and leg.size > self._size_before:
+            self._size_before = leg.size
+            self.deadline = monotonic() + most
+            return
+        is_sent = self.body.complete or self.body.is_held
+        if forwarding is not None and forwarding.replica is not None and not began and bound_is_own and is_sent:
+            forwarding.count_failure(forwarding.replica, "timeout")
+        seconds = self.deadline - self._started
+        is_loading = forwarding is not None and forwarding.loading
+        self.fail(still_loading(seconds) if is_loading else Problem(Kind.DEADLINE, no_answer(seconds)))
+
+    # --- deciding
+    def _decide(self) -> None:
+        target = self.target
+        if target.in_body:
+            if self.body.complete:  # it waited behind another request
+                self._open_body()
+            elif self.head.expects_continue or self.body.is_held:
+                self._later(self._let_body_come())
+            return
+        grant = self._shared.authorizer.known(self.head.credential, target.server, target.model, target.action)
+        if grant is None:
+            self._later(self._ask())
+        else:
+            self._granted(grant)
+
+    async def _let_body_come(self) -> None:
+        """Read a body that says what is asked, now that it is known who sends it."""
+        await self._shared.authorizer.identify(self.head.credential)
+        self._gathers = True
+        if self.body.complete or self.response_complete:  # it came without being asked for
+            return
+        self._ask_for_body()
+        if self.body.is_held:
+            self.hold_body(False)
+            self._gather()
+
+    def _open_body(self) -> None:
+        """Read what is asked in the body, and go on as for a request to the model's own address."""
+        try:
+            self.target, payload = KINDS[self.target.kind].open_body(self.body.whole())
+        except Problem as problem:
+            self._later(self._explain(problem))
+            return
+        self.body.replace(payload)
+        self._decide()
+
+    async def _explain(self, problem: Problem) -> None:
+        """Tell a known caller what is wrong with the body: others are first told to say who they are."""
+        await self._shared.authorizer.identify(self.head.credential)
+        raise problem
+
+    async def _ask(self) -> None:
+        target = self.target
+        self._granted(
+            await self._shared.authorizer.ask(self.head.credential, target.server, target.model, target.action)
+        )
+
+    def _granted(self, grant: Grant) -> None:
+        route, target = grant.route, self.target
+        if route.kind_name != target.kind:
+            self.fail(Problem(Kind.UNKNOWN, f"The server {route.server} does not speak this protocol."))
+            return
+        if self.head.expects_continue:
+            self._ask_for_body()
+        self.forwarding = forwarding = Forwarding(
+            self._shared, grant, self._shared.limiter, (route.in_flight, grant.identity.in_flight)
+        )
+        if grant.bucket is not None and (wait := grant.bucket.take(self._started)):
+            self.fail(too_many(grant.bucket, wait))
+            return
+        if route.pool.leases is not None and target.looks_only:
+            self._later(self._look(forwarding))
+        elif (
+            forwarding.find_lease()
+            and not (target.may_be_of_sequence and route.must_know_sequence(target.version))
+            and forwarding.find_version(target.version, self.head.sticky)
+        ):
+            self._take_slot(forwarding)
+        else:
+            self._later(self._prepare(forwarding))
+
+    async def _prepare(self, forwarding: Forwarding) -> None:
+        """Wait for what is not at hand: the model's lease, the request's sequence, the version; then take a slot."""
+        route, target = forwarding.grant.route, self.target
+        if not forwarding.find_lease():
+            await forwarding.acquire_lease()
+        if target.may_be_of_sequence and self._whole is None and route.must_know_sequence(target.version):
+            await self._find_sequence(forwarding)
+        if not forwarding.find_version(target.version, self.head.sticky):
+            await forwarding.await_version()
+        self._take_slot(forwarding)
+
+    async def _find_sequence(self, forwarding: Forwarding) -> None:
+        """Learn which sequence it is of, unless the model knows none; it may know them where that cannot be learned."""
+        route, settings = forwarding.grant.route, self._shared.settings
+        if await route.sequences.find(settings.connect_timeout_seconds) is False:
+            return
+        self._gathers = True
+        self._whole = asyncio.get_running_loop().create_future()
+        if self.body.complete:
+            self._whole.set_result(None)
+        elif self.body.is_held:
+            self.hold_body(False)
+        await self._whole
+        most = settings.body_limit_bytes
+        forwarding.sequence = route.kind.sequence_of(self.head.passed, self.body.whole(), most)
+
+    async def _look(self, forwarding: Forwarding) -> None:
+        """Answer what is only looked at: that loads no model, and keeps none."""
+        route = forwarding.grant.route
+        own_bound = self.head.seconds >= self._shared.settings.request_timeout_seconds
+        answer = await route.kind.look(self.target, route.pool, self.deadline - monotonic(), own_bound)
+        self._say(answer.status, answer.media_type, answer.body)
+
+    def _take_slot(self, forwarding: Forwarding) -> None:
+        try:
+            if forwarding.acquire_slot(self):
+                self._go_to_replica(forwarding, False)
+        except Problem as problem:
+            self.fail(problem)
+
+    # --- to the replica
+    def admitted(self) -> None:
+        """Go on: there is a slot."""
+        assert self.forwarding is not None
+        self.forwarding.leave_queue()
+        try:
+            self._go_to_replica(self.forwarding, True)
+        except Exception:
+            self.met_defect()
+
+    def _go_to_replica(self, forwarding: Forwarding, waited: bool) -> None:
+        now = monotonic()
+        replica = forwarding.pick(now, waited)
+        if replica is not None and (connection := replica.take(now)) is not None:
+            self._send(forwarding, replica, connection)
+            if waited:
+                self.flush_request()
+        else:
+            self._later(self._connect(forwarding, replica))
+
+    async def _connect(self, forwarding: Forwarding, replica: Replica | None) -> None:
+        found = await forwarding.connect(replica, self._connection_to)
+        if found is None:
+            await self._prepare(forwarding)
+        else:
+            self._send(forwarding, *found)
+
+    async def _connection_to(self, replica: Replica) -> Connection:
+        return await replica.connect(self._shared.settings.connect_timeout_seconds)
+
+    def _send(self, forwarding: Forwarding, replica: Replica, connection: Connection) -> None:
+        forwarding.sent_to(replica)
+        shared = self._shared
+        self._leg = leg = UpstreamLeg(self, shared, forwarding, replica, connection, self.caller.transport)
+        leg.send_head(self.head.passed if self._trace is None else self._trace.passed)
+        if self.body.is_held:
+            self.hold_body(False)
+        if self._task is not None:  # otherwise the caller's connection flushes when it has read all that is at hand
+            leg.flush_request()
+
+    def flush_request(self) -> None:
+        """Send on what has come so far: no more is at hand."""
+        if self._leg is not None:
+            self._leg.flush_request()
+
+    def failed_at(self, replica: Replica, reason: str) -> None:
+        """Send it to another replica, or end it: this one gives no answer, or no more of it."""
+        forwarding, body = self.forwarding, self.body
+        assert forwarding is not None
+        assert self._leg is not None
+        forwarding.count_failure(replica, "reset")
+        bodiless = not body.length and not body.chunked  # what came of a body is gone
+        if not self._leg.began and self.target.method == b"GET" and bodiless and not forwarding.tried:
+            forwarding.leave_replica(monotonic())
+            body.parts.clear()
+            self._later(self._connect(forwarding, forwarding.another(replica)))
+        else:
+            self.fail(no_whole_answer(reason))
+
+    # --- to the caller
+    def receiving_paused(self, paused: bool) -> None:
+        """Learn whether the caller takes the answer slower than it comes."""
+        if self._leg is not None:
+            self._leg.receiving_paused(paused)
+
+    def _say(self, status: int, media_type: str, body: bytes) -> None:
+        """Answer with what is at hand."""
+        if not self.body.complete or self._shared.draining:
+            self.keep_alive = False
+        self._write(whole_answer(status, media_type, body, self.request_id, keep_alive=self.keep_alive))
+        self.finish(status)
+
+    def _write(self, answer: tuple[bytes, bytes]) -> None:
+        head, body = answer
+        if self.head.method == b"HEAD":
+            body = b""
+        self._own_bytes = len(body)
+        self.caller.transport.write(head + body)
+
+    def fail(self, problem: Problem) -> None:
+        """End it with a problem; where an answer has begun, only the end of the connection can tell."""
+        if self.response_complete:
+            return
+        self._drop_leg()
+        self._problem = problem.kind.word
+        self._shared.meter.problems[problem.kind.word] += 1
+        if self._leg is not None and self._leg.began:
+            # A body with a length or in chunks is seen to be cut short when the connection just ends; another is not.
+            self.keep_alive = False
+            if not self.head.http_11:
+                self.caller.transport.abort()
+        else:
+            body = self.body
+            left = (body.length or 0) - body.received
+            if not body.complete and (body.chunked or left > MOST_DRAINED or self.head.expects_continue):
+                self.keep_alive = False
+            self._write(problem_answer(problem, self.request_id, keep_alive=self.keep_alive))
+        self.finish(problem.kind.status)
+
+    def met_defect(self) -> None:
+        """End it, for what was just raised should never have been."""
+        log.exception("request %s met a defect", self.request_id.decode())
+        self.fail(Problem(Kind.INTERNAL, "It is in the log, under this request's id."))
+
+    def _too_long(self) -> Problem:
+        limit = self._shared.settings.body_limit_bytes
+        return Problem(Kind.TOO_LONG, f"A request's body may have {limit} bytes here.")
+
+    def _drop_leg(self) -> None:
+        if self._leg is not None:
+            self._leg.drop()
+
+    # --- the end
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with work that waits for something."""
+        self._task = asyncio.get_running_loop().create_task(self._work(work))
+        self._task.add_done_callback(lambda _: work.close())  # one that is cancelled before it begins is never awaited
+
+    async def _work(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Problem as problem:
+            self.fail(problem)
+        except Exception:
+            self.met_defect()
+
+    def finish(self, status: int) -> None:
+        """End it: give back and count everything."""
+        self.response_complete = True
+        shared = self._shared
+        shared.open_calls.discard(self)
+        now = monotonic()
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+        if self.body.gathered:
+            shared.buffered.give(self.body.gathered)
+        seconds = now - self._started
+        if (forwarding := self.forwarding) is not None:
+            forwarding.finish(now)
+            route = forwarding.grant.route
+            count = route.http_count
+            if count is None:
+                count = route.http_count = shared.meter.count(route.server, route.name, "http")
+            count.ended(status, seconds, self.body.received, self._answer_size)
+        if self._trace is not None:
+            self._trace.ended(self.target, status, self._record(seconds))
+        if shared.call_log.wants(status, now):
+            shared.call_log.say(status, self._record(seconds).log_fields(status))
+        self.caller.ended(self)
+
+    @property
+    def _answer_size(self) -> int:
+        """Bytes of the answer's body."""
+        return self._own_bytes or (self._leg.size if self._leg is not None else 0)
+
+    def _record(self, seconds: float) -> CallRecord:
+        asked, size = (self.target.server, self.target.model), (self.body.received, self._answer_size)
+        forwarding, problem = self.forwarding, self._problem
+        return call_record(forwarding, "http", self.request_id, self.target.verb, asked, problem, seconds, size)

@@ -1,0 +1,63 @@
+"""The seam for kinds of inference servers: what the proxy asks of a kind, and which kinds there are.
+
+`routing.Server.kind` names the kind of each server. Everything that is true of one kind alone stands in its folder.
+"""
+
+from typing import Final, Protocol
+
+from .pools import Pool
+from .targets import Target
+from .triton.kind import Triton
+from .upstream.request import Answer
+
+Body = bytes | bytearray | memoryview
+
+
+class ServerKind(Protocol):
+    """How servers of a kind are asked, and how what they say is read."""
+
+    def understand(self, path: str) -> Target | None:
+        """Return what a path asks of a model; None for a path that is none of this kind's."""
+
+    def open_body(self, body: Body) -> tuple[Target, memoryview]:
+        """Return what the body of a target that is `in_body` asks, and the body to send on; raises Problem."""
+
+    def path(self, target: Target, version: str | None) -> bytes:
+        """Return the path at the server; None leaves the version to it."""
+
+    async def look(self, target: Target, pool: Pool, seconds: float, own_bound: bool) -> Answer:
+        """Answer a target that `looks_only`, where models are loaded on demand; raises Problem.
+
+        `own_bound`: the seconds are the proxy's own bound, and not a caller's shorter one.
+        """
+
+    def config_path(self, model: str) -> bytes:
+        """Return the path at which a replica hands a model's configuration out."""
+
+    def alias(self, config: bytes, alias: str) -> tuple[str, str]:
+        """Return the name and the value of what an alias is written as in a configuration; raises ValueError."""
+
+    def keeps_sequences(self, config: bytes) -> bool:
+        """Tell whether a model keeps state between requests; raises ValueError."""
+
+    def sequence_of(self, headers: bytes, body: Body, most: int) -> bytes | None:
+        """Return the id of the sequence that a request is of, None for none; raises Problem.
+
+        `headers` are the header lines that go on; `most` bounds the bytes of a body that is unpacked.
+        """
+
+    def says_lost(self, status: int, answer: bytes) -> bool:
+        """Tell whether an answer over HTTP says that the replica does not have the model."""
+
+    def says_lost_over_grpc(self, code: int, headers: bytes) -> bool:
+        """Tell the same of a gRPC status, and the headers that carry its message."""
+
+
+KINDS: Final[dict[str, ServerKind]] = {"triton": Triton()}
+
+
+def understand(path: str | None) -> Target | None:
+    """Return what a path asks of a model, whatever the kind of server; None for a path of none."""
+    if path is None:
+        return None
+    return next((target for kind in KINDS.values() if (target := kind.understand(path)) is not None), None)

@@ -1,0 +1,72 @@
+"""What a call asks for, whatever kind of server it goes to; and how names and addresses are spelled."""
+
+import re
+from dataclasses import dataclass
+
+from tidegate_contracts.routing import Action
+
+NAME_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}"
+VERSION_PATTERN = r"[1-9][0-9]{0,15}"
+_UNRESERVED = re.compile(r"%(2[dDeE]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aAeE])")
+_ABSOLUTE = re.compile(rb"https?://[^/?#@]+([/?].*)?", re.IGNORECASE)
+LONGEST = 1024
+"""Bytes of a path that is looked at."""
+ANYTHING = b"/*"
+"""Where the application answers `OPTIONS *`, which asks about the proxy as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One thing that can be asked of a model."""
+
+    kind: str
+    """The kind of server that is asked like this."""
+    verb: str
+    method: bytes
+    """The one method that it takes."""
+    action: Action
+    """What a rule must grant for it."""
+    model: str
+    server: str | None = None
+    version: str | None = None
+    in_body: bool = False
+    """Whether only the body says what is asked: the kind's `open_body` reads it."""
+    looks_only: bool = False
+    """Whether a model that is not loaded is not loaded for it: the kind's `look` answers it."""
+    may_be_of_sequence: bool = False
+    """Whether it may be one request of a sequence; also whether candidates get copies of it."""
+    streams: bool = False
+    """Whether its answer may go on for as long as it moves."""
+
+
+def origin_form(url: bytes) -> bytes:
+    """Return the path, and what follows it, of a request's target that names scheme and host, too (RFC 9112, 3.2.2).
+
+    Any other target is returned as it is.
+    """
+    if url[:1] == b"/" or (match := _ABSOLUTE.fullmatch(url)) is None:
+        return url
+    rest: bytes = match[1] or b"/"
+    return rest if rest[:1] == b"/" else b"/" + rest
+
+
+def plain_path(url: bytes) -> str | None:
+    """Return the path of a request's target without its query; None for one that no kind of server has.
+
+    Percent-encoding is undone once, and only where it was not needed (RFC 3986, 6.2.2.2).
+    """
+    raw = url.partition(b"?")[0]
+    if len(raw) > LONGEST or not raw.isascii():
+        return None
+    path = raw.decode("ascii")
+    return _UNRESERVED.sub(lambda found: chr(int(found[1], 16)), path) if "%" in path else path
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a server or a model can be called this."""
+    return re.fullmatch(NAME_PATTERN, text) is not None
+
+
+def is_version(text: str) -> bool:
+    """Tell whether it is a number that a version can have."""
+    return re.fullmatch(VERSION_PATTERN, text) is not None

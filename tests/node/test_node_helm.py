@@ -75,6 +75,7 @@ def test_helm_test_passes_when_the_proxy_and_every_server_are_ready(charted: Env
         assert left(charted) == []
 
 
+@pytest.mark.thorough
 def test_helm_test_fails_and_names_the_server_that_is_not_ready(charted: Environment) -> None:
     """It waits as long as it is meant to, says it with and without --logs, and passes when the server is back."""
     why = "HTTP 503 no replica of preload is ready"

@@ -15,6 +15,7 @@ from .environment import PATIENCE, until
 from .keeper import PROCESS, ROOT, cgroup_mounts
 from .machine import Machine, machine
 
+pytestmark = pytest.mark.thorough
 RUN = f"left-{os.getpid()}"
 PROGRAM = f"""
 import time

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+import pytest
 from tidegate_contracts import eviction_process, triton
 
 from .environment import NAMESPACE, PATIENCE, Environment, container_status, until
@@ -66,6 +67,7 @@ def test_a_policy_that_crashes_is_started_again_and_its_triton_goes_on(environme
         assert container_status(environment.pod(name), "triton")["containerID"] == server["containerID"]
 
 
+@pytest.mark.thorough
 def test_what_hangs_is_taken_out_of_the_names_and_started_again_after_its_grace_period(
     environment: Environment,
 ) -> None:

@@ -1,5 +1,7 @@
 """What a kubelet and kube-proxy make of an update: a roll that loses no call, and files that follow their ConfigMap."""
 
+import pytest
+
 from .callers import calls, lost, served
 from .environment import NAMESPACE, PATIENCE, PROXIES, Environment, Log, container_status, until
 
@@ -28,6 +30,7 @@ def test_a_new_version_of_the_proxy_is_rolled_out_without_losing_a_call(environm
         assert lost(log) == []
 
 
+@pytest.mark.thorough
 def test_a_new_version_of_a_pool_is_rolled_out_one_replica_after_the_other_without_losing_a_call(
     environment: Environment,
 ) -> None:

@@ -1,12 +1,12 @@
-"""The seam for kinds of inference servers: what an entry of a model repository is for each of them.
+"""The seam for kinds of inference servers: what an entry is for each of them, and where its versions are published.
 
-An entry is what is registered and deployed as one version of a model. All that knows one kind of server by name stands
-in a folder of its name beside this module; a further kind is one such folder and one line in `KINDS`.
+An entry is a folder that is registered and deployed as one version of a model. All that knows one kind of server by
+name stands in a folder of its name beside this module; a further kind is one such folder and one line in `KINDS`.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from pydantic import BaseModel
 
@@ -17,10 +17,13 @@ from .triton.kind import TritonKind
 
 
 class Kind(Protocol):
-    """One kind of inference server. Methods raise UsageError for what is no entry, and never run what is in one."""
+    """One kind of inference server. Nothing that is in an entry is ever run."""
 
-    def make(self, name: str, sources: Sequence[Path], parent: Path, settings: Any = None) -> Any:
-        """Make the entry `name` in the folder `parent` of a model's files; `settings` are in the kind's own terms."""
+    def recognises(self, folder: Path) -> bool:
+        """Tell whether a folder seems to be an entry, or a repository of entries, of this kind."""
+
+    def entries_in(self, folder: Path) -> list[Path]:
+        """Return the entries in a repository, or the folder itself where it is an entry."""
 
     def check(
         self,
@@ -31,29 +34,34 @@ class Kind(Protocol):
         gpu: bool | None = None,
     ) -> list[Finding]:
         """Return what keeps a server from serving an entry as the model `name` (by default the folder's), or differs
-        from what seems to be meant; `backends` and `gpu` are what the server has, where that is known.
+        from what seems to be meant; `backends` and `gpu` are what the server has, None where that is not known.
+
+        Raises UsageError where there is no folder.
         """
 
     def show(self, folder: Path) -> BaseModel:
-        """Describe an entry: its tensors, its versions, and how the server will run it."""
+        """Describe an entry: its tensors, its versions, and how the server will run it. Raises UsageError."""
 
     def open_repository(self, where: Path | str) -> Repository:
         """Open the model repository in a folder or at the URL of an object store, to publish versions to it."""
 
 
-DEFAULT_KIND: Final = "triton"
-"""The kind of an entry where no server is named."""
-KINDS: Final[dict[str, Kind]] = {DEFAULT_KIND: TritonKind()}
+TRITON: Final = "triton"
+KINDS: Final[dict[str, Kind]] = {TRITON: TritonKind()}
 """By the `kind` of a server in `environments.json`."""
 
 
-def kind_of(name: str) -> Kind:
-    """Return the kind of servers called `name`; raises UsageError where this client does not know it."""
+def kind_of_server(name: str, server: str) -> Kind:
+    """Return the kind `name` of a server; raises UsageError, which names the server, where it is not known here."""
     if name in KINDS:
         return KINDS[name]
-    known = ", ".join(sorted(KINDS))
     raise UsageError(
-        f"this client does not know the kind of server {name!r}",
-        why=f"it knows {known}",
+        f"the server {server} is a {name}, which tidegate cannot publish to",
+        why=f"it knows {', '.join(sorted(KINDS))}",
         do="install the client that belongs to the platform",
     )
+
+
+def kind_of_entry(folder: Path) -> Kind:
+    """Return the kind whose entry a folder seems to be; Triton where that cannot be told, which then says more."""
+    return next((kind for kind in KINDS.values() if kind.recognises(folder)), KINDS[TRITON])

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -122,12 +122,13 @@ def check(
     """
     with answering():
         from ..findings import errors
-        from ..triton.entries.checks import check_entry
-        from ..triton.entries.entry import entries_in, read_entry
+        from ..kinds import kind_of_entry
 
-        folders = list(dict.fromkeys(entry for folder in folders for entry in entries_in(folder)))
-        entries = {folder: read_entry(folder) for folder in folders}
-        found = {folder: check_entry(entry, backends=backend, gpu=gpu) for folder, entry in entries.items()}
+        found = {}
+        for folder in folders:
+            kind = kind_of_entry(folder)
+            for entry in kind.entries_in(folder):
+                found[entry] = kind.check(entry, backends=backend, gpu=gpu)
         if json:
             print_json([_plain(entry, findings) for entry, findings in found.items()])
         else:
@@ -143,14 +144,14 @@ def show(
 ) -> None:
     """Show an entry: its tensors, how Triton runs it, and an ensemble's steps as a drawing."""
     with answering():
-        from ..triton.entries.entry import read_entry
-        from ..triton.entries.show import show_entry
+        from ..kinds import kind_of_entry
+        from ..triton.entries.show import Shown
 
-        shown = show_entry(entry)
-        if json:
+        shown = kind_of_entry(entry).show(entry)
+        if json or not isinstance(shown, Shown):
             print_json(shown.model_dump(mode="json"))
         else:
-            _print_entry(shown, read_entry(entry).config)
+            _print_entry(shown)
 
 
 def _text(file: Path) -> str:
@@ -176,20 +177,20 @@ def _print_new(made: "NewEntry", json: bool) -> None:
         )
         return
     print(f"{made.folder} is there: {made.framework}")
-    _print_entry(shown, made.config)
+    _print_entry(shown)
     for each in made.warnings:
         note(str(each))
     for text in made.notes:
         note(f"note: {text}")
 
 
-def _print_entry(shown: "Shown", config: Any) -> None:
+def _print_entry(shown: "Shown") -> None:
     from ..triton.entries.show import draw
 
     versions = ", ".join(map(str, shown.versions)) or "none"
     print(f"{shown.name}: {shown.backend}, version {versions}, {shown.files} files, {size(shown.size)}")
     if shown.steps:
-        console().print(draw(config, shown))
+        console().print(draw(shown))
     else:
         rows = [
             (side, tensor.name, str(tensor), ", ".join(tensor.notes))

@@ -12,7 +12,8 @@ from .. import environments
 from ..calling.proxy import ProxyClient
 from ..environments import Home
 from ..errors import UsageError
-from ..publishing import Repository, open_repository
+from ..kinds import kind_of_server
+from ..publishing import Repository
 from ..registry import Registry, Trust
 from ..registry.records import Records
 from ..settings import Settings, settings
@@ -56,9 +57,10 @@ class Context:
 
     def repository(self, of: Environment, home: Home) -> Repository:
         """Return the repository of a server. Raises UsageError where its dataset is not mounted here."""
+        kind = kind_of_server(home.server.kind, home.server.name)
         if isinstance(home.server.location, DatasetLocation):
-            return open_repository(environments.folder_of(home, of, self.known, self.said))
-        return open_repository(home.server.location.url)
+            return kind.open_repository(environments.folder_of(home, of, self.known, self.said))
+        return kind.open_repository(home.server.location.url)
 
     def records(self, model: str) -> Records:
         """Return what was done with a model's versions, and tell what of the records cannot be read."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tidegate_contracts.manifest import Manifest
 
-from ..errors import IntegrityError, UsageError
+from ..errors import IntegrityError
 from ..publishing import differences, read_published
 from ..registry import RegisteredVersion
 from ..triton.entries.text import CONFIG, parse_config
@@ -33,9 +33,6 @@ def check(
 ) -> list[str]:
     """Have the files here or at hand, and everything looked at, before anything is written. Returns warnings."""
     repository, model, number = plan.repository, version.model, version.number
-    server = plan.place.uses[0].home.server
-    if server.kind != "triton":
-        raise UsageError(f"the server {server.name} is a {server.kind}, which tidegate cannot publish to")
     cannot = f"{model} version {number} cannot be served there"
     config = parse_config(entry_config, CONFIG)
     notes = refuse(check_fits(plan.place, config, manifest, plan.peak), cannot, repository.where)

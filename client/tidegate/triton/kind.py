@@ -3,26 +3,31 @@
 What a method needs is imported when it runs: protobuf and gRPC take longer to import than most commands run.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..findings import Finding
 
 if TYPE_CHECKING:
     from ..publishing import Repository
     from .entries.show import Shown
-    from .entries.write import NewEntry
 
 
 class TritonKind:
     """Entries are folders of a Triton model repository: `config.pbtxt` and a folder for each version."""
 
-    def make(self, name: str, sources: Sequence[Path], parent: Path, settings: Any = None) -> "NewEntry":
-        """Make an entry; `settings` is a `ModelConfig`."""
-        from .entries.write import new_entry
+    def recognises(self, folder: Path) -> bool:
+        """Tell whether there is a `config.pbtxt`, or a version's folder."""
+        from .entries.entry import is_entry
 
-        return new_entry(name, sources, parent, settings=settings)
+        return folder.is_dir() and any(map(is_entry, self.entries_in(folder)))
+
+    def entries_in(self, folder: Path) -> list[Path]:
+        """Return the folder itself, or those in it when it is a model repository."""
+        from .entries.entry import entries_in
+
+        return entries_in(folder)
 
     def check(
         self,

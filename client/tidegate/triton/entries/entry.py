@@ -132,11 +132,12 @@ def entries_in(folder: Path) -> list[Path]:
     if folder.is_dir() and not (folder / CONFIG).exists():
         inside = sorted(at for at in folder.iterdir() if at.is_dir())
         if not any(is_version(at.name) for at in inside):
-            return [at for at in inside if _looks_like_an_entry(at)] or [folder]
+            return [at for at in inside if is_entry(at)] or [folder]
     return [folder]
 
 
-def _looks_like_an_entry(folder: Path) -> bool:
+def is_entry(folder: Path) -> bool:
+    """Tell whether a folder seems to be an entry: it has a configuration, or a version's folder."""
     return (folder / CONFIG).exists() or any(is_version(at.name) and at.is_dir() for at in folder.iterdir())
 
 

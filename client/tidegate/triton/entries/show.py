@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
+from google.protobuf.json_format import MessageToDict, ParseDict
 from pydantic import BaseModel
 from rich.columns import Columns
 from rich.console import Group, RenderableType
@@ -96,9 +96,9 @@ def show_entry(folder: Path) -> Shown:
     )
 
 
-def draw(config: ModelConfig, shown: Shown) -> RenderableType:
-    """Return the drawing: the ensemble's inputs, a row of boxes for the steps that can run at once, its outputs."""
-    drawn = graph(config)
+def draw(shown: Shown) -> RenderableType:
+    """Draw an ensemble: its inputs, a row of boxes for the steps that can run at once, its outputs."""
+    drawn = graph(ParseDict(shown.config, ModelConfig()))
     parts: list[RenderableType] = [_outside("input", shown.inputs)]
     for wave in drawn.order:
         parts += [_arrow(), Columns([_box(drawn, drawn.steps[index]) for index in wave], padding=(0, 2))]

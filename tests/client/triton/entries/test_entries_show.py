@@ -6,7 +6,6 @@ import pytest
 from google.protobuf import text_format
 from rich.console import Console
 from tidegate.errors import UsageError
-from tidegate.triton.entries.entry import read_entry
 from tidegate.triton.entries.show import Shown, draw, show_entry
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
@@ -38,7 +37,7 @@ def drawn(folder: Path, text: str) -> str:
     told = shown(folder, text)
     console = Console(width=120, markup=False, highlight=False, emoji=False)
     with console.capture() as capture:
-        console.print(draw(read_entry(folder / "m").config, told))
+        console.print(draw(told))
     return capture.get()
 
 

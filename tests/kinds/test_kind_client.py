@@ -1,0 +1,82 @@
+"""Another kind of server in the client: an entry in `KINDS` is all it takes."""
+
+import json
+from pathlib import Path
+from typing import cast
+
+import pytest
+from tidegate.cli.model import check, show
+from tidegate.environments import Home
+from tidegate.errors import ExitCode, UsageError
+from tidegate.kinds import KINDS
+from tidegate.life.context import Context
+from tidegate.registry import Registry
+from tidegate_contracts.environments import (
+    Environment,
+    Environments,
+    ModelFacts,
+    ObjectStoreLocation,
+    Plane,
+    PoolFacts,
+    ServerFacts,
+)
+from typer import Typer
+from typer.testing import CliRunner, Result
+
+from .toy.client import FILE, ToyKind, ToyRepository
+
+app = Typer(pretty_exceptions_enable=False)
+app.command()(check)
+app.command()(show)
+
+
+@pytest.fixture(autouse=True)
+def kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, "toy", ToyKind())
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    for name, said in (("whole", '{"tensors": ["IN", "OUT"]}'), ("broken", "{}")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / FILE).write_text(said)
+    return tmp_path
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, words)
+
+
+def test_its_entries_are_recognised_checked_and_shown(repository: Path) -> None:
+    done = run("check", str(repository))
+    assert done.exit_code == ExitCode.FOUND
+    assert done.stdout.splitlines() == [
+        f"{repository}/broken/{FILE}:1: error: there are no tensors",
+        f"{repository}/broken: 1 error",
+        f"{repository}/whole: nothing found",
+    ]
+    assert "wants the backend toy" in run("check", str(repository / "whole"), "--backend", "python").stdout
+    assert json.loads(run("show", str(repository / "whole")).stdout) == {"tensors": ["IN", "OUT"]}
+
+
+def test_what_is_no_entry_of_any_kind_is_still_triton_to_say(tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    assert "there is no version" in run("check", str(tmp_path / "none")).stdout
+
+
+def place(kind: str) -> tuple[Environment, Home]:
+    pool = PoolFacts(name="main", loading="preload", gpu=False)
+    server = ServerFacts(name="s", kind=kind, location=ObjectStoreLocation(url="s3://b/p"), pools=(pool,))
+    model = ModelFacts(name="m", server="s", pool="main")
+    plane = Plane(name="here", proxy_url="http://proxy", servers=(server,), models=(model,))
+    return Environment(name="dev", planes=(plane,)), Home(plane, server, model)
+
+
+def test_versions_are_published_to_the_repository_of_the_servers_kind() -> None:
+    dev, home = place("toy")
+    context = Context(Environments(environments=(dev,)), cast("Registry", None))
+    assert isinstance(context.repository(dev, home), ToyRepository)
+    assert context.repository(dev, home).where == "s3://b/p"
+    dev, home = place("vllm")
+    with pytest.raises(UsageError, match=r"the server s is a vllm, .*\n.*toy, triton"):
+        context.repository(dev, home)

@@ -5,9 +5,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -15,72 +15,56 @@ from rich.console import Console
 from lab.local_plane.process import CannotBeHadError, ProcessError
 
 from .lifecycle import walk as life
-from .lifecycle.shell import write_shell
+from .lifecycle.notebook import write_shell
 from .lifecycle.stage import LifeStage
-from .lifecycle.world import World, world
+from .lifecycle.world import world
 from .lines import lines, text
-from .platform import Platform, platform
-from .playing import write
+from .platform import platform
+from .playing import Played, write
 from .show import Show
 from .walk import introduce, play, stage_for, summary
 
 FAILED, CANNOT, INTERRUPTED = 1, 3, 130
 CHECK_SECONDS = 0.5
+PLANE = "two Tritons, the policy and two proxies"
+WORLD = "MLflow, S3, four Tritons, two policies, two proxies"
+Json = Annotated[Path | None, typer.Option(help="Also write what came of it to this file, as JSON.")]
+Made = TypeVar("Made")
 app = typer.Typer(
     name="demo", add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
     help="The whole data plane on this machine, with a zoo of small models.",
 )  # fmt: skip
 
 
-class Told(BaseException):
-    """Somebody wants it to end: Ctrl-C, SIGTERM, a terminal that was closed."""
+class InterruptedBySignal(BaseException):
+    """Ctrl-C, SIGTERM, or a terminal that was closed."""
 
 
 @app.command()
-def walk(
-    json: Annotated[Path | None, typer.Option(help="Also write what came of it to this file, as JSON.")] = None,
-) -> None:
+def walk(json: Json = None) -> None:
     """Show what it does, scene after scene; every claim is checked, and the first that does not hold ends it with 1."""
     show, begun = Show(Console()), time.monotonic()
-    with _ending(show), _running(show) as made:
+    with _ending(show), _running(show, PLANE, platform) as made:
         introduce(made, show)
         played = play(stage_for(made, show))
-    seconds = time.monotonic() - begun
-    if json is not None:
-        write(played, seconds, json)
-    if not summary(played, seconds, show):
-        raise SystemExit(FAILED)
+    _report(played, begun, show, json, summary)
 
 
 @app.command()
-def lifecycle(
-    json: Annotated[Path | None, typer.Option(help="Also write what came of it to this file, as JSON.")] = None,
-) -> None:
+def lifecycle(json: Json = None) -> None:
     """Show the life of a model, from a notebook to production and back; every claim is checked."""
     show, begun = Show(Console()), time.monotonic()
-    with (
-        _ending(show),
-        tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder,
-        _lifecycle(show, Path(folder)) as made,
-    ):
+    with _ending(show), _running(show, WORLD, world) as made:
         life.introduce(show)
         played = life.play(LifeStage(made, show))
-    seconds = time.monotonic() - begun
-    if json is not None:
-        write(played, seconds, json)
-    if not life.summary(played, seconds, show):
-        raise SystemExit(FAILED)
+    _report(played, begun, show, json, life.summary)
 
 
 @app.command()
 def lifecycle_up() -> None:
     """Leave MLflow, S3, dev and prod running, for the commands of docs/models.md, until Ctrl-C."""
     show = Show(Console())
-    with (
-        _until_told(show),
-        tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder,
-        _lifecycle(show, Path(folder)) as made,
-    ):
+    with _until_interrupted(show), _running(show, WORLD, world) as made:
         file = write_shell(made)
         print(
             f"In another terminal:\n\n. {file}\n\nThat shell is the developer's, stands in a folder with what a "
@@ -94,10 +78,24 @@ def lifecycle_up() -> None:
 def up() -> None:
     """Leave it running, and print what to try, until Ctrl-C."""
     show = Show(Console())
-    with _until_told(show), _running(show) as made:
+    with _until_interrupted(show), _running(show, PLANE, platform) as made:
         show.the_zoo()
         print(f"\n{text(lines(made))}\n\nIt runs until Ctrl-C.", flush=True)
         _stay(made.check)
+
+
+def _report(
+    played: list[Played],
+    begun: float,
+    show: Show,
+    json: Path | None,
+    summarise: Callable[[list[Played], float, Show], bool],
+) -> None:
+    seconds = time.monotonic() - begun
+    if json is not None:
+        write(played, seconds, json)
+    if not summarise(played, seconds, show):
+        raise SystemExit(FAILED)
 
 
 def _stay(check: Callable[[], None]) -> NoReturn:
@@ -107,8 +105,8 @@ def _stay(check: Callable[[], None]) -> NoReturn:
 
 
 @contextmanager
-def _until_told(show: Show) -> Iterator[None]:
-    """Have it run until somebody wants it to end, which is then no failure."""
+def _until_interrupted(show: Show) -> Iterator[None]:
+    """Count an interruption as the wanted end, which is no failure."""
     try:
         with _ending(show):
             yield
@@ -117,23 +115,11 @@ def _until_told(show: Show) -> Iterator[None]:
 
 
 @contextmanager
-def _lifecycle(show: Show, folder: Path) -> Iterator[World]:
-    with ExitStack() as stack:
-        with show.console.status("starting MLflow, S3, four Tritons, two policies, two proxies …"):
-            made = stack.enter_context(world(folder))
-        try:
-            yield made
-        finally:
-            with show.console.status("ending …"):
-                stack.close()
-
-
-@contextmanager
-def _running(show: Show) -> Iterator[Platform]:
-    """Run the platform in a folder of its own, which goes with it."""
+def _running(show: Show, what: str, run: Callable[[Path], AbstractContextManager[Made]]) -> Iterator[Made]:
+    """Run something in a folder of its own, which is removed with it."""
     with tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder, ExitStack() as stack:
-        with show.console.status("starting two Tritons, the policy and two proxies …"):
-            made = stack.enter_context(platform(Path(folder)))
+        with show.console.status(f"starting {what} …"):
+            made = stack.enter_context(run(Path(folder)))
         try:
             yield made
         finally:
@@ -145,10 +131,10 @@ def _running(show: Show) -> Iterator[Platform]:
 def _ending(show: Show) -> Iterator[None]:
     """End in order whatever happens, with one clear message and the exit code that says which kind it was."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _told)
+        signal.signal(number, _interrupt)
     try:
         yield
-    except Told:
+    except InterruptedBySignal:
         show.say("It has ended, and nothing is left running.")
         raise SystemExit(INTERRUPTED) from None
     except CannotBeHadError as error:
@@ -164,10 +150,10 @@ def _ending(show: Show) -> Iterator[None]:
         raise
 
 
-def _told(*_: Any) -> None:
+def _interrupt(*_: Any) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # from here on it ends
-    raise Told
+    raise InterruptedBySignal
 
 
 if __name__ == "__main__":

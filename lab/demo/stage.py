@@ -1,7 +1,6 @@
 """Where the scenes play: the platform, a visitor, and what can be seen from outside of both."""
 
 import json
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -13,6 +12,8 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 from tidegate_contracts.lease import Listing
 from tidegate_eviction.listing import ListingError, fetch
+
+from lab.local_plane.process import repeating
 
 from .platform import Platform
 from .playing import claim
@@ -111,25 +112,18 @@ class Stage:
     @contextmanager
     def sampling(self) -> Iterator[Samples]:
         """Look at the slice again and again, as long as the block lasts."""
-        over = threading.Event()
 
         def look() -> None:
-            while not over.wait(SAMPLE_SECONDS):
-                try:
-                    found = self.listing()
-                except ListingError:
-                    continue  # killed just now
-                used = found.resident_bytes + found.loading_bytes + found.freeing_bytes + found.leaked_bytes
-                self.samples.taken += 1
-                self.samples.most_bytes = max(self.samples.most_bytes, used)
+            try:
+                found = self.listing()
+            except ListingError:
+                return  # the policy was just killed
+            used = found.resident_bytes + found.loading_bytes + found.freeing_bytes + found.leaked_bytes
+            self.samples.taken += 1
+            self.samples.most_bytes = max(self.samples.most_bytes, used)
 
-        thread = threading.Thread(target=look, daemon=True)
-        thread.start()
-        try:
+        with repeating(look, pause=SAMPLE_SECONDS):
             yield self.samples
-        finally:
-            over.set()
-            thread.join()
 
 
 def _log(platform: Platform) -> Path:

@@ -5,10 +5,13 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
+
+from lab.local_plane.process import repeating
 
 from . import zoo
 
@@ -126,21 +129,14 @@ class Visitor:
 
     def at_once(self, model: str, number: int) -> list[Reply]:
         """Call a model so many times at the same moment, over all proxies; `busy` is obeyed."""
-        replies: list[Reply] = []
         start = threading.Barrier(number)
 
-        def call(proxy: int) -> None:
+        def call(place: int) -> Reply:
             start.wait()
-            replies.append(self.want(model, proxy))
+            return self.want(model, place % len(self.proxies))
 
-        threads = [
-            threading.Thread(target=call, args=(place % len(self.proxies),), daemon=True) for place in range(number)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return replies
+        with ThreadPoolExecutor(number) as threads:
+            return list(threads.map(call, range(number)))
 
     def listen(self, count: int, delay_ms: int, proxy: int = 0) -> list[int]:
         """Return the notes of a song, one after the other as they come over the stream."""
@@ -161,26 +157,19 @@ class Visitor:
     def calling(self, *models: str) -> Iterator[dict[str, Tally]]:
         """Call models over and over, through every proxy, as long as the block lasts."""
         tallies = {model: Tally() for model in models}
-        lock, over = threading.Lock(), threading.Event()
+        lock = threading.Lock()
+        with ExitStack() as connections:
 
-        def call(model: str, proxy: int) -> None:
-            connection = self.connect(proxy)
-            while not over.wait(_PAUSE):
-                reply = self.call(model, proxy, connection)
-                with lock:
-                    tallies[model].add(model, reply)
-            connection.close()
+            def caller(model: str, proxy: int) -> Callable[[], None]:
+                connection = connections.enter_context(closing(self.connect(proxy)))
 
-        threads = [
-            threading.Thread(target=call, args=(model, proxy), daemon=True)
-            for model in models
-            for proxy in range(len(self.proxies))
-        ]
-        for thread in threads:
-            thread.start()
-        try:
-            yield tallies
-        finally:
-            over.set()
-            for thread in threads:
-                thread.join()
+                def call() -> None:
+                    reply = self.call(model, proxy, connection)
+                    with lock:
+                        tallies[model].add(model, reply)
+
+                return call
+
+            callers = [caller(model, proxy) for model in models for proxy in range(len(self.proxies))]
+            with repeating(*callers, pause=_PAUSE):
+                yield tallies

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tidegate_eviction.units import bytes_text
 
-from . import faults, playing, scenes, zoo
+from . import playing, scenes, zoo
 from .platform import IDLE_SECONDS, LEASE_SECONDS, POLL_SECONDS, PROXIES, TUNING, Platform
 from .playing import Played, Scene, claim
 from .show import Show
@@ -58,12 +58,12 @@ SCENES: tuple[Scene[Stage], ...] = (
         "policy-killed", "The policy is killed",
         f"Inference goes on for longer than the {LEASE_SECONDS} s of a lease; only loads stop. A new policy reads "
         "Triton's index and goes on from there.",
-        faults.policy_killed,
+        scenes.policy_killed,
     ),
     Scene(
         "triton-killed", "Triton is killed with all its models",
         "Its leases are void, callers are told to try again, and models load anew when they are called.",
-        faults.triton_killed,
+        scenes.triton_killed,
     ),
 )  # fmt: skip
 

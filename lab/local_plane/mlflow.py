@@ -1,13 +1,12 @@
 """A real MLflow server: a process of its own with a SQL store, its artifacts in a folder or in object storage."""
 
-import http.client
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from .process import HOST, Process, free_ports, running
+from .process import HOST, Process, answers, free_ports, running
 from .wheels import environment
 
 GLIBC = (2, 28)
@@ -31,7 +30,7 @@ class MLflow:
 
     def wait_until_ready(self) -> None:
         """Wait until it answers. Raises ProcessError."""
-        self.process.wait_until(lambda: _ready(self.port), READY_SECONDS)
+        self.process.wait_until(lambda: answers(self.port, "/health"), READY_SECONDS)
 
 
 @contextmanager
@@ -86,14 +85,3 @@ def mlflow_server(
         if wait:
             server.wait_until_ready()
         yield server
-
-
-def _ready(port: int) -> bool:
-    asking = http.client.HTTPConnection(HOST, port, timeout=5)
-    try:
-        asking.request("GET", "/health")
-        return asking.getresponse().status == 200
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        asking.close()

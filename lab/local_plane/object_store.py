@@ -1,6 +1,5 @@
 """A real S3: MinIO on loopback, with credentials of its own and its buckets in a folder."""
 
-import http.client
 import os
 import secrets
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,7 @@ from typing import Any
 
 from lab import tools
 
-from .process import HOST, CannotBeHadError, Process, free_ports, running
+from .process import HOST, CannotBeHadError, Process, answers, free_ports, running
 
 REGION = "us-east-1"
 
@@ -89,7 +88,7 @@ def object_store(
     port = port or free_ports(1)[0]
     command: list[str | Path] = [program, "server", "--quiet", "--address", f"{HOST}:{port}", folder / "buckets"]
     with running("MinIO", command, folder / "minio.log", environment, core) as process:
-        process.wait_until(lambda: _ready(port))
+        process.wait_until(lambda: answers(port, "/minio/health/ready"))
         yield ObjectStore(process, port, user, password)
 
 
@@ -98,14 +97,3 @@ def _secret(file: Path) -> str:
         file.touch(0o600)
         file.write_text(secrets.token_urlsafe(24), "utf-8")
     return file.read_text("utf-8")
-
-
-def _ready(port: int) -> bool:
-    asking = http.client.HTTPConnection(HOST, port, timeout=5)
-    try:
-        asking.request("GET", "/minio/health/ready")
-        return asking.getresponse().status == 200
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        asking.close()

@@ -11,10 +11,8 @@ from tidegate_contracts import eviction_process, triton
 from tidegate_contracts.eviction import EvictionSettings
 from tidegate_eviction.serving.files import control_secret
 
-from .process import HOST, Process, replace_file, running
+from .process import HOST, Process, python_variables, replace_file, running
 from .triton import Triton
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -69,8 +67,7 @@ def policy(
 
     `ports` are those of leases and admin; 0 is any free one.
     """
-    paths = [ROOT / "policies" / "eviction", ROOT / "contracts", ROOT / "service", ROOT]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONUNBUFFERED": "1"}
+    environment = os.environ | python_variables("policies/eviction", "contracts", "service")
     command: list[str | Path] = [sys.executable, "-m", eviction_process.MODULE, "serve", "--host", HOST]
     command += ["--settings", root / eviction_process.SETTINGS_FILE, "--control", root / "control"]
     command += ["--state", root / "state", "--server", server.grpc]

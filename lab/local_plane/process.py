@@ -1,17 +1,20 @@
 """Processes that serve on loopback: started, waited for, and always ended."""
 
+import http.client
 import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
@@ -19,7 +22,7 @@ _POLL_SECONDS = 0.02
 
 
 class CannotBeHadError(Exception):
-    """A part that this machine cannot have: another platform, no Debian. The text says which part, and why."""
+    """A part that cannot run on this machine, such as a wheel for another platform. The text says which, and why."""
 
 
 class ProcessError(Exception):
@@ -40,7 +43,7 @@ class Process:
         return self.popen.pid
 
     def resident_bytes(self) -> int:
-        """Return the memory that it has in RAM now."""
+        """Return how many bytes of it are in RAM now."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -106,7 +109,7 @@ def running(
     folder: Path | None = None,
 ) -> Iterator[Process]:
     """Run a command with its output in a log file, on one core if that is said; end it with the block."""
-    # What is killed takes its servers along; a server is never left by a test run that had no time to clean up.
+    # A server ends with the thread that started it, even when that one is killed.
     leash = [setpriv, "--pdeathsig", "TERM"] if (setpriv := shutil.which("setpriv")) else []
     with log.open("wb") as output, pinned(core):
         popen = subprocess.Popen(
@@ -140,7 +143,7 @@ def pinned(core: int | None) -> Iterator[None]:
 
 
 def free_ports(number: int) -> list[int]:
-    """Return ports of loopback that nobody listens on."""
+    """Return ports of loopback that are free."""
     sockets = [socket.create_server((HOST, 0)) for _ in range(number)]
     try:
         return [each.getsockname()[1] for each in sockets]
@@ -150,7 +153,7 @@ def free_ports(number: int) -> list[int]:
 
 
 def listens(port: int) -> bool:
-    """Tell whether somebody takes connections on a port of loopback."""
+    """Tell whether a port of loopback takes connections."""
     try:
         socket.create_connection((HOST, port), timeout=1).close()
     except OSError:
@@ -158,8 +161,46 @@ def listens(port: int) -> bool:
     return True
 
 
+def answers(port: int, path: str) -> bool:
+    """Tell whether a server on loopback answers 200 to a GET."""
+    asking = http.client.HTTPConnection(HOST, port, timeout=5)
+    try:
+        asking.request("GET", path)
+        return asking.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        asking.close()
+
+
+@contextmanager
+def repeating(*works: Callable[[], object], pause: float = 0.0) -> Iterator[None]:
+    """Call each of these over and over, on a thread of its own, as long as the block lasts; `pause` is in seconds."""
+    over = threading.Event()
+
+    def repeat(work: Callable[[], object]) -> None:
+        while not over.wait(pause):
+            work()
+
+    threads = [threading.Thread(target=repeat, args=(work,), daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def python_variables(*packages: str) -> dict[str, str]:
+    """Return the variables of a Python process that has these folders' packages, and writes its log at once."""
+    paths = [*(ROOT / package for package in packages), ROOT]
+    return {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONUNBUFFERED": "1"}
+
+
 def replace_file(file: Path, text: str) -> None:
-    """Write a file so that whoever reads it sees the old one or the new one, as of a ConfigMap."""
+    """Replace a file at once, as a ConfigMap's files are: a reader sees the old one or the new one."""
     new = file.parent.parent / f".{file.parent.name}-{file.name}.new"  # not in the folder that is watched
     new.write_text(text, "utf-8")
     new.replace(file)

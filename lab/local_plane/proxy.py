@@ -10,9 +10,8 @@ from pathlib import Path
 from tidegate_contracts import proxy_process, routing
 from tidegate_contracts.proxy_settings import variable
 
-from .process import HOST, Process, replace_file, running
+from .process import HOST, Process, python_variables, replace_file, running
 
-ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = "test"
 SETTINGS = {
     "environment": ENVIRONMENT,
@@ -69,8 +68,7 @@ def write_tables(root: Path, *tables: routing.RoutingTable | routing.AccessTable
 def proxy(root: Path, core: int | None = None, settings: Mapping[str, str] | None = None) -> Iterator[Proxy]:
     """Run a proxy with the tables in `root`; it is ready, and it ends with the block."""
     said = {variable(name): value for name, value in (SETTINGS | dict(settings or {})).items()}
-    paths = [ROOT / "proxy", ROOT / "contracts", ROOT / "service", ROOT]
-    environment = os.environ | said | {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONUNBUFFERED": "1"}
+    environment = os.environ | said | python_variables("proxy", "contracts", "service")
     command: list[str | Path] = [sys.executable, "-m", proxy_process.MODULE, "--root", root, "--host", HOST]
     for side in ("http", "grpc", "admin"):
         command += [f"--{side}-port", "0"]

@@ -1,7 +1,6 @@
 """A real Triton on this machine's processor: the `tritonserver` of the wheel nvidia-pytriton, and perf_analyzer."""
 
 import ctypes
-import http.client
 import os
 import shutil
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 from lab.tools import ToolError, debian
 from lab.tools.cache import once
 
-from .process import HOST, CannotBeHadError, Process, free_ports, running
+from .process import HOST, CannotBeHadError, Process, answers, free_ports, running
 from .wheels import environment, site_packages
 
 GLIBC = (2, 35)
@@ -117,22 +116,11 @@ def triton(
     ]
     try:
         with running("Triton", command, folder / "triton.log", os.environ | have.variables, core) as process:
-            process.wait_until(lambda: _ready(http_port), READY_SECONDS)
+            process.wait_until(lambda: answers(http_port, "/v2/health/ready"), READY_SECONDS)
             yield Triton(process, http_port, grpc_port, metrics_port)
     finally:
         for left in _SHARED_MEMORY.glob(f"{shared}*"):  # of one that was killed
             left.unlink(missing_ok=True)
-
-
-def _ready(port: int) -> bool:
-    asking = http.client.HTTPConnection(HOST, port, timeout=5)
-    try:
-        asking.request("GET", "/v2/health/ready")
-        return asking.getresponse().status == 200
-    except OSError:
-        return False
-    finally:
-        asking.close()
 
 
 def _program(stub: Path, partial: Path) -> None:

@@ -10,7 +10,7 @@ import typer.main
 from tidegate.cli.app import app
 from tidegate.errors import ExitCode
 
-from lab.demo.lifecycle.shell import write_shell
+from lab.demo.lifecycle.notebook import write_shell
 from lab.demo.lifecycle.world import DEVELOPER, World, world
 from lab.local_plane.process import CannotBeHadError
 

@@ -7,7 +7,6 @@ follows Zipf's law with the exponent 1.1. A request that is told to come again l
 
 import random
 import statistics
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from lab.bench.report import Found, say
+from lab.local_plane.process import repeating
 
 from .effort import Effort
 from .plane import RIGHT, Ballast, Plane, Pool, infer_path, plane, post
@@ -103,21 +103,13 @@ def _call(made: Plane, model: str, headers: dict[str, str]) -> float | None:
 @contextmanager
 def _watching(made: Plane) -> Iterator[list[int]]:
     """Look again and again how many models are in Triton's index."""
-    over = threading.Event()
     most = [0]
 
     def look() -> None:
-        while not over.wait(_LOOK_SECONDS):
-            found = sum(state in ("READY", "LOADING", "UNLOADING") for state in made.states().values())
-            most[0] = max(most[0], found)
+        most[0] = max(most[0], sum(state in ("READY", "LOADING", "UNLOADING") for state in made.states().values()))
 
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
+    with repeating(look, pause=_LOOK_SECONDS):
         yield most
-    finally:
-        over.set()
-        thread.join()
 
 
 def _at(served: Served, share: float) -> float:

@@ -2,7 +2,6 @@
 
 import http.client
 import statistics
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from tempfile import TemporaryDirectory
 from lab.bench.proxy.contestants import cores
 from lab.bench.proxy.load import Call, LoadError, answer, load
 from lab.bench.report import Found, NotHereError, say
-from lab.local_plane.process import CannotBeHadError
+from lab.local_plane.process import CannotBeHadError, repeating
 from tests.policies.eviction.rigs.caller import Holder
 
 from .effort import Effort
@@ -105,22 +104,15 @@ def while_loading(effort: Effort) -> Found:
 @contextmanager
 def _churning(made: Plane) -> Iterator[None]:
     """Have models loaded and unloaded over and over, as long as the block lasts."""
-    over = threading.Event()
+    holder = Holder(made.policy, "churn")
 
     def churn() -> None:
-        holder = Holder(made.policy, "churn")
-        while not over.is_set():
-            for model in CHURNED:
-                holder.acquire(model.name)
-                holder.release(model.name)
+        for model in CHURNED:
+            holder.acquire(model.name)
+            holder.release(model.name)
 
-    thread = threading.Thread(target=churn)
-    thread.start()
-    try:
+    with repeating(churn):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _slowest(made: Plane, seconds: float) -> float:

@@ -1,13 +1,20 @@
-"""What a data scientist's notebook leaves behind: a program, its weights, and a request whose answer is known."""
+"""What a data scientist's notebook leaves behind, and a shell for docs/models.md that stands beside it."""
 
 import json
 import math
+import os
+import shlex
 import shutil
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy
+
+from lab.local_plane.triton import installed
+
+from .world import DEPLOYER, DEVELOPER, World
 
 PROGRAM = Path(__file__).parent / "models" / "churn.py"
 CUSTOMER = (0.5, 1.0, -2.0, 4.0)
@@ -44,3 +51,40 @@ def golden(version: int, file: Path) -> None:
     tensor = {"name": "FEATURES", "datatype": "FP32", "shape": [1, len(CUSTOMER)], "data": CUSTOMER}
     said = {"request": {"inputs": [tensor]}, "outputs": {"SCORE": [score(weights(version))]}, "tolerance": 1e-4}
     file.write_text(json.dumps(said, indent=2), "utf-8")
+
+
+def write_shell(made: World) -> Path:
+    """Prepare the world's working folder and commands; return a file for a shell to read with `.`."""
+    train(made.work / "notebook", 1)
+    golden(1, made.work / "golden.json")
+    (made.work / "better.json").write_text(json.dumps({"weights": weights(2), "bias": BIAS}), "utf-8")
+    golden(2, made.work / "better-golden.json")
+    commands = made.root / "bin"
+    commands.mkdir()
+    said = made.said(DEVELOPER)
+    packages = {"PYTHONPATH": said.pop("PYTHONPATH")}
+    _command(commands / "tidegate", [sys.executable, "-m", "tidegate"], packages)
+    _command(commands / "python", [sys.executable], packages)
+    have = installed()
+    _command(commands / "tritonserver", [str(have.server), f"--backend-directory={have.backends}"], have.variables)
+    _command(commands / "perf_analyzer", [str(have.perf_analyzer)], {"LD_LIBRARY_PATH": str(have.libraries)})
+    said |= {
+        "DEV_PROXY": made.dev.url,
+        "PROD_PROXY": made.prod.url,
+        "DEVELOPERS_KEY": made.keys[DEVELOPER],
+        "DEPLOYERS_KEY": made.keys[DEPLOYER],
+    }
+    file = made.root / "shell"
+    file.touch(0o600)  # it holds keys
+    path = f'export PATH={shlex.quote(str(commands))}{os.pathsep}"$PATH"'
+    file.write_text(f"{_exports(said)}{path}\ncd {shlex.quote(str(made.work))}\n", "utf-8")
+    return file
+
+
+def _command(file: Path, words: list[str], variables: Mapping[str, str]) -> None:
+    file.write_text(f'#!/bin/sh\n{_exports(variables)}exec {shlex.join(words)} "$@"\n', "utf-8")
+    file.chmod(0o755)
+
+
+def _exports(variables: Mapping[str, str]) -> str:
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())

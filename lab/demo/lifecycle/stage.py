@@ -1,7 +1,6 @@
 """Where the scenes play: the world, somebody who calls a model all the time, and commands that everybody sees."""
 
 import shlex
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from tidegate.calling.proxy import ProxyClient
 from tidegate.errors import TidegateError
 
 from lab.local_plane.environment import LocalEnvironment
+from lab.local_plane.process import repeating
 
 from ..playing import claim
 from ..show import Show
@@ -86,20 +86,9 @@ class LifeStage:
     @contextmanager
     def calling(self, of: LocalEnvironment, model: str = CHURN) -> Iterator[Calls]:
         """Call a model over and over, as long as the block lasts; every answer is checked."""
-        calls, over = Calls(), threading.Event()
-
-        def call() -> None:
-            with self.client(of) as client:
-                while not over.wait(PAUSE_SECONDS):
-                    _count(calls, client, model)
-
-        thread = threading.Thread(target=call, daemon=True)
-        thread.start()
-        try:
+        calls = Calls()
+        with self.client(of) as client, repeating(lambda: _count(calls, client, model), pause=PAUSE_SECONDS):
             yield calls
-        finally:
-            over.set()
-            thread.join()
 
 
 def call_times(client: ProxyClient, model: str, number: int) -> Calls:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from .. import playing
 from ..playing import Played, Scene
 from ..show import Show
-from . import faults, scenes
+from . import scenes
 from .stage import LifeStage
 from .world import CHURN, DEPLOYER, DEVELOPER, OCR
 
@@ -51,17 +51,17 @@ SCENES: tuple[Scene[LifeStage], ...] = (
     Scene(
         "killed", "Killed half way",
         "The deployer's command is killed twice. What served goes on, and running it again finishes it.",
-        faults.killed,
+        scenes.killed,
     ),
     Scene(
         "raced", "Two at once",
         "One deployer rolls back while another one promotes.",
-        faults.raced,
+        scenes.raced,
     ),
     Scene(
         "tampered", "Content that is not what was registered",
         "A file is changed in the registry's bucket, and one in production's volume.",
-        faults.tampered,
+        scenes.tampered,
     ),
 )  # fmt: skip
 

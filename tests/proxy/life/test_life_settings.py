@@ -13,8 +13,8 @@ from tidegate_proxy.__main__ import app
 from tidegate_proxy.access.api_keys import read_api_keys
 from typer.testing import CliRunner
 
-from lab.local_plane.process import HOST
-from lab.local_plane.proxy import ROOT, SETTINGS, write_tables
+from lab.local_plane.process import HOST, ROOT
+from lab.local_plane.proxy import SETTINGS, write_tables
 
 from ..rigs.tables import access_table, routing_table
 

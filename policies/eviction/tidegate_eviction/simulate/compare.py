@@ -1,4 +1,13 @@
-"""Policies side by side."""
+"""Policies side by side over one trace or many capacities, with policies that know the future, other caches, and the
+bound that no policy can beat.
+
+Belady's rule evicts what is wanted again last (Belady, "A study of replacement algorithms for a virtual-storage
+computer", IBM Systems Journal 1966). It is optimal where all models are of one size and load in one time, and far from
+it where they are not; weighted, what goes first costs least to load again, per byte and second until it is wanted.
+
+libCacheSim's caches are for orientation: a load takes no time, what is in use may go, no request is refused, and some
+(its GDSF) need not keep what was asked for. GDSF knows sizes, but no costs. Each miss is charged as a load.
+"""
 
 import math
 import sys
@@ -43,15 +52,14 @@ def _policy(name: str, worth: Callable[[Candidate, float], float]) -> Policy:
 
 
 def _future(trace: Trace) -> Callable[[str, float], float]:
-    """Return a function that says when a model is asked for next, after a moment."""
+    """Return a function of model and time that returns when the model is asked for next."""
     uses: dict[str, array[float]] = {model.name: array("d") for model in trace.models}
     for seconds, which in trace.requests():
         uses[trace.models[which].name].append(seconds)
 
     def next_use(name: str, now: float) -> float:
-        of_it = uses[name]
-        place = bisect_right(of_it, now)
-        return of_it[place] if place < len(of_it) else math.inf
+        place = bisect_right(uses[name], now)
+        return uses[name][place] if place < len(uses[name]) else math.inf
 
     return next_use
 
@@ -107,29 +115,29 @@ TELL_EVERY_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """One who was asked the same requests as the others."""
+    """A policy or cache, and what came of the same requests with it."""
 
     name: str
     kind: Literal["policy", "offline", "libcachesim"]
     outcome: Outcome
     bound: Bound | None = None
-    """Of the requests that it answered, when it did."""
+    """Of the requests that it answered, at the times when it did."""
 
     @property
     def times_bound(self) -> float | None:
-        """How many times the least seconds of loading it spent."""
+        """Its seconds of loading, as a multiple of the bound."""
         return self.outcome.load_seconds / self.bound.seconds if self.bound and self.bound.seconds else None
 
 
 class ProgressReport:
-    """Says on stderr how far something long is, every few seconds."""
+    """Prints on stderr how far something long is, every few seconds."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._last = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
-        """Say it, if it is time."""
+        """Print it, if it is time."""
         now = time.monotonic()
         if now - self._last >= TELL_EVERY_SECONDS:
             self._last = now
@@ -142,7 +150,7 @@ def run(trace: Trace, setting: SimulationSetting) -> ComparisonRow:
 
 
 def bound_of(trace: Trace, setting: SimulationSetting, outcome: Outcome) -> Bound | None:
-    """Return what the same answers at the same moments cost at least.
+    """Return the least seconds of loading for the same answers at the same moments.
 
     Several replicas are bounded by one slice as large as all of them, which can hold whatever they hold.
     """
@@ -187,7 +195,7 @@ def _left_out(error: MissingLibraryError) -> None:
 
 
 def served(trace: Trace, outcome: Outcome) -> Trace:
-    """Return the requests that were answered, in the order and at the times in which they began to be worked on."""
+    """Return the requests that were answered, in the order in which they began, and at those times."""
     order = sorted(range(outcome.answered), key=outcome.starts.__getitem__)  # stable: at one time, as they were let in
     return Trace(
         trace.models,
@@ -202,7 +210,7 @@ SHARES = tuple(percent / 100 for percent in range(10, 101, 10))
 
 @dataclass(frozen=True, slots=True)
 class SweepPoint:
-    """One capacity."""
+    """What each policy does at one capacity."""
 
     share: float
     capacity_bytes: int

@@ -1,4 +1,8 @@
-"""Simulated time."""
+"""Simulated time: the requests of a trace against the container's own core, with proxies and the server simulated.
+
+Nothing is decided here. The clock jumps from one event to the next: a request comes, a request ends, a load or an
+unload ends, memory is back, leases are renewed, or the core's own deadline has come.
+"""
 
 import hashlib
 import heapq
@@ -6,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 from tidegate_contracts import lease
 
@@ -20,7 +23,7 @@ from .trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class SimulationSetting:
-    """A pool besides the requests to it. Times are seconds."""
+    """What is simulated, beside the requests. Times are seconds."""
 
     policy: Policy
     capacity_bytes: int
@@ -46,37 +49,30 @@ class SimulationSetting:
 FOR_EVER = 1e12
 """Longer than any trace, in seconds."""
 ROUNDING = 1e-6
-"""What sums of seconds may be off by: whoever gets room at the last moment of the wait has waited long enough."""
-
-
-class Clock(Protocol):
-    """Simulated time."""
-
-    now: float
-
-    def later(self, seconds: float, what: Callable[[], object]) -> None:
-        """Have something happen in so many seconds; what it returns is nobody's business."""
+"""What sums of seconds may be off by: a request that gets room at the last moment of its wait is not refused."""
 
 
 @dataclass(slots=True)
 class _Lease:
-    """What a proxy knows of a model that it has a lease on."""
+    """What a proxy knows of a lease that it holds."""
 
     until: float = 0.0
-    """When the last of its requests ends; nothing is in flight any more then."""
+    """When the last of its requests ends."""
     requests: int = 0
     """Since the last renewal."""
     lost: bool = False
-    """No request may begin under it: it goes back when the last one has ended."""
+    """No request may begin under it: it is released when the last one has ended."""
 
 
 class SimulatedReplica:
-    """A Triton with its policy beside it, and what proxies hold there."""
+    """A server with its policy beside it, and the leases that proxies hold there."""
 
-    def __init__(self, name: str, trace: Trace, setting: SimulationSetting, clock: Clock, outcome: Outcome) -> None:
+    def __init__(
+        self, name: str, trace: Trace, setting: SimulationSetting, clock: "Simulation", outcome: Outcome
+    ) -> None:
         self.name = name
         self.deadline = FOR_EVER
-        """When the core wants to be asked again."""
+        """When the core's `tick` is due."""
         self._models = trace.models
         self._which = {model.name: which for which, model in enumerate(trace.models)}
         self._setting, self._clock, self._outcome = setting, clock, outcome
@@ -87,7 +83,7 @@ class SimulatedReplica:
         self._leases: dict[str, dict[int, _Lease]] = {f"proxy-{number}": {} for number in range(setting.holders)}
         self._holders = list(self._leases)
         self._in_line: list[tuple[Ticket, int]] = []
-        """Who has waited for room for long enough, but not for a load to end so that theirs may begin."""
+        """Requests whose wait for room is over, but that may still wait for another load to end."""
         self._used_bytes = 0
         self._core = Residency(_rules(trace, setting), "simulated", clock.now)
         specs = {model.name: ModelSpec(model.name, footprint_bytes=model.footprint_bytes) for model in trace.models}
@@ -98,7 +94,7 @@ class SimulatedReplica:
 
     @property
     def unfinished(self) -> bool:
-        """Whether somebody waits, or something loads."""
+        """Whether a request waits, or a load is under way."""
         return bool(self._waiting or self._loading)
 
     def has(self, which: int) -> bool:
@@ -106,11 +102,11 @@ class SimulatedReplica:
         return which in self._resident or which in self._loading
 
     def tick(self) -> None:
-        """Let the core do what is due."""
+        """Have the core do what is due."""
         self._do(self._core.tick(self._clock.now))
 
     def ask(self, position: int, which: int, last: bool) -> bool:
-        """Have a request come here. False: it was refused, and is not counted as such unless this is the `last` one."""
+        """Take a request; return whether it was taken. A refusal counts as one only at the `last` replica."""
         holder = self._holders[position % len(self._holders)]
         now = self._clock.now
         held = self._leases[holder].get(which)
@@ -137,7 +133,7 @@ class SimulatedReplica:
         return False
 
     def _wait_is_over(self, ticket: Ticket, which: int, last: bool = True) -> bool:
-        """Tell a request busy that still waits for room; who waits for a load goes on."""
+        """Refuse a request that still waits for room as busy; one that waits for a load goes on."""
         if ticket not in self._waiting or which in self._loading:
             return True
         if len(self._loading) >= self._setting.loads_at_once:
@@ -155,7 +151,7 @@ class SimulatedReplica:
             self._outcome.busy += 1
 
     def _work(self, position: int, which: int, holder: str, asked: float | None = None) -> None:
-        """Begin to work on a request that has a lease; `asked` is when it began to wait, if it had to."""
+        """Begin a request that has a lease; `asked` is when it began to wait, if it had to."""
         now = self._clock.now
         self._outcome.started(position, now, 0.0 if asked is None else now - asked, hit=asked is None)
         leases = self._leases[holder]
@@ -168,7 +164,7 @@ class SimulatedReplica:
             self._clock.later(held.until - now, partial(self._may_have_ended, holder, which))
 
     def _may_have_ended(self, holder: str, which: int) -> None:
-        """Give a lease back after the last request, where leases are not kept."""
+        """Release a lease after its last request, where leases are not kept."""
         held = self._leases[holder].get(which)
         if held is None:
             return
@@ -183,7 +179,7 @@ class SimulatedReplica:
         self._clock.later(self._setting.lease_seconds / lease.RENEWALS_PER_LEASE, self._renew)
 
     def _renew(self) -> None:
-        """Renew what every proxy holds, and give back what is lost."""
+        """Renew the leases of every proxy, and release those that are lost."""
         self._renew_later()
         now = self._clock.now
         for holder, leases in self._leases.items():
@@ -205,7 +201,7 @@ class SimulatedReplica:
                     self._may_have_ended(holder, which)
 
     def _do(self, first: Step) -> None:
-        """Carry out what the core wants, and what it wants thereupon."""
+        """Carry out the commands of a step, and of the steps that follow from it."""
         steps = deque([first])
         while steps:
             step = steps.popleft()
@@ -234,7 +230,7 @@ class SimulatedReplica:
             self._refused(event.answer)
 
     def _carry_out(self, command: Command) -> list[Step]:
-        """Play Triton; return what comes of it at once."""
+        """Act as the server; return the steps that follow at once."""
         if isinstance(command, Recycle):
             raise AssertionError(f"nothing leaks here, and yet Triton is to be restarted: {command.reason}")
         which = self._which[command.model]
@@ -288,7 +284,7 @@ def _rules(trace: Trace, setting: SimulationSetting) -> PoolRules:
 
 
 def _with_true_costs(policy: Policy, trace: Trace) -> Policy:
-    """Return the policy, seeing what loads really take: measured in simulated time, loads at once take none."""
+    """Return the policy, given the trace's own load times: instant loads take none in simulated time."""
     seconds = {model.name: model.load_seconds for model in trace.models}
 
     def choose(candidates: Sequence[Candidate], needed_bytes: int, now: float) -> Iterable[Candidate]:
@@ -317,7 +313,7 @@ class Simulation:
         self._ranks = [self._ranked(model.name) for model in trace.models]
 
     def run(self, progress: Progress | None = None) -> Outcome:
-        """Play every request, and what follows from them; return what came of it."""
+        """Simulate every request, and what follows from them."""
         total = len(self._trace)
         for position, (seconds, which) in enumerate(self._trace.requests()):
             self._until(seconds)
@@ -330,7 +326,7 @@ class Simulation:
 
     @property
     def events(self) -> int:
-        """What has happened or is to: requests, and all that followed from them."""
+        """How many events there were: requests, and all that followed from them."""
         return self._outcome.requests + self._count
 
     def later(self, seconds: float, what: Callable[[], object]) -> None:
@@ -339,7 +335,7 @@ class Simulation:
         heapq.heappush(self._happening, (self.now + seconds, self._count, what))
 
     def _until(self, end: float) -> None:
-        """Let happen all that is due by then; after the last request, only until nobody waits for anything."""
+        """Go on to a time; after the last request, until no request waits and nothing is loaded."""
         while end < FOR_EVER or any(replica.unfinished for replica in self._replicas):
             due = min(replica.deadline for replica in self._replicas)
             happens = self._happening[0][0] if self._happening else FOR_EVER
@@ -355,7 +351,7 @@ class Simulation:
                     replica.tick()
 
     def _ask(self, position: int, which: int) -> None:
-        """Ask the replicas in their order, those first that have the model; the last one's refusal counts."""
+        """Send a request to the replicas in their order, those that have the model first."""
         self._outcome.requests += 1
         ranked = self._ranks[which]
         if len(ranked) > 1:

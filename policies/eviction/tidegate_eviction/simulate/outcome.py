@@ -52,7 +52,7 @@ class Outcome:
 
     @property
     def refused(self) -> int:
-        """Requests that were not."""
+        """Requests that were refused."""
         return self.busy + self.too_large
 
     def added_wait(self) -> dict[int, float]:
@@ -61,7 +61,7 @@ class Outcome:
         return {each: quantile(ordered, each) for each in QUANTILES}
 
     def figures(self) -> dict[str, float | int]:
-        """Return what is told of it, by name."""
+        """Return its figures, by name."""
         waits = {f"added_wait_p{each}_seconds": round(wait, 6) for each, wait in self.added_wait().items()}
         return {
             "requests": self.requests,
@@ -77,7 +77,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What one cannot do better than, in seconds of loading."""
+    """The least seconds of loading."""
 
     seconds: float
     exact: bool
@@ -85,5 +85,5 @@ class Bound:
 
 
 def quantile(ordered: Sequence[float], percent: float) -> float:
-    """Return the least value that at least so many per cent are not above (nearest rank); 0 of nothing."""
+    """Return the percentile of an ordered list, by nearest rank; 0 of an empty one."""
     return ordered[max(1, math.ceil(len(ordered) * percent / 100)) - 1] if ordered else 0.0

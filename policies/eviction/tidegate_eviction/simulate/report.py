@@ -56,7 +56,7 @@ def table(trace: Trace, setting: SimulationSetting, rows: Sequence[ComparisonRow
 
 
 def notes(rows: Sequence[ComparisonRow], bounded: bool = False) -> list[str]:
-    """Return what one must know to read the table; `bounded` is whether the bound was asked for."""
+    """Return notes that explain the table; `bounded` is whether the bound was asked for."""
     said = [text for kind, text in NOTES.items() if any(row.kind == kind for row in rows)]
     bounds = [row.bound for row in rows if row.bound]
     if bounds:
@@ -107,7 +107,7 @@ _STYLES: Final = {"policy": "-", "offline": "--", "libcachesim": ":"}
 
 
 def check_plot(path: Path) -> None:
-    """Refuse, before anything long is done, a name that no plot can be written to."""
+    """Raise SimulationError, before anything long is done, for a name that no plot can be written to."""
     if path.suffix.lower() not in KINDS:
         raise SimulationError(f"--plot {path}: a plot is written as PNG or SVG. Let its name end in .png or .svg.")
     if not path.parent.is_dir():
@@ -121,7 +121,7 @@ def check_plot(path: Path) -> None:
 
 
 def plot_rows(path: Path, title: str, trace: Trace, rows: Sequence[ComparisonRow]) -> None:
-    """Draw what each spent on loading in the course of the trace. SimulationError if it cannot be written."""
+    """Draw the seconds of loading of each row in the course of the trace. SimulationError if it cannot be written."""
     figure, axes = _figure(title)
     end = trace.seconds[-1] / 3600
     for row in rows:

@@ -1,14 +1,11 @@
 """The Helm chart, generated from the components: `python -m charts generate` writes `charts/tidegate/`."""
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic.alias_generators import to_camel
-
 from components import EnvironmentArgs
-from components.fields import ENGINE_ONLY
+from stacks.definition.base import NOT_IN_VALUES, Section
 
 CHART = Path(__file__).parent / "tidegate"
 
@@ -27,9 +24,12 @@ def templates() -> dict[str, str]:
 
 
 def _value(value: Any) -> Any:
-    if is_dataclass(value):
-        found = {field: getattr(value, field.name) for field in fields(value) if ENGINE_ONLY not in field.metadata}
-        return {to_camel(field.name): _value(item) for field, item in found.items() if item is not None}
+    if isinstance(value, Section):
+        fields = type(value).model_fields.items()
+        found = {
+            str(field.alias): getattr(value, name) for name, field in fields if NOT_IN_VALUES not in field.metadata
+        }
+        return {key: _value(item) for key, item in found.items() if item is not None}
     if isinstance(value, Mapping):
         return {key: _value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

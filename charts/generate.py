@@ -51,7 +51,7 @@ def templates_of(program: Callable[[EnvironmentArgs], object]) -> dict[str, str]
     root = placeholder(recording, Value("$.Values", EnvironmentArgs))
     with _watched(recording) as seen:
         objects = {(kind, name): item for kind, name, item in declared(lambda: program(root), with_outputs=False)}
-    comments = Comments({*_COMPONENTS.glob("*.py"), *(Path(inspect.getfile(one.owner)) for one in seen)})
+    comments = Comments({*_COMPONENTS.rglob("*.py"), *(Path(inspect.getfile(one.owner)) for one in seen)})
     files: dict[str, list[str]] = {}
     below: dict[str, tuple[Opened, ...]] = {}
     for one in seen:
@@ -100,7 +100,7 @@ def _call(owner: Any) -> tuple[str, int]:
     while frame.f_back is not None:
         frame = frame.f_back
         file = frame.f_code.co_filename
-        if file == own or Path(file).parent == _COMPONENTS:
+        if file == own or _COMPONENTS in Path(file).parents:
             return file, frame.f_lineno
     return own, 0
 

@@ -155,8 +155,8 @@ class Section(_Open):
             raise self._refuse(f"asked for its {name}", "when()")
         if found and len(found) == len(owners):
             return placeholder(self._recording, _field(self._value, found))
-        if all(hasattr(owner, name) for owner in owners):
-            return getattr(owners[0], name)  # for the engine, and none of the values
+        if all(name in owner.model_fields for owner in owners):
+            return owners[0].model_fields[name].default  # for the engine, and none of the values
         raise AttributeError(f"not every kind of {expression} has a {name}: use of_kind()")
 
 

@@ -15,7 +15,7 @@ from policies.guardrails import ANNOTATION
 from policies.guardrails.settings import Settings, settings_of
 from stacks.definition import DataPlane, Environment, Platform
 from stacks.definition.images import POLICY_IMAGE, PROXY_IMAGE
-from stacks.definition.servers import RESOLVED_ARGUMENTS
+from stacks.definition.triton import RESOLVED_ARGUMENTS
 from stacks.load import Document, PathInTree, Source
 from stacks.overlays import names_twice, without_nulls
 from stacks.problems import Problem, in_order

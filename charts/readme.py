@@ -10,7 +10,6 @@ from stacks.problems import shortened
 
 from .arguments import Argument, arguments, bare, is_choice, is_list, sentence, tag, tag_values
 from .metadata import KUBE_VERSION, NAME, chart_description, version
-from .values_schema import typed
 
 _LONGEST_DEFAULT = 60
 _WORDS = {str: "string", int: "int", float: "float", bool: "bool"}
@@ -79,7 +78,7 @@ def _one_of(values: Iterable[str]) -> str:
 
 def _kind(kind: Any) -> str:
     """Return what helm-docs calls a type; the choices where it is one of several texts."""
-    plain = bare(typed(kind))
+    plain = bare(kind)
     if is_list(plain):
         return "list"
     if get_origin(plain) is Literal:

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any, Literal
 
+from components import EnvironmentArgs
 from stacks.definition.base import Conditional
 from stacks.load import Document
 from stacks.problems import Problem, in_order, listed, shown
 
-from .twins import TWINS
+from .arguments import all_sections
 from .values_schema import Schema, values_schema
 
 PathInValues = tuple[str | int, ...]
@@ -19,7 +20,7 @@ _LINE = re.compile(r"\s*- at '(?P<path>.*?)': (?P<what>.*)")
 _HEADINGS = re.compile(r"validation failed|'(allOf|anyOf|oneOf)' failed.*")
 _CONDITIONS = {
     condition.why: condition
-    for part in TWINS.values()
+    for part in all_sections(EnvironmentArgs)
     if issubclass(part, Conditional)
     for condition in part.conditions
 }

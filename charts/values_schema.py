@@ -1,110 +1,26 @@
 """`values.schema.json`: what the chart's values may be, in draft-07, written from the components' arguments.
 
-The form of each text and number is the definition's own: the words beside an argument's type (`components.fields`) name
-a type of the definition's model here. So a values file that was edited by hand is refused where the definition would
-have been, as far as a schema can.
+The form of each text and number is the definition's own, since the arguments are of its types. So a values file that
+was edited by hand is refused where the definition would have been, as far as a schema can.
 """
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from components import EnvironmentArgs
-from stacks.definition import base, datasets, images, models, placement, proxy, servers
+from stacks.definition.base import Conditional, Section, Without
 from stacks.reference.schema import laid_out
 
-from .arguments import (
-    arguments,
-    bare,
-    classes,
-    is_arguments,
-    is_choice,
-    is_list,
-    meaning,
-    sentence,
-    tag,
-    tag_values,
-    title,
-)
-from .twins import TWINS
+from .arguments import arguments, bare, classes, is_choice, is_list, sentence, tag, tag_values, title
 
 Schema = dict[str, Any]
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
 _DEFINITIONS = "#/definitions/"
 _NOT_OURS = ("title", "hint", "default")
-
-
-def _pattern(kind: Any) -> str:
-    """Return the regular expression of a type of the definition, without its begin and end."""
-    pattern: str = TypeAdapter(kind).json_schema()["pattern"]
-    return pattern.removeprefix("^").removesuffix("$")
-
-
-def _type_of(part: type[BaseModel], field: str) -> Any:
-    """Return the type of a key of the definition."""
-    return get_type_hints(part, include_extras=True)[field]
-
-
-_IMAGE = rf"^{_pattern(images.Repository)}(:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(@sha256:[0-9a-f]{{64}})?$"
-
-# Arguments that Tidegate sets; those that it sets by way of the values, for want of a key, may stand there.
-_OWNED = (
-    "^--(("
-    + "|".join(sorted({*servers.OWNED_ARGUMENTS} - {*servers.RESOLVED_ARGUMENTS}))
-    + ")(=|$)|("
-    + "|".join(servers.OWNED_PREFIXES)
-    + "))"
-)
-
-# What the words beside the types of arguments mean.
-WORDS: Mapping[str, Any] = {
-    "DNS label": base.DnsLabel,
-    "service label": base.ServiceLabel,
-    "object name": base.ObjectName,
-    "text": base.Text,
-    "glob": base.Text,
-    "model name": models.ModelName,
-    "label key": base.LabelKey,
-    "label value": base.LabelValue,
-    "image": Annotated[str, Field(pattern=_IMAGE, json_schema_extra={"hint": "repository:tag@sha256:digest"})],
-    "host name": base.Host,
-    "URL path": base.HttpPath,
-    "URL": proxy.HttpUrl,
-    "source of identities": proxy.Source,
-    "URL of object storage": _type_of(datasets.ObjectStoreRepository, "url"),
-    "GPU product": placement.Product,
-    "MIG profile": placement.MigProfile,
-    "absolute path": datasets.AbsolutePath,
-    "relative path": base.RelativePath,
-    "address range": base.Cidr,
-    "argument of tritonserver": Annotated[
-        servers.ExtraArgument, base.Without(_OWNED, "is an argument that Tidegate sets itself")
-    ],
-    "CPU quantity": base.CpuQuantity,
-    "byte quantity": base.ByteQuantity,
-    "bytes": Annotated[int, Field(ge=base.LEAST_BYTES, le=base.MOST_NUMBER)],
-    "replicas": Annotated[int, Field(ge=0, le=1000)],
-    "count": Annotated[int, Field(ge=1)],
-    "per cent": Annotated[int, Field(ge=0, le=100)],
-    "port": base.Port,
-    "level": Annotated[int, Field(ge=0)],
-    "seconds": Annotated[int, Field(ge=0, le=86_400)],
-    "environment variables": Mapping[base.EnvironmentName, str],
-    "labels": Mapping[base.LabelKey, base.LabelValue],
-    "annotations": Mapping[base.LabelKey, str],
-    "attributes": Mapping[base.Text, str],
-}
-
-
-def typed(kind: Any) -> Any:
-    """Return a type with its words replaced by what they mean, beside whatever else is said of it."""
-    if (word := meaning(kind)) is None:
-        return kind
-    rest = [each for each in kind.__metadata__ if each != word]
-    return Annotated[(WORDS[word], *rest)] if rest else WORDS[word]
 
 
 _GLOBAL: Schema = {
@@ -146,18 +62,17 @@ class _Writer:
     def __init__(self) -> None:
         self.made: dict[str, Schema] = {}
 
-    def section(self, owner: type) -> Schema:
+    def section(self, owner: type[Section]) -> Schema:
         """Return the keys of a class of arguments. What need not be there may be null as well."""
         properties = {}
         for argument in arguments(owner):
-            value = self.value(argument.form)
+            value = self.value(argument.kind)
             properties[argument.key] = {
                 "description": argument.about,
                 **(value if argument.required else _or_null(value)),
                 **({} if argument.default in (None, (), []) else {"default": argument.default}),
             }
-        twin = TWINS.get(owner)
-        asked = twin.conditions if twin is not None and issubclass(twin, base.Conditional) else ()
+        asked = owner.conditions if issubclass(owner, Conditional) else ()
         required = [each.key for each in arguments(owner) if each.required]
         return {
             "additionalProperties": False,
@@ -168,10 +83,11 @@ class _Writer:
 
     def value(self, kind: Any) -> Schema:
         """Return the schema of a type."""
-        kind = typed(kind)
         plain = bare(kind)
-        if is_arguments(plain):
-            return self.reference(plain)
+        if len(kinds := classes(plain)) == 1:
+            return self.reference(kinds[0])
+        if kinds:
+            return self.choice(kinds)
         if is_list(plain):
             items = [each for each in get_args(plain) if each is not ...]
             return {"type": "array", "items": self.value(items[0]), **_sizes(kind, "minItems", "maxItems")}
@@ -183,17 +99,13 @@ class _Writer:
             # Not `propertyNames`: what Helm says of it does not tell where the key stands.
             allowed = {names["pattern"]: values}
             for each in getattr(kind, "__metadata__", ()):
-                allowed |= (
-                    {each.pattern: {"description": each.why, "not": {}}} if isinstance(each, base.Without) else {}
-                )
+                allowed |= {each.pattern: {"description": each.why, "not": {}}} if isinstance(each, Without) else {}
             return made | {"patternProperties": allowed, "additionalProperties": False}
-        if kinds := classes(plain):
-            return self.choice(kinds)
         if is_choice(plain):
             return {"anyOf": [self.value(each) for each in get_args(plain)]}
         return _scalar(kind)
 
-    def choice(self, kinds: tuple[type, ...]) -> Schema:
+    def choice(self, kinds: tuple[type[Section], ...]) -> Schema:
         """Return the schema of a value of one of several classes: of which one its tag says."""
         key = tag(kinds)
         branches, known = [], []
@@ -204,7 +116,7 @@ class _Writer:
             branches.append({"if": chosen, "then": self.reference(kind)["allOf"][0]})
         return {"type": "object", "required": [key], "properties": {key: {"enum": known}}, "allOf": branches}
 
-    def reference(self, part: type) -> Schema:
+    def reference(self, part: type[Section]) -> Schema:
         """Return a reference to a part with keys of its own, which is made when it is not there yet."""
         name = title(part)
         if name not in self.made:

@@ -1,13 +1,14 @@
 """A dataset: a PersistentVolume that stands ready, and the claim through which an environment's servers mount it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated
 
 import pulumi
 import pulumi_kubernetes as k8s
+from pydantic import Field
 
-from .fields import AbsolutePath, Attributes, ByteQuantity, DnsLabel, Host, ObjectName, Text
+from stacks.definition.base import ObjectName
+from stacks.definition.datasets import CsiSource, HostPathSource, NfsSource, VolumeBase
+
 from .place import Place
 from .values import either, of_kind, some, when
 
@@ -16,62 +17,13 @@ from .values import either, of_kind, some, when
 _REQUEST = "1Mi"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CsiSourceArgs:
-    """A volume of a CSI driver."""
-
-    kind: Literal["csi"] = "csi"
-    """A driver mounts it."""
-    driver: ObjectName
-    """Name of the driver, such as efs.csi.aws.com or s3.csi.aws.com."""
-    volume_handle: Text
-    """The driver's own name of the volume."""
-    volume_attributes: Attributes = field(default_factory=dict)
-    """Attributes that the driver wants, such as bucketName. Never a secret."""
-    fs_type: Text | None = None
-    """File system, for drivers of block volumes."""
-    node_publish_secret: ObjectName | None = None
-    """Secret, in the environment's namespace, that the driver reads when it mounts."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NfsSourceArgs:
-    """An NFS export."""
-
-    kind: Literal["nfs"] = "nfs"
-    """Kubernetes mounts it."""
-    server: Host
-    """Host that exports it."""
-    path: AbsolutePath
-    """Exported path."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HostPathSourceArgs:
-    """A folder of the node, for local environments only."""
-
-    kind: Literal["hostPath"] = "hostPath"
-    """It is there."""
-    path: AbsolutePath
-    """Absolute path on every node."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DatasetVolumeArgs:
+class DatasetVolumeArgs(VolumeBase):
     """One dataset: a volume that holds model repositories."""
 
-    name: DnsLabel
-    """Name of its claim; with the namespace before it, of its volume."""
-    source: CsiSourceArgs | NfsSourceArgs | HostPathSourceArgs
-    """Where it is."""
-    capacity: ByteQuantity
-    """Size that is told to Kubernetes; shared file systems do not enforce it."""
-    access_mode: Literal["ReadOnlyMany", "ReadWriteMany"]
-    """Access mode of the volume and its claim; servers mount it read-only either way."""
     storage_class: ObjectName | None = None
     """Class of the volume and its claim; none without it, not even the cluster's default."""
-    mount_options: Sequence[Text] = ()
-    """Options of the mount, such as tls or nconnect=8."""
+    source: Annotated[CsiSource | NfsSource | HostPathSource, Field(discriminator="kind")]
+    """Where it is."""
 
 
 class DatasetVolume(pulumi.ComponentResource):
@@ -104,15 +56,15 @@ class DatasetVolume(pulumi.ComponentResource):
                     namespace=place.namespace,
                     name=args.name,
                 ),
-                csi=of_kind(args.source, CsiSourceArgs, lambda source: _csi(source, place)),
+                csi=of_kind(args.source, CsiSource, lambda source: _csi(source, place)),
                 nfs=of_kind(
                     args.source,
-                    NfsSourceArgs,
+                    NfsSource,
                     lambda nfs: k8s.core.v1.NFSVolumeSourceArgs(server=nfs.server, path=nfs.path),
                 ),
                 host_path=of_kind(
                     args.source,
-                    HostPathSourceArgs,
+                    HostPathSource,
                     lambda folder: k8s.core.v1.HostPathVolumeSourceArgs(path=folder.path, type="Directory"),
                 ),
             ),
@@ -133,7 +85,7 @@ class DatasetVolume(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def _csi(source: CsiSourceArgs, place: Place) -> k8s.core.v1.CSIPersistentVolumeSourceArgs:
+def _csi(source: CsiSource, place: Place) -> k8s.core.v1.CSIPersistentVolumeSourceArgs:
     return k8s.core.v1.CSIPersistentVolumeSourceArgs(
         driver=source.driver,
         volume_handle=source.volume_handle,

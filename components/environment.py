@@ -1,81 +1,76 @@
 """An environment: everything of Tidegate in one namespace."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import Annotated
 
 import pulumi
 import pulumi_kubernetes as k8s
+from pydantic import Field
+
+from stacks.definition import Namespace, NamespaceLabels
+from stacks.definition.base import Annotations, DnsLabel, ObjectName, Section
+from stacks.definition.environment import Domino, PullSecret
+from stacks.definition.environment import Monitoring as MonitoringSettings
+from stacks.definition.servers import GcpIdentity
 
 from .dataset_volume import DatasetVolume, DatasetVolumeArgs
-from .domino import DominoArgs, Mesh
+from .domino import Mesh
 from .exposure import exposed_to
-from .fields import Annotations, DnsLabel, Image, Labels, ObjectName
-from .identity import GcpIdentityArgs, account_annotations
-from .monitoring import Monitoring, MonitoringArgs
+from .fields import ImageReference
+from .identity import account_annotations
+from .kinds import by_kind
+from .monitoring import Monitoring
 from .network_boundary import NetworkBoundary, NetworkBoundaryArgs, namespace_peer
 from .place import PROXY, Place, Texts, service_account
 from .proxy import Proxy
 from .proxy_args import ProxyArgs
-from .triton_pool import TritonPool
-from .triton_server import TritonServerArgs
+from .server_args import PoolContext, ServerArgs
 from .values import each, joined, merged, of_kind, some, when
 
 POD_SECURITY = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
 
 
-@dataclass(frozen=True, kw_only=True)
-class NamespaceArgs:
+class NamespaceArgs(Section):
     """The namespace; Pod Security "restricted" is enforced in it."""
 
-    name: DnsLabel
+    name: Namespace
     """Its name."""
-    labels: Labels = field(default_factory=dict)
+    labels: NamespaceLabels = Field(default_factory=dict)
     """Further labels."""
-    annotations: Annotations = field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
     """Its annotations."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PullSecretArgs:
-    """A secret to pull images with."""
-
-    name: ObjectName
-    """Its name: a secret of type kubernetes.io/dockerconfigjson in the environment's namespace."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClaimArgs:
+class ClaimArgs(Section):
     """A PersistentVolumeClaim that exists already; it is used and never changed."""
 
     name: ObjectName
     """Its name, in the environment's namespace."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentArgs:
+class EnvironmentArgs(Section):
     """A resolved environment: one environment on one data plane."""
 
     name: DnsLabel
     """Name of the environment, such as dev or prod; it is the label app.kubernetes.io/instance of every object."""
     namespace: NamespaceArgs
     """The namespace that the environment has to itself."""
-    pull_secrets: Sequence[PullSecretArgs] = ()
+    pull_secrets: tuple[PullSecret, ...] = ()
     """Secrets to pull images with."""
-    datasets: Sequence[DatasetVolumeArgs]
+    datasets: tuple[DatasetVolumeArgs, ...] = ()
     """Volumes that hold model repositories."""
-    claims: Sequence[ClaimArgs] = ()
+    claims: tuple[ClaimArgs, ...] = ()
     """Claims of volumes with model repositories that exist already."""
-    eviction_policy_image: Image | None = None
-    """Image of the eviction policy, the container beside each Triton; needed where a pool loads models on demand."""
-    servers: Sequence[TritonServerArgs]
+    eviction_policy_image: ImageReference | None = None
+    """Image of the eviction policy, the container beside each replica; needed where a pool loads models on demand."""
+    servers: Annotated[tuple[ServerArgs, ...], Field(min_length=1)]
     """Inference servers, their pools and their models."""
     proxy: ProxyArgs
     """The inference proxy."""
-    network: NetworkBoundaryArgs
+    network: NetworkBoundaryArgs = NetworkBoundaryArgs()
     """Who may talk to whom."""
-    domino: DominoArgs | None = None
+    domino: Domino | None = None
     """Integration with a Domino platform."""
-    monitoring: MonitoringArgs | None = None
+    monitoring: MonitoringSettings | None = None
     """Metrics and alerts by the Prometheus operator, which must be in the cluster."""
 
     @property
@@ -120,7 +115,7 @@ class Environment(pulumi.ComponentResource):
             exposed_to(args.proxy.exposure),
             when(args.domino, lambda domino: [namespace_peer(domino.compute_namespace)]),
         )
-        google = each(args.servers, lambda server: of_kind(server.identity, GcpIdentityArgs, lambda _: server.name))
+        google = each(args.servers, lambda server: of_kind(server.identity, GcpIdentity, lambda _: server.name))
         boundary = NetworkBoundary(f"{name}-network", args.network, place, callers, args.domino, google, inside)
         datasets = each(
             args.datasets, lambda dataset: DatasetVolume(f"{name}-dataset-{dataset.name}", dataset, place, inside)
@@ -130,16 +125,15 @@ class Environment(pulumi.ComponentResource):
         ready = pulumi.ResourceOptions(parent=self, depends_on=first)
         each(
             args.servers,
-            lambda server: each(
-                server.pools,
-                lambda pool: TritonPool(
-                    f"{name}-pool-{server.name}-{pool.name}",
-                    pool,
-                    server,
-                    place,
-                    args.eviction_policy_image,
-                    args.domino,
-                    ready,
+            lambda server: by_kind(
+                server,
+                lambda kind, server: each(
+                    server.pools,
+                    lambda pool: kind.declare_pool(
+                        f"{name}-pool-{server.name}-{pool.name}",
+                        PoolContext(pool, server, place, args.eviction_policy_image, args.domino),
+                        ready,
+                    ),
                 ),
             ),
         )

@@ -6,10 +6,12 @@ import pulumi
 import pulumi_kubernetes as k8s
 from tidegate_contracts import proxy_process
 
+from stacks.definition.proxy import Exposure, HttpRouteExposure, IngressExposure, LoadBalancerExposure
+
 from . import pods
 from .network_boundary import address_peer, namespace_peer
 from .place import PROXY, PROXY_HEADLESS, Place
-from .proxy_args import ExposureArgs, HttpRouteArgs, IngressArgs, LoadBalancerArgs, ProxyArgs, TlsArgs
+from .proxy_args import ProxyArgs, TlsArgs
 from .values import each, either, equals, joined, merged, of_kind, some, when, where
 
 EVERYBODY = ("0.0.0.0/0", "::/0")
@@ -23,16 +25,16 @@ def expose(name: str, args: ProxyArgs, place: Place, child: pulumi.ResourceOptio
         metadata=place.metadata(
             PROXY,
             place.labels(PROXY),
-            of_kind(exposure, LoadBalancerArgs, lambda balancer: some(balancer.annotations)),
+            of_kind(exposure, LoadBalancerExposure, lambda balancer: some(balancer.annotations)),
         ),
         spec=k8s.core.v1.ServiceSpecArgs(
             type=where(equals(exposure.kind, "load-balancer"), lambda: "LoadBalancer", lambda: "ClusterIP"),
             selector=place.proxy_selector,
             load_balancer_source_ranges=of_kind(
-                exposure, LoadBalancerArgs, lambda balancer: some(balancer.source_ranges)
+                exposure, LoadBalancerExposure, lambda balancer: some(balancer.source_ranges)
             ),
             # Keeps the callers' addresses, which the network policy looks at.
-            external_traffic_policy=of_kind(exposure, LoadBalancerArgs, lambda _: "Local"),
+            external_traffic_policy=of_kind(exposure, LoadBalancerExposure, lambda _: "Local"),
             ports=[
                 either(
                     args.tls,
@@ -55,17 +57,17 @@ def expose(name: str, args: ProxyArgs, place: Place, child: pulumi.ResourceOptio
         ),
         opts=child,
     )
-    of_kind(exposure, IngressArgs, lambda ingress: _ingress(f"{name}-ingress", args, ingress, place, child))
-    of_kind(exposure, HttpRouteArgs, lambda route: _http_route(f"{name}-route", args, route, place, child))
+    of_kind(exposure, IngressExposure, lambda ingress: _ingress(f"{name}-ingress", args, ingress, place, child))
+    of_kind(exposure, HttpRouteExposure, lambda route: _http_route(f"{name}-route", args, route, place, child))
 
 
-def exposed_to(exposure: ExposureArgs) -> list[Any]:
+def exposed_to(exposure: Exposure) -> list[Any]:
     """Return the callers that an exposure names by itself; an Ingress does not say where its controller runs."""
     return joined(
-        of_kind(exposure, HttpRouteArgs, lambda route: [namespace_peer(route.gateway_namespace)]),
+        of_kind(exposure, HttpRouteExposure, lambda route: [namespace_peer(route.gateway_namespace)]),
         of_kind(
             exposure,
-            LoadBalancerArgs,
+            LoadBalancerExposure,
             lambda balancer: either(
                 some(balancer.source_ranges),
                 lambda ranges: each(ranges, address_peer),
@@ -84,14 +86,14 @@ def proxy_address(args: ProxyArgs, place: Place) -> str:
 
 
 def certificate(
-    resource_name: str, tls: TlsArgs, exposure: ExposureArgs, place: Place, child: pulumi.ResourceOptions
+    resource_name: str, tls: TlsArgs, exposure: Exposure, place: Place, child: pulumi.ResourceOptions
 ) -> k8s.apiextensions.CustomResource | None:
     """Declare the certificate that cert-manager issues, where it does."""
     service = f"{PROXY}.{place.namespace}"
     names = joined(
         [PROXY, service, f"{service}.svc", f"{service}.svc.cluster.local"],
-        of_kind(exposure, IngressArgs, lambda ingress: [ingress.host]),
-        of_kind(exposure, HttpRouteArgs, lambda route: [route.host]),
+        of_kind(exposure, IngressExposure, lambda ingress: [ingress.host]),
+        of_kind(exposure, HttpRouteExposure, lambda route: [route.host]),
     )
     return when(
         tls.certificate,
@@ -112,7 +114,7 @@ def certificate(
 
 
 def _ingress(
-    resource_name: str, args: ProxyArgs, ingress: IngressArgs, place: Place, child: pulumi.ResourceOptions
+    resource_name: str, args: ProxyArgs, ingress: IngressExposure, place: Place, child: pulumi.ResourceOptions
 ) -> k8s.networking.v1.Ingress:
     port = k8s.networking.v1.ServiceBackendPortArgs(name=either(args.tls, lambda _: "https", lambda: "http"))
     backend = k8s.networking.v1.IngressBackendArgs(
@@ -139,7 +141,7 @@ def _ingress(
 
 
 def _http_route(
-    resource_name: str, args: ProxyArgs, route: HttpRouteArgs, place: Place, child: pulumi.ResourceOptions
+    resource_name: str, args: ProxyArgs, route: HttpRouteExposure, place: Place, child: pulumi.ResourceOptions
 ) -> k8s.apiextensions.CustomResource:
     parent = merged(
         {"name": route.gateway, "namespace": route.gateway_namespace},

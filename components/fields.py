@@ -1,56 +1,19 @@
-"""The kinds of values that arguments hold.
+"""Types of values that the components' arguments have beside those of the definition."""
 
-To Pulumi and to a type checker each is a plain type. The words beside it say what the value means, and a generator
-that writes a schema of the arguments looks up by them which texts and numbers are allowed.
+from typing import Annotated
 
-What other texts are composed of (names, numbers, whatever stands in a file) is a plain `str` or `int`; what goes into
-an object as it is may also be an output of another resource.
-"""
+from pydantic import Field, TypeAdapter
 
-from collections.abc import Mapping
-from typing import Annotated, Final
+from stacks.definition.base import LEAST_BYTES, MOST_NUMBER
+from stacks.definition.images import Repository
 
-from pulumi import Input
+_REPOSITORY = TypeAdapter(Repository).json_schema()["pattern"].removeprefix("^").removesuffix("$")
 
-# Names and texts.
-DnsLabel = Annotated[str, "DNS label"]
-ServiceLabel = Annotated[str, "service label"]
-ObjectName = Annotated[str, "object name"]
-Text = Annotated[str, "text"]
-Glob = Annotated[str, "glob"]
-ModelName = Annotated[str, "model name"]
-LabelKey = Annotated[Input[str], "label key"]
-LabelValue = Annotated[Input[str], "label value"]
-Image = Annotated[Input[str], "image"]
-Host = Annotated[Input[str], "host name"]
-HttpPath = Annotated[Input[str], "URL path"]
-HttpUrl = Annotated[str, "URL"]
-IdentitySource = Annotated[str, "source of identities"]
-ObjectStoreUrl = Annotated[str, "URL of object storage"]
-AbsolutePath = Annotated[Input[str], "absolute path"]
-RelativePath = Annotated[Input[str], "relative path"]
-Cidr = Annotated[Input[str], "address range"]
-TritonArgument = Annotated[str, "argument of tritonserver"]
-GpuProduct = Annotated[str, "GPU product"]
-MigProfile = Annotated[str, "MIG profile"]
-
-# Amounts.
-CpuQuantity = Annotated[Input[str], "CPU quantity"]
-ByteQuantity = Annotated[Input[str], "byte quantity"]
-Bytes = Annotated[int, "bytes"]
-Replicas = Annotated[Input[int], "replicas"]
-Count = Annotated[int, "count"]
-Percent = Annotated[Input[int], "per cent"]
-Weight = Annotated[int, "per cent"]
-Port = Annotated[Input[int], "port"]
-Level = Annotated[int, "level"]
-Seconds = Annotated[int, "seconds"]
-
-# Mappings with keys of the user's own choice.
-Labels = Annotated[Input[Mapping[str, Input[str]]], "labels"]
-Annotations = Annotated[Input[Mapping[str, Input[str]]], "annotations"]
-Attributes = Annotated[Input[Mapping[str, Input[str]]], "attributes"]
-Variables = Annotated[Mapping[str, Input[str]], "environment variables"]
-
-ENGINE_ONLY: Final = "engine"
-"""In the metadata of a field: it is for Pulumi's engine, and none of the chart's values."""
+ImageReference = Annotated[
+    str,
+    Field(
+        pattern=rf"^{_REPOSITORY}(:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(@sha256:[0-9a-f]{{64}})?$",
+        json_schema_extra={"hint": "repository:tag@sha256:digest"},
+    ),
+]
+Bytes = Annotated[int, Field(ge=LEAST_BYTES, le=MOST_NUMBER)]

@@ -4,16 +4,25 @@ Sources of labels and resource names: NVIDIA's k8s-device-plugin, GPU feature di
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 from tidegate_contracts import eviction
 
-from .fields import Count, GpuProduct, Labels, MigProfile, ObjectName
+from stacks.definition.base import Labels, Resources, Toleration
+from stacks.definition.placement import (
+    DraPlacement,
+    MigPlacement,
+    MigProfile,
+    Placement,
+    Product,
+    SharedGpuPlacement,
+    WholeGpuPlacement,
+)
+
 from .place import Place, Texts
-from .pods import GPU_TOLERATION, ResourcesArgs, TolerationArgs, container_resources, toleration
+from .pods import GPU_TOLERATION, container_resources, toleration
 from .values import each, equals, joined, merged, needed, number_in, of_kind, some, when, where
 
 PRODUCT = "nvidia.com/gpu.product"
@@ -22,69 +31,6 @@ GPU = "nvidia.com/gpu"
 
 CLAIM_NAME = "gpu"
 """Name of the claim inside a pod."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CpuArgs:
-    """No GPU."""
-
-    kind: Literal["cpu"] = "cpu"
-    """Runs on any node."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MigArgs:
-    """One MIG slice for each replica."""
-
-    kind: Literal["mig"] = "mig"
-    """Runs on a slice of a GPU."""
-    profile: MigProfile
-    """Profile of the slice, such as 1g.10gb: selector and resource key follow from it."""
-    product: GpuProduct | None = None
-    """GPU product as its node label `nvidia.com/gpu.product` says it, without the -MIG-… ending; any without."""
-    strategy: Literal["mixed", "single"] = "mixed"
-    """The device plugin's MIG strategy: mixed names a resource for each profile, single does not."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WholeGpuArgs:
-    """Whole GPUs for each replica."""
-
-    kind: Literal["gpu"] = "gpu"
-    """Runs on whole GPUs."""
-    count: Count
-    """GPUs for each replica."""
-    product: GpuProduct | None = None
-    """GPU product as its node label `nvidia.com/gpu.product` says it; any without."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SharedGpuArgs:
-    """A share of a GPU by time-slicing or MPS."""
-
-    kind: Literal["time-slicing", "mps"]
-    """How the GPU is shared."""
-    product: GpuProduct | None = None
-    """GPU product as its node label `nvidia.com/gpu.product` says it, without the -SHARED ending; any without."""
-    renamed: bool
-    """Whether the device plugin renames the shared resource to nvidia.com/gpu.shared (renameByDefault)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DraArgs:
-    """A device by Dynamic Resource Allocation."""
-
-    kind: Literal["dra"] = "dra"
-    """Claims a device."""
-    device_class: ObjectName
-    """DeviceClass, such as gpu.nvidia.com or mig.nvidia.com."""
-    profile: MigProfile | None = None
-    """MIG profile to ask for; the whole device without one."""
-    product: GpuProduct | None = None
-    """GPU product as its node label `nvidia.com/gpu.product` says it; any without."""
-
-
-PlacementArgs = CpuArgs | MigArgs | WholeGpuArgs | SharedGpuArgs | DraArgs
 
 
 def models_share(profile: MigProfile) -> int:
@@ -99,7 +45,7 @@ class GpuPlacement(pulumi.ComponentResource):
     def __init__(
         self,
         name: str,
-        args: PlacementArgs,
+        args: Placement,
         place: Place,
         pool: str,
         labels: Texts,
@@ -109,7 +55,7 @@ class GpuPlacement(pulumi.ComponentResource):
         super().__init__("tidegate:components:GpuPlacement", name, None, opts)
         self._args = args
         self._template_name = f"{pool}-gpu"
-        of_kind(args, DraArgs, lambda claim: self._claim_template(name, claim, place, labels))
+        of_kind(args, DraPlacement, lambda claim: self._claim_template(name, claim, place, labels))
         self.register_outputs({})
 
     def node_selector(self, more: Labels) -> dict[str, Any] | None:
@@ -117,11 +63,11 @@ class GpuPlacement(pulumi.ComponentResource):
         args = self._args
         return merged(
             more,
-            of_kind(args, MigArgs, _mig_selector),
-            of_kind(args, WholeGpuArgs, lambda gpu: _product(gpu.product)),
+            of_kind(args, MigPlacement, _mig_selector),
+            of_kind(args, WholeGpuPlacement, lambda gpu: _product(gpu.product)),
             of_kind(
                 args,
-                SharedGpuArgs,
+                SharedGpuPlacement,
                 lambda shared: merged(
                     where(
                         shared.renamed,
@@ -131,36 +77,36 @@ class GpuPlacement(pulumi.ComponentResource):
                     {"nvidia.com/gpu.sharing-strategy": shared.kind},
                 ),
             ),
-            of_kind(args, DraArgs, lambda claim: _product(claim.product)),
+            of_kind(args, DraPlacement, lambda claim: _product(claim.product)),
         )
 
-    def tolerations(self, more: Sequence[TolerationArgs]) -> list[k8s.core.v1.TolerationArgs] | None:
+    def tolerations(self, more: Sequence[Toleration]) -> list[k8s.core.v1.TolerationArgs] | None:
         """Return the taints that the pod tolerates: that of GPU nodes, and more."""
         on_gpu = where(equals(self._args.kind, "cpu"), lambda: None, lambda: [GPU_TOLERATION])
         taints: list[k8s.core.v1.TolerationArgs] | None = some(joined(on_gpu, each(more, toleration)))
         return taints
 
-    def resources(self, wanted: ResourcesArgs) -> k8s.core.v1.ResourceRequirementsArgs:
+    def resources(self, wanted: Resources) -> k8s.core.v1.ResourceRequirementsArgs:
         """Return requests and limits of the container that uses the device."""
         args = self._args
         devices = merged(
             of_kind(
                 args,
-                MigArgs,
+                MigPlacement,
                 lambda mig: where(
                     equals(mig.strategy, "single"),
                     lambda: {GPU: "1"},
                     lambda: {f"nvidia.com/mig-{mig.profile}": "1"},
                 ),
             ),
-            of_kind(args, WholeGpuArgs, lambda gpu: {GPU: f"{gpu.count}"}),
+            of_kind(args, WholeGpuPlacement, lambda gpu: {GPU: f"{gpu.count}"}),
             of_kind(
                 args,
-                SharedGpuArgs,
+                SharedGpuPlacement,
                 lambda shared: where(shared.renamed, lambda: {f"{GPU}.shared": "1"}, lambda: {GPU: "1"}),
             ),
         )
-        claims = of_kind(args, DraArgs, lambda _: [k8s.core.v1.ResourceClaimArgs(name=CLAIM_NAME)])
+        claims = of_kind(args, DraPlacement, lambda _: [k8s.core.v1.ResourceClaimArgs(name=CLAIM_NAME)])
         return container_resources(wanted, devices, claims)
 
     @property
@@ -168,14 +114,14 @@ class GpuPlacement(pulumi.ComponentResource):
         """Claims of the pod."""
         return of_kind(
             self._args,
-            DraArgs,
+            DraPlacement,
             lambda _: [
                 k8s.core.v1.PodResourceClaimArgs(name=CLAIM_NAME, resource_claim_template_name=self._template_name)
             ],
         )
 
     def _claim_template(
-        self, name: str, claim: DraArgs, place: Place, labels: Texts
+        self, name: str, claim: DraPlacement, place: Place, labels: Texts
     ) -> k8s.resource.v1.ResourceClaimTemplate:
         selectors = joined(
             when(
@@ -209,7 +155,7 @@ class GpuPlacement(pulumi.ComponentResource):
         )
 
 
-def _mig_selector(mig: MigArgs) -> dict[str, Any] | None:
+def _mig_selector(mig: MigPlacement) -> dict[str, Any] | None:
     return merged(
         # With strategy single the resource is nvidia.com/gpu: only the product's label tells the profile.
         where(
@@ -221,11 +167,11 @@ def _mig_selector(mig: MigArgs) -> dict[str, Any] | None:
     )
 
 
-def _needed_product(mig: MigArgs) -> GpuProduct:
+def _needed_product(mig: MigPlacement) -> Product:
     return needed(mig.product, "product is needed: with MIG strategy single only its label tells profiles apart")
 
 
-def _product(product: GpuProduct | None) -> dict[str, Any] | None:
+def _product(product: Product | None) -> dict[str, Any] | None:
     return when(product, lambda label: {PRODUCT: label})
 
 

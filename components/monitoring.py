@@ -1,34 +1,24 @@
 """Metrics and alerts, for the Prometheus operator."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
-from tidegate_contracts import eviction_process, proxy_process, triton
+from tidegate_contracts import eviction_process, proxy_process
 
-from .fields import Labels, Seconds
+from stacks.definition.environment import Monitoring as MonitoringSettings
+
+from .alerts import alert
+from .kinds import KINDS
 from .place import PROXY, Place, Texts
 from .values import merged, where
-
-
-@dataclass(frozen=True, kw_only=True)
-class MonitoringArgs:
-    """What the Prometheus operator is told."""
-
-    labels: Labels
-    """Labels by which the operator finds the objects, such as release: prometheus."""
-    interval_seconds: Seconds
-    """Seconds between two readings."""
-    rules: bool
-    """Whether to make alert rules."""
 
 
 class Monitoring(pulumi.ComponentResource):
     """PodMonitors for proxies, Tritons and eviction policies, and a PrometheusRule."""
 
     def __init__(
-        self, name: str, args: MonitoringArgs, place: Place, opts: pulumi.ResourceOptions | None = None
+        self, name: str, args: MonitoringSettings, place: Place, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         """Declare monitors and alerts."""
         super().__init__("tidegate:components:Monitoring", name, None, opts)
@@ -49,7 +39,9 @@ class Monitoring(pulumi.ComponentResource):
             )
 
         monitor(PROXY, place.proxy_selector, "admin", proxy_process.METRICS_PATH)
-        monitor("inference-servers", place.server_selector, "metrics", triton.METRICS_PATH)
+        for number, path in enumerate(dict.fromkeys(kind.metrics_path for kind in KINDS.values())):
+            suffix = f"-{number + 1}" if number else ""
+            monitor(f"inference-servers{suffix}", place.server_selector, "metrics", path)
         monitor("eviction-policies", place.on_demand_selector, "policy-admin", eviction_process.METRICS_PATH)
         where(
             args.rules,
@@ -66,58 +58,42 @@ class Monitoring(pulumi.ComponentResource):
 
 
 def _alerts(place: Place) -> list[dict[str, Any]]:
-    """Return alerts on what Triton, the proxy, the eviction policy and Prometheus itself measure.
+    """Return alerts on what servers, the proxy, the eviction policy and Prometheus itself measure.
 
-    A series that is missing is no zero: a Triton that cannot be read shows as `up`, not as quiet.
+    A series that is missing is no zero: a server that cannot be read shows as `up`, not as quiet.
     """
     here = f'namespace="{place.namespace}"'
     return [
-        _alert(
+        alert(
             "TidegateTargetDown",
             f"up{{{here}}} == 0",
             lasting="5m",
             severity="critical",
             summary="A proxy, Triton or eviction policy has not answered Prometheus for five minutes.",
         ),
-        _alert(
-            "TidegateRequestsFail",
-            f"sum by (pod, model) (rate(nv_inference_request_failure{{{here}}}[5m]))"
-            f" > 0.05 * (sum by (pod, model) (rate(nv_inference_request_success{{{here}}}[5m]))"
-            f" + sum by (pod, model) (rate(nv_inference_request_failure{{{here}}}[5m])))",
-            lasting="10m",
-            severity="warning",
-            summary="More than 5 % of a model's requests have failed in Triton for ten minutes.",
-        ),
-        _alert(
-            "TidegateQueueGrows",
-            f"sum by (pod, model) (rate(nv_inference_queue_duration_us{{{here}}}[5m]))"
-            f" / sum by (pod, model) (rate(nv_inference_request_success{{{here}}}[5m])) > 500000",
-            lasting="10m",
-            severity="warning",
-            summary="Requests of a model have waited longer than half a second in Triton's queue for ten minutes.",
-        ),
-        _alert(
+        *(rule for kind in KINDS.values() for rule in kind.alerts(here)),
+        alert(
             "TidegateTableRefused",
             f"tidegate_proxy_config_good{{{here}}} == 0 or tidegate_eviction_settings_good{{{here}}} == 0",
             lasting="5m",
             severity="warning",
             summary="A proxy or eviction policy refuses its table and goes on with the last good one: see its log.",
         ),
-        _alert(
+        alert(
             "TidegateModelQuarantined",
             f'tidegate_eviction_models{{{here}, state="quarantined"}} > 0',
             lasting="5m",
             severity="warning",
             summary="Models failed to load too often and are not tried any more; the policy's list says which.",
         ),
-        _alert(
+        alert(
             "TidegateMemoryLeaks",
             f"increase(tidegate_eviction_recycles_total{{{here}}}[6h]) > 2",
             lasting="5m",
             severity="warning",
             summary="A Triton was restarted three times in six hours for memory that models did not give back.",
         ),
-        _alert(
+        alert(
             "TidegateMemoryUnseen",
             f'tidegate_eviction_memory_source{{{here}, source="none"}} == 1',
             lasting="15m",
@@ -125,13 +101,3 @@ def _alerts(place: Place) -> list[dict[str, Any]]:
             summary="An eviction policy cannot read how much memory is in use: it trusts declared sizes alone.",
         ),
     ]
-
-
-def _alert(name: str, expression: str, *, lasting: str, severity: str, summary: str) -> dict[str, Any]:
-    return {
-        "alert": name,
-        "expr": expression,
-        "for": lasting,
-        "labels": {"severity": severity},
-        "annotations": {"summary": summary},
-    }

@@ -1,15 +1,16 @@
 """Who may talk to whom: nothing, but for what is named here. Both directions are closed by default."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
-from tidegate_contracts import eviction_process, proxy_process, triton
+from tidegate_contracts import eviction_process, proxy_process
 
-from .domino import ISTIOD_PORTS, DominoArgs
-from .fields import Cidr, DnsLabel, Labels, Port
+from stacks.definition.environment import Caller, Dns, Domino, Network, PrometheusPeer, Reach
+
+from .domino import ISTIOD_PORTS
+from .kinds import KINDS
 from .place import ROLE, Place, Texts
 from .values import each, either, equals, flat, joined, listed, merged, some, when, where
 
@@ -22,71 +23,10 @@ Peer = Any
 """A NetworkPolicyPeer, as manifests have it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CallerArgs:
-    """Pods or addresses that may call the proxy."""
-
-    name: DnsLabel
-    """Its name, for people."""
-    namespace_labels: Labels = field(default_factory=dict)
-    """Labels of the pods' namespaces, such as kubernetes.io/metadata.name: ingress-nginx."""
-    pod_labels: Labels = field(default_factory=dict)
-    """Labels of their pods; every pod of those namespaces without."""
-    cidr: Cidr | None = None
-    """An address range, such as 10.0.0.0/8, instead of labels."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReachArgs:
-    """Pods or addresses outside the environment that its own pods may reach."""
-
-    name: DnsLabel
-    """Its name; that of its NetworkPolicy is reach-<name>."""
-    namespace_labels: Labels = field(default_factory=dict)
-    """Labels of the pods' namespaces, such as kubernetes.io/metadata.name: keycloak."""
-    pod_labels: Labels = field(default_factory=dict)
-    """Labels of their pods; every pod of those namespaces without."""
-    cidr: Cidr | None = None
-    """An address range, such as 10.0.0.0/8, instead of labels."""
-    by: Sequence[Literal["proxy", "servers"]]
-    """Which pods may reach it: the proxy's, the servers', or both."""
-    ports: Sequence[Port] = ()
-    """TCP ports; every port without."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DnsArgs:
-    """The cluster's DNS, which every pod may ask."""
-
-    namespace: DnsLabel
-    """Namespace of its pods."""
-    ports: Sequence[Port]
-    """Ports that they listen on, UDP and TCP (OpenShift: 5353)."""
-    addresses: Sequence[Cidr] = ()
-    """Addresses of caches on the nodes, such as 169.254.20.10/32 of NodeLocal DNSCache."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrometheusPeerArgs:
-    """The Prometheus that may read metrics."""
-
-    namespace: DnsLabel
-    """Its namespace."""
-    pod_labels: Labels = field(default_factory=dict)
-    """Labels of its pods; every pod of that namespace without."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NetworkBoundaryArgs:
+class NetworkBoundaryArgs(Network):
     """Who may talk to whom; everything else is refused in both directions."""
 
-    callers: Sequence[CallerArgs]
-    """Who may call the proxy, beside those that its exposure and Domino name themselves."""
-    reach: Sequence[ReachArgs]
-    """What the environment's pods may reach, such as the identity provider or object storage."""
-    dns: DnsArgs
-    """The cluster's DNS."""
-    prometheus: PrometheusPeerArgs
+    prometheus: PrometheusPeer = PrometheusPeer()
     """Who may read metrics."""
 
 
@@ -99,7 +39,7 @@ class NetworkBoundary(pulumi.ComponentResource):
         args: NetworkBoundaryArgs,
         place: Place,
         callers: Sequence[Peer] = (),
-        domino: DominoArgs | None = None,
+        domino: Domino | None = None,
         google: Sequence[str] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -108,7 +48,7 @@ class NetworkBoundary(pulumi.ComponentResource):
         proxies = _pods(place.proxy_selector)
         servers = _pods(place.server_selector)
         on_demand = _pods(place.on_demand_selector)
-        inference = [_port(triton.HTTP_PORT), _port(triton.GRPC_PORT)]
+        inference = _ports(port for kind in KINDS.values() for port in (kind.http_port, kind.grpc_port))
         lease = [_port(eviction_process.LEASE_PORT)]
         prometheus = _pods_of(args.prometheus, namespace_peer(args.prometheus.namespace))
 
@@ -171,7 +111,7 @@ class NetworkBoundary(pulumi.ComponentResource):
             "metrics-of-servers",
             pod_selector=servers,
             policy_types=["Ingress"],
-            ingress=[_from(prometheus, [_port(triton.METRICS_PORT)])],
+            ingress=[_from(prometheus, _ports(kind.metrics_port for kind in KINDS.values()))],
         )
         policy(
             "metrics-of-policy",
@@ -219,7 +159,7 @@ def address_peer(cidr: Any) -> Peer:
     return {"ipBlock": {"cidr": cidr}}
 
 
-def _peer(peer: CallerArgs | ReachArgs) -> Peer:
+def _peer(peer: Caller | Reach) -> Peer:
     return either(
         peer.cidr,
         address_peer,
@@ -227,11 +167,11 @@ def _peer(peer: CallerArgs | ReachArgs) -> Peer:
     )
 
 
-def _pods_of(peer: CallerArgs | ReachArgs | PrometheusPeerArgs, namespaces: Peer) -> Any:
+def _pods_of(peer: Caller | Reach | PrometheusPeer, namespaces: Peer) -> Any:
     return merged(namespaces, when(some(peer.pod_labels), lambda labels: {"podSelector": {"matchLabels": labels}}))
 
 
-def _dns(dns: DnsArgs) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:
+def _dns(dns: Dns) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:
     return k8s.networking.v1.NetworkPolicyEgressRuleArgs(
         to=joined([namespace_peer(dns.namespace)], each(dns.addresses, address_peer)),
         ports=flat(
@@ -240,7 +180,7 @@ def _dns(dns: DnsArgs) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:
     )
 
 
-def _reach(reach: ReachArgs, place: Place) -> dict[str, Any]:
+def _reach(reach: Reach, place: Place) -> dict[str, Any]:
     """Return the spec of a policy; both kinds of pods carry the role label, so one selector serves either or both."""
     roles = each(reach.by, lambda pods: where(equals(pods, "servers"), lambda: "server", lambda: "proxy"))
     selector = k8s.meta.v1.LabelSelectorArgs(
@@ -265,8 +205,12 @@ def _own(selector: k8s.meta.v1.LabelSelectorArgs) -> k8s.networking.v1.NetworkPo
     return k8s.networking.v1.NetworkPolicyPeerArgs(pod_selector=selector)
 
 
-def _port(port: Port) -> _Port:
+def _port(port: int) -> _Port:
     return _Port(port=port, protocol="TCP")
+
+
+def _ports(numbers: Iterable[int]) -> list[_Port]:
+    return [_port(number) for number in dict.fromkeys(numbers)]
 
 
 def _to(peer: Peer, ports: list[_Port]) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:

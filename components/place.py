@@ -5,7 +5,6 @@ from typing import Any, Final
 
 import pulumi_kubernetes as k8s
 
-from .fields import Labels
 from .values import some
 
 PROXY: Final = "inference-proxy"
@@ -33,7 +32,7 @@ class Place:
             **(more or {}),
         }
 
-    def metadata(self, name: str, labels: Labels | None, annotations: Labels | None = None) -> Any:
+    def metadata(self, name: str, labels: Texts | None, annotations: Texts | None = None) -> Any:
         """Return an object's metadata."""
         return k8s.meta.v1.ObjectMetaArgs(
             name=name, namespace=self.namespace, labels=labels, annotations=some(annotations)

@@ -1,14 +1,15 @@
 """What every pod has in common: it runs as nobody in particular, and may do nothing in particular."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
+import pulumi
 import pulumi_kubernetes as k8s
 from pulumi import Input
 
-from .fields import ByteQuantity, CpuQuantity, LabelKey, LabelValue, ObjectName
-from .place import Texts
+from stacks.definition.base import CpuScaling, Resources, Toleration
+
+from .place import Place, Texts
 from .values import either, merged, when
 
 PRE_STOP_SECONDS: Final = 10
@@ -23,40 +24,8 @@ USER_ID = 1000
 """User and group of all containers; Triton's own image has it as `triton-server`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResourcesArgs:
-    """What a container asks of its node. The memory limit equals the request, so that nobody is evicted for it."""
-
-    cpu: CpuQuantity
-    """CPU cores asked for."""
-    memory: ByteQuantity
-    """Memory asked for, and its limit."""
-    cpu_limit: CpuQuantity | None = None
-    """CPU cores at the most; none by default, so that spare cores are used."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TolerationArgs:
-    """A taint that pods may be scheduled on."""
-
-    key: LabelKey
-    """Key of the taint."""
-    value: LabelValue | None = None
-    """Its value; without one every value is tolerated."""
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """Its effect; all of them without one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SecretArgs:
-    """An existing secret of the namespace."""
-
-    secret: ObjectName
-    """Its name."""
-
-
 def container_resources(
-    wanted: ResourcesArgs, devices: dict[str, Any] | None = None, claims: Sequence[Any] | None = None
+    wanted: Resources, devices: dict[str, Any] | None = None, claims: Sequence[Any] | None = None
 ) -> k8s.core.v1.ResourceRequirementsArgs:
     """Return requests and limits; `devices` are extended resources, which stand in the limits."""
     return k8s.core.v1.ResourceRequirementsArgs(
@@ -66,7 +35,7 @@ def container_resources(
     )
 
 
-def toleration(taint: TolerationArgs) -> k8s.core.v1.TolerationArgs:
+def toleration(taint: Toleration) -> k8s.core.v1.TolerationArgs:
     """Return a toleration as Kubernetes has it."""
     return k8s.core.v1.TolerationArgs(
         key=taint.key,
@@ -175,4 +144,39 @@ def disruption_budget_spec(selector: Texts, max_unavailable: Input[int]) -> k8s.
     """Return a budget of how many pods a node drain may take away at once."""
     return k8s.policy.v1.PodDisruptionBudgetSpecArgs(
         max_unavailable=max_unavailable, selector=k8s.meta.v1.LabelSelectorArgs(match_labels=selector)
+    )
+
+
+def cpu_autoscaler(
+    resource_name: str,
+    name: str,
+    place: Place,
+    labels: Texts,
+    kind: str,
+    scaling: CpuScaling,
+    opts: pulumi.ResourceOptions,
+) -> k8s.autoscaling.v2.HorizontalPodAutoscaler:
+    """Declare an autoscaler of the workload of the same name."""
+    return k8s.autoscaling.v2.HorizontalPodAutoscaler(
+        resource_name,
+        metadata=place.metadata(name, labels),
+        spec=k8s.autoscaling.v2.HorizontalPodAutoscalerSpecArgs(
+            scale_target_ref=k8s.autoscaling.v2.CrossVersionObjectReferenceArgs(
+                api_version="apps/v1", kind=kind, name=name
+            ),
+            min_replicas=scaling.min,
+            max_replicas=scaling.max,
+            metrics=[
+                k8s.autoscaling.v2.MetricSpecArgs(
+                    type="Resource",
+                    resource=k8s.autoscaling.v2.ResourceMetricSourceArgs(
+                        name="cpu",
+                        target=k8s.autoscaling.v2.MetricTargetArgs(
+                            type="Utilization", average_utilization=scaling.cpu_percent
+                        ),
+                    ),
+                )
+            ],
+        ),
+        opts=opts,
     )

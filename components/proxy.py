@@ -7,14 +7,16 @@ import pulumi
 import pulumi_kubernetes as k8s
 from tidegate_contracts import proxy_process
 
+from stacks.definition.environment import Domino
+from stacks.definition.triton import ServerTls
+
 from . import pods
-from .domino import DominoArgs
 from .exposure import certificate, expose
-from .files import access_table, proxy_settings, routing_table
+from .kinds import by_kind
 from .place import PROXY, ROLE, Place
 from .proxy_args import ProxyArgs
-from .scaling import cpu_autoscaler
-from .triton_server import TritonServerArgs
+from .proxy_files import access_table, proxy_settings, routing_table
+from .server_args import ServerArgs
 from .values import checksum, each, either, joined, json_text, merged, some, total, when
 
 CONFIG_CHECKSUM = "tidegate.dev/settings-checksum"
@@ -31,8 +33,8 @@ class Proxy(pulumi.ComponentResource):
         name: str,
         args: ProxyArgs,
         place: Place,
-        servers: Sequence[TritonServerArgs],
-        domino: DominoArgs | None = None,
+        servers: Sequence[ServerArgs],
+        domino: Domino | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """Declare the proxy of these servers."""
@@ -84,12 +86,14 @@ class Proxy(pulumi.ComponentResource):
         )
         when(
             args.autoscaling,
-            lambda scaling: cpu_autoscaler(f"{name}-autoscaler", PROXY, place, labels, "Deployment", scaling, child),
+            lambda scaling: pods.cpu_autoscaler(
+                f"{name}-autoscaler", PROXY, place, labels, "Deployment", scaling, child
+            ),
         )
         self.register_outputs({})
 
 
-def _domino_labels(args: ProxyArgs, domino: DominoArgs) -> dict[str, Any] | None:
+def _domino_labels(args: ProxyArgs, domino: Domino) -> dict[str, Any] | None:
     """Return the labels by which Domino's services and mesh let the proxy in."""
     return merged(
         {"nucleus-client": "true"},
@@ -98,8 +102,13 @@ def _domino_labels(args: ProxyArgs, domino: DominoArgs) -> dict[str, Any] | None
     )
 
 
-def _pod(args: ProxyArgs, place: Place, servers: Sequence[TritonServerArgs]) -> k8s.core.v1.PodSpecArgs:
-    upstream_cas = each(servers, lambda server: when(server.triton.grpc_tls, lambda tls: _upstream_ca(server, tls)))
+def _pod(args: ProxyArgs, place: Place, servers: Sequence[ServerArgs]) -> k8s.core.v1.PodSpecArgs:
+    upstream_cas = each(
+        servers,
+        lambda server: by_kind(
+            server, lambda kind, server: when(kind.grpc_tls(server), lambda tls: _upstream_ca(server, tls))
+        ),
+    )
     return k8s.core.v1.PodSpecArgs(
         service_account_name=PROXY,
         automount_service_account_token=False,
@@ -149,7 +158,7 @@ def _container(
     )
 
 
-def _upstream_ca(server: TritonServerArgs, tls: pods.SecretArgs) -> k8s.core.v1.VolumeProjectionArgs:
+def _upstream_ca(server: ServerArgs, tls: ServerTls) -> k8s.core.v1.VolumeProjectionArgs:
     """Return the authority that vouches for a server whose gRPC is encrypted."""
     file = proxy_process.upstream_ca_file(server.name)
     return k8s.core.v1.VolumeProjectionArgs(

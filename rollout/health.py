@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from components.place import PROXY
 from stacks.problems import escaped, shortened
-from stacks.resolve.names import PROXY
 
 from .kubectl import Kubectl
 

@@ -12,7 +12,7 @@ from stacks.command import CommandError, Outcome, unknown
 from stacks.images_lock import FILE_NAME, ImagesLock, PinnedImage, lock_text, read_images_lock
 from stacks.load import load
 from stacks.problems import DefinitionError, counted, escaped, shortened
-from stacks.resolve.names import mirrored
+from stacks.resolve.images import mirrored
 from stacks.stack import Definition
 from stacks.validate import validate
 

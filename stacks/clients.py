@@ -22,9 +22,10 @@ from .definition.datasets import (
 )
 from .definition.models import Model
 from .definition.placement import CpuPlacement
+from .definition.pools import Pool, Preload
 from .definition.promotion import Promotion
 from .definition.proxy import HttpRouteExposure, IngressExposure
-from .definition.servers import Pool, Preload, Server
+from .definition.servers import Server
 from .placement import capacity_bytes, memory_bytes
 from .stack import Definition, Stack
 

@@ -12,12 +12,12 @@ from .definition.placement import (
     CpuPlacement,
     DraPlacement,
     GpuNodes,
-    GpuPlacement,
     MigPlacement,
     Placement,
     SharedGpuPlacement,
+    WholeGpuPlacement,
 )
-from .definition.servers import OnDemand, Pool
+from .definition.pools import OnDemand, Pool
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,15 @@ def device(placement: Placement) -> Device | None:
             return Device("dra", profile)
         case DraPlacement():
             return Device("gpu")  # by another way of asking; it is the same GPU
-        case GpuPlacement() | SharedGpuPlacement():
+        case WholeGpuPlacement() | SharedGpuPlacement():
             return Device(placement.kind)
 
 
 def devices_per_replica(placement: Placement) -> int:
     """Return how many devices one replica takes."""
-    return placement.count if isinstance(placement, GpuPlacement) else 0 if isinstance(placement, CpuPlacement) else 1
+    if isinstance(placement, WholeGpuPlacement):
+        return placement.count
+    return 0 if isinstance(placement, CpuPlacement) else 1
 
 
 def most_replicas(pool: Pool) -> int:
@@ -90,7 +92,7 @@ def memory_bytes(pool: Pool) -> int | None:
     match pool.placement:
         case MigPlacement(profile=profile) | DraPlacement(profile=str() as profile):
             return profile_bytes(profile)
-        case GpuPlacement(product=str() as label, count=count):
+        case WholeGpuPlacement(product=str() as label, count=count):
             product = gpu_product(label)
             return product.memory_gb * 10**9 * count if product else None
         case CpuPlacement():

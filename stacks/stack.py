@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 from .definition import DataPlane, Environment, Header, Platform
 from .definition.models import Model
-from .definition.servers import Pool, Server
+from .definition.pools import Pool
+from .definition.servers import Server
 from .images_lock import ImagesLock
 from .load import Document, Source
 from .problems import Problem

@@ -10,7 +10,7 @@ from typing import Any
 from stacks.definition import DataPlane
 from stacks.definition.gpu_products import gpu_product, profile_bytes
 from stacks.definition.placement import CpuPlacement, DraPlacement, GpuNodes, SharedGpuPlacement
-from stacks.definition.servers import Pool
+from stacks.definition.pools import Pool
 from stacks.stack import Stack
 
 KubernetesObject = dict[str, Any]

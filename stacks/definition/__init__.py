@@ -14,12 +14,12 @@ from .datasets import Dataset
 from .environment import Domino, Monitoring, Network, PullSecret
 from .guardrails import Guardrails
 from .images import Image, Mirror, RegistryHost
+from .kinds import AnyServer
 from .models import Model
 from .placement import GpuNodes
 from .promotion import Promotion
 from .proxy import Proxy
 from .rollout import Gate, RolloutOrder
-from .servers import Server
 
 
 class Platform(Section):
@@ -31,7 +31,7 @@ class Platform(Section):
     """Secrets to pull images with."""
     datasets: tuple[Dataset, ...] = ()
     """Volumes that hold model repositories."""
-    servers: Annotated[tuple[Server, ...], Field(min_length=1)]
+    servers: Annotated[tuple[AnyServer, ...], Field(min_length=1)]
     """Inference servers and their pools."""
     proxy: Proxy = Proxy()
     """The inference proxy."""
@@ -54,6 +54,15 @@ Namespace = Annotated[
 ]
 
 
+NamespaceLabels = Annotated[
+    Labels,
+    Without(
+        r"^(((app|pod-security)\.)?kubernetes\.io/|tidegate\.dev/|domino-compute$)",
+        "is a label that Tidegate or Kubernetes sets itself",
+    ),
+]
+
+
 class Environment(Named):
     """One environment, such as dev or prod; keys of the common part may stand here too and are laid over it."""
 
@@ -63,13 +72,7 @@ class Environment(Named):
     """Whether production's rules hold: nobody is granted everything, and nobody else may write its datasets."""
     local: bool = False
     """Whether it is a trial on one machine: host paths and images without a digest are allowed."""
-    labels: Annotated[
-        Labels,
-        Without(
-            r"^(((app|pod-security)\.)?kubernetes\.io/|tidegate\.dev/|domino-compute$)",
-            "is a label that Tidegate or Kubernetes sets itself",
-        ),
-    ] = Field(default_factory=dict)
+    labels: NamespaceLabels = Field(default_factory=dict)
     """Further labels of its namespace."""
     annotations: Annotations = Field(default_factory=dict)
     """Annotations of its namespace."""

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -32,6 +32,19 @@ class Section(BaseModel):
         validate_by_alias=True,
         use_attribute_docstrings=True,
     )
+
+
+NOT_IN_VALUES: Final = "not in values"
+"""Beside the type of a key: the values of the chart do not have it, because resolving uses it up."""
+Part = TypeVar("Part", bound=Section)
+
+
+def extended(kind: type[Part], part: Section, **more: Any) -> Part:
+    """Return a part of the definition as one of another class that has its keys, and what `more` says beside them.
+
+    Nothing is validated again: the part has been, and the rest is computed.
+    """
+    return cast("Part", kind.model_construct(**{**dict(part), **more}))
 
 
 _NOTHING: tuple[Any, ...] = (None, (), [], {})
@@ -335,8 +348,8 @@ class Resources(Section):
         return self
 
 
-class TritonResources(Resources):
-    """What each Triton asks of its node. The memory limit equals the request, so that nobody is evicted for it."""
+class ServerResources(Resources):
+    """What each replica of a server asks of its node. The memory limit equals the request."""
 
     cpu: CpuQuantity = "2"
     """CPU cores asked for."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from .base import ByteQuantity, Host, Named, ObjectName, RelativePath, Section, Text, Without
+from .base import NOT_IN_VALUES, ByteQuantity, Host, Named, ObjectName, RelativePath, Section, Text, Without
 
 AbsolutePath = Annotated[
     str,
@@ -24,14 +24,18 @@ class DominoDataset(Section):
     """Id of the Domino dataset."""
 
 
-class _Dataset(Named):
-    domino: DominoDataset | None = None
+class DatasetBase(Named):
+    """What datasets of every kind have."""
+
+    domino: Annotated[DominoDataset | None, NOT_IN_VALUES] = None
     """Set where the volume is Domino's shared one and the models lie in a Domino dataset."""
-    writers: tuple[Text, ...] = ()
+    writers: Annotated[tuple[Text, ...], NOT_IN_VALUES] = ()
     """Who may write models into it outside of the servers: groups, as your identity provider names them."""
 
 
-class _Volume(_Dataset):
+class VolumeBase(DatasetBase):
+    """What datasets have that become a volume and its claim."""
+
     capacity: ByteQuantity = "100Gi"
     """Size that is told to Kubernetes; shared file systems do not enforce it."""
     mount_options: tuple[Text, ...] = ()
@@ -42,7 +46,7 @@ class _Volume(_Dataset):
     """Class that volume and claim name; else the data plane's for this kind, else none."""
 
 
-class EfsDataset(_Volume):
+class EfsDataset(VolumeBase):
     """An Amazon EFS file system, by the EFS CSI driver."""
 
     kind: Literal["efs"]
@@ -56,7 +60,7 @@ class EfsDataset(_Volume):
     """Access mode of the volume and its claim; the EFS driver knows no other. Servers mount it read-only."""
 
 
-class NfsDataset(_Volume):
+class NfsSource(Section):
     """An NFS export."""
 
     kind: Literal["nfs"]
@@ -66,8 +70,12 @@ class NfsDataset(_Volume):
     """Exported path."""
 
 
-class CsiDataset(_Volume):
-    """A volume of any CSI driver: S3 Mountpoint, GCS FUSE, Azure Blob, Ceph, …"""
+class NfsDataset(NfsSource, VolumeBase):
+    """An NFS export."""
+
+
+class CsiSource(Section):
+    """A volume of a CSI driver."""
 
     kind: Literal["csi"]
     driver: ObjectName
@@ -82,7 +90,11 @@ class CsiDataset(_Volume):
     """Secret, in the environment's namespace, that the driver reads when it mounts."""
 
 
-class HostPathDataset(_Volume):
+class CsiDataset(CsiSource, VolumeBase):
+    """A volume of any CSI driver: S3 Mountpoint, GCS FUSE, Azure Blob, Ceph, …"""
+
+
+class HostPathSource(Section):
     """A folder of the node, for local environments only."""
 
     kind: Literal["hostPath"]
@@ -90,7 +102,11 @@ class HostPathDataset(_Volume):
     """Absolute path on every node."""
 
 
-class ClaimDataset(_Dataset):
+class HostPathDataset(HostPathSource, VolumeBase):
+    """A folder of the node, for local environments only."""
+
+
+class ClaimDataset(DatasetBase):
     """A PersistentVolumeClaim that exists already in the environment's namespace; it is used and never changed."""
 
     kind: Literal["claim"]
@@ -99,6 +115,15 @@ class ClaimDataset(_Dataset):
 
 
 Dataset = Annotated[EfsDataset | NfsDataset | CsiDataset | HostPathDataset | ClaimDataset, Field(discriminator="kind")]
+
+
+ObjectStoreUrl = Annotated[
+    str,
+    Field(
+        pattern=r"^(s3|gs|as)://[A-Za-z0-9.:/_-]+$",
+        json_schema_extra={"hint": "s3://bucket/prefix, gs://bucket/prefix or as://account/container/prefix"},
+    ),
+]
 
 
 class DatasetRepository(Section):
@@ -113,13 +138,7 @@ class DatasetRepository(Section):
 class ObjectStoreRepository(Section):
     """A model repository straight in object storage; Triton reads it itself."""
 
-    url: Annotated[
-        str,
-        Field(
-            pattern=r"^(s3|gs|as)://[A-Za-z0-9.:/_-]+$",
-            json_schema_extra={"hint": "s3://bucket/prefix, gs://bucket/prefix or as://account/container/prefix"},
-        ),
-    ]
+    url: ObjectStoreUrl
     """`s3://bucket/prefix`, `gs://bucket/prefix` or `as://account/container/prefix`."""
     writers: tuple[Text, ...] = ()
     """Who may write models into it: groups, as your identity provider names them."""

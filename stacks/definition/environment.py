@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from .base import Cidr, Condition, Conditional, DnsLabel, Labels, Named, ObjectName, Port, Section
+from .base import NOT_IN_VALUES, Cidr, Condition, Conditional, DnsLabel, Labels, Named, ObjectName, Port, Section
 
 
 class _Peer(Named, Conditional):
@@ -67,7 +67,7 @@ class Network(Section):
 class Mesh(Section):
     """Istio: the proxy gets a sidecar, the servers get none. Pod Security "restricted" wants Istio's CNI plugin."""
 
-    mode: Literal["istio"]
+    mode: Annotated[Literal["istio"], NOT_IN_VALUES]
     """Kind of the mesh."""
     mtls: Literal["PERMISSIVE", "STRICT"] = "PERMISSIVE"
     """PERMISSIVE also takes plain callers; STRICT only those in the mesh."""
@@ -98,9 +98,9 @@ class PrometheusPeer(Section):
 class Monitoring(Section):
     """Metrics and alerts by the Prometheus operator, which must be in the cluster."""
 
-    operator: bool = False
+    operator: Annotated[bool, NOT_IN_VALUES] = False
     """Whether to make PodMonitor and PrometheusRule objects."""
-    prometheus: PrometheusPeer = PrometheusPeer()
+    prometheus: Annotated[PrometheusPeer, NOT_IN_VALUES] = PrometheusPeer()
     """Who may read metrics."""
     interval_seconds: Annotated[int, Field(ge=5, le=600)] = 30
     """Seconds between two readings."""

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from .base import MOST_NUMBER, ByteQuantity, Condition, Conditional, DnsLabel, Section, Without
+from .base import MOST_NUMBER, NOT_IN_VALUES, ByteQuantity, Condition, Conditional, DnsLabel, Section, Without
 
 ModelName = Annotated[
     str,
@@ -62,9 +62,9 @@ class Model(Conditional):
     )
     name: ModelName
     """Its name, which is its folder in the repository."""
-    server: DnsLabel
+    server: Annotated[DnsLabel, NOT_IN_VALUES]
     """Server that serves it."""
-    pool: DnsLabel | None = None
+    pool: Annotated[DnsLabel | None, NOT_IN_VALUES] = None
     """Pool of that server; needed where the server has several."""
     versions: tuple[VersionTraffic, ...] = ()
     """Versions and their shares of the traffic; without versions and alias, the newest."""
@@ -78,7 +78,7 @@ class Model(Conditional):
     """Seconds of idleness after which it may be evicted; by default its pool's."""
     pinned: bool = False
     """Loaded at start and never evicted (on-demand pools)."""
-    footprint: ByteQuantity | None = None
+    footprint: Annotated[ByteQuantity | None, NOT_IN_VALUES] = None
     """GPU memory it takes when loaded; measured when not declared."""
 
     @model_validator(mode="after")

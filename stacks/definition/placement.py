@@ -23,12 +23,16 @@ Product = Annotated[
 ]
 
 
-class _OnGpu(Section):
-    product: Product | None = None
-    """GPU product as its node label `nvidia.com/gpu.product` says it, such as NVIDIA-A100-SXM4-80GB; any without."""
+WantedProduct = Annotated[
+    Product | None,
+    Field(
+        description="GPU product as its node label `nvidia.com/gpu.product` says it, such as NVIDIA-A100-SXM4-80GB; "
+        "any without."
+    ),
+]
 
 
-class MigPlacement(_OnGpu, Conditional):
+class MigPlacement(Conditional):
     """One MIG slice for each replica."""
 
     conditions: ClassVar = (
@@ -43,27 +47,30 @@ class MigPlacement(_OnGpu, Conditional):
     kind: Literal["mig"]
     profile: MigProfile
     """Profile of the slice."""
+    product: WantedProduct = None
     strategy: Literal["mixed", "single"] = "mixed"
     """The device plugin's MIG strategy on those nodes: mixed names a resource for each profile, single does not."""
 
 
-class GpuPlacement(_OnGpu):
+class WholeGpuPlacement(Section):
     """Whole GPUs for each replica."""
 
     kind: Literal["gpu"]
     count: Annotated[int, Field(ge=1, le=16)] = 1
     """GPUs for each replica."""
+    product: WantedProduct = None
 
 
-class SharedGpuPlacement(_OnGpu):
+class SharedGpuPlacement(Section):
     """A share of a GPU by time-slicing or MPS; time-slicing does not isolate memory."""
 
     kind: Literal["time-slicing", "mps"]
+    product: WantedProduct = None
     renamed: bool = True
     """Whether the device plugin renames the shared resource to nvidia.com/gpu.shared (renameByDefault)."""
 
 
-class DraPlacement(_OnGpu, Conditional):
+class DraPlacement(Conditional):
     """A device by Dynamic Resource Allocation (Kubernetes 1.34 and later)."""
 
     conditions: ClassVar = (
@@ -85,6 +92,7 @@ class DraPlacement(_OnGpu, Conditional):
     """DeviceClass, such as gpu.nvidia.com or mig.nvidia.com."""
     profile: MigProfile | None = None
     """MIG profile to ask for; the whole device without one."""
+    product: WantedProduct = None
 
 
 class CpuPlacement(Section):
@@ -94,7 +102,7 @@ class CpuPlacement(Section):
 
 
 Placement = Annotated[
-    MigPlacement | GpuPlacement | SharedGpuPlacement | DraPlacement | CpuPlacement, Field(discriminator="kind")
+    MigPlacement | WholeGpuPlacement | SharedGpuPlacement | DraPlacement | CpuPlacement, Field(discriminator="kind")
 ]
 
 

@@ -1,12 +1,13 @@
 """The inference proxy: replicas, exposure, authentication, access rules and limits."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 from tidegate_contracts import routing
 
 from .base import (
     BOTH_REPLICAS_AND_AUTOSCALING,
+    NOT_IN_VALUES,
     Annotations,
     ByteQuantity,
     Cidr,
@@ -98,14 +99,19 @@ Exposure = Annotated[
 ]
 
 
-class CertManagerTls(Section):
-    """A certificate that cert-manager issues."""
+class CertificateIssuer(Section):
+    """An issuer of cert-manager."""
 
-    kind: Literal["cert-manager"]
     issuer: ObjectName
     """Name of the issuer."""
     issuer_kind: Literal["ClusterIssuer", "Issuer"] = "ClusterIssuer"
     """Kind of the issuer."""
+
+
+class CertManagerTls(CertificateIssuer):
+    """A certificate that cert-manager issues."""
+
+    kind: Literal["cert-manager"]
 
 
 class SecretTls(Section):
@@ -225,6 +231,10 @@ class Tracing(Section):
     """Share of the calls that get a span, in per cent; a caller that sends a traceparent decides for its own."""
 
 
+REPLICAS: Final = 2
+"""Replicas of the proxy where neither a number nor an autoscaler is said."""
+
+
 class Proxy(Section):
     """The inference proxy: the one door to every model."""
 
@@ -244,7 +254,7 @@ class Proxy(Section):
     """Who may do what; what no rule grants is refused."""
     rate_limit: RateLimit = RateLimit()
     """How much one principal may ask."""
-    body_limit: ByteQuantity = "64Mi"
+    body_limit: Annotated[ByteQuantity, NOT_IN_VALUES] = "64Mi"
     """Largest request body."""
     concurrency: Annotated[int, Field(ge=1, le=100_000)] = 1024
     """Requests that one replica works on at once; more wait in a bounded queue."""
@@ -264,7 +274,7 @@ class Proxy(Section):
     @property
     def fixed_replicas(self) -> int | None:
         """Number of replicas; None where an autoscaler owns it."""
-        return None if self.autoscaling else 2 if self.replicas is None else self.replicas
+        return None if self.autoscaling else REPLICAS if self.replicas is None else self.replicas
 
     @model_validator(mode="after")
     def _replicas_or_autoscaling(self) -> Self:

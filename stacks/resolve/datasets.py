@@ -2,22 +2,20 @@
 
 from typing import assert_never
 
-from components import (
-    ClaimArgs,
-    CsiSourceArgs,
-    DatasetVolumeArgs,
-    HostPathSourceArgs,
-    NfsSourceArgs,
-    ObjectStoreRepositoryArgs,
-    VolumeRepositoryArgs,
-)
+from components.dataset_volume import DatasetVolumeArgs
+from components.environment import ClaimArgs
+from components.server_args import ObjectStoreRepositoryArgs, VolumeRepositoryArgs
 
+from ..definition.base import extended
 from ..definition.datasets import (
     ClaimDataset,
     CsiDataset,
+    CsiSource,
     EfsDataset,
     HostPathDataset,
+    HostPathSource,
     NfsDataset,
+    NfsSource,
     ObjectStoreRepository,
 )
 from ..definition.servers import Server
@@ -27,15 +25,15 @@ EFS_DRIVER = "efs.csi.aws.com"
 Volume = EfsDataset | NfsDataset | CsiDataset | HostPathDataset
 
 
-def dataset_volumes(stack: Stack) -> list[DatasetVolumeArgs]:
+def dataset_volumes(stack: Stack) -> tuple[DatasetVolumeArgs, ...]:
     """Return the volumes to make; claims that exist already are used as they are."""
-    return [_volume(stack, item) for item in stack.platform.datasets if not isinstance(item, ClaimDataset)]
+    return tuple(_volume(stack, item) for item in stack.platform.datasets if not isinstance(item, ClaimDataset))
 
 
-def claims(stack: Stack) -> list[ClaimArgs]:
+def claims(stack: Stack) -> tuple[ClaimArgs, ...]:
     """Return the claims that exist already."""
     names = {item.claim_name for item in stack.platform.datasets if isinstance(item, ClaimDataset)}
-    return [ClaimArgs(name=name) for name in sorted(names)]
+    return tuple(ClaimArgs(name=name) for name in sorted(names))
 
 
 def repository(stack: Stack, server: Server) -> VolumeRepositoryArgs | ObjectStoreRepositoryArgs:
@@ -45,7 +43,7 @@ def repository(stack: Stack, server: Server) -> VolumeRepositoryArgs | ObjectSto
     wanted = server.repository.dataset
     dataset = next(item for item in stack.platform.datasets if item.name == wanted)
     folders = [f"filecache/{dataset.domino.dataset_id}" if dataset.domino else None, server.repository.path]
-    return VolumeRepositoryArgs(
+    return VolumeRepositoryArgs.model_construct(
         claim=dataset.claim_name if isinstance(dataset, ClaimDataset) else dataset.name,
         sub_path="/".join(folder for folder in folders if folder) or None,
     )
@@ -59,33 +57,21 @@ def _volume(stack: Stack, dataset: Volume) -> DatasetVolumeArgs:
         "csi": classes.csi,
         "hostPath": classes.host_path,
     }[dataset.kind]
-    return DatasetVolumeArgs(
-        name=dataset.name,
-        source=_source(dataset),
-        capacity=dataset.capacity,
-        access_mode=dataset.access_mode,
-        storage_class=dataset.storage_class or default,
-        mount_options=list(dataset.mount_options),
-    )
+    return extended(DatasetVolumeArgs, dataset, source=_source(dataset), storage_class=dataset.storage_class or default)
 
 
-def _source(dataset: Volume) -> CsiSourceArgs | NfsSourceArgs | HostPathSourceArgs:
+def _source(dataset: Volume) -> CsiSource | NfsSource | HostPathSource:
     match dataset:
         case EfsDataset():
             # The EFS driver's volume handle: <file system>[:<sub path>[:<access point>]].
             point = f"::{dataset.access_point_id}" if dataset.access_point_id else ""
-            return CsiSourceArgs(driver=EFS_DRIVER, volume_handle=f"{dataset.file_system_id}{point}")
+            handle = f"{dataset.file_system_id}{point}"
+            return CsiSource.model_construct(kind="csi", driver=EFS_DRIVER, volume_handle=handle)
         case NfsDataset():
-            return NfsSourceArgs(server=dataset.server, path=dataset.path)
+            return extended(NfsSource, dataset)
         case CsiDataset():
-            return CsiSourceArgs(
-                driver=dataset.driver,
-                volume_handle=dataset.volume_handle,
-                volume_attributes=dict(dataset.volume_attributes),
-                fs_type=dataset.fs_type,
-                node_publish_secret=dataset.node_publish_secret,
-            )
+            return extended(CsiSource, dataset)
         case HostPathDataset():
-            return HostPathSourceArgs(path=dataset.path)
+            return extended(HostPathSource, dataset)
         case _:
             assert_never(dataset)

@@ -2,7 +2,7 @@
 
 from datetime import date
 
-from components import NamespaceArgs
+from components.environment import NamespaceArgs
 from policies import guardrails
 
 from ..definition.datasets import ClaimDataset, ObjectStoreRepository
@@ -11,9 +11,9 @@ from ..stack import Stack
 
 def namespace(stack: Stack) -> NamespaceArgs:
     """Return the namespace, with what people and guardrails have to know of it."""
-    return NamespaceArgs(
+    return NamespaceArgs.model_construct(
         name=stack.namespace,
-        labels=dict(stack.environment.labels),
+        labels=stack.environment.labels,
         annotations={
             **stack.environment.annotations,
             guardrails.ANNOTATION: guardrails.annotation(guardrail_settings(stack)),

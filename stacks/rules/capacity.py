@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from .. import placement
 from ..definition.base import byte_count
 from ..definition.gpu_products import gpu_product
-from ..definition.placement import DraPlacement, GpuPlacement, MigPlacement
-from ..definition.servers import OnDemand, Pool, Server
+from ..definition.placement import DraPlacement, MigPlacement, WholeGpuPlacement
+from ..definition.pools import OnDemand, Pool
+from ..definition.servers import Server
 from ..problems import Problem
 from ..stack import Definition, Stack
 from .references import nearest
@@ -159,7 +160,7 @@ def whole_gpus_are_told_from_slices(definition: Definition) -> Iterator[Problem]
             group for group in stack.data_plane.gpus if group.sharing or (group.mig and group.mig.strategy == "single")
         ]
         for path, server, pool in _pools(stack):
-            if alike and isinstance(pool.placement, GpuPlacement) and pool.placement.product is None:
+            if alike and isinstance(pool.placement, WholeGpuPlacement) and pool.placement.product is None:
                 yield stack.source.problem(
                     (*path, "placement"),
                     f"{server.name}/{pool.name} asks for whole GPUs of any product, and may get slices of "
@@ -210,7 +211,7 @@ def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Proble
     """A pod runs on one node, so its GPUs are there, all of them."""
     for stack in definition.stacks:
         for path, server, pool in _pools(stack):
-            if not isinstance(pool.placement, GpuPlacement) or pool.placement.count == 1:
+            if not isinstance(pool.placement, WholeGpuPlacement) or pool.placement.count == 1:
                 continue
             count, product = pool.placement.count, pool.placement.product
             whole = [group for group in stack.data_plane.gpus if group.mig is None and group.sharing is None]

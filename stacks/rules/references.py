@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from ..definition import Header
 from ..definition.datasets import ClaimDataset, DatasetRepository, ObjectStoreRepository
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
-from ..definition.servers import OnDemand
+from ..definition.pools import OnDemand
 from ..load import Document
 from ..problems import Problem
 from ..stack import Definition, Stack

@@ -62,10 +62,10 @@ def _all_match(names: list[str], globs: Iterable[str]) -> bool:
 def secrets_are_never_written_inline(stack: Stack) -> Iterator[Problem]:
     """The definition stands in version control and in manifests."""
     for index, server in enumerate(stack.platform.servers):
-        for name in server.triton.environment:
+        for name in server.variables:
             if _SECRET_NAME.search(name):
                 yield stack.source.problem(
-                    ("servers", index, "triton", "environment", name),
+                    ("servers", index, server.kind, "environment", name),
                     f"{name} looks like a secret, and the definition is no place for one",
                     do="Use the server's identity for object storage; keep credentials in a Secret.",
                 )

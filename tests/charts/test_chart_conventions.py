@@ -9,7 +9,7 @@ import yaml
 from tidegate_contracts import proxy_process
 
 from charts import CHART
-from charts.arguments import arguments
+from charts.arguments import arguments, is_list
 from charts.folder import contents
 from charts.helm import helm
 from charts.metadata import ROOT, version
@@ -179,7 +179,7 @@ def test_the_readme_lists_every_value_and_the_options_that_an_install_needs() ->
         found = set()
         for each in arguments(owner):
             here = f"{path}{each.key}"
-            below = here + ("[]." if "Sequence" in str(each.kind) else ".")
+            below = here + ("[]." if is_list(each.kind) else ".")
             inner = [keys(kind, below) for kind in each.classes]
             found |= set().union(*inner) if inner else {here}
         return found

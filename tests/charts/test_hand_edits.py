@@ -14,6 +14,7 @@ from charts.arguments import arguments, chosen, is_list, tag
 from components import EnvironmentArgs
 from stacks.load import load
 from stacks.resolve import resolve
+from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.definitions import Tree
 
@@ -366,7 +367,7 @@ def brief(values: Values, kinds: tuple[type, ...], *, item: bool = False) -> Val
     return found
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(parent=examples(15), suppress_health_check=list(HealthCheck))
 @given(definition_trees())
 def test_items_need_not_say_what_holds_anyway(tree: Tree) -> None:
     definition = read_tree(tree)

@@ -1,18 +1,23 @@
 """The chart is the components: Helm renders of an environment's values what the components declare of it."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from components import AwsIdentityArgs, ClaimArgs, EnvironmentArgs, IngressArgs
+from components import EnvironmentArgs
+from components.environment import ClaimArgs
+from components.triton.server import TritonServerArgs
+from stacks.definition.base import Section
+from stacks.definition.proxy import IngressExposure
+from stacks.definition.servers import AwsIdentity
 from stacks.resolve import resolve
 from stacks.stack import Definition
 from stacks.validate import read_definition
+from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.definitions import Tree
 
@@ -62,9 +67,15 @@ NASTY = [
     "grün ≠ 😀",
     "\u2028\u2029\u0085\ufeff\x7f\x00\x1b",
 ]
+Part = TypeVar("Part", bound=Section)
 ANY_TEXT = st.one_of(st.sampled_from(NASTY), st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
 # What stands in a JSON file stands there as a block of YAML, which cannot hold what is no printable character.
 PRINTABLE = ANY_TEXT.map(lambda text: "".join(c for c in text if c.isprintable() or c in "\n\t"))
+
+
+def changed(part: Part, **changes: Any) -> Part:
+    """A part with other values, which need not be valid."""
+    return part.model_copy(update=changes)
 
 
 def assert_alike(args: EnvironmentArgs, *arguments: str) -> None:
@@ -79,8 +90,7 @@ def test_helm_renders_every_stack_of_our_definitions_as_the_components_declare_i
 
 
 @settings(
-    max_examples=40,
-    deadline=None,
+    parent=examples(40),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 @given(definition_trees(), st.randoms(use_true_random=False))
@@ -104,30 +114,28 @@ def with_texts(args: EnvironmentArgs, texts: list[str], printable: list[str]) ->
     assert isinstance(noted, dict)
     keyed = {f"example.com/key-{number}": text for number, text in enumerate(texts)}
     variables = {f"TEXT_{number}": text for number, text in enumerate(texts)}
+    identity = AwsIdentity.model_construct(cloud="aws", role_arn=texts[-1])
     servers = [
-        replace(
-            server,
-            triton=replace(server.triton, arguments=texts, environment=variables),
-            identity=AwsIdentityArgs(role_arn=texts[-1]),
-        )
+        changed(server, triton=changed(server.triton, arguments=texts, environment=variables), identity=identity)
         for server in args.servers
+        if isinstance(server, TritonServerArgs)
     ]
     rules = [
-        replace(args.proxy.access[0], name=text, principals=printable, groups=printable, servers=[text])
+        changed(args.proxy.access[0], name=text, principals=printable, groups=printable, servers=[text])
         for text in printable
     ]
-    assert isinstance(args.proxy.exposure, IngressArgs)
-    exposure = replace(args.proxy.exposure, annotations=keyed)
-    return replace(
+    assert isinstance(args.proxy.exposure, IngressExposure)
+    exposure = changed(args.proxy.exposure, annotations=keyed)
+    return changed(
         args,
-        namespace=replace(args.namespace, annotations={**noted, **keyed}, labels=keyed),
+        namespace=changed(args.namespace, annotations={**noted, **keyed}, labels=keyed),
         servers=servers,
-        proxy=replace(args.proxy, access=rules, exposure=exposure, priority_class=texts[0]),
-        datasets=[replace(dataset, mount_options=texts) for dataset in args.datasets],
+        proxy=changed(args.proxy, access=rules, exposure=exposure, priority_class=texts[0]),
+        datasets=[changed(dataset, mount_options=texts) for dataset in args.datasets],
     )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(parent=examples(15), suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(ANY_TEXT, min_size=1, max_size=8), printable=st.lists(PRINTABLE, min_size=1, max_size=8))
 @example(texts=NASTY, printable=[text for text in NASTY if all(c.isprintable() or c in "\n\t" for c in text)])
 def test_any_text_arrives_as_it_was_typed(everything: EnvironmentArgs, texts: list[str], printable: list[str]) -> None:
@@ -139,21 +147,21 @@ def test_numbers_arrive_as_they_were_typed(everything: EnvironmentArgs) -> None:
     for number in (0, 1, 1_000_000, 2**31, 2**53):
         some = number or 1  # what may not be zero has a default, which stands for zero as well
         servers = [
-            replace(
+            changed(
                 server,
                 pools=[
-                    replace(
+                    changed(
                         pool,
                         replicas=number,
-                        models=[replace(model, footprint_bytes=some, idle_seconds=number) for model in pool.models],
+                        models=[changed(model, footprint_bytes=some, idle_seconds=number) for model in pool.models],
                     )
                     for pool in server.pools
                 ],
             )
             for server in everything.servers
         ]
-        proxy = replace(everything.proxy, body_limit_bytes=some, autoscaling=None, replicas=some)
-        assert_alike(replace(everything, servers=servers, proxy=proxy), "--skip-schema-validation")
+        proxy = changed(everything.proxy, body_limit_bytes=some, autoscaling=None, replicas=some)
+        assert_alike(changed(everything, servers=servers, proxy=proxy), "--skip-schema-validation")
 
 
 @pytest.mark.parametrize("number", [2**53 + 1, 0.5])
@@ -162,25 +170,25 @@ def test_numbers_that_readers_of_json_would_not_read_alike_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match="it must be whole, up to 2\\^53"):
         declared(
-            replace(
+            changed(
                 everything,
-                proxy=replace(everything.proxy, rate_limit=replace(everything.proxy.rate_limit, burst=number)),
+                proxy=changed(everything.proxy, rate_limit=changed(everything.proxy.rate_limit, burst=number)),
             )
         )
 
 
 SMALLER: list[Callable[[EnvironmentArgs], EnvironmentArgs]] = [
-    lambda args: replace(args, servers=[], eviction_policy_image=None),
-    lambda args: replace(args, servers=[replace(server, pools=[]) for server in args.servers]),
-    lambda args: replace(
+    lambda args: changed(args, servers=[], eviction_policy_image=None),
+    lambda args: changed(args, servers=[changed(server, pools=[]) for server in args.servers]),
+    lambda args: changed(
         args,
         datasets=[],
         claims=[*args.claims, *(ClaimArgs(name=dataset.name) for dataset in args.datasets)],
         domino=None,
         monitoring=None,
     ),
-    lambda args: replace(args, network=replace(args.network, reach=[], callers=[]), domino=None),
-    lambda args: replace(args, proxy=replace(args.proxy, access=[], tls=None, autoscaling=None)),
+    lambda args: changed(args, network=changed(args.network, reach=[], callers=[]), domino=None),
+    lambda args: changed(args, proxy=changed(args.proxy, access=[], tls=None, autoscaling=None)),
 ]
 
 

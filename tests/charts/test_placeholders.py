@@ -9,8 +9,11 @@ import pytest
 from charts.generate import templates_of
 from charts.placeholders import Recorder, placeholder, singular
 from charts.recording import Value
-from components import CpuArgs, CpuScalingArgs, EnvironmentArgs, MigArgs, OnDemandArgs
+from components import EnvironmentArgs
+from components.server_args import OnDemandArgs
 from components.values import each, entries, needed, of_kind, when
+from stacks.definition.base import CpuScaling
+from stacks.definition.placement import CpuPlacement, MigPlacement
 
 
 @pytest.fixture
@@ -73,7 +76,7 @@ def test_what_is_always_there_is_no_condition(root: Any) -> None:
 def test_branches_that_make_nothing_leave_nothing(root: Any) -> None:
     assert when(root.monitoring, lambda _: None) is None
     assert each(root.servers, lambda _: None) is None
-    assert of_kind(root.proxy.autoscaling, CpuScalingArgs, lambda _: None) is None
+    assert of_kind(root.proxy.autoscaling, CpuScaling, lambda _: None) is None
 
 
 @pytest.mark.parametrize(
@@ -124,7 +127,7 @@ def test_a_choice_of_kinds_is_told_by_its_key() -> None:
         return each(
             args.servers,
             lambda server: each(
-                server.pools, lambda pool: of_kind(pool.placement, MigArgs, lambda mig: {"profile": mig.profile})
+                server.pools, lambda pool: of_kind(pool.placement, MigPlacement, lambda mig: {"profile": mig.profile})
             ),
         )
 
@@ -145,7 +148,7 @@ def test_what_is_missing_is_what_the_definition_says_it_is() -> None:
                     "replicas": f"{pool.replicas}",
                     "startup": f"{pool.startup_seconds}",
                     "idle": of_kind(pool.loading, OnDemandArgs, lambda loading: f"{loading.idle_seconds}"),
-                    "cpu": of_kind(pool.placement, CpuArgs, lambda _: "yes"),
+                    "cpu": of_kind(pool.placement, CpuPlacement, lambda _: "yes"),
                 },
             ),
         )

@@ -30,6 +30,7 @@ from stacks.definition.base import Conditional, Without
 from stacks.load import parse
 from stacks.problems import DefinitionError, Problem
 from stacks.resolve import resolve
+from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.definitions import Tree
 
@@ -496,8 +497,7 @@ def test_values_that_break_a_rule_are_refused_where_it_says(rule: str) -> None:
 
 
 @settings(
-    max_examples=60,
-    deadline=None,
+    parent=examples(60),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
     phases=[Phase.explicit, Phase.generate],
 )

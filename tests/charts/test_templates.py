@@ -39,7 +39,8 @@ def test_the_same_components_give_the_same_templates(generated: dict[str, str], 
 
 
 def test_every_component_that_declares_objects_has_a_file_of_its_own(generated: dict[str, str]) -> None:
-    sources = {path.stem for path in Path(components.__file__).parent.glob("*.py")}
+    folder = Path(components.__file__).parent
+    sources = {"_".join(path.relative_to(folder).with_suffix("").parts) for path in folder.rglob("*.py")}
     files = {name.removesuffix(".yaml").replace("-", "_") for name in generated if name.endswith(".yaml")}
     assert files <= sources | {"mesh"}  # the mesh stands with Domino, which brings it
     assert {"environment", "proxy", "triton_pool", "dataset_volume", "network_boundary", "monitoring"} <= files
@@ -49,7 +50,7 @@ def test_a_template_says_where_it_comes_from_and_what_it_is(generated: dict[str,
     for name, text in generated.items():
         if name.endswith(".yaml"):
             heading, _, _ = text.partition("*/}}")
-            assert re.search(r"Generated from components/\w+\.py by `make chart`; never edited by hand\.", heading)
+            assert re.search(r"Generated from components/[\w/]+\.py by `make chart`; never edited by hand\.", heading)
             assert len(heading.strip().splitlines()) >= 4, name
 
 

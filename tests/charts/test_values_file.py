@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from charts import values_of
-from charts.arguments import arguments
+from charts.arguments import all_sections, arguments
 from charts.helm import helm
 from charts.scenarios import default_values, scenarios, values_yaml
 from charts.values_file import flow, samples_of, scalar, values_text
@@ -51,13 +50,6 @@ def merged(below: Any, above: Any) -> Any:
         return above
     both = {key: merged(below.get(key), value) if key in below else value for key, value in above.items()}
     return {key: value for key, value in {**below, **both}.items() if above.get(key, 0) is not None}
-
-
-def all_classes(owner: type = EnvironmentArgs) -> Iterator[type]:
-    yield owner
-    for argument in arguments(owner):
-        for kind in argument.classes:
-            yield from all_classes(kind)
 
 
 @given(trees)
@@ -141,7 +133,7 @@ def test_a_key_that_is_not_set_stands_there_as_a_comment_that_can_be_used() -> N
 def test_every_argument_of_every_component_says_what_it_is() -> None:
     silent = [
         f"{owner.__name__}.{argument.name}"
-        for owner in sorted(set(all_classes()), key=lambda each: each.__name__)
+        for owner in sorted(set(all_sections(EnvironmentArgs)), key=lambda each: each.__name__)
         for argument in arguments(owner)
         if not argument.about
     ]

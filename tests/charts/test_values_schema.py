@@ -13,15 +13,15 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 
 from charts import CHART, values_of
-from charts.arguments import arguments, classes, item_type, meaning
+from charts.arguments import all_sections, arguments, classes, item_type, title
 from charts.check import rendered
 from charts.scenarios import default_values, scenarios
-from charts.twins import TWINS
 from charts.values_file import values_text
-from charts.values_schema import WORDS, values_schema
+from charts.values_schema import values_schema
 from components import EnvironmentArgs
 from stacks.problems import DefinitionError
 from stacks.resolve import resolve
+from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.definitions import Tree
 
@@ -32,14 +32,7 @@ GONE = object()
 Path_ = tuple[str | int, ...]
 
 
-def all_classes(owner: type = EnvironmentArgs) -> Iterator[type]:
-    yield owner
-    for argument in arguments(owner):
-        for kind in argument.classes:
-            yield from all_classes(kind)
-
-
-CLASSES = sorted(set(all_classes()), key=lambda each: each.__name__)
+CLASSES = sorted({*all_sections(EnvironmentArgs)}, key=lambda each: each.__name__)
 
 
 def edited(path: Path_, value: Any) -> dict[str, Any]:
@@ -222,8 +215,7 @@ def test_what_the_definition_refuses_is_refused_where_it_stands(what: str, tmp_p
 
 
 @settings(
-    max_examples=40,
-    deadline=None,
+    parent=examples(40),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     phases=[Phase.explicit, Phase.generate],
 )
@@ -257,7 +249,7 @@ def test_a_file_that_is_no_yaml_is_refused_with_its_line() -> None:
 
 def test_null_takes_away_what_need_not_be_there() -> None:
     for owner in CLASSES:
-        section = SCHEMA if owner is EnvironmentArgs else SCHEMA["definitions"][owner.__name__.removesuffix("Args")]
+        section = SCHEMA if owner is EnvironmentArgs else SCHEMA["definitions"][title(owner)]
         for argument in arguments(owner):
             validator = jsonschema.Draft7Validator(
                 {**section["properties"][argument.key], "definitions": SCHEMA["definitions"]}
@@ -272,7 +264,7 @@ def test_every_section_is_closed_and_every_key_is_explained() -> None:
         assert section["additionalProperties"] is False, name
         assert section["description"], name
     for owner in CLASSES:
-        section = SCHEMA if owner is EnvironmentArgs else SCHEMA["definitions"][owner.__name__.removesuffix("Args")]
+        section = SCHEMA if owner is EnvironmentArgs else SCHEMA["definitions"][title(owner)]
         assert all(section["properties"][each.key]["description"] for each in arguments(owner)), owner
     assert SCHEMA["additionalProperties"] is False
 
@@ -306,16 +298,8 @@ def test_helms_own_engine_reads_every_pattern() -> None:
         assert all(int(most) <= 1000 for most in re.findall(r"\{\d*,?(\d+)\}", text))
 
 
-def test_every_word_beside_an_argument_is_known() -> None:
-    used = {word for owner in CLASSES for each in arguments(owner) if (word := meaning(item_type(each.kind)))}
-    used |= {word for owner in CLASSES for each in arguments(owner) if (word := meaning(each.kind))}
-    assert used <= WORDS.keys()
-
-
-def test_twins_are_classes_that_the_values_hold() -> None:
-    assert set(CLASSES) >= TWINS.keys()
-    for owner, model in TWINS.items():
-        assert {each.name for each in arguments(owner)} & model.model_fields.keys(), owner
+def test_no_two_classes_share_a_title() -> None:
+    assert len({title(owner) for owner in CLASSES}) == len(CLASSES)
 
 
 def test_values_that_are_written_and_read_again_are_still_taken(tmp_path: Path) -> None:

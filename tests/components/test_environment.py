@@ -12,6 +12,7 @@ from stacks.definition.datasets import ClaimDataset
 from stacks.resolve import resolve
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
+from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.definitions import Tree
 
@@ -52,7 +53,7 @@ def test_volumes_of_our_definitions_name_what_exists(environments: Environments,
         promises.volumes_name_config_maps_and_claims_that_exist(objects, given_claims(stack))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(parent=examples(25), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees())
 def test_any_valid_definition_declares_environments_that_keep_every_promise(tree: Tree) -> None:
     definition = read_tree(tree)

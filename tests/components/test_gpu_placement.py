@@ -6,10 +6,11 @@ import pulumi_kubernetes as k8s
 import pytest
 from pydantic import TypeAdapter
 
-from components import GpuPlacement, Place, ResourcesArgs, evaluate
+from components import Place, evaluate
 from components.evaluate import KubernetesObject
+from components.gpu_placement import GpuPlacement
+from stacks.definition.base import Resources
 from stacks.definition.placement import Placement
-from stacks.resolve.placement import placement as resolved
 
 from .objects import named
 
@@ -19,13 +20,12 @@ PLACE = Place("env", "ns")
 
 def placed(placement: dict[str, Any]) -> list[KubernetesObject]:
     """A pod with this placement, and what else it needs."""
-    args = resolved(TypeAdapter(Placement).validate_python(placement, strict=True))
+    args: Placement = TypeAdapter(Placement).validate_python(placement, strict=True)
 
     def program() -> None:
         made = GpuPlacement("p", args, PLACE, "server-p", PLACE.labels("triton"))
-        container = k8s.core.v1.ContainerArgs(
-            name="triton", resources=made.resources(ResourcesArgs(cpu="1", memory="1Gi"))
-        )
+        resources = made.resources(Resources(cpu="1", memory="1Gi"))
+        container = k8s.core.v1.ContainerArgs(name="triton", resources=resources)
         spec = k8s.core.v1.PodSpecArgs(
             containers=[container],
             node_selector=made.node_selector({"pool": "gpu"}),

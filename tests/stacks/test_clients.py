@@ -11,8 +11,8 @@ from tidegate_contracts.environments import DatasetLocation, Environments, Objec
 from tidegate_contracts.routing import RoutingTable
 
 from components import Environment, evaluate
-from components.files import routing_table
 from components.place import Place
+from components.proxy_files import routing_table
 from stacks import clients
 from stacks.definition.base import byte_count
 from stacks.resolve import resolve

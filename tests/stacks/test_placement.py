@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from stacks import placement
 from stacks.definition.placement import GpuNodes, Placement
-from stacks.definition.servers import Pool
+from stacks.definition.pools import Pool
 from stacks.trees import frozen
 
 A100 = "NVIDIA-A100-SXM4-80GB"

@@ -17,6 +17,7 @@ from stacks.load import load
 from stacks.resolve import resolve
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
+from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.definitions import Tree
 
@@ -47,21 +48,21 @@ def shuffled(part: Any, chance: random.Random) -> Any:
     return part
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(parent=examples(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees(), st.integers())
 def test_the_order_of_items_and_keys_changes_nothing(tree: Tree, seed: int) -> None:
     other = shuffled(tree, random.Random(seed))
     assert resolved(read_tree(tree)) == resolved(read_tree(other))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(parent=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees())
 def test_resolving_twice_gives_the_same(tree: Tree) -> None:
     definition = read_tree(tree)
     assert resolved(definition) == resolved(definition)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(parent=examples(10), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees())
 def test_digests_change_images_and_nothing_else(tree: Tree) -> None:
     plain, pinned = read_tree(tree), read_tree(tree, pinned=True)

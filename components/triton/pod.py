@@ -1,18 +1,18 @@
-"""The pods of a pool: Triton, and beside it, where models are loaded on demand, the eviction policy."""
-
-from typing import Any
+"""The pods of a pool of Tritons."""
 
 import pulumi_kubernetes as k8s
 from tidegate_contracts import eviction_process, triton
 
-from . import pods
-from .fields import Image
-from .files import repository_root
-from .gpu_placement import GpuPlacement
-from .identity import variables
-from .place import Place, pool_headless_name, pool_name, service_account
-from .triton_server import OnDemandArgs, PreloadArgs, TritonPoolArgs, TritonServerArgs, VolumeRepositoryArgs
-from .values import entries, equals, joined, needed, of_kind, quotient, total, when, where
+from stacks.definition.pools import Preload
+
+from .. import pods
+from ..eviction import policy_sidecars, policy_volumes
+from ..gpu_placement import GpuPlacement
+from ..identity import variables
+from ..place import service_account
+from ..server_args import OnDemandArgs, PoolArgs, PoolContext, VolumeRepositoryArgs, repository_root
+from ..values import entries, equals, joined, of_kind, quotient, total, when, where
+from .server import TritonServerArgs
 
 _STARTED = "/tmp/started"
 # Without a secret Triton would be open to whoever sends none: rather no Triton. With a policy it is there: the kubelet
@@ -37,26 +37,9 @@ _SERVE = (
 )
 
 
-class Pool:
-    """A pool with what follows from its name and its server's."""
-
-    def __init__(
-        self, args: TritonPoolArgs, server: TritonServerArgs, place: Place, policy_image: Image | None
-    ) -> None:
-        self.args = args
-        self.server = server
-        self.place = place
-        self.policy_image = policy_image
-        self.name = pool_name(server.name, args.name)
-        self.headless_name = pool_headless_name(server.name, args.name)
-        self.eviction_name = f"{self.name}-eviction"
-        self.selector = place.pool_selector(server.kind, server.name, args.name)
-        self.labels = place.labels(server.kind, self.selector)
-
-
-def pod(pool: Pool, placement: GpuPlacement) -> k8s.core.v1.PodSpecArgs:
+def pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -> k8s.core.v1.PodSpecArgs:
     """Return the spec of a pool's pods."""
-    args, server = pool.args, pool.server
+    args = pool.args
     return k8s.core.v1.PodSpecArgs(
         service_account_name=service_account(server.kind, server.name),
         automount_service_account_token=False,
@@ -69,27 +52,22 @@ def pod(pool: Pool, placement: GpuPlacement) -> k8s.core.v1.PodSpecArgs:
         resource_claims=placement.resource_claims,
         # The pause before SIGTERM, then what requests in flight may take, then a margin.
         termination_grace_period_seconds=total(server.triton.exit_timeout_seconds, pods.GRACE_SECONDS),
-        init_containers=of_kind(args.loading, OnDemandArgs, lambda _: [_policy_sidecar(pool)]),
-        containers=[_triton(pool, placement)],
+        init_containers=policy_sidecars(
+            pool,
+            _repository_mounts(server),
+            when(server.triton.grpc_tls, lambda _: [pods.mount("tls", triton.TLS_ROOT)]),
+        ),
+        containers=[_triton(args, server, placement)],
         volumes=joined(
             [pods.memory_volume("shm", args.shared_memory), pods.scratch_volume("tmp", args.scratch)],
             of_kind(server.repository, VolumeRepositoryArgs, lambda repository: [_repository_volume(repository)]),
             when(server.triton.grpc_tls, lambda tls: [pods.secret_volume("tls", tls.secret)]),
-            of_kind(
-                args.loading,
-                OnDemandArgs,
-                lambda _: [
-                    pods.memory_volume("control", "1Mi"),
-                    pods.config_volume("eviction-settings", pool.eviction_name),
-                    pods.scratch_volume("eviction-state", "64Mi"),
-                ],
-            ),
+            policy_volumes(pool),
         ),
     )
 
 
-def _triton(pool: Pool, placement: GpuPlacement) -> k8s.core.v1.ContainerArgs:
-    args, server = pool.args, pool.server
+def _triton(args: PoolArgs, server: TritonServerArgs, placement: GpuPlacement) -> k8s.core.v1.ContainerArgs:
     # The shell puts the secret into the arguments, so that it stands in no manifest; Triton takes its place.
     start = where(
         equals(args.loading.mode, "on-demand"),
@@ -134,14 +112,14 @@ def _triton(pool: Pool, placement: GpuPlacement) -> k8s.core.v1.ContainerArgs:
     )
 
 
-def _arguments(server: TritonServerArgs, pool: TritonPoolArgs) -> list[str]:
+def _arguments(server: TritonServerArgs, pool: PoolArgs) -> list[str]:
     """Return tritonserver's arguments; its documentation is `tritonserver --help`."""
     settings = server.triton
     return joined(
-        repository_root(server, lambda root: [f"--model-repository={root}"]),
+        repository_root(server, triton.REPOSITORY_ROOT, lambda root: [f"--model-repository={root}"]),
         of_kind(
             pool.loading,
-            PreloadArgs,
+            Preload,
             lambda loading: ["--model-control-mode=poll", f"--repository-poll-secs={loading.poll_seconds}"],
         ),
         of_kind(pool.loading, OnDemandArgs, lambda _: ["--model-control-mode=explicit"]),
@@ -188,41 +166,4 @@ def _repository_mounts(server: TritonServerArgs) -> list[k8s.core.v1.VolumeMount
                 name="models", mount_path=triton.REPOSITORY_ROOT, sub_path=repository.sub_path, read_only=True
             )
         ],
-    )
-
-
-def _policy_sidecar(pool: Pool) -> k8s.core.v1.ContainerArgs:
-    """Return the policy as a native sidecar: it starts before Triton and stops after it.
-
-    It has no readiness probe on purpose: without the policy nothing is loaded, but what is resident still answers.
-    While a crashed policy waits for its restart, Kubernetes counts the pod as not ready, and takes its address out of
-    DNS: `tidegate_contracts.routing.Pool.host` says what follows for the proxy.
-    """
-    image: Any = needed(pool.policy_image, "evictionPolicyImage is needed: a pool loads models on demand")
-    return k8s.core.v1.ContainerArgs(
-        name="eviction-policy",
-        image=image,
-        restart_policy="Always",
-        command=["python", "-m", eviction_process.MODULE, "serve"],
-        ports=[
-            pods.container_port("lease", eviction_process.LEASE_PORT),
-            pods.container_port("policy-admin", eviction_process.ADMIN_PORT),
-        ],
-        resources=pods.container_resources(pool.args.policy_resources),
-        security_context=pods.container_security_context(),
-        startup_probe=pods.http_probe(
-            eviction_process.STARTED_PATH, "policy-admin", period_seconds=1, failure_threshold=60
-        ),
-        liveness_probe=pods.http_probe(
-            eviction_process.LIVE_PATH, "policy-admin", period_seconds=10, failure_threshold=3
-        ),
-        volume_mounts=joined(
-            [
-                pods.mount("control", eviction_process.CONTROL_ROOT, read_only=False),
-                pods.mount("eviction-settings", eviction_process.SETTINGS_ROOT),
-                pods.mount("eviction-state", eviction_process.STATE_ROOT, read_only=False),
-            ],
-            _repository_mounts(pool.server),
-            when(pool.server.triton.grpc_tls, lambda _: [pods.mount("tls", triton.TLS_ROOT)]),
-        ),
     )

@@ -1,33 +1,26 @@
-"""The files that pods read: the proxy's routing and access tables, and the settings of an eviction policy.
+"""What the proxy reads: its routing and access tables, and its settings.
 
-Their words are those of `tidegate_contracts.routing` and `tidegate_contracts.eviction`, as they go over the wire.
+The words of the tables are those of `tidegate_contracts.routing`, as they go over the wire.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
-from tidegate_contracts import eviction, eviction_process, routing, triton
+from tidegate_contracts import eviction_process, routing
 from tidegate_contracts.proxy_settings import variable
 
-from .domino import DominoArgs
-from .gpu_placement import DraArgs, MigArgs, models_share
+from stacks.definition.environment import Domino
+
+from .kinds import Kind, by_kind
 from .place import PROXY_HEADLESS, Place, pool_headless_name
 from .proxy_args import ProxyArgs
-from .triton_server import (
-    ModelArgs,
-    ObjectStoreRepositoryArgs,
-    OnDemandArgs,
-    TritonPoolArgs,
-    TritonServerArgs,
-    WarmWindowArgs,
-)
-from .values import either, flat, joined, listed, merged, needed, of_kind, present, when, where
+from .server_args import ModelArgs, OnDemandArgs, PoolArgs, ServerArgs
+from .values import either, flat, listed, merged, of_kind, present, when, where
 
-Made = TypeVar("Made")
 Tree = dict[str, Any]
 
 
-def routing_table(place: Place, servers: Sequence[TritonServerArgs]) -> Tree:
+def routing_table(place: Place, servers: Sequence[ServerArgs]) -> Tree:
     """Return which servers, pools and models there are."""
     return {
         "version": routing.VERSION,
@@ -37,7 +30,9 @@ def routing_table(place: Place, servers: Sequence[TritonServerArgs]) -> Tree:
             lambda server: {
                 "name": server.name,
                 "kind": server.kind,
-                "pools": listed(server.pools, lambda pool: _pool(place, server, pool)),
+                "pools": by_kind(
+                    server, lambda kind, server: listed(server.pools, lambda pool: _pool(place, kind, server, pool))
+                ),
             },
         ),
         "models": flat(
@@ -51,61 +46,19 @@ def routing_table(place: Place, servers: Sequence[TritonServerArgs]) -> Tree:
     }
 
 
-def eviction_settings(server: TritonServerArgs, pool: TritonPoolArgs, loading: OnDemandArgs) -> Tree:
-    """Return what the eviction policy of a pool is told."""
-    return {
-        "version": eviction.VERSION,
-        "policy": loading.policy,
-        "repository": repository_root(server, lambda root: root),
-        "grpcTls": present(server.triton.grpc_tls),
-        "capacityBytes": either(loading.capacity_bytes, lambda capacity: capacity, lambda: _of_slice(pool, loading)),
-        "idleSeconds": loading.idle_seconds,
-        "leaseSeconds": loading.lease_seconds,
-        "waitSeconds": loading.wait_seconds,
-        "models": listed(pool.models, _managed_model),
-        "warmWindows": listed(loading.warm_windows, _warm_window),
-    }
-
-
-def _of_slice(pool: TritonPoolArgs, loading: OnDemandArgs) -> int:
-    """Return what of a MIG slice models may take; elsewhere nothing tells how much there is."""
-    why = "capacityBytes is needed where no MIG profile tells how much memory there is"
-    return of_kind(
-        pool.placement,
-        MigArgs,
-        lambda mig: models_share(mig.profile),
-        lambda: of_kind(
-            pool.placement,
-            DraArgs,
-            lambda claim: models_share(needed(claim.profile, why)),
-            lambda: needed(loading.capacity_bytes, why),
-        ),
-    )
-
-
-def repository_root(server: TritonServerArgs, make: Callable[[str], Made]) -> Made | None:
-    """Return what `make` makes of where Triton finds the models: where the volume is mounted, or a URL."""
-    return of_kind(
-        server.repository,
-        ObjectStoreRepositoryArgs,
-        lambda bucket: make(bucket.url),
-        lambda: make(triton.REPOSITORY_ROOT),
-    )
-
-
-def _pool(place: Place, server: TritonServerArgs, pool: TritonPoolArgs) -> Tree:
+def _pool(place: Place, kind: Kind, server: ServerArgs, pool: PoolArgs) -> Tree:
     return {
         "name": pool.name,
         "host": f"{pool_headless_name(server.name, pool.name)}.{place.namespace}.svc",
-        "httpPort": triton.HTTP_PORT,
-        "grpcPort": triton.GRPC_PORT,
-        "grpcTls": present(server.triton.grpc_tls),
+        "httpPort": kind.http_port,
+        "grpcPort": kind.grpc_port,
+        "grpcTls": present(kind.grpc_tls(server)),
         "loading": pool.loading.mode,
         "leasePort": of_kind(pool.loading, OnDemandArgs, lambda _: eviction_process.LEASE_PORT),
     }
 
 
-def _model(server: TritonServerArgs, pool: TritonPoolArgs, model: ModelArgs) -> Tree:
+def _model(server: ServerArgs, pool: PoolArgs, model: ModelArgs) -> Tree:
     return {
         "name": model.name,
         "server": server.name,
@@ -120,31 +73,6 @@ def _model(server: TritonServerArgs, pool: TritonPoolArgs, model: ModelArgs) -> 
         ),
         "pinned": model.pinned,
         "footprintBytes": model.footprint_bytes,
-    }
-
-
-def _managed_model(model: ModelArgs) -> Tree:
-    return {
-        "name": model.name,
-        "idleSeconds": model.idle_seconds,
-        "pinned": model.pinned,
-        "footprintBytes": model.footprint_bytes,
-        # Versions without traffic need not be loaded.
-        "versions": joined(
-            listed(model.versions, lambda share: where(share.weight, lambda: share.version)),
-            when(model.mirror, lambda mirror: [mirror.version]),
-        ),
-        "alias": model.alias,
-    }
-
-
-def _warm_window(window: WarmWindowArgs) -> Tree:
-    return {
-        "name": window.name,
-        "opens": window.opens,
-        "durationSeconds": window.duration_seconds,
-        "timeZone": window.time_zone,
-        "models": window.models,
     }
 
 
@@ -180,7 +108,7 @@ def access_table(proxy: ProxyArgs) -> Tree:
     }
 
 
-def proxy_settings(proxy: ProxyArgs, place: Place, domino: DominoArgs | None) -> Tree | None:
+def proxy_settings(proxy: ProxyArgs, place: Place, domino: Domino | None) -> Tree | None:
     """Return the settings of the proxy that are no files: `tidegate_contracts.proxy_settings.ProxySettings`."""
     return merged(
         {
@@ -212,5 +140,5 @@ def proxy_settings(proxy: ProxyArgs, place: Place, domino: DominoArgs | None) ->
     )
 
 
-def _principal_url(domino: DominoArgs) -> str:
+def _principal_url(domino: Domino) -> str:
     return f"http://nucleus-frontend.{domino.platform_namespace}:80/v4/auth/principal"

@@ -3,7 +3,7 @@
 import pytest
 
 from stacks.definition.images import Image
-from stacks.resolve.names import mirrored
+from stacks.resolve.images import mirrored
 
 
 @pytest.mark.parametrize(

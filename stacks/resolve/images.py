@@ -1,12 +1,8 @@
-"""References to images, each made in one place only."""
-
-from components.place import PROXY
+"""References to images: with their digests, and from the data plane's mirrors."""
 
 from ..definition.images import Image
 from ..images_lock import ImagesLock
 from ..stack import Stack
-
-__all__ = ["PROXY", "image_reference", "mirrored"]
 
 
 def image_reference(stack: Stack, lock: ImagesLock, name: str) -> str:

@@ -1,0 +1,163 @@
+"""The eviction policy beside each replica of an on-demand pool: its settings, and its container.
+
+The words of the settings are those of `tidegate_contracts.eviction`, as the policy reads them.
+"""
+
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as k8s
+from tidegate_contracts import eviction, eviction_process
+
+from stacks.definition.placement import DraPlacement, MigPlacement
+
+from . import pods
+from .gpu_placement import models_share
+from .server_args import ModelArgs, OnDemandArgs, PoolArgs, PoolContext
+from .values import either, joined, json_text, listed, needed, of_kind, when, where
+
+Tree = dict[str, Any]
+
+
+def eviction_settings(args: PoolArgs, loading: OnDemandArgs, repository: str | None, grpc_tls: bool) -> Tree:
+    """Return what the eviction policy of a pool is told; `repository` is where its server finds the models."""
+    return {
+        "version": eviction.VERSION,
+        "policy": loading.policy,
+        "repository": repository,
+        "grpcTls": grpc_tls,
+        "capacityBytes": either(loading.capacity_bytes, lambda capacity: capacity, lambda: _of_slice(args, loading)),
+        "idleSeconds": loading.idle_seconds,
+        "leaseSeconds": loading.lease_seconds,
+        "waitSeconds": loading.wait_seconds,
+        "models": listed(args.models, _model),
+        "warmWindows": listed(
+            loading.warm_windows,
+            lambda window: {
+                "name": window.name,
+                "opens": window.opens,
+                "durationSeconds": window.duration_seconds,
+                "timeZone": window.time_zone,
+                "models": window.models,
+            },
+        ),
+    }
+
+
+def _of_slice(args: PoolArgs, loading: OnDemandArgs) -> int:
+    """Return what of a MIG slice models may take; elsewhere nothing tells how much there is."""
+    why = "capacityBytes is needed where no MIG profile tells how much memory there is"
+    return of_kind(
+        args.placement,
+        MigPlacement,
+        lambda mig: models_share(mig.profile),
+        lambda: of_kind(
+            args.placement,
+            DraPlacement,
+            lambda claim: models_share(needed(claim.profile, why)),
+            lambda: needed(loading.capacity_bytes, why),
+        ),
+    )
+
+
+def _model(model: ModelArgs) -> Tree:
+    return {
+        "name": model.name,
+        "idleSeconds": model.idle_seconds,
+        "pinned": model.pinned,
+        "footprintBytes": model.footprint_bytes,
+        # Versions without traffic need not be loaded.
+        "versions": joined(
+            listed(model.versions, lambda share: where(share.weight, lambda: share.version)),
+            when(model.mirror, lambda mirror: [mirror.version]),
+        ),
+        "alias": model.alias,
+    }
+
+
+def settings_map(
+    name: str, pool: PoolContext, repository: str | None, grpc_tls: bool, child: pulumi.ResourceOptions
+) -> k8s.core.v1.ConfigMap | None:
+    """Declare the ConfigMap of the policy's settings where the pool loads on demand."""
+    return of_kind(
+        pool.args.loading,
+        OnDemandArgs,
+        lambda loading: k8s.core.v1.ConfigMap(
+            f"{name}-eviction",
+            metadata=pool.place.metadata(_settings_name(pool), pool.labels),
+            data={
+                eviction_process.SETTINGS_FILE: json_text(eviction_settings(pool.args, loading, repository, grpc_tls))
+            },
+            opts=child,
+        ),
+    )
+
+
+def lease_ports(pool: PoolContext) -> list[k8s.core.v1.ServicePortArgs] | None:
+    """Return the port at which proxies ask the policy for leases, as the headless Service has it."""
+    return of_kind(
+        pool.args.loading,
+        OnDemandArgs,
+        lambda _: [pods.service_port("lease", eviction_process.LEASE_PORT, eviction_process.LEASE_PORT)],
+    )
+
+
+def policy_volumes(pool: PoolContext) -> list[k8s.core.v1.VolumeArgs] | None:
+    """Return the policy's volumes; the server mounts `control` as well, from which it reads its secret."""
+    return of_kind(
+        pool.args.loading,
+        OnDemandArgs,
+        lambda _: [
+            pods.memory_volume("control", "1Mi"),
+            pods.config_volume("eviction-settings", _settings_name(pool)),
+            pods.scratch_volume("eviction-state", "64Mi"),
+        ],
+    )
+
+
+def policy_sidecars(
+    pool: PoolContext, *more_mounts: list[k8s.core.v1.VolumeMountArgs] | None
+) -> list[k8s.core.v1.ContainerArgs] | None:
+    """Return the policy as a native sidecar, where there is one; it sees the server's files by `more_mounts`.
+
+    It starts before the server and stops after it. It has no readiness probe on purpose: without the policy nothing is
+    loaded, but what is resident still answers. While a crashed policy waits for its restart, Kubernetes counts the pod
+    as not ready, and takes its address out of DNS: `tidegate_contracts.routing.Pool.host` says what follows.
+    """
+    return of_kind(pool.args.loading, OnDemandArgs, lambda _: [_container(pool, more_mounts)])
+
+
+def _container(
+    pool: PoolContext, more_mounts: tuple[list[k8s.core.v1.VolumeMountArgs] | None, ...]
+) -> k8s.core.v1.ContainerArgs:
+    image: Any = needed(pool.policy_image, "evictionPolicyImage is needed: a pool loads models on demand")
+    return k8s.core.v1.ContainerArgs(
+        name="eviction-policy",
+        image=image,
+        restart_policy="Always",
+        command=["python", "-m", eviction_process.MODULE, "serve"],
+        ports=[
+            pods.container_port("lease", eviction_process.LEASE_PORT),
+            pods.container_port("policy-admin", eviction_process.ADMIN_PORT),
+        ],
+        resources=pods.container_resources(pool.args.policy_resources),
+        security_context=pods.container_security_context(),
+        startup_probe=pods.http_probe(
+            eviction_process.STARTED_PATH, "policy-admin", period_seconds=1, failure_threshold=60
+        ),
+        liveness_probe=pods.http_probe(
+            eviction_process.LIVE_PATH, "policy-admin", period_seconds=10, failure_threshold=3
+        ),
+        volume_mounts=joined(
+            [
+                pods.mount("control", eviction_process.CONTROL_ROOT, read_only=False),
+                pods.mount("eviction-settings", eviction_process.SETTINGS_ROOT),
+                pods.mount("eviction-state", eviction_process.STATE_ROOT, read_only=False),
+            ],
+            *more_mounts,
+        ),
+    )
+
+
+def _settings_name(pool: PoolContext) -> str:
+    return f"{pool.name}-eviction"

@@ -1,0 +1,57 @@
+"""The seam for kinds of servers: what the components of an environment ask of the kind of each server.
+
+A second kind is a folder beside `triton/` with a class that fulfils `Kind`, and a line in `KINDS`.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
+
+import pulumi
+
+from stacks.definition.triton import ServerTls
+
+from .server_args import PoolContext, ServerArgs
+from .triton.kind import TritonKind
+from .values import of_kind
+
+Made = TypeVar("Made")
+
+
+class Kind(Protocol):
+    """What has to be known of one kind of server; its methods may be handed placeholders, as all of `components`."""
+
+    args: type[ServerArgs]
+    """The class of its servers' arguments."""
+    http_port: int
+    """Port of KServe v2 over HTTP."""
+    grpc_port: int
+    """Port of KServe v2 over gRPC."""
+    metrics_port: int
+    """Port that Prometheus reads; containers and PodMonitors call it `metrics`."""
+    metrics_path: str
+    """Path that Prometheus reads there."""
+
+    def grpc_tls(self, server: Any) -> ServerTls | None:
+        """Return the secret with the server's gRPC certificate; None where gRPC is plain."""
+
+    def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
+        """Declare the objects of a pool, under a component of that name."""
+
+    def alerts(self, selector: str) -> list[dict[str, Any]]:
+        """Return alert rules on what these servers measure, of series with these labels."""
+
+
+KINDS: Final[dict[str, Kind]] = {"triton": TritonKind()}
+"""Kind, as servers say it → what is known of it."""
+
+
+def by_kind(server: ServerArgs, make: Callable[[Kind, Any], Made]) -> Made | None:
+    """Return what `make` makes of the kind of a server and the server itself."""
+
+    def chosen(kinds: list[Kind]) -> Made | None:
+        first, *others = kinds
+        if not others and len(KINDS) == 1:
+            return make(first, server)
+        return of_kind(server, first.args, lambda it: make(first, it), lambda: chosen(others) if others else None)
+
+    return chosen(list(KINDS.values()))

@@ -1,0 +1,53 @@
+"""What other components ask of Triton."""
+
+from typing import Any
+
+import pulumi
+from tidegate_contracts import triton
+
+from stacks.definition.triton import ServerTls
+
+from ..alerts import alert
+from ..server_args import PoolContext, ServerArgs
+from .pool import TritonPool
+from .server import TritonServerArgs
+
+
+class TritonKind:
+    """Triton, as `components.kinds.Kind` asks for it."""
+
+    args: type[ServerArgs] = TritonServerArgs
+    http_port = triton.HTTP_PORT
+    grpc_port = triton.GRPC_PORT
+    metrics_port = triton.METRICS_PORT
+    metrics_path = triton.METRICS_PATH
+
+    def grpc_tls(self, server: TritonServerArgs) -> ServerTls | None:
+        """Return the secret with the server's gRPC certificate; None where gRPC is plain."""
+        return server.triton.grpc_tls
+
+    def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
+        """Declare the objects of a pool."""
+        TritonPool(name, pool, opts)
+
+    def alerts(self, selector: str) -> list[dict[str, Any]]:
+        """Return alerts on requests that fail and on requests that wait."""
+        return [
+            alert(
+                "TidegateRequestsFail",
+                f"sum by (pod, model) (rate(nv_inference_request_failure{{{selector}}}[5m]))"
+                f" > 0.05 * (sum by (pod, model) (rate(nv_inference_request_success{{{selector}}}[5m]))"
+                f" + sum by (pod, model) (rate(nv_inference_request_failure{{{selector}}}[5m])))",
+                lasting="10m",
+                severity="warning",
+                summary="More than 5 % of a model's requests have failed in Triton for ten minutes.",
+            ),
+            alert(
+                "TidegateQueueGrows",
+                f"sum by (pod, model) (rate(nv_inference_queue_duration_us{{{selector}}}[5m]))"
+                f" / sum by (pod, model) (rate(nv_inference_request_success{{{selector}}}[5m])) > 500000",
+                lasting="10m",
+                severity="warning",
+                summary="Requests of a model have waited longer than half a second in Triton's queue for ten minutes.",
+            ),
+        ]

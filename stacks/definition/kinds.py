@@ -1,0 +1,33 @@
+"""The seam for kinds of servers: a server's `kind` decides which class it is of, and so which keys it may have."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final, Union
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from .servers import Server
+from .triton import TritonServer
+
+KINDS: Final[dict[str, type[Server]]] = {"triton": TritonServer}
+"""Kind → the class of its servers. The first one is meant where a server does not say its kind."""
+
+
+class _ByKind:
+    """Beside the type of a server: it is of one of the classes in `KINDS`."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Validate a server by the class of its kind."""
+        choices: dict[Any, CoreSchema] = {kind: handler.generate_schema(server) for kind, server in KINDS.items()}
+        return next(iter(choices.values())) if len(choices) == 1 else core_schema.tagged_union_schema(choices, _kind)
+
+
+def _kind(server: Any) -> Any:
+    said = server.get("kind") if isinstance(server, Mapping) else getattr(server, "kind", None)
+    return next(iter(KINDS)) if said is None else said
+
+
+if TYPE_CHECKING:
+    AnyServer = Server
+else:
+    AnyServer = Annotated[Union[tuple(KINDS.values())], _ByKind()]  # noqa: UP007 – the kinds are only known here

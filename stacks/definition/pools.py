@@ -1,0 +1,179 @@
+"""Pools: which models are in memory, what each replica runs on, how many replicas there are."""
+
+from datetime import UTC, datetime
+from functools import cache
+from typing import Annotated, Literal, Self
+from zoneinfo import available_timezones
+
+from cronsim import CronSim, CronSimError
+from pydantic import Field, model_validator
+
+from .base import (
+    BOTH_REPLICAS_AND_AUTOSCALING,
+    NOT_IN_VALUES,
+    ByteQuantity,
+    CpuScaling,
+    Labels,
+    Named,
+    ObjectName,
+    PolicyResources,
+    ReplicaBounds,
+    Seconds,
+    Section,
+    ServerResources,
+    Text,
+    Toleration,
+    byte_count,
+)
+from .models import ModelName
+from .placement import CpuPlacement, Placement
+
+
+class Preload(Section):
+    """Every model of the repository is in memory; changes of the repository are found by polling."""
+
+    mode: Literal["preload"]
+    poll_seconds: Seconds = 30
+    """Seconds between two looks at the repository."""
+
+
+@cache
+def _time_zones() -> frozenset[str]:
+    """Every zone of the IANA database; not those that mean something else on each machine."""
+    return frozenset(available_timezones() - {"localtime", "Factory", "posixrules"})
+
+
+class WarmWindow(Named):
+    """Hours in which models are resident whether anybody calls them or not, such as for a nightly batch."""
+
+    opens: Text
+    """When the window opens, as a cron expression of five fields."""
+    duration_seconds: Seconds
+    """How long it stays open."""
+    time_zone: Text = "UTC"
+    """IANA time zone of the cron expression."""
+    models: Annotated[tuple[ModelName, ...], Field(min_length=1)]
+    """Models that are resident meanwhile."""
+
+    @model_validator(mode="after")
+    def _opens_is_a_cron_expression(self) -> Self:
+        """Five fields: minute, hour, day of month, month, day of week."""
+        try:
+            if len(self.opens.split()) != 5:
+                raise CronSimError("Wrong number of fields")
+            CronSim(self.opens, datetime(2026, 1, 1, tzinfo=UTC))
+        except (CronSimError, ValueError, OverflowError) as error:
+            raise ValueError(f"opens {self.opens!r} is no cron expression of five fields: {error}") from None
+        return self
+
+    @model_validator(mode="after")
+    def _time_zone_is_known(self) -> Self:
+        """A name of the IANA time zone database."""
+        if self.time_zone not in _time_zones():
+            raise ValueError(f"timeZone {self.time_zone!r} is no IANA time zone, such as Europe/Berlin")
+        return self
+
+
+class OnDemand(Section):
+    """The eviction policy loads a model when it is called, and makes room for it when it must."""
+
+    mode: Literal["on-demand"]
+    policy: Literal["lru-idle", "lru", "cost-aware"] = "lru-idle"
+    """Which models go first: lru-idle (least recently used of those idle for idleSeconds), lru (least recently used,
+    however short its idleness), or cost-aware (weighs bytes, load seconds and use against each other)."""
+    idle_seconds: Annotated[int, Field(ge=0, le=86_400)] = 300
+    """A model that was idle for at least this long may be evicted."""
+    capacity: Annotated[ByteQuantity | None, NOT_IN_VALUES] = None
+    """Bytes that models may take on each replica. By default nine tenths of the slice's memory; on CPU, of the memory
+    without sharedMemory. For shares of a GPU, whose size nothing tells, it must be said."""
+    lease_seconds: Annotated[int, Field(ge=2, le=600)] = 15
+    """How long a proxy's lease on a model lasts when it is not renewed."""
+    wait_seconds: Annotated[int, Field(ge=0, le=600)] = 20
+    """How long a caller may wait for a load before the answer is "busy, try again"."""
+    warm_windows: tuple[WarmWindow, ...] = ()
+    """Scheduled windows in which models are kept resident."""
+
+    @model_validator(mode="after")
+    def _idle_is_at_least_the_lease(self) -> Self:
+        """Otherwise a model in use would count as idle before its lease ends."""
+        if self.idle_seconds < self.lease_seconds and self.policy != "lru":
+            raise ValueError(
+                f"idleSeconds {self.idle_seconds} is less than leaseSeconds {self.lease_seconds}: a model in use would "
+                "count as idle before its lease ends"
+            )
+        return self
+
+
+Loading = Annotated[Preload | OnDemand, Field(discriminator="mode")]
+
+
+class QueueScaling(ReplicaBounds):
+    """Replicas follow the time that requests wait in their server's queues; needs KEDA and Prometheus."""
+
+    kind: Literal["queue"]
+    queue_milliseconds: Annotated[int, Field(ge=1, le=600_000)] = 50
+    """Mean time in the queue, in milliseconds a request, that the autoscaler aims at."""
+    prometheus_address: Annotated[
+        str,
+        Field(
+            pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$",
+            json_schema_extra={"hint": "http://prometheus.monitoring:9090"},
+        ),
+    ]
+    """Address of the Prometheus server that KEDA asks."""
+
+
+PoolScaling = Annotated[CpuScaling | QueueScaling, Field(discriminator="kind")]
+
+
+class Pool(Named):
+    """Replicas of one server on one kind of slice; one process holds one slice."""
+
+    loading: Loading
+    """Which models are in memory: all of them (preload), or those in use (on-demand)."""
+    placement: Placement = CpuPlacement(kind="cpu")
+    """What each replica runs on."""
+    replicas: Annotated[int, Field(ge=0, le=1000)] | None = None
+    """How many; 1 when neither this nor autoscaling is said."""
+    autoscaling: PoolScaling | None = None
+    """Bounds for an autoscaler, by CPU use or by queue time."""
+    resources: ServerResources = ServerResources()
+    """CPU and memory of each replica."""
+    policy_resources: PolicyResources = PolicyResources()
+    """CPU and memory of the eviction policy beside it (on-demand pools only)."""
+    shared_memory: ByteQuantity = "1Gi"
+    """Size of /dev/shm, which backends in Python use; it is part of the memory limit."""
+    scratch: ByteQuantity = "2Gi"
+    """Size of /tmp, where repositories from object storage are copied."""
+    node_selector: Labels = Field(default_factory=dict)
+    """Further labels that nodes must carry."""
+    tolerations: tuple[Toleration, ...] = ()
+    """Taints to tolerate beside NVIDIA's own."""
+    priority_class: ObjectName | None = None
+    """PriorityClass of the pods."""
+    startup_seconds: Annotated[int, Field(ge=30, le=86_400)] = 900
+    """How long a replica may take to start; preloading big models takes long."""
+    max_unavailable: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Replicas that a node drain may take away at once (PodDisruptionBudget)."""
+
+    @property
+    def fixed_replicas(self) -> int | None:
+        """Number of replicas; None where an autoscaler owns it."""
+        return None if self.autoscaling else 1 if self.replicas is None else self.replicas
+
+    @model_validator(mode="after")
+    def _replicas_or_autoscaling(self) -> Self:
+        """An autoscaler owns the number of replicas."""
+        if self.replicas is not None and self.autoscaling is not None:
+            raise ValueError(BOTH_REPLICAS_AND_AUTOSCALING)
+        return self
+
+    @model_validator(mode="after")
+    def _shared_memory_is_part_of_the_memory(self) -> Self:
+        """What lies in /dev/shm counts against the memory limit."""
+        if byte_count(self.shared_memory) >= byte_count(self.resources.memory):
+            raise ValueError(
+                f"sharedMemory {self.shared_memory} counts against the memory limit, {self.resources.memory}, "
+                "and must be less"
+            )
+        return self

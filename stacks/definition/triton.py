@@ -1,0 +1,177 @@
+"""Servers of the kind `triton`, NVIDIA's Triton: the settings of its process."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from .base import NOT_IN_VALUES, DnsLabel, EnvironmentName, ObjectName, Section, Without
+from .pools import OnDemand
+from .servers import AzureIdentity, Server
+
+
+class LatencyQuantile(Section):
+    """A quantile of Triton's latency summaries, with the error allowed."""
+
+    quantile: Annotated[float, Field(gt=0, lt=1)]
+    """Quantile, such as 0.99."""
+    error: Annotated[float, Field(gt=0, lt=1)]
+    """Error allowed, such as 0.001."""
+
+
+class TritonMetrics(Section):
+    """What Triton measures."""
+
+    interval_milliseconds: Annotated[int, Field(ge=100, le=60_000)] = 2000
+    """Milliseconds between two readings of GPU and CPU metrics."""
+    latency_summaries: tuple[LatencyQuantile, ...] = ()
+    """Quantiles of request latency to report; none by default."""
+
+
+ResourceName = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9_.-]+$", json_schema_extra={"hint": "letters, digits, dots, dashes, underscores"})
+]
+
+
+class RateLimiter(Section):
+    """Triton's own rate limiter, which schedules model instances by resources."""
+
+    resources: Annotated[dict[ResourceName, Annotated[int, Field(ge=1, le=2**31 - 1)]], Field(min_length=1)]
+    """Resources and how many of each a Triton has."""
+
+
+class ServerTls(Section):
+    """Certificate from an existing secret."""
+
+    secret: ObjectName
+    """Secret of type kubernetes.io/tls in the environment's namespace; ca.crt in it is what clients trust."""
+
+
+# Argument of tritonserver → the key that sets it, where one does.
+OWNED_ARGUMENTS: Mapping[str, str] = {
+    "model-repository": "repository",
+    "model-store": "repository",
+    "model-control-mode": "loading.mode",
+    "repository-poll-secs": "loading.pollSeconds",
+    "load-model": "models[].pinned",
+    "model-load-thread-count": "triton.modelLoadThreads",
+    "exit-on-error": "",
+    "exit-timeout-secs": "triton.exitTimeoutSeconds",
+    "strict-readiness": "triton.strictReadiness",
+    "log-verbose": "triton.logVerbose",
+    "log-format": "triton.logFormat",
+    "allow-http": "",
+    "allow-grpc": "",
+    "allow-metrics": "",
+    "allow-gpu-metrics": "",
+    "allow-cpu-metrics": "",
+    "metrics-config": "triton.metrics.latencySummaries",
+    "metrics-interval-ms": "triton.metrics.intervalMilliseconds",
+    "rate-limit": "triton.rateLimiter",
+    "rate-limit-resource": "triton.rateLimiter.resources",
+}
+# Addresses, ports, TLS, and what restricts the control APIs: the proxy and the policy rely on them.
+OWNED_PREFIXES = (
+    "http-restricted",
+    "grpc-restricted",
+    "http-port",
+    "http-address",
+    "reuse-http-port",
+    "grpc-port",
+    "grpc-address",
+    "reuse-grpc-port",
+    "metrics-port",
+    "metrics-address",
+    "grpc-use-ssl",
+    "grpc-server-",
+    "grpc-root-cert",
+    "allow-sagemaker",
+    "allow-vertex-ai",
+    "sagemaker-",
+    "vertex-ai-",
+)
+
+RESOLVED_ARGUMENTS = ("metrics-config", "rate-limit", "rate-limit-resource")
+"""Those that latency summaries and the rate limiter become, which components are not told otherwise."""
+ExtraArgument = Annotated[
+    str,
+    Field(
+        pattern=r"^--[a-z0-9][a-z0-9-]*(=.*)?$",
+        json_schema_extra={"hint": "one argument of tritonserver, such as --pinned-memory-pool-byte-size=268435456"},
+    ),
+]
+
+
+class TritonSettings(Section):
+    """How the Triton process runs."""
+
+    log_verbose: Annotated[int, Field(ge=0, le=4)] = 0
+    """Level of verbose logging; 0 is off."""
+    log_format: Literal["default", "ISO8601"] = "ISO8601"
+    """Format of log lines."""
+    metrics: Annotated[TritonMetrics, NOT_IN_VALUES] = TritonMetrics()
+    """Metrics settings."""
+    strict_readiness: bool = False
+    """When true, one model that failed to load takes its whole server out of service."""
+    rate_limiter: Annotated[RateLimiter | None, NOT_IN_VALUES] = None
+    """Turns on Triton's rate limiter."""
+    model_load_threads: Annotated[int, Field(ge=1, le=64)] = 4
+    """Models that may be loaded at the same time."""
+    exit_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 30
+    """How long requests in flight may take to end when a replica stops."""
+    grpc_tls: ServerTls | None = None
+    """Encrypts gRPC between the proxy and Triton. (Triton's HTTP endpoint has no TLS.)"""
+    extra_arguments: Annotated[tuple[ExtraArgument, ...], NOT_IN_VALUES] = ()
+    """Further arguments of tritonserver; not those that Tidegate sets."""
+    environment: Annotated[
+        dict[EnvironmentName, str],
+        Without("^HOME$", "is a variable that Tidegate sets itself: the root file system is read-only"),
+    ] = Field(default_factory=dict)
+    """Environment variables of the Triton container. Never a secret."""
+
+    @model_validator(mode="after")
+    def _extra_arguments_leave_ours_alone(self) -> Self:
+        """Ports, model control, probes and the restricted protocols are relied on elsewhere."""
+        for argument in self.extra_arguments:
+            option = argument.removeprefix("--").partition("=")[0]
+            # Triton reads its arguments with getopt_long, which takes the beginning of a name for the name.
+            begun = any(owned.startswith(option) for owned in (*OWNED_ARGUMENTS, *OWNED_PREFIXES))
+            if begun or option in OWNED_ARGUMENTS or option.startswith(OWNED_PREFIXES):
+                raise ValueError(
+                    f"extraArguments may not set --{option}: Tidegate sets it itself"
+                    + (f", from {OWNED_ARGUMENTS[option]}" if OWNED_ARGUMENTS.get(option) else "")
+                )
+        return self
+
+
+class TritonServer(Server):
+    """One logical Triton inference server: a model repository and the pools that serve it."""
+
+    kind: Literal["triton"] = "triton"
+    """Kind of the server."""
+    image: DnsLabel = "triton"
+    """Its image, by its name under images."""
+    triton: TritonSettings = TritonSettings()
+    """Settings of the Triton process."""
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Environment variables of the Triton container."""
+        return self.triton.environment
+
+    @model_validator(mode="after")
+    def _strict_readiness_is_for_preloaded_models(self) -> Self:
+        """Every load would take a replica out of service, since Triton is not ready while a model is loading."""
+        if self.triton.strict_readiness and any(isinstance(pool.loading, OnDemand) for pool in self.pools):
+            raise ValueError(
+                "triton.strictReadiness and an on-demand pool cannot stand together: Triton is not ready while any "
+                "model is loading, so every load would take its replica out of service"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _environment_leaves_the_identity_alone(self) -> Self:
+        """With an identity of Azure, Triton is told to use it."""
+        if isinstance(self.identity, AzureIdentity) and "AZURE_STORAGE_AUTH_TYPE" in self.triton.environment:
+            raise ValueError("triton.environment may not set AZURE_STORAGE_AUTH_TYPE beside an identity of Azure")
+        return self

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from stacks.rules import capacity
-from tests.stacks.definition.examples import GONE, PRODUCT, Broken, Kept, check_broken, check_kept, edited_at, said_by
+from tests.stacks.definition.examples import GONE, PRODUCT, edited_at, said_by
+from tests.stacks.rule_tables import BrokenTable, KeptTable
 
 WARM, COLD = "servers/main/pools/warm", "servers/main/pools/cold"
 MIG: dict[str, Any] = {"kind": "mig", "product": PRODUCT}
@@ -22,236 +23,183 @@ def gpus(*groups: dict[str, Any]) -> dict[str, Any]:
     return {"dataPlanes/lab/gpus": list(groups), "dataPlanes/east": GONE, "environments/prod": GONE}
 
 
-BROKEN: tuple[Broken, ...] = (
-    Broken(
-        capacity.mig_profiles_exist_on_their_product,
-        {f"{COLD}/placement/profile": "1g.5gb"},
-        "profile: »1g.5gb",
-        f"{PRODUCT} has no MIG profile 1g.5gb",
-    ),
-    Broken(
-        capacity.mig_profiles_exist_on_their_product,
-        {f"{COLD}/placement": {"kind": "dra", "product": "NVIDIA-H200", "profile": "1g.10gb"}},
-        "profile: »1g.10gb",
-        'Did you mean "1g.18gb"?',
-    ),
-    Broken(
-        capacity.preloaded_models_fit_their_slice,
-        {"models/churn/footprint": "19Gi"},
-        "»kind: mig",
-        "sum to 20.4 GB, and its slice has 20.0 GB",
-    ),
-    Broken(  # together, though each alone would fit
-        capacity.preloaded_models_fit_their_slice,
-        {"models/churn/footprint": "10Gi", "models/other": {"server": "main", "pool": "warm", "footprint": "10Gi"}},
-        "»kind: mig",
-        "sum to 21.5 GB",
-    ),
-    Broken(
-        capacity.preloaded_models_fit_their_slice,
-        {f"{WARM}/placement": CPU, f"{WARM}/resources": {"memory": "2Gi"}, f"{WARM}/sharedMemory": "512Mi"},
-        "»kind: cpu",
-        "the declared footprints",
-    ),
-    Broken(
-        capacity.on_demand_models_fit_their_capacity,
-        {f"{COLD}/placement": {"kind": "time-slicing"}},
-        "»mode: on-demand",
-        "main/cold has no capacity, and none follows from its placement",
-    ),
-    Broken(
-        capacity.on_demand_models_fit_their_capacity,
-        {f"{COLD}/loading/capacity": "10Gi"},
-        "capacity: »10Gi",
-        "capacity 10Gi is more than the 10.0 GB that the slice has",
-    ),
-    Broken(
-        capacity.on_demand_models_fit_their_capacity,
-        {"models/ocr/footprint": "9Gi"},  # more than nine tenths of the slice
-        "footprint: »9Gi",
-        "it could never be loaded",
-    ),
-    Broken(
-        capacity.on_demand_models_fit_their_capacity,
-        {
-            f"{COLD}/loading/capacity": "4Gi",
-            "models/ocr/pinned": True,
-            "models/other": {"server": "main", "pool": "cold", "pinned": True, "footprint": "2Gi"},
-        },
-        "»mode: on-demand",
-        "the pinned models of main/cold sum to 5.4 GB, and its capacity is 4.3 GB",
-    ),
-    Broken(
-        capacity.models_stay_idle_longer_than_a_lease,
-        {"models/ocr/idleSeconds": 14},
-        "idleSeconds: »14",
-        "idleSeconds 14 is less than leaseSeconds 15 of main/cold",
-    ),
-    Broken(
-        capacity.slices_asked_for_are_there,
-        {f"{COLD}/replicas": 3},
-        "»gpus:",
-        'data plane "lab" has 2 × MIG 1g.10gb (mixed)',
-    ),
-    Broken(  # every environment that shares the plane counts
-        capacity.slices_asked_for_are_there,
-        {**ONE_PLANE, f"{WARM}/placement": CPU, f"{COLD}/replicas": 2},
-        "»gpus:",
-        "Asked for by dev-lab main/cold: 2 (placement in line",
-    ),
-    Broken(  # and so does what an autoscaler may choose
-        capacity.slices_asked_for_are_there,
-        {f"{COLD}/autoscaling": {"kind": "cpu", **A_HUNDRED}},
-        "»gpus:",
-        "its environments ask for 100",
-        number=2,
-    ),
-    Broken(
-        capacity.slices_asked_for_are_there,
-        {"dataPlanes/lab/gpus": GONE},
-        "- »name: lab",
-        'data plane "lab" has 0 ×',
-        number=2,  # of each profile
-    ),
-    Broken(
-        capacity.products_that_are_asked_for_are_there,
-        {f"{COLD}/placement/product": "NVIDIA-A100-PCIE-80GB"},
-        "product: »NVIDIA-A100-PCIE-80GB",
-        "has no GPU of product NVIDIA-A100-PCIE-80GB",
-        number=2,
-    ),
-    Broken(
-        capacity.whole_gpus_are_told_from_slices,
-        {
-            **ON_CPU,
-            f"{WARM}/placement": {"kind": "gpu"},
-            **gpus({**NODES, "nodes": 4}, {**NODES, "sharing": {"kind": "mps", "replicas": 4}}),
-        },
-        "»kind: gpu",
-        "asks for whole GPUs of any product",
-    ),
-    Broken(  # a slice of another strategy is another resource
-        capacity.slices_asked_for_are_there,
-        {f"{COLD}/placement/strategy": "single"},
-        "»gpus:",
-        "0 × MIG 1g.10gb (single)",
-        number=2,
-    ),
-    Broken(  # of any product, and of this one: together they are more than there is
-        capacity.slices_asked_for_are_there,
-        {f"{WARM}/placement": {"kind": "mig", "profile": "1g.10gb"}, f"{COLD}/replicas": 2},
-        "»gpus:",
-        "has 2 × MIG 1g.10gb (mixed), and its environments ask for 3",
-    ),
-    Broken(
-        capacity.slices_asked_for_are_there,
-        {**ON_CPU, f"{WARM}/placement": {"kind": "gpu", "count": 2}, **gpus(NODES)},
-        "»gpus:",
-        "has 1 × whole GPU, and its environments ask for 2",
-    ),
-    Broken(
-        capacity.slices_asked_for_are_there,
-        {
-            **ON_CPU,
-            f"{WARM}/placement": {"kind": "mps"},
-            f"{WARM}/replicas": 5,
-            **gpus({**NODES, "sharing": {"kind": "mps", "replicas": 4}}),
-        },
-        "»gpus:",
-        "has 4 × MPS share of a GPU",
-    ),
-)
-BROKEN += (
-    Broken(
-        "node_selectors_leave_the_placement_alone",
-        {f"{COLD}/nodeSelector": {"nvidia.com/gpu.product": "Tesla-T4"}},
-        "nvidia.com/gpu.product: »Tesla-T4",
-        "nodeSelector of main/cold sets nvidia.com/gpu.product, which follows from its placement",
-    ),
-    Broken(
-        "only_on_demand_models_are_pinned_or_idle",
-        {"models/churn/pinned": True},
-        "pinned: »true",
-        'pinned of model "churn" means nothing',
-        severity="advisory",
-    ),
-    Broken(
-        "only_on_demand_models_are_pinned_or_idle",
-        {"models/churn/idleSeconds": 60},
-        "idleSeconds: »60",
-        "main/warm evicts no model",
-        severity="advisory",
-    ),
-    Broken(  # three nodes of one GPU are no room for two
-        "gpus_of_a_replica_are_in_one_node",
-        {**ON_CPU, f"{WARM}/placement": {"kind": "gpu", "count": 2}, **gpus({**NODES, "nodes": 3})},
-        "count: »2",
-        "main/warm asks for 1 × 2 GPUs in one node",
-    ),
-    Broken(  # and two nodes of three are no room for three times two
-        "gpus_of_a_replica_are_in_one_node",
-        {
-            **ON_CPU,
-            f"{WARM}/placement": {"kind": "gpu", "count": 2},
-            f"{WARM}/replicas": 3,
-            **gpus({**NODES, "nodes": 2, "perNode": 3}),
-        },
-        "count: »2",
-        'data plane "lab" has room for 2',
-    ),
-)
-KEPT: tuple[Kept, ...] = (
-    Kept("node_selectors_leave_the_placement_alone", {f"{COLD}/nodeSelector": {"example.com/pool": "gpu"}}),
-    Kept("only_on_demand_models_are_pinned_or_idle", {"models/ocr/pinned": True, "models/ocr/idleSeconds": 60}),
-    Kept("only_on_demand_models_are_pinned_or_idle", {"models/churn/pinned": False}),
-    Kept(
-        "gpus_of_a_replica_are_in_one_node",
+BROKEN: BrokenTable = {
+    capacity.mig_profiles_exist_on_their_product: [
+        ({f"{COLD}/placement/profile": "1g.5gb"}, "profile: »1g.5gb", f"{PRODUCT} has no MIG profile 1g.5gb"),
+        (
+            {f"{COLD}/placement": {"kind": "dra", "product": "NVIDIA-H200", "profile": "1g.10gb"}},
+            "profile: »1g.10gb",
+            'Did you mean "1g.18gb"?',
+        ),
+    ],
+    capacity.preloaded_models_fit_their_slice: [
+        ({"models/churn/footprint": "19Gi"}, "»kind: mig", "sum to 20.4 GB, and its slice has 20.0 GB"),
+        # together, though each alone would fit
+        (
+            {"models/churn/footprint": "10Gi", "models/other": {"server": "main", "pool": "warm", "footprint": "10Gi"}},
+            "»kind: mig",
+            "sum to 21.5 GB",
+        ),
+        (
+            {f"{WARM}/placement": CPU, f"{WARM}/resources": {"memory": "2Gi"}, f"{WARM}/sharedMemory": "512Mi"},
+            "»kind: cpu",
+            "the declared footprints",
+        ),
+    ],
+    capacity.on_demand_models_fit_their_capacity: [
+        (
+            {f"{COLD}/placement": {"kind": "time-slicing"}},
+            "»mode: on-demand",
+            "main/cold has no capacity, and none follows from its placement",
+        ),
+        (
+            {f"{COLD}/loading/capacity": "10Gi"},
+            "capacity: »10Gi",
+            "capacity 10Gi is more than the 10.0 GB that the slice has",
+        ),
+        # more than nine tenths of the slice
+        ({"models/ocr/footprint": "9Gi"}, "footprint: »9Gi", "it could never be loaded"),
+        (
+            {
+                f"{COLD}/loading/capacity": "4Gi",
+                "models/ocr/pinned": True,
+                "models/other": {"server": "main", "pool": "cold", "pinned": True, "footprint": "2Gi"},
+            },
+            "»mode: on-demand",
+            "the pinned models of main/cold sum to 5.4 GB, and its capacity is 4.3 GB",
+        ),
+    ],
+    capacity.models_stay_idle_longer_than_a_lease: [
+        ({"models/ocr/idleSeconds": 14}, "idleSeconds: »14", "idleSeconds 14 is less than leaseSeconds 15 of main/cold")
+    ],
+    capacity.slices_asked_for_are_there: [
+        ({f"{COLD}/replicas": 3}, "»gpus:", 'data plane "lab" has 2 × MIG 1g.10gb (mixed)'),
+        # every environment that shares the plane counts
+        (
+            {**ONE_PLANE, f"{WARM}/placement": CPU, f"{COLD}/replicas": 2},
+            "»gpus:",
+            "Asked for by dev-lab main/cold: 2 (placement in line",
+        ),
+        # and so does what an autoscaler may choose
+        ({f"{COLD}/autoscaling": {"kind": "cpu", **A_HUNDRED}}, "»gpus:", "its environments ask for 100", "error", 2),
+        # of each profile
+        ({"dataPlanes/lab/gpus": GONE}, "- »name: lab", 'data plane "lab" has 0 ×', "error", 2),
+        # a slice of another strategy is another resource
+        ({f"{COLD}/placement/strategy": "single"}, "»gpus:", "0 × MIG 1g.10gb (single)", "error", 2),
+        # of any product, and of this one: together they are more than there is
+        (
+            {f"{WARM}/placement": {"kind": "mig", "profile": "1g.10gb"}, f"{COLD}/replicas": 2},
+            "»gpus:",
+            "has 2 × MIG 1g.10gb (mixed), and its environments ask for 3",
+        ),
+        (
+            {**ON_CPU, f"{WARM}/placement": {"kind": "gpu", "count": 2}, **gpus(NODES)},
+            "»gpus:",
+            "has 1 × whole GPU, and its environments ask for 2",
+        ),
+        (
+            {
+                **ON_CPU,
+                f"{WARM}/placement": {"kind": "mps"},
+                f"{WARM}/replicas": 5,
+                **gpus({**NODES, "sharing": {"kind": "mps", "replicas": 4}}),
+            },
+            "»gpus:",
+            "has 4 × MPS share of a GPU",
+        ),
+    ],
+    capacity.products_that_are_asked_for_are_there: [
+        (
+            {f"{COLD}/placement/product": "NVIDIA-A100-PCIE-80GB"},
+            "product: »NVIDIA-A100-PCIE-80GB",
+            "has no GPU of product NVIDIA-A100-PCIE-80GB",
+            "error",
+            2,
+        )
+    ],
+    capacity.whole_gpus_are_told_from_slices: [
+        (
+            {
+                **ON_CPU,
+                f"{WARM}/placement": {"kind": "gpu"},
+                **gpus({**NODES, "nodes": 4}, {**NODES, "sharing": {"kind": "mps", "replicas": 4}}),
+            },
+            "»kind: gpu",
+            "asks for whole GPUs of any product",
+        )
+    ],
+    capacity.node_selectors_leave_the_placement_alone: [
+        (
+            {f"{COLD}/nodeSelector": {"nvidia.com/gpu.product": "Tesla-T4"}},
+            "nvidia.com/gpu.product: »Tesla-T4",
+            "nodeSelector of main/cold sets nvidia.com/gpu.product, which follows from its placement",
+        )
+    ],
+    capacity.only_on_demand_models_are_pinned_or_idle: [
+        ({"models/churn/pinned": True}, "pinned: »true", 'pinned of model "churn" means nothing', "advisory"),
+        ({"models/churn/idleSeconds": 60}, "idleSeconds: »60", "main/warm evicts no model", "advisory"),
+    ],
+    capacity.gpus_of_a_replica_are_in_one_node: [
+        # three nodes of one GPU are no room for two
+        (
+            {**ON_CPU, f"{WARM}/placement": {"kind": "gpu", "count": 2}, **gpus({**NODES, "nodes": 3})},
+            "count: »2",
+            "main/warm asks for 1 × 2 GPUs in one node",
+        ),
+        # and two nodes of three are no room for three times two
+        (
+            {
+                **ON_CPU,
+                f"{WARM}/placement": {"kind": "gpu", "count": 2},
+                f"{WARM}/replicas": 3,
+                **gpus({**NODES, "nodes": 2, "perNode": 3}),
+            },
+            "count: »2",
+            'data plane "lab" has room for 2',
+        ),
+    ],
+}
+KEPT: KeptTable = {
+    capacity.node_selectors_leave_the_placement_alone: [{f"{COLD}/nodeSelector": {"example.com/pool": "gpu"}}],
+    capacity.only_on_demand_models_are_pinned_or_idle: [
+        {"models/ocr/pinned": True, "models/ocr/idleSeconds": 60},
+        {"models/churn/pinned": False},
+    ],
+    capacity.gpus_of_a_replica_are_in_one_node: [
         {
             **ON_CPU,
             f"{WARM}/placement": {"kind": "gpu", "count": 4},
             f"{WARM}/replicas": 2,
             **gpus({**NODES, "perNode": 8}),
-        },
-    ),
-    Kept(capacity.products_that_are_asked_for_are_there, {f"{COLD}/placement/product": PRODUCT}),
-    Kept(
-        capacity.whole_gpus_are_told_from_slices,
-        {**ON_CPU, f"{WARM}/placement": {"kind": "gpu"}, **gpus({**NODES, "nodes": 4})},
-    ),
-    Kept(capacity.mig_profiles_exist_on_their_product, {f"{COLD}/placement/profile": "7g.80gb"}),
-    Kept(capacity.mig_profiles_exist_on_their_product, {f"{COLD}/placement": {**MIG, "profile": "2g.20gb"}}),
-    # A product that is not in the table is taken as it is.
-    Kept(
-        capacity.mig_profiles_exist_on_their_product,
+        }
+    ],
+    capacity.products_that_are_asked_for_are_there: [{f"{COLD}/placement/product": PRODUCT}],
+    capacity.whole_gpus_are_told_from_slices: [
+        {**ON_CPU, f"{WARM}/placement": {"kind": "gpu"}, **gpus({**NODES, "nodes": 4})}
+    ],
+    capacity.mig_profiles_exist_on_their_product: [
+        {f"{COLD}/placement/profile": "7g.80gb"},
+        {f"{COLD}/placement": {**MIG, "profile": "2g.20gb"}},
+        # A product that is not in the table is taken as it is.
         {f"{COLD}/placement": {"kind": "mig", "product": "NVIDIA-A30", "profile": "1g.6gb"}},
-    ),
-    Kept(capacity.preloaded_models_fit_their_slice, {"models/churn/footprint": "18Gi"}),
-    Kept(capacity.preloaded_models_fit_their_slice, {"models/churn/footprint": GONE}),
-    Kept(capacity.preloaded_models_fit_their_slice, {"models/ocr/footprint": "100Gi"}),
-    Kept(
-        capacity.on_demand_models_fit_their_capacity,
+    ],
+    capacity.preloaded_models_fit_their_slice: [
+        {"models/churn/footprint": "18Gi"},
+        {"models/churn/footprint": GONE},
+        {"models/ocr/footprint": "100Gi"},
+    ],
+    capacity.on_demand_models_fit_their_capacity: [
         {f"{COLD}/placement": {"kind": "time-slicing"}, f"{COLD}/loading/capacity": "4Gi"},
-    ),
-    Kept(capacity.on_demand_models_fit_their_capacity, {"models/ocr/footprint": "8Gi", "models/ocr/pinned": True}),
-    Kept(capacity.models_stay_idle_longer_than_a_lease, {"models/ocr/idleSeconds": 15}),
-    Kept(capacity.slices_asked_for_are_there, {f"{COLD}/replicas": 2}),
-    Kept(capacity.slices_asked_for_are_there, {f"{COLD}/replicas": 0}),
-    Kept(capacity.slices_asked_for_are_there, {**ON_CPU, "dataPlanes/lab/gpus": GONE, "dataPlanes/east/gpus": GONE}),
-    Kept(
-        capacity.slices_asked_for_are_there,
+        {"models/ocr/footprint": "8Gi", "models/ocr/pinned": True},
+    ],
+    capacity.models_stay_idle_longer_than_a_lease: [{"models/ocr/idleSeconds": 15}],
+    capacity.slices_asked_for_are_there: [
+        {f"{COLD}/replicas": 2},
+        {f"{COLD}/replicas": 0},
+        {**ON_CPU, "dataPlanes/lab/gpus": GONE, "dataPlanes/east/gpus": GONE},
         {**ON_CPU, f"{WARM}/placement": {"kind": "gpu", "count": 2}, **gpus({**NODES, "perNode": 2})},
-    ),
-)
-
-
-@pytest.mark.parametrize("case", BROKEN, ids=str)
-def test_what_does_not_fit_is_said_where_it_is_asked_for(case: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_broken(case, monkeypatch)
-
-
-@pytest.mark.parametrize("case", KEPT, ids=str)
-def test_what_fits_is_let_through(case: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_kept(case, monkeypatch)
+    ],
+}
 
 
 def test_every_shortage_of_a_data_plane_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

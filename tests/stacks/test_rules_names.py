@@ -10,14 +10,11 @@ from stacks.problems import Position
 from stacks.rules import names
 from tests.stacks.definition.examples import (
     GONE,
-    Broken,
-    Kept,
     assert_refused,
-    check_broken,
-    check_kept,
     edited_at,
     problems,
 )
+from tests.stacks.rule_tables import BrokenTable, KeptTable
 
 PRELOAD = {"mode": "preload"}
 INGRESS = {"kind": "ingress", "host": "i.example.com"}
@@ -31,107 +28,95 @@ def server(*pools: str) -> dict[str, Any]:
     }
 
 
-BROKEN: tuple[Broken, ...] = (
-    Broken(
-        names.no_two_stacks_share_a_name,
-        {
-            "environments": [{"name": "a"}, {"name": "a-b"}],
-            "dataPlanes": [{"name": "b-c", "environments": ["a"]}, {"name": "c", "environments": ["a-b"]}],
-        },
-        "- »a-b",
-        "would both be the stack a-b-c",
-    ),
-    Broken(
-        names.no_two_stacks_share_a_name,
-        {"dataPlanes/lab/environments": ["dev", "dev"]},
-        "- »dev",
-        'environment "dev" stands twice in data plane "lab"',
-    ),
-    Broken(
-        names.no_two_data_planes_share_a_cluster,
-        {"dataPlanes/lab/context": "one", "dataPlanes/east/context": "one"},
-        "»context: one",
-        'data planes "lab" and "east" have one context, one',
-    ),
-    Broken(
-        names.no_two_data_planes_share_a_cluster,
-        {"dataPlanes/east/context": "lab"},
-        "»context: lab",
-        "one context, lab",
-    ),
-    Broken(
-        names.no_two_environments_of_a_cluster_share_a_namespace,
-        {**SHARED_PLANE, "environments/dev/namespace": "n", "environments/prod/namespace": "n"},
-        "»namespace: n",
-        'environments "dev" and "prod" would share the namespace n on data plane "lab"',
-    ),
-    Broken(
-        names.no_two_environments_of_a_cluster_share_a_namespace,
-        {**SHARED_PLANE, "environments/dev/namespace": "tidegate-prod"},
-        "- »name: prod",
-        "would share the namespace tidegate-prod",
-    ),
-    Broken(
-        names.no_two_pools_become_one_object,
-        {"servers/a": server("b-c"), "servers/a-b": server("c")},
-        "name: »c",
-        'pool "b-c" of server "a" and pool "c" of server "a-b" would share the Kubernetes name a-b-c',
-    ),
-    Broken(
-        names.no_two_pools_become_one_object,
-        {"servers/a": server("b", "b-headless")},
-        "name: »b-headless",
-        "would share the Kubernetes name a-b-headless",
-    ),
-    Broken(
-        names.no_two_pools_become_one_object,
-        {"servers/inference": server("proxy")},
-        "name: »proxy",
-        "the proxy and pool",
-    ),
-    Broken(
-        names.pool_names_leave_room_for_what_kubernetes_appends,
-        {"servers/" + "s" * 30: server("p" * 22)},
-        "name: »ppp",
-        "has 53 characters",
-    ),
-    Broken(
-        names.no_two_stacks_of_a_cluster_share_a_host_and_path,
-        {**SHARED_PLANE, "proxy/exposure": INGRESS},
-        "host: »i.example.com",
-        "stacks dev-lab and prod-lab would both answer at i.example.com/",
-    ),
-    Broken(
-        names.no_two_stacks_of_a_cluster_share_a_host_and_path,
-        {
-            **SHARED_PLANE,
-            "proxy/exposure": INGRESS,
-            "environments/prod/proxy": {
-                "exposure": {
-                    "kind": "http-route",
-                    "host": "i.example.com",
-                    "gateway": "g",
-                    "gatewayNamespace": "gateways",
-                }
+BROKEN: BrokenTable = {
+    names.no_two_stacks_share_a_name: [
+        (
+            {
+                "environments": [{"name": "a"}, {"name": "a-b"}],
+                "dataPlanes": [{"name": "b-c", "environments": ["a"]}, {"name": "c", "environments": ["a-b"]}],
             },
-        },
-        "host: »i.example.com",
-        "would both answer at i.example.com/",
-    ),
-    Broken(
-        names.no_two_stacks_of_a_cluster_share_a_volume,
-        {
-            **SHARED_PLANE,
-            "environments/dev/namespace": "a-b",
-            "environments/prod/namespace": "a",
-            "environments/prod/datasets/b-models": {
-                "name": "b-models", "kind": "nfs", "server": "nfs.example.com", "path": "/x",
+            "- »a-b",
+            "would both be the stack a-b-c",
+        ),
+        (
+            {"dataPlanes/lab/environments": ["dev", "dev"]},
+            "- »dev",
+            'environment "dev" stands twice in data plane "lab"',
+        ),
+    ],
+    names.no_two_data_planes_share_a_cluster: [
+        (
+            {"dataPlanes/lab/context": "one", "dataPlanes/east/context": "one"},
+            "»context: one",
+            'data planes "lab" and "east" have one context, one',
+        ),
+        ({"dataPlanes/east/context": "lab"}, "»context: lab", "one context, lab"),
+    ],
+    names.no_two_environments_of_a_cluster_share_a_namespace: [
+        (
+            {**SHARED_PLANE, "environments/dev/namespace": "n", "environments/prod/namespace": "n"},
+            "»namespace: n",
+            'environments "dev" and "prod" would share the namespace n on data plane "lab"',
+        ),
+        (
+            {**SHARED_PLANE, "environments/dev/namespace": "tidegate-prod"},
+            "- »name: prod",
+            "would share the namespace tidegate-prod",
+        ),
+    ],
+    names.no_two_pools_become_one_object: [
+        (
+            {"servers/a": server("b-c"), "servers/a-b": server("c")},
+            "name: »c",
+            'pool "b-c" of server "a" and pool "c" of server "a-b" would share the Kubernetes name a-b-c',
+        ),
+        ({"servers/a": server("b", "b-headless")}, "name: »b-headless", "would share the Kubernetes name a-b-headless"),
+        ({"servers/inference": server("proxy")}, "name: »proxy", "the proxy and pool"),
+    ],
+    names.pool_names_leave_room_for_what_kubernetes_appends: [
+        ({"servers/" + "s" * 30: server("p" * 22)}, "name: »ppp", "has 53 characters")
+    ],
+    names.no_two_stacks_of_a_cluster_share_a_host_and_path: [
+        (
+            {**SHARED_PLANE, "proxy/exposure": INGRESS},
+            "host: »i.example.com",
+            "stacks dev-lab and prod-lab would both answer at i.example.com/",
+        ),
+        (
+            {
+                **SHARED_PLANE,
+                "proxy/exposure": INGRESS,
+                "environments/prod/proxy": {
+                    "exposure": {
+                        "kind": "http-route",
+                        "host": "i.example.com",
+                        "gateway": "g",
+                        "gatewayNamespace": "gateways",
+                    }
+                },
             },
-        },
-        "name: »b-models",
-        "stacks dev-lab and prod-lab would share the PersistentVolume a-b-models",
-    ),
-)  # fmt: skip
+            "host: »i.example.com",
+            "would both answer at i.example.com/",
+        ),
+    ],
+    names.no_two_stacks_of_a_cluster_share_a_volume: [
+        (
+            {
+                **SHARED_PLANE,
+                "environments/dev/namespace": "a-b",
+                "environments/prod/namespace": "a",
+                "environments/prod/datasets/b-models": {
+                    "name": "b-models",
+                    "kind": "nfs",
+                    "server": "nfs.example.com",
+                    "path": "/x",
+                },
+            },
+            "name: »b-models",
+            "stacks dev-lab and prod-lab would share the PersistentVolume a-b-models",
+        )
+    ],
+}
 
 OTHERS: dict[str, dict[str, Any]] = {
     "monitoring": {"monitoring": {"operator": True}},
@@ -142,40 +127,35 @@ OTHERS: dict[str, dict[str, Any]] = {
     "domino-compute": {"domino": {}},
     "istio-system": {"domino": {"mesh": {"mode": "istio"}}},
 }  # fmt: skip
-BROKEN += tuple(
-    Broken(
-        "a_namespace_belongs_to_its_environment",
+BROKEN[names.a_namespace_belongs_to_its_environment] = [
+    (
         {**edits, "environments/dev/namespace": name},
         "- »name: dev",
         f'environment "dev" would take over {name}, the namespace of',
     )
     for name, edits in OTHERS.items()
-)
+]
 
-KEPT: tuple[Kept, ...] = (
-    Kept("a_namespace_belongs_to_its_environment", {"environments/dev/namespace": "domino-platform"}),
-    Kept("a_namespace_belongs_to_its_environment", {"domino": {}, "environments/dev/namespace": "domino-inference"}),
-    Kept(names.no_two_stacks_share_a_name, {"dataPlanes/east/environments": ["prod", "dev"]}),
-    Kept(names.no_two_data_planes_share_a_cluster, {"dataPlanes/east/context": "Lab"}),
-    # The same namespace in two clusters is two namespaces.
-    Kept(
-        names.no_two_environments_of_a_cluster_share_a_namespace,
-        {"environments/dev/namespace": "n", "environments/prod/namespace": "n"},
-    ),
-    Kept(names.no_two_pools_become_one_object, {"servers/inference": server("proxy-2")}),
-    Kept(names.pool_names_leave_room_for_what_kubernetes_appends, {"servers/" + "s" * 30: server("p" * 21)}),
-    # Two clusters may answer at one host: a global load balancer stands before them.
-    Kept(names.no_two_stacks_of_a_cluster_share_a_host_and_path, {"proxy/exposure": INGRESS}),
-    Kept(
-        names.no_two_stacks_of_a_cluster_share_a_host_and_path,
-        {
-            **SHARED_PLANE,
-            "proxy/exposure": INGRESS,
-            "environments/prod/proxy": {"exposure": {"path": "/prod"}},
-        },
-    ),
-    Kept(names.no_two_stacks_of_a_cluster_share_a_volume, SHARED_PLANE),
-)
+KEPT: KeptTable = {
+    names.a_namespace_belongs_to_its_environment: [
+        {"environments/dev/namespace": "domino-platform"},
+        {"domino": {}, "environments/dev/namespace": "domino-inference"},
+    ],
+    names.no_two_stacks_share_a_name: [{"dataPlanes/east/environments": ["prod", "dev"]}],
+    names.no_two_data_planes_share_a_cluster: [{"dataPlanes/east/context": "Lab"}],
+    names.no_two_environments_of_a_cluster_share_a_namespace: [
+        # The same namespace in two clusters is two namespaces.
+        {"environments/dev/namespace": "n", "environments/prod/namespace": "n"}
+    ],
+    names.no_two_pools_become_one_object: [{"servers/inference": server("proxy-2")}],
+    names.pool_names_leave_room_for_what_kubernetes_appends: [{"servers/" + "s" * 30: server("p" * 21)}],
+    names.no_two_stacks_of_a_cluster_share_a_host_and_path: [
+        # Two clusters may answer at one host: a global load balancer stands before them.
+        {"proxy/exposure": INGRESS},
+        {**SHARED_PLANE, "proxy/exposure": INGRESS, "environments/prod/proxy": {"exposure": {"path": "/prod"}}},
+    ],
+    names.no_two_stacks_of_a_cluster_share_a_volume: [SHARED_PLANE],
+}
 
 WINDOW = {"name": "nightly", "opens": "0 1 * * *", "durationSeconds": 60, "models": ["ocr"]}
 TWICE: dict[str, list[dict[str, Any]]] = {
@@ -229,13 +209,3 @@ def assert_twice_is_said_at_the_second(text: str) -> None:
     said = "\n".join(map(str, problems(text)))
     assert found, said
     assert [problem.where.line for problem in found if isinstance(problem.where, Position)] == lines[1:], said
-
-
-@pytest.mark.parametrize("case", BROKEN, ids=str)
-def test_a_broken_rule_about_names_is_said_where_it_is_broken(case: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_broken(case, monkeypatch)
-
-
-@pytest.mark.parametrize("case", KEPT, ids=str)
-def test_what_keeps_a_rule_about_names_is_let_through(case: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_kept(case, monkeypatch)

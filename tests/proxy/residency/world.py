@@ -1,0 +1,394 @@
+"""Proxies' own lease code, and the eviction policies' own decisions, joined in simulated time: no process, no socket.
+
+What is simulated is what lies between and behind them: messages that are late or lost, Tritons that take their time,
+processes that hang, end and start anew.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tidegate_contracts import lease, routing
+from tidegate_eviction.core.events import Answered, Command, Load, Step, Ticket, Unload
+from tidegate_eviction.core.residency import Residency
+from tidegate_eviction.core.rules import ModelSpec, PoolRules, ServerInventory
+from tidegate_eviction.policies.registry import find
+from tidegate_proxy.problems import Kind, Problem
+from tidegate_proxy.residency import manager, rebalancing, replica_leases, table
+from tidegate_proxy.residency.client import GoneError, PolicyError
+from tidegate_proxy.residency.leases import Lease
+from tidegate_proxy.residency.manager import LeaseManager
+from tidegate_proxy.telemetry.meter import Meter
+from tidegate_proxy.upstream.replica import Replica
+
+LEASE_SECONDS = 6.0
+MODELS = ("a", "b", "c", "d", "e")
+RULES = PoolRules(
+    capacity_bytes=1,
+    policy=find("lru-idle"),
+    idle_seconds=2.0,
+    lease_seconds=LEASE_SECONDS,
+    wait_seconds=8.0,
+    loads_at_once=2,
+    measures=False,
+)
+LONGEST_WAIT = 90.0
+"""Three replicas asked in turn, each until it has waited or is found to be silent, and the best once more."""
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """Its clock jumps to whatever is due next."""
+
+    now = 1000.0
+
+    def time(self) -> float:
+        """Return the simulated seconds."""
+        return self.now
+
+    def _run_once(self) -> None:
+        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
+            self.now = max(self.now, self._scheduled[0]._when)  # type: ignore[attr-defined]
+        super()._run_once()  # type: ignore[misc]
+
+
+class Site:
+    """A Triton, which loads and unloads as it is told, and its policy: a real `Residency`, for one byte a model."""
+
+    def __init__(self, world: "World", room: int) -> None:
+        self.world = world
+        self.how = "well"
+        """What the policy's process does: goes well, hangs, or has ended."""
+        self.starts = 0
+        self.lost_until = 0.0
+        """Triton was started anew so lately that no proxy can know."""
+        self.resident: set[str] = set()
+        """What Triton has loaded."""
+        self._loading: dict[str, asyncio.Task[None]] = {}
+        self._unloading: dict[str, asyncio.Task[None]] = {}
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._rules = replace(RULES, capacity_bytes=room)
+        self.start()
+
+    # --- the policy's process
+    def start(self) -> None:
+        """Start the policy anew; it knows nothing but what Triton says."""
+        for future in self._answers.values():
+            future.set_exception(PolicyError("it was restarted"))
+        self._answers = {}
+        self.starts += 1
+        self.how = "well"
+        now = self.world.loop.now
+        self.core = Residency(self._rules, f"start-{self.starts}", now)
+        specs = {model: ModelSpec(model, footprint_bytes=1) for model in MODELS}
+        self._do(self.core.configure(self._rules, specs, (), now))
+        found = ServerInventory(tuple(self.resident), tuple(self._loading), tuple(self._unloading))
+        self._do(self.core.recover(found, now))
+
+    def leave(self) -> None:
+        """Have the policy begin to leave: it grants nothing more."""
+        self._do(self.core.leave(self.world.loop.now))
+
+    async def acquire(self, message: lease.Acquire) -> lease.Answer:
+        """Answer, after a load or a wait if need be."""
+        now = self.world.loop.now
+        step, answer = self.core.acquire(message.model, message.holder, message.wait_seconds, now, message.room_seconds)
+        if isinstance(answer, Ticket):
+            future = self._answers[answer.number] = asyncio.get_running_loop().create_future()
+            self._do(step)
+            return await future  # type: ignore[no-any-return]
+        self._do(step)
+        return answer
+
+    async def renew(self, message: lease.Renew) -> lease.Renewed:
+        """Renew."""
+        step, answer = self.core.renew(message.holder, message.incarnation, message.models, self.world.loop.now)
+        self._do(step)
+        return answer
+
+    async def release(self, message: lease.Release) -> None:
+        """Take leases back."""
+        now, serials = self.world.loop.now, message.serials or {}
+        self._do(self.core.release(message.holder, message.incarnation, message.models, now, serials))
+
+    def _do(self, step: Step) -> None:
+        for event in step.events:
+            if isinstance(event, Answered) and (future := self._answers.pop(event.ticket.number, None)) is not None:
+                future.set_result(event.answer)
+        for command in step.commands:
+            self.world.run(self._carry_out(self.core, command))
+        if self._timer is not None:
+            self._timer.cancel()
+        if (due := self.core.next_deadline()) is not None:
+            self._timer = self.world.loop.call_at(due, self._tick)
+
+    def _tick(self) -> None:
+        if self.how != "ended":
+            self._do(self.core.tick(self.world.loop.now))
+
+    # --- Triton
+    async def _carry_out(self, core: Residency, command: Command) -> None:
+        # Work that was begun for a policy that is gone is watched by the next one: it is not begun again.
+        if isinstance(command, Load):
+            work = self._loading.get(command.model) or self.world.run(self._load(command.model))
+            self._loading[command.model] = work
+        else:
+            assert isinstance(command, Unload)
+            if command.model not in self._unloading:
+                self.world.check_unload(self, command.model)
+            work = self._unloading.get(command.model) or self.world.run(self._unload(command.model))
+            self._unloading[command.model] = work
+        await asyncio.wait([work])
+        if core is not self.core or work.cancelled() or self.how == "ended":
+            return
+        if isinstance(command, Load):
+            self._do(core.load_ended(command.number, self.world.loop.now, versions=(1,)))
+        else:
+            self._do(core.unload_ended(command.number, self.world.loop.now))
+
+    async def _load(self, model: str) -> None:
+        loading = self._loading  # of this start of Triton
+        try:
+            await asyncio.sleep(self.world.chance.choice([0.1, 1.0, 9.0]))
+            self.resident.add(model)
+        finally:
+            del loading[model]
+
+    async def _unload(self, model: str) -> None:
+        self.resident.discard(model)
+        unloading = self._unloading
+        try:
+            await asyncio.sleep(self.world.chance.choice([0.01, 0.3]))
+        finally:
+            del unloading[model]
+
+    def restart_triton(self) -> None:
+        """End Triton, and start it again, with nothing in it; the policy lives on, or is started too."""
+        for work in (*self._loading.values(), *self._unloading.values()):
+            work.cancel()
+        self.resident.clear()
+        self._loading, self._unloading = {}, {}
+        self.lost_until = self.world.loop.now + LEASE_SECONDS
+        if self.how == "ended":
+            self.start()
+        else:
+            self._do(self.core.server_lost(self.world.loop.now))
+            self._do(self.core.recover(ServerInventory(), self.world.loop.now))
+
+
+class Wire:
+    """Stands for `LeaseClient`: every message takes its time, both ways, and some are lost."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    async def _carry(self, ask: Any, message: Any, seconds: float | None) -> Any:
+        site, world = self.site, self.site.world
+        if site.how == "ended":
+            raise GoneError("nobody listens")
+
+        async def arrive() -> Any:
+            await asyncio.sleep(world.delay())
+            start = site.starts
+            while site.how == "hangs":
+                await asyncio.sleep(0.1)
+            if site.how == "ended" or start != site.starts:
+                raise PolicyError("its process has ended")
+            return await ask(message)
+
+        # What has been sent arrives, whether the sender still waits for it or not.
+        task = world.run(arrive())
+        try:
+            async with asyncio.timeout(seconds):
+                answer = await asyncio.shield(task)
+                await asyncio.sleep(world.delay())
+        except TimeoutError:
+            raise PolicyError("it does not answer") from None
+        if world.chance.random() < world.loss:
+            raise PolicyError("the connection ended")
+        return answer
+
+    async def acquire(self, message: lease.Acquire) -> Any:
+        """Carry it."""
+        return await self._carry(self.site.acquire, message, None)
+
+    async def renew(self, message: lease.Renew, seconds: float) -> Any:
+        """Carry it."""
+        return await self._carry(self.site.renew, message, seconds)
+
+    async def release(self, message: lease.Release, seconds: float) -> None:
+        """Carry it."""
+        await self._carry(self.site.release, message, seconds)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class World:
+    """So many proxies before so many replicas, each with room for so many models."""
+
+    def __init__(self, seed: int, replicas: int, proxies: int, room: int, loss: float = 0.0) -> None:
+        self.loop = Loop()
+        self.chance = random.Random(seed)
+        self.loss = loss
+        self.begun = 0
+        """Requests that were begun under a lease."""
+        self.refused: Counter[Kind] = Counter()
+        self.wrong: list[str] = []
+        self.longest_wait = 0.0
+        self.under_way: Counter[tuple[str, str]] = Counter()
+        self.proxies: list[LeaseManager] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._number = proxies
+        self._room = room
+        self.sites: dict[str, Site] = {f"10.0.0.{each}": Site.__new__(Site) for each in range(replicas)}
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Begin some work; it is no failure if nobody waits for it any more."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, PolicyError):
+            self.wrong.append(repr(error))
+
+    def delay(self) -> float:
+        """Return how long a message is under way: mostly nothing, sometimes long."""
+        return self.chance.choice([0.0, 0.0, 0.001, 0.001, 0.01, 0.3, 1.2])
+
+    def check_unload(self, site: Site, model: str) -> None:
+        """Check that no proxy may begin a request for a model that is being unloaded."""
+        for proxy in self.proxies:
+            for replica, here in proxy.table.replicas.items():
+                held = here.leases.get(model)
+                if self.sites[replica.address[0]] is site and held is not None and self.loop.now < held.until:
+                    self.wrong.append(f"{self.loop.now:.2f}: {model} is unloaded at {replica.name}, and leased")
+
+    async def begin(self) -> None:
+        """Start the policies and the proxies."""
+        for site in self.sites.values():
+            site.__init__(self, self._room)  # type: ignore[misc]
+        told = routing.Pool(name="p", host="h", http_port=8000, grpc_port=1, loading="on-demand", lease_port=1)
+        for number in range(self._number):
+            proxy = LeaseManager("s", told, f"proxy{number}", Meter(), 1.0, 1000)
+            proxy.follow([Replica(2, (host, 8000)) for host in self.sites])
+            proxy.start()
+            self.proxies.append(proxy)
+
+    async def end(self) -> None:
+        """Have every process go well, and the proxies leave."""
+        for site in self.sites.values():
+            if site.how == "ended":
+                site.start()
+            site.how = "well"
+        await asyncio.gather(*(proxy.leave() for proxy in self.proxies))
+        for task in list(self._tasks):
+            task.cancel()
+
+    async def request(self, proxy: LeaseManager, model: str) -> bool:
+        """Be a request, as a proxy has it; return whether it was answered."""
+        asked = self.loop.now
+        found: Lease | None = proxy.find(model, asked, (), sequence=model == "e")
+        try:
+            async with asyncio.timeout(LONGEST_WAIT):
+                found = found or await proxy.acquire(model)
+        except Problem as problem:
+            self.refused[problem.kind] += 1
+            return False
+        except TimeoutError:
+            self.wrong.append(f"{self.loop.now:.2f}: a request for {model} waits since {asked:.2f}")
+            return False
+        finally:
+            self.longest_wait = max(self.longest_wait, self.loop.now - asked)
+        if self.loop.now >= found.until:
+            return False
+        site = self.sites[found.replica.address[0]]
+        found.enter()
+        found.replica.in_flight += 1
+        self.begun += 1
+        self.under_way[found.replica.name, model] += 1
+        arrives = self.loop.now + 0.5  # within the share of a lease that is left for the way
+        for when in (self.loop.now, arrives):
+            await asyncio.sleep(max(0.0, when - self.loop.now))
+            if model not in site.resident and self.loop.now >= site.lost_until:
+                self.wrong.append(f"{self.loop.now:.2f}: {model} is not at {found.replica.name}")
+        await asyncio.sleep(self.chance.choice([0.01, 0.01, 0.5, 8.0]))
+        found.replica.in_flight -= 1
+        found.leave(self.loop.now)
+        self.under_way[found.replica.name, model] -= 1
+        return True
+
+    async def trouble(self) -> None:
+        """Do something bad every now and then, for ever."""
+        while True:
+            await asyncio.sleep(self.chance.uniform(0.5, 6))
+            site = self.chance.choice(list(self.sites.values()))
+            what = self.chance.choice(["well", "well", "hangs", "ended", "restart", "triton", "leaving"])
+            if what == "triton":
+                site.restart_triton()
+            elif what == "restart" or site.how == "ended":
+                site.start()
+            elif what == "leaving":
+                site.leave()
+            else:
+                site.how = what
+
+    async def live(self, seconds: float) -> None:
+        """Ask for models at random for so long, and wait for all answers."""
+        requests = []
+        end = self.loop.now + seconds
+        while self.loop.now < end:
+            await asyncio.sleep(self.chance.choice([0.0, 0.05, 0.5, 3.0]))
+            proxy, model = self.chance.choice(self.proxies), self.chance.choice(MODELS)
+            requests += [self.run(self.request(proxy, model)) for _ in range(self.chance.choice([1, 1, 5]))]
+        await asyncio.wait(requests)
+
+
+@contextmanager
+def simulated() -> Iterator[None]:
+    """Have the proxies' lease code run in worlds: with their clocks, wires and Tritons."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (replica_leases, manager, rebalancing, table):
+            patch.setattr(module, "monotonic", lambda: asyncio.get_running_loop().time())
+
+        def site_of(replica: Replica) -> Site:
+            return WORLDS[asyncio.get_running_loop()].sites[replica.address[0]]
+
+        async def is_ready(self: replica_leases.ReplicaLeases, model: str) -> bool:
+            await asyncio.sleep(0.001)
+            return model in site_of(self.replica).resident
+
+        patch.setattr(manager, "LeaseClient", lambda replica, *_: Wire(site_of(replica)))
+        patch.setattr(replica_leases.ReplicaLeases, "_is_ready", is_ready)
+        yield
+
+
+WORLDS: dict[asyncio.AbstractEventLoop, World] = {}
+
+
+def play(world: World, *scenes: Coroutine[Any, Any, None]) -> None:
+    """Run a world: its scenes one after the other, then its end."""
+
+    async def run() -> None:
+        await world.begin()
+        for scene in scenes:
+            await scene
+        await world.end()
+
+    WORLDS[world.loop] = world
+    asyncio.set_event_loop(world.loop)
+    try:
+        world.loop.run_until_complete(run())
+    finally:
+        del WORLDS[world.loop]
+        world.loop.close()
+        asyncio.set_event_loop(None)

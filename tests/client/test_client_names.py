@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tidegate.calling.paths import model_path
+from tidegate.calling.address import model_path
 from tidegate.errors import UsageError
 from tidegate.publishing.repository import checked_model
 from tidegate.registry.manifest import checked_name

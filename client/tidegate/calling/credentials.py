@@ -12,10 +12,9 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from ..errors import UnreachableError, UsageError
 from .transport import Transport
@@ -40,98 +39,78 @@ _SENDABLE: Final = re.compile(r"[\x21-\x7e]+")
 _MOST_BYTES: Final = 65536
 
 
-class Credential(Protocol):
-    """Says who calls."""
+class Credential:
+    """Says who calls. This one says nothing, and the proxy will say what it thinks of that."""
 
-    @property
-    def source(self) -> str:
-        """Where it is from, for people."""
+    source = "nowhere"
+    """Where it is from, for people."""
 
-    def header(self, seconds: float | None = None) -> tuple[str, str] | None:
-        """Return the header to send, or None for nobody; asks nobody for longer than so many seconds.
+    def header(self, seconds: float | None = None) -> tuple[str, str] | None:  # noqa: ARG002
+        """Return the header to send, None without any; it is not waited for longer than so many seconds.
 
         Raises UsageError, UnreachableError.
         """
-
-    def renew(self) -> bool:
-        """Forget what is remembered, for it was refused; tell whether there may be a newer one."""
-
-
-class Fixed:
-    """A key or token that stays as it is."""
-
-    def __init__(self, source: str, name: str, value: str) -> None:
-        """`name` and `value` are those of the header; raises UsageError for what cannot be one."""
-        self.source = source
-        self._header = (name, value)
-
-    def header(self, seconds: float | None = None) -> tuple[str, str] | None:  # noqa: ARG002
-        """Return the header."""
-        return self._header
-
-    def renew(self) -> bool:
-        """There is no newer one."""
-        return False
-
-
-class Nobody:
-    """No credential: the proxy will say what it thinks of that."""
-
-    source = "nowhere"
-
-    def header(self, seconds: float | None = None) -> tuple[str, str] | None:  # noqa: ARG002
-        """Return nothing."""
         return None
 
     def renew(self) -> bool:
-        """There is no other."""
+        """Forget what is remembered, for it was refused; tell whether there may be a newer one."""
         return False
 
 
-class TokenFile:
-    """A token in a file that somebody keeps fresh, such as a projected service account token."""
+class StaticCredential(Credential):
+    """A key or token that stays as it is."""
+
+    def __init__(self, source: str, name: str, value: str) -> None:
+        """`name` and `value` are those of the header."""
+        self.source = source
+        self._header = (name, value)
+
+    def header(self, seconds: float | None = None) -> tuple[str, str]:  # noqa: ARG002
+        """Return the header."""
+        return self._header
+
+
+class TokenFile(Credential):
+    """A token in a file that is kept fresh, such as a projected service account token."""
+
+    source = TOKEN_FILE
 
     def __init__(self, path: str | Path) -> None:
         """Nothing is read yet."""
-        self.source = TOKEN_FILE
         self._path = Path(path)
-        self._seen: tuple[int, int, int] | None = None
         self._header: tuple[str, str] | None = None
 
-    def header(self, seconds: float | None = None) -> tuple[str, str] | None:  # noqa: ARG002
+    def header(self, seconds: float | None = None) -> tuple[str, str]:  # noqa: ARG002
         """Return the header with what stands in the file now; raises UsageError."""
         try:
-            said = self._path.stat()
-            seen = (said.st_mtime_ns, said.st_ino, said.st_size)
-            header = self._header
-            if header is None or seen != self._seen:
-                with self._path.open("rb") as file:
-                    header = _bearer(TOKEN_FILE, file.read(_MOST_BYTES).decode("utf-8", "replace").strip())
-                self._header, self._seen = header, seen
+            with self._path.open("rb") as file:
+                token = file.read(_MOST_BYTES).decode("utf-8", "replace").strip()
         except OSError as error:
             raise UsageError(
                 "the token cannot be read", where=f"{TOKEN_FILE} ({self._path})", why=error.strerror or str(error)
             ) from None
-        return header
+        self._header = _bearer(TOKEN_FILE, token)
+        return self._header
 
     def renew(self) -> bool:
-        """Read it anew next time; tell whether it has changed since it was read."""
-        before, self._header = self._header, None
+        """Tell whether the file has changed since it was read."""
+        before = self._header
         try:
             return self.header() != before
         except UsageError:
             return False
 
 
-class DominoToken:
+class DominoToken(Credential):
     """The token of a Domino run, asked of the run's own token service and again before it ends."""
+
+    source = "Domino's access token"
 
     def __init__(self, url: str, otherwise: Credential | None = None) -> None:
         """`url` is the base of the service: `/access-token` is below it.
 
         `otherwise` serves where it does not answer, and it is not asked again for a minute then.
         """
-        self.source = "Domino's access token"
         self._otherwise = otherwise
         base = url.rstrip("/")
         scheme, _, rest = base.rpartition("://")
@@ -148,26 +127,24 @@ class DominoToken:
     def header(self, seconds: float | None = None) -> tuple[str, str] | None:
         """Return the header; the service is asked at most once at a time. Raises UnreachableError, UsageError."""
         end = time.monotonic() + min(_DOMINO_SECONDS, _DOMINO_SECONDS if seconds is None else seconds)
-        with self._alone(end):
+        if not self._lock.acquire(timeout=max(end - time.monotonic(), 0.0)):
+            raise self._silent("another call is waiting for it")
+        try:
             if self._otherwise is not None and time.monotonic() < self._ask_at:
                 return self._otherwise.header()
             if self._header is None or time.monotonic() >= self._until:
-                try:
-                    token = self._ask(end)
-                except UnreachableError:
-                    if self._header is not None and time.monotonic() < self._until + _EARLY_SECONDS:
-                        return self._header  # it is still good for a moment
-                    if self._otherwise is not None:
-                        if seconds is None or seconds >= _DOMINO_SECONDS:  # else it had no fair time to answer
-                            self._ask_at = time.monotonic() + _HOLD_SECONDS
-                        return self._otherwise.header()
-                    raise
-                self._header = _bearer(self.source, token)
-                left = _seconds_left(token)
-                self._until = time.monotonic() + (
-                    _HOLD_SECONDS if left is None else max(left - _EARLY_SECONDS, left / 2)
-                )
+                self._renewed(end)
             return self._header
+        except UnreachableError:
+            if self._header is not None and time.monotonic() < self._until + _EARLY_SECONDS:
+                return self._header  # it is still good for a moment
+            if self._otherwise is None:
+                raise
+            if seconds is None or seconds >= _DOMINO_SECONDS:  # else it had no fair time to answer
+                self._ask_at = time.monotonic() + _HOLD_SECONDS
+            return self._otherwise.header()
+        finally:
+            self._lock.release()
 
     def renew(self) -> bool:
         """Ask again before the next call."""
@@ -175,14 +152,12 @@ class DominoToken:
             self._header = None
         return True
 
-    @contextmanager
-    def _alone(self, end: float) -> Iterator[None]:
-        if not self._lock.acquire(timeout=max(end - time.monotonic(), 0.0)):
-            raise self._silent("somebody else is waiting for it")
-        try:
-            yield
-        finally:
-            self._lock.release()
+    def _renewed(self, end: float) -> None:
+        token = self._ask(end)
+        self._header = _bearer(self.source, token)
+        left = _seconds_left(token)
+        good = _HOLD_SECONDS if left is None else max(left - _EARLY_SECONDS, left / 2)
+        self._until = time.monotonic() + good
 
     def _ask(self, end: float) -> str:
         while True:
@@ -207,19 +182,19 @@ class DominoToken:
 
 
 def find_credential(environ: Mapping[str, str] = os.environ) -> Credential:
-    """Return who calls, by the first that there is of what the module names; `Nobody` without any."""
+    """Return the first credential that there is of what the module names; without any, one that says nothing."""
     if key := environ.get(API_KEY, "").strip():
-        return Fixed(API_KEY, "X-API-Key", _sendable(API_KEY, key))
+        return StaticCredential(API_KEY, "X-API-Key", _sendable(API_KEY, key))
     if token := environ.get(TOKEN, "").strip():
-        return Fixed(TOKEN, *_bearer(TOKEN, token))
+        return StaticCredential(TOKEN, *_bearer(TOKEN, token))
     if path := environ.get(TOKEN_FILE, "").strip():
         return TokenFile(path)
     domino_key = environ.get(DOMINO_KEY, "").strip()
-    own = Fixed(DOMINO_KEY, "X-Domino-Api-Key", _sendable(DOMINO_KEY, domino_key)) if domino_key else None
+    own = StaticCredential(DOMINO_KEY, "X-Domino-Api-Key", _sendable(DOMINO_KEY, domino_key)) if domino_key else None
     domino = environ.get(DOMINO_PROXY, "").strip()
     if domino or (own is None and any(environ.get(name) for name in _IN_DOMINO)):
         return DominoToken(domino or DOMINO_DEFAULT, own)
-    return own or Nobody()
+    return own or Credential()
 
 
 def _bearer(source: str, token: str) -> tuple[str, str]:

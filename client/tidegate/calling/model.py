@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 import numpy
 
 from ..errors import RefusedError, UnreachableError, UsageError
-from .given import is_frame, requests, take
-from .paths import Version
+from .address import Version
+from .inputs import is_frame, requests, take
 from .proxy import ProxyClient
 from .signature import Signature, signature_of
 from .tensors import Answer, Array, dtype_of, pack_json, unpack_json, values

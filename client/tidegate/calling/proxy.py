@@ -9,13 +9,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..errors import UnreachableError, UsageError
-from .address import proxy_url
-from .asking import Asker
+from .address import Version, model_path, of_server, proxy_url, sticky_header
 from .credentials import Credential, find_credential
-from .events import events
-from .paths import Version, model_path, of_server, sticky_header
-from .patience import Breaker
 from .problems import Reply, error_of
+from .retries import CircuitBreaker, Requester
+from .sse import events
 from .tensors import HEADER_LENGTH, VERSION, Answer, Array, pack, unpack
 from .transport import Transport
 
@@ -54,13 +52,13 @@ class ProxyClient:
         *,
         ca: str | Path | None = None,
         seconds: float = SECONDS,
-        breaker: Breaker | None = None,
+        breaker: CircuitBreaker | None = None,
     ) -> None:
         """Connect to nothing yet. Address and credential are those of the environment's variables if none are given."""
         self.url = proxy_url(url)
         self.credential = find_credential() if credential is None else credential
         self.seconds = seconds
-        self._asker = Asker(Transport(self.url, ca), self.credential, seconds, breaker)
+        self._asker = Requester(Transport(self.url, ca), self.credential, seconds, breaker)
 
     def __enter__(self) -> Self:
         return self

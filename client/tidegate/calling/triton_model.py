@@ -11,10 +11,10 @@ import numpy
 from mlflow.pyfunc.model import PythonModel
 
 from ..errors import UsageError
+from .address import Version
 from .model import LONGEST, Model, Route
-from .paths import Version
-from .patience import Breaker
 from .proxy import SECONDS, ProxyClient
+from .retries import CircuitBreaker
 
 CONTEXT: Final = "model_context"
 """The artifact that says which model is called: JSON, as Domino's reference implementation has it."""
@@ -73,7 +73,7 @@ def make_model(context: Mapping[str, str], environ: Mapping[str, str] = os.envir
     if route not in ("v2", "predict"):
         raise UsageError(f"{route!r} is no route", where=ROUTE, do="there are v2 and predict")
     said: Route = "v2" if route == "v2" else "predict"
-    proxy = ProxyClient(seconds=_seconds(environ), breaker=Breaker())
+    proxy = ProxyClient(seconds=_seconds(environ), breaker=CircuitBreaker())
     server = context.get("inference_server_name") or None
     return Model(proxy, context["model_name"], server=server, version=_version(context, environ), route=said)
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy
 import pytest
-from tidegate.calling.credentials import Fixed, Nobody
-from tidegate.calling.patience import Breaker
+from tidegate.calling.credentials import Credential, StaticCredential
 from tidegate.calling.proxy import ProxyClient
+from tidegate.calling.retries import CircuitBreaker
 from tidegate.errors import BusyError, NotFoundError, RefusedError, UnreachableError, UsageError
 from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem
 
@@ -38,7 +38,7 @@ from tests.proxy.rigs.upstream import (
     upstream,
 )  # fmt: skip
 
-KEY = Fixed("a test", "X-API-Key", "tgk_not-for-anybody")
+KEY = StaticCredential("a test", "X-API-Key", "tgk_not-for-anybody")
 ONE = {"IN": numpy.ones(4, numpy.float32)}
 ANSWER = {"model_name": "m", "model_version": "1", "outputs": []}
 
@@ -225,7 +225,7 @@ def test_a_busy_proxy_is_asked_again_for_a_stream_too(behind: Upstream) -> None:
 
 
 def test_a_credential_that_ended_is_renewed_once(behind: Upstream) -> None:
-    class Renewed(Fixed):
+    class Renewed(StaticCredential):
         times = 0
 
         def renew(self) -> bool:
@@ -245,7 +245,7 @@ def test_a_credential_that_ended_is_renewed_once(behind: Upstream) -> None:
 def test_nobody_is_told_how_to_be_somebody(behind: Upstream) -> None:
     behind.behave = problem(Kind.UNAUTHENTICATED)
     with pytest.raises(RefusedError, match="TIDEGATE_API_KEY"):
-        ProxyClient(f"http://{behind.http}", Nobody()).metadata("m")
+        ProxyClient(f"http://{behind.http}", Credential()).metadata("m")
 
 
 def test_no_message_holds_the_credential(behind: Upstream) -> None:
@@ -258,7 +258,7 @@ def test_no_message_holds_the_credential(behind: Upstream) -> None:
 
 def test_the_breaker_stops_asking_and_lets_one_try(behind: Upstream) -> None:
     behind.behave = problem(Kind.UPSTREAM)
-    with client(behind, breaker=Breaker(failures=3, seconds=0.3)) as calls:
+    with client(behind, breaker=CircuitBreaker(failures=3, seconds=0.3)) as calls:
         for _ in range(3):
             with pytest.raises(UnreachableError, match="did not answer"):
                 infer(calls)
@@ -274,7 +274,7 @@ def test_the_breaker_stops_asking_and_lets_one_try(behind: Upstream) -> None:
 
 
 def test_busy_and_refused_do_not_count_for_the_breaker(behind: Upstream) -> None:
-    with client(behind, breaker=Breaker(failures=1, seconds=60), seconds=0.2) as calls:
+    with client(behind, breaker=CircuitBreaker(failures=1, seconds=60), seconds=0.2) as calls:
         for kind in (Kind.BUSY, Kind.MALFORMED, Kind.UNKNOWN, Kind.DENIED, Kind.NEVER_FITS):
             behind.behave = problem(kind, 30 if kind is Kind.BUSY else None)
             with pytest.raises((BusyError, UsageError, NotFoundError, RefusedError, UnreachableError)) as caught:

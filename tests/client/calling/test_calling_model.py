@@ -9,10 +9,10 @@ from typing import Any
 import numpy
 import pytest
 from tidegate.calling import model as model_module
-from tidegate.calling.credentials import Nobody
+from tidegate.calling.credentials import Credential
 from tidegate.calling.model import Model
-from tidegate.calling.patience import Breaker
 from tidegate.calling.proxy import ProxyClient
+from tidegate.calling.retries import CircuitBreaker
 from tidegate.errors import NotFoundError, UnreachableError, UsageError
 from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem
 
@@ -68,7 +68,7 @@ def behind(triton: Triton) -> Iterator[Upstream]:
 
 
 def model(behind: Upstream, **more: Any) -> Model:
-    return Model(ProxyClient(f"http://{behind.http}", Nobody()), "m", **more)
+    return Model(ProxyClient(f"http://{behind.http}", Credential()), "m", **more)
 
 
 def configs(triton: Triton) -> int:
@@ -190,7 +190,7 @@ def test_asking_what_a_model_takes_is_in_the_time_of_the_call(behind: Upstream, 
 
 
 def test_calls_without_any_time_say_nothing_of_the_proxy(behind: Upstream) -> None:
-    called = Model(ProxyClient(f"http://{behind.http}", Nobody(), breaker=Breaker(failures=1)), "m")
+    called = Model(ProxyClient(f"http://{behind.http}", Credential(), breaker=CircuitBreaker(failures=1)), "m")
     with pytest.raises(UnreachableError, match="no answer in time"):
         called.predict({"X": [1]}, {"deadline": 0})
     assert "Y" in called.predict({"X": [1]})
@@ -216,7 +216,7 @@ def streaming(answers: bytes, seconds: float) -> Callable[[Caller], None]:
 
 def test_all_answers_together_come_in_the_time_of_the_call() -> None:
     with upstream(streaming(b'{"output": 1}', 20)) as endless:
-        called = Model(ProxyClient(f"http://{endless.http}", Nobody(), seconds=0.5), "m")
+        called = Model(ProxyClient(f"http://{endless.http}", Credential(), seconds=0.5), "m")
         begun = time.monotonic()
         with pytest.raises(UnreachableError, match="no answer in time"):
             called.predict({"input": [1]})
@@ -229,4 +229,4 @@ def test_an_answer_of_a_stream_that_is_none_is_an_error_of_ours(answer: bytes) -
         upstream(streaming(answer, 0.01)) as strange,
         pytest.raises(UnreachableError, match="not what the model gives"),
     ):
-        Model(ProxyClient(f"http://{strange.http}", Nobody()), "m").predict({"input": [1]})
+        Model(ProxyClient(f"http://{strange.http}", Credential()), "m").predict({"input": [1]})

@@ -10,7 +10,7 @@ import tritonclient.http as triton
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from tidegate.calling.credentials import Fixed
+from tidegate.calling.credentials import StaticCredential
 from tidegate.calling.model import Model
 from tidegate.calling.proxy import ProxyClient
 from tidegate.calling.tensors import Array
@@ -29,7 +29,7 @@ BODY = {"inputs": [{"name": "INPUT", "datatype": "INT32", "shape": [1], "data": 
 
 @pytest.fixture(scope="module")
 def calls(front: Front) -> Iterator[ProxyClient]:
-    with ProxyClient(f"http://{front.proxy.http}", Fixed("a test", "X-API-Key", front.key)) as made:
+    with ProxyClient(f"http://{front.proxy.http}", StaticCredential("a test", "X-API-Key", front.key)) as made:
         yield made
 
 
@@ -59,7 +59,7 @@ def test_it_tells_what_a_model_is(calls: ProxyClient) -> None:
 
 def test_another_credential_is_refused(front: Front) -> None:
     with pytest.raises(RefusedError):
-        ProxyClient(f"http://{front.proxy.http}", Fixed("a test", "X-API-Key", "tgk_wrong")).whoami()
+        ProxyClient(f"http://{front.proxy.http}", StaticCredential("a test", "X-API-Key", "tgk_wrong")).whoami()
 
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -5,8 +5,8 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate.calling import patience as patience_module
-from tidegate.calling.patience import Breaker, Patience
+from tidegate.calling import retries as retries_module
+from tidegate.calling.retries import CircuitBreaker, Deadline
 from tidegate.errors import UnreachableError
 
 
@@ -26,11 +26,11 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(patience_module, "time", made)
+    monkeypatch.setattr(retries_module, "time", made)
     return made
 
 
-def is_open(breaker: Breaker) -> bool:
+def is_open(breaker: CircuitBreaker) -> bool:
     try:
         breaker.check("here")
     except UnreachableError:
@@ -38,8 +38,8 @@ def is_open(breaker: Breaker) -> bool:
     return False
 
 
-def opened(times: int = 3) -> Breaker:
-    breaker = Breaker(failures=times, seconds=1, longest=4)
+def opened(times: int = 3) -> CircuitBreaker:
+    breaker = CircuitBreaker(failures=times, seconds=1, longest=4)
     for _ in range(times):
         breaker.check("here")
         breaker.failed()
@@ -50,8 +50,8 @@ def opened(times: int = 3) -> Breaker:
 def test_what_the_proxy_said_is_never_undercut_and_the_time_never_passed(retry_after: float, seconds: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
         clock = Clock()
-        patch.setattr(patience_module, "time", clock)
-        waited = Patience(seconds).wait(retry_after)
+        patch.setattr(retries_module, "time", clock)
+        waited = Deadline(seconds).wait(retry_after)
         passed = clock.now - 1000
     if waited:
         assert retry_after - 1e-9 <= passed <= seconds + 1e-9
@@ -64,23 +64,23 @@ def test_those_who_were_sent_away_together_do_not_come_back_together(clock: Cloc
     waits = set()
     for _ in range(20):
         before = clock.now
-        assert Patience(60).wait(2)
+        assert Deadline(60).wait(2)
         waits.add(round(clock.now - before, 4))
     assert len(waits) > 10
 
 
 def test_without_a_word_of_the_proxys_pauses_grow_up_to_two_seconds(clock: Clock) -> None:
-    patience, pauses = Patience(1000), []
+    until, pauses = Deadline(1000), []
     for _ in range(10):
         before = clock.now
-        assert patience.wait()
+        assert until.wait()
         pauses.append(clock.now - before)
     assert 0.05 <= pauses[0] <= 0.1
     assert all(1 <= pause <= 2 for pause in pauses[6:])
 
 
 def test_it_opens_after_failures_that_follow_each_other(clock: Clock) -> None:
-    breaker = Breaker(failures=3)
+    breaker = CircuitBreaker(failures=3)
     for _ in range(5):
         breaker.failed()
         breaker.failed()
@@ -156,8 +156,8 @@ def test_late_failures_of_calls_from_before_do_not_put_it_off(clock: Clock) -> N
 
 
 def test_time_is_up_when_it_is_up() -> None:
-    patience = Patience(0.01)
+    until = Deadline(0.01)
     time.sleep(0.02)
-    assert patience.left < 0
-    assert not patience.wait()
-    assert not patience.wait(0)
+    assert until.left < 0
+    assert not until.wait()
+    assert not until.wait(0)

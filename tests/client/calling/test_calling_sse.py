@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate.calling import events as events_module
-from tidegate.calling.events import events
+from tidegate.calling import sse as events_module
+from tidegate.calling.sse import events
 from tidegate.errors import UnreachableError
 
 said = st.lists(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3), max_size=4)

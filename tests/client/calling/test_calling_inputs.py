@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from tidegate.calling.given import Given, requests, take
+from tidegate.calling.inputs import Inputs, requests, take
 from tidegate.calling.signature import Signature, Tensor, signature_of
 from tidegate.errors import UsageError
 
@@ -19,7 +19,7 @@ WORDS = Signature((Tensor("TEXT", "BYTES", (1,)),), (), 4, False)
 ANY = Signature((Tensor("X", "FP32", (-1,)), Tensor("OPTIONAL", "INT32", (1,), True)), (), 0, False)
 
 
-def shapes(found: Given) -> dict[str, list[int]]:
+def shapes(found: Inputs) -> dict[str, list[int]]:
     return {name: list(array.shape) for name, array in found.inputs.items()}
 
 

@@ -18,7 +18,7 @@ _DIGITS: Final = {"FP16": 11, "BF16": 8, "FP32": 24, "FP64": 53}
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Inputs:
     """The inputs of a call."""
 
     inputs: dict[str, Array]
@@ -34,14 +34,14 @@ def is_frame(given: object) -> bool:
     return hasattr(given, "columns") and hasattr(given, "iloc")
 
 
-def take(given: Any, signature: Signature | None) -> Given:
+def take(given: Any, signature: Signature | None) -> Inputs:
     """Return what was given as tensors of the signature; without one, a dict or a table goes as it is.
 
     A table's rows, and dicts in a list, are rows of a batch. Raises UsageError.
     """
     by_rows, columns = _columns(given, signature)
     if signature is None:
-        return Given({name: _array(value, name) for name, value in columns.items()})
+        return Inputs({name: _array(value, name) for name, value in columns.items()})
     known = {each.name: each for each in signature.inputs}
     for name in columns:
         if name not in known:
@@ -56,7 +56,7 @@ def take(given: Any, signature: Signature | None) -> Given:
     return _plain(arrays, known)
 
 
-def requests(given: Given, signature: Signature | None) -> Iterator[dict[str, Array]]:
+def requests(given: Inputs, signature: Signature | None) -> Iterator[dict[str, Array]]:
     """Give the inputs of one request after the other: batches no longer than the model takes, or single rows."""
     if given.rows is None or signature is None:
         yield given.inputs
@@ -84,7 +84,9 @@ def cast(value: Any, tensor: Tensor) -> Array:
         lowest, highest = (0, 1) if dtype.kind == "b" else (numpy.iinfo(dtype).min, numpy.iinfo(dtype).max)
         whole = found.dtype.kind != "f" or bool((numpy.isfinite(found) & (found == numpy.trunc(found))).all())
         if not whole or (found.size and (int(found.min()) < lowest or int(found.max()) > highest)):
-            raise _too_large(tensor)
+            raise UsageError(
+                f"input {tensor.name} has numbers that {tensor.data_type} cannot hold", do=f"it takes {tensor}"
+            )
     with numpy.errstate(over="ignore"):
         made = found.astype(dtype)
     if found.dtype.kind in "iu" and dtype.kind not in "biu":
@@ -187,52 +189,38 @@ def _texts(value: Any, name: str) -> Array:
     return packed
 
 
-def _batch(arrays: dict[str, Array], known: Mapping[str, Tensor], by_rows: bool) -> Given:
+def _batch(arrays: dict[str, Array], known: Mapping[str, Tensor], by_rows: bool) -> Inputs:
     """Return arrays with the batch's dimension first: what is one row by its shape becomes a batch of one."""
-    found = {}
-    for name, array in arrays.items():
-        tensor = known[name]
-        if not by_rows and tensor.fits(array.shape):
-            found[name] = array[None]
-        elif array.ndim and tensor.fits(array.shape[1:]):
-            found[name] = array
-        elif array.ndim <= 1 and tensor.fits((1,)):
-            found[name] = array.reshape(-1, 1)
-        else:
-            raise _misfit(array, tensor, "rows of ")
-    sizes = {array.shape[0] for array in found.values()}
-    if len(sizes) > 1:
-        said = ", ".join(f"{name} {array.shape[0]}" for name, array in found.items())
-        raise UsageError("the inputs do not all have as many rows", why=said)
-    return Given(found, sizes.pop() if sizes else None, batched=True)
+    found = {
+        name: array[None] if not by_rows and known[name].fits(array.shape) else _rows(array, known[name], "rows of ")
+        for name, array in arrays.items()
+    }
+    return Inputs(found, _count_rows(found), batched=True)
 
 
-def _plain(arrays: dict[str, Array], known: Mapping[str, Tensor]) -> Given:
+def _plain(arrays: dict[str, Array], known: Mapping[str, Tensor]) -> Inputs:
     """Return arrays as the model takes them; where all have a dimension more, each row is a request of its own."""
     single = {
         name: array.reshape(1) if not array.ndim and known[name].fits((1,)) else array for name, array in arrays.items()
     }
     if all(known[name].fits(array.shape) for name, array in single.items()):
-        return Given(single)
-    found = {}
-    for name, array in arrays.items():
-        tensor = known[name]
-        if array.ndim and tensor.fits(array.shape[1:]):
-            found[name] = array
-        elif array.ndim <= 1 and tensor.fits((1,)):
-            found[name] = array.reshape(-1, 1)
-        else:
-            raise _misfit(array, tensor, "")
-    sizes = {array.shape[0] for array in found.values()}
+        return Inputs(single)
+    found = {name: _rows(array, known[name], "") for name, array in arrays.items()}
+    return Inputs(found, _count_rows(found))
+
+
+def _rows(array: Array, tensor: Tensor, of: str) -> Array:
+    """Return an array as rows of a tensor; raises UsageError where it is none."""
+    if array.ndim and tensor.fits(array.shape[1:]):
+        return array
+    if array.ndim <= 1 and tensor.fits((1,)):
+        return array.reshape(-1, 1)
+    raise UsageError(f"input {tensor.name} has the shape {list(array.shape)}", do=f"the model takes {of}{tensor}")
+
+
+def _count_rows(arrays: Mapping[str, Array]) -> int | None:
+    sizes = {array.shape[0] for array in arrays.values()}
     if len(sizes) > 1:
-        raise UsageError("the inputs do not all have as many rows")
-    return Given(found, sizes.pop() if sizes else None)
-
-
-def _misfit(array: Array, tensor: Tensor, of: str) -> UsageError:
-    return UsageError(f"input {tensor.name} has the shape {list(array.shape)}", do=f"the model takes {of}{tensor}")
-
-
-def _too_large(tensor: Tensor) -> UsageError:
-    what = f"input {tensor.name} has numbers that {tensor.data_type} cannot hold"
-    return UsageError(what, do=f"it takes {tensor}")
+        said = ", ".join(f"{name} {array.shape[0]}" for name, array in arrays.items())
+        raise UsageError("the inputs do not all have as many rows", why=said)
+    return sizes.pop() if sizes else None

@@ -210,12 +210,15 @@ class Recording(ABC):
         return self.named(".".join(["tidegate.any", *words]), text)
 
     def named(self, name: str, text: str) -> str:
-        """Return the expression that includes a named template, with the variables that it uses handed over."""
+        """Return the expression that includes a named template, with the variables that it uses handed over.
+
+        Of several texts for one name the later ones are numbered: each kind of server writes its own `eviction.json`.
+        """
         bound = re.findall(r"range \$(\w+) :=", text)
         free = sorted(set(re.findall(r"\$([a-z]\w*)", text)) - set(bound))
         whole = "\n".join([*(f"{{{{- ${variable} := .{variable} }}}}" for variable in free), text])
-        if self.helpers.setdefault(name, whole) != whole:
-            raise TypeError(f"{name} would be two templates; name one of the two keys otherwise")
+        names = (name if number == 1 else f"{name}.{number}" for number in itertools.count(1))
+        name = next(each for each in names if self.helpers.setdefault(each, whole) == whole)
         handed = " ".join(f'"{variable}" ${variable}' for variable in free)
         return f'include "{name}" ' + (f'(dict "Values" $.Values {handed})' if free else "$")
 

@@ -3,6 +3,7 @@
 The words of the settings are those of `tidegate_contracts.eviction`, as the policy reads them.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -19,13 +20,25 @@ from .values import either, joined, json_text, listed, needed, of_kind, when, wh
 Tree = dict[str, Any]
 
 
-def eviction_settings(args: PoolArgs, loading: OnDemandArgs, repository: str | None, grpc_tls: bool) -> Tree:
-    """Return what the eviction policy of a pool is told; `repository` is where its server finds the models."""
+@dataclass(frozen=True)
+class ServerFacts:
+    """What the eviction policy is told of the server that it stands beside."""
+
+    repository: str | None
+    """Where the server finds its models: a folder, or a URL."""
+    grpc_tls: bool
+    kind: str | None = None
+    """Kind of the server, where it is not the one that the policy expects when it is told none."""
+
+
+def eviction_settings(args: PoolArgs, loading: OnDemandArgs, facts: ServerFacts) -> Tree:
+    """Return what the eviction policy of a pool is told."""
     return {
         "version": eviction.VERSION,
+        "kind": facts.kind,
         "policy": loading.policy,
-        "repository": repository,
-        "grpcTls": grpc_tls,
+        "repository": facts.repository,
+        "grpcTls": facts.grpc_tls,
         "capacityBytes": either(loading.capacity_bytes, lambda capacity: capacity, lambda: _of_slice(args, loading)),
         "idleSeconds": loading.idle_seconds,
         "leaseSeconds": loading.lease_seconds,
@@ -76,7 +89,7 @@ def _model(model: ModelArgs) -> Tree:
 
 
 def settings_map(
-    name: str, pool: PoolContext, repository: str | None, grpc_tls: bool, child: pulumi.ResourceOptions
+    name: str, pool: PoolContext, facts: ServerFacts, child: pulumi.ResourceOptions
 ) -> k8s.core.v1.ConfigMap | None:
     """Declare the ConfigMap of the policy's settings where the pool loads on demand."""
     return of_kind(
@@ -85,9 +98,7 @@ def settings_map(
         lambda loading: k8s.core.v1.ConfigMap(
             f"{name}-eviction",
             metadata=pool.place.metadata(_settings_name(pool), pool.labels),
-            data={
-                eviction_process.SETTINGS_FILE: json_text(eviction_settings(pool.args, loading, repository, grpc_tls))
-            },
+            data={eviction_process.SETTINGS_FILE: json_text(eviction_settings(pool.args, loading, facts))},
             opts=child,
         ),
     )

@@ -10,7 +10,7 @@ from stacks.definition.base import CpuScaling
 from stacks.definition.pools import QueueScaling
 
 from .. import pods
-from ..eviction import lease_ports, settings_map
+from ..eviction import ServerFacts, lease_ports, settings_map
 from ..gpu_placement import GpuPlacement
 from ..identity import pod_labels
 from ..place import LOADING, ROLE, Place, Texts
@@ -31,7 +31,7 @@ class TritonPool(pulumi.ComponentResource):
         timeouts = when(args.pulumi_timeouts, lambda wait: wait.custom_timeouts)
         placement = GpuPlacement(f"{name}-placement", args.placement, place, pool.name, pool.labels, child)
         repository = repository_root(server, triton.REPOSITORY_ROOT, lambda root: root)
-        settings = settings_map(name, pool, repository, present(server.triton.grpc_tls), child)
+        settings = settings_map(name, pool, ServerFacts(repository, present(server.triton.grpc_tls)), child)
         self._services(name, pool, timeouts, child)
         k8s.apps.v1.StatefulSet(
             f"{name}-servers",

@@ -19,12 +19,14 @@ class _ByKind:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Validate a server by the class of its kind."""
         choices: dict[Any, CoreSchema] = {kind: handler.generate_schema(server) for kind, server in KINDS.items()}
-        return next(iter(choices.values())) if len(choices) == 1 else core_schema.tagged_union_schema(choices, _kind)
+        if len(choices) == 1:
+            return next(iter(choices.values()))
+        union = core_schema.tagged_union_schema(choices, discriminator="kind")
+        return core_schema.no_info_before_validator_function(_with_kind, union)
 
 
-def _kind(server: Any) -> Any:
-    said = server.get("kind") if isinstance(server, Mapping) else getattr(server, "kind", None)
-    return next(iter(KINDS)) if said is None else said
+def _with_kind(server: Any) -> Any:
+    return {"kind": next(iter(KINDS)), **server} if isinstance(server, Mapping) else server
 
 
 if TYPE_CHECKING:

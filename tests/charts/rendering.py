@@ -26,12 +26,12 @@ def declared(args: EnvironmentArgs) -> Objects:
     return evaluate(lambda: Environment("tidegate", args))
 
 
-def rendered(values: dict[str, Any], *arguments: str) -> Objects:
+def rendered(values: dict[str, Any], *arguments: str, chart: Path = CHART) -> Objects:
     """What Helm renders, without the hooks of `helm test`."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "values.yaml"
         file.write_text(values_text(values, "As `make values` writes them."), "utf-8")
-        done = helm(["template", "tidegate", CHART, "--values", file, *arguments])
+        done = helm(["template", "tidegate", chart, "--values", file, *arguments])
     assert done.returncode == 0, done.stderr
     found = [item for item in yaml.load_all(done.stdout, _Loader) if item]
     return sorted((item for item in found if HOOK not in item["metadata"].get("annotations", {})), key=apply_key)

@@ -1,0 +1,92 @@
+"""The objects of a pool of toys: a StatefulSet and the Service of its replicas."""
+
+from typing import Any, Literal, cast
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from components import pods
+from components.eviction import ServerFacts, lease_ports, policy_sidecars, policy_volumes, settings_map
+from components.place import LOADING, ROLE, service_account
+from components.server_args import PoolContext, ServerArgs, repository_root
+from components.values import joined
+
+from .definition import ToySettings
+
+HTTP_PORT, GRPC_PORT, METRICS_PORT = 7000, 7001, 7002
+ROOT = "/toys"
+
+
+class ToyServerArgs(ServerArgs):
+    """One toy server: models that greet."""
+
+    kind: Literal["toy"]
+    """Kind of the server."""
+    toy: ToySettings = ToySettings()
+    """Settings of the toy."""
+
+
+class ToyPool(pulumi.ComponentResource):
+    """A StatefulSet of toys, and the Service whose addresses are its replicas."""
+
+    def __init__(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare a pool of toys."""
+        super().__init__("tidegate:tests:ToyPool", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        server = cast("ToyServerArgs", pool.server)
+        facts = ServerFacts(repository_root(server, ROOT, lambda root: root), grpc_tls=False, kind="toy")
+        settings_map(name, pool, facts, child)
+        ports = [pods.service_port("http", HTTP_PORT, "http"), pods.service_port("grpc", GRPC_PORT, "grpc")]
+        k8s.core.v1.Service(
+            f"{name}-headless",
+            metadata=pool.place.metadata(pool.headless_name, pool.labels),
+            spec=k8s.core.v1.ServiceSpecArgs(
+                cluster_ip="None", selector=pool.selector, ports=joined(ports, lease_ports(pool))
+            ),
+            opts=child,
+        )
+        toy = k8s.core.v1.ContainerArgs(name="toy", image=server.image, args=["--greeting", f"{server.toy.greeting}!"])
+        k8s.apps.v1.StatefulSet(
+            f"{name}-toys",
+            metadata=pool.place.metadata(pool.name, pool.labels),
+            spec=k8s.apps.v1.StatefulSetSpecArgs(
+                service_name=pool.headless_name,
+                replicas=pool.args.replicas,
+                selector=k8s.meta.v1.LabelSelectorArgs(match_labels=pool.selector),
+                template=k8s.core.v1.PodTemplateSpecArgs(
+                    metadata=k8s.meta.v1.ObjectMetaArgs(
+                        labels={**pool.labels, ROLE: "server", LOADING: pool.args.loading.mode}
+                    ),
+                    spec=k8s.core.v1.PodSpecArgs(
+                        service_account_name=service_account(server.kind, server.name),
+                        init_containers=policy_sidecars(pool),
+                        containers=[toy],
+                        volumes=policy_volumes(pool),
+                    ),
+                ),
+            ),
+            opts=child,
+        )
+        self.register_outputs({})
+
+
+class ToyKind:
+    """The toy, as `components.kinds.Kind` asks for it."""
+
+    args: type[ServerArgs] = ToyServerArgs
+    http_port = HTTP_PORT
+    grpc_port = GRPC_PORT
+    metrics_port = METRICS_PORT
+    metrics_path = "/toy/metrics"
+
+    def grpc_tls(self, server: ToyServerArgs) -> None:
+        """Return None: the toy's gRPC is plain."""
+
+    def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
+        """Declare the objects of a pool."""
+        ToyPool(name, pool, opts)
+
+    def alerts(self, selector: str) -> list[dict[str, Any]]:
+        """Return no alerts, of any series."""
+        assert selector
+        return []

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from stacks.command import CommandError, chosen
 from stacks.problems import escaped, listed
 from stacks.stack import Definition, Stack
 
-from . import output, swap
+from . import output
 from .changes.compare import ObjectChange, compare
 from .changes.revision import NothingToCompare, rendering_of
 from .contexts import context_of, on_cluster
@@ -142,17 +141,15 @@ def _with_cluster(context: str, rendering: Sequence[Rendered]) -> Comparison:
 
 
 def _last_rendering(definition: Definition, out: Path) -> Texts:
-    place = swap.real(out)
+    place = output.real(out)
     nothing = CommandError(
         f"There is no rendering in {escaped(str(out))} yet. Make one, or compare with a git revision:\n"
         f"  {make('up', DEFINITION=definition.file, OUT=out)}\n"
         f"  {make('preview', BASE='main', DEFINITION=definition.file)}"
     )
-    if output.read_index(out) is None and not swap.beside(place, "old").exists():
+    if output.read_index(out) is None and not output.beside(place, "old").exists():
         raise nothing
-    # A folder that nobody may write is no folder that another run is writing.
-    free = os.access(place.parent, os.W_OK)
-    with swap.locked(place, "waiting: another run is writing there …") if free else nullcontext():
+    with output.locked(place, "waiting: another run is writing there …"):
         index = output.read_index(out)
         if index is None:
             raise nothing

@@ -1,30 +1,32 @@
 """The folder of rendered files: whose it is, what is in it, and how a new rendering takes its place.
 
-A rendering is written beside the folder and takes its place as a whole, so whoever kills a run finds the last one as it
-was. `.tidegate.json` in the folder says that it is ours, and which bytes we wrote.
+A rendering is written beside the folder and takes its place as a whole: a run that is killed leaves the old one or the
+new one, if need be beside the folder, from where the next run puts it back. `.tidegate.json` in the folder says that it
+is ours, and which bytes we wrote.
 """
 
-from __future__ import annotations
-
+import fcntl
 import hashlib
 import json
 import os
 import shutil
+import signal
 import stat
-from collections.abc import Iterable, Mapping
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stacks.command import CommandError, Outcome, reason
 from stacks.problems import escaped, listed
 
-from .swap import MARKER, beside, remove, swap
-
-if TYPE_CHECKING:
-    from .render import Rendered
+from .render import Rendered
 
 FORMAT = 1
+MARKER = ".tidegate.json"
+"""Its presence in a folder says that the folder is ours."""
 
 
 @dataclass(frozen=True)
@@ -153,14 +155,87 @@ def new_index(definition_file: str, rendered: Iterable[Rendered], kept: Mapping[
     return Index(definition_file, dict(sorted(stacks.items())))
 
 
+# ---- putting it in its place ----
+
+
+def beside(out: Path, what: str) -> Path:
+    """Return the path of a helper folder in the same folder as `out`, and so in the same file system."""
+    return out.parent / f".{out.name}.tidegate-{what}"
+
+
+def real(out: Path) -> Path:
+    """Return where a folder really is, so that a link to it stays one; a path that is none is left as it was given."""
+    return out if out.name not in ("", "..") and not out.is_symlink() else Path(os.path.realpath(out))
+
+
+@contextmanager
+def locked(out: Path, waiting: str = "") -> Iterator[None]:
+    """Let no other run write a folder; `waiting` is said when one does. Puts right what a killed run left.
+
+    The lock is the system's, on the folder above: it leaves no file behind, and goes with the process.
+    """
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(out.parent, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise CommandError(f"{out} cannot be written: {reason(error)}") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting:
+                print(waiting, file=sys.stderr, flush=True)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _recover(out)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _recover(out: Path) -> None:
+    """Undo a replacement that was killed between its two steps."""
+    old = beside(out, "old")
+    for path in (old, beside(out, "new")):
+        if os.path.lexists(path) and not _is_helper(path):
+            raise CommandError(
+                f"{_name(path)} was not made by Tidegate, and stands where a helper folder must. Nothing was\n"
+                "changed. Move it away, or name another folder with OUT=<folder>."
+            )
+    if old.exists() and not out.exists():
+        old.rename(out)
+    elif os.access(out.parent, os.W_OK):
+        _remove(old)
+
+
+def _is_helper(folder: Path) -> bool:
+    """Say whether a folder is one with our marker, or is still or again empty."""
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    names = os.listdir(folder)
+    return not names or MARKER in names
+
+
+def _remove(folder: Path) -> None:
+    """Remove a helper folder, as far as that can be done; the marker goes last, so that the rest is still ours."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != MARKER:
+                path.unlink()
+        if os.listdir(folder) == [MARKER]:
+            (folder / MARKER).unlink()
+        folder.rmdir()
+
+
 def write(out: Path, index: Index, rendered: Iterable[Rendered], kept: Iterable[str], outcome: Outcome) -> None:
     """Put a rendering in the folder's place, as a whole; `kept` stacks are taken over from the one before.
 
     The caller holds the lock. Raises CommandError when it cannot be written; then everything is as it was.
     """
-    staging = beside(out, "new")
+    staging, old = beside(out, "new"), beside(out, "old")
     try:
-        remove(staging)
+        _remove(staging)
         staging.mkdir()
         (staging / MARKER).write_text(index.text(), "utf-8")  # first, so that what a killed run leaves is known as ours
         if out.exists():
@@ -173,13 +248,41 @@ def write(out: Path, index: Index, rendered: Iterable[Rendered], kept: Iterable[
             folder.mkdir()
             for file, text in stack.files.items():
                 (folder / file).write_bytes(text.encode())
-        swap(staging, out, outcome)
+        with _uninterrupted():
+            _replace(out, staging, old)
+            outcome.text = f"{out} has the new rendering"
     except (OSError, shutil.Error) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
         hint = f"\n{_name(out)} is a mount point: name a folder below it." if out.is_mount() else ""
         raise CommandError(f"{_name(out)} could not be written, and is as it was: {why}{hint}") from None
     finally:
-        remove(staging)
+        _remove(staging)
+        _remove(old)
+
+
+def _replace(out: Path, staging: Path, old: Path) -> None:
+    if not out.exists() or not any(out.iterdir()):
+        staging.rename(out)
+        return
+    out.rename(old)
+    try:
+        staging.rename(out)
+    except OSError:
+        old.rename(out)
+        raise
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let no Ctrl-C come between two steps that belong together."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _name(path: Path) -> str:

@@ -16,10 +16,10 @@ from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from .changes.markdown import code
-from .changes.outlook import outlook
 from .changes.page import failed_page, page
 from .changes.report import report, total
 from .changes.stack_change import StackChange, stack_change
+from .changes.terminal_summary import terminal_summary
 from .comparison import Comparison, Wanted, compared
 from .files import write_atomically
 from .guardrails import eased, enforce, findings
@@ -92,7 +92,7 @@ def _there(stack: Stack) -> Mapping[str, int] | None:
 def _say(comparison: Comparison, changes: Sequence[StackChange]) -> None:
     screen = console()
     screen.print(f"Against {comparison.against}:", soft_wrap=True)
-    for text in (report(comparison.changes, fields=MOST_FIELDS), outlook(changes)):
+    for text in (report(comparison.changes, fields=MOST_FIELDS), terminal_summary(changes)):
         if text:
             screen.print(text, soft_wrap=True)
     nothing = f"Nothing would change in {counted(comparison.changes, 'stack')}."

@@ -10,7 +10,7 @@ from stacks.problems import advisory_text, counted, escaped, listed
 from stacks.stack import Definition
 from stacks.validate import read_definition
 
-from . import output, summary, swap
+from . import output, summary
 from .changes.compare import ObjectChange, compare
 from .changes.report import left_behind, report, total
 from .contexts import context_of
@@ -29,13 +29,13 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
     """Render a definition's stacks (or one of them) into a folder, and say what came out and what changed."""
     definition = read_definition(path)
     stacks = chosen(definition, only)
-    place = swap.real(out)
+    place = output.real(out)
     _refuse_other_definition(output.read_index(out), definition, out, only)
     rendering = [
         render(stack, definition.lock, definition.file) for stack in progress(stacks, len(stacks), "stacks rendered")
     ]
     guarded = enforce(rendering, definition)
-    with swap.locked(place, f"waiting: another run is writing {escaped(str(out))} …"):
+    with output.locked(place, f"waiting: another run is writing {escaped(str(out))} …"):
         before = output.read_index(out)
         _refuse_other_definition(before, definition, out, only)
         found = output.look(out, before) if before else None

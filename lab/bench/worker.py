@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from components import Environment, EnvironmentArgs, evaluate
 from components.evaluate import KubernetesObject
-from rollout import output, swap
+from rollout import output
 from rollout.render import rendered
 from stacks.command import Outcome
 from stacks.images_lock import ImagesLock
@@ -56,7 +56,7 @@ def render_once(definition: Path, folder: Path) -> tuple[dict[str, float], int, 
     def write() -> None:
         texts = [rendered(name, objects, checked.file) for name, objects in evaluated]
         index = output.new_index(checked.file, texts, {})
-        with swap.locked(folder):
+        with output.locked(folder):
             output.write(folder, index, texts, (), Outcome())
 
     watch.time("write", write)

@@ -5,8 +5,7 @@ HTML, no link, no mention and no command to the platform, whatever is in it, and
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
 
 from stacks.problems import escaped
 
@@ -19,8 +18,6 @@ _WEB = re.compile(r"(?i)\bwww\.")
 _NO_WIDTH = "&#8203;"
 _CALLS = frozenset("@#!~%$&")
 """Signs that make a mention or a reference of the word after them, even where they are written as entities."""
-
-Detail = TypeVar("Detail")
 
 
 def code(text: str) -> str:
@@ -48,16 +45,6 @@ def folded(summary: str, lines: Iterable[str]) -> list[str]:
     return ["<details>", f"<summary>{summary}</summary>", "", *lines, "", "</details>"]
 
 
-def fitting(levels: Iterable[Detail], page: Callable[[Detail], str], limit: int = LIMIT) -> str:
-    """Return the page at the first level of detail at which it fits, else at the last."""
-    text = ""
-    for level in levels:
-        text = page(level)
-        if size(text) <= limit:
-            break
-    return text
-
-
 def size(text: str) -> int:
     """Return what a text counts: its bytes, which are never fewer than its characters."""
     return len(text.encode("utf-8", "replace"))
@@ -76,10 +63,3 @@ def _entities(text: str, after_calls: str = "") -> str:
 
 def _entity(sign: str) -> str:
     return sign if sign.isalnum() or sign in _HARMLESS or ord(sign) > 0x7F else f"&#{ord(sign)};"
-
-
-def most(things: Sequence[str], number: int, more: Callable[[int], str]) -> Iterator[str]:
-    """Yield at most so many lines, and one that counts the rest."""
-    yield from things[:number]
-    if len(things) > number:
-        yield more(len(things) - number)

@@ -1,24 +1,31 @@
-"""The preview as a page of Markdown, for a comment on a pull request or a job's summary."""
+"""The preview as a page of Markdown, for a comment on a pull request or a job's summary.
+
+What does not fit a comment is cut where it stands and counted: the worst comes first, and details come last.
+"""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 
 from policies.guardrails import Finding
 from policies.guardrails.findings import counted
 from stacks.problems import shortened
 
-from . import words
+from . import restarts
 from .compare import DATASETS, ObjectChange
-from .markdown import LIMIT, code, fitting, folded, most, preformatted, prose, size, table
+from .markdown import LIMIT, code, folded, preformatted, prose, size, table
 from .report import WORDS, meaning, tally, values
 from .secrets import hidden_by_look, hidden_text
 from .stack_change import StackChange, alike, broken, verdict
 
 _BLANKS = re.compile(r"\n{3,}")
-_ALL = 10**9
 _RESERVE = 1_536
-"""Of a comment's length, for what whoever posts it may want to put around it."""
+"""Of a comment's length, for what its poster may want to put around it."""
+_FRAME = 3_000
+"""Of a comment's length, for titles, heads of tables and assumptions."""
+_NOTES = 16_000
+"""Bytes of foreign texts about the comparison."""
+_LONGEST_MORE = 300
+"""Bytes of a line that counts what is left out."""
 _LONGEST_SIGN = 6
 """What one sign of a text can become in a page: an entity such as `&#124;`, or as many bytes."""
 _MOST_STACKS = 6
@@ -28,45 +35,67 @@ _DATASET_REPLACED = "DATASET REPLACED"
 _FAILED = "**⛔ This preview failed"
 
 
-@dataclass(frozen=True)
-class Detail:
-    """How much of each thing a page says."""
-
-    fields: int = _ALL
-    """Fields of an object."""
-    objects: int = _ALL
-    """Objects of a stack that are merely created or changed."""
-    rows: int = _ALL
-    """Restarts, devices, findings and stacks."""
-    dangerous: int = _ALL
-    """Deleted and replaced objects of all stacks, and models that are no longer served."""
-    notes: int = 16_000
-    """Bytes of foreign texts about the comparison."""
-
-
-_LEVELS = (
-    Detail(),
-    *(Detail(fields=number, rows=60) for number in (200, 40, 12, 4, 1)),
-    Detail(fields=0, objects=60, rows=60),
-    Detail(fields=0, objects=12, rows=30),
-    Detail(fields=0, objects=0, rows=20, dangerous=100, notes=8_000),
-    Detail(fields=0, objects=0, rows=5, dangerous=20, notes=2_000),
-)
-
-
 def page(changes: Sequence[StackChange], subject: str, notes: Sequence[str] = (), refused: int = 0) -> str:
     """Return the page.
 
     `subject` says in Markdown what was compared, `notes` are foreign texts about it; `refused` counts the objects that
     the cluster would not take.
     """
-    return fitting(_LEVELS, lambda detail: _page(changes, subject, notes, refused, detail), LIMIT - _RESERVE)
+    lines = [f"**{_sign(changes, refused)} {verdict(changes, refused)}**", "", f"{subject}."]
+    if notes:
+        lines += ["", _message("\n".join(notes), _NOTES)]
+    sections: dict[str, Callable[[Sequence[StackChange], _Room], list[str]]] = {
+        "Deleted, replaced, no longer served": _dangerous,
+        "Guardrails": _findings,
+        "What restarts": _restarts,
+        "Without a restart": _notices,
+        "GPU devices": _devices,
+        "Changes": _stacks,
+    }
+    room = _Room(LIMIT - _RESERVE - _FRAME - size("\n".join(lines)))
+    for title, section in sections.items():
+        if body := section(changes, room):
+            lines += ["", f"#### {title}", "", *body]
+    if room.is_short:
+        lines += [
+            "",
+            f"*Shortened: a comment on GitHub takes {LIMIT:,} characters. What is left out is counted above, and "
+            "stands in the output of `make preview`.*",
+        ]
+    if mandatory := broken(changes):
+        lines += ["", f"{_FAILED}: {mandatory}.**"]
+    return _BLANKS.sub("\n\n", "\n".join([*lines, ""]))
 
 
 def failed_page(subject: str, message: str) -> str:
     """Return the page of a preview that could not be made; `message` is a foreign text, and stands there in full."""
     lines = ["**⛔ There is no preview**", "", f"{subject}:", "", _message(message, LIMIT - 2 * _RESERVE)]
     return "\n".join([*lines, "", f"{_FAILED}: nothing was compared.**", ""])
+
+
+class _Room:
+    """How many bytes a page may still have, and whether something had to be left out."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.is_short = False
+
+    def take(self, blocks: Sequence[str], more: Callable[[int], str]) -> list[str]:
+        """Return as many blocks of lines as there is room for, and one that counts the rest."""
+        kept = self.fitting(blocks, more, self.left)
+        self.left -= size("\n".join(kept))
+        return kept
+
+    def fitting(self, blocks: Sequence[str], more: Callable[[int], str], room: int) -> list[str]:
+        """Return as many blocks as fit so many bytes, and one that counts the rest."""
+        kept: list[str] = []
+        for number, block in enumerate(blocks):
+            room -= size(block) + 1
+            if room < (_LONGEST_MORE if number < len(blocks) - 1 else 0):
+                self.is_short = True
+                return [*kept, more(len(blocks) - number)]
+            kept.append(block)
+        return kept
 
 
 def _message(text: str, room: int) -> str:
@@ -76,38 +105,12 @@ def _message(text: str, room: int) -> str:
     for line in lines:
         room -= size(preformatted(line))
         if room < 0:
+            # Of a single line that is too long, the beginning.
+            kept = kept or [shortened(line, (room + size(preformatted(line))) // _LONGEST_SIGN)]
             break
         kept.append(line)
-    if lines and not kept:
-        kept.append(shortened(lines[0], (room + size(preformatted(lines[0]))) // _LONGEST_SIGN))
     more = len(lines) - len(kept)
     return preformatted("\n".join([*kept, *([f"… and {more} more lines"] if more else [])]))
-
-
-def _page(changes: Sequence[StackChange], subject: str, notes: Sequence[str], refused: int, detail: Detail) -> str:
-    lines = [f"**{_sign(changes, refused)} {verdict(changes, refused)}**", "", f"{subject}."]
-    if notes:
-        lines += ["", _message("\n".join(notes), detail.notes)]
-    sections = {
-        "Deleted, replaced, no longer served": list(_dangerous(changes, detail)),
-        "Guardrails": list(_findings(changes, detail)),
-        "What restarts": list(_restarts(changes, detail)),
-        "Without a restart": list(_asides(changes, detail)),
-        "GPU devices": list(_devices(changes, detail)),
-        "Changes": list(_stacks(changes, detail)),
-    }
-    for title, body in sections.items():
-        if body:
-            lines += ["", f"#### {title}", "", *body]
-    if detail != _LEVELS[0]:
-        lines += [
-            "",
-            f"*Shortened: a comment on GitHub takes {LIMIT:,} characters. What is left out is counted above, and "
-            "stands in the output of `make preview`.*",
-        ]
-    if mandatory := broken(changes):
-        lines += ["", f"{_FAILED}: {mandatory}.**"]
-    return _BLANKS.sub("\n\n", "\n".join([*lines, ""]))
 
 
 def _sign(changes: Sequence[StackChange], refused: int) -> str:
@@ -123,8 +126,8 @@ def _places(stacks: Sequence[str]) -> str:
     return ", ".join(map(code, stacks[:_MOST_STACKS])) + more
 
 
-def _dangerous(changes: Sequence[StackChange], detail: Detail) -> Iterator[str]:
-    """Yield what is worst first: datasets, then models, then all other objects."""
+def _dangerous(changes: Sequence[StackChange], room: _Room) -> list[str]:
+    """Return what is worst first: stacks that are gone, then datasets, models, and all other objects."""
     removed = [
         f"- **REMOVED** {code(change.name)}: it is no longer described. Its {len(change.objects)} objects stay in its "
         "cluster, and what they serve is served, until somebody takes them away"
@@ -133,17 +136,17 @@ def _dangerous(changes: Sequence[StackChange], detail: Detail) -> Iterator[str]:
     ]
     staying = [change for change in changes if change.state != "removed"]
     objects = alike((change.name, _dangerous_object(item)) for change in staying for item in change.dangerous)
-    asides = alike((change.name, aside) for change in staying for aside in change.grave)
+    notices = alike((change.name, notice) for change in staying for notice in change.grave)
     lines = [
         (0 if verb == _DATASET_REPLACED else 2, f"- **{verb}** {_places(stacks)} {rest}")
         for (verb, rest), stacks in objects.items()
     ]
     lines += [
-        (1, f"- {_places(stacks)} {code(f'{aside.kind} {aside.name}')}: **{prose(aside.what)}**")
-        for aside, stacks in asides.items()
+        (1, f"- {_places(stacks)} {code(f'{notice.kind} {notice.name}')}: **{prose(notice.what)}**")
+        for notice, stacks in notices.items()
     ]
     ordered = [line for _, line in sorted(lines, key=lambda each: each[0])]
-    yield from most([*removed, *ordered], detail.dangerous, lambda rest: f"- **and {rest} MORE as bad as these**")
+    return room.take([*removed, *ordered], "- **and {} MORE as bad as these**".format)
 
 
 def _dangerous_object(item: ObjectChange) -> tuple[str, str]:
@@ -155,8 +158,8 @@ def _dangerous_object(item: ObjectChange) -> tuple[str, str]:
     return _DATASET_REPLACED, _named(item) + why + fields
 
 
-def _findings(changes: Sequence[StackChange], detail: Detail) -> Iterator[str]:
-    """Yield what is new, then what else stops the change; all that stood there before is a count to open."""
+def _findings(changes: Sequence[StackChange], room: _Room) -> list[str]:
+    """Return what is new, then what else stops the change; all that stood there before is a count to open."""
     found = alike((change.name, (each, change.is_new(each))) for change in changes for each in change.findings)
     ordered = sorted(found.items(), key=lambda item: (not item[0][1], _ORDER.index(item[0][0].severity)))
     loud = [
@@ -165,63 +168,60 @@ def _findings(changes: Sequence[StackChange], detail: Detail) -> Iterator[str]:
         for (each, new), stacks in ordered
         if new or each.severity == "mandatory"
     ]
-    yield from most(loud, detail.rows, lambda rest: f"- **and {rest} more**")
     quiet = {each: stacks for (each, new), stacks in ordered if not new and each.severity != "mandatory"}
     mended = alike((change.name, each) for change in changes for each in change.fixed)
-    counts = [f"as before: {counted(quiet)}" if quiet else "", f"{len(mended)} gone" if mended else ""]
     lines = [f"- gone: {_finding(each, stacks)}" for each, stacks in mended.items()]
     lines += [f"- {_finding(each, stacks)}" for each, stacks in quiet.items()]
-    if lines:
-        body = most(lines, detail.rows, lambda rest: f"- and {rest} more")
-        yield from ("", *folded(", ".join(filter(None, counts)), body))
+    shown = room.take(loud, "- **and {} more**".format)
+    if not lines:
+        return shown
+    counts = [f"as before: {counted(quiet)}" if quiet else "", f"{len(mended)} gone" if mended else ""]
+    return [*shown, "", *folded(", ".join(filter(None, counts)), room.take(lines, "- and {} more".format))]
 
 
 def _finding(each: Finding, stacks: Sequence[str]) -> str:
     return f"**{each.severity}** {_places(stacks)} {code(each.object)}: {prose(each.what)} {code(each.rule)}"
 
 
-def _restarts(changes: Sequence[StackChange], detail: Detail) -> Iterator[str]:
-    head = ("Stack", "Workload", "Pods", "Without a replica", "Whole update", "Models cold", "Because of")
+def _restarts(changes: Sequence[StackChange], room: _Room) -> list[str]:
     rows = alike(
         (
             change.name,
             (
                 ("**REPLACED** " if restart.replaced else "")
                 + code(f"{restart.workload.kind} {restart.workload.name}"),
-                words.how(restart),
-                words.without_replica(restart),
-                words.whole(restart),
-                words.cold(restart, code) if restart.loading else "",
-                code(words.because(restart)),
+                restarts.how(restart),
+                restarts.without_replica(restart),
+                restarts.whole(restart),
+                restarts.cold(restart, code) if restart.loading else "",
+                code(restarts.because(restart)),
             ),
         )
         for change in changes
         for restart in change.restarts
     )
     if not rows:
-        if any(change.state == "changed" for change in changes):
-            yield "Nothing: no pod template changes."
-        return
-    lines = [(_places(stacks), *row) for row, stacks in rows.items()]
-    yield from table(head, lines[: detail.rows])
-    if len(lines) > detail.rows:
-        everything = words.restarting(restart for change in changes for restart in change.restarts)
-        yield f"\n**and {len(lines) - detail.rows} more: {everything} in all**"
-    yield f"\n<sub>{words.ASSUMPTIONS}</sub>"
+        return ["Nothing: no pod template changes."] if any(change.state == "changed" for change in changes) else []
+    head = ("Stack", "Workload", "Pods", "Without a replica", "Whole update", "Models cold", "Because of")
+    titles, rule, *lines = table(head, [(_places(stacks), *row) for row, stacks in rows.items()])
+    everything = restarts.restarting(restart for change in changes for restart in change.restarts)
+    shown = room.take(lines, lambda rest: f"\n**and {rest} more: {everything} in all**")
+    return [titles, rule, *shown, f"\n<sub>{restarts.ASSUMPTIONS}</sub>"]
 
 
-def _asides(changes: Sequence[StackChange], detail: Detail) -> Iterator[str]:
-    harmless = alike((change.name, aside) for change in changes for aside in change.asides if not aside.grave)
+def _notices(changes: Sequence[StackChange], room: _Room) -> list[str]:
+    harmless = alike((change.name, notice) for change in changes for notice in change.notices if not notice.grave)
     lines = [
-        f"- {_places(stacks)} {code(f'{aside.kind} {aside.name}')}: {prose(aside.what)}"
-        for aside, stacks in harmless.items()
+        f"- {_places(stacks)} {code(f'{notice.kind} {notice.name}')}: {prose(notice.what)}"
+        for notice, stacks in harmless.items()
     ]
-    yield from most(lines, detail.rows, lambda rest: f"- and {rest} more")
+    return room.take(lines, "- and {} more".format)
 
 
-def _devices(changes: Sequence[StackChange], detail: Detail) -> Iterator[str]:
-    """Yield what changes, with what the data plane has; what stays the same is folded away."""
+def _devices(changes: Sequence[StackChange], room: _Room) -> list[str]:
+    """Return what changes, with what the data plane has; what stays the same is folded away."""
     devices = alike((change.name, one) for change in changes for one in change.devices)
+    out: list[str] = []
     for same in (False, True):
         rows = [
             (
@@ -234,39 +234,40 @@ def _devices(changes: Sequence[StackChange], detail: Detail) -> Iterator[str]:
             for one, stacks in devices.items()
             if (one.before == one.after) == same
         ]
-        if not rows:
-            continue
-        lines = table(("Stack", "Device", "Before", "After", "On its data plane"), rows[: detail.rows])
-        lines += [] if len(rows) <= detail.rows else [f"\nand {len(rows) - detail.rows} more"]
-        taken = sum(one.after * len(stacks) for one, stacks in devices.items() if one.before == one.after)
-        yield from ("", *folded(f"unchanged: {taken}", lines)) if same else lines
-    if devices:
-        yield "\n<sub>Autoscalers count with their most replicas.</sub>"
+        if rows:
+            head, rule, *lines = table(("Stack", "Device", "Before", "After", "On its data plane"), rows)
+            lines = [head, rule, *room.take(lines, "\nand {} more".format)]
+            taken = sum(one.after * len(stacks) for one, stacks in devices.items() if one.before == one.after)
+            out += ["", *folded(f"unchanged: {taken}", lines)] if same else lines
+    return [*out, "\n<sub>Autoscalers count with their most replicas.</sub>"] if devices else []
 
 
-def _stacks(changes: Sequence[StackChange], detail: Detail) -> Iterator[str]:
+def _stacks(changes: Sequence[StackChange], room: _Room) -> list[str]:
+    """Return the objects of each stack; the stacks share the room that is left."""
     seen: dict[tuple[str, ...], str] = {}
     differing = [change for change in changes if change.objects]
-    for change in differing[: detail.rows]:
-        body = tuple(_objects(change, detail))
+    blocks = []
+    left = room.left
+    for number, change in enumerate(differing):
         what = f"<b>{code(change.name)}</b>: {tally(change.objects)}"
-        if body in seen:
-            yield f"- {what} – the same as {code(seen[body])}"
-            continue
-        seen[body] = change.name
-        yield from ("", *folded(what, body), "")
-    if len(differing) > detail.rows:
-        yield f"- and {len(differing) - detail.rows} more stacks"
+        lines = tuple(_objects(change))
+        if lines in seen:
+            block = f"- {what} – the same as {code(seen[lines])}"
+        else:
+            seen[lines] = change.name
+            share = left // (len(differing) - number) - size("\n".join(folded(what, [])))
+            body = room.fitting(lines, "- and {} more lines".format, share)
+            block = "\n".join(["", *folded(what, body), ""])
+        left -= size(block)
+        blocks.append(block)
+    return room.take(blocks, "- and {} more stacks".format)
 
 
-def _objects(change: StackChange, detail: Detail) -> Iterator[str]:
+def _objects(change: StackChange) -> Iterator[str]:
     harmless = [item for item in change.objects if item.verb not in ("deleted", "replaced")]
-    for item in (*change.dangerous[: detail.dangerous], *harmless[: detail.objects]):
+    for item in (*change.dangerous, *harmless):
         yield f"- **{WORDS[item.verb].strip()}** {_named(item)}"
-        lines = [f"  - {code(field.place)} {code(values(field))}" for field in item.fields]
-        yield from most(lines, detail.fields, lambda rest: f"  - {rest} more field{'' if rest == 1 else 's'}")
-    if len(harmless) > detail.objects:
-        yield f"- and {len(harmless) - detail.objects} more: {tally(harmless[detail.objects :])}"
+        yield from (f"  - {code(field.place)} {code(values(field))}" for field in item.fields)
 
 
 def _named(item: ObjectChange) -> str:

@@ -1,21 +1,18 @@
 """Everything that a change means for one stack, for reports to say."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
+from policies.guardrails import Finding
 from stacks.problems import counted
 
-from .asides import MODEL, Aside, asides
 from .compare import DATASETS, ObjectChange
-from .restarts import Restart, restarts
+from .notices import MODEL, Notice, notices
+from .report import tally
+from .restarts import Restart, restarting, restarts
 from .slices import gpu_slices
-
-if TYPE_CHECKING:
-    from policies.guardrails import Finding
 
 State = Literal["new", "removed", "changed", "unchanged"]
 Thing = TypeVar("Thing")
@@ -40,7 +37,7 @@ class StackChange:
     state: State
     objects: tuple[ObjectChange, ...]
     restarts: tuple[Restart, ...]
-    asides: tuple[Aside, ...]
+    notices: tuple[Notice, ...]
     devices: tuple[Devices, ...]
     findings: tuple[Finding, ...]
     """Of the guardrails, after the change."""
@@ -54,9 +51,9 @@ class StackChange:
         return (*gone, *(change for change in self.objects if change.verb == "replaced"))
 
     @property
-    def grave(self) -> tuple[Aside, ...]:
+    def grave(self) -> tuple[Notice, ...]:
         """What happens without a restart, and is as bad as a deletion."""
-        return tuple(aside for aside in self.asides if aside.grave)
+        return tuple(notice for notice in self.notices if notice.grave)
 
     def is_new(self, finding: Finding) -> bool:
         """Say whether the change brings a finding: not when the rule was broken there, and no less, before."""
@@ -84,17 +81,17 @@ def stack_change(
     """Return what changes for a stack; `before` or `after` is None where there is no such stack."""
     if before is None or after is None:
         state: State = "new" if before is None else "removed"
-        restarting: list[Restart] = []
-        beside: list[Aside] = []
+        started: list[Restart] = []
+        beside: list[Notice] = []
     else:
         state = "changed" if changes else "unchanged"
-        restarting = restarts(before, after) if changes else []
-        beside = asides(before, after, restarting) if changes else []
+        started = restarts(before, after) if changes else []
+        beside = notices(before, after, started) if changes else []
     return StackChange(
         name,
         state,
         tuple(changes),
-        tuple(restarting),
+        tuple(started),
         tuple(beside),
         _devices(gpu_slices(before or ()), gpu_slices(after or ()), there),
         tuple(findings),
@@ -132,15 +129,12 @@ def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
 
     `refused` counts the objects that the cluster would not take.
     """
-    from .report import tally
-    from .words import restarting
-
     states = Counter(change.state for change in changes)
     words: Mapping[State, str] = {"new": "new", "removed": "REMOVED", "changed": "changed", "unchanged": "unchanged"}
     kinds = ", ".join(f"{states[state]} {word}" for state, word in words.items() if states[state])
     objects = [item for change in changes for item in change.objects]
     datasets = {item.name for item in objects if item.verb == "replaced" and item.kind in DATASETS}
-    unserved = {aside.name for change in changes for aside in change.grave if aside.kind == MODEL}
+    unserved = {notice.name for change in changes for notice in change.grave if notice.kind == MODEL}
     parts = [
         broken(changes),
         f"the cluster REFUSES {counted(range(refused), 'object')}" if refused else "",

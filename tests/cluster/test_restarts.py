@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lab.local_cluster import LocalCluster
-from rollout.changes import words
+from rollout.changes import restarts as said
 from rollout.changes.restarts import restarts
 from rollout.changes.workloads import workloads
 from stacks.validate import read_definition
@@ -272,9 +272,9 @@ def test_a_pod_that_does_not_start_holds_up_those_after_it(environment: Environm
     settled(environment.cluster, environment.namespace)
     before = environment.pods()
     nowhere = on_pods(three, lambda template: template["spec"].setdefault("nodeSelector", {}).update({"no": "node"}))
-    said = {restart.workload.name: words.how(restart) for restart in restarts(three, nowhere)}
-    assert said[SMALL] == "3 pods, one after another"
-    assert said[PROXY] == "3 pods, one at a time, the new before the old goes"
+    told = {restart.workload.name: said.how(restart) for restart in restarts(three, nowhere)}
+    assert told[SMALL] == "3 pods, one after another"
+    assert told[PROXY] == "3 pods, one at a time, the new before the old goes"
     environment.apply(nowhere)
     until("one pod of the pool is new", lambda: len(environment.pods()[SMALL] - before[SMALL]) == 1)
     until("one pod of the proxy is new", lambda: len(environment.pods()[PROXY] - before[PROXY]) == 1)

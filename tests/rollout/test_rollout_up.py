@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from rollout import output, render, swap
+from rollout import output, render
 from rollout.cli import DEFAULT_OUT
 from rollout.terminal import MAKEFILE, make
-from stacks.command import Outcome
 
 Call = Callable[..., Any]
 Tree = Callable[[Path], dict[str, bytes]]
@@ -111,9 +110,9 @@ def test_progress_goes_to_standard_error(call: Call, definition: Path, out: Path
 def test_a_second_run_says_that_nothing_changed_and_touches_nothing(
     rendered: Path, call: Call, definition: Path, out: Path
 ) -> None:
-    before = rendered.stat().st_ino, (rendered / swap.MARKER).stat().st_mtime_ns
+    before = rendered.stat().st_ino, (rendered / output.MARKER).stat().st_mtime_ns
     assert call("up", definition, "--out", out).out.endswith("\nNothing changed.\n")
-    assert (rendered.stat().st_ino, (rendered / swap.MARKER).stat().st_mtime_ns) == before
+    assert (rendered.stat().st_ino, (rendered / output.MARKER).stat().st_mtime_ns) == before
 
 
 def test_a_changed_image_names_exactly_one_workload_a_stack(
@@ -127,7 +126,7 @@ def test_a_changed_image_names_exactly_one_workload_a_stack(
     assert "In 2 of 2 stacks: 2 changed." in said
     after = tree(rendered)
     changed = {name for name in after if after[name] != before.get(name)}
-    assert changed == {swap.MARKER, *(f"{s}/10-deployment-inference-proxy.yaml" for s in ("dev-lab", "prod-east"))}
+    assert changed == {output.MARKER, *(f"{s}/10-deployment-inference-proxy.yaml" for s in ("dev-lab", "prod-east"))}
 
 
 def test_objects_that_vanish_are_named_and_removed(
@@ -153,7 +152,7 @@ def test_a_stack_that_vanishes_from_the_definition_is_removed_with_its_folder(
     assert said.endswith("\nprod-east is no longer described: what it has in a cluster stays there.\n")
     # A plane that is named anew gives a stack of another name, whose objects such commands would delete.
     assert " delete " not in said
-    assert sorted(path.name for path in rendered.iterdir()) == [swap.MARKER, "dev-lab"]
+    assert sorted(path.name for path in rendered.iterdir()) == [output.MARKER, "dev-lab"]
 
 
 def test_with_stack_only_that_folder_is_replaced(
@@ -163,7 +162,7 @@ def test_with_stack_only_that_folder_is_replaced(
     before = tree(rendered)
     assert call("up", definition, "--out", out, "--stack", "dev-lab").code == 0
     changed = {name for name, data in tree(rendered).items() if data != before[name]}
-    assert changed == {swap.MARKER, "dev-lab/10-deployment-inference-proxy.yaml"}
+    assert changed == {output.MARKER, "dev-lab/10-deployment-inference-proxy.yaml"}
     assert "prod-east: 1 changed" in call("up", definition, "--out", out).out
 
 
@@ -271,14 +270,14 @@ def marker(stack: str, file: str = "a.yaml", definition: str = "d") -> str:
 def test_a_marker_that_cannot_be_understood_is_no_leave_to_write(
     rendered: Path, call: Call, definition: Path, out: Path, text: str
 ) -> None:
-    (rendered / swap.MARKER).write_text(text, "utf-8")
+    (rendered / output.MARKER).write_text(text, "utf-8")
     ended = call("up", definition, "--out", out)
     assert ended.code == 1
     assert "cannot be understood" in ended.err
 
 
 def test_a_marker_of_another_version_is_refused(rendered: Path, call: Call, definition: Path, out: Path) -> None:
-    (rendered / swap.MARKER).write_text('{"format": 99}', "utf-8")
+    (rendered / output.MARKER).write_text('{"format": 99}', "utf-8")
     assert "another version of Tidegate" in call("up", definition, "--out", out).err
 
 
@@ -297,7 +296,7 @@ def test_a_link_to_a_folder_stays_a_link(call: Call, definition: Path, tmp_path:
     edit('proxy, tag: "1"', 'proxy, tag: "2"')
     assert "1 changed" in call("up", definition, "--out", tmp_path / "link").out
     assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real" / swap.MARKER).is_file()
+    assert (tmp_path / "real" / output.MARKER).is_file()
 
 
 def test_a_full_disk_is_one_message_and_leaves_the_last_rendering(
@@ -404,7 +403,7 @@ def test_ctrl_c_while_a_stack_is_evaluated_ends_the_run_after_it(
 
 
 def test_ctrl_c_says_that_nothing_was_changed(start: Call, definition: Path, out: Path) -> None:
-    with swap.locked(out):  # so that the run waits, and cannot be done before it is stopped
+    with output.locked(out):  # so that the run waits, and cannot be done before it is stopped
         process: subprocess.Popen[str] = start("up", definition, "--out", out)
         assert process.stderr
         while "waiting: another run is writing" not in process.stderr.readline():
@@ -446,7 +445,7 @@ def test_a_run_that_is_killed_leaves_a_whole_rendering(
 KILLED_EVERYWHERE = """
 import os, signal, sys
 from pathlib import Path
-from rollout import output, swap
+from rollout import output
 from stacks.command import Outcome
 from rollout.output import Index
 
@@ -454,11 +453,9 @@ class Stack:
     def __init__(self, stack, files): self.stack, self.files = stack, files
 
 out = Path(sys.argv[1])
-if sys.argv[2] == "two steps":
-    swap.exchange = lambda one, other: False
 def text(turn): return [Stack(s, {f"{n}.yaml": f"{turn} {s} {n}" for n in range(2)}) for s in ("a", "b")]
 def write(turn):
-    with swap.locked(out):
+    with output.locked(out):
         output.write(out, output.new_index(str(turn), text(turn), {}), text(turn), (), Outcome())
 
 write(0)
@@ -477,9 +474,7 @@ for step in range(10_000):
         os._exit(0)
     _, status = os.waitpid(child, 0)
     assert status in (0, signal.SIGKILL), status
-    if sys.argv[2] == "one step":
-        assert output.read_index(out) is not None
-    with swap.locked(out):
+    with output.locked(out):
         pass
     index = output.read_index(out)
     assert index and index.definition in (str(turn), str(turn + 1)), (step, index)
@@ -496,35 +491,34 @@ print("killed at", step, "steps")
 """
 
 
-@pytest.mark.parametrize("way", ["one step", "two steps"])
-def test_killed_at_any_step_at_all_it_leaves_the_old_or_the_new_rendering_whole(out: Path, way: str) -> None:
+def test_killed_at_any_step_at_all_it_leaves_the_old_or_the_new_rendering_whole(out: Path) -> None:
     root = Path(__file__).resolve().parents[2]
     environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'contracts'}"}
-    command = [sys.executable, "-c", KILLED_EVERYWHERE, str(out), way]
+    command = [sys.executable, "-c", KILLED_EVERYWHERE, str(out)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert "killed at" in done.stdout
 
 
-def test_a_failed_replacement_in_two_steps_is_undone(
-    rendered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_replacement_that_fails_is_undone(
+    rendered: Path, call: Call, definition: Path, edit: Edit, tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(swap, "exchange", lambda *_: False)
+    before = tree(rendered.parent)
     real = Path.rename
 
     def fail(self: Path, target: Path) -> Path:
-        if self.name == "staging":
+        if self.name.endswith("tidegate-new"):
             raise OSError(16, "Device or resource busy")
         return real(self, target)
 
     monkeypatch.setattr(Path, "rename", fail)
-    (tmp_path / "staging").mkdir()
-    with pytest.raises(OSError, match="busy"):
-        swap.swap(tmp_path / "staging", rendered, Outcome())
-    assert output.read_index(rendered) is not None
+    edit('proxy, tag: "1"', 'proxy, tag: "2"')
+    ended = call("up", definition, "--out", rendered)
+    assert (ended.code, "is as it was: Device or resource busy" in ended.err) == (1, True)
+    assert tree(rendered.parent) == before
 
 
 def test_the_index_says_which_bytes_were_written(rendered: Path, definition: Path) -> None:
-    index = json.loads((rendered / swap.MARKER).read_text("utf-8"))
+    index = json.loads((rendered / output.MARKER).read_text("utf-8"))
     assert index["definition"] == str(definition)
     assert len(index["stacks"]["dev-lab"]["objects"]["00-namespace-tidegate-dev.yaml"]) == 64

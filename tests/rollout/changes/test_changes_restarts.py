@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from rollout.changes import words
-from rollout.changes.asides import asides
+from rollout.changes import restarts as said
+from rollout.changes.notices import notices
 from rollout.changes.restarts import Restart, restarts
 
 Object = dict[str, Any]
@@ -65,7 +65,7 @@ def test_a_new_image_restarts_its_workload_and_no_other() -> None:
     restart = only([pool(), proxy()], [new_image(pool()), proxy()])
     assert restart.workload.name == "big-main"
     assert restart.causes == ("containers[triton].image",)
-    assert words.restarting([restart]) == "1 pool restarts"
+    assert said.restarting([restart]) == "1 pool restarts"
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_a_workload_that_comes_or_goes_does_not_restart() -> None:
 def test_a_replaced_workload_loses_all_pods_at_once() -> None:
     restart = only([pool(3, serviceName="a")], [pool(3, serviceName="b")])
     assert restart.replaced
-    assert words.how(restart) == "3 pods, ALL AT ONCE: the object is deleted and made anew"
-    assert words.because(restart) == "spec.serviceName"
+    assert said.how(restart) == "3 pods, ALL AT ONCE: the object is deleted and made anew"
+    assert said.because(restart) == "spec.serviceName"
     # 50 s to stop, 60 s of start-up probes, 5 s to the first look of readiness.
     assert (restart.without_replica, restart.whole) == (115, 115)
 
@@ -126,7 +126,7 @@ def test_pods_of_a_stateful_set_go_before_new_ones_come(
     replicas: int, spec: Object, how: str, missing: int, whole: int
 ) -> None:
     restart = only([pool(replicas, **spec)], [new_image(pool(replicas, **spec))])
-    assert words.how(restart).startswith(how)
+    assert said.how(restart).startswith(how)
     assert (restart.without_replica, restart.whole) == (missing, whole)
 
 
@@ -152,9 +152,9 @@ def test_new_pods_of_a_deployment_come_beside_old_ones(
     replicas: int, spec: Object, how: str, missing: int, whole: int
 ) -> None:
     restart = only([proxy(replicas, **spec)], [proxy(replicas, "proxy:2", **spec)])
-    assert words.how(restart).startswith(how)
+    assert said.how(restart).startswith(how)
     assert (restart.without_replica, restart.whole) == (missing, whole)
-    assert words.restarting([restart, restart]) == "2 proxies restart"
+    assert said.restarting([restart, restart]) == "2 proxies restart"
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def test_new_pods_of_a_deployment_come_beside_old_ones(
 def test_an_autoscaler_says_between_how_many_pods_it_may_be(scaler: Object) -> None:
     scaler["spec"]["scaleTargetRef"] = {"kind": "StatefulSet", "name": "big-main"}
     restart = only([pool(None), scaler], [new_image(pool(None)), scaler])
-    assert words.how(restart) == "1 to 6 pods, one after another"
-    assert words.without_replica(restart) == "up to 115 s (while there is 1)"
+    assert said.how(restart) == "1 to 6 pods, one after another"
+    assert said.without_replica(restart) == "up to 115 s (while there is 1)"
     assert restart.whole == 6 * 115
 
 
@@ -185,15 +185,15 @@ def test_sidecars_start_first_and_one_after_another() -> None:
 def test_without_a_start_up_probe_nothing_is_promised() -> None:
     item = pool(inside={"containers": [{"name": "triton", "image": "triton:1"}]})
     restart = only([item], [new_image(item)])
-    assert words.without_replica(restart) == words.whole(restart) == "no bound declared"
+    assert said.without_replica(restart) == said.whole(restart) == "no bound declared"
 
 
 def test_pods_that_only_a_hand_renews_are_told_and_do_not_restart() -> None:
     item = pool(updateStrategy={"type": "OnDelete"})
     after = [new_image(item)]
     assert restarts([item], after) == []
-    (aside,) = asides([item], after, [])
-    assert "stay as they are until somebody deletes them" in aside.what
+    (notice,) = notices([item], after, [])
+    assert "stay as they are until somebody deletes them" in notice.what
 
 
 # ---- models ----
@@ -202,8 +202,8 @@ def test_pods_that_only_a_hand_renews_are_told_and_do_not_restart() -> None:
 def test_preloaded_models_are_cold_only_while_there_is_no_replica() -> None:
     table = routing("preload", {"name": "a"}, {"name": "b"})
     alone, several = (only([pool(n), table], [new_image(pool(n)), table]) for n in (1, 2))
-    assert words.cold(alone, str) == "2 models (a, b), until a replica is ready"
-    assert words.cold(several, str) == "none: other replicas serve the 2 models"
+    assert said.cold(alone, str) == "2 models (a, b), until a replica is ready"
+    assert said.cold(several, str) == "none: other replicas serve the 2 models"
 
 
 def test_models_on_demand_are_cold_until_they_are_called_and_what_they_load_is_summed_up() -> None:
@@ -215,17 +215,17 @@ def test_models_on_demand_are_cold_until_they_are_called_and_what_they_load_is_s
     )
     settings = made("ConfigMap", "big-eviction", data={"eviction.json": '{"waitSeconds": 20}'})
     item = pool(1, inside={"volumes": [{"name": "x", "configMap": {"name": "big-eviction"}}]})
-    assert words.cold(only([item, table, settings], [new_image(item), table, settings]), str) == (
+    assert said.cold(only([item, table, settings], [new_image(item), table, settings]), str) == (
         "3 models (a, b, c; 1 pinned); all cold, each until its first request is loaded; 5.6 GiB to load, ≈ 24 s "
         "without 1 of unknown size; a caller waits up to 20 s for a load, then is told to try again"
     )
     several = only([pool(2), table], [new_image(pool(2)), table])
-    assert words.cold(several, str.upper).startswith("3 models (A, B, C; 1 pinned); cold on each new replica; 5.6 GiB")
+    assert said.cold(several, str.upper).startswith("3 models (A, B, C; 1 pinned); cold on each new replica; 5.6 GiB")
 
 
 def test_many_cold_models_are_counted() -> None:
     table = routing("preload", *({"name": f"m{n}"} for n in range(9)))
-    cold = words.cold(only([pool(1), table], [new_image(pool(1)), table]), str)
+    cold = said.cold(only([pool(1), table], [new_image(pool(1)), table]), str)
     assert cold == "9 models (m0, m1, m2, m3, m4, m5 and 3 more), until a replica is ready"
 
 
@@ -237,7 +237,7 @@ def test_a_model_that_is_new_there_does_not_count_as_made_cold() -> None:
 def test_models_that_move_or_go_are_told() -> None:
     before = routing("on-demand", {"name": "a"}, {"name": "b"})
     after = routing("on-demand", {"name": "a"}, pool="large")
-    said = {aside.name: aside.what for aside in asides([before], [after], [])}
+    said = {notice.name: notice.what for notice in notices([before], [after], [])}
     assert said == {
         "a": "moves from big/main to big/large: cold until its first request there",
         "b": "IS NO LONGER SERVED",
@@ -262,7 +262,7 @@ def test_a_mounted_config_map_is_read_again_and_one_read_at_the_start_is_not() -
         sees("stranger"),
     ]
     old, new = (made("ConfigMap", "map", data={"f": value}) for value in "ab")
-    assert [aside.what for aside in asides([old, *users], [new, *users], [])] == [
+    assert [notice.what for notice in notices([old, *users], [new, *users], [])] == [
         "running pods of mounts read it again within minutes: no restart",
         "running pods of by-sub-path, environment, variable KEEP THE OLD VALUES until they restart",
     ]
@@ -272,16 +272,16 @@ def test_pods_that_restart_anyway_need_no_word_about_their_settings() -> None:
     item = sees("mounts", volumes=[{"name": "v", "configMap": {"name": "map"}}])
     old, new = (made("ConfigMap", "map", data={"f": value}) for value in "ab")
     before, after = [item, old], [new_image(item), new]
-    assert asides(before, after, restarts(before, after)) == []
+    assert notices(before, after, restarts(before, after)) == []
 
 
 def test_a_service_account_reaches_only_pods_that_start_later() -> None:
     old, new = (made("ServiceAccount", "who", imagePullSecrets=[{"name": name}]) for name in "ab")
     users = [sees("mine", serviceAccountName="who")]
-    assert [aside.what for aside in asides([old, *users], [new, *users], [])] == [
+    assert [notice.what for notice in notices([old, *users], [new, *users], [])] == [
         "reaches only pods that start after the change"
     ]
-    assert asides([old], [new], []) == []
+    assert notices([old], [new], []) == []
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_a_service_account_reaches_only_pods_that_start_later() -> None:
     ],
 )
 def test_more_or_fewer_pods_are_no_restart(before: int, after: int, what: str) -> None:
-    assert [aside.what for aside in asides([pool(before)], [pool(after)], [])] == [what]
+    assert [notice.what for notice in notices([pool(before)], [pool(after)], [])] == [what]
 
 
 def test_an_autoscaler_that_may_go_less_high_ends_pods_even_where_it_begins_higher() -> None:
@@ -302,26 +302,26 @@ def test_an_autoscaler_that_may_go_less_high_ends_pods_even_where_it_begins_high
         bounds = {"minReplicas": least, "maxReplicas": most}
         return [pool(None), made("HorizontalPodAutoscaler", "x", spec={"scaleTargetRef": target, **bounds})]
 
-    (aside,) = asides(scaled(2, 6), scaled(3, 4), [])
-    assert aside.what == "2 to 6 pods → 3 to 4 pods: the last ones end, and what they held in memory is cold"
-    (aside,) = asides(scaled(2, 6), scaled(1, 6), [])
-    assert aside.what.endswith("no running pod restarts")
+    (notice,) = notices(scaled(2, 6), scaled(3, 4), [])
+    assert notice.what == "2 to 6 pods → 3 to 4 pods: the last ones end, and what they held in memory is cold"
+    (notice,) = notices(scaled(2, 6), scaled(1, 6), [])
+    assert notice.what.endswith("no running pod restarts")
 
 
 def test_fewer_proxies_make_nothing_cold() -> None:
-    (aside,) = asides([proxy(3)], [proxy(2)], [])
-    assert aside.what == "3 pods → 2 pods: the last ones end"
+    (notice,) = notices([proxy(3)], [proxy(2)], [])
+    assert notice.what == "3 pods → 2 pods: the last ones end"
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0 s"), (119, "119 s"), (120, "2 min"), (3600, "1 h"), (3661, "1 h 2 min")]
 )
 def test_durations_are_rounded_up(seconds: int, text: str) -> None:
-    assert words.duration(seconds) == text
+    assert said.duration(seconds) == text
 
 
 @pytest.mark.parametrize("junk", [None, [], "x", 7, {"template": []}, {"template": {"spec": {"containers": "x"}}}])
 def test_what_a_hand_broke_is_no_reason_to_fail(junk: Any) -> None:
     broken = pool() | {"spec": junk}
     restarts([broken], [pool()])
-    asides([pool(), made("ConfigMap", "x", data=junk)], [broken], restarts([pool()], [broken]))
+    notices([pool(), made("ConfigMap", "x", data=junk)], [broken], restarts([pool()], [broken]))

@@ -11,11 +11,11 @@ from .workloads import Workload, workloads
 
 Tree = Mapping[str, Any]
 MODEL = "model"
-"""What an aside about a model has for a kind."""
+"""What a notice about a model has for a kind."""
 
 
 @dataclass(frozen=True)
-class Aside:
+class Notice:
     """Something that happens without a restart, and that people should know."""
 
     kind: str
@@ -25,7 +25,7 @@ class Aside:
     """Whether it is as bad as a deletion."""
 
 
-def asides(before: Iterable[Tree], after: Iterable[Tree], restarts: Iterable[Restart]) -> list[Aside]:
+def notices(before: Iterable[Tree], after: Iterable[Tree], restarts: Iterable[Restart]) -> list[Notice]:
     """Return what happens without a restart; `restarts` are those of the same change."""
     before, after = list(before), list(after)
     old, new = workloads(before), workloads(after)
@@ -39,7 +39,7 @@ def asides(before: Iterable[Tree], after: Iterable[Tree], restarts: Iterable[Res
     ]
 
 
-def _scaled(old: Mapping[Any, Workload], new: Mapping[Any, Workload]) -> Iterator[Aside]:
+def _scaled(old: Mapping[Any, Workload], new: Mapping[Any, Workload]) -> Iterator[Notice]:
     for key, workload in new.items():
         before = old.get(key)
         if before is None or (before.least, before.most) == (workload.least, workload.most):
@@ -51,46 +51,47 @@ def _scaled(old: Mapping[Any, Workload], new: Mapping[Any, Workload]) -> Iterato
             what += "the last ones end" + (", and what they held in memory is cold" if workload.pool else "")
         else:
             what += "no running pod restarts"
-        yield Aside(workload.kind, workload.name, what, grave)
+        yield Notice(workload.kind, workload.name, what, grave)
 
 
-def _not_by_itself(old: Mapping[Any, Workload], new: Mapping[Any, Workload]) -> Iterator[Aside]:
+def _not_by_itself(old: Mapping[Any, Workload], new: Mapping[Any, Workload]) -> Iterator[Notice]:
     for key, workload in new.items():
         if key in old and workload.replacing(workload.most).by_hand and template_changes(old[key], workload):
-            yield Aside(workload.kind, workload.name, "its pods stay as they are until somebody deletes them")
+            yield Notice(workload.kind, workload.name, "its pods stay as they are until somebody deletes them")
 
 
 def _settings(
     before: Iterable[Tree], after: Iterable[Tree], new: Mapping[Any, Workload], rolled: set[tuple[str, str, str]]
-) -> Iterator[Aside]:
+) -> Iterator[Notice]:
     for name, namespace in _changed("ConfigMap", before, after):
         users = [workload for workload in new.values() if workload.identity[1] == namespace]
         follow = [one.name for one in users if _mounts(one, name) and one.identity not in rolled]
         stale = [one.name for one in users if _reads_once(one, name) and one.identity not in rolled]
         if follow:
-            yield Aside(
+            yield Notice(
                 "ConfigMap", name, f"running pods of {', '.join(follow)} read it again within minutes: no restart"
             )
         if stale:
-            yield Aside("ConfigMap", name, f"running pods of {', '.join(stale)} KEEP THE OLD VALUES until they restart")
+            what = f"running pods of {', '.join(stale)} KEEP THE OLD VALUES until they restart"
+            yield Notice("ConfigMap", name, what)
 
 
-def _accounts(before: Iterable[Tree], after: Iterable[Tree], new: Mapping[Any, Workload]) -> Iterator[Aside]:
+def _accounts(before: Iterable[Tree], after: Iterable[Tree], new: Mapping[Any, Workload]) -> Iterator[Notice]:
     for name, namespace in _changed("ServiceAccount", before, after):
         if any(one.pod.get("serviceAccountName") == name and one.identity[1] == namespace for one in new.values()):
-            yield Aside("ServiceAccount", name, "reaches only pods that start after the change")
+            yield Notice("ServiceAccount", name, "reaches only pods that start after the change")
 
 
-def _models(was: Serving, will: Serving) -> Iterator[Aside]:
+def _models(was: Serving, will: Serving) -> Iterator[Notice]:
     before, after = was.places(), will.places()
     for name in sorted(before.keys() & after.keys()):
         if before[name] != after[name]:
             (server, pool), there = after[name], will.loading.get(after[name], "")
             how = "until its first request there" if there == "on-demand" else "until a replica there has loaded it"
             old = "/".join(before[name])
-            yield Aside(MODEL, name, f"moves from {old} to {server}/{pool}: cold {how}")
+            yield Notice(MODEL, name, f"moves from {old} to {server}/{pool}: cold {how}")
     for name in sorted(before.keys() - after.keys()):
-        yield Aside(MODEL, name, "IS NO LONGER SERVED", grave=True)
+        yield Notice(MODEL, name, "IS NO LONGER SERVED", grave=True)
 
 
 def _changed(kind: str, before: Iterable[Tree], after: Iterable[Tree]) -> Iterator[tuple[str, str]]:

@@ -7,16 +7,16 @@ from rich.text import Text
 from policies.guardrails.findings import counted
 from stacks.problems import escaped
 
-from . import words
+from . import restarts
 from .stack_change import StackChange, alike
 
 Line = tuple[str, str]
 """A text and its style."""
 
 
-def outlook(changes: Sequence[StackChange]) -> Text:
+def terminal_summary(changes: Sequence[StackChange]) -> Text:
     """Return what restarts and for how long, what GPU devices are taken, and what guardrails say."""
-    parts = [_restarts(changes), _asides(changes), _devices(changes), _findings(changes), _grave(changes)]
+    parts = [_restarts(changes), _notices(changes), _devices(changes), _findings(changes), _grave(changes)]
     return Text("\n").join(Text("\n").join(Text(*line) for line in part) for part in parts if part)
 
 
@@ -24,23 +24,24 @@ def _restarts(changes: Iterable[StackChange]) -> list[Line]:
     lines: list[Line] = []
     for stack, restart in ((change, restart) for change in changes for restart in change.restarts):
         style = "bold red" if restart.replaced else "yellow"
+        gone, whole = restarts.without_replica(restart), restarts.whole(restart)
         place = f"{stack.name} {restart.workload.kind} {restart.workload.name}"
         lines += [
-            (f"  {escaped(place)}: {words.how(restart)}", style),
-            (f"      because of {escaped(words.because(restart))}", ""),
-            (f"      without a replica: {words.without_replica(restart)}; whole update: {words.whole(restart)}", ""),
+            (f"  {escaped(place)}: {restarts.how(restart)}", style),
+            (f"      because of {escaped(restarts.because(restart))}", ""),
+            (f"      without a replica: {gone}; whole update: {whole}", ""),
         ]
         if restart.models:
-            lines.append((f"      models cold: {words.cold(restart, escaped)}", ""))
-    return [("What restarts:", "bold"), *lines, (words.ASSUMPTIONS, "dim")] if lines else []
+            lines.append((f"      models cold: {restarts.cold(restart, escaped)}", ""))
+    return [("What restarts:", "bold"), *lines, (restarts.ASSUMPTIONS, "dim")] if lines else []
 
 
-def _asides(changes: Iterable[StackChange]) -> list[Line]:
+def _notices(changes: Iterable[StackChange]) -> list[Line]:
     lines = [
-        (f"  {escaped(f'{change.name} {aside.kind} {aside.name}: {aside.what}')}", "")
+        (f"  {escaped(f'{change.name} {notice.kind} {notice.name}: {notice.what}')}", "")
         for change in changes
-        for aside in change.asides
-        if not aside.grave
+        for notice in change.notices
+        if not notice.grave
     ]
     return [("Without a restart:", "bold"), *lines] if lines else []
 
@@ -77,8 +78,8 @@ def _findings(changes: Sequence[StackChange]) -> list[Line]:
 
 def _grave(changes: Iterable[StackChange]) -> list[Line]:
     """Return what is as bad as a deletion: it stands last, where nobody misses it."""
-    grave = alike((change.name, aside) for change in changes for aside in change.grave)
+    grave = alike((change.name, notice) for change in changes for notice in change.grave)
     return [
-        (escaped(f"{', '.join(stacks)} {aside.kind} {aside.name}: {aside.what}"), "bold red")
-        for aside, stacks in grave.items()
+        (escaped(f"{', '.join(stacks)} {notice.kind} {notice.name}: {notice.what}"), "bold red")
+        for notice, stacks in grave.items()
     ]

@@ -6,15 +6,11 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from lab.tools.errors import ToolError
-
-# As long as the slowest thing made under a lock may take: a build of its own time-out, and some.
-LOCK_SECONDS = 45 * 60
 
 
 def say(message: str) -> None:
@@ -59,7 +55,10 @@ def once(target: Path, make: Callable[[Path], None], what: str) -> None:
             room = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
             try:
                 make(room / target.name)
-                _settle(room / target.name)
+                if (room / target.name).is_file():
+                    # On the disk before it gets its name: a machine that loses power must not leave half of it.
+                    with (room / target.name).open("rb") as file:
+                        os.fsync(file.fileno())
                 os.replace(room / target.name, target)
             finally:
                 shutil.rmtree(room, ignore_errors=True)
@@ -70,31 +69,14 @@ def once(target: Path, make: Callable[[Path], None], what: str) -> None:
         ) from error
 
 
-def _settle(made: Path) -> None:
-    """Put a made file on the disk before it gets its name: a machine that loses power must not leave half of it."""
-    if made.is_file():
-        with made.open("rb") as file:
-            os.fsync(file.fileno())
-
-
 @contextmanager
 def _lock(lock: Path, what: str) -> Iterator[None]:
     """Hold an exclusive lock on the file `lock`; the kernel drops it when its holder dies."""
     with lock.open("a") as file:
-        deadline = time.monotonic() + LOCK_SECONDS
-        told = False
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not told:
-                    say(f"waiting for another run that makes {what} …")
-                    told = True
-                if time.monotonic() > deadline:
-                    raise ToolError(
-                        f"gave up waiting for another run that makes {what}\n"
-                        f"  way out: see which process holds {lock}, end it and try again"
-                    ) from None
-                time.sleep(0.1)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # No longer than the slowest thing made under a lock takes: each has a time-out of its own.
+            say(f"waiting for another run that makes {what} …")
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield

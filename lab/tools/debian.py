@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lab.tools.cache import cache_root, digest, once, say
 from lab.tools.errors import ToolError
-from lab.tools.gotoolchain import run, tail
+from lab.tools.running import run
 
 DOWNLOAD_SECONDS = 10 * 60
 
@@ -87,17 +87,16 @@ def _unpack(packages: list[str], partial: Path) -> None:
         *("-o", "APT::Sandbox::User=", "-o", "Acquire::Retries=2"),
     ]
     fetch = ["install", "--download-only", "--reinstall", *packages]
-    if _apt([*apt, *fetch], log):
+    failed = f"downloading the Debian packages {', '.join(packages)} failed"
+    try:
+        _apt([*apt, *fetch], log, failed)
+    except ToolError:
         # No list of packages, as in a fresh image, or one that is out of date: with lists of our own.
         lists = room / "lists"
         (lists / "partial").mkdir(parents=True)
         apt += ["-o", f"Dir::State::lists={lists}"]
-        status = _apt([*apt, "update"], log) or _apt([*apt, *fetch], log)
-        if status:
-            raise ToolError(
-                f"downloading the Debian packages {', '.join(packages)} failed: {status}\n{tail(log)}\n"
-                "  way out: check the network and apt's sources, and try again"
-            )
+        _apt([*apt, "update"], log, failed)
+        _apt([*apt, *fetch], log, failed)
     for archive in sorted(archives.glob("*.deb")):
         # Without the owners that the archive has, which only root could give.
         with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(archive)], stdout=subprocess.PIPE) as reading:
@@ -108,5 +107,6 @@ def _unpack(packages: list[str], partial: Path) -> None:
             raise ToolError(f"unpacking {archive.name} failed: {written.stderr.decode(errors='replace').strip()}")
 
 
-def _apt(command: list[str], log: Path) -> str:
-    return run(command, log, DOWNLOAD_SECONDS, os.environ | {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"})
+def _apt(command: list[str], log: Path, failed: str) -> None:
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+    run(command, log, DOWNLOAD_SECONDS, failed, "check the network and apt's sources, and try again", environment)

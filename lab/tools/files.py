@@ -3,13 +3,13 @@
 import json
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.tools import gotoolchain, pins
 from lab.tools.cache import cache_root, digest, once, say
 from lab.tools.errors import ToolError, UnknownNameError
+from lab.tools.running import run
 
 FOLDER = pins.FOLDER / "modules"
 DOWNLOAD_SECONDS = 10 * 60
@@ -129,23 +129,7 @@ def _copy(source: Source, folder: Path, partial: Path) -> None:
 
 def _download(source: Source, log: Path) -> Path:
     command = [str(gotoolchain.go().path), "mod", "download", "-json", source.module]
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            timeout=DOWNLOAD_SECONDS,
-            cwd=source.folder,
-            env=gotoolchain.environment(),
-            stdin=subprocess.DEVNULL,
-        )
-        status = f"exit code {done.returncode}" if done.returncode else ""
-        output = done.stdout + done.stderr
-    except subprocess.TimeoutExpired as error:
-        status, output = f"not done after {DOWNLOAD_SECONDS} s", (error.stdout or b"") + (error.stderr or b"")
-    log.write_bytes(output)
-    if not status:
-        return Path(json.loads(done.stdout)["Dir"])
-    raise ToolError(
-        f"downloading the module {source.module} {version(source.name)} failed: {status}\n{gotoolchain.tail(log)}\n"
-        f"  way out: {gotoolchain.network_hint()}"
-    )
+    failed = f"downloading the module {source.module} {version(source.name)} failed"
+    way_out, environment = gotoolchain.network_hint(), gotoolchain.environment()
+    said = run(command, log, DOWNLOAD_SECONDS, failed, way_out, environment, source.folder)
+    return Path(json.loads(said[said.index("{") :])["Dir"])

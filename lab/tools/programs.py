@@ -9,6 +9,7 @@ from lab.tools import gotoolchain, pins
 from lab.tools.cache import cache_root, digest, once, say
 from lab.tools.catalogue import PROGRAMS, Program
 from lab.tools.errors import ToolError, UnknownNameError
+from lab.tools.running import ask, failure, on_path, run
 
 ASK_SECONDS = 10
 
@@ -58,8 +59,8 @@ def _on_path(program: Program) -> tuple[Found | None, list[str]]:
     if choice not in ("", "built"):
         raise ToolError(f"TIDEGATE_TOOLS is {choice!r}: it may be 'built' (ignore the PATH), or not set")
     passed_over = []
-    for found in [] if choice else gotoolchain.on_path(program.name):
-        theirs = pins.numbers(gotoolchain.ask([found, *program.ask], ASK_SECONDS))
+    for found in [] if choice else on_path(program.name):
+        theirs = pins.numbers(ask([found, *program.ask], gotoolchain.environment(), ASK_SECONDS))
         if theirs and program.fits(theirs):
             return Found(program.name, ".".join(map(str, theirs)), found), []
         seen = ".".join(map(str, theirs)) if theirs else "of no known version"
@@ -96,15 +97,14 @@ def _built(program: Program, passed_over: list[str]) -> Path:
         log = binary.with_name(f"{program.name}.log")
         verb, *rest = _build(program)
         command = [str(go.path), verb, "-o", str(partial), *rest]
-        status = gotoolchain.run(command, log, gotoolchain.BUILD_SECONDS, gotoolchain.environment(), program.folder)
-        if not status and not partial.is_file():
-            status = "it left no program"
-        if status:
-            raise ToolError(
-                f"building {program.name} {version} failed: {status}\n{gotoolchain.tail(log)}\n"
-                f"  way out: put {program.name} {program.wanted()} on the PATH; or, when it is a download that failed,"
-                f"\n    {gotoolchain.network_hint()}"
-            )
+        failed = f"building {program.name} {version} failed"
+        way_out = (
+            f"put {program.name} {program.wanted()} on the PATH; or, when it is a download that failed,"
+            f"\n    {gotoolchain.network_hint()}"
+        )
+        run(command, log, gotoolchain.BUILD_SECONDS, failed, way_out, gotoolchain.environment(), program.folder)
+        if not partial.is_file():
+            raise ToolError(failure(failed, "it left no program", log, way_out))
         say(f"built {program.name} in {time.monotonic() - started:.0f} s")
 
     once(binary, make, f"{program.name} {version}")

@@ -17,6 +17,7 @@ from stacks.command import CommandError
 from stacks.images_lock import lock_text
 from stacks.validate import read_definition
 from tests.components.test_environment import declared
+from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.definitions import Tree
 
@@ -36,7 +37,7 @@ def test_the_reference_is_not_even_worth_an_advisory_once_its_images_are_pinned(
     assert check_all(stacks.rendered(REFERENCE), TODAY) == {"dev-lab": [], "prod-east": [], "prod-west": []}
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(parent=examples(20), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees())
 def test_what_any_valid_definition_declares_breaks_only_what_the_definition_decides(tree: Tree) -> None:
     """What the components fix is never broken: whatever is found follows from what the author of a definition wrote."""
@@ -76,7 +77,7 @@ MALFORMED: tuple[Any, ...] = (
 )
 
 
-@settings(deadline=None)
+@examples(100)
 @given(st.sampled_from(PLACES), st.sampled_from(MALFORMED))
 def test_no_malformed_object_makes_a_guardrail_crash(place: tuple[Any, ...], value: Any) -> None:
     objects = copy.deepcopy(SOUND)

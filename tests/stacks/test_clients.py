@@ -18,6 +18,7 @@ from stacks.definition.base import byte_count
 from stacks.resolve import resolve
 from stacks.stack import Definition
 from stacks.validate import read_definition
+from tests.counts import examples
 from tests.stacks.definition.examples import GONE, edited_at, valid
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.definitions import Tree
@@ -178,7 +179,7 @@ def test_the_backends_of_an_image_are_told_of_the_servers_that_run_it() -> None:
     assert {server.backends for server in plane(told(), "prod", "east").servers} == {()}
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(parent=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees())
 def test_every_definition_has_environments_that_a_client_reads_back(tree: Tree) -> None:
     definition = read_tree(tree)
@@ -187,7 +188,7 @@ def test_every_definition_has_environments_that_a_client_reads_back(tree: Tree) 
     assert text == clients.environments_text(read_tree(tree))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(parent=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees())
 def test_clients_are_told_of_models_what_the_proxy_is_told(tree: Tree) -> None:
     definition = read_tree(tree)
@@ -201,7 +202,7 @@ def test_clients_are_told_of_models_what_the_proxy_is_told(tree: Tree) -> None:
         assert {tuple(getattr(model, key) for key in keys) for model in facts.models} == by_proxy
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(parent=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees())
 def test_promotion_is_for_clients_and_changes_nothing_on_a_cluster(tree: Tree) -> None:
     plain = {**tree, "environments": [dict(item) for item in tree["environments"]]}

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stacks import load as loading
 from stacks.load import load, parse
 from stacks.problems import DefinitionError, Position, Problem
+from tests.counts import examples
 
 
 @pytest.fixture(params=["C parser", "Python parser"])
@@ -38,13 +39,6 @@ def only_problem_of(text: str) -> Problem:
 def place(problem: Problem) -> tuple[int, int]:
     assert isinstance(problem.where, Position)
     return problem.where.line, problem.where.column
-
-
-def refusal(path: Path | str) -> Problem:
-    with pytest.raises(DefinitionError) as caught:
-        load(path)
-    (problem,) = caught.value.problems
-    return problem
 
 
 def paths(tree: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -161,9 +155,9 @@ def test_a_bomb_of_anchors_is_refused_at_once() -> None:
     text = "a: &a [x,x,x,x,x,x,x,x,x]\n"
     for one, next_one in zip("abcdefghijk", "bcdefghijkl", strict=True):
         text += f"{next_one}: &{next_one} [{','.join([f'*{one}'] * 9)}]\n"
-    begun = time.perf_counter()
+    begun = time.process_time()
     problem = only_problem_of(text)
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
     assert "unfolds to more than 200,000 values" in problem.what
     assert place(problem)[0] == 6
 
@@ -176,22 +170,6 @@ def test_a_bomb_of_merge_keys_is_refused() -> None:
 
 def test_more_values_than_any_definition_has_are_refused() -> None:
     assert "comes to more than 200,000 values" in only_problem_of(f"a: [{'1,' * 200_001}]\n").what
-
-
-@pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {b: *a}", "a: &a {<<: *a}", "a: &a {b: [{c: *a}]}"])
-def test_an_alias_inside_its_own_value_is_refused(text: str) -> None:
-    assert "inside the value it stands for" in only_problem_of(text).what
-
-
-def test_an_alias_without_anchor_is_refused_and_a_pattern_recognised() -> None:
-    problem = only_problem_of("models: [*-small]\n")
-    assert problem.path == "models[0]"
-    assert place(problem) == (1, 10)
-    assert '"*-small"' in problem.do
-
-
-def test_an_anchor_used_twice_is_refused() -> None:
-    assert "f.yaml:1:4" in only_problem_of("a: &x 1\nb: &x 2\n").why
 
 
 @pytest.mark.usefixtures("parser")
@@ -246,32 +224,24 @@ when: !!timestamp 2020-01-01
     assert "!!timestamp" in problems[7].what
 
 
-def test_the_placeholder_of_a_template_is_explained() -> None:
-    assert "placeholder" in only_problem_of("a: {{ .Values.x }}\n").do
-
-
-def test_a_value_that_is_not_what_its_tag_says_is_refused() -> None:
-    assert "!!int" in only_problem_of("a: !!int x\n").what
-    assert "!!binary" in only_problem_of("a: !!binary aGk=\n").what
-
-
-def test_a_number_of_absurd_length_is_refused() -> None:
-    assert "too long" in only_problem_of(f"a: {'9' * 5_000}\n").what
-
-
-def test_a_merge_key_takes_mappings_only() -> None:
-    assert [place(problem) for problem in problems_of("<<: 3\na: {<<: [1]}\n")] == [(1, 1), (2, 5)]
-
-
-def test_a_second_document_is_refused() -> None:
-    assert place(only_problem_of("---\na: 1\n---\nb: 2\n")) == (3, 1)
-    assert parse("---\na: 1\n...\n", "f.yaml").tree == {"a": 1}
-
-
 @pytest.mark.usefixtures("parser")
 @pytest.mark.parametrize(
     ("text", "at", "words"),
     [
+        ("a: &a [*a]", (1, 8), "inside the value it stands for"),
+        ("a: &a {b: *a}", (1, 11), "inside the value it stands for"),
+        ("a: &a {<<: *a}", (1, 12), "inside the value it stands for"),
+        ("a: &a {b: [{c: *a}]}", (1, 16), "inside the value it stands for"),
+        ("models: [*-small]\n", (1, 10), "models[0]: there is no anchor &-small above for the alias *-small"),
+        ("models: [*-small]\n", (1, 10), 'If this is a pattern and no alias, quote it: "*-small"'),
+        ("a: &x 1\nb: &x 2\n", (2, 4), "It is first used at f.yaml:1:4."),
+        ("a: {{ .Values.x }}\n", (1, 5), "If this is a template's placeholder"),
+        ("a: !!int x\n", (1, 4), '"x" is not what its tag !!int says'),
+        ("a: !!binary aGk=\n", (1, 4), "the tag !!binary means nothing here"),
+        (f"a: {'9' * 5_000}\n", (1, 4), "the number is too long to be one"),
+        ("<<: 3\na: {<<: 1}\n", (1, 1), '"<<" takes in mappings only'),
+        ("a: {<<: [1]}\n", (1, 5), '"<<" takes in mappings only'),
+        ("---\na: 1\n---\nb: 2\n", (3, 1), "a second YAML document begins here"),
         ("a:\n\tb: 1\n", (2, 1), "tab"),
         ("a: b\n\tc: d\n", (2, 1), "tab"),
         ("a:\n  b: |\n\tx\n", (3, 1), "tab"),
@@ -296,90 +266,25 @@ def test_a_second_document_is_refused() -> None:
         ("a: 1\n...\nb: 2\n", (3, 1), "outside"),
     ],
 )
-def test_syntax_errors_are_said_in_plain_words_where_they_are(text: str, at: tuple[int, int], words: str) -> None:
-    problem = only_problem_of(text)
-    assert place(problem) == at
-    assert words in problem.what
-    assert problem.do
+def test_what_cannot_be_read_is_said_in_plain_words_where_it_is(text: str, at: tuple[int, int], words: str) -> None:
+    first = problems_of(text)[0]
+    assert place(first) == at
+    assert words in str(first)
+    assert first.do or first.why
+
+
+def test_one_document_may_be_marked_as_such() -> None:
+    assert parse("---\na: 1\n...\n", "f.yaml").tree == {"a": 1}
 
 
 def test_a_syntax_error_does_not_hide_what_was_found_before_it() -> None:
     assert [place(problem)[0] for problem in problems_of("a: 1\na: 2\nb: [\n")] == [2, 3]
 
 
-# ---- files that are none ----
-
-
-@pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n", "---\n", "~\n", "\ufeff"])
-def test_an_empty_definition_is_said_to_be_empty(text: str) -> None:
-    assert only_problem_of(text).what == "the file is empty"
-
-
-@pytest.mark.parametrize(("text", "kind"), [("- a", "a list"), ("just words", "text"), ("3", "a number")])
-def test_the_top_level_must_be_a_mapping(text: str, kind: str) -> None:
-    problem = only_problem_of(text)
-    assert problem.what.endswith(kind)
-    assert place(problem) == (1, 1)
-
-
-def test_a_missing_file_suggests_near_names(tmp_path: Path) -> None:
-    (tmp_path / "inference.yaml").touch()
-    problem = refusal(tmp_path / "inferense.yaml")
-    assert "no such file" in problem.what
-    assert "inference.yaml" in problem.do
-    assert "no folder" in refusal(tmp_path / "nowhere" / "f.yaml").why
-    assert "no such file" in refusal("").what
-
-
-def test_a_folder_says_what_is_in_it(tmp_path: Path) -> None:
-    (tmp_path / "inference.yaml").touch()
-    problem = refusal(tmp_path)
-    assert "folder" in problem.what
-    assert "inference.yaml" in problem.do
-
-
-def test_any_refusal_of_the_system_is_one_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("builtins.open", refuse)
-    assert "may not be read" in refusal("f.yaml").what
-
-
-def test_names_that_no_file_can_have_are_refused() -> None:
-    assert "name of a file" in refusal("a\0b").what
-    assert "cannot be read" in refusal("x" * 5_000).what
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (b"a: 1\nb\xff: 1\n", "byte 0xff at offset 6 (line 2)"),
-        ("a: 1".encode("utf-16"), "UTF-16"),
-        ("a: 1".encode("utf-32"), "UTF-32"),
-        (b"a: 1\nb: \0\n", "U+0000"),
-        (b"\x7fELF\x02\x01\x01\0\0", "U+007F"),
-        (b"\x89PNG\r\n\x1a\n", "byte 0x89 at offset 0 (line 1)"),
-        (b"a: \x1b[0m\n", "U+001B"),
-    ],
-)
-def test_junk_is_named_for_what_it_is(tmp_path: Path, data: bytes, words: str) -> None:
-    (tmp_path / "f.yaml").write_bytes(data)
-    problem = refusal(tmp_path / "f.yaml")
-    assert words in problem.what
-    assert problem.do
-
-
-def test_a_huge_file_is_refused(tmp_path: Path) -> None:
-    with (tmp_path / "f.yaml").open("wb") as stream:
-        stream.truncate(50_000_000_000)
-    assert "larger than 10 MB" in refusal(tmp_path / "f.yaml").what
-
-
 # ---- properties ----
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.binary(max_size=200))
 def test_no_bytes_raise_anything_but_a_definition_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "junk.yaml"
@@ -400,7 +305,7 @@ yaml_like = st.lists(
 
 
 @pytest.mark.parametrize("loader", [loading._LOADER, yaml.SafeLoader])
-@settings(max_examples=600, deadline=None)
+@examples(600)
 @given(text=st.one_of(st.text(max_size=100), yaml_like))
 @example(text='a: "\\U0011ffff"')
 @example(text="*a : b")
@@ -450,7 +355,7 @@ class _Dumper(yaml.SafeDumper):
 _Dumper.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"'))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(trees, st.booleans())
 def test_what_pyyaml_dumps_is_loaded_again_with_keys_at_their_lines(tree: dict[str, Any], flow: bool) -> None:
     text = yaml.dump(tree, Dumper=_Dumper, allow_unicode=True, default_flow_style=flow, width=10**6, sort_keys=False)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.load import parse
@@ -131,7 +131,6 @@ def test_merging_leaves_no_null_and_changes_neither_side(tree: dict[str, Any], o
 
 
 @given(PLAIN, OVERLAYS, OVERLAYS)
-@settings(deadline=None)
 def test_every_leaf_of_a_merged_tree_stands_at_the_line_that_holds_its_value(
     common: dict[str, Any], environment: dict[str, Any], plane: dict[str, Any]
 ) -> None:

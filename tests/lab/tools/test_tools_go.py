@@ -20,7 +20,7 @@ def installs(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Record the install commands instead of running them; the last one leaves a stand-in for Go."""
     commands: list[list[str]] = []
 
-    def run(command: Sequence[str], *_: Any) -> str:
+    def run(command: Sequence[str], *_: Any) -> None:
         assert scratch in Path(command[-1]).parents
         commands.append([*command])
         if "--target" in command:
@@ -28,7 +28,6 @@ def installs(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
             go.parent.mkdir(parents=True)
             go.write_text("#!/bin/sh\necho go version go1.26.6 linux/amd64\n")
             go.chmod(0o755)
-        return ""
 
     monkeypatch.setattr(gotoolchain, "run", run)
     return commands

@@ -1,0 +1,69 @@
+"""Runs programs with a time limit and a log; a failure is a ToolError that shows the end of the log and a way out."""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lab.tools.errors import ToolError
+
+
+def on_path(name: str) -> list[Path]:
+    """Return every executable of this name on the PATH, first one first."""
+    found = (Path(folder, name).absolute() for folder in os.environ.get("PATH", "").split(os.pathsep) if folder)
+    return [path for path in found if path.is_file() and os.access(path, os.X_OK)]
+
+
+def ask(command: Sequence[str | Path], environment: Mapping[str, str], seconds: float = 20) -> str:
+    """Return what a command prints when it is asked for its version; nothing when it fails or takes too long."""
+    try:
+        # In the root folder, so that no go.mod around the caller has a say; without a terminal, so that nothing waits.
+        done = subprocess.run(
+            command, capture_output=True, timeout=seconds, cwd="/", stdin=subprocess.DEVNULL, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode(errors="replace") if done.returncode == 0 else ""
+
+
+def run(
+    command: Sequence[str],
+    log: Path,
+    seconds: float,
+    failed: str,
+    way_out: str,
+    environment: Mapping[str, str],
+    folder: Path | None = None,
+) -> str:
+    """Run a command and return its output, which goes into the log while it runs.
+
+    Raises ToolError: what has `failed`, how, the end of the log, and the way out.
+    """
+    with log.open("wb") as file:
+        file.write(f"$ {' '.join(command)}\n".encode())
+        file.flush()
+        try:
+            code = subprocess.run(
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                timeout=seconds,
+            ).returncode
+            status = f"exit code {code}" if code else ""
+        except subprocess.TimeoutExpired:
+            status = f"not done after {seconds:.0f} s"
+        except OSError as error:
+            status = str(error)
+    if status:
+        raise ToolError(failure(failed, status, log, way_out))
+    return log.read_text("utf-8", errors="replace").partition("\n")[2]
+
+
+def failure(failed: str, status: str, log: Path, way_out: str, lines: int = 15) -> str:
+    """Return what is said of something that failed: how, where its log is, its last lines, and the way out."""
+    text = log.read_text("utf-8", errors="replace").splitlines() if log.is_file() else []
+    last = "\n".join(f"    {line[:300]}" for line in text[-lines:]) or "    (it is empty)"
+    return f"{failed}: {status}\n  log: {log}\n  its last lines:\n{last}\n  way out: {way_out}"

@@ -1,4 +1,4 @@
-"""One environment as processes on loopback: a preload Triton, an on-demand one with its policy, proxies before both."""
+"""One environment as processes on loopback: a preload Triton (if wanted), an on-demand one with its policy, proxies."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ UNLIMITED = routing.RateLimit(requests_per_minute=600_000, burst=600_000)
 
 @dataclass(frozen=True)
 class Plan:
-    """What an environment is to have. Idle limits and leases are short by default, so that nobody has to wait."""
+    """What an environment is to have. Idle limits and leases are short by default, so that little is waited for."""
 
     name: str
     models: tuple[routing.Model, ...] = ()
@@ -32,6 +32,8 @@ class Plan:
     callers: tuple[str, ...] = ("visitor",)
     """Who has an API key. Each may do all, unless `rules` say otherwise."""
     rules: tuple[routing.AccessRule, ...] | None = None
+    preloads: bool = True
+    """Whether it has a preload Triton."""
     proxies: int = 1
     poll_seconds: int = 1
     capacity_bytes: int = 1 << 30
@@ -76,12 +78,12 @@ def _managed(model: routing.Model) -> ManagedModel:
 
 @dataclass
 class LocalEnvironment:
-    """All of it, while it runs. Its processes are started by the main thread only: they end with who started them."""
+    """All of it, while it runs. Only the main thread may start its processes: they end with the thread that did."""
 
     root: Path
     plan: Plan
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The API key of each caller; new ones for those who have none yet."""
+    """The API key of each caller; made for callers that have none yet."""
     preload: Triton = field(init=False)
     on_demand: Triton = field(init=False)
     policy: Policy = field(init=False)
@@ -208,7 +210,10 @@ class LocalEnvironment:
                 all_of_it.push(stack)
 
     def _routing(self) -> routing.RoutingTable:
-        servers = tuple(
+        servers = [(ON_DEMAND, self.on_demand)]
+        if self.plan.preloads:
+            servers.insert(0, (PRELOAD, self.preload))
+        known = tuple(
             routing.Server(
                 name=name,
                 kind="triton",
@@ -223,9 +228,9 @@ class LocalEnvironment:
                     ),
                 ),
             )
-            for name, server in ((PRELOAD, self.preload), (ON_DEMAND, self.on_demand))
+            for name, server in servers
         )
-        return routing.RoutingTable(environment=self.plan.name, servers=servers, models=self.plan.models)
+        return routing.RoutingTable(environment=self.plan.name, servers=known, models=self.plan.models)
 
     def _processes(self) -> list[Process]:
         parts = [getattr(self, name, None) for name in ("preload", "on_demand", "policy")]
@@ -247,7 +252,8 @@ class LocalEnvironment:
 def local_environment(made: LocalEnvironment) -> Iterator[LocalEnvironment]:
     """Run it; it ends with the block. Raises CannotBeHadError and ProcessError."""
     try:
-        made.start_preload()
+        if made.plan.preloads:
+            made.start_preload()
         made.start_on_demand()
         made.start_policy()
         made.start_proxies()

@@ -20,8 +20,7 @@ from lab.bench import report
 from lab.bench.report import Found, say
 
 from . import decisions, density, first_answers, simulated, warm
-from .effort import FULL, QUICK, Effort
-from .rows import GOALS
+from .goals import FULL, GOALS, QUICK, Effort
 
 TITLE = "The eviction policy"
 ZOO = Zoo(models=20, requests=20_000)

@@ -17,7 +17,7 @@ from itertools import accumulate
 from lab.bench.report import Found, say
 from lab.local_plane.process import repeating
 
-from .effort import Effort
+from .goals import Effort
 from .plane import RIGHT, Ballast, Plane, Pool, infer_path, plane, post
 
 ZIPF = 1.1

@@ -7,7 +7,7 @@ from operator import truediv
 
 from lab.bench.report import Found, NotHereError, say
 
-from .effort import Effort
+from .goals import Effort
 from .plane import RIGHT, Ballast, Plane, Pool, infer_path, plane, post
 
 SIZES = 4, 32, 128

@@ -28,6 +28,7 @@ from lab.local_plane.process import HOST, CannotBeHadError, ProcessError
 from lab.local_plane.proxy import ENVIRONMENT, Proxy, proxy, write_tables
 from lab.local_plane.triton import Triton, triton
 from tests.policies.eviction.rigs import zoo
+from tests.policies.eviction.rigs.caller import Holder
 from tests.proxy.rigs.issuer import issuer
 from tests.proxy.rigs.peers import nginx_answering
 from tests.proxy.rigs.tables import GROUP, access_table
@@ -105,24 +106,18 @@ class Plane:
         """What a caller sends along."""
         return {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
 
-    def first_answer(self, model: str, proxy: int = 0) -> float:
-        """Call a model through a proxy; return the seconds until the answer was there. NotHereError for any other."""
+    def first_answer(self, model: str) -> float:
+        """Call a model through the first proxy; return the seconds until its answer. NotHereError for a wrong one."""
         began = time.perf_counter()
-        status, body = post(self.proxies[proxy].http, infer_path(model), self.headers)
-        seconds = time.perf_counter() - began
-        if status != 200 or RIGHT not in body:
-            raise NotHereError(f"{model} answers {status} through the proxy: {body[:300].decode(errors='replace')}")
-        return seconds
+        answer = post(self.proxies[0].http, infer_path(model), self.headers)
+        return _right(model, answer, time.perf_counter() - began)
 
     def bare_answer(self, model: str) -> float:
-        """Load a model and call it, as somebody who has Triton alone; return the seconds that both took."""
+        """Load a model and call it, with Triton alone; return the seconds that both took."""
         began = time.perf_counter()
         self._control(f"models/{model}/load")
-        status, body = post(self.triton.http, f"/v2/models/{model}/infer", {})
-        seconds = time.perf_counter() - began
-        if status != 200 or RIGHT not in body:
-            raise NotHereError(f"{model} answers {status}: {body[:300].decode(errors='replace')}")
-        return seconds
+        answer = post(self.triton.http, f"/v2/models/{model}/infer", {})
+        return _right(model, answer, time.perf_counter() - began)
 
     def unload(self, model: str) -> None:
         """Unload a model that `bare_answer` loaded, and wait until it is gone."""
@@ -140,12 +135,7 @@ class Plane:
 
     def loads_counted(self) -> float:
         """Return how many loads there were, as the policy's metrics say."""
-        asking = http.client.HTTPConnection(self.policy.admin, timeout=CALL_SECONDS)
-        try:
-            asking.request("GET", eviction_process.METRICS_PATH)
-            text = asking.getresponse().read().decode()
-        finally:
-            asking.close()
+        text = Holder(self.policy).ask("GET", eviction_process.METRICS_PATH, address=self.policy.admin)[1]
         names = ("tidegate_eviction_load_seconds_count", "tidegate_eviction_load_failures_total")
         samples = (each for family in text_string_to_metric_families(text) for each in family.samples)
         return sum(each.value for each in samples if each.name in names)
@@ -220,6 +210,13 @@ def post(where: str, path: str, headers: dict[str, str], body: bytes = REQUEST) 
         return 0, str(error).encode()
     finally:
         asking.close()
+
+
+def _right(model: str, answer: tuple[int, bytes], seconds: float) -> float:
+    status, body = answer
+    if status != 200 or RIGHT not in body:
+        raise NotHereError(f"{model} answers {status}: {body[:300].decode(errors='replace')}")
+    return seconds
 
 
 def wait_until(true: Callable[[], Any], what: str, seconds: float = 30.0) -> None:

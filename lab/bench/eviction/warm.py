@@ -15,7 +15,7 @@ from lab.bench.report import Found, NotHereError, say
 from lab.local_plane.process import CannotBeHadError, repeating
 from tests.policies.eviction.rigs.caller import Holder
 
-from .effort import Effort
+from .goals import Effort
 from .plane import AT_ONCE, CALL_SECONDS, ON_DEMAND, PRELOADED, REQUEST, RIGHT, Ballast, Plane, Pool, infer_path, plane
 
 WARM = Ballast("warm", 4, declared_mib=32)

@@ -16,8 +16,7 @@ from tidegate_eviction.simulate.zoo import Zoo, generate
 from lab.bench.eviction import __main__ as bench
 from lab.bench.eviction.__main__ import TITLE, measure
 from lab.bench.eviction.decisions import choice_microseconds, decision_microseconds
-from lab.bench.eviction.effort import QUICK
-from lab.bench.eviction.rows import GOALS
+from lab.bench.eviction.goals import GOALS, QUICK
 from lab.bench.eviction.simulated import measure as simulated
 from lab.bench.report import Found, NotHereError, last_line, table
 

@@ -266,5 +266,5 @@ def quarantined(model: Model) -> wire.Quarantined:
     """Return the refusal of a model that is not tried any more."""
     return wire.Quarantined(
         why=f"{model.name} failed to load {model.failures.count} times and is not tried again before there is a new "
-        f"version of it, or somebody asks: {model.failures.why}"
+        f"version of it, or is released by hand: {model.failures.why}"
     )

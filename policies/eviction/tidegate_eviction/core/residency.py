@@ -121,7 +121,7 @@ class Residency:
         """Let a model out of quarantine or back-off, by hand; nothing happens to one that is in neither."""
         with self._stepping(now) as step:
             if (found := self._pool.models.get(model)) is not None:
-                self._reconciler.allow(found, "somebody asked for it")
+                self._reconciler.allow(found, "it was released by hand")
         return step
 
     def leave(self, now: float) -> Step:

@@ -55,7 +55,7 @@ def _choose_cheapest(candidates: Sequence[Candidate], needed_bytes: int, now: fl
 
 LRU = Policy(
     name="lru",
-    sentence="The least recently used go first, as soon as nobody holds a lease on them.",
+    sentence="The least recently used go first, as soon as they have no lease.",
     choose=_choose_lru,
     idle_limits=False,
 )

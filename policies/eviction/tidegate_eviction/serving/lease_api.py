@@ -17,7 +17,7 @@ Said = TypeVar("Said", bound=Message)
 
 
 class _WrongError(Exception):
-    """A message that cannot be understood."""
+    """A message that is refused, with its HTTP status."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -37,7 +37,7 @@ def make_lease_api(desk: EvictionService) -> FastAPI:
         ask = await _message(request, lease.Acquire)
         answer = await desk.acquire(ask, lambda: asyncio.create_task(_hung_up(request)))
         if answer is None:
-            return Response(status_code=499)  # nobody reads it
+            return Response(status_code=499)  # there is no reader any more
         after = {"retry-after": str(max(1, -int(-answer.retry_after // 1)))} if isinstance(answer, lease.Busy) else {}
         return _json(answer, lease.STATUS[answer.outcome], after)
 

@@ -1,1 +1,1 @@
-"""The policy under simulated time: which policy, and how large a slice, before anybody buys one."""
+"""The policy under simulated time: which policy, and how large a slice, before buying one."""

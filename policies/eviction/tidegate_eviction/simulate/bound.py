@@ -108,7 +108,7 @@ def relaxation(trace: Trace, capacity_bytes: int) -> float:
             model = trace.models[which]
             since = free_since.pop(which, None)
             if since is None:
-                seconds += model.load_seconds  # nobody can spare the first load
+                seconds += model.load_seconds  # the first load cannot be spared
             elif since < row:
                 begins.append(since)
                 ends.append(row)
@@ -142,8 +142,8 @@ def relaxation(trace: Trace, capacity_bytes: int) -> float:
 def _steps(trace: Trace) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield each request's model, and the models whose requests have all ended since the step before.
 
-    Several requests of one model without another's in between are one step: nobody else needs its room meanwhile, so
-    that it is no loss to keep it.
+    Several requests of one model without another's in between are one step: no other model needs its room meanwhile,
+    so that it is no loss to keep it.
     """
     ends: dict[int, float] = {}
     last = -1

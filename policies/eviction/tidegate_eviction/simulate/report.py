@@ -16,7 +16,7 @@ from .trace import SimulationError, Trace
 
 NOTES = {
     "offline": "Belady's rules know every request to come; they are no optimum where models differ in size and cost.",
-    "libcachesim": "libCacheSim's caches load in no time, evict what is in use, and tell nobody busy.",
+    "libcachesim": "libCacheSim's caches load in no time, evict what is in use, and refuse no request.",
 }
 
 

@@ -1,7 +1,7 @@
 """Synthetic zoos: traces of models and requests that look like those people have, made from a seed.
 
 How often models are used follows Zipf's law. Requests of most come at random, more by day than by night; some models
-come in bursts, between which nobody wants them; and some are used by a nightly batch alone. Footprints spread over
+come in bursts, between which they are not used; and some are used by a nightly batch alone. Footprints spread over
 orders of magnitude (log-normal, as sizes of files do), and loading takes a moment and then a time in proportion to the
 footprint, at a rate that differs from model to model.
 """
@@ -16,7 +16,7 @@ from .trace import MEGABYTE, SimulationError, Trace, TracedModel
 
 DAY_SECONDS = 24 * 3600.0
 BUSIEST_SECOND = 14 * 3600.0
-"""The time of day when most people ask."""
+"""The time of day with most requests."""
 NIGHT_SECONDS = 1 * 3600.0, 3 * 3600.0
 """When the nightly batch runs."""
 

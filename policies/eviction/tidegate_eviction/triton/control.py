@@ -15,11 +15,11 @@ from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
 CALL_SECONDS = 10.0
-"""Seconds that a call may take which only asks."""
+"""Seconds that a call may take that changes nothing."""
 RECONNECT_MILLISECONDS = 500
 _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_receive_message_length", -1),
-    ("grpc.enable_http_proxy", 0),  # it is beside us, whatever the environment says
+    ("grpc.enable_http_proxy", 0),  # Triton is in the same pod, whatever the environment says
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1000),  # what one attempt may take
     ("grpc.max_reconnect_backoff_ms", RECONNECT_MILLISECONDS),
@@ -29,15 +29,15 @@ log = logging.getLogger(__name__)
 
 
 class ServerCallError(Exception):
-    """A call that Triton did not do; the text is for people."""
+    """A call to Triton that failed; the text is for people."""
 
 
 class RefusedError(ServerCallError):
-    """Triton answered, with an error: its own words."""
+    """Triton answered with an error, whose text this is."""
 
 
 class LostError(ServerCallError):
-    """There is no connection to Triton, or it broke: nobody knows what became of the call."""
+    """There is no connection to Triton, or it broke: it is not known what became of the call."""
 
 
 class SlowError(ServerCallError):
@@ -92,7 +92,7 @@ class TritonControl:
         self._stub: Any = None
 
     async def connect(self) -> None:
-        """Connect anew, which takes as long as Triton does; with the certificates as they are now."""
+        """Connect anew, with the certificates as they are now; waits until Triton is there."""
         said = ""
         while True:
             await self.close()
@@ -105,7 +105,7 @@ class TritonControl:
                     return
                 why = f"Triton at {self.address} says that it is not alive"
             except TimeoutError:
-                why = f"nobody answers at {self.address}"
+                why = f"there is no answer at {self.address}"
             except ServerCallError as error:
                 why = str(error)
             if why != said:
@@ -154,7 +154,7 @@ class TritonControl:
     ) -> None:
         """Load a model. `config` (JSON) takes the place of its config.pbtxt, `files` that of its whole folder.
 
-        Raises RefusedError when the load failed, SlowError or LostError when nobody knows.
+        Raises RefusedError when the load failed, SlowError or LostError when that is not known.
         """
         request = messages.RepositoryModelLoadRequest(model_name=model)
         if config is not None:
@@ -177,7 +177,7 @@ class TritonControl:
         return (await self._call("ModelConfig", messages.ModelConfigRequest(name=model), CALL_SECONDS)).config
 
     async def text(self, model: str, output: str, seconds: float) -> bytes:
-        """Call a model that takes nothing and answers one text; raises ServerCallError."""
+        """Call a model that has no input and one output, a text; raises ServerCallError."""
         request = messages.ModelInferRequest(model_name=model)
         request.outputs.add(name=output)
         answer = await self._call("ModelInfer", request, seconds)

@@ -1,4 +1,4 @@
-"""Watches Triton's index: what became of loads and unloads, also of those that nobody has an answer to."""
+"""Watches Triton's index: what became of loads and unloads, also of those whose call has no answer."""
 
 import asyncio
 import logging
@@ -22,13 +22,13 @@ log = logging.getLogger(__name__)
 
 
 def heard(task: "asyncio.Task[Any]") -> None:
-    """Take note of how a task ended that nobody may wait for any more."""
+    """Retrieve the exception of a task that may not be awaited any more, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 
 
 class IndexWatcher:
-    """One look at a time, for everybody who watches."""
+    """Reads the index once at a time, for all loads and unloads that are watched."""
 
     def __init__(self, control: TritonControl) -> None:
         self._control = control
@@ -38,7 +38,7 @@ class IndexWatcher:
     async def load(self, model: str, call: "asyncio.Task[None] | None") -> str | None:
         """Return how a load ended: None, or why it failed.
 
-        `call` is the one that asked for it, None where somebody else did. Without its answer the index tells.
+        `call` is the call that ordered it, None where there is none here. Without its answer the index decides.
         """
         quiet_since = monotonic()
         failed = 0
@@ -50,7 +50,7 @@ class IndexWatcher:
                 except RefusedError as error:
                     return str(error)
                 except ServerCallError as error:
-                    log.warning("nobody knows yet whether %s was loaded, so the index is watched: %s", model, error)
+                    log.warning("it is not known whether %s was loaded, so the index is watched: %s", model, error)
                     call, quiet_since = None, monotonic()
                 else:
                     return None
@@ -75,9 +75,8 @@ class IndexWatcher:
     async def unloads(self, names: Sequence[str], refused: str = "", told: Collection[str] = ()) -> str | None:
         """Return how an unload of these ended: None, or why it did not come to its end.
 
-        `refused` is what Triton said when it was asked, if it did not want to; `told` are those to which it said yes,
-        or that it does not serve.
-        Of a model without a folder the index says nothing: it is unloaded only if Triton was told so.
+        `refused` is Triton's error, if it refused the call; `told` are the models whose call it accepted, or that it
+        does not serve. The index does not name a model without a folder: it is unloaded only if it is in `told`.
         """
         begun = monotonic()
         pause = FIRST_LOOK_SECONDS
@@ -98,7 +97,7 @@ class IndexWatcher:
             pause = self._longer(pause)
 
     async def index(self) -> ModelIndex | None:
-        """Return the index as it is now; None when Triton does not tell. Those who ask at once share one answer."""
+        """Return the index as it is now; None when Triton does not answer. Calls at the same time share one answer."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
             self._looking.add_done_callback(heard)
@@ -116,11 +115,11 @@ class IndexWatcher:
             self._look_seconds = monotonic() - begun
 
     def _longer(self, pause: float) -> float:
-        """Return how long to wait before the next look: looks take a tenth of Triton's time at most."""
+        """Return the seconds until the next look: looks take a tenth of the time at most."""
         return min(max(pause * LONGER, 10 * self._look_seconds), LONGEST_LOOK_SECONDS)
 
     async def versions(self, model: str) -> tuple[int, ...]:
-        """Return the versions of a model that are ready now; none when Triton does not tell."""
+        """Return the versions of a model that are ready now; none when Triton does not answer."""
         try:
             return (await self._look()).in_state(model, "READY")  # not what was asked before the load ended
         except ServerCallError:

@@ -34,7 +34,9 @@ READ_SECONDS = 5.0
 METRICS_TRIES = 5
 """After so many first readings in a row without an answer of Triton's metrics, readings go on without them."""
 USED, TOTAL = "nv_gpu_memory_used_bytes", "nv_gpu_memory_total_bytes"
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is beside us, whatever the environment says
+_OPENER = urllib.request.build_opener(
+    urllib.request.ProxyHandler({})
+)  # Triton is in the same pod, whatever the environment says
 log = logging.getLogger(__name__)
 
 

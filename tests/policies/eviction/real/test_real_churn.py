@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import random
-import signal
 import threading
 import time
 from collections import Counter
@@ -19,15 +18,12 @@ from typing import Any
 
 import pytest
 from tidegate_contracts import routing
-from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
+from tidegate_contracts.eviction import Tuning
 from tidegate_contracts.triton import RESTRICTED_KEY
-from tidegate_proxy.access.api_keys import hash_line, new_key
 from tidegate_proxy.residency.saying import lost
 
-from lab.local_plane.policy import Policy, policy, triton_options, write_settings
-from lab.local_plane.process import HOST
-from lab.local_plane.proxy import ENVIRONMENT, Proxy, proxy, write_tables
-from lab.local_plane.triton import Triton, triton
+from lab.local_plane.environment import ON_DEMAND, POOL, LocalEnvironment, Plan, local_environment
+from lab.local_plane.triton import Triton
 from tests.proxy.rigs.pytest_rigs import not_run
 
 from ..rigs import zoo
@@ -45,37 +41,8 @@ EACH = 32
 """MiB that each is declared to take."""
 NOISE = 60
 """MiB that Triton, its threads and its front ends grow by under load, beside the models."""
-SERVER, POOL, CALLER = "triton", "small", "churn"
+CALLER = "churn"
 NAMES = [f"m{number:02}" for number in range(MODELS)]
-
-
-@dataclass
-class Plane:
-    """Two proxies, a policy and a Triton; the latter two may be killed, and are started again at once."""
-
-    root: Path
-    proxies: list[Proxy]
-    policy: Policy
-    triton: Triton
-    key: str
-    _policies: ExitStack
-    _tritons: ExitStack
-
-    def kill_policy(self, pause: float) -> None:
-        """Kill the policy, and start another one in its place after a while."""
-        os.killpg(self.policy.process.pid, signal.SIGKILL)
-        self._policies.close()
-        time.sleep(pause)
-        ports = (self.policy.lease_port, self.policy.admin_port)
-        self.policy = self._policies.enter_context(_policy(self.root, self.triton, ports))
-
-    def kill_triton(self) -> None:
-        """Kill Triton, and start another one in its place."""
-        before = self.triton
-        os.killpg(before.process.pid, signal.SIGKILL)
-        self._tritons.close()
-        ports = (before.http_port, before.grpc_port, before.metrics_port)
-        self.triton = self._tritons.enter_context(_triton(self.root, ports))
 
 
 @dataclass
@@ -91,66 +58,32 @@ class Seen:
     overrun: list[str] = field(default_factory=list)
 
 
-def _policy(root: Path, server: Triton, ports: tuple[int, int] = (0, 0)) -> Any:
-    return policy(root, server, ports=ports, options=["--drain-seconds", "0"])
-
-
-def _triton(root: Path, ports: tuple[int, int, int] | None = None) -> Any:
-    return triton(root / "triton", root / "models", options=triton_options(root), ports=ports)
+def plan() -> Plan:
+    """Two proxies before many models in little room."""
+    size = EACH * MIB
+    return Plan(
+        name="churn",
+        models=tuple(routing.Model(name=name, server=ON_DEMAND, pool=POOL, footprint_bytes=size) for name in NAMES),
+        callers=(CALLER,),
+        preloads=False,
+        proxies=PROXIES,
+        capacity_bytes=ROOM * size,
+        lease_seconds=3,
+        wait_seconds=10,
+        tuning=Tuning(tolerance_bytes=16 * MIB, freeing_seconds=5, retry_most_seconds=5),
+    )
 
 
 @contextmanager
-def plane(root: Path) -> Iterator[Plane]:
+def plane(root: Path) -> Iterator[LocalEnvironment]:
     """Run all of it."""
-    (root / "models").mkdir()
+    made = LocalEnvironment(root, plan())
     for name in NAMES:
-        zoo.model(root / "models", name, HELD)
-    write_settings(
-        root,
-        EvictionSettings(
-            policy="lru-idle",
-            repository=str(root / "models"),
-            capacity_bytes=ROOM * EACH * MIB,
-            idle_seconds=1,
-            lease_seconds=3,
-            wait_seconds=10,
-            models=tuple(ManagedModel(name=name, footprint_bytes=EACH * MIB) for name in NAMES),
-            tuning=Tuning(tolerance_bytes=16 * MIB, freeing_seconds=5, retry_most_seconds=5),
-        ),
-    )
-    key = new_key()
+        zoo.model(made.repository(ON_DEMAND), name, HELD)
     with ExitStack() as stack:
-        policies, tritons = stack.enter_context(ExitStack()), stack.enter_context(ExitStack())
         with not_run("A REAL TRITON"):
-            server = tritons.enter_context(_triton(root))
-        made = policies.enter_context(_policy(root, server))
-        proxies = []
-        for number in range(PROXIES):
-            folder = root / f"proxy-{number}"
-            write_tables(folder, *_tables(server, made.lease_port))
-            (folder / "api-keys").mkdir()
-            (folder / "api-keys" / CALLER).write_text(hash_line(key) + "\n", "utf-8")
-            proxies.append(stack.enter_context(proxy(folder, settings={"api_keys": "true"})))
-        yield Plane(root, proxies, made, server, key, policies, tritons)
-
-
-def _tables(server: Triton, lease_port: int) -> tuple[routing.RoutingTable, routing.AccessTable]:
-    pool = routing.Pool(
-        name=POOL,
-        host=HOST,
-        http_port=server.http_port,
-        grpc_port=server.grpc_port,
-        loading="on-demand",
-        lease_port=lease_port,
-    )
-    models = tuple(routing.Model(name=name, server=SERVER, pool=POOL) for name in NAMES)
-    servers = (routing.Server(name=SERVER, kind="triton", pools=(pool,)),)
-    rule = routing.AccessRule(name="all", principals=(CALLER,), actions=("infer",), servers=("*",), models=("*",))
-    limit = routing.RateLimit(requests_per_minute=600_000_000, burst=600_000_000)
-    return (
-        routing.RoutingTable(environment=ENVIRONMENT, servers=servers, models=models),
-        routing.AccessTable(rules=(rule,), rate_limit=limit),
-    )
+            stack.enter_context(local_environment(made))
+        yield made
 
 
 def call(address: str, key: str, model: str, number: int) -> tuple[int, dict[str, Any], float]:
@@ -165,7 +98,7 @@ def call(address: str, key: str, model: str, number: int) -> tuple[int, dict[str
         asking.close()
 
 
-def client(made: Plane, seen: Seen, number: int, over: Callable[[], bool], allowed: set[int]) -> None:
+def client(made: LocalEnvironment, seen: Seen, number: int, over: Callable[[], bool], allowed: set[int]) -> None:
     """Call models until it is over, some of them often and others seldom, now through one proxy, now the other."""
     chance = random.Random(number)
     turn = 0
@@ -173,7 +106,7 @@ def client(made: Plane, seen: Seen, number: int, over: Callable[[], bool], allow
         turn += 1
         name = NAMES[min(int(chance.paretovariate(0.8)) - 1, MODELS - 1)] if turn % 3 else chance.choice(NAMES)
         for _ in range(chance.randint(1, 5)):
-            status, body, after = call(made.proxies[turn % PROXIES].http, made.key, name, turn)
+            status, body, after = call(made.proxies[turn % PROXIES].http, made.keys[CALLER], name, turn)
             seen.statuses[status] += 1
             if status == 200:
                 seen.models.add(name)
@@ -200,15 +133,15 @@ def held_bytes(server: Triton) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def measure(made: Plane, seen: Seen, base: int, over: Callable[[], bool]) -> None:
+def measure(made: LocalEnvironment, seen: Seen, base: int, over: Callable[[], bool]) -> None:
     """Watch how much all models together take: memory by the machine and by the policy, and by Triton's own index."""
-    headers = {RESTRICTED_KEY: (made.root / "control" / "secret").read_text("utf-8").strip()}
+    headers = {RESTRICTED_KEY: (made.root / "policy" / "control" / "secret").read_text("utf-8").strip()}
     while not over():
         time.sleep(0.1)
         try:
             listing = Holder(made.policy).listing()
-            taken = held_bytes(made.triton) - base
-            there = in_memory(made.triton.http, headers)
+            taken = held_bytes(made.on_demand) - base
+            there = in_memory(made.on_demand.http, headers)
         except (OSError, http.client.HTTPException, ValueError):  # it was just killed
             continue
         seen.highest_bytes = max(seen.highest_bytes, taken)
@@ -233,10 +166,12 @@ def in_memory(address: str, headers: dict[str, str]) -> dict[str, str]:
     return {each["name"]: each["state"] for each in found if each.get("state") in ("READY", "LOADING", "UNLOADING")}
 
 
-def churn(made: Plane, seconds: float, allowed: set[int], meanwhile: Callable[[float], None] = time.sleep) -> Seen:
+def churn(
+    made: LocalEnvironment, seconds: float, allowed: set[int], meanwhile: Callable[[float], None] = time.sleep
+) -> Seen:
     """Let everybody call for a while, on a slow machine until they have called enough; return what they saw."""
     seen = Seen()
-    base = held_bytes(made.triton)
+    base = held_bytes(made.on_demand)
     end = time.monotonic() + seconds
 
     def over() -> bool:
@@ -256,7 +191,7 @@ def churn(made: Plane, seconds: float, allowed: set[int], meanwhile: Callable[[f
 def test_every_answer_is_right_or_busy_and_room_is_never_overrun(tmp_path: Path) -> None:
     with plane(tmp_path) as made:
         seen = churn(made, SECONDS / 2, {503})
-        log = (tmp_path / "policy.log").read_text("utf-8")
+        log = (tmp_path / "policy" / "policy.log").read_text("utf-8")
     assert seen.wrong == []
     assert seen.overrun == []
     # How many are busy depends on how fast this machine loads.
@@ -281,9 +216,12 @@ def test_kills_at_any_time_cost_some_calls_and_no_wrong_answer(tmp_path: Path) -
             time.sleep(chance.uniform(3, 6))
             turn += 1
             if turn % 3:
-                made.kill_policy(chance.uniform(0, 1.5))
+                made.kill_policy()
+                time.sleep(chance.uniform(0, 1.5))
+                made.start_policy()
             else:
-                made.kill_triton()
+                made.kill_on_demand()
+                made.start_on_demand()
 
     with plane(tmp_path) as made:
         # Calls that were at Triton when it was killed have no answer, and are not sent again: 502.
@@ -296,6 +234,6 @@ def test_kills_at_any_time_cost_some_calls_and_no_wrong_answer(tmp_path: Path) -
         # All is well again.
         for name in NAMES[:3]:
             end = time.monotonic() + PATIENCE
-            while (answer := call(made.proxies[0].http, made.key, name, 7))[0] != 200:
+            while (answer := call(made.proxies[0].http, made.keys[CALLER], name, 7))[0] != 200:
                 assert time.monotonic() < end, answer
                 time.sleep(min(answer[2] or 0.2, 1.0))

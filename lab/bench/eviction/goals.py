@@ -1,6 +1,7 @@
-"""What is measured of the eviction policy, and what it is worth."""
+"""What is measured of the eviction policy, what good figures are, and how much is done for the live ones."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from lab.bench.report import Goal
@@ -20,3 +21,26 @@ GOALS: Final[Mapping[str, Goal]] = {
     "warm_p99_while_loading": Goal("p99 of a warm model while another loads and unloads, against quiet"),
 }  # fmt: skip
 """The keys of the last line, in its order."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long, how often, how many."""
+
+    runs: int
+    """Turns that each side has."""
+    seconds: float
+    """How long a turn is."""
+    cold_models: int
+    callers: int
+    """Of a stampede."""
+    stampedes: int
+    room: int
+    """Models that there is room for when it is tried how many more can be served."""
+    density_seconds: float
+    densities: tuple[int, ...]
+    """So many times more models are tried, one after the other until one is served well enough."""
+
+
+FULL: Final = Effort(5, 2.0, 8, 200, 2, 8, 50.0, (20, 8))
+QUICK: Final = Effort(1, 1.0, 1, 20, 1, 3, 4.0, (2,))

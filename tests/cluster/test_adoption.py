@@ -23,6 +23,7 @@ def pulumi_site(
     made.end()
 
 
+@pytest.mark.thorough
 def test_from_helm_to_pulumi_and_back(pulumi_site: Site) -> None:
     """Each engine refuses what is the other's, says so, and adopts it when it is told to."""
     site = pulumi_site

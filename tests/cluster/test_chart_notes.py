@@ -93,6 +93,7 @@ def test_what_is_missing_is_said_until_it_is_there(bare: LocalCluster) -> None:
     assert "offers nvidia.com/mig-3g.40gb" in second
 
 
+@pytest.mark.thorough
 def test_who_may_not_look_around_installs_without_asking(bare: LocalCluster) -> None:
     bare.apply(
         [
@@ -141,6 +142,7 @@ def test_who_may_not_look_around_installs_without_asking(bare: LocalCluster) -> 
     assert "offers nvidia.com/mig-1g.10gb" in said
 
 
+@pytest.mark.thorough
 def test_the_api_server_takes_the_hooks_under_pod_security_restricted(bare: LocalCluster) -> None:
     release: list[str | Path] = ["east", CHART, "--namespace", NAMESPACE, "--values", VALUES]
     notes(helm(bare.environment(), "install", *release, "--create-namespace", "--take-ownership"))

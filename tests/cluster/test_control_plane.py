@@ -172,6 +172,7 @@ def test_pod_security_and_quota_are_enforced_and_name_the_rule(cluster: LocalClu
     until("the quota counts", refused)
 
 
+@pytest.mark.thorough
 def test_after_a_stop_nothing_is_left_but_the_logs(make_cluster: MakeCluster) -> None:
     """Every process has ended, its data and its secrets are gone, and a process beside it lives on."""
     running = make_cluster()
@@ -188,6 +189,7 @@ def test_after_a_stop_nothing_is_left_but_the_logs(make_cluster: MakeCluster) ->
         bystander.wait()
 
 
+@pytest.mark.thorough
 def test_it_ends_with_its_block_also_when_that_fails(tmp_path: Path) -> None:
     """An exception goes on to whoever catches it, and leaves no process."""
     pids: dict[str, int] = {}
@@ -198,6 +200,7 @@ def test_it_ends_with_its_block_also_when_that_fails(tmp_path: Path) -> None:
     assert all(gone(pid) for pid in pids.values())
 
 
+@pytest.mark.thorough
 def test_it_starts_again_in_the_same_folder_and_is_empty(make_cluster: MakeCluster) -> None:
     """A restart is a new cluster with new secrets; other files in the folder stay."""
     first = make_cluster()
@@ -211,6 +214,7 @@ def test_it_starts_again_in_the_same_folder_and_is_empty(make_cluster: MakeClust
         assert (second.folder / "notes.txt").read_text() == "kept"
 
 
+@pytest.mark.thorough
 def test_a_killed_parent_takes_its_cluster_along(
     starter: Callable[[str], "subprocess.Popen[str]"], tmp_path: Path
 ) -> None:
@@ -229,6 +233,7 @@ def test_a_killed_parent_takes_its_cluster_along(
         assert running.get("namespace", "default")["status"]["phase"] == "Active"
 
 
+@pytest.mark.thorough
 def test_one_that_outlives_its_starter_is_found_again_and_refuses_a_second_start(
     starter: Callable[[str], "subprocess.Popen[str]"], tmp_path: Path
 ) -> None:
@@ -249,6 +254,7 @@ def test_one_that_outlives_its_starter_is_found_again_and_refuses_a_second_start
     assert LocalCluster.remove(folder) is False
 
 
+@pytest.mark.thorough
 def test_a_start_that_is_killed_half_way_takes_its_programs_along(
     starter: Callable[[str], "subprocess.Popen[str]"], tmp_path: Path
 ) -> None:
@@ -262,6 +268,7 @@ def test_a_start_that_is_killed_half_way_takes_its_programs_along(
     until("its watcher has ended", lambda: not watchers(folder))
 
 
+@pytest.mark.thorough
 def test_what_a_start_and_its_watcher_left_when_both_were_killed_is_cleared_away_by_the_next(
     starter: Callable[[str], "subprocess.Popen[str]"], tmp_path: Path
 ) -> None:
@@ -292,6 +299,7 @@ def watchers(folder: Path) -> list[int]:
     return found
 
 
+@pytest.mark.thorough
 def test_a_watcher_of_a_start_that_was_done_when_it_was_killed_ends_nothing(tmp_path: Path) -> None:
     """Neither that cluster, nor one that somebody else has started there meanwhile."""
     with LocalCluster.start(tmp_path) as running:
@@ -300,6 +308,7 @@ def test_a_watcher_of_a_start_that_was_done_when_it_was_killed_ends_nothing(tmp_
         assert running.pids.keys() == {*control_plane.PROGRAMS}
 
 
+@pytest.mark.thorough
 def test_ids_of_a_killed_run_that_belong_to_others_now_are_left_alone(tmp_path: Path) -> None:
     """What a file says about ids is for people: programs are known by their marks."""
     bystander = subprocess.Popen(["sleep", "60"])
@@ -315,6 +324,7 @@ def test_ids_of_a_killed_run_that_belong_to_others_now_are_left_alone(tmp_path: 
         bystander.wait()
 
 
+@pytest.mark.thorough
 def test_of_two_starts_at_once_one_is_told_to_wait(tmp_path: Path) -> None:
     """One message, and nothing of the other one is touched."""
     with locked(tmp_path), pytest.raises(ClusterError, match="Another process is starting or stopping") as caught:
@@ -402,6 +412,7 @@ def test_a_process_that_inherited_the_marks_is_left_alone(tmp_path: Path, progra
         bystander.wait()
 
 
+@pytest.mark.thorough
 def test_a_program_is_found_while_its_launcher_stands_for_it(tmp_path: Path) -> None:
     """A start that is killed in that moment leaves nothing either."""
     marks = {processes.FOLDER_MARK: str(tmp_path), processes.PROGRAM_MARK: "etcd"}
@@ -423,6 +434,7 @@ def test_a_program_is_found_while_its_launcher_stands_for_it(tmp_path: Path) -> 
         ("kube-scheduler", "--no-such-option=1"),
     ],
 )
+@pytest.mark.thorough
 def test_a_program_that_ends_at_once_is_named_with_its_last_words(tmp_path: Path, program: str, option: str) -> None:
     """And the others are ended."""
     with pytest.raises(ClusterError, match=rf"(?s){program} ended with exit code \d+.*log: .*no-such-option"):
@@ -430,6 +442,7 @@ def test_a_program_that_ends_at_once_is_named_with_its_last_words(tmp_path: Path
     assert not processes.of(tmp_path.resolve())
 
 
+@pytest.mark.thorough
 def test_somebody_who_stops_a_start_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while the API server comes up."""
 
@@ -443,6 +456,7 @@ def test_somebody_who_stops_a_start_leaves_no_process(tmp_path: Path, monkeypatc
     assert not processes.of(tmp_path.resolve())
 
 
+@pytest.mark.thorough
 def test_two_clusters_side_by_side_know_nothing_of_each_other(cluster: LocalCluster, make_cluster: MakeCluster) -> None:
     """As two data planes; the administrator of one is nobody in the other."""
     other = make_cluster(name="other")
@@ -459,6 +473,7 @@ def test_two_clusters_side_by_side_know_nothing_of_each_other(cluster: LocalClus
     assert cluster.kubectl("get", "namespace", "only-there", check=False).returncode
 
 
+@pytest.mark.thorough
 def test_every_command_stands_behind_the_prefix(make_cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which is how a cluster lives in a network namespace; here the prefix leaves a trace in the environment.
 
@@ -488,6 +503,7 @@ def test_the_users_own_settings_are_left_alone(cluster: LocalCluster, tmp_path: 
     assert processes.FOLDER_MARK not in cluster.environment()
 
 
+@pytest.mark.thorough
 def test_in_a_network_of_its_own_the_api_server_is_reachable_and_advertised() -> None:
     """The addresses that a real kubelet and its pods need; nothing is started for this."""
     network = Network(address="10.99.0.1", port=6443, services="10.96.0.0/16", pods="10.88.0.0/16")

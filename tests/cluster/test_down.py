@@ -3,6 +3,8 @@
 import shlex
 import shutil
 
+import pytest
+
 from .bringing import ENGINES, Site
 from .world import until
 
@@ -45,6 +47,7 @@ def test_down_leaves_volumes_and_nothing_else_and_up_again_finds_them_bound(site
     assert site.changes() == []
 
 
+@pytest.mark.thorough
 def test_what_it_says_deletes_the_rest_for_good(helm_site: Site) -> None:
     """The commands are run as they stand there; the volume of a namesake elsewhere in the cluster is not in them."""
     site = helm_site
@@ -69,6 +72,7 @@ def test_what_it_says_deletes_the_rest_for_good(helm_site: Site) -> None:
     assert site.down().out == f"dev-lab is not there: tests has no namespace {site.prefix}-dev.\n"
 
 
+@pytest.mark.thorough
 def test_what_somebody_else_gave_the_name_of_one_of_ours_stays(helm_site: Site) -> None:
     """Such as a ConfigMap that is there already when the definition comes to name one like it."""
     site = helm_site
@@ -82,6 +86,7 @@ def test_what_somebody_else_gave_the_name_of_one_of_ours_stays(helm_site: Site) 
     assert ("ConfigMap", "small-new-eviction") in everything_in(site, namespace)
 
 
+@pytest.mark.thorough
 def test_what_belongs_to_another_helm_release_stays(helm_site: Site) -> None:
     """Even when it carries the stack's labels, as a copy of a manifest does."""
     site = helm_site
@@ -97,6 +102,7 @@ def test_what_belongs_to_another_helm_release_stays(helm_site: Site) -> None:
     assert ("ConfigMap", "forgotten") not in left
 
 
+@pytest.mark.thorough
 def test_a_stack_that_nobody_brought_up_with_an_engine_is_not_taken_down(helm_site: Site) -> None:
     """Neither what kubectl applied, nor a namespace of somebody else."""
     site = helm_site
@@ -113,6 +119,7 @@ def test_a_stack_that_nobody_brought_up_with_an_engine_is_not_taken_down(helm_si
     assert site.state("uid") == before
 
 
+@pytest.mark.thorough
 def test_production_is_taken_down_only_by_somebody_who_is_sure(helm_site: Site) -> None:
     """And nothing else goes either before that."""
     site = helm_site
@@ -126,6 +133,7 @@ def test_production_is_taken_down_only_by_somebody_who_is_sure(helm_site: Site) 
     assert "Down in tests: prod-lab." in site.down("--yes", stack=None).out
 
 
+@pytest.mark.thorough
 def test_what_was_taken_down_half_is_taken_down_wholly_by_the_next_down(helm_site: Site) -> None:
     """A release that is being uninstalled, as a Helm that was killed leaves it; and an object that it does not know."""
     site = helm_site

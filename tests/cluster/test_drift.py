@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from rollout.changes.compare import MISSING, ObjectChange
 
 from .bringing import Site
@@ -62,6 +64,7 @@ def test_every_kind_of_drift_is_seen_and_mended(site: Site) -> None:
     assert now["Service", namespace, "inference-proxy"]["metadata"]["annotations"]["note"] == "hello"
 
 
+@pytest.mark.thorough
 def test_an_object_that_somebody_replaced_by_an_export_of_itself_has_not_drifted(site: Site) -> None:
     """Whoever does that owns every field, the defaults too: still nothing would change."""
     site.up()
@@ -75,6 +78,7 @@ def test_an_object_that_somebody_replaced_by_an_export_of_itself_has_not_drifted
     assert site.changes() == []
 
 
+@pytest.mark.thorough
 def test_what_an_autoscaler_sets_is_no_drift_and_stays(helm_site: Site) -> None:
     """Neither what the autoscaler chose, nor what somebody chose in its place for a while."""
     site = helm_site
@@ -89,6 +93,7 @@ def test_what_an_autoscaler_sets_is_no_drift_and_stays(helm_site: Site) -> None:
     assert site.objects()[proxy]["spec"]["replicas"] == 5
 
 
+@pytest.mark.thorough
 def test_switching_autoscaling_on_keeps_the_replicas_that_there_are(site: Site) -> None:
     """An engine that gives a field up takes it away, and one replica is what the API server would put there."""
     site.edit("proxy:\n  replicas: 1", "proxy:\n  replicas: 4")
@@ -104,6 +109,7 @@ def test_switching_autoscaling_on_keeps_the_replicas_that_there_are(site: Site) 
     assert site.changes() == []
 
 
+@pytest.mark.thorough
 def test_a_field_that_is_no_longer_declared_is_seen_and_goes(site: Site) -> None:
     """The API server's default stands in its place afterwards, and the preview has said which."""
     site.edit("replicas: 1}\n      - {name: extra", "replicas: 1, priorityClass: special}\n      - {name: extra")

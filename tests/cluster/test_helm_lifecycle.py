@@ -92,6 +92,7 @@ def test_install_upgrade_from_the_chart_before_rollback_and_uninstall(
     assert site.objects()["PersistentVolumeClaim", f"{site.prefix}-dev", "models"]["status"]["phase"] == "Bound"
 
 
+@pytest.mark.thorough
 def test_plain_helm_adopts_what_kubectl_applied(helm_site: Site, values: Path, charts: tuple[Path, Path]) -> None:
     """With --take-ownership, as docs/helm.md says: objects and pods stay the ones that they are."""
     site = helm_site

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 from lab import tools
 
 from .bringing import Site
@@ -20,6 +22,7 @@ def kill(site: Site, seconds: float) -> None:
     process.communicate()
 
 
+@pytest.mark.thorough
 def test_an_up_that_was_killed_at_random_moments_is_finished_by_the_next_one(site: Site) -> None:
     """The first time, on the way to another image, and on the way to fewer pools; each killed a few times."""
     started = time.monotonic()
@@ -72,6 +75,7 @@ def test_a_release_that_was_left_pending_is_finished_without_starting_a_pod_anew
     assert site.changes() == []
 
 
+@pytest.mark.thorough
 def test_a_release_that_was_left_uninstalling_is_taken_down_first(helm_site: Site) -> None:
     """As a Helm that was killed in `make down` leaves it: no upgrade of such a release is possible."""
     site = helm_site
@@ -101,6 +105,7 @@ def test_a_release_that_was_left_uninstalling_is_taken_down_first(helm_site: Sit
     assert site.changes() == []
 
 
+@pytest.mark.thorough
 def test_a_second_up_waits_for_the_first_and_says_for_whom(helm_site: Site) -> None:
     """Two people, or a person and a pipeline; the first one is at work for as long as no node takes its proxy."""
     site = helm_site

@@ -43,6 +43,7 @@ def test_a_run_knows_when_another_one_has_taken_its_lease(
             hold.require()
 
 
+@pytest.mark.thorough
 def test_a_holder_elsewhere_is_dead_only_after_a_long_silence(
     kube: Kubectl, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,6 +60,7 @@ def test_a_holder_elsewhere_is_dead_only_after_a_long_silence(
         assert time.monotonic() - started >= 4
 
 
+@pytest.mark.thorough
 def test_a_lease_that_somebody_deleted_is_made_anew(
     kube: Kubectl, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +72,7 @@ def test_a_lease_that_somebody_deleted_is_made_anew(
         assert hold.lost == ""
 
 
+@pytest.mark.thorough
 def test_an_up_whose_lease_another_run_took_over_ends_and_leaves_helms_records_alone(helm_site: Site) -> None:
     """The other run goes on from what it finds; what this one's Helm would still note would be written over it."""
     site = helm_site

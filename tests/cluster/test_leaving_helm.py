@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from .bringing import Site
 from .world import ROOT, settled
 
@@ -13,6 +15,7 @@ def apply_rendered(site: Site, folder: Path) -> None:
     site.kubectl("apply", *options, "--filename", str(folder / "dev-lab"))
 
 
+@pytest.mark.thorough
 def test_one_of_two_environments_leaves_helm_and_nothing_is_made_anew(helm_site: Site, tmp_path: Path) -> None:
     site = helm_site
     site.edit("{name: dev, ", "{name: dev, labels: {example.com/owner: me}, ")

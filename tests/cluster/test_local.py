@@ -92,6 +92,7 @@ def test_a_local_cluster_is_started_found_again_updated_and_taken_down(folder: P
     assert local.stop_local(folder) is False
 
 
+@pytest.mark.thorough
 def test_a_second_up_waits_for_the_first_that_starts_the_cluster(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,6 +122,7 @@ print(sorted(local.start_local(definition, local.local_stacks(definition, "dev-l
 """
 
 
+@pytest.mark.thorough
 def test_two_ups_at_once_bring_one_local_cluster(folder: Path) -> None:
     """Whichever was first."""
     paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "contracts")])}
@@ -145,6 +147,7 @@ def test_nobody_waits_for_ever_for_another_start(folder: Path, monkeypatch: pyte
         local.start_local(definition, local.local_stacks(definition, "dev-lab"), folder)
 
 
+@pytest.mark.thorough
 def test_a_pod_that_waits_stands_in_the_table_with_its_reason(folder: Path) -> None:
     """With priority classes in place, what is left is what only a real cluster's people can bring: a claim."""
     definition = read(EVERYTHING)
@@ -163,6 +166,7 @@ def test_a_pod_that_waits_stands_in_the_table_with_its_reason(folder: Path) -> N
     assert "2 × NVIDIA-H200" in tables[-1]
 
 
+@pytest.mark.thorough
 def test_of_a_data_plane_with_very_many_nodes_some_are_simulated_and_it_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -248,6 +252,7 @@ INCOMPLETE = (
 )
 
 
+@pytest.mark.thorough
 def test_down_ends_and_removes_what_is_left_of_an_incomplete_cluster(
     half: "subprocess.Popen[bytes]", tmp_path: Path
 ) -> None:
@@ -266,6 +271,7 @@ def test_down_ends_and_removes_what_is_left_of_an_incomplete_cluster(
 
 @pytest.mark.usefixtures("half")
 @pytest.mark.parametrize(("command", "how"), [("preview", "make up"), ("down", "make down")])
+@pytest.mark.thorough
 def test_nothing_is_compared_or_taken_down_alone_in_an_incomplete_cluster(
     command: str, how: str, tmp_path: Path
 ) -> None:
@@ -279,6 +285,7 @@ def test_nothing_is_compared_or_taken_down_alone_in_an_incomplete_cluster(
 
 
 @pytest.mark.usefixtures("half")
+@pytest.mark.thorough
 def test_an_incomplete_cluster_is_started_anew_and_what_is_lost_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

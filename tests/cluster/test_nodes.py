@@ -149,6 +149,7 @@ def test_of_very_many_nodes_only_some_are_played() -> None:
     assert len(nodes_of(many, most=7)) == 7 + 2
 
 
+@pytest.mark.thorough
 def test_kwok_keeps_labels_and_resources_of_every_kind_of_node(make_cluster: Callable[..., LocalCluster]) -> None:
     """On a real API server the nodes are Ready, and offer what was written, also through the node's status."""
     wanted = [

@@ -80,6 +80,7 @@ def slices(cluster: LocalCluster, namespace: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.thorough
 def test_every_pod_of_dev_and_prod_lands_on_a_node_with_its_slice(make_cluster: MakeCluster) -> None:
     """One cluster with the GPUs of both data planes, all of which are taken or more than enough."""
     definition = read(REFERENCE)
@@ -187,6 +188,7 @@ def _said(cluster: LocalCluster, name: str) -> str:
     return "" if "has not looked" in words else words
 
 
+@pytest.mark.thorough
 def test_a_pod_whose_kind_of_node_is_not_there_says_so(cluster: LocalCluster, namespace: str, tmp_path: Path) -> None:
     """The labels that no node has stand in the reason."""
     definition = reference_in(namespace, tmp_path)
@@ -213,7 +215,19 @@ def _containers(workload: Object) -> list[Object]:
     return [*spec["containers"], *spec.get("initContainers", ())]
 
 
-@pytest.mark.parametrize("file", [REFERENCE, *sorted(DEFINITIONS.glob("*.yaml"))], ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file",
+    [
+        REFERENCE,
+        EVERYTHING,
+        *(
+            pytest.param(file, marks=pytest.mark.thorough)
+            for file in sorted(DEFINITIONS.glob("*.yaml"))
+            if file != EVERYTHING
+        ),
+    ],
+    ids=lambda file: file.stem,
+)
 def test_the_api_server_accepts_every_object(cluster: LocalCluster, file: Path) -> None:
     """A dry run on the server, strict about misspelt fields, with every custom kind as its operator defines it."""
     definition = read(file)
@@ -243,6 +257,7 @@ def test_a_misspelt_field_would_not_be_accepted(cluster: LocalCluster) -> None:
     assert "nodeSelectr" in said.stderr
 
 
+@pytest.mark.thorough
 def test_a_second_apply_changes_nothing(cluster: LocalCluster, namespace: str, tmp_path: Path) -> None:
     """Also after the API server has filled in every default: no object is written."""
     definition = reference_in(namespace, tmp_path)
@@ -284,6 +299,7 @@ def _versions(cluster: LocalCluster, objects: list[Object]) -> dict[tuple[str, s
     return found
 
 
+@pytest.mark.thorough
 def test_a_new_image_rolls_its_own_workload_to_the_end_and_no_other(everything: LocalCluster) -> None:
     """Replicas are replaced, become Ready, and the slices of the old ones are free again."""
     space = "inference-prod"

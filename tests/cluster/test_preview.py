@@ -74,6 +74,7 @@ def test_what_a_hand_changed_is_seen_and_what_it_means(up: Up) -> None:
     assert "**created** <code>NetworkPolicy default-deny</code>" in text
 
 
+@pytest.mark.thorough
 def test_what_is_no_longer_described_is_deleted_and_loud(up: Up) -> None:
     text = up.definition.read_text("utf-8")
     begin, end = text.index("      - name: large #"), text.index("proxy: # the one door")
@@ -90,6 +91,7 @@ def test_what_is_no_longer_described_is_deleted_and_loud(up: Up) -> None:
     assert "| <code>dev-lab</code> | <code>MIG 3g.40gb (mixed)</code> | 1 | **0** | 1 |" in page
 
 
+@pytest.mark.thorough
 def test_a_preview_changes_nothing(up: Up) -> None:
     def state() -> dict[str, Any]:
         found = up.cluster.get("all,configmaps,networkpolicies", namespace=up.namespace)
@@ -101,6 +103,7 @@ def test_a_preview_changes_nothing(up: Up) -> None:
     assert json.dumps(state()) == json.dumps(before)
 
 
+@pytest.mark.thorough
 def test_the_local_cluster_is_compared_with_too_and_its_absence_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

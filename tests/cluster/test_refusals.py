@@ -45,6 +45,7 @@ def test_a_quota_on_objects_is_named_with_the_object(site: Site) -> None:
     assert site.changes() == []
 
 
+@pytest.mark.thorough
 def test_a_quota_on_pods_ends_the_wait_and_is_named(helm_site: Site) -> None:
     """Nobody waits half an hour for pods that the API server refuses."""
     site = helm_site
@@ -125,6 +126,7 @@ def test_rbac_is_named_with_who_may_not_do_what_and_how_to_check(site: Site) -> 
     site.up()
 
 
+@pytest.mark.thorough
 def test_a_missing_crd_says_what_must_be_installed(site: Site, make_cluster: MakeCluster) -> None:
     """In a cluster of its own: others have it."""
     bare = make_cluster(roomy_nodes(), "bare")
@@ -138,6 +140,7 @@ def test_a_missing_crd_says_what_must_be_installed(site: Site, make_cluster: Mak
     assert "switch off what needs them in the definition" in ended.err
 
 
+@pytest.mark.thorough
 def test_a_cluster_that_does_not_answer_and_a_context_that_there_is_not_are_said(helm_site: Site) -> None:
     """Each with the command that shows the same."""
     site = helm_site
@@ -156,6 +159,7 @@ def test_a_cluster_that_does_not_answer_and_a_context_that_there_is_not_are_said
     assert "there is no context tests in the kubeconfig" in ended.err
 
 
+@pytest.mark.thorough
 def test_a_namespace_that_is_being_deleted_is_said_with_what_holds_it(site: Site) -> None:
     """Nothing can be made in it, and that is not Helm's fault."""
     name = f"{site.prefix}-dev"
@@ -241,6 +245,7 @@ def test_what_cannot_be_changed_in_place_says_how_to_replace_it_while_its_pods_g
     assert "delete statefulset fixed --cascade=orphan" in str(caught.value)
 
 
+@pytest.mark.thorough
 def test_nothing_of_somebody_else_is_taken_over(helm_site: Site) -> None:
     """Neither a namespace that was there, nor, even with ADOPT=1, an object that only has the same name."""
     site = helm_site

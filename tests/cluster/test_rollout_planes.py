@@ -31,6 +31,7 @@ from stacks.definition.rollout import PortForwardProbe, ServiceProxyProbe
 
 from .world import ROOT, until
 
+pytestmark = pytest.mark.thorough
 PLANES = ("east", "west", "north")
 PRODUCT = "NVIDIA-A100-SXM4-80GB"
 PATIENCE = {"helm": 240, "pulumi": 180}

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from charts import CHART
 
 from .bringing import Site
@@ -44,6 +46,7 @@ def test_dev_and_prod_come_up_side_by_side_and_a_second_up_changes_nothing(site:
         assert site.changes(stack) == []
 
 
+@pytest.mark.thorough
 def test_a_second_up_makes_no_new_revision_and_drift_is_mended_all_the_same(helm_site: Site) -> None:
     """Nothing is taken for unchanged but what is: not by hand, not by somebody's Helm, not when Helm has failed."""
     site = helm_site
@@ -76,6 +79,7 @@ def test_a_second_up_makes_no_new_revision_and_drift_is_mended_all_the_same(helm
     assert revisions() == ["superseded"] * 4 + ["deployed"]
 
 
+@pytest.mark.thorough
 def test_what_stands_as_declared_and_is_not_ready_is_waited_for(helm_site: Site) -> None:
     """Nothing has to be changed, and yet it is not up."""
     site = helm_site
@@ -97,6 +101,7 @@ def test_what_stands_as_declared_and_is_not_ready_is_waited_for(helm_site: Site)
     settled(site.cluster, f"{site.prefix}-dev")
 
 
+@pytest.mark.thorough
 def test_another_image_rolls_exactly_one_workload(site: Site) -> None:
     """Everything else keeps its pods."""
     site.up()
@@ -147,6 +152,7 @@ def test_a_pool_that_is_removed_goes_and_a_dataset_that_is_removed_stays(site: S
     assert ("PersistentVolume", "", f"{site.prefix}-dev-spare") in site.objects()
 
 
+@pytest.mark.thorough
 def test_dev_and_prod_live_in_two_clusters_from_one_definition(site: Site, make_cluster: MakeCluster) -> None:
     """A data plane each: what one has, the other has not."""
     other = make_cluster(roomy_nodes(), "other")

@@ -204,6 +204,7 @@ def test_a_stack_that_is_no_longer_described_is_all_deleted_and_its_name_is_only
     assert "- **DELETED** <code>StatefulSet small-main</code>" in text[text.index("#### Changes") :]
 
 
+@pytest.mark.thorough
 def test_a_link_out_of_the_repository_is_no_part_of_a_revision(repository: Path, against: Call) -> None:
     (repository / "absolute").symlink_to("/etc/hosts")
     (repository / "outside").symlink_to("../../outside")
@@ -236,6 +237,7 @@ def test_a_path_that_is_no_utf_8_is_a_path_like_any_other(
 # ---- where there is nothing to compare with, or nothing to preview ----
 
 
+@pytest.mark.thorough
 def test_against_a_definition_that_was_wrong_everything_is_new_and_it_says_so(
     repository: Path, against: Call, page: Path
 ) -> None:
@@ -267,6 +269,7 @@ def test_against_a_revision_without_the_code_or_without_the_definition_everythin
     assert "HEAD cannot render itself: it has no `rollout` package yet." in ended.err
 
 
+@pytest.mark.thorough
 def test_code_that_fails_is_a_failure_and_no_news(repository: Path, against: Call, page: Path) -> None:
     change(repository / "rollout/cli.py", "from pathlib import Path", "raise SystemExit(7)")
     git(repository, "commit", "--quiet", "--all", "--message=broken")
@@ -358,6 +361,7 @@ def test_a_mandatory_rule_that_breaks_fails_the_preview_after_it_was_written(
     assert "- **new** **mandatory** <code>prod-east</code> <code>Deployment/inference-proxy</code>" in text
 
 
+@pytest.mark.thorough
 def test_a_revision_that_broke_a_rule_can_be_compared_with_and_what_is_mended_is_told(
     repository: Path, against: Call, page: Path
 ) -> None:
@@ -374,6 +378,7 @@ def test_a_revision_that_broke_a_rule_can_be_compared_with_and_what_is_mended_is
 SHARED = "production-shares-nothing-that-others-may-write"
 
 
+@pytest.mark.thorough
 def test_what_a_stack_breaks_in_another_that_nobody_asked_for_stands_on_the_page(
     repository: Path, against: Call, page: Path
 ) -> None:

@@ -373,6 +373,7 @@ def test_what_is_no_file_in_a_files_place_is_not_read_and_not_lost(
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.thorough
 def test_with_closed_streams_it_works_all_the_same(definition: Path, out: Path, closed: str) -> None:
     root = Path(__file__).resolve().parents[2]
     environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'contracts'}"}
@@ -415,6 +416,7 @@ def test_ctrl_c_says_that_nothing_was_changed(start: Call, definition: Path, out
     assert not out.exists()
 
 
+@pytest.mark.thorough
 def test_runs_at_once_wait_for_each_other(start: Call, definition: Path, out: Path) -> None:
     runs = [start("up", definition, "--out", out) for _ in range(3)]
     said = [(process.communicate(timeout=120)[0], process.returncode) for process in runs]
@@ -427,6 +429,7 @@ def test_runs_at_once_wait_for_each_other(start: Call, definition: Path, out: Pa
     assert [path.name for path in out.parent.iterdir()] == [out.name]
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_killed_leaves_a_whole_rendering(
     rendered: Path, start: Call, definition: Path, edit: Edit
 ) -> None:
@@ -491,6 +494,7 @@ print("killed at", step, "steps")
 """
 
 
+@pytest.mark.thorough
 def test_killed_at_any_step_at_all_it_leaves_the_old_or_the_new_rendering_whole(out: Path) -> None:
     root = Path(__file__).resolve().parents[2]
     environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'contracts'}"}

@@ -185,6 +185,7 @@ def test_somebody_who_stops_it_interrupts_the_engine(bring: Bring, stand_in: Cal
 
 
 @pytest.mark.usefixtures("time_is_up")
+@pytest.mark.thorough
 def test_an_engine_that_does_not_listen_is_ended(
     bring: Bring, stand_in: Callable[[str], None], pids: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

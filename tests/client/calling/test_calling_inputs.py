@@ -172,7 +172,7 @@ tables = st.dictionaries(st.sampled_from(["A", "B", "X", "TEXT", "y"]), st.lists
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(whatever | arrays_of_any | tables | st.fixed_dictionaries({"A": whatever | arrays_of_any, "B": whatever}))
 def test_whatever_is_given_fits_or_is_refused(value: Any) -> None:
     for signature in (FEATURES, PAIR, WHOLE, WORDS, ANY, None):

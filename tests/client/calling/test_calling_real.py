@@ -19,6 +19,7 @@ from tidegate_proxy.access.api_keys import hash_line, new_key
 
 from lab.local_plane.proxy import proxy, write_tables
 from lab.local_plane.triton import Triton
+from tests.counts import examples
 from tests.proxy.grpc.test_grpc_tls import Authority
 from tests.proxy.rigs.pytest_rigs import CALLER, Front
 from tests.proxy.rigs.tables import SERVER, access_table, routing_table
@@ -62,7 +63,7 @@ def test_another_credential_is_refused(front: Front) -> None:
         ProxyClient(f"http://{front.proxy.http}", StaticCredential("a test", "X-API-Key", "tgk_wrong")).whoami()
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(parent=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(arrays.arrays(numpy.float32, st.integers(0, 400), elements=st.floats(width=32)))
 def test_numbers_come_back_to_the_bit(calls: ProxyClient, array: Array) -> None:
     answer = calls.infer("echo", {"INPUT": array})
@@ -70,7 +71,7 @@ def test_numbers_come_back_to_the_bit(calls: ProxyClient, array: Array) -> None:
     assert (answer.model, answer.version) == ("echo", "1")
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(parent=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.binary(max_size=300), max_size=5))
 def test_texts_come_back_to_the_byte(calls: ProxyClient, texts: list[bytes]) -> None:
     array = numpy.empty(len(texts), object)

@@ -143,7 +143,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     [[CHUNKED, *[b"0"] * 60], [b"HTTP/1.1 100 Continue\r\n\r\n"] * 60, [CHUNKED + b"0\r\n", *[b"A: b\r\n"] * 60]],
     ids=["chunk-size", "continue", "trailers"],
 )
-@pytest.mark.parametrize("idle", [0, 0.5])
+@pytest.mark.parametrize("idle", [pytest.param(0, marks=pytest.mark.thorough), 0.5])
 def test_whatever_drips_has_the_time_of_its_request(pieces: list[bytes], idle: float) -> None:
     begun = time.monotonic()
     with (

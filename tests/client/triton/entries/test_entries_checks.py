@@ -9,6 +9,8 @@ from tidegate.findings import Severity, errors
 from tidegate.triton.entries.checks import check_entry
 from tidegate.triton.entries.entry import read_entry
 
+from tests.counts import examples
+
 from .corpus_entries import CONFIG, CORPUS, MODEL, TENSORS, Files
 
 FIL = 'backend: "fil" parameters { key: "model_type" value { string_value: "%s" } }'
@@ -185,7 +187,7 @@ def test_findings_are_in_the_order_of_their_lines_errors_first(tmp_path: Path) -
     assert [finding.severity for finding in found] == [Severity.ERROR, Severity.ERROR, Severity.WARNING]
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(parent=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_configuration_breaks_a_check(tmp_path: Path, data: st.DataObject) -> None:
     """Any lines of all configurations of the corpus, with any numbers in them."""

@@ -97,6 +97,7 @@ def test_what_is_found_goes_with_the_kind_of_the_entry(findings: Found) -> None:
     assert [name for name in names(ELSEWHERE) if errors(findings[name])] == []
 
 
+@pytest.mark.thorough
 def test_triton_and_a_check_agree_about_every_entry(verdicts: Verdicts, findings: Found, repository: Path) -> None:
     """One test for all of them, so that they are loaded once, however many workers there are."""
     for name in [*names(GOOD), *names(IGNORED)]:
@@ -128,6 +129,7 @@ def entry(repository: Path, name: str, *folders: str, program: str | None = "1/m
     return repository / name
 
 
+@pytest.mark.thorough
 def test_what_triton_hangs_over_is_an_error(tmp_path: Path, server: Triton) -> None:
     """A version without its model, and a folder that begins with a number."""
     models = tmp_path / "models"
@@ -142,6 +144,7 @@ def test_what_triton_hangs_over_is_an_error(tmp_path: Path, server: Triton) -> N
     assert check_entry(models / "dated") == []
 
 
+@pytest.mark.thorough
 def test_a_folder_whose_number_ends_triton_is_an_error(tmp_path: Path, server: Triton) -> None:
     """Triton reads the number of a version without looking whether it is too large, and ends: for everybody."""
     folder = entry(tmp_path / "models", "too_large", "9" * 20)

@@ -3,12 +3,14 @@
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.errors import UsageError
 from tidegate.findings import Severity
 from tidegate.triton.entries.text import config_text, parse_config, read_config
 from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from tests.counts import examples
 
 from .corpus_entries import CORPUS
 
@@ -98,7 +100,7 @@ def test_any_text_is_read_or_a_problem(text: str) -> None:
     assert all(problem.severity is Severity.ERROR for problem in read.problems)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.sampled_from(BROKEN), st.data())
 def test_a_text_that_is_cut_or_changed_anywhere_is_read_or_a_problem(text: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(text)))

@@ -17,12 +17,12 @@ from secrets import token_hex
 from tidegate_contracts.manifest import ENTRY_VERSION, Manifest
 
 from ..errors import IntegrityError, NotFoundError, UnfinishedError, UsageError
+from ..failures import explained
 from ..hashing import chunks_of
 from . import staged as staging
 from . import steps
 from .compare import differences
 from .config import CONFIG, ENTRY, closed_config, read_published
-from .faults import explained
 from .lease import FolderLease
 from .repository import (
     Progress,

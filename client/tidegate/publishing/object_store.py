@@ -17,8 +17,8 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from ..errors import NotFoundError, UsageError
+from ..failures import of_store
 from . import steps
-from .faults import of_store
 
 Tag = Any
 """What identifies one state of an object: obstore's UpdateVersion."""

@@ -18,12 +18,12 @@ from typing import TypeVar
 from tidegate_contracts.manifest import Manifest
 
 from ..errors import IntegrityError, NotFoundError, UnfinishedError
+from ..failures import explained
 from ..hashing import sha256_of
 from . import staged as staging
 from . import steps
 from .compare import differences
 from .config import CONFIG, ENTRY, closed_config, published_path, read_published
-from .faults import explained
 from .object_lease import ObjectLease
 from .object_store import ObjectStore, TakenError
 from .repository import (

@@ -1,31 +1,145 @@
-"""Files in the artifact store, by the URI that the registry gives: streamed through MLflow's server, or straight.
+"""Files in the artifact store, by the URI that the registry gives: MLflow's own repositories read and write them.
 
-Memory is a few chunks, whatever a file's size. Nothing is guessed from an address, and nothing is unpickled.
+They stream, through MLflow's server or straight to the store, with MLflow's own settings for credentials,
+certificates, tries and time-outs. Nothing is unpickled.
 """
 
+import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from typing import Protocol
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
 
-from .sending import Sending
+from ..errors import NotFoundError, RefusedError, TidegateError, UnreachableError, UsageError
+from ..failures import of_store, shown, translated
+
+SERVED: Final = ("mlflow-artifacts", "http", "https")
+"""Schemes of what MLflow's server hands through, so that clients have no key to the store."""
+DIRECT: Final = ("s3", "gs", "abfss", "wasbs", "file", "")
+"""Schemes of stores that clients reach by themselves, and of folders."""
+SLOWEST_BYTES_PER_SECOND: Final = 5e6
+"""MLflow's server answers an upload when it has passed it on, so that large ones wait longer for the answer."""
 
 
-class Artifacts(Protocol):
-    """The artifacts below one URI. Paths are below it, with `/` between their steps, and are no folders."""
+class Artifacts:
+    """The artifacts below one URI. Paths are below it, with `/` between their steps."""
 
-    @property
-    def where(self) -> str:
+    def __init__(self, uri: str, tracking_uri: str) -> None:
+        """Open the artifacts of a registry at `tracking_uri`.
+
+        Raises UsageError for a kind of URI that is not known, and RefusedError for one of another server than the
+        registry's: the maker of a version says where its files are, and the registry's credential goes with each
+        request.
+        """
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+        from mlflow.store.artifact.mlflow_artifacts_repo import MlflowArtifactsRepository
+
+        self.where = shown(uri)
         """The URI for messages, without secrets."""
-        ...
+        scheme = urlsplit(uri).scheme
+        if scheme not in (*SERVED, *DIRECT):
+            raise UsageError(
+                "artifacts of this kind cannot be reached",
+                where=self.where,
+                do="have MLflow hand its artifacts through (`mlflow server --serve-artifacts`)",
+            )
+        with self._translated("the artifacts cannot be reached"):
+            if scheme == SERVED[0]:
+                resolve: Any = MlflowArtifactsRepository.resolve_uri
+                _check_server(resolve(uri, tracking_uri), tracking_uri, self.where)
+            elif scheme in SERVED:
+                _check_server(uri, tracking_uri, self.where)
+            self._repository: Any = get_artifact_repository(uri, tracking_uri)
 
     def list(self, folder: str) -> tuple[dict[str, int], list[str]]:
         """Return the files of one folder with their sizes in bytes, and its folders, all below the URI; not deeper."""
-        ...
+        what = f"the folder {folder or '/'} cannot be listed"
+        with self._translated(what):
+            try:
+                found = self._repository.list_artifacts(folder or None)
+            except (ValueError, LookupError, TypeError, AttributeError):
+                raise UnreachableError(
+                    what,
+                    where=self.where,
+                    why="the answer is not MLflow's",
+                    do="look at what stands before the MLflow server, or at MLFLOW_TRACKING_URI",
+                ) from None
+        files = {each.path: each.file_size or 0 for each in found if not each.is_dir}
+        return files, [each.path for each in found if each.is_dir]
 
-    def read(self, path: str) -> AbstractContextManager[Iterator[bytes]]:
-        """Open a file; yields its chunks. NotFoundError, RefusedError, UnreachableError, also between chunks."""
-        ...
+    def download(self, path: str, to: Path) -> None:
+        """Write a file to a place on disk. Raises NotFoundError, RefusedError, UnreachableError; OSError of the disk.
 
-    def write(self, path: str, content: Sending) -> None:
-        """Write a file, whole or not at all; one that is there is replaced."""
-        ...
+        What is at the place afterwards may be anything: it is to be verified.
+        """
+        what = f"{path} cannot be downloaded"
+        try:
+            with self._translated(what):
+                self._repository._download_file(path, str(to))  # what every kind of repository has to have
+        except UnreachableError:
+            # With a store behind it, MLflow's server says 500 of a file that is not there.
+            if path not in self.list(path.rpartition("/")[0])[0]:
+                raise NotFoundError(what, where=self.where, why="it is not in its folder") from None
+            raise
+
+    def upload(self, local: Path, path: str) -> None:
+        """Send a file of the same name, whole or not at all; one that is there is replaced."""
+        from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_TIMEOUT
+
+        folder, _, name = path.rpartition("/")
+        assert name == local.name, "MLflow names it as it is named on disk"
+        with self._translated(f"{path} cannot be uploaded"):
+            timeout: Any = MLFLOW_HTTP_REQUEST_TIMEOUT
+            timeout.set(max(timeout.get(), timeout.default + int(local.stat().st_size / SLOWEST_BYTES_PER_SECOND)))
+            self._repository.log_artifact(str(local), folder or None)
+
+    def read(self, path: str, limit: int) -> bytes:
+        """Return the content of a small file; of a larger one, a byte more than the limit. Raises like `download`."""
+        with tempfile.TemporaryDirectory(prefix="tidegate-") as scratch:
+            file = Path(scratch, "content")
+            self.download(path, file)
+            with file.open("rb") as opened:
+                return opened.read(limit + 1)
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write a small file, whole or not at all."""
+        with tempfile.TemporaryDirectory(prefix="tidegate-") as scratch:
+            file = Path(scratch, path.rpartition("/")[2])
+            file.write_bytes(content)
+            self.upload(file, path)
+
+    @contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        """Turn whatever a store's library raises into one of our errors; what is wrong with a file on disk passes."""
+        try:
+            with translated(what, self.where):
+                yield
+        except (TidegateError, OSError):
+            raise
+        except ImportError as error:
+            raise UsageError(
+                "the library for artifacts of this kind is not installed",
+                where=self.where,
+                why=str(error),
+                do="install it as MLflow says (boto3, google-cloud-storage or azure-storage-blob), or have MLflow hand "
+                "its artifacts through (`mlflow server --serve-artifacts`)",
+            ) from None
+        except Exception as error:  # each store's library has errors of its own
+            raise of_store(error, self.where, what) from None
+
+
+def _check_server(uri: str, tracking_uri: str, where: str) -> None:
+    if _server(uri) != _server(tracking_uri):
+        raise RefusedError(
+            "these artifacts are on another server than the registry, which is not sent the registry's credential",
+            where=where,
+            why=f"the registry is {shown(tracking_uri)}",
+            do="deploy nothing of it before you know who made the version; have the registry hand its artifacts "
+            "through itself (`mlflow server --serve-artifacts`)",
+        )
+
+
+def _server(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)

@@ -10,7 +10,7 @@ from tidegate_contracts.manifest import ENTRY_VERSION, Manifest, ManifestFile, i
 from ..errors import UsageError
 from ..hashing import chunks_of, sha256_of
 from ..names import RULE, is_name
-from .parallel import Progress, Stop, go_on, in_parallel, one_at_a_time
+from ..parallel import HASHING, Progress, in_parallel
 from .version import CLIENT_SUFFIX
 
 PATH_BYTES = 1024
@@ -40,9 +40,8 @@ def manifest_of(entry: Path, name: str | None = None, progress: Progress | None 
             where=str(entry),
             do="write one (`tidegate model new`), beside the version folder and not in it",
         )
-    tell = one_at_a_time(progress)
     try:
-        files = in_parallel(lambda path, stop: _hashed(entry, path, version, tell, stop), paths)
+        files = in_parallel(lambda path: _hashed(entry, path, version, progress), paths, HASHING)
     except OSError as error:
         raise _unreadable(entry, error) from None
     return make_manifest(model, files)
@@ -128,8 +127,8 @@ def _check(entry: Path, path: str) -> None:
         encoded, why = b"", "it is not UTF-8"
     if not why and not is_inside(path):
         why = "it has a backslash or a control character in it"
-    if not why and ("#" in path or "%" in path):
-        why = "MLflow's server keeps no file whose name has # or % in it"
+    if not why and any(sign in path for sign in "#%?"):
+        why = "MLflow keeps no file whose name has #, % or ? in it"
     if len(encoded) > PATH_BYTES - 256 or len(encoded.rpartition(b"/")[2]) > STEP_BYTES:
         why = "it is too long for file systems or object stores"
     if why:
@@ -142,13 +141,12 @@ def _unreadable(entry: Path, error: OSError) -> UsageError:
     )
 
 
-def _hashed(entry: Path, path: str, version: str, progress: Progress | None, stop: Stop) -> ManifestFile:
+def _hashed(entry: Path, path: str, version: str, progress: Progress | None) -> ManifestFile:
     """Hash one file; not through a link that has come into its place meanwhile."""
     size = 0
 
     def tell(count: int) -> None:
         nonlocal size
-        go_on(stop)
         size += count
         if progress is not None:
             progress(count)

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 from tidegate_contracts.manifest import Manifest
 
 from ..errors import TidegateError
+from ..parallel import Progress, in_parallel
 from .artifacts import Artifacts
 from .golden import Golden
 from .manifest import path_on_disk, version_folder
-from .parallel import TRANSFERS, Progress, in_parallel
 from .pyfuncs import client_model, empty_model
 from .quiet import quiet
 from .records import RECORDS_FOLDER, Record, new_path
-from .sending import Sending
 from .server import Server
 from .signing import SigningKey, sign
 from .transfer import upload
@@ -280,4 +279,4 @@ def _run(version: "ModelVersion") -> str:
 
 
 def _write_all(artifacts: Artifacts, files: dict[str, bytes]) -> None:
-    in_parallel(lambda item, _: artifacts.write(item[0], Sending.content(item[1])), files.items(), TRANSFERS)
+    in_parallel(lambda file: artifacts.write(*file), files.items())

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,13 +11,12 @@ from pydantic import ValidationError
 from tidegate_contracts.manifest import Manifest
 
 from ..errors import BusyError, IntegrityError, NotFoundError, UsageError
+from ..parallel import Progress, in_parallel
 from .artifacts import Artifacts
 from .golden import Golden
 from .manifest import checked_name, manifest_of
-from .parallel import TRANSFERS, Progress, in_parallel
 from .records import AHEAD, LIMIT_BYTES, MOST, RECORDS_FOLDER, Record, Records, new_path
 from .registration import Registration, checked
-from .sending import Sending
 from .server import Server
 from .signing import SigningKey, Trust, verify
 from .transfer import check_listing, download, read_verified
@@ -219,7 +219,7 @@ class Registry:
         if (record.model, record.version) != (version.model, version.number):
             raise ValueError("the record is of another version")
         content = record.model_dump_json(by_alias=True).encode()
-        self._server.run_artifacts(version.run_id).write(new_path(record), Sending.content(content))
+        self._server.run_artifacts(version.run_id).write(new_path(record), content)
 
     def records(self, model: str) -> Records:
         """Return what was ever done with the versions of a model, the oldest first; NotFoundError without the model.
@@ -227,7 +227,7 @@ class Registry:
         What lies there and is no record is left out, and named in `unreadable`: it keeps nobody from working, and who
         decides by what is not in the records must look there.
         """
-        found = in_parallel(lambda version, _: self._records(version), self.versions(model), TRANSFERS)
+        found = in_parallel(self._records, self.versions(model))
         return Records(
             (record for records in found for record in records),
             (each for records in found for each in records.unreadable),
@@ -239,17 +239,11 @@ class Registry:
         except NotFoundError:
             return Records([], [f"what was done with version {version.number}, whose run {version.run_id} is gone,"])
         records, unreadable = [], []
-        for path in sorted(artifacts.list(RECORDS_FOLDER)[0]):
-            with artifacts.read(path) as chunks:
-                content = b""
-                for chunk in chunks:
-                    content += chunk
-                    if len(content) > LIMIT_BYTES:
-                        break
-            try:
-                record = Record.model_validate_json(content)
-            except ValidationError:
-                record = None
+        for path, size in sorted(artifacts.list(RECORDS_FOLDER)[0].items()):
+            record = None
+            if size <= LIMIT_BYTES:
+                with suppress(ValidationError):
+                    record = Record.model_validate_json(artifacts.read(path, LIMIT_BYTES))
             if record is None or record.when > datetime.now(UTC) + AHEAD:
                 unreadable.append(f"{artifacts.where}/{path}")
                 continue

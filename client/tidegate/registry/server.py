@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..errors import NotFoundError, RefusedError, UnreachableError, UsageError
+from ..failures import from_status, shown, translated
 from .artifacts import Artifacts
-from .failures import from_status, shown, translated
-from .wire import request
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
 
 PAGE = 200
 GREETING_SECONDS = 15
-GATEWAY = "INTERNAL_ERROR: Response"
-"""How MLflow's client tells JSON that is not MLflow's, such as a gateway's 401; it forgets the status."""
+GATEWAYS = ("INTERNAL_ERROR: Response", "was not in a valid JSON format")
+"""How MLflow's client tells an answer that is not MLflow's, such as a gateway's 401; it forgets the status."""
 
 
 class Server:
@@ -28,6 +27,10 @@ class Server:
         """Find it; raises UsageError when nothing says where it is, and what is wrong when it does not answer."""
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would call a server of MLflow's makers
         os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # standard output is for results
+        # In parts, MLflow would hold hundreds of MB of a file in memory, and go to the store by itself.
+        os.environ.setdefault("MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD", "false")
+        os.environ.setdefault("MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD", "false")
+        os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
         import mlflow
 
         if tracking_uri is None and not mlflow.is_tracking_uri_set():  # type: ignore[no-untyped-call]
@@ -40,7 +43,7 @@ class Server:
         self._experiment = experiment
         with translated("the registry cannot be opened", self.where):
             self.client: MlflowClient = mlflow.MlflowClient(self.uri)
-        self._greet("the registry does not answer")
+        self._greet()
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
@@ -49,13 +52,13 @@ class Server:
             with translated(what, self.where):
                 yield
         except UnreachableError as error:
-            if GATEWAY in error.why:
-                self._greet(what)
+            if any(each in error.why for each in GATEWAYS):
+                self._check_it_is_mlflow(what)
             raise
 
     def artifacts(self, uri: str) -> Artifacts:
         """Return the artifacts below a URI."""
-        return artifacts_at(uri, self.uri)
+        return Artifacts(uri, self.uri)
 
     def run_artifacts(self, run_id: str) -> Artifacts:
         """Return the artifacts of a run."""
@@ -134,19 +137,35 @@ class Server:
 
         return find
 
-    def _greet(self, what: str) -> None:
+    def _greet(self) -> None:
         """Find out at once whether the server answers and takes the credential; MLflow itself tries for minutes."""
-        if not self.uri.startswith(("http:", "https:")):
-            return
+        what = "the registry does not answer"
+        if self.uri.startswith(("http:", "https:")):
+            answer = self._probe(what)
+            if answer.status_code >= 500:
+                raise from_status(answer.status_code, what, self.where)
+            with self.doing(what):
+                self.client.search_registered_models(max_results=1)
+
+    def _probe(self, what: str) -> Any:
+        """Return the answer, a `requests.Response`, to a request that has no credential but the address's own."""
+        import requests
+        from mlflow import environment_variables as variables
+
+        known: Any = variables
+        insecure = known.MLFLOW_TRACKING_INSECURE_TLS.get()
         with translated(what, self.where):
-            answer = request(
-                self.uri,
-                "/api/2.0/mlflow/registered-models/search",
-                "GET",
+            return requests.get(
+                f"{self.uri.rstrip('/')}/api/2.0/mlflow/registered-models/search",
                 params={"max_results": 1},
-                max_retries=1,
                 timeout=GREETING_SECONDS,
+                verify=False if insecure else known.MLFLOW_TRACKING_SERVER_CERT_PATH.get() or True,
+                cert=known.MLFLOW_TRACKING_CLIENT_CERT_PATH.get(),
             )
+
+    def _check_it_is_mlflow(self, what: str) -> None:
+        """Raise what the status or the kind of an answer says where MLflow's client could not tell."""
+        answer = self._probe(what)
         if not answer.ok:
             raise from_status(answer.status_code, what, self.where)
         if "json" not in answer.headers.get("Content-Type", ""):
@@ -176,14 +195,3 @@ def _experiment_name() -> str:
         return name
     project = [os.environ.get(f"DOMINO_PROJECT_{what}") for what in ("OWNER", "NAME")]
     return "-".join(["tidegate", *(part for part in project if part)])
-
-
-def artifacts_at(uri: str, tracking_uri: str) -> Artifacts:
-    """Return the artifacts below a URI of the registry's; raises UsageError for a kind of URI that is not known."""
-    if uri.startswith(("mlflow-artifacts:", "http:", "https:")):
-        from .proxied import ProxiedArtifacts
-
-        return ProxiedArtifacts(uri, tracking_uri)
-    from .stored import StoredArtifacts
-
-    return StoredArtifacts(uri)

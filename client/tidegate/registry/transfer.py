@@ -1,19 +1,21 @@
-"""Whole entries to and from the artifact store: in parallel, each byte counted and hashed, resumed after a kill."""
+"""Whole entries to and from the artifact store: several files at a time, each verified, resumed file by file."""
 
 import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from secrets import token_hex
 
 from tidegate_contracts.manifest import Manifest, ManifestFile, is_inside
 
 from ..errors import IntegrityError, NotFoundError, TidegateError, UnfinishedError, UnreachableError
 from ..hashing import chunks_of, remember_written, sha256_of
+from ..parallel import Progress, in_parallel
 from .artifacts import Artifacts
-from .parallel import TRANSFERS, Progress, Stop, go_on, in_parallel, one_at_a_time
-from .sending import Sending
 
 PAUSE_SECONDS = 0.5
 """After the first try; twice as long after the second."""
@@ -36,30 +38,25 @@ def upload(
     IntegrityError when a file is not what the manifest says any more.
     """
     there = _sizes(artifacts, folder, manifest)
-    progress = one_at_a_time(progress)
 
-    def send(file: ManifestFile, stop: Stop) -> None:
-        path = f"{folder}/{file.path}"
-        if there.get(file.path) == file.size and _is_right(artifacts, path, file, stop):
-            if progress is not None:
-                progress(file.size)
-            return
-        local = on_disk(file.path)
-        try:
-            with Sending.file(local, progress, stop) as content:
-                if content.size == file.size:
-                    artifacts.write(path, content)
-                same = content.size == file.size and (not file.size or content.sha256 == file.sha256)
-        except OSError:
-            same = False
-        if not same:
-            raise IntegrityError(
-                "the file changed while it was being registered",
-                where=str(local),
-                do="let nobody write the entry, and register it again",
-            )
+    def send(file: ManifestFile) -> None:
+        path, local = f"{folder}/{file.path}", on_disk(file.path)
+        if there.get(file.path) != file.size or not _is_stored(artifacts, path, file):
+            try:
+                artifacts.upload(local, path)
+                changed = not _is_on_disk(local, file)
+            except OSError:
+                changed = True
+            if changed:
+                raise IntegrityError(
+                    "the file changed while it was being registered",
+                    where=str(local),
+                    do="let nobody write the entry, and register it again",
+                )
+        if progress is not None:
+            progress(file.size)
 
-    in_parallel(send, manifest.files, TRANSFERS)
+    in_parallel(send, manifest.files)
 
 
 def download(
@@ -72,59 +69,43 @@ def download(
     does not take it.
     """
     partial = target / PARTIAL
-    progress = one_at_a_time(progress)
 
-    def get(file: ManifestFile, stop: Stop) -> None:
-        path = f"{target}/{file.path}"
-        half = f"{partial}/{hashlib.sha256(file.path.encode()).hexdigest()}"
+    def get(file: ManifestFile) -> None:
+        path = target / file.path
+        half = partial / token_hex(16)  # nobody can have laid a link there
         try:
-            if _on_disk(path, file, stop):
-                if progress is not None:
-                    progress(file.size)
-                return
-            # Nobody's link is followed: there is nothing yet under this name.
-            descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-            try:
-                _receive(artifacts, f"{folder}/{file.path}", file, descriptor, progress, stop)
+            if not _is_on_disk(path, file):
+                _receive(artifacts, f"{folder}/{file.path}", file, half)
                 os.replace(half, path)
-                status = os.fstat(descriptor)
-            finally:
-                os.close(descriptor)
-            remember_written(status, file.sha256)
+                remember_written(os.stat(path), file.sha256)
         except OSError as error:
             raise _not_written(path, error) from None
+        if progress is not None:
+            progress(file.size)
 
     try:
-        _remove(partial)
+        if partial.is_symlink():
+            partial.unlink()
+        elif partial.exists():  # what a killed run has left half may be large, and nothing of it is used
+            shutil.rmtree(partial)
         partial.mkdir(parents=True)
         _make_folders(target, files)
     except OSError as error:
         raise _not_written(partial, error) from None
     try:
-        in_parallel(get, files, TRANSFERS)
+        in_parallel(get, files)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-
-
-def _remove(partial: Path) -> None:
-    """Delete what a killed run has left half; it may be large, and nothing of it is used."""
-    if partial.is_symlink():
-        partial.unlink()
-    elif partial.exists():
-        shutil.rmtree(partial)
 
 
 def read_verified(artifacts: Artifacts, path: str, sha256: str, limit: int) -> bytes:
     """Return a small file that must have a digest; IntegrityError when it has another, is missing or too large."""
     try:
-        with artifacts.read(path) as chunks:
-            content = bytearray()
-            for chunk in chunks:
-                content += chunk
-                if len(content) > limit:
-                    raise IntegrityError(f"{path} is larger than {limit} bytes", where=artifacts.where)
+        content = artifacts.read(path, limit)
     except NotFoundError as error:
         raise _missing(path, artifacts, error) from None
+    if len(content) > limit:
+        raise IntegrityError(f"{path} is larger than {limit} bytes", where=artifacts.where)
     if (found := hashlib.sha256(content).hexdigest()) != sha256:
         raise IntegrityError(
             f"{path} is not what was registered",
@@ -132,15 +113,17 @@ def read_verified(artifacts: Artifacts, path: str, sha256: str, limit: int) -> b
             why=f"its SHA-256 is {found}, and {sha256} was registered",
             do="deploy nothing of this version; register the entry anew, and find out who can write the artifact store",
         )
-    return bytes(content)
+    return content
 
 
 def check_listing(artifacts: Artifacts, folder: str, manifest: Manifest) -> None:
-    """Raise IntegrityError for files in the artifact store that the manifest does not name.
+    """Raise IntegrityError for files in the artifact store that the manifest does not name, or that are larger.
 
     What a listing leaves out is no matter: files are asked for by the manifest's names.
     """
-    strays = sorted(set(_sizes(artifacts, folder, manifest)) - {file.path for file in manifest.files})
+    there = _sizes(artifacts, folder, manifest)
+    known = {file.path: file.size for file in manifest.files}
+    strays = sorted(there.keys() - known.keys())
     if strays:
         more = f" and {len(strays) - 5} more" if len(strays) > 5 else ""
         raise IntegrityError(
@@ -149,6 +132,9 @@ def check_listing(artifacts: Artifacts, folder: str, manifest: Manifest) -> None
             why=", ".join(map(repr, strays[:5])) + more,
             do="find out who can write the artifact store; take them away, or register the entry anew",
         )
+    for path, size in there.items():
+        if size > known[path]:
+            raise _too_large(path, known[path], artifacts)
 
 
 def _sizes(artifacts: Artifacts, folder: str, manifest: Manifest) -> dict[str, int]:
@@ -176,74 +162,56 @@ def _folders(files: Iterable[ManifestFile]) -> set[str]:
     return {file.path[:index] for file in files for index, sign in enumerate(file.path) if sign == "/"}
 
 
-def _is_right(artifacts: Artifacts, path: str, file: ManifestFile, stop: Stop) -> bool:
+def _is_stored(artifacts: Artifacts, path: str, file: ManifestFile) -> bool:
     """Tell whether what is in the store is the file."""
-    try:
-        with artifacts.read(path) as chunks:
-            return sha256_of(_not_much_more(chunks, file.size), lambda _: go_on(stop)) == file.sha256
-    except (NotFoundError, UnreachableError):
-        return False
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as scratch:
+        try:
+            artifacts.download(path, Path(scratch, "content"))
+        except (NotFoundError, UnreachableError):
+            return False
+        return _is_on_disk(Path(scratch, "content"), file)
 
 
-def _not_much_more(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """Yield the chunks up to the one that is too much."""
-    for chunk in chunks:
-        yield chunk
-        size -= len(chunk)
-        if size < 0:
-            return
-
-
-def _on_disk(path: str, file: ManifestFile, stop: Stop) -> bool:
-    """Tell whether what is on disk is the file."""
+def _is_on_disk(path: Path, file: ManifestFile) -> bool:
+    """Tell whether what is on disk is the file; a link is not."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        if error.errno == errno.ELOOP:  # a link: it is replaced, not followed
+        if error.errno == errno.ELOOP:
             return False
         raise
     try:
-        if os.fstat(descriptor).st_size != file.size:
-            return False
-        return sha256_of(chunks_of(descriptor), lambda _: go_on(stop)) == file.sha256
+        return os.fstat(descriptor).st_size == file.size and sha256_of(chunks_of(descriptor)) == file.sha256
     finally:
         os.close(descriptor)
 
 
-def _receive(
-    artifacts: Artifacts, remote: str, file: ManifestFile, descriptor: int, progress: Progress | None, stop: Stop
-) -> None:
-    """Download a file into an empty one; it is whole and right."""
-    told = 0
-
-    def tell(done: int) -> None:
-        nonlocal told
-        if progress is not None and done > told:
-            progress(done - told)  # what comes a second time counts once
-            told = done
-
+def _receive(artifacts: Artifacts, remote: str, file: ManifestFile, half: Path) -> None:
+    """Download a file; it is whole and right."""
     for tries_left in reversed(range(TRIES)):
         try:
-            done, sha256 = _received_once(artifacts, remote, file, descriptor, tell, stop)
+            artifacts.download(remote, half)
         except NotFoundError as error:
             raise _missing(remote, artifacts, error) from None
         except UnreachableError:
             if not tries_left:
                 raise
-            stop.wait(PAUSE_SECONDS * (TRIES - tries_left))
+            time.sleep(PAUSE_SECONDS * (TRIES - tries_left))
         else:
-            if done == file.size or not tries_left:
+            if _is_on_disk(half, file):
+                return
+            if half.stat().st_size >= file.size:
                 break
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        os.ftruncate(descriptor, 0)
-    if done < file.size:
-        why = f"it ends after {done} of {file.size} bytes"
-    elif sha256 != file.sha256:
-        why = f"its SHA-256 is {sha256}, and the manifest says {file.sha256}"
+    size = half.stat().st_size
+    if size > file.size:
+        raise _too_large(file.path, file.size, artifacts)
+    if size < file.size:
+        why = f"it ends after {size} of {file.size} bytes"
     else:
-        return
+        with half.open("rb") as wrong:
+            why = f"its SHA-256 is {sha256_of(chunks_of(wrong.fileno()))}, and the manifest says {file.sha256}"
     raise IntegrityError(
         f"{file.path} is not what was registered",
         where=artifacts.where,
@@ -252,45 +220,21 @@ def _receive(
     )
 
 
-def _received_once(
-    artifacts: Artifacts, remote: str, file: ManifestFile, descriptor: int, tell: Progress, stop: Stop
-) -> tuple[int, str]:
-    """Return how many bytes came, and their digest."""
-    done = 0
-
-    def written(chunks: Iterable[bytes]) -> Iterator[bytes]:
-        nonlocal done
-        for chunk in chunks:
-            go_on(stop)
-            done += len(chunk)
-            if done > file.size:
-                raise IntegrityError(
-                    f"{file.path} is larger than what was registered",
-                    where=artifacts.where,
-                    why=f"the manifest says {file.size} bytes, and more of it came",
-                    do="register the entry anew, and find out who can write the artifact store",
-                )
-            _write(descriptor, chunk)
-            tell(done)
-            yield chunk
-
-    with artifacts.read(remote) as chunks:
-        sha256 = sha256_of(written(chunks))
-    return done, sha256
-
-
-def _write(descriptor: int, chunk: bytes) -> None:
-    view = memoryview(chunk)
-    while view:
-        view = view[os.write(descriptor, view) :]
-
-
 def _make_folders(target: Path, files: Sequence[ManifestFile]) -> None:
     """Make the folders of files below another one; a link is no folder."""
     for folder in (target / each for each in sorted(_folders(files))):
         folder.mkdir(exist_ok=True)
         if folder.is_symlink():
             raise IntegrityError("this is a symbolic link", where=str(folder), do="take it away")
+
+
+def _too_large(path: str, size: int, artifacts: Artifacts) -> IntegrityError:
+    return IntegrityError(
+        f"{path} is larger than what was registered",
+        where=artifacts.where,
+        why=f"the manifest says {size} bytes, and more of it is there",
+        do="register the entry anew, and find out who can write the artifact store",
+    )
 
 
 def _missing(path: str, artifacts: Artifacts, error: TidegateError) -> IntegrityError:
@@ -302,7 +246,7 @@ def _missing(path: str, artifacts: Artifacts, error: TidegateError) -> Integrity
     )
 
 
-def _not_written(path: Path | str, error: OSError) -> UnfinishedError:
+def _not_written(path: Path, error: OSError) -> UnfinishedError:
     remedy = {
         errno.ENOSPC: "make room",
         errno.EDQUOT: "make room, or have the quota raised",

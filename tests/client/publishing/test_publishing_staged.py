@@ -2,14 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tidegate.errors import IntegrityError
 from tidegate.publishing import open_repository, staged, steps
 from tidegate.registry.transfer import download
+
+from tests.client.shelf import Shelf
 
 from .entries import Entry, config, entry, tree
 
@@ -17,31 +17,18 @@ ONE = entry(1)
 MANY = Entry({**ONE.files} | {f"1/many/{number}": str(number).encode() for number in range(60)})
 
 
-class Shelf:
-    """Artifacts in memory."""
-
-    where = "memory"
-
-    def __init__(self, of: Entry) -> None:
-        self.files = of.files
-
-    def list(self, folder: str) -> tuple[dict[str, int], list[str]]:
-        raise NotImplementedError
-
-    @contextmanager
-    def read(self, path: str) -> Iterator[Iterator[bytes]]:
-        yield iter([self.files[path.removeprefix("entry/")]])
-
-    def write(self, path: str, content: Any) -> None:
-        raise NotImplementedError
-
-
 def publish(root: Path, of: Entry, between: Callable[[Path], object] = lambda _: None) -> list[int]:
     """Fetch and publish as `tidegate deploy` does; return the progress of publishing."""
     repository, told = open_repository(root), list[int]()
     with repository.lock("m", "a test"):
         folder = repository.staging("m", 1)
-        download(Shelf(of), "entry", of.manifest.files, folder, None)
+        download(
+            Shelf({f"entry/{path}": content for path, content in of.files.items()}),
+            "entry",
+            of.manifest.files,
+            folder,
+            None,
+        )
         between(folder)
         repository.publish("m", 1, folder, of.manifest, config(of, 1, [1]), told.append)
     return told

@@ -36,7 +36,7 @@ FILES = {
     "1/empty": b"",
     "1/.keep": b"",
     "labels.txt": b"cat\ndog\n",
-    "configs/weiß (1) ~ a+b?.pbtxt": b"name: 'x'",
+    "configs/weiß (1) ~ a+b.pbtxt": b"name: 'x'",
 }
 
 

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,10 +9,12 @@ from typing import Any
 import pytest
 from tidegate.errors import NotFoundError, RefusedError
 from tidegate.registry import Registry
+from tidegate.registry.artifacts import Artifacts
 from tidegate.registry.records import RECORDS_FOLDER
-from tidegate.registry.server import artifacts_at
 from tidegate.registry.transfer import PARTIAL, download
 from tidegate_contracts.manifest import ManifestFile
+
+from tests.client.shelf import Shelf
 
 from .entries import noise
 
@@ -33,33 +33,14 @@ TRACKING = "https://mlflow.example.com/prefix"
 )
 def test_the_registrys_credential_goes_to_no_other_server(uri: str) -> None:
     with pytest.raises(RefusedError, match="on another server than the registry"):
-        artifacts_at(uri, TRACKING)
+        Artifacts(uri, TRACKING)
 
 
 @pytest.mark.parametrize(
     "uri", ["mlflow-artifacts:/1/abc", "mlflow-artifacts://mlflow.example.com/1", "https://mlflow.example.com:443/1"]
 )
 def test_the_registrys_own_artifacts_are_had(uri: str) -> None:
-    assert artifacts_at(uri, TRACKING).where
-
-
-class Shelf:
-    """Artifacts that are a dictionary."""
-
-    where = "a shelf"
-
-    def __init__(self, files: dict[str, bytes]) -> None:
-        self.files = files
-
-    def list(self, folder: str) -> tuple[dict[str, int], list[str]]:
-        return {path: len(content) for path, content in self.files.items() if path.startswith(f"{folder}/")}, []
-
-    @contextmanager
-    def read(self, path: str) -> Iterator[Iterator[bytes]]:
-        yield iter([self.files[path]])
-
-    def write(self, path: str, content: Any) -> None:
-        raise NotImplementedError
+    assert Artifacts(uri, TRACKING).where
 
 
 def test_a_download_is_not_written_through_a_link_that_others_laid(tmp_path: Path) -> None:

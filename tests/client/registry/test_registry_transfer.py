@@ -20,8 +20,8 @@ from tidegate.errors import (
     UnfinishedError,
     UnreachableError,
 )
-from tidegate.registry import RegisteredVersion, Registry, transfer
-from tidegate.registry.stored import StoredArtifacts
+from tidegate.registry import RegisteredVersion, Registry
+from tidegate.registry.artifacts import Artifacts
 from tidegate.registry.transfer import PARTIAL
 from tidegate_contracts.manifest import Manifest
 
@@ -324,10 +324,14 @@ def test_a_disk_that_is_full_is_told_and_what_is_whole_stays(
 def test_what_the_disk_says_becomes_what_to_do(
     world: World, version: RegisteredVersion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, words: str
 ) -> None:
-    def refuse(_descriptor: int, _chunk: bytes) -> None:
-        raise OSError(code, os.strerror(code))
+    download = Artifacts.download
 
-    monkeypatch.setattr(transfer, "_write", refuse)
+    def refuse(artifacts: Artifacts, path: str, to: Path) -> None:
+        if path.startswith("entry/"):
+            raise OSError(code, os.strerror(code))
+        download(artifacts, path, to)
+
+    monkeypatch.setattr(Artifacts, "download", refuse)
     with pytest.raises(UnfinishedError, match=words):
         world.registry().fetch(version, tmp_path / "fetched")
 
@@ -340,25 +344,32 @@ def test_a_golden_request_that_was_changed_is_refused(world: World, own_version:
 
 
 def test_a_store_is_told_apart_from_a_refusal_and_from_a_missing_file(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Straight to S3: a wrong key, a token that is none, no such file, no such server."""
-    place = f"s3://{BUCKET}/straight"
-    with pytest.raises(NotFoundError), StoredArtifacts(place).read("not/there"):
-        pass
+    import boto3
+    from mlflow.store.artifact import s3_artifact_repo
+
+    def opened() -> Artifacts:
+        boto3.setup_default_session()  # each is another process, as it were
+        s3_artifact_repo._cached_get_s3_client.cache_clear()
+        return Artifacts(f"s3://{BUCKET}/straight", world.server.uri)
+
+    with pytest.raises(NotFoundError):
+        opened().download("not/there", tmp_path / "there")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    with pytest.raises(RefusedError, match="renew the credential of the store") as told:
-        StoredArtifacts(place).list("")
+    with pytest.raises(RefusedError, match="renew the credentials of the store") as told:
+        opened().list("")
     assert SECRET not in str(told.value)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", world.store.secret_key)
     monkeypatch.setenv("AWS_SESSION_TOKEN", "expired")
     with pytest.raises(RefusedError):
-        StoredArtifacts(place).list("")
+        opened().list("")
     monkeypatch.delenv("AWS_SESSION_TOKEN")
-    monkeypatch.setattr("tidegate.registry.stored.RETRY", {"max_retries": 0})
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setenv("MLFLOW_S3_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(UnreachableError, match="run the same command again"):
-        StoredArtifacts(place).list("")
+        opened().list("")
 
 
 def test_the_first_failure_ends_what_has_not_begun(
@@ -377,10 +388,9 @@ def test_the_first_failure_ends_what_has_not_begun(
 
 def test_a_folder_of_artifacts_is_made_for_writing_alone(tmp_path: Path) -> None:
     for uri in (str(tmp_path / "a" / "artifacts"), f"file://{tmp_path}/a/artifacts"):
-        stored = StoredArtifacts(uri)
+        stored = Artifacts(uri, "http://127.0.0.1:9")
         assert stored.list("") == ({}, [])
-        with pytest.raises(NotFoundError), stored.read("x"):
-            pass
-        with pytest.raises(NotFoundError), stored.read(""):
-            pass
+        for path in ("x", ""):
+            with pytest.raises(NotFoundError):
+                stored.download(path, tmp_path / "x")
     assert list(tmp_path.iterdir()) == []

@@ -1,18 +1,30 @@
-"""What MLflow and the artifact stores say when something fails, as one of our errors, with no secret in it."""
+"""What MLflow, object stores and the operating system say when something fails, as errors without secrets."""
 
 import base64
+import errno
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from ..errors import BusyError, NotFoundError, RefusedError, TidegateError, UnreachableError, UsageError
+from .errors import (
+    BusyError,
+    NotFoundError,
+    RefusedError,
+    TidegateError,
+    UnfinishedError,
+    UnreachableError,
+    UsageError,
+)
 
 _SECRET_VARIABLE = re.compile(r"TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY|CREDENTIAL", re.IGNORECASE)
 _WHO = re.compile(r"://[^\s/]*@")
 _QUERY = re.compile(r"(://[^\s?#]*)[?#]\S*")
+_TRIED = re.compile(r"too many (\d{3}) error responses")
+"""How MLflow's client tells the status that it has met again and again."""
 _PAIRS = re.compile(r"[?#][^\s=?#]*=\S*")
 """A query without the host that it is of, as Python's HTTP libraries tell it."""
 _MANY = 400
@@ -82,22 +94,37 @@ def from_status(status: int, what: str, where: str, why: str = "") -> TidegateEr
 def translated(what: str, where: str) -> Iterator[None]:
     """Turn whatever MLflow's client raises into one of our errors, which says what was being done and where."""
     from mlflow.exceptions import MlflowException
+    from requests import HTTPError, RequestException
 
     try:
         yield
+    except HTTPError as error:
+        response: Any = error.response
+        raise from_status(response.status_code, what, where, _message(response)) from None
     except MlflowException as error:
         code = error.error_code
         if code == "RESOURCE_DOES_NOT_EXIST":
             raise NotFoundError(what, where=where, why=scrubbed(error.message)) from None
         status = int(error.get_http_status_code())  # type: ignore[no-untyped-call]
         if status == 500 and "API request to" in error.message and "failed with exception" in error.message:
+            if tried := _TRIED.search(error.message):
+                raise from_status(int(tried[1]), what, where) from None
             raise unreachable(what, where, error.message) from None
         raise from_status(status, what, where, error.message) from None
-    except OSError as error:  # requests' errors are OSErrors, and so are sockets'
+    except (RequestException, ConnectionError, TimeoutError) as error:
         raise unreachable(what, where, str(error)) from None
     except ValueError as error:
         do = "see that the address and the other MLFLOW_ variables are right"
         raise UsageError(what, where=where, why=scrubbed(str(error)), do=do) from None
+
+
+def _message(response: Any) -> str:
+    """Return what MLflow's server says of an error; nothing where the answer is not MLflow's."""
+    try:
+        said = response.json()
+        return str(said.get("message", "")) if isinstance(said, dict) else ""
+    except (ValueError, OSError):
+        return ""
 
 
 _PLAIN = (
@@ -124,3 +151,61 @@ def unreachable(what: str, where: str, why: str) -> UnreachableError:
         why=_plain(why) or scrubbed(why),
         do="see that the address is right (MLFLOW_TRACKING_URI) and reached from here, and run the same command again",
     )
+
+
+_AGAIN = "run the same command again: it goes on from here"
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+@contextmanager
+def explained(where: str) -> Iterator[None]:
+    """Turn the errors of a repository's files within the block into TidegateError."""
+    try:
+        yield
+    except OSError as error:
+        raise of_file(error, where) from error
+
+
+def of_file(error: OSError, where: str) -> TidegateError:
+    """Return the error to show for one of the operating system's about a repository."""
+    why = f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")
+    if error.errno in _NO_ROOM:
+        what = "there is no room left; what served before serves on"
+        return UnfinishedError(what, where=where, why=why, do=f"make room (tidegate prune), then {_AGAIN}")
+    if error.errno in _FORBIDDEN:
+        return RefusedError("the repository cannot be written", where=where, why=why, do="ask whoever owns the volume")
+    if error.errno == errno.EXDEV:
+        what = "files cannot be renamed into the repository, so nothing can be published whole"
+        do = "give the repository a folder of its own below the dataset's root, on one file system with it"
+        return RefusedError(what, where=where, why=why, do=do)
+    what = "the volume of the repository does not answer as it should; what served before serves on"
+    do = f"see that the volume is there and mounted, then {_AGAIN}"
+    return UnreachableError(what, where=where, why=why, do=do)
+
+
+_CODE = re.compile(r"<(Code|Message)>([^<]*)<")
+"""What an S3 says is wrong. Nothing else of its answer is shown by `of_store`: it may hold tokens."""
+_STATUS = re.compile(r"status code: (\d{3}[^:<]*)")
+_MISSING = re.compile(r"NoSuchKey|Not ?Found|\b404\b")
+_REFUSED = re.compile(r"AccessDenied|Access Denied|Forbidden|InvalidAccessKey|SignatureDoesNotMatch|\b403\b")
+_EXPIRED = re.compile(r"Expired|Unauthori[sz]ed|InvalidToken|NoCredentials|Unable to locate credentials|\b401\b")
+
+
+def of_store(error: Exception, where: str, what: str = "") -> TidegateError:
+    """Return the error to show for one of an object store's client; `what` could not be done, where that is known."""
+    text = str(error)
+    said = [found[2] for found in _CODE.finditer(text)] or [found[1].strip() for found in _STATUS.finditer(text)]
+    # obstore's errors tell the whole request; those of the clouds' own libraries are a sentence.
+    tells = type(error).__module__.startswith(("botocore", "boto3", "google", "azure"))
+    why = ": ".join(said) or (scrubbed(text) if tells else type(error).__name__)
+    if _MISSING.search(why):
+        return NotFoundError(what or "there is no such object", where=where, why=why)
+    if _REFUSED.search(why):
+        do = f"renew the credentials of the store, or see that they may read and write the bucket, then {_AGAIN}"
+        return RefusedError(what or "the object store refuses it", where=where, why=why, do=do)
+    if _EXPIRED.search(why):
+        what = what or "the object store does not take the credentials"
+        return RefusedError(what, where=where, why=why, do=f"renew the credentials of the store, then {_AGAIN}")
+    do = f"see that the bucket is there and its address is right, then {_AGAIN}"
+    return UnreachableError(what or "the object store does not answer as it should", where=where, why=why, do=do)

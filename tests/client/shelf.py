@@ -1,0 +1,19 @@
+"""Artifacts that are a dictionary."""
+
+from pathlib import Path
+
+from tidegate.registry.artifacts import Artifacts
+
+
+class Shelf(Artifacts):
+    """Artifacts by their paths."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.where = "a shelf"
+        self.files = files
+
+    def list(self, folder: str) -> tuple[dict[str, int], list[str]]:
+        return {path: len(content) for path, content in self.files.items() if path.startswith(f"{folder}/")}, []
+
+    def download(self, path: str, to: Path) -> None:
+        to.write_bytes(self.files[path])

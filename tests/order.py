@@ -8,7 +8,7 @@ TOGETHER = {
     "tests/client/life",
     "tests/client/registry",
     "tests/client/status",
-    "tests/client/tuning",
+    "tests/client/triton/tuning",
     "tests/cluster",
     "tests/node",
 }

@@ -193,15 +193,18 @@ _EXPIRED = re.compile(r"Expired|Unauthori[sz]ed|InvalidToken|NoCredentials|Unabl
 
 
 def of_store(error: Exception, where: str, what: str = "") -> TidegateError:
-    """Return the error to show for one of an object store's client; `what` could not be done, where that is known."""
-    text = str(error)
+    """Return the error to show for one of an object store's client; `what` could not be done, where that is known.
+
+    A RefusedError is one that MLflow has told of a store already.
+    """
+    text = error.why if isinstance(error, RefusedError) else str(error)
     said = [found[2] for found in _CODE.finditer(text)] or [found[1].strip() for found in _STATUS.finditer(text)]
     # obstore's errors tell the whole request; those of the clouds' own libraries are a sentence.
-    tells = type(error).__module__.startswith(("botocore", "boto3", "google", "azure"))
+    tells = type(error).__module__.startswith(("botocore", "boto3", "google", "azure", "tidegate"))
     why = ": ".join(said) or (scrubbed(text) if tells else type(error).__name__)
     if _MISSING.search(why):
         return NotFoundError(what or "there is no such object", where=where, why=why)
-    if _REFUSED.search(why):
+    if _REFUSED.search(why) or isinstance(error, RefusedError):
         do = f"renew the credentials of the store, or see that they may read and write the bucket, then {_AGAIN}"
         return RefusedError(what or "the object store refuses it", where=where, why=why, do=do)
     if _EXPIRED.search(why):

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from .errors import UsageError
 from .findings import Finding
-from .publishing.repository import Repository
+from .repository import Repository
 from .triton.kind import TritonKind
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from tidegate.calling.address import model_path
 from tidegate.errors import UsageError
-from tidegate.publishing.repository import checked_model
 from tidegate.registry.manifest import checked_name
 from tidegate.triton.entries.write import new_entry
+from tidegate.triton.publishing.repository import checked_model
 
 from tests.client.triton.entries.files import FILES
 

@@ -9,7 +9,7 @@ import typer
 from .output import Json, answering, counted, note, print_json, print_table, size
 
 if TYPE_CHECKING:
-    from ..tuning import Measurement, Report
+    from ..triton.tuning import Measurement, Report
 
 
 class Protocol(StrEnum):
@@ -63,8 +63,8 @@ def tune(
         from ..errors import ExitCode, UsageError
         from ..triton.entries.entry import read_entry
         from ..triton.entries.text import CONFIG
-        from ..tuning import Address, Plan, TritonProgram, drawing, perf, tuned_text, variants, write_config
-        from ..tuning import tune as measured
+        from ..triton.tuning import Address, Plan, TritonProgram, drawing, perf, tuned_text, variants, write_config
+        from ..triton.tuning import tune as measured
 
         if percentile not in (50, 90, 95, 99):
             raise UsageError(f"--percentile {percentile} is none of 50, 90, 95, 99")
@@ -139,7 +139,7 @@ def _show(report: "Report") -> None:
 
 
 def _remark(report: "Report", found: "Measurement") -> str:
-    from ..tuning.results import is_within
+    from ..triton.tuning.results import is_within
 
     words = ["best"] if found == report.best else []
     words += [] if is_within(found, report.latency_limit_seconds, report.percentile) else ["over the limit"]

@@ -10,10 +10,11 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from ..errors import UsageError
 from ..findings import Finding, error, errors, warning
-from ..publishing import Repository, config_differences
+from ..repository import Repository
 from ..triton.entries.checks import check_entry
 from ..triton.entries.entry import read_entry
 from ..triton.entries.text import CONFIG, parse_config
+from ..triton.publishing import config_differences
 from .target import Place, Use
 
 NEEDS_GPU = ("tensorrt", "tensorrt_plan", "tensorrtllm", "dali")

@@ -13,9 +13,9 @@ from ..calling.proxy import ProxyClient
 from ..environments import Home
 from ..errors import UsageError
 from ..kinds import kind_of_server
-from ..publishing import Repository
 from ..registry import Registry, Trust
 from ..registry.records import Records
+from ..repository import Repository
 from ..settings import Settings, settings
 
 Advance = Callable[[int], None]

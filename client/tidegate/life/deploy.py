@@ -7,9 +7,9 @@ from tidegate_contracts.environments import Environment, WhoAmI
 
 from ..environments import homes
 from ..errors import IntegrityError, NotFoundError, RefusedError, UsageError
-from ..publishing import read_published
 from ..registry import Record, RegisteredVersion
 from ..registry.version import LATEST
+from ..triton.publishing import read_published
 from . import rules
 from .context import Context
 from .past import before, current

@@ -7,9 +7,9 @@ from tidegate_contracts.message import Message
 
 from ..environments import homes
 from ..errors import NotFoundError
-from ..publishing import config_differences
 from ..registry import RegisteredVersion
 from ..triton.entries.text import CONFIG
+from ..triton.publishing import config_differences
 from .context import Context
 from .plan import config_text
 

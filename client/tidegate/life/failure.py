@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from tidegate_contracts.environments import Environment
 
 from ..errors import BusyError, IntegrityError, TidegateError, UnfinishedError
-from ..publishing import read_published
 from ..registry import RegisteredVersion
+from ..triton.publishing import read_published
 from .context import Context
 from .plan import Plan
 from .steps import put_back

@@ -10,8 +10,15 @@ from dataclasses import dataclass, field
 from tidegate_contracts.manifest import Manifest
 
 from ..errors import RefusedError, UsageError
-from ..publishing import Published, Repository, config_differences, published_config, published_path, read_published
+from ..repository import Repository
 from ..triton.entries.text import CONFIG
+from ..triton.publishing import (
+    Published,
+    config_differences,
+    published_config,
+    published_path,
+    read_published,
+)
 from .target import Place
 
 

@@ -5,7 +5,8 @@ from collections.abc import Collection
 from tidegate_contracts.message import Message
 
 from ..errors import BusyError, NotFoundError
-from ..publishing import Repository, differences, read_published
+from ..repository import Repository
+from ..triton.publishing import differences, read_published
 from .context import Context
 from .deploy import may
 from .past import before, current

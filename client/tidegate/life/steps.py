@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from tidegate_contracts.manifest import Manifest
 
 from ..errors import IntegrityError
-from ..publishing import differences, read_published
 from ..registry import RegisteredVersion
 from ..triton.entries.text import CONFIG, parse_config
+from ..triton.publishing import differences, read_published
 from .checks import check_beside, check_fits, check_staged, refuse
 from .context import Context
 from .plan import Plan, config_text, published_entry_config

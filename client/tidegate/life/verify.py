@@ -8,16 +8,16 @@ from tidegate_contracts.message import Message
 
 from ..environments import nearest
 from ..errors import IntegrityError, NotFoundError, UsageError
-from ..publishing import (
-    Repository,
+from ..registry import RegisteredVersion
+from ..repository import Repository
+from ..triton.entries.text import CONFIG
+from ..triton.publishing import (
     config_differences,
     differences,
     published_config,
     read_published,
     strays,
 )
-from ..registry import RegisteredVersion
-from ..triton.entries.text import CONFIG
 from .context import Context
 from .plan import called, config_text
 from .target import places, servers

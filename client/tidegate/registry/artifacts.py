@@ -44,11 +44,12 @@ class Artifacts:
                 where=self.where,
                 do="have MLflow hand its artifacts through (`mlflow server --serve-artifacts`)",
             )
+        self._served = scheme in SERVED
         with self._translated("the artifacts cannot be reached"):
             if scheme == SERVED[0]:
                 resolve: Any = MlflowArtifactsRepository.resolve_uri
                 _check_server(resolve(uri, tracking_uri), tracking_uri, self.where)
-            elif scheme in SERVED:
+            elif self._served:
                 _check_server(uri, tracking_uri, self.where)
             self._repository: Any = get_artifact_repository(uri, tracking_uri)
 
@@ -115,6 +116,10 @@ class Artifacts:
         try:
             with translated(what, self.where):
                 yield
+        except RefusedError as error:
+            if self._served:
+                raise
+            raise of_store(error, self.where, what) from None
         except (TidegateError, OSError):
             raise
         except ImportError as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..findings import Finding
 
 if TYPE_CHECKING:
-    from ..publishing import Repository
+    from ..repository import Repository
     from .entries.show import Shown
 
 
@@ -51,6 +51,6 @@ class TritonKind:
 
     def open_repository(self, where: Path | str) -> "Repository":
         """Open a model repository in a folder or in object storage."""
-        from ..publishing import open_repository
+        from .publishing import open_repository
 
         return open_repository(where)

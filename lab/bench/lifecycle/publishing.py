@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tidegate.publishing import open_repository
-from tidegate.publishing.config import published_config
 from tidegate.registry import RegisteredVersion, Registry
+from tidegate.triton.publishing import open_repository
+from tidegate.triton.publishing.config import published_config
 
 from lab.bench.report import Found, NotHereError, say
 from lab.local_plane.mlflow import mlflow_server

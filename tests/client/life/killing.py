@@ -13,10 +13,10 @@ from tidegate.calling.proxy import ProxyClient
 from tidegate.errors import TidegateError
 from tidegate.life.context import Context
 from tidegate.life.deploy import Wanted, deploy
-from tidegate.publishing import steps
-from tidegate.publishing.folder import FolderRepository
 from tidegate.registry import Registry
 from tidegate.settings import settings
+from tidegate.triton.publishing import steps
+from tidegate.triton.publishing.folder import FolderRepository
 
 CLASSES = {each.__name__: each for each in (FolderRepository, ProxyClient, Registry)}
 _processes = multiprocessing.get_context("forkserver")

@@ -25,8 +25,8 @@ from tidegate.life.prune import prune, unserved
 from tidegate.life.publish import bring
 from tidegate.life.target import places
 from tidegate.life.verify import verify
-from tidegate.publishing import read_published
 from tidegate.registry import Record
+from tidegate.triton.publishing import read_published
 from tidegate_contracts.environments import Environment, Environments, Promotion
 
 from .entries import golden

@@ -6,8 +6,8 @@ from tidegate.errors import UsageError
 from tidegate.findings import errors
 from tidegate.life.checks import check_beside, check_fits, check_staged, refuse
 from tidegate.life.target import Place, places
-from tidegate.publishing.folder import FolderRepository
 from tidegate.triton.entries.text import parse_config
+from tidegate.triton.publishing.folder import FolderRepository
 from tidegate_contracts.environments import PoolFacts
 from tidegate_contracts.manifest import Manifest, ManifestFile, make_manifest
 

@@ -9,7 +9,7 @@ import pytest
 from tidegate.errors import BusyError, IntegrityError, UnfinishedError
 from tidegate.life.deploy import Wanted, deploy
 from tidegate.life.history import history
-from tidegate.publishing import read_published, steps
+from tidegate.triton.publishing import read_published, steps
 
 from ..registry.relay import Answer, relay
 from .calling import Caller

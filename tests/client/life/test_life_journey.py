@@ -12,7 +12,7 @@ from tidegate.life import ready
 from tidegate.life.context import Context
 from tidegate.life.deploy import Wanted, deploy, promote, rollback
 from tidegate.life.history import history
-from tidegate.publishing import read_published
+from tidegate.triton.publishing import read_published
 from tidegate_contracts.environments import Environments, Promotion
 from tidegate_contracts.routing import Model, VersionShare
 from typer import Exit

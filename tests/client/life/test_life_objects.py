@@ -8,7 +8,7 @@ import pytest
 from tidegate.errors import IntegrityError
 from tidegate.life import failure
 from tidegate.life.publish import bring
-from tidegate.publishing import open_repository, read_published, steps
+from tidegate.triton.publishing import open_repository, read_published, steps
 from tidegate_contracts.environments import ObjectStoreLocation
 
 from lab.local_plane.object_store import ObjectStore, object_store

@@ -6,9 +6,9 @@ import pytest
 from tidegate.errors import RefusedError, UsageError
 from tidegate.life.plan import Had, make_plan
 from tidegate.life.target import Place, places
-from tidegate.publishing.config import config_differences, read_published
-from tidegate.publishing.folder import FolderRepository
 from tidegate.registry.manifest import manifest_of
+from tidegate.triton.publishing.config import config_differences, read_published
+from tidegate.triton.publishing.folder import FolderRepository
 from tidegate_contracts.environments import Plane
 from tidegate_contracts.routing import Mirror, VersionShare
 

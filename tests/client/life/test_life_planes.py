@@ -9,7 +9,7 @@ from tidegate.errors import UnfinishedError
 from tidegate.life.context import Context
 from tidegate.life.history import history
 from tidegate.life.publish import Outcome, bring
-from tidegate.publishing import read_published, steps
+from tidegate.triton.publishing import read_published, steps
 from tidegate_contracts.environments import Environment, Environments
 
 from .calling import Caller

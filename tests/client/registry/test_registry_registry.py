@@ -305,8 +305,8 @@ def test_two_who_register_the_same_at_once_make_one_version(world: World, tmp_pa
 def test_a_killed_registration_is_finished_by_the_next_and_sends_only_what_is_missing(
     world: World, before: Relay, tmp_path: Path
 ) -> None:
-    root = entry(tmp_path, "killed", {f"1/{number}.bin": noise(number, 300_000) for number in range(12)})
-    before.hold = lambda method, path: method == "PUT" and path.endswith("entry/1/9.bin")
+    root = entry(tmp_path, "killed", {f"1/{number}.part": noise(number, 300_000) for number in range(12)})
+    before.hold = lambda method, path: method == "PUT" and path.endswith("entry/1/9.part")
     program = (
         "import sys; from pathlib import Path; from tidegate.registry import Registry\n"
         "Registry(sys.argv[1], experiment='handed-through').register(Path(sys.argv[2]), registered_by='anna')\n"
@@ -321,12 +321,12 @@ def test_a_killed_registration_is_finished_by_the_next_and_sends_only_what_is_mi
         process.wait()
     assert world.registry().models().count("killed") == 0  # nobody sees half a version
     there = {key.rpartition("/entry/")[2] for key in world.keys("/entry/1/")}
-    assert "1/9.bin" not in there
+    assert "1/9.part" not in there
     before.hold = None
     before.asked.clear()
     version = registered(world.registry(uri=before.uri), root)
     sent = {path.rpartition("/entry/")[2] for path in before.sent("PUT", "/entry/")}
-    assert "1/9.bin" in sent
+    assert "1/9.part" in sent
     assert len(sent) < 14
     registry = world.registry()
     registry.fetch(version, tmp_path / "fetched")

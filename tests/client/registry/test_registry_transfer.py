@@ -344,17 +344,21 @@ def test_a_golden_request_that_was_changed_is_refused(world: World, own_version:
 
 
 def test_a_store_is_told_apart_from_a_refusal_and_from_a_missing_file(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """Straight to S3: a wrong key, a token that is none, no such file, no such server."""
     import boto3
     from mlflow.store.artifact import s3_artifact_repo
 
-    def opened() -> Artifacts:
+    def forget() -> None:
         boto3.setup_default_session()  # each is another process, as it were
         s3_artifact_repo._cached_get_s3_client.cache_clear()
+
+    def opened() -> Artifacts:
+        forget()
         return Artifacts(f"s3://{BUCKET}/straight", world.server.uri)
 
+    request.addfinalizer(forget)
     with pytest.raises(NotFoundError):
         opened().download("not/there", tmp_path / "there")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)

@@ -1,0 +1,95 @@
+"""A model repository, from which inference servers load what is published to it: see `Repository`."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from tidegate_contracts.manifest import Manifest
+
+from .parallel import Progress
+
+READ_LIMIT: Final = 16 << 20
+"""Bytes that `read` returns at most: it is for configurations and labels."""
+
+
+@dataclass(frozen=True, order=True)
+class StoredFile:
+    """One file that lies in the repository."""
+
+    path: str
+    """Below the model's folder."""
+    size: int
+    """Bytes."""
+
+
+class Repository(Protocol):
+    """One model repository. Every method may raise UnreachableError, and IntegrityError for links and special files."""
+
+    @property
+    def where(self) -> str:
+        """Its folder or its URL."""
+
+    def models(self) -> list[str]:
+        """Return the names of its models."""
+
+    def versions(self, model: str) -> list[int]:
+        """Return the versions of a model, ascending; none where there is no such model."""
+
+    def files(self, model: str) -> list[StoredFile]:
+        """Return every file of a model, in the order of their paths."""
+
+    def chunks(self, model: str, path: str) -> Iterator[bytes]:
+        """Yield the content of a file; raises NotFoundError."""
+
+    def read(self, model: str, path: str, limit: int = READ_LIMIT) -> bytes:
+        """Return the content of a small file; raises NotFoundError, and IntegrityError where it is larger."""
+
+    def config(self, model: str) -> str | None:
+        """Return the model's published configuration, if it has one."""
+
+    def config_age(self, model: str) -> float:
+        """Return the seconds since the configuration was written, by this machine's clock; raises NotFoundError."""
+
+    def lock(self, model: str, who: str) -> AbstractContextManager[None]:
+        """Be the only one to change a model; raises BusyError, which tells who is at it and since when.
+
+        It is free again when the holder's process dies, at once in a folder where flock works, else when its lease has
+        not been renewed for a minute at the most. Everything below needs it.
+        """
+
+    def staging(self, model: str, number: int, size: int = 0) -> Path:
+        """Return a folder to fetch the entry of a version into; what a killed run fetched is still in it.
+
+        Raises UnfinishedError where `size` bytes do not fit.
+        """
+
+    def publish(
+        self,
+        model: str,
+        number: int,
+        staged: Path,
+        manifest: Manifest,
+        config: str,
+        progress: Progress | None = None,
+    ) -> bool:
+        """Bring a version in, once every byte of it has proved right, and then its configuration (`write_config`).
+
+        False where it was there already, with the same content; raises IntegrityError for other content.
+        """
+
+    def write_config(self, model: str, config: str) -> None:
+        """Bring in a configuration: first what it needs, then itself.
+
+        Writes nothing where all is so already. Raises NotFoundError for versions that are not there.
+        """
+
+    def remove_version(self, model: str, number: int) -> None:
+        """Remove a version; raises RefusedError while the configuration needs it."""
+
+    def withdraw(self, model: str) -> None:
+        """Have the servers serve nothing of a model, and leave its files: some may be being loaded."""
+
+    def remove_model(self, model: str) -> None:
+        """Remove a model with all its versions."""

@@ -1,0 +1,41 @@
+"""A model repository, and how versions get into it: whole or not at all, and never while anybody else is at it.
+
+    <repository>/<model>/config.pbtxt     computed (config.py): which versions are served, what aliases stand for
+                        /labels.txt …     what else the configuration's owner has beside its version folder
+                        /7/…              version 7: the version folder of its entry, and in
+                        /7/.entry/…       all else of it, as it was registered
+
+A version's folder comes by one rename, never changes, and goes by one rename; config.pbtxt comes last. What that
+rests on, as Triton 2.51 does it in poll mode (tests/client/triton/publishing/test_publishing_triton.py shows it):
+
+- A version that the configuration does not name is not looked at. A configuration may name versions that are not
+  there: the others serve.
+- When only the set of served versions changes, only what is new is loaded; what goes is drained. Those that were served
+  before are not loaded again.
+- When anything else of the configuration changes, an alias too, or a file beside the versions, every served version is
+  loaded a second time beside the one that answers, and then they change places. No call is refused; until then each
+  needs its memory twice. (A comment, or the same text again, changes nothing.)
+- When one version fails to load, all that served before serve on; Triton tries again at every poll.
+- A configuration that cannot be read leaves the last good one in force.
+- A folder of a model without a configuration may be loaded as whatever Triton takes it for: so a new model's folder
+  comes with all that it has, by one rename.
+- When files of a version are deleted while it is being loaded, Triton's polling may stop for good: so what is removed
+  is what has not been served for a while.
+- Where Triton may write the repository, its Python backend puts `__pycache__` into versions, and then loads them twice,
+  since they have changed: mount it read-only.
+"""
+
+from .compare import differences, strays
+from .config import Published, config_differences, published_config, published_path, read_published
+from .repository import open_repository
+
+__all__ = [
+    "Published",
+    "config_differences",
+    "differences",
+    "open_repository",
+    "published_config",
+    "published_path",
+    "read_published",
+    "strays",
+]

@@ -1,0 +1,171 @@
+"""The config.pbtxt of a published model: its owner's, with the versions that are served and what aliases stand for.
+
+Pure. Triton has one configuration for all versions of a model; the version whose entry it comes from owns it.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.protobuf import text_format
+from google.protobuf.message import Message
+from tidegate_contracts import triton
+from tidegate_contracts.manifest import ENTRY_VERSION
+from tritonclient.grpc import model_config_pb2
+
+from ...errors import UsageError
+
+CONFIG: Final = "config.pbtxt"
+ENTRY: Final = ".entry"
+"""Folder below a published version, with the files of its entry that are not of the version folder. Triton reads
+nothing there but what the configuration names."""
+PREFIX: Final = "tidegate."
+_HEAD: Final = "# Published by tidegate, with the configuration of version {}. Edits here are lost.\n"
+"""The first line. A comment, for when Triton sees anything else change it loads every version anew."""
+_OWNER: Final = re.compile(re.escape(_HEAD).replace(r"\{\}", "([1-9][0-9]{0,17})"))
+_NEVER: Final = 10**18
+"""Larger than any version's number."""
+_MODEL_FOLDERS: Final = ("$$TRITON_MODEL_DIRECTORY/", f"{triton.REPOSITORY_ROOT}/{{}}/")
+"""How parameters name the model's folder: those of the Python backend, and those of TensorRT-LLM's."""
+
+
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a published configuration says."""
+
+    owner: int | None
+    """Version whose entry the configuration comes from; None where it was not published by this program."""
+    served: tuple[int, ...]
+    """Versions that Triton serves; none where the configuration leaves that to Triton."""
+    aliases: dict[str, int]
+
+
+def version_number(name: str) -> int | None:
+    """Return the number of a version's folder; None for names that Triton does not take for versions."""
+    return int(name) if _NUMBER.fullmatch(name) else None
+
+
+def published_path(path: str, number: int) -> str:
+    """Return where a file of an entry lies below the model's folder, once it is published as version `number`.
+
+    What is in the entry's version folder is in the version's, and all else in `.entry` within it: so a version is one
+    folder, and comes whole by one rename.
+    """
+    first, _, rest = path.partition("/")
+    return f"{number}/{rest}" if first == ENTRY_VERSION and rest else f"{number}/{ENTRY}/{path}"
+
+
+def published_config(
+    entry_config: str, *, model: str, owner: int, served: Collection[int], aliases: Mapping[str, int]
+) -> str:
+    """Return the text of config.pbtxt: the same arguments give the same text.
+
+    `entry_config` is the text in the entry of the version `owner`. Nothing else of it differs from another version's
+    unless the entries do: Triton would load every version anew.
+    Raises UsageError where Triton's protobuf cannot read it, or an alias stands for a version that is not served.
+    """
+    if not served:
+        raise UsageError(f"model {model} would serve no version", do="remove the model instead")
+    for alias, version in aliases.items():
+        if version not in served:
+            raise UsageError(f"alias {alias} of model {model} stands for version {version}, which is not served")
+    config = _parse(entry_config)
+    config.name = model
+    config.version_policy.Clear()
+    config.version_policy.specific.versions.extend(sorted(set(served)))
+    for output in config.output:
+        if output.label_filename:
+            output.label_filename = _in_model_folder(output.label_filename, owner)
+    for key in list(config.parameters):
+        value = config.parameters[key].string_value
+        if key.startswith(PREFIX):
+            del config.parameters[key]
+            continue
+        for folder in (each.format(model) for each in _MODEL_FOLDERS):
+            if value.startswith(folder):
+                config.parameters[key].string_value = folder + _in_model_folder(value.removeprefix(folder), owner)
+    for alias, version in aliases.items():
+        config.parameters[triton.ALIAS_PARAMETER + alias].string_value = str(version)
+    return _HEAD.format(owner) + text_format.MessageToString(config, as_utf8=True)
+
+
+def _in_model_folder(path: str, owner: int) -> str:
+    """Return where a file that a configuration names lies below the model's folder."""
+    first, slash, rest = path.partition("/")
+    return f"{owner}{slash}{rest}" if first == ENTRY_VERSION else path
+
+
+def closed_config(config: str) -> str:
+    """Return the configuration with no version that there is: so Triton loads nothing of the model, whatever comes.
+
+    For a model whose files come or go one by one, or that is taken back. It reads back as serving none.
+    """
+    try:
+        closed = _parse(config)
+    except UsageError:
+        closed = model_config_pb2.ModelConfig()  # Triton can read no more of it
+    closed.version_policy.specific.versions[:] = [_NEVER]
+    head = found[0] if (found := _OWNER.match(config)) else ""
+    return head + text_format.MessageToString(closed, as_utf8=True)
+
+
+def read_published(text: str) -> Published:
+    """Return what a configuration says; raises UsageError where Triton's protobuf cannot read it."""
+    config = _parse(text)
+    said = {
+        key: config.parameters[key].string_value
+        for key in sorted(config.parameters)
+        if key.startswith(triton.ALIAS_PARAMETER)
+    }
+    aliases = {
+        key.removeprefix(triton.ALIAS_PARAMETER): int(said[key])
+        for key in said
+        if said[key].isascii() and said[key].isdigit()
+    }
+    served = sorted(set(config.version_policy.specific.versions) - {_NEVER})
+    owner = _OWNER.match(text)
+    return Published(int(owner[1]) if owner else None, tuple(served), aliases)
+
+
+def config_differences(one: str, other: str) -> list[str]:
+    """Return what differs in meaning, a field a line, such as `input[0].dims[0]: 3 → 4`; nothing where they agree."""
+    before, after = dict(_leaves(_parse(one))), dict(_leaves(_parse(other)))
+    return [
+        f"{path}: {before.get(path, 'nothing')} → {after.get(path, 'nothing')}"
+        for path in sorted(before.keys() | after.keys())
+        if before.get(path) != after.get(path)
+    ]
+
+
+def _parse(text: str) -> Any:
+    config: Any = model_config_pb2.ModelConfig()
+    try:
+        text_format.Parse(text, config)
+    except text_format.ParseError as error:
+        raise UsageError(f"{CONFIG} cannot be read: {error}", do="tidegate model check says more") from None
+    return config
+
+
+def _leaves(message: Message, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the path of every field that is set, and its value; a message that is set and empty is one of them."""
+    fields: Any = message.ListFields()
+    if path and not fields:
+        yield path, "{}"
+    for field, value in fields:
+        name = f"{path}.{field.name}" if path else field.name
+        if isinstance(value, Mapping):
+            values = [(f"{name}[{key!r}]", value[key]) for key in value]
+        elif field.is_repeated:
+            values = [(f"{name}[{place}]", each) for place, each in enumerate(value)]
+        else:
+            values = [(name, value)]
+        for place, each in values:
+            if isinstance(each, Message):
+                yield from _leaves(each, place)
+            else:
+                enum = field.enum_type
+                yield place, enum.values_by_number[each].name if enum and each in enum.values_by_number else repr(each)

@@ -1,0 +1,244 @@
+"""A model repository in a folder: of a local disk, of NFS, of EFS.
+
+Beside it, on the same file system and so never below what Triton reads, lies `.tidegate/<its name>/<model>/` with the
+model's lock, with what is staged, and with what is being deleted.
+"""
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+
+from tidegate_contracts.manifest import ENTRY_VERSION, Manifest
+
+from ...errors import IntegrityError, NotFoundError, UsageError
+from ...failures import explained
+from ...hashing import chunks_of
+from ...parallel import Progress
+from ...repository import StoredFile
+from . import staged as staging
+from . import steps
+from .config import CONFIG, ENTRY, closed_config, version_number
+from .lease import FolderLease
+from .repository import STATE, TritonRepository, checked_model, checked_path
+
+_CHUNK = 1 << 20
+
+
+class FolderRepository(TritonRepository):
+    """See `Repository`, which this is one of."""
+
+    room = "make room (tidegate prune)"
+
+    def __init__(self, root: Path) -> None:
+        """Open the repository in a folder that is there already; raises NotFoundError."""
+        super().__init__()
+        if not root.is_dir():
+            do = "mount the dataset, or make the folder if the repository is to begin"
+            raise NotFoundError("there is no such folder for a model repository", where=str(root), do=do)
+        self._root = root.resolve()
+
+    @property
+    def where(self) -> str:
+        """Its folder."""
+        return str(self._root)
+
+    def models(self) -> list[str]:
+        """Return the names of its models."""
+        with explained(self.where), os.scandir(self._root) as scan:
+            return sorted(item.name for item in scan if item.is_dir())
+
+    def versions(self, model: str) -> list[int]:
+        """Return the versions of a model, ascending."""
+        with explained(self.where):
+            return sorted(_versions(self._place(model)))
+
+    def files(self, model: str) -> list[StoredFile]:
+        """Return every file of a model, in the order of their paths."""
+        with explained(self.where):
+            folder = self._place(model)
+            if not folder.is_dir():
+                return []
+            return sorted(StoredFile(path, status.st_size) for path, status in staging.walk(folder))
+
+    def chunks(self, model: str, path: str) -> Iterator[bytes]:
+        """Yield the content of a file."""
+        folder = self._place(model)
+        file = folder / checked_path(path)
+        with explained(self.where):
+            steps.refuse_links(folder, file.parent)
+            special = IntegrityError(f"{path} of model {model} is a link or a special file", where=self.where)
+            try:
+                descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            except FileNotFoundError:
+                raise NotFoundError(f"model {model} has no file {path}", where=self.where) from None
+            except OSError as error:
+                if error.errno == errno.ELOOP:
+                    raise special from None
+                raise
+            with open(descriptor, "rb", buffering=0):
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise special
+                yield from chunks_of(descriptor)
+
+    def config_age(self, model: str) -> float:
+        """Return the seconds since config.pbtxt was written."""
+        with explained(self.where):
+            try:
+                return time.time() - (self._place(model) / CONFIG).stat().st_mtime
+            except FileNotFoundError:
+                raise NotFoundError(f"model {model} has no file {CONFIG}", where=self.where) from None
+
+    @contextmanager
+    def lock(self, model: str, who: str) -> Iterator[None]:
+        """Be the only one to change a model; what a killed run left to be deleted is deleted."""
+        with super().lock(model, who):
+            with explained(self.where):
+                # The folder stays: on a full volume none could be made, and nothing be deleted.
+                steps.make_folder(self._state(model, "trash"))
+                with suppress(OSError, RecursionError):  # what is only to be deleted holds nothing up
+                    self._empty_trash(model)
+            yield
+
+    def remove_model(self, model: str) -> None:
+        """Remove a model: out by one rename, then deleted."""
+        with explained(self.where):
+            self._check_lock(model)
+            self._throw_away(model, self._place(model))
+
+    def _lease(self, model: str, who: str) -> FolderLease:
+        state = self._state(model)
+        steps.make_folder(state)
+        if state.stat().st_dev != self._root.stat().st_dev:
+            what = "its parent folder is on another file system, so nothing can be published whole"
+            do = "give the repository a folder of its own below the dataset's root (`path` in the definition)"
+            raise UsageError(what, where=self.where, do=do)
+        return FolderLease(model, state, who)
+
+    def _staging(self, model: str, number: int) -> Path:
+        self._unfold(model)
+        return self._state(model, "staged", str(number))
+
+    def _bring(
+        self, model: str, number: int, staged: Path, manifest: Manifest, config: str, progress: Progress | None
+    ) -> bool:
+        """Bring a version in by one rename; a new model comes with its configuration by one rename."""
+        folder = self._place(model)
+        if (folder / str(number)).is_dir():
+            self._check_same(model, number, manifest, progress)
+            return False
+        staging.verify(staged, manifest, progress)
+        version = staging.fold(staged, self._newest(model))
+        self._check_lock(model)
+        if folder.is_dir():
+            if self.config(model) is None:
+                # Else Triton might take the version for whatever it likes before its configuration is there.
+                self._put(model, folder, CONFIG, closed_config(config).encode())
+            steps.rename(version, folder / str(number))
+        else:
+            new = self._state(model, "new")
+            steps.remove(new)
+            steps.make_folder(new)
+            steps.rename(version, new / str(number))
+            self._write_config(model, new, config)
+            self._check_lock(model)
+            steps.rename(new, folder)
+        return True
+
+    def _remove_version(self, model: str, number: int) -> None:
+        self._throw_away(model, self._place(model) / str(number))
+
+    def _place(self, model: str) -> Path:
+        folder = self._root / checked_model(model)
+        if folder.is_symlink():
+            raise IntegrityError(f"the folder of model {model} is a link", where=self.where, do="put a folder there")
+        return folder
+
+    def _entries(self, place: Path) -> Mapping[int, Sequence[str]]:
+        found = {}
+        for number, version in _versions(place).items():
+            steps.refuse_links(place, version / ENTRY)
+            there = (version / ENTRY).is_dir()
+            found[number] = [path for path, _ in staging.walk(version / ENTRY)] if there else []
+        return found
+
+    def _copy(self, model: str, place: Path, source: str, target: str) -> None:
+        self._write(model, place / source, place / target)
+
+    def _put(self, model: str, place: Path, path: str, data: bytes) -> None:
+        self._write(model, data, place / path)
+
+    def _remove(self, place: Path, path: str) -> None:
+        if (place / path).is_file():
+            steps.refuse_links(place, (place / path).parent)
+            steps.remove(place / path)
+
+    def _write(self, model: str, data: Path | bytes, target: Path) -> None:
+        """Have a file whole under its name; nothing where it is so already."""
+        if target.is_file() and not target.is_symlink() and _same(data, target):
+            return
+        steps.refuse_links(self._root.parent, target.parent)
+        partial = self._state(model) / "partial"
+        steps.write(partial, data)
+        steps.make_folder(target.parent)
+        staging.be_newer(partial, target.stat().st_mtime_ns if target.exists() else 0)
+        self._check_lock(model)
+        steps.rename(partial, target)
+
+    def _state(self, model: str, *below: str) -> Path:
+        """Return a folder of what stands beside the repository; raises IntegrityError where a link leads there."""
+        folder = Path(self._root.parent, STATE, self._root.name, checked_model(model), *below)
+        steps.refuse_links(self._root.parent, folder)
+        return folder
+
+    def _newest(self, model: str) -> int:
+        """Return the newest time (nanoseconds) of anything that Triton may have seen of a model; 0 for a new one."""
+        folder = self._place(model)
+        times = [folder.stat().st_mtime_ns] if folder.is_dir() else [0]
+        for path, _, files in os.walk(folder):
+            times += [os.lstat(Path(path, name)).st_mtime_ns for name in (*files, ".")]
+        return max(times)
+
+    def _unfold(self, model: str) -> None:
+        """Give all that killed runs have staged the shape of entries again."""
+        new, staged = self._state(model, "new"), self._state(model, "staged")
+        if new.is_dir():
+            for number, item in _versions(new).items():
+                back = staged / str(number) / ENTRY_VERSION
+                steps.make_folder(back.parent)
+                steps.rename(item, back)
+            steps.remove(new)
+        if staged.is_dir():
+            for folder in staged.iterdir():
+                staging.unfold(folder)
+
+    def _throw_away(self, model: str, path: Path) -> None:
+        if path.is_dir():
+            steps.rename(path, self._state(model, "trash") / token_hex(8))
+            self._empty_trash(model)
+
+    def _empty_trash(self, model: str) -> None:
+        for item in self._state(model, "trash").iterdir():
+            steps.remove(item)
+
+
+def _versions(folder: Path) -> dict[int, Path]:
+    """Return the folders of versions below a model's folder by their numbers; none where that is not there."""
+    items = folder.iterdir() if folder.is_dir() else ()
+    return {number: item for item in items if (number := version_number(item.name))}
+
+
+def _same(data: Path | bytes, file: Path) -> bool:
+    if isinstance(data, bytes):
+        return file.stat().st_size == len(data) and file.read_bytes() == data
+    if file.stat().st_size != data.stat().st_size:
+        return False
+    with data.open("rb") as one, file.open("rb") as other:
+        while chunk := one.read(_CHUNK):
+            if chunk != other.read(len(chunk)):
+                return False
+    return True

@@ -1,0 +1,242 @@
+"""What Triton's model repositories have in common, in a folder or in an object store: see this package's docstring."""
+
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tidegate_contracts.manifest import Manifest, is_inside
+
+from ...errors import IntegrityError, NotFoundError, RefusedError, UnfinishedError, UsageError
+from ...failures import explained
+from ...names import RULE, is_name
+from ...parallel import Progress
+from ...repository import READ_LIMIT, Repository, StoredFile
+from . import staged as staging
+from . import steps
+from .compare import differences
+from .config import CONFIG, ENTRY, closed_config, read_published
+from .lease import Lease
+
+STATE = ".tidegate"
+"""Folder beside the repository, and so never below what Triton reads, of what is staged and locked."""
+
+
+class TritonRepository(ABC):
+    """The order of what is done; how it is done is the subclasses'. See `tidegate.repository.Repository`.
+
+    A place is where a model's files lie, or are put together before they are seen: a folder, or a prefix of keys.
+    """
+
+    room = ""
+    """What to do where there is no room to stage a version."""
+
+    def __init__(self) -> None:
+        """Hold no model's lock."""
+        self._leases: dict[str, Lease] = {}
+
+    @property
+    @abstractmethod
+    def where(self) -> str:
+        """Its folder or its URL."""
+
+    @abstractmethod
+    def versions(self, model: str) -> list[int]:
+        """Return the versions of a model, ascending."""
+
+    @abstractmethod
+    def files(self, model: str) -> list[StoredFile]:
+        """Return every file of a model, in the order of their paths."""
+
+    @abstractmethod
+    def chunks(self, model: str, path: str) -> Iterator[bytes]:
+        """Yield the content of a file."""
+
+    def read(self, model: str, path: str, limit: int = READ_LIMIT) -> bytes:
+        """Return the content of a small file."""
+        parts = []
+        for chunk in self.chunks(model, path):
+            parts.append(chunk)
+            if (limit := limit - len(chunk)) < 0:
+                raise IntegrityError(f"the file {path} of model {model} is larger than it can be", where=self.where)
+        return b"".join(parts)
+
+    def config(self, model: str) -> str | None:
+        """Return the model's config.pbtxt, if it has one."""
+        try:
+            return self.read(model, CONFIG).decode("utf-8", "replace")
+        except NotFoundError:
+            return None
+
+    @contextmanager
+    def lock(self, model: str, who: str) -> Iterator[None]:
+        """Be the only one to change a model."""
+        with ExitStack() as held:
+            with explained(self.where):
+                lease = self._lease(checked_model(model), who)
+                held.enter_context(lease.held())
+            self._leases[model] = lease
+            try:
+                yield
+            finally:
+                del self._leases[model]
+
+    def staging(self, model: str, number: int, size: int = 0) -> Path:
+        """Return the folder to fetch the entry of a version into, with what a killed run fetched."""
+        with explained(self.where):
+            self._check_lock(model)
+            folder = self._staging(model, number)
+            steps.make_folder(folder)
+            there = sum(status.st_size for _, status in staging.walk(folder))
+            if (missing := size - there) > (free := shutil.disk_usage(folder).free):
+                what = f"version {number} of model {model} needs {missing} bytes more, and {free} are free"
+                do = f"{self.room}, then run the same command again: it goes on from here"
+                raise UnfinishedError(what, where=str(folder), do=do)
+            return folder
+
+    def publish(
+        self,
+        model: str,
+        number: int,
+        staged: Path,
+        manifest: Manifest,
+        config: str,
+        progress: Progress | None = None,
+    ) -> bool:
+        """Bring a version in, and then its configuration."""
+        if manifest.model != model:
+            raise IntegrityError(f"the manifest is that of model {manifest.model}, not of {model}", where=self.where)
+        with explained(self.where):
+            self._check_lock(model)
+            comes = self._bring(model, number, staged, manifest, config, progress)
+            self.write_config(model, config)
+            steps.remove(staged)
+            return comes
+
+    def write_config(self, model: str, config: str) -> None:
+        """Bring in a configuration: the owner's files beside the versions first, and itself last."""
+        with explained(self.where):
+            self._check_lock(model)
+            self._write_config(model, self._place(model), config)
+
+    def remove_version(self, model: str, number: int) -> None:
+        """Remove a version that Triton does not serve, and that the configuration does not come from."""
+        with explained(self.where):
+            self._check_lock(model)
+            self._check_removable(model, number)
+            self._remove_version(model, number)
+
+    def withdraw(self, model: str) -> None:
+        """Have Triton serve nothing of a model, and leave its files."""
+        with explained(self.where):
+            self._check_lock(model)
+            if (config := self.config(model)) is not None:
+                self._put(model, self._place(model), CONFIG, closed_config(config).encode())
+
+    @abstractmethod
+    def _lease(self, model: str, who: str) -> Lease:
+        """Return the lease of a model, not yet held."""
+
+    @abstractmethod
+    def _staging(self, model: str, number: int) -> Path:
+        """Return the folder of what is staged of a version; it need not be there yet."""
+
+    @abstractmethod
+    def _bring(
+        self, model: str, number: int, staged: Path, manifest: Manifest, config: str, progress: Progress | None
+    ) -> bool:
+        """Bring a version's files in, all or none of them to be seen; False where they were there already."""
+
+    @abstractmethod
+    def _remove_version(self, model: str, number: int) -> None:
+        """Remove a version; nothing where there is none."""
+
+    @abstractmethod
+    def _place(self, model: str) -> Any:
+        """Return the place where Triton reads a model."""
+
+    @abstractmethod
+    def _entries(self, place: Any) -> Mapping[int, Sequence[str]]:
+        """Return the versions in a place, each with the paths of what its entry has beside the version folder."""
+
+    @abstractmethod
+    def _copy(self, model: str, place: Any, source: str, target: str) -> None:
+        """Have a file of a place under another name too, whole; nothing where it is so already."""
+
+    @abstractmethod
+    def _put(self, model: str, place: Any, path: str, data: bytes) -> None:
+        """Have these bytes in a place under a name, whole; nothing where it is so already."""
+
+    @abstractmethod
+    def _remove(self, place: Any, path: str) -> None:
+        """Remove a file of a place; nothing where there is none."""
+
+    def _check_lock(self, model: str) -> None:
+        if (lease := self._leases.get(model)) is None:
+            raise RuntimeError(f"whoever changes model {model} holds its lock")
+        lease.check()
+
+    def _check_same(self, model: str, number: int, manifest: Manifest, progress: Progress | None = None) -> None:
+        """Raise IntegrityError where a version that is there is not what a manifest says."""
+        repository: Repository = self  # type: ignore[assignment]
+        if found := differences(repository, model, number, manifest, progress):
+            what = f"version {number} of model {model} is there with other content: {'; '.join(found)}"
+            do = "it is never overwritten: find out who changed it, and have an admin remove it (tidegate prune)"
+            raise IntegrityError(what, where=self.where, do=do)
+
+    def _write_config(self, model: str, place: Any, config: str) -> None:
+        published, entries = read_published(config), self._entries(place)
+        for number in filter(None, (published.owner, *published.served)):
+            if number not in entries:
+                what = f"version {number} of model {model}, which its configuration needs, is not published"
+                raise NotFoundError(what, where=self.where)
+        beside = [path for path in entries.get(published.owner or 0, ()) if path != CONFIG]
+        for path in beside:
+            self._copy(model, place, f"{published.owner}/{ENTRY}/{path}", path)
+        self._put(model, place, CONFIG, config.encode())
+        # What former configurations needed beside the versions is in the versions' own folders too.
+        for path in sorted({path for paths in entries.values() for path in paths} - {CONFIG, *beside}):
+            self._remove(place, path)
+
+    def _check_removable(self, model: str, number: int) -> None:
+        """Raise RefusedError for a version that Triton may serve, or that the configuration comes from."""
+        if (config := self.config(model)) is None:
+            return
+        published = read_published(config)
+        if number in published.served:
+            why = "it is served"
+        elif number == published.owner:
+            why = "the configuration comes from it"
+        elif published.owner is None:
+            why = "tidegate did not write the configuration, so Triton may serve it"
+        else:
+            return
+        raise RefusedError(f"version {number} of model {model} cannot be removed: {why}", where=self.where)
+
+
+def checked_model(model: str) -> str:
+    """Return a model's name that is one, and no way to other places; raises UsageError."""
+    if not is_name(model):
+        raise UsageError(f"{model!r} is no name for a model", do=RULE)
+    return model
+
+
+def checked_path(path: str) -> str:
+    """Return a path that stays below the model's folder; raises UsageError."""
+    if not is_inside(path):
+        raise UsageError(f"the path {path!r} does not stay within the model's folder")
+    return path
+
+
+def open_repository(where: Path | str) -> Repository:
+    """Return the repository in a folder, or at a URL (`s3://`, `gs://`, `as://`, as Triton writes them)."""
+    # Imported here: obstore is some MB, of no use for a folder.
+    if isinstance(where, str) and "://" in where:
+        from .objects import ObjectRepository
+
+        return ObjectRepository(where)
+    from .folder import FolderRepository
+
+    return FolderRepository(Path(where))

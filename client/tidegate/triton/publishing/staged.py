@@ -1,0 +1,145 @@
+"""The entry of a version in its staging folder: proved right, and given the shape that it has in the repository.
+
+While it is fetched it has the shape of the entry; published, all of it is in the version's folder. What turns one
+into the other are renames only, so that whatever a killed run had fetched is found again.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tidegate_contracts.manifest import ENTRY_VERSION, Manifest, ManifestFile
+
+from ...errors import IntegrityError
+from ...hashing import chunks_of, sha256_of, written
+from ...parallel import Progress, in_parallel
+from . import steps
+from .config import ENTRY
+
+_DEEPEST = 500
+"""Folders in one another: more than any path that was registered has."""
+_MANY = 25
+"""Files or folders from which on all are synced at once."""
+_LIKE_A_NUMBER = re.compile(r"\s*[-+]?[0-9]")
+
+
+def walk(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the path and status of every file below a folder, in order; raises IntegrityError for links and the like.
+
+    Nothing is followed, so nothing outside of the folder is ever looked at.
+    """
+    with os.scandir(folder) as scan:
+        items = sorted(scan, key=lambda item: item.name)
+    for item in items:
+        path = f"{below}{item.name}"
+        status = item.stat(follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode):
+            if path.count("/") > _DEEPEST:
+                raise IntegrityError("folders lie in one another deeper than in any entry", where=str(folder))
+            yield from walk(folder / item.name, f"{path}/")
+        elif stat.S_ISREG(status.st_mode):
+            yield path, status
+        else:
+            do = "delete it: in a repository there are files and folders only"
+            raise IntegrityError(f"{path} is a link or a special file", where=str(folder), do=do)
+
+
+def verify(staged: Path, manifest: Manifest, progress: Progress | None = None) -> None:
+    """Have every file of an entry on the disk, and only then prove its content; raises IntegrityError.
+
+    What this process hashed while it wrote it, and nobody has touched since, is not read a second time.
+    """
+    _check_names(staged, manifest)
+    there = dict(walk(staged))
+    expected = {file.path: file for file in manifest.files}
+    problems = [f"{path} is missing" for path in expected.keys() - there.keys()]
+    problems += [f"{path} is not in the manifest" for path in there.keys() - expected.keys()]
+    problems += [
+        f"{path} has {there[path].st_size} bytes instead of {file.size}"
+        for path, file in expected.items()
+        if path in there and there[path].st_size != file.size
+    ]
+    if not problems:
+        problems += _wrong(staged, there, manifest.files, progress)
+    if problems:
+        what = f"what was fetched of model {manifest.model} is not what was registered: {'; '.join(sorted(problems))}"
+        do = f"delete {staged} and run the command again; should it come again, the registry's artifacts are damaged"
+        raise IntegrityError(what, where=str(staged), do=do)
+
+
+def _check_names(staged: Path, manifest: Manifest) -> None:
+    for file in manifest.files:
+        first, _, rest = file.path.partition("/")
+        if rest.split("/")[0] == ENTRY and first == ENTRY_VERSION:
+            raise IntegrityError(f"the entry has a folder {ENTRY} of its own: {file.path}", where=str(staged))
+        if _LIKE_A_NUMBER.match(first) and not (first == ENTRY_VERSION and rest):
+            why = "Triton takes every folder for a version whose name begins like a number, and some end it"
+            do = f"register an entry with one version folder, {ENTRY_VERSION}"
+            what = f"the entry has another version folder: {file.path}"
+            raise IntegrityError(what, where=str(staged), why=why, do=do)
+
+
+def _wrong(
+    staged: Path, there: Mapping[str, os.stat_result], files: Sequence[ManifestFile], progress: Progress | None
+) -> list[str]:
+    """Have files on the disk, and then return what is wrong with their content; all may read them."""
+
+    def wrong(file: ManifestFile) -> str | None:
+        descriptor = os.open(staged / file.path, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            right = sha256_of(chunks_of(descriptor), progress) == file.sha256
+        finally:
+            os.close(descriptor)
+        return None if right else f"{file.path} has other content than was registered"
+
+    if len(files) <= _MANY or not steps.sync_all(staged):
+        in_parallel(lambda file: steps.sync(staged / file.path), files)
+    unread = []
+    for file in files:
+        if written(there[file.path]) != file.sha256:
+            unread.append(file)
+        elif progress:
+            progress(file.size)
+    found = list(filter(None, in_parallel(wrong, unread)))
+    for path, status in there.items():
+        steps.allow(staged / path, 0o444, status)
+    return found
+
+
+def fold(staged: Path, newer_than: int) -> Path:
+    """Give a proved entry the shape of a published version, and return the folder of that.
+
+    Its times are after `newer_than` (nanoseconds): Triton takes no notice of what is older than what it has seen.
+    """
+    version = staged / ENTRY_VERSION
+    steps.make_folder(version)
+    for item in sorted(staged.iterdir()):
+        if item.name != ENTRY_VERSION:
+            steps.make_folder(version / ENTRY)
+            steps.rename(item, version / ENTRY / item.name)
+    folders = [Path(folder) for folder, _, _ in os.walk(version, topdown=False)]
+    for folder in folders:
+        steps.allow(folder, 0o755)
+    if len(folders) <= _MANY or not steps.sync_all(version):
+        for folder in folders:
+            steps.sync(folder)
+    be_newer(version, newer_than)
+    return version
+
+
+def unfold(staged: Path) -> None:
+    """Take back what `fold` did, as far as it came."""
+    folder = staged / ENTRY_VERSION / ENTRY
+    steps.refuse_links(staged.parent, folder)
+    if folder.is_dir():
+        for item in sorted(folder.iterdir()):
+            steps.rename(item, staged / item.name)
+        steps.remove(folder)
+
+
+def be_newer(path: Path, than: int) -> None:
+    """See that the time of a file or a folder is after another (nanoseconds), whatever this machine's clock says."""
+    if path.stat().st_mtime_ns <= than:
+        os.utime(path, ns=(than + 10**9, than + 10**9))

@@ -1,0 +1,109 @@
+"""Entries to publish, small and whole: what half of one looks like is plain."""
+
+import hashlib
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidegate.repository import Repository
+from tidegate.triton.publishing import open_repository, published_config
+from tidegate_contracts.manifest import Manifest, ManifestFile, make_manifest
+
+PROGRAM = """
+import hashlib, os, time
+import numpy, triton_python_backend_utils as triton
+
+class TritonPythonModel:
+    def initialize(self, args):
+        here = os.path.join(args["model_repository"], args["model_version"])
+        with open(os.path.join(here, "weights", "data"), "rb") as data:
+            if hashlib.sha256(data.read()).hexdigest() != "{digest}":
+                raise RuntimeError("half of the weights")
+        self.answer = [int(args["model_version"]), {release}, time.time_ns()]
+        {more}
+
+    def execute(self, requests):
+        output = triton.Tensor("OUTPUT", numpy.array(self.answer, numpy.int64))
+        return [triton.InferenceResponse([output]) for _ in requests]
+"""
+CONFIG = """
+# As it was registered.
+name: "{model}"
+backend: "python"
+max_batch_size: 0
+input {{ name: "INPUT" data_type: TYPE_FP32 dims: [ -1 ] }}
+output {{ name: "OUTPUT" data_type: TYPE_INT64 dims: [ 3 ] label_filename: "labels.txt" }}
+instance_group {{ count: 1 kind: KIND_CPU }}
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Files of an entry by their paths."""
+
+    files: Mapping[str, bytes]
+    model: str = "m"
+    manifest: Manifest = field(init=False)
+
+    def __post_init__(self) -> None:
+        files = [ManifestFile(path=path, size=len(b), sha256=digest(b)) for path, b in self.files.items()]
+        object.__setattr__(self, "manifest", make_manifest(self.model, files))
+
+    def write(self, folder: Path) -> None:
+        """Write what is missing in a folder, as fetching does."""
+        for path, content in self.files.items():
+            file = folder / path
+            if not file.exists():
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def entry(release: int, model: str = "m", more: str = "pass", size: int = 1 << 16) -> Entry:
+    """Return an entry for Triton's Python backend; each release has files of its own content."""
+    weights = bytes([release % 256]) * size
+    program = PROGRAM.format(digest=digest(weights), release=release, more=more)
+    return Entry(
+        {
+            "1/model.py": program.encode(),
+            "1/weights/data": weights,
+            # A file where Python would put a folder: else Triton's Python backend writes into the version.
+            "1/__pycache__": b"",
+            "config.pbtxt": CONFIG.format(model=model).encode(),
+            "labels.txt": f"release {release}\n".encode() * 3,
+            f"notes/{release}.txt": b"beside the version",
+        },
+        model,
+    )
+
+
+def config(of: Entry, owner: int, served: Sequence[int], **aliases: int) -> str:
+    return published_config(
+        of.files["config.pbtxt"].decode(), model=of.model, owner=owner, served=served, aliases=aliases
+    )
+
+
+def publish(where: Path | str, of: Entry, number: int, served: Sequence[int] = (), **aliases: int) -> bool:
+    """Do what a deployment does with the repository."""
+    repository: Repository = open_repository(where)
+    with repository.lock(of.model, "a test"):
+        staged = repository.staging(of.model, number)
+        of.write(staged)
+        return repository.publish(
+            of.model, number, staged, of.manifest, config(of, number, served or [number], **aliases)
+        )
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Return the content of every file below a folder."""
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def copied(source: Path, target: Path) -> Path:
+    """Copy a repository with its state, to begin again from it."""
+    shutil.copytree(source, target)
+    return target

@@ -1,0 +1,48 @@
+"""Processes that die at a step: really, by SIGKILL, with nobody to clean up after them."""
+
+import os
+import signal
+from collections.abc import Callable
+
+from tidegate.triton.publishing import steps
+
+Event = tuple[str, str]
+"""`before` or `after`, and the step."""
+
+
+def events(work: Callable[[], object]) -> list[Event]:
+    """Do the work, and return what happened in it."""
+    seen: list[Event] = []
+    steps.watch(lambda when, step: seen.append((when, step)))
+    try:
+        work()
+    finally:
+        steps.watch()
+    return seen
+
+
+def killer(event: int) -> steps.Watch:
+    """Return what kills this process at the n-th event, counted from 0."""
+    left = event
+
+    def kill(_when: str, _step: str) -> None:
+        nonlocal left
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+
+    return kill
+
+
+def killed(work: Callable[[], object], event: int) -> bool:
+    """Have a process of its own do the work until it is killed at the n-th event; False if it ended before."""
+    if (child := os.fork()) == 0:
+        try:
+            steps.watch(killer(event))
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, -signal.SIGKILL), f"the process failed at or before event {event}"
+    return status != 0

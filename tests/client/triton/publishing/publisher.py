@@ -1,0 +1,41 @@
+"""A publisher as a process of its own: `python -m tests.client.triton.publishing.publisher JSON`.
+
+The JSON has `where`, `release`, `number`, `served` and `aliases`; `event`, at which it is killed (none: it ends); and
+`expiry`, the seconds after which the lease of an object store is nobody's.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tidegate.triton.publishing import steps
+from tidegate.triton.publishing.objects import ObjectLease
+
+from .entries import entry, publish
+from .killing import killer
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def run(said: dict[str, Any], **variables: str) -> "subprocess.CompletedProcess[str]":
+    """Run one to its end, or to its death; `variables` are added to its environment."""
+    environment = os.environ | variables | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", __name__, json.dumps(said)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment, timeout=60)
+
+
+def main(said: dict[str, Any]) -> None:
+    """Publish."""
+    if expiry := said.get("expiry"):
+        ObjectLease.EXPIRY_SECONDS, ObjectLease.BEAT_SECONDS = expiry, expiry / 4
+    if (event := said.get("event")) is not None:
+        steps.watch(killer(event))
+    of = entry(said["release"], said.get("model", "m"), size=said.get("size", 1 << 16))
+    publish(said["where"], of, said["number"], said["served"], **said["aliases"])
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,248 @@
+"""A publisher that dies or fails anywhere leaves the old or the new, never half, and the next run completes.
+
+What a real Triton makes of it: test_publishing_triton.py.
+"""
+
+import errno
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tidegate.errors import TidegateError, UnfinishedError, UnreachableError
+from tidegate.triton.publishing import differences, open_repository, published_path, read_published, steps, strays
+
+from .entries import config, entry, publish, tree
+from .killing import events, killed
+
+ONE, TWO = entry(1), entry(2)
+ENTRIES = {1: ONE, 2: TWO}
+MANIFESTS = {number: of.manifest for number, of in ENTRIES.items()}
+TMPFS_MB = 4
+
+
+def a_new_model(root: Path) -> None:
+    publish(root, ONE, 1, prod=1)
+
+
+def a_second_version(root: Path) -> None:
+    publish(root, TWO, 2, [1, 2], prod=1)
+
+
+def moving_the_alias(root: Path) -> None:
+    repository = open_repository(root)
+    with repository.lock("m", "a test"):
+        repository.write_config("m", config(TWO, 2, [1, 2], prod=2))
+
+
+def back_to_the_first(root: Path) -> None:
+    repository = open_repository(root)
+    with repository.lock("m", "a test"):
+        repository.write_config("m", config(ONE, 1, [1, 2], prod=1))
+
+
+def removing_the_second(root: Path) -> None:
+    repository = open_repository(root)
+    with repository.lock("m", "a test"):
+        repository.write_config("m", config(ONE, 1, [1], prod=1))
+        repository.remove_version("m", 2)
+
+
+def removing_the_model(root: Path) -> None:
+    repository = open_repository(root)
+    with repository.lock("m", "a test"):
+        repository.remove_model("m")
+
+
+LIFE: list[Callable[[Path], None]] = [
+    a_new_model, a_second_version, moving_the_alias, back_to_the_first, removing_the_second, removing_the_model,
+]  # fmt: skip
+EACH = pytest.mark.parametrize("work", LIFE, ids=lambda work: work.__name__.replace("_", " "))
+Work = Callable[[Path], None]
+
+
+@pytest.fixture
+def begun(tmp_path: Path, work: Work) -> Path:
+    """The dataset as it is before the work."""
+    (tmp_path / "before" / "models").mkdir(parents=True)
+    for earlier in LIFE[: LIFE.index(work)]:
+        earlier(tmp_path / "before" / "models")
+    return tmp_path / "before"
+
+
+def copy(dataset: Path) -> Path:
+    """Copy a dataset, and return its repository."""
+    target = dataset.with_name("copy")
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(dataset, target)
+    return target / "models"
+
+
+def assert_whole(root: Path, before: dict[str, bytes], after: dict[str, bytes]) -> None:
+    """Assert what must hold for whoever looks at any instant."""
+    there, repository = tree(root), open_repository(root)
+    assert [path.name for path in root.iterdir()] in ([], ["m"])
+    for number in repository.versions("m"):
+        assert differences(repository, "m", number, MANIFESTS[number]) == []
+    found = there.get("m/config.pbtxt")
+    assert found in (before.get("m/config.pbtxt"), after.get("m/config.pbtxt"))
+    if found is None:
+        assert there == {}
+        return
+    published = read_published(found.decode())
+    assert {published.owner, *published.served} <= set(repository.versions("m"))
+    for path, content in there.items():
+        assert content in (before.get(path), after.get(path)), path
+
+
+@EACH
+def test_whoever_is_killed_before_or_after_any_step_leaves_the_old_or_the_new(begun: Path, work: Work) -> None:
+    before = tree(begun / "models")
+    expected = copy(begun)
+    happens = events(lambda: work(expected))
+    after = tree(expected)
+    assert len(happens) > 3
+    for number, event in enumerate(happens):
+        root = copy(begun)
+        assert killed(lambda root=root: work(root), number), event  # type: ignore[misc]
+        assert_whole(root, before, after)
+        work(root)
+        assert tree(root) == after, event
+        assert sorted(tree(root.parent / ".tidegate")) == ["models/m/lock"], event
+
+
+@given(st.lists(st.integers(0, 30), max_size=5))
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("work", [a_second_version])
+def test_whoever_is_killed_again_and_again_gets_there(begun: Path, work: Work, numbers: list[int]) -> None:
+    root = copy(begun)
+    before = tree(root)
+    # Only a run that is killed while it makes its folders has fetched nothing.
+    events_that_fetch = 3
+    for number in numbers:
+        killed(lambda: work(root), number)
+        if events_that_fetch < number:
+            assert_nothing_to_fetch(root)
+        there = open_repository(root)
+        assert all(differences(there, "m", each, MANIFESTS[each]) == [] for each in there.versions("m"))
+        assert {path: tree(root)[path] for path in before if path.startswith("m/1/")} == {
+            path: content for path, content in before.items() if path.startswith("m/1/")
+        }
+    work(root)
+    assert strays(open_repository(root), "m", MANIFESTS) == []
+    assert open_repository(root).config("m") == config(TWO, 2, [1, 2], prod=1)
+
+
+def assert_nothing_to_fetch(root: Path) -> None:
+    """Assert that nothing that was fetched was lost: it is published, or found again in staging."""
+    repository = open_repository(root)
+    with repository.lock("m", "a test"):
+        if 2 not in repository.versions("m"):
+            assert tree(repository.staging("m", 2)) == TWO.files
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.ENOSPC, UnfinishedError), (errno.ESTALE, UnreachableError)], ids=["ENOSPC", "ESTALE"]
+)
+def test_a_volume_that_fails_at_any_step_leaves_the_old_or_the_new(
+    begun: Path, work: Work, number: int, kind: type[TidegateError]
+) -> None:
+    before = tree(begun / "models")
+    expected = copy(begun)
+    happens = events(lambda: work(expected))
+    after = tree(expected)
+    for place, event in enumerate(happens):
+        root = copy(begun)
+        left = iter(range(place, -1, -1))
+
+        def fail(_when: str, _step: str, left: Iterator[int] = left) -> None:
+            if next(left, None) == 0:
+                raise OSError(number, os.strerror(number))
+
+        steps.watch(fail)
+        try:
+            with pytest.raises(kind, match=os.strerror(number)):
+                work(root)
+        finally:
+            steps.watch()
+        assert_whole(root, before, after)
+        work(root)
+        assert tree(root) == after, event
+
+
+@pytest.fixture
+def small_volume(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    options = ["-t", "tmpfs", "-o", f"size={TMPFS_MB}m", "tmpfs", str(folder)]
+    if mount is None or subprocess.run([mount, *options], capture_output=True, check=False).returncode:
+        pytest.skip("NOT RUN: only root may mount a file system of a few MB here, so none was really full")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("free", range(0, 24, 4), ids=lambda kb: f"{kb} KB free")
+def test_a_volume_that_is_really_full_leaves_the_old_and_goes_on_when_there_is_room(
+    small_volume: Path, free: int
+) -> None:
+    root = small_volume / "models"
+    root.mkdir()
+    publish(root, ONE, 1, prod=1)
+    before = tree(root)
+    with open_repository(root).lock("m", "a test"):
+        TWO.write(staged_before(root))
+    full = fill(small_volume)
+    os.truncate(full, full.stat().st_size - free * 1024)
+    with suppress(UnfinishedError):  # with some room it may fit
+        publish(root, TWO, 2, [1, 2], prod=1)
+    assert_whole(root, before, before | {f"m/{path}": content for path, content in _second().items()})
+    full.unlink()
+    publish(root, TWO, 2, [1, 2], prod=1)
+    assert strays(open_repository(root), "m", MANIFESTS) == []
+
+
+def test_on_a_full_volume_versions_can_still_be_removed(small_volume: Path) -> None:
+    root = small_volume / "models"
+    root.mkdir()
+    publish(root, ONE, 1, prod=1)
+    publish(root, TWO, 2, [1, 2], prod=1)
+    back_to_the_first(root)
+    repository = open_repository(root)
+    with repository.lock("m", "a test"):
+        repository.write_config("m", config(ONE, 1, [1], prod=1))
+    fill(small_volume)
+    with repository.lock("m", "a test"):
+        repository.remove_version("m", 2)
+    assert repository.versions("m") == [1]
+
+
+def fill(volume: Path) -> Path:
+    """Fill a volume with one file, to the last byte."""
+    full = volume / "full"
+    with suppress(OSError), full.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    assert shutil.disk_usage(volume).free == 0
+    return full
+
+
+def staged_before(root: Path) -> Path:
+    """Return the staging folder of version 2, as a run before has left it."""
+    folder = root.parent / ".tidegate" / "models" / "m" / "staged" / "2"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _second() -> dict[str, bytes]:
+    files = {published_path(path, 2): content for path, content in TWO.files.items()}
+    beside = {path: content for path, content in TWO.files.items() if not path.startswith("1/")}
+    return files | beside | {"config.pbtxt": config(TWO, 2, [1, 2], prod=1).encode()}

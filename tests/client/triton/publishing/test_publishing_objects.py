@@ -1,0 +1,281 @@
+"""A repository in a real S3 (MinIO): the configuration comes last, and who is killed leaves the old or the new."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import pytest
+from tidegate.errors import (
+    BusyError,
+    IntegrityError,
+    NotFoundError,
+    RefusedError,
+    TidegateError,
+    UnreachableError,
+    UsageError,
+)
+from tidegate.repository import Repository
+from tidegate.triton.publishing import differences, open_repository, read_published, steps, strays
+from tidegate.triton.publishing.object_store import ObjectStore as Store
+from tidegate.triton.publishing.objects import ObjectLease
+
+from lab.local_plane.object_store import ObjectStore, object_store
+from lab.local_plane.process import CannotBeHadError
+
+from . import publisher
+from .entries import Entry, config, entry, publish, tree
+from .killing import events
+
+ONE, TWO = entry(1), entry(2, size=9 << 20)
+MANIFESTS = {1: ONE.manifest, 2: TWO.manifest}
+EXPIRY = 2.0
+BUCKET = "models"
+numbers = count()
+
+
+@pytest.fixture(scope="module")
+def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    try:
+        with object_store(tmp_path_factory.mktemp("minio")) as running:
+            running.make_bucket(BUCKET)
+            yield running
+    except CannotBeHadError as error:
+        pytest.skip(f"NOT RUN: repositories in object stores are not shown, for there is no S3 here ({error})")
+
+
+@pytest.fixture
+def url(minio: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A repository of its own for each test; credentials come by the environment, as AWS's tools take them."""
+    for name, value in (minio.variables | {"TIDEGATE_CACHE": str(tmp_path / "cache")}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_ALLOW_HTTP")
+    return f"s3://{BUCKET}/test{next(numbers)}/models"
+
+
+@pytest.fixture
+def repository(url: str) -> Repository:
+    return open_repository(url)
+
+
+def content(repository: Repository) -> dict[str, bytes]:
+    return {file.path: b"".join(repository.chunks("m", file.path)) for file in repository.files("m")}
+
+
+def test_a_version_lies_as_in_a_folder(url: str, repository: Repository, tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    for where in (url, tmp_path / "models"):
+        assert publish(where, ONE, 1, prod=1) is True
+        assert publish(where, TWO, 2, [1, 2], prod=1) is True
+        assert publish(where, TWO, 2, [1, 2], prod=1) is False
+    assert {f"m/{path}": data for path, data in content(repository).items()} == tree(tmp_path / "models")
+    assert (repository.models(), repository.versions("m")) == (["m"], [1, 2])
+    assert differences(repository, "m", 2, TWO.manifest) == []
+    assert strays(repository, "m", MANIFESTS) == []
+    assert not any((tmp_path / "cache").rglob("data"))
+
+
+def test_a_new_model_is_closed_until_all_of_it_is_there(url: str, repository: Repository) -> None:
+    seen = []
+    steps.watch(
+        lambda when, step: seen.append((when, step, repository.config("m"))) if step.startswith("put ") else None
+    )
+    try:
+        publish(url, ONE, 1, prod=1)
+    finally:
+        steps.watch()
+    files = [(step, text) for _, step, text in seen if step not in ("put lease.json", "put config.pbtxt")]
+    assert len(files) >= 2 * 4
+    assert all(text is not None and read_published(text).served == () for _, text in files)
+    assert repository.config("m") == config(ONE, 1, [1], prod=1)
+
+
+def test_a_version_is_never_overwritten(url: str, repository: Repository) -> None:
+    publish(url, ONE, 1)
+    before = content(repository)
+    with pytest.raises(IntegrityError, match="is there with other content"):
+        publish(url, TWO, 1)
+    assert {path: content(repository)[path] for path in before} == before
+
+
+def test_versions_and_models_are_removed(url: str, repository: Repository) -> None:
+    publish(url, ONE, 1)
+    publish(url, TWO, 2, [1, 2])
+    with repository.lock("m", "a test"):
+        with pytest.raises(RefusedError, match="it is served"):
+            repository.remove_version("m", 1)
+        repository.write_config("m", config(TWO, 2, [2]))
+        repository.remove_version("m", 1)
+        assert repository.versions("m") == [2]
+        assert strays(repository, "m", {2: TWO.manifest}) == []
+        repository.withdraw("m")
+        assert read_published(repository.config("m") or "").served == ()
+        repository.remove_model("m")
+    assert (repository.models(), repository.config("m"), repository.files("m")) == ([], None, [])
+
+
+def test_files_that_are_not_there_or_climb_are_not_read(url: str, repository: Repository) -> None:
+    publish(url, ONE, 1)
+    with pytest.raises(NotFoundError, match="model m has no file 9/none"):
+        repository.read("m", "9/none")
+    with pytest.raises(UsageError, match="does not stay within"):
+        repository.read("m", "../../other")
+    with pytest.raises(IntegrityError, match="larger than it can be"):
+        repository.read("m", "1/weights/data", limit=100)
+
+
+def test_one_publisher_at_a_time_and_the_other_is_told_who(url: str, repository: Repository) -> None:
+    with repository.lock("m", "Ada"), pytest.raises(BusyError, match="Ada is at it since") as told:
+        publish(url, ONE, 1)
+    assert told.value.retry_after is not None
+    assert 0 < told.value.retry_after <= ObjectLease.EXPIRY_SECONDS
+    publish(url, ONE, 1)
+
+
+def test_a_lease_that_is_renewed_outlives_its_expiry(
+    url: str, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ObjectLease, "EXPIRY_SECONDS", EXPIRY)
+    monkeypatch.setattr(ObjectLease, "BEAT_SECONDS", EXPIRY / 8)
+    with repository.lock("m", "Ada"):
+        end = time.monotonic() + 3 * EXPIRY
+        while time.monotonic() < end:
+            with pytest.raises(BusyError, match="Ada"), open_repository(url).lock("m", "Bob"):
+                pass
+        repository.staging("m", 1)
+
+
+def test_who_was_stopped_for_long_and_lost_the_lease_writes_nothing_more(
+    url: str, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ObjectLease, "EXPIRY_SECONDS", EXPIRY)
+    monkeypatch.setattr(ObjectLease, "BEAT_SECONDS", 1000.0)  # nothing beats while a process is stopped
+    other = open_repository(url)
+    with repository.lock("m", "Ada"):
+        deadline = time.monotonic() + 10 * EXPIRY
+        while time.monotonic() < deadline:
+            try:
+                with other.lock("m", "Bob"):
+                    break
+            except BusyError as error:
+                time.sleep(min(error.retry_after or 0.1, 0.2))
+        with pytest.raises(BusyError, match="may be changed by somebody else"):
+            repository.write_config("m", config(ONE, 1, [1]))
+
+
+@pytest.mark.parametrize("of", [ONE, entry(2)], ids=["a new model", "a second version"])
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8, 1.0], ids=lambda share: f"{share:.0%} of the way")
+def test_whoever_is_killed_after_a_put_leaves_the_old_or_the_new_and_the_next_run_completes(
+    url: str, repository: Repository, minio: ObjectStore, of: Entry, share: float
+) -> None:
+    """The publisher is a process of its own; its lease is short, so that the next need not wait for a minute."""
+    number = 1 if of is ONE else 2
+    served = list(range(1, number + 1))
+    said = {"where": url, "release": number, "number": number, "served": served, "aliases": {"prod": 1}}
+    rehearsal = f"{url}-rehearsal/models"
+    if number == 2:
+        publish(url, ONE, 1, prod=1)
+        publish(rehearsal, ONE, 1, prod=1)
+    happens = events(partial(publish, rehearsal, of, number, served, prod=1))
+    puts = [place for place, (when, step) in enumerate(happens) if when == "after" and step.startswith(("put", "copy"))]
+    # The last put gives the lease back, so the one before is the configuration.
+    event = puts[round(share * (len(puts) - 2))]
+    before = content(repository)
+    ended = _run(said | {"event": event, "expiry": EXPIRY}, minio)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    there = content(repository)
+    assert all(there[path] == data for path, data in before.items() if path.startswith("1/"))
+    if (text := repository.config("m")) is not None:
+        manifests = {1: ONE.manifest, number: of.manifest}
+        assert all(differences(repository, "m", each, manifests[each]) == [] for each in read_published(text).served)
+        assert text in (before.get("config.pbtxt", b"").decode(), config(of, number, served, prod=1)) or (
+            read_published(text).served == ()
+        )
+    ended = _run(said | {"expiry": EXPIRY}, minio)
+    assert ended.returncode == 0, ended.stderr
+    assert strays(repository, "m", {1: ONE.manifest, number: of.manifest}) == []
+    assert repository.config("m") == config(of, number, served, prod=1)
+
+
+def _run(said: dict[str, object], minio: ObjectStore) -> "subprocess.CompletedProcess[str]":
+    """Run a publisher, and again while a dead one's lease lasts."""
+    deadline = time.monotonic() + 30 * EXPIRY
+    while True:
+        ended = publisher.run(said, **minio.variables)
+        if "BusyError" not in ended.stderr or time.monotonic() > deadline:
+            return ended
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kind", "said"),
+    [
+        (lambda: os.environ.update(AWS_SECRET_ACCESS_KEY="hunter2-is-wrong"), RefusedError, "SignatureDoesNotMatch"),
+        (lambda: os.environ.update(AWS_ACCESS_KEY_ID="nobody-knows-me"), RefusedError, "InvalidAccessKeyId"),
+        (lambda: os.environ.update(AWS_SESSION_TOKEN="expired-or-stolen"), TidegateError, "InvalidToken"),
+    ],
+    ids=["wrong key", "unknown key", "wrong token"],
+)  # fmt: skip
+def test_credentials_that_are_wrong_are_told_without_showing_any(
+    url: str, spoil: Callable[[], None], kind: type[TidegateError], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "")
+    monkeypatch.delenv("AWS_SESSION_TOKEN")
+    before = dict(os.environ)
+    spoil()
+    try:
+        secrets = [os.environ[name] for name in ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID")]
+        secrets.append(os.environ.get("AWS_SESSION_TOKEN", "no such token"))
+        with pytest.raises(kind, match=said) as told:
+            open_repository(url).models()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    assert not any(secret in str(told.value) for secret in secrets)
+
+
+def test_a_bucket_that_is_not_there_and_a_store_that_is_not_there_are_told(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UnreachableError, match="NoSuchBucket"):
+        open_repository(url.replace(BUCKET, "no-such-bucket", 1)).models()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(UnreachableError, match="see that the bucket is there"):
+        open_repository(url).models()
+
+
+@pytest.mark.parametrize(
+    ("url", "root"),
+    [
+        ("s3://bucket/folder", "folder"),
+        ("s3://bucket/some/folder/", "folder"),
+        ("s3://https://minio.example:9000/bucket/some/folder", "folder"),
+        ("s3://minio:9000/bucket/folder", "folder"),
+        ("gs://bucket/some/folder", "folder"),
+        ("as://account/container/folder", "folder"),
+    ],
+)
+def test_the_urls_are_those_that_triton_takes(url: str, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    assert Store(url).root == root
+
+
+OTHERS = [
+    "s3://bucket",
+    "s3://",
+    "http://bucket/folder",
+    "s3://key:secret@bucket/folder",
+    "as://account/container",
+    "s3://b/f?x=1",
+]
+
+
+@pytest.mark.parametrize("url", OTHERS)
+def test_other_urls_are_refused(url: str) -> None:
+    with pytest.raises(UsageError) as told:
+        Store(url)
+    assert "secret" not in str(told.value)

@@ -1,0 +1,133 @@
+"""What is proved of what was fetched, how often, and in which order with what is on the disk."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tidegate.errors import IntegrityError
+from tidegate.registry.transfer import download
+from tidegate.triton.publishing import open_repository, staged, steps
+
+from tests.client.shelf import Shelf
+
+from .entries import Entry, config, entry, tree
+
+ONE = entry(1)
+MANY = Entry({**ONE.files} | {f"1/many/{number}": str(number).encode() for number in range(60)})
+
+
+def publish(root: Path, of: Entry, between: Callable[[Path], object] = lambda _: None) -> list[int]:
+    """Fetch and publish as `tidegate deploy` does; return the progress of publishing."""
+    repository, told = open_repository(root), list[int]()
+    with repository.lock("m", "a test"):
+        folder = repository.staging("m", 1)
+        download(
+            Shelf({f"entry/{path}": content for path, content in of.files.items()}),
+            "entry",
+            of.manifest.files,
+            folder,
+            None,
+        )
+        between(folder)
+        repository.publish("m", 1, folder, of.manifest, config(of, 1, [1]), told.append)
+    return told
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "dataset" / "models").mkdir(parents=True)
+    return tmp_path / "dataset" / "models"
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths of the files that were read to be proved."""
+    paths = []
+
+    def chunks_of(descriptor: int) -> Iterator[bytes]:
+        paths.append(os.readlink(f"/proc/self/fd/{descriptor}").partition("/staged/1/")[2])
+        while chunk := os.read(descriptor, 1 << 20):
+            yield chunk
+
+    monkeypatch.setattr(staged, "chunks_of", chunks_of)
+    return paths
+
+
+@pytest.mark.parametrize("of", [ONE, MANY], ids=["few", "many"])
+def test_what_this_process_hashed_while_it_wrote_it_is_not_read_again(root: Path, read: list[str], of: Entry) -> None:
+    assert sum(publish(root, of)) == of.manifest.size
+    assert read == []
+
+
+def test_what_a_killed_run_has_left_is_proved_again_when_it_is_on_the_disk(root: Path, read: list[str]) -> None:
+    folder = root.parent / ".tidegate" / "models" / "m" / "staged" / "1"
+    (folder / "1").mkdir(parents=True)
+    (folder / "1" / "model.py").write_bytes(ONE.files["1/model.py"])
+    publish(root, ONE)
+    assert read == ["1/model.py"]
+
+
+def overwritten(file: Path) -> None:
+    file.write_bytes(b"?" * file.stat().st_size)
+
+
+def replaced(file: Path) -> None:
+    other = file.with_name("other")
+    other.write_bytes(b"?" * file.stat().st_size)
+    other.replace(file)
+
+
+def in_its_middle(file: Path) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(9)
+        opened.write(b"?")
+
+
+@pytest.mark.parametrize("change", [overwritten, replaced, in_its_middle], ids=lambda change: change.__name__)
+def test_what_was_changed_since_is_refused_though_size_and_time_are_the_same(
+    root: Path, change: Callable[[Path], None]
+) -> None:
+    def spoil(folder: Path) -> None:
+        file = folder / "1" / "weights" / "data"
+        before = file.stat()
+        change(file)
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    with pytest.raises(IntegrityError, match="1/weights/data has other content"):
+        publish(root, ONE, spoil)
+    assert tree(root) == {}
+
+
+@pytest.mark.parametrize("of", [ONE, MANY], ids=["few", "many"])
+def test_all_is_on_the_disk_before_it_is_seen_and_its_name_after(
+    root: Path, monkeypatch: pytest.MonkeyPatch, of: Entry
+) -> None:
+    happened: list[str] = []
+    fsync, sync_all, rename = os.fsync, steps.sync_all, Path.rename
+
+    def seen_fsync(descriptor: int) -> None:
+        fsync(descriptor)
+        happened.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    def seen_sync_all(folder: Path) -> bool:
+        happened.append(f"all below {folder}")
+        return sync_all(folder)
+
+    def seen_rename(path: Path, target: Path) -> Path:
+        happened.append(f"to {target}")
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", seen_fsync)
+    monkeypatch.setattr(steps, "sync_all", seen_sync_all)
+    monkeypatch.setattr(Path, "rename", seen_rename)
+    publish(root, of)
+    state = root.parent / ".tidegate" / "models" / "m"
+    seen = happened.index(f"to {root / 'm'}")
+    before, after = happened[:seen], happened[seen:]
+    files = [f"{state}/staged/1/{path}" for path in of.files]
+    assert f"all below {state}/staged/1" in before or set(files) <= set(before)
+    assert f"{state}/partial" in before
+    assert f"all below {state}/staged/1/1" in before or f"{state}/staged/1/1/weights" in before
+    assert f"{state}/new" in before
+    assert str(root) in after

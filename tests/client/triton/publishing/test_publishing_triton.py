@@ -1,0 +1,238 @@
+"""What a real Triton in poll mode makes of what is published, while clients call it all the time."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tidegate.triton.publishing import open_repository
+from tidegate.triton.publishing.config import closed_config
+
+from lab.local_plane.process import CannotBeHadError
+
+from . import publisher
+from .entries import Entry, config, entry, publish
+from .killing import events
+from .polling import SECONDS, Polling, polling
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Polling]:
+    try:
+        with polling(tmp_path_factory.mktemp("polling")) as running:
+            yield running
+    except CannotBeHadError as error:
+        pytest.skip(f"NOT RUN: what Triton makes of a publisher that dies is not shown, for it is not here ({error})")
+
+
+def write_config(real: Polling, of: Entry, owner: int, served: list[int], **aliases: int) -> None:
+    repository = open_repository(real.root)
+    with repository.lock(of.model, "a test"):
+        repository.write_config(of.model, config(of, owner, served, **aliases))
+
+
+def without_labels(of: Entry) -> Entry:
+    """Return an entry whose configuration is like any other's, with nothing beside its version folder."""
+    files = {path: content for path, content in of.files.items() if path.startswith("1/")}
+    text = of.files["config.pbtxt"].replace(b'label_filename: "labels.txt"', b"")
+    return Entry(files | {"config.pbtxt": text}, of.model)
+
+
+def failures(real: Polling, since: int) -> list[str]:
+    return [line for line in real.log[since:].splitlines() if "failed" in line]
+
+
+def test_whoever_is_killed_after_any_rename_leaves_what_serves_and_the_next_run_completes(
+    real: Polling, tmp_path: Path
+) -> None:
+    """The publisher is a process of its own, and killed; Triton looks before the next run begins.
+
+    What other steps do is outside of what Triton sees: test_publishing_crashes.py kills at each of all.
+    """
+    publish(real.root, entry(1, "killed"), 1, prod=1)
+    (tmp_path / "models").mkdir()
+    publish(tmp_path / "models", entry(1, "killed"), 1, prod=1)
+    happens = events(lambda: publish(tmp_path / "models", entry(2, "killed"), 2, [1, 2], prod=1))
+    renames = [number for number, (when, step) in enumerate(happens) if when == "after" and step.startswith("rename")]
+    seen = renames[-5:]  # the last before anything of it is in the repository, and all from there
+    real.settle()
+    since = len(real.log)
+    with real.called("killed", 1) as (client,):
+        for number, event in enumerate(seen, 2):
+            said = {
+                "where": str(real.root),
+                "model": "killed",
+                "release": number,
+                "number": number,
+                "served": [1, number],
+                "aliases": {"prod": 1},
+            }
+            before = read(real)
+            ended = publisher.run(said | {"event": event})
+            assert ended.returncode == -signal.SIGKILL, (happens[event], ended.stderr)
+            real.settle()
+            assert read(real) in (before, [1, number]), happens[event]
+            ended = publisher.run(said)
+            assert ended.returncode == 0, ended.stderr
+            real.settle()
+            assert read(real) == [1, number], happens[event]
+            assert real.ask("killed", number)[:2] == (number, number)
+            assert client.refused == [], happens[event]
+    assert {answer[:2] for answer in client.answers} == {(1, 1)}
+    assert failures(real, since) == []
+    assert [happens[event][1] for event in seen] == [
+        "rename notes to notes",
+        "rename 1 to 2",
+        "rename partial to labels.txt",
+        "rename partial to 2.txt",
+        "rename partial to config.pbtxt",
+    ]
+
+
+def read(real: Polling) -> list[int]:
+    """Return which versions of the model are ready."""
+    return sorted(version for version, state in real.states("killed").items() if state == "READY")
+
+
+def test_a_new_model_comes_whole_and_goes_whole(real: Polling) -> None:
+    since = len(real.log)
+    publish(real.root, entry(1, "whole"), 1)
+    real.settle()
+    assert real.ask("whole")[:2] == (1, 1)
+    repository = open_repository(real.root)
+    with repository.lock("whole", "a test"):
+        repository.remove_model("whole")
+    real.settle()
+    assert real.states("whole") == {}
+    assert failures(real, since) == []
+
+
+def test_a_version_that_the_configuration_does_not_name_is_not_looked_at(real: Polling) -> None:
+    one, two = entry(1, "unnamed"), entry(2, "unnamed")
+    publish(real.root, one, 1)
+    real.settle()
+    with real.called("unnamed", 1) as (client,):
+        repository = open_repository(real.root)
+        with repository.lock("unnamed", "a test"):
+            staged = repository.staging("unnamed", 2)
+            two.write(staged)
+            assert repository.publish("unnamed", 2, staged, two.manifest, config(one, 1, [1]))
+        real.settle()
+    assert client.calm()
+    assert real.states("unnamed") == {1: "READY"}
+
+
+def test_what_served_before_is_not_loaded_again_when_only_the_served_versions_change(real: Polling) -> None:
+    one, two = without_labels(entry(1, "grows")), without_labels(entry(2, "grows"))
+    publish(real.root, one, 1, prod=1)
+    publish(real.root, two, 2, [1, 2], prod=1)
+    write_config(real, one, 1, [1], prod=1)
+    real.settle()
+    with real.called("grows", 1) as (client,):
+        write_config(real, one, 1, [1, 2], prod=1)
+        real.settle()
+        assert real.ask("grows", 2)[:2] == (2, 2)
+        write_config(real, two, 2, [1, 2], prod=1)
+        write_config(real, one, 1, [1], prod=1)
+        real.settle()
+    assert client.calm()
+    real.server.process.wait_until(lambda: real.states("grows") == {1: "READY", 2: "UNAVAILABLE"}, SECONDS)
+
+
+def test_moving_an_alias_loads_every_served_version_anew_and_refuses_no_call(real: Polling) -> None:
+    one, two = entry(1, "moves"), entry(2, "moves")
+    publish(real.root, one, 1, prod=1)
+    publish(real.root, two, 2, [1, 2], prod=1)
+    real.settle()
+    with real.called("moves", 1, 2) as clients:
+        write_config(real, two, 2, [1, 2], prod=2)
+        real.settle()
+    assert [client.refused for client in clients] == [[], []]
+    assert [len(client.answers) for client in clients] == [2, 2]
+    assert real.config("moves")["parameters"]["tidegate.alias.prod"] == {"string_value": "2"}
+
+
+def test_writing_the_same_configuration_again_touches_nothing(real: Polling) -> None:
+    publish(real.root, entry(1, "same"), 1, prod=1)
+    real.settle()
+    since = len(real.log)
+    with real.called("same", 1) as (client,):
+        publish(real.root, entry(1, "same"), 1, prod=1)
+        real.settle()
+    assert client.calm()
+    assert 'loading: same:1"' not in real.log[since:]
+
+
+def test_a_version_that_does_not_load_leaves_the_others_serving(real: Polling) -> None:
+    one, bad = entry(1, "bad"), entry(2, "bad", more='raise RuntimeError("does not load")')
+    publish(real.root, one, 1, prod=1)
+    real.settle()
+    with real.called("bad", 1) as (client,):
+        publish(real.root, bad, 2, [1, 2], prod=1)
+        real.settle()
+        assert real.states("bad")[2] != "READY"
+        write_config(real, one, 1, [1], prod=1)
+        real.settle()
+        real.server.process.wait_until(lambda: real.states("bad") == {1: "READY", 2: "UNAVAILABLE"}, SECONDS)
+        publish(real.root, entry(3, "bad"), 3, [1, 3], prod=1)
+        real.settle()
+        assert real.ask("bad", 3)[:2] == (3, 3)
+    assert client.refused == []
+
+
+def test_a_model_that_does_not_load_can_be_withdrawn_while_it_is_being_loaded(real: Polling) -> None:
+    """To delete it then would stop Triton's polling for good: it was tried."""
+    bad = entry(1, "withdrawn", more='time.sleep(1); raise RuntimeError("does not load")')
+    publish(real.root, bad, 1, prod=1)
+    real.server.process.wait_until(lambda: real.states("withdrawn").get(1) == "LOADING", SECONDS)
+    repository = open_repository(real.root)
+    with repository.lock("withdrawn", "a test"):
+        repository.withdraw("withdrawn")
+    real.settle()
+    assert real.states("withdrawn") == {1: "UNAVAILABLE"}
+    since = len(real.log)
+    real.settle()
+    assert 'loading: withdrawn:1"' not in real.log[since:]
+    with repository.lock("withdrawn", "a test"):
+        repository.remove_model("withdrawn")
+    publish(real.root, entry(2, "withdrawn"), 2)
+    real.settle()
+    assert real.ask("withdrawn")[:2] == (2, 2)
+
+
+def test_each_configuration_has_the_labels_of_its_owner(real: Polling) -> None:
+    one, two = entry(1, "labels"), entry(2, "labels")
+    publish(real.root, one, 1)
+    real.settle()
+    assert real.label("labels", 1) == "release 1"
+    publish(real.root, two, 2, [1, 2])
+    real.settle()
+    assert real.label("labels", 1) == real.label("labels", 2) == "release 2"
+    write_config(real, one, 1, [1, 2])
+    real.settle()
+    assert real.label("labels", 2) == "release 1"
+
+
+def test_a_closed_configuration_keeps_triton_from_what_comes_file_by_file(real: Polling) -> None:
+    """What a repository in an object store does with a new model; this Triton reads folders only."""
+    of = without_labels(entry(5, "closed"))
+    text = config(of, 5, [5])
+    since = len(real.log)
+    folder = real.root / "closed"
+    staged = real.staging / "closed"
+    staged.mkdir()
+    (staged / "config.pbtxt").write_text(closed_config(text))
+    staged.rename(folder)
+    real.settle()
+    for path in sorted(of.manifest.files, key=lambda file: file.path):
+        target = folder / (path.path.replace("1/", "5/", 1) if path.path.startswith("1/") else f"5/.entry/{path.path}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(of.files[path.path])
+        if path.path == "1/model.py":
+            real.settle()
+    assert 'loading: closed:5"' not in real.log[since:]
+    assert real.states("closed") == {}
+    (real.staging / "config").write_text(text)
+    (real.staging / "config").rename(folder / "config.pbtxt")
+    real.settle()
+    assert real.ask("closed")[:2] == (5, 5)

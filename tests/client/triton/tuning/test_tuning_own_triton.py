@@ -1,0 +1,109 @@
+"""An entry is measured on Tritons that tune runs itself, one for each configuration."""
+
+import os
+from pathlib import Path
+
+import pytest
+from tidegate.errors import UnreachableError
+from tidegate.findings import errors
+from tidegate.triton.entries.checks import check_entry
+from tidegate.triton.entries.entry import read_entry
+from tidegate.triton.entries.text import parse_config
+from tidegate.triton.tuning import Plan, Report, TritonProgram, tune, tuned_text, write_config
+
+from .programs import ONE_ONLY, SLEEPER, Programs, write_model
+
+SHORT = 0.25
+
+
+def run(programs: Programs, entry: Path, plan: Plan, said: list[str] | None = None) -> Report:
+    server = TritonProgram.find(programs.tritonserver, (programs.backends,))
+    progress = None if said is None else said.append
+    return tune(read_entry(entry), plan, server=server, perf_analyzer=programs.perf_analyzer, progress=progress)
+
+
+def of_our_own() -> set[str]:
+    """Shared memory and programs of Tritons that this process has run, and that are left."""
+    shared = {path.name for path in Path("/dev/shm").glob(f"tidegate_tune_{os.getpid()}_*")}
+    return shared | {
+        path.parent.name
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if f"tidegate_tune_{os.getpid()}_".encode() in _read(path)
+    }
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_a_sweep_finds_what_serves_most_and_writes_a_configuration_that_check_accepts(
+    programs: Programs, sleeper: Path, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    before = {path: path.read_bytes() for path in sleeper.rglob("*") if path.is_file()}
+    plan = Plan(
+        instances=(1, 2), max_batches=(1, 8), concurrencies=(1, 8), window_seconds=SHORT, latency_limit_seconds=5
+    )
+    report = run(programs, sleeper, plan, said)
+
+    assert [found.setting for found in report.measurements] == list(plan.settings())
+    assert report.failures == ()
+    assert len(said) == 8
+    assert said[0].startswith("1/8 instances 1, max_batch_size 1, batch 1, concurrency 1: ")
+    by = {(f.setting.instances, f.setting.max_batch, f.setting.concurrency): f for f in report.measurements}
+    # A batch takes as long as a row, and an instance sleeps without taking part of the processor.
+    assert by[1, 1, 1].inferences_per_second < 50
+    assert by[2, 1, 8].inferences_per_second > 1.4 * by[1, 1, 8].inferences_per_second
+    assert by[1, 8, 8].inferences_per_second > 3 * by[1, 1, 8].inferences_per_second
+    for found in report.measurements:
+        assert 0.02 <= found.p50_seconds <= found.p90_seconds <= found.p95_seconds <= found.p99_seconds
+        assert found.memory_bytes is not None
+        assert found.memory_bytes > 20 * 2**20
+        assert found.gpu_memory_bytes is None
+    one, two = by[1, 1, 1].memory_bytes, by[2, 1, 1].memory_bytes
+    assert one is not None
+    assert two is not None
+    assert two > one + 5 * 2**20  # another process of the Python backend
+
+    assert report.best is not None
+    assert (report.best.setting.max_batch, report.best.setting.concurrency) == (8, 8)
+    target = tmp_path / "tuned.pbtxt"
+    write_config(target, tuned_text(read_entry(sleeper), report))
+    config = parse_config(target.read_text("utf-8"))
+    assert config.max_batch_size == 8
+    assert config.HasField("dynamic_batching")
+    assert [group.count for group in config.instance_group] == [report.best.setting.instances]
+    assert target.read_text("utf-8").startswith("# Found by `tidegate tune` with instances ")
+    assert {path: path.read_bytes() for path in sleeper.rglob("*") if path.is_file()} == before
+    target.replace(sleeper / "config.pbtxt")
+    assert errors(check_entry(sleeper)) == []
+    assert of_our_own() == set()
+
+
+def test_a_configuration_that_does_not_load_is_reported_in_the_models_own_words_and_the_others_are_measured(
+    programs: Programs, tmp_path: Path
+) -> None:
+    entry = write_model(tmp_path, "one_only", SLEEPER.format(seconds=0) + _initialize_of(ONE_ONLY))
+    report = run(programs, entry, Plan(instances=(2, 1), concurrencies=(1,), window_seconds=SHORT))
+    assert [found.setting.instances for found in report.measurements] == [1]
+    (failure,) = report.failures
+    assert failure.setting.instances == 2
+    assert "there is room for one only" in failure.why
+    assert of_our_own() == set()
+
+
+def test_where_nothing_can_be_measured_the_first_reason_is_said(programs: Programs, tmp_path: Path) -> None:
+    entry = write_model(tmp_path, "one_only", ONE_ONLY, "instance_group { count: 1 }\n")
+    with pytest.raises(UnreachableError, match="the weights are upside down") as refused:
+        run(programs, entry, Plan(concurrencies=(2,), window_seconds=SHORT))
+    assert "batch 1, concurrency 2" in str(refused.value)
+    assert of_our_own() == set()
+
+
+def _initialize_of(program: str) -> str:
+    """The method of a program that another class gets too."""
+    method = program.partition("class TritonPythonModel:\n")[2].partition("    def execute")[0]
+    return "\n" + method.replace("json.loads", "__import__('json').loads")

@@ -1,0 +1,76 @@
+"""What a perf_analyzer can do to us, besides measuring."""
+
+from pathlib import Path
+
+import pytest
+from tidegate.errors import UsageError
+from tidegate.triton.tuning import Address, Plan, Setting, perf
+from tidegate.triton.tuning.server import Described
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from lab.local_plane.triton import Triton
+
+from .programs import Programs, write_program
+
+SETTING = Setting(batch=1, concurrency=1)
+HEAD = "Concurrency,Inferences/Second,p50 latency,p90 latency,p95 latency,p99 latency"
+
+
+def measured(program: Path, folder: Path, where: str = "127.0.0.1:1", window: float = 0.05) -> perf.Reading:
+    plan = Plan(window_seconds=window, windows=3)
+    return perf.measure(program, Address(where), Described("sleeper", ModelConfig()), SETTING, plan, folder)
+
+
+def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(perf, "_MARGIN_SECONDS", 0.5)
+    program = write_program(tmp_path / "perf_analyzer", "exec sleep 60")
+    with pytest.raises(perf.LoadError, match="did not end within 1 s"):
+        measured(program, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "report", ["", "Rate,Throughput\\n1,2", f"{HEAD}\\n1,x,1,2,3,4", f"{HEAD}\\n1,2,1,2,3,4\\n2,2,1,2,3,4"]
+)
+def test_a_report_in_another_form_is_said(tmp_path: Path, report: str) -> None:
+    program = write_program(tmp_path / "perf_analyzer", f"printf '{report}' > perf_analyzer.csv")
+    with pytest.raises(perf.LoadError, match="not in the form of the versions that are known"):
+        measured(program, tmp_path)
+
+
+def test_one_that_says_nothing_and_one_that_is_no_program_are_said(tmp_path: Path) -> None:
+    silent = write_program(tmp_path / "silent", "exit 3")
+    with pytest.raises(perf.LoadError, match="ended without a word"):
+        measured(silent, tmp_path)
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"\x7fELF no program")
+    broken.chmod(0o755)
+    with pytest.raises(UsageError, match="broken: cannot be run"):
+        measured(broken, tmp_path)
+
+
+def test_an_old_report_is_never_taken_for_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "perf_analyzer.csv").write_text(f"{HEAD}\n1,2,1,2,3,4\n", "utf-8")
+    program = write_program(tmp_path / "perf_analyzer", "exit 0")
+    with pytest.raises(perf.LoadError):
+        measured(program, tmp_path)
+
+
+def test_windows_grow_for_requests_that_take_longer_than_one(
+    running: Triton, programs: Programs, tmp_path: Path
+) -> None:
+    # A request takes 10 ms, and three windows of 50 ms never agree to a tenth for long: it is measured all the same.
+    found = measured(programs.perf_analyzer, tmp_path, running.grpc)
+    assert 20 < found.inferences_per_second < 100
+    assert 0.01 < found.p50 < 0.2
+
+
+def test_why_it_failed_is_said_without_what_is_said_of_every_thread(
+    running: Triton, programs: Programs, tmp_path: Path
+) -> None:
+    plan = Plan(window_seconds=0.05, windows=3)
+    setting = Setting(batch=64, concurrency=4)
+    with pytest.raises(perf.LoadError) as refused:
+        perf.measure(
+            programs.perf_analyzer, Address(running.grpc), Described("sleeper", ModelConfig()), setting, plan, tmp_path
+        )
+    assert refused.value.what.count("batch-size must be <= 8 for 'sleeper'") == 1

@@ -1,5 +1,9 @@
-"""docs/models.md: its commands do what it says, with a real MLflow, real Tritons and real proxies."""
+"""docs/models.md: its commands do what it says, with a real MLflow, real Tritons and real proxies.
 
+This is the one story of a model's life that `make test` tells; the demo and tests/client/life tell it in more ways.
+"""
+
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -7,12 +11,16 @@ from pathlib import Path
 
 import pytest
 import typer.main
+from tidegate.calling.credentials import find_credential
+from tidegate.calling.proxy import ProxyClient
 from tidegate.cli.app import app
 from tidegate.errors import ExitCode
 
+from lab.demo.lifecycle import notebook
 from lab.demo.lifecycle.notebook import write_shell
-from lab.demo.lifecycle.world import DEVELOPER, World, world
+from lab.demo.lifecycle.world import DEVELOPER, ENDPOINT, World, world
 from lab.local_plane.process import CannotBeHadError
+from tests.client.life.calling import Caller
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/models.md").read_text("utf-8")
 MARK = "--- 8-8-8 ---"
@@ -48,7 +56,21 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         pytest.skip(f"NOT RUN: {error}, so that nobody tried the commands of docs/models.md")
 
 
-def test_the_commands_of_the_page_print_what_it_says(here: World) -> None:
+@pytest.fixture
+def caller(here: World, tmp_path: Path) -> Iterator[Caller]:
+    """What a model endpoint does all along: it calls production, where the model comes at some time."""
+    notebook.golden(1, tmp_path / "golden.json")
+    request = json.loads((tmp_path / "golden.json").read_text())["request"]
+    with (
+        ProxyClient(here.prod.url, find_credential({"TIDEGATE_API_KEY": here.keys[ENDPOINT]})) as client,
+        Caller(client, "churn", request=request, comes_later=True) as calling,
+    ):
+        yield calling
+
+
+def test_the_commands_of_the_page_print_what_it_says_and_no_call_of_production_fails(
+    here: World, caller: Caller
+) -> None:
     shell = write_shell(here)
     script = f". '{shell}'\n" + "".join(f"{text}\necho '{MARK}'\n" for text, _ in examples())
     done = subprocess.run(
@@ -69,6 +91,9 @@ def test_the_commands_of_the_page_print_what_it_says(here: World) -> None:
     assert not others, "\n\n".join(others)
     assert done.returncode == 0
     assert len(printed) == len(examples()) + 1
+    scores = [notebook.score(notebook.weights(version)) for version in (1, 2)]
+    assert {round(answer, 4) for answer in caller.answers} == {round(score, 4) for score in scores}
+    assert caller.failures == []
 
 
 def test_the_page_names_every_command() -> None:

@@ -91,7 +91,7 @@ def tune(
             server = TritonProgram.find(tritonserver, tuple(triton_option or ()))
             if write is not None and variants.has_comments(entry):
                 note(f"note: {write} will have every field of {entry.folder / CONFIG}, and none of its comments")
-        program = perf.find(perf_analyzer)
+        program = perf.find_perf_analyzer(perf_analyzer)
         settings = counted(sum(1 for _ in plan.settings()), "setting")
         note(f"{settings}, 3 to {plan.windows} windows of {plan.window_seconds:g} s for each")
         if url is not None:
@@ -139,7 +139,7 @@ def _show(report: "Report") -> None:
 
 
 def _remark(report: "Report", found: "Measurement") -> str:
-    from ..triton.tuning.results import is_within
+    from ..triton.tuning.plan import is_within
 
     words = ["best"] if found == report.best else []
     words += [] if is_within(found, report.latency_limit_seconds, report.percentile) else ["over the limit"]

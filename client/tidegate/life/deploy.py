@@ -12,7 +12,7 @@ from ..registry.version import LATEST
 from ..triton.publishing import read_published
 from . import rules
 from .context import Context
-from .past import before, current
+from .past import What, before, current
 from .plan import called
 from .publish import Outcome, bring
 from .target import places
@@ -45,10 +45,7 @@ def deploy(context: Context, what: Wanted, to: str | None = None, *, replace: bo
             f"{of.name} takes versions from {of.promotion.source}",
             do=f"tidegate promote {what.model} --to {of.name}",
         )
-    version = context.registry.version(what.model, what.which or LATEST)
-    who = may(context, of, what.model)
-    _check_rules(context, of, version, who)
-    return bring(context, "deploy", version, of, who.principal, replace=replace)
+    return _bring(context, "deploy", what.model, what.which or LATEST, of, replace=replace)
 
 
 def promote(context: Context, what: Wanted, to: str, *, replace: bool = False) -> Outcome:
@@ -68,10 +65,7 @@ def promote(context: Context, what: Wanted, to: str, *, replace: bool = False) -
         raise NotFoundError(
             f"{source} has no version of {what.model}", do=f"tidegate deploy {what.model} --to {source}"
         )
-    version = context.registry.version(what.model, which)
-    who = may(context, of, what.model)
-    _check_rules(context, of, version, who)
-    return bring(context, "promote", version, of, who.principal, replace=replace, source=source)
+    return _bring(context, "promote", what.model, which, of, replace=replace)
 
 
 def rollback(
@@ -95,8 +89,17 @@ def rollback(
             f"version {number} of {model} was never in {of.name}",
             do=f"tidegate history {model} shows which were; new ones come by `tidegate deploy` and `tidegate promote`",
         )
-    version = context.registry.version(model, number)
-    return bring(context, "rollback", version, of, may(context, of, model).principal, replace=replace)
+    return _bring(context, "rollback", model, number, of, replace=replace)
+
+
+def _bring(context: Context, what: What, model: str, which: int | str, of: Environment, *, replace: bool) -> Outcome:
+    """Bring a version into an environment as the caller, where its rules allow it; who goes back has passed them."""
+    version = context.registry.version(model, which)
+    who = may(context, of, model)
+    if what != "rollback":
+        _check_rules(context, of, version, who)
+    source = of.promotion.source if what == "promote" else None
+    return bring(context, what, version, of, who.principal, replace=replace, source=source)
 
 
 def _target(context: Context, of: Environment, model: str, records: Sequence[Record]) -> int:

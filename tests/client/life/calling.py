@@ -4,7 +4,7 @@ import threading
 import time
 from collections import Counter
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tidegate.calling.proxy import ProxyClient
 from tidegate.errors import TidegateError
@@ -17,8 +17,18 @@ PAUSE_SECONDS = 0.02
 class Caller:
     """Calls until its block ends, in a thread of its own, and remembers which factor answered."""
 
-    def __init__(self, client: ProxyClient, model: str, version: int | None = None) -> None:
-        self._client, self._model, self._version = client, model, version
+    def __init__(
+        self,
+        client: ProxyClient,
+        model: str,
+        version: int | None = None,
+        request: dict[str, Any] = REQUEST,
+        *,
+        comes_later: bool = False,
+    ) -> None:
+        """Call a model; what fails before the first answer is no failure of one that `comes_later`."""
+        self._comes_later = comes_later
+        self._client, self._model, self._version, self._request = client, model, version, request
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._call)
         self.answers: list[float] = []
@@ -34,7 +44,7 @@ class Caller:
 
     def factor(self) -> float:
         """Call once."""
-        answer = self._client.infer_json(self._model, REQUEST, version=self._version, deadline=20)
+        answer = self._client.infer_json(self._model, self._request, version=self._version, deadline=20)
         return float(answer["outputs"][0]["data"][0])
 
     def of_next(self, number: int, seconds: float = 60) -> Counter[float]:
@@ -57,4 +67,5 @@ class Caller:
             try:
                 self.answers.append(self.factor())
             except TidegateError as error:
-                self.failures.append(str(error))
+                if self.answers or not self._comes_later:
+                    self.failures.append(str(error))

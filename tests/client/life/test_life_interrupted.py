@@ -17,6 +17,8 @@ from .entries import golden, write_entry
 from .killing import killed, racing
 from .worlds import BUCKET, World
 
+pytestmark = pytest.mark.thorough
+
 POINTS = (
     "before FolderRepository.staging",
     "before Registry.fetch",

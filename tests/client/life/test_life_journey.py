@@ -23,6 +23,8 @@ from .calling import Caller
 from .entries import PROGRAM, REQUEST, golden, write_entry
 from .worlds import MODELS, VISITOR, World
 
+pytestmark = pytest.mark.thorough
+
 
 def register(world: World, name: str, factor: int, folder: Path, expected: int | None = None, **more: str | int) -> int:
     """Register an entry of a factor, with the golden request of one; return the version's number."""

@@ -17,6 +17,8 @@ from typer import Exit
 from .entries import CONFIG, write_entry
 from .worlds import World
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def three(world: World, tmp_path_factory: pytest.TempPathFactory) -> list[int]:

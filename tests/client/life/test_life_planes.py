@@ -16,6 +16,8 @@ from .calling import Caller
 from .entries import golden, write_entry
 from .worlds import World
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def both(world: World, monkeypatch: pytest.MonkeyPatch) -> Environment:

@@ -13,6 +13,7 @@ from lab.demo.lifecycle.walk import SCENES
 from .test_demo_real import SHARED_MEMORY, WALK_SECONDS, demo
 
 
+@pytest.mark.thorough
 def test_all_that_is_claimed_of_a_models_life_holds(tmp_path: Path) -> None:
     file = tmp_path / "said.json"
     with demo(tmp_path, "lifecycle", "--json", str(file)) as (running, out):

@@ -7,8 +7,7 @@ docker and gevent along into a package that is to stay small.
 """
 
 from .drawing import plot
-from .plan import Plan
-from .results import Failure, Measurement, Report, Setting
+from .plan import Failure, Measurement, Plan, Report, Setting
 from .server import Address, TritonProgram
 from .sweep import tune
 from .variants import tuned_text, write_config

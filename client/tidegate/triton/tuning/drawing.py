@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...errors import UsageError, install
-from .results import Measurement, Report
+from .plan import Measurement, Report
 
 KINDS: Final = (".png", ".svg")
 

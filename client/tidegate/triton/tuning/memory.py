@@ -12,7 +12,6 @@ from ...errors import UnreachableError
 from .server import opened
 
 _EVERY_SECONDS: Final = 0.25
-_PROC: Final = Path("/proc")
 _GPU: Final = re.compile(r"^nv_gpu_memory_used_bytes(?:\{[^}]*\})? ([0-9.eE+]+)$", re.MULTILINE)
 
 
@@ -25,15 +24,14 @@ class Peak:
 
     def see(self, host: int | None, gpu: int | None) -> None:
         """Count what is there now."""
-        self.host = _most(self.host, host)
-        self.gpu = _most(self.gpu, gpu)
+        self.host = max((each for each in (self.host, host) if each is not None), default=None)
+        self.gpu = max((each for each in (self.gpu, gpu) if each is not None), default=None)
 
 
 @contextmanager
 def watched(group: int | None, metrics: str | None) -> Iterator[Peak]:
     """Look at the memory of a process group, and of the GPUs that a Triton tells of, until the block ends."""
-    peak = Peak()
-    over = threading.Event()
+    peak, over = Peak(), threading.Event()
 
     def look() -> None:
         while True:
@@ -57,7 +55,7 @@ def host_bytes(group: int) -> int | None:
     another Triton on the machine, only a part counts.
     """
     found = None
-    for stat in _PROC.glob("[0-9]*/stat"):
+    for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):  # it has just ended
             if int(stat.read_text("utf-8", errors="replace").rpartition(")")[2].split()[2]) != group:
                 continue
@@ -67,31 +65,17 @@ def host_bytes(group: int) -> int | None:
     return found
 
 
-def gpu_bytes(metrics: str) -> int | None:
-    """Return the memory in use on all GPUs that a Triton's metrics tell of; None where they tell of none."""
-    try:
-        values = [float(value) for value in _GPU.findall(_text(metrics))]
-    except (OSError, ValueError):
-        return None
-    return round(sum(values)) if values else None
+def gpu_bytes(metrics: str, *, needed: bool = False) -> int | None:
+    """Return the memory in use on all GPUs that a Triton's metrics tell of; None where they tell of none.
 
-
-def require_metrics(metrics: str) -> None:
-    """Raise UnreachableError where nobody answers who was said to tell the memory of GPUs."""
+    Raises UnreachableError where the metrics are needed and cannot be read.
+    """
     try:
-        _text(metrics)
+        with opened(metrics, 2) as answer:
+            values = [float(value) for value in _GPU.findall(answer.read().decode(errors="replace"))]
     except (OSError, ValueError) as error:
-        raise UnreachableError(
-            "the metrics cannot be read",
-            why=str(error),
-            do="check --metrics-url, such as http://localhost:8002/metrics",
-        ) from None
-
-
-def _text(metrics: str) -> str:
-    with opened(metrics, 2) as answer:
-        return str(answer.read().decode(errors="replace"))
-
-
-def _most(one: int | None, other: int | None) -> int | None:
-    return max((each for each in (one, other) if each is not None), default=None)
+        if not needed:
+            return None
+        do = "check --metrics-url, such as http://localhost:8002/metrics"
+        raise UnreachableError("the metrics cannot be read", why=str(error), do=do) from None
+    return round(sum(values)) if values else None

@@ -3,18 +3,15 @@
 import csv
 import os
 import re
-import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ...errors import UnreachableError, UsageError
-from .plan import Plan
-from .results import Setting
-from .server import Address, Described
+from .memory import watched
+from .plan import Measurement, Plan, Setting
+from .server import Running, find
 
-PROGRAM: Final = "perf_analyzer"
 STABILITY_PERCENT: Final = 10
 _ANY_STABILITY: Final = 999
 _LONGER_WINDOWS: Final = (1, 4, 16)
@@ -25,51 +22,37 @@ _TOO_SHORT: Final = "Please use a larger time window"
 _NOISE: Final = re.compile(r"^(WARNING|Thread \[\d+\] had error|Failed to maintain requested inference load)")
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What perf_analyzer read: rows a second, and percentiles of the latency in seconds."""
-
-    inferences_per_second: float
-    p50: float
-    p90: float
-    p95: float
-    p99: float
-    stable: bool
-
-
 class LoadError(UnreachableError):
     """A setting that could not be measured."""
 
 
-def find(program: str | Path | None) -> Path:
+def find_perf_analyzer(program: str | Path | None) -> Path:
     """Return perf_analyzer: the one that is named, else the one on the PATH; raises UsageError without one."""
-    found = shutil.which(str(program or PROGRAM))
-    if found is None:
-        raise UsageError(
-            f"there is no program {program or PROGRAM}",
-            why="tune measures with Triton's own load generator",
-            do="name it with --perf-analyzer; it comes with Triton's SDK image, and with `pip install perf-analyzer` "
-            "(Linux)",
-        )
-    return Path(found).absolute()
+    do = "name it with --perf-analyzer; it comes with Triton's SDK image, and with `pip install perf-analyzer` (Linux)"
+    return find(program or "perf_analyzer", "tune measures with Triton's own load generator", do)
 
 
-def measure(program: Path, server: Address, model: Described, setting: Setting, plan: Plan, folder: Path) -> Reading:
+def measure(program: Path, running: Running, setting: Setting, plan: Plan, folder: Path) -> Measurement:
     """Call a model as a setting says until three windows agree; raises LoadError with what perf_analyzer says.
 
-    Where they never agree, three are taken as they are, and the reading says so.
+    Where they never agree, three are taken as they are, and the measurement says so.
     """
-    said = ""
+    said, report = "", folder / "perf_analyzer.csv"
     for longer in _LONGER_WINDOWS:
-        said = ""
         for stability in (STABILITY_PERCENT, _ANY_STABILITY):
-            report = folder / "perf_analyzer.csv"
             report.unlink(missing_ok=True)
             seconds = plan.window_seconds * longer
-            command = _command(program, server, model, setting, plan, seconds, stability)
-            code, said = _run([*command, "-f", str(report)], folder, plan.windows * seconds * 3 + _MARGIN_SECONDS)
+            command = _command(program, running, setting, plan, seconds, stability)
+            with watched(running.group, running.address.metrics) as peak:
+                code, said = _run([*command, "-f", str(report)], folder, plan.windows * seconds * 3 + _MARGIN_SECONDS)
             if code == 0 and report.is_file():
-                return _read(report, stable=stability == STABILITY_PERCENT)
+                return Measurement(
+                    setting=setting,
+                    memory_bytes=peak.host,
+                    gpu_memory_bytes=peak.gpu,
+                    stable=stability == STABILITY_PERCENT,
+                    **_read(report),
+                )
             if _UNSTABLE not in said:
                 break
         if _TOO_SHORT not in said and _UNSTABLE not in said:
@@ -78,16 +61,16 @@ def measure(program: Path, server: Address, model: Described, setting: Setting, 
 
 
 def _command(
-    program: Path, server: Address, model: Described, setting: Setting, plan: Plan, seconds: float, stability: int
+    program: Path, running: Running, setting: Setting, plan: Plan, seconds: float, stability: int
 ) -> list[str]:
     command = [
-        str(program), "-m", model.name, "-u", server.where, "-i", server.protocol,
+        str(program), "-m", running.config.name, "-u", running.address.where, "-i", running.address.protocol,
         "-b", str(setting.batch), "--concurrency-range", str(setting.concurrency),
         # Never --request-count, nor windows of a number of requests: with those it hangs now and then.
         "--measurement-interval", str(round(seconds * 1000)), "--max-trials", str(plan.windows),
         "--stability-percentage", str(stability),
     ]  # fmt: skip
-    if model.decoupled:
+    if running.config.model_transaction_policy.decoupled:
         command.append("--streaming")
     for name, dims in plan.shapes.items():
         command += ["--shape", f"{name}:{','.join(map(str, dims))}"]
@@ -111,14 +94,14 @@ def _run(command: list[str], folder: Path, seconds: float) -> tuple[int, str]:
     return done.returncode, f"{done.stdout}\n{done.stderr}"
 
 
-def _read(report: Path, *, stable: bool) -> Reading:
+def _read(report: Path) -> dict[str, float]:
+    """Return the figures of a Measurement; latencies stand in microseconds in the report."""
     with report.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     try:
         (row,) = rows
-        micros = [float(row[f"p{percent} latency"]) for percent in (50, 90, 95, 99)]
-        p50, p90, p95, p99 = (each / 1e6 for each in micros)
-        return Reading(float(row["Inferences/Second"]), p50, p90, p95, p99, stable)
+        latencies = {f"p{each}_seconds": float(row[f"p{each} latency"]) / 1e6 for each in (50, 90, 95, 99)}
+        return {"inferences_per_second": float(row["Inferences/Second"]), **latencies}
     except (KeyError, ValueError):
         raise LoadError(
             "perf_analyzer's report is not in the form of the versions that are known (2.41–2.60)"

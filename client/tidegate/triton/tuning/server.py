@@ -25,7 +25,6 @@ from ..entries.entry import Entry
 from ..entries.text import CONFIG, config_text
 from .plan import Plan, Protocol
 
-PROGRAM: Final = "tritonserver"
 HOST: Final = "127.0.0.1"
 _STOP_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.05
@@ -63,6 +62,21 @@ class Address:
 
 
 @dataclass(frozen=True)
+class Running:
+    """A Triton that has loaded the model."""
+
+    address: Address
+    config: ModelConfig
+    """The model's, with what Triton has completed in it."""
+    group: int | None = None
+    """Its process group, where it is our own."""
+
+
+class NotLoadedError(UnreachableError):
+    """A configuration that Triton did not load."""
+
+
+@dataclass(frozen=True)
 class TritonProgram:
     """A tritonserver that can be run here."""
 
@@ -73,104 +87,57 @@ class TritonProgram:
     @classmethod
     def find(cls, program: str | Path | None, options: tuple[str, ...] = ()) -> "TritonProgram":
         """Return the one that is named, else the one on the PATH; raises UsageError without one."""
-        found = shutil.which(str(program or PROGRAM))
-        if found is None:
-            raise UsageError(
-                f"there is no program {program or PROGRAM}",
-                why="each configuration is measured on a Triton of its own",
-                do="name it with --tritonserver (it is in Triton's image), or measure one that runs with --url",
-            )
+        do = "name it with --tritonserver (it is in Triton's image), or measure one that runs with --url"
+        found = find(program or "tritonserver", "each configuration is measured on a Triton of its own", do)
         for option in options:
             if option.removeprefix("--").startswith(_OURS):
                 raise UsageError(f"--triton-option {option}: tune sets that itself")
-        return cls(Path(found).absolute(), options)
+        return cls(found, options)
 
+    @contextmanager
+    def serving(self, entry: Entry, config: ModelConfig, plan: Plan, folder: Path) -> Iterator[Running]:
+        """Run a Triton with the entry's files and this configuration; the model is ready, and it ends with the block.
 
-@dataclass(frozen=True)
-class Described:
-    """What a Triton says about a model: its configuration, with what Triton has completed in it."""
-
-    name: str
-    config: ModelConfig
-
-    @property
-    def decoupled(self) -> bool:
-        """Whether it answers a request with any number of answers."""
-        return bool(self.config.model_transaction_policy.decoupled)
-
-    @property
-    def most_rows(self) -> int:
-        """The most rows that a request may have."""
-        return max(1, int(self.config.max_batch_size))
-
-
-@dataclass(frozen=True)
-class Running:
-    """A Triton that has loaded the model."""
-
-    address: Address
-    model: Described
-    group: int | None = None
-    """Its process group, where it is our own."""
-
-
-class NotLoadedError(UnreachableError):
-    """A configuration that Triton did not load."""
-
-
-@contextmanager
-def serving(program: TritonProgram, entry: Entry, config: ModelConfig, plan: Plan, folder: Path) -> Iterator[Running]:
-    """Run a Triton with the entry's files and this configuration; the model is ready, and it ends with the block.
-
-    The files are linked to, not copied. Raises NotLoadedError with what Triton says.
-    """
-    repository = folder / "models"
-    _link(entry, config, repository / entry.name)
-    http, grpc, metrics = _free_ports(3)
-    shared = f"tidegate_tune_{os.getpid()}_{http}_"
-    command = [
-        str(program.path), f"--model-repository={repository}", "--model-control-mode=none", "--exit-on-error=true",
-        *(f"--{side}-address={HOST}" for side in ("http", "grpc", "metrics")),
-        f"--http-port={http}", f"--grpc-port={grpc}", f"--metrics-port={metrics}", "--metrics-interval-ms=250",
-        "--exit-timeout-secs=5", f"--backend-config=python,shm-region-prefix-name={shared}", *program.options,
-    ]  # fmt: skip
-    # Whatever ends this process takes Triton along.
-    leash = [setpriv, "--pdeathsig", "TERM"] if (setpriv := shutil.which("setpriv")) else []
-    log = folder / "triton.log"
-    with log.open("wb") as output:
+        The files are linked to, not copied. Raises NotLoadedError with what Triton says.
+        """
+        repository = folder / "models"
+        _link(entry, config, repository / entry.name)
+        http, grpc, metrics = _free_ports(3)
+        shared = f"tidegate_tune_{os.getpid()}_{http}_"
+        command = [
+            str(self.path), f"--model-repository={repository}", "--model-control-mode=none", "--exit-on-error=true",
+            *(f"--{side}-address={HOST}" for side in ("http", "grpc", "metrics")),
+            f"--http-port={http}", f"--grpc-port={grpc}", f"--metrics-port={metrics}", "--metrics-interval-ms=250",
+            "--exit-timeout-secs=5", f"--backend-config=python,shm-region-prefix-name={shared}", *self.options,
+        ]  # fmt: skip
+        # Whatever ends this process takes Triton along.
+        leash = [setpriv, "--pdeathsig", "TERM"] if (setpriv := shutil.which("setpriv")) else []
+        log = folder / "triton.log"
+        with log.open("wb") as output:
+            try:
+                process = subprocess.Popen(
+                    [*leash, *command], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:
+                raise UsageError(f"cannot be run: {error.strerror}", where=str(self.path)) from None
         try:
-            process = subprocess.Popen(
-                [*leash, *command], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:
-            raise UsageError(f"cannot be run: {error.strerror}", where=str(program.path)) from None
-    try:
-        ready = f"http://{HOST}:{http}/v2/models/{urllib.parse.quote(entry.name, safe='')}/ready"
-        _wait(process, ready, plan.load_seconds, log)
-        port = grpc if plan.protocol == "grpc" else http
-        address = Address(f"{HOST}:{port}", plan.protocol, f"http://{HOST}:{metrics}/metrics")
-        yield Running(address, described(Address(f"{HOST}:{http}", "http"), entry.name), process.pid)
-    finally:
-        _end(process)
-        for left in _SHARED_MEMORY.glob(f"{shared}*"):  # of one that had to be killed
-            left.unlink(missing_ok=True)
+            ready = f"http://{HOST}:{http}/v2/models/{urllib.parse.quote(entry.name, safe='')}/ready"
+            _wait(process, ready, plan.load_seconds, log)
+            port = grpc if plan.protocol == "grpc" else http
+            address = Address(f"{HOST}:{port}", plan.protocol, f"http://{HOST}:{metrics}/metrics")
+            yield Running(address, described(Address(f"{HOST}:{http}", "http"), entry.name), process.pid)
+        finally:
+            _end(process)
+            for left in _SHARED_MEMORY.glob(f"{shared}*"):  # of one that had to be killed
+                left.unlink(missing_ok=True)
 
 
-def _link(entry: Entry, config: ModelConfig, home: Path) -> None:
-    """Make an entry of this configuration and links to the entry's files, in folders of its own.
-
-    For backends write beside what they read, such as the Python backend its `__pycache__`.
-    """
-    home.mkdir(parents=True)
-    for folder in entry.folders:
-        (home / folder).mkdir()
-    for file in entry.files:
-        if file.path != CONFIG:
-            link = home / file.path
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(entry.folder.absolute() / file.path)
-    (home / CONFIG).write_text(config_text(config), "utf-8")
+def find(program: str | Path, why: str, do: str) -> Path:
+    """Return a program by its path, or by its name on the PATH; raises UsageError, which says why and what to do."""
+    if (found := shutil.which(program)) is None:
+        raise UsageError(f"there is no program {program}", why=why, do=do)
+    return Path(found).absolute()
 
 
 def opened(url: str, seconds: float) -> Any:
@@ -178,39 +145,44 @@ def opened(url: str, seconds: float) -> Any:
     return _DIRECT.open(url, timeout=seconds)
 
 
-def described(address: Address, model: str) -> Described:
-    """Ask a Triton for a model's configuration; raises UnreachableError."""
+def described(address: Address, model: str) -> ModelConfig:
+    """Return a model's configuration as a Triton tells it; raises UnreachableError."""
     config = ModelConfig()
-    if address.protocol == "grpc":
-        import tritonclient.grpc
-        from tritonclient.utils import InferenceServerException
-
-        try:
-            direct = [("grpc.enable_http_proxy", 0)]
-            with tritonclient.grpc.InferenceServerClient(address.where, channel_args=direct) as client:
-                config.CopyFrom(client.get_model_config(model, client_timeout=30).config)
-        except InferenceServerException as error:
-            raise _unknown(address, model, str(error.message())) from None
-        return Described(model, config)
-    url = f"http://{address.where}/v2/models/{urllib.parse.quote(model, safe='')}/config"
     try:
-        with opened(url, 30) as answer:
-            json_format.ParseDict(json.load(answer), config, ignore_unknown_fields=True)
-    except urllib.error.HTTPError as error:
-        raise _unknown(address, model, error.read(2000).decode(errors="replace")) from None
+        if address.protocol == "grpc":
+            import tritonclient.grpc
+            from tritonclient.utils import InferenceServerException
+
+            try:
+                direct = [("grpc.enable_http_proxy", 0)]
+                with tritonclient.grpc.InferenceServerClient(address.where, channel_args=direct) as client:
+                    config.CopyFrom(client.get_model_config(model, client_timeout=30).config)
+            except InferenceServerException as error:
+                raise ValueError(error.message()) from None
+        else:
+            url = f"http://{address.where}/v2/models/{urllib.parse.quote(model, safe='')}/config"
+            with opened(url, 30) as answer:
+                json_format.ParseDict(json.load(answer), config, ignore_unknown_fields=True)
     except (OSError, ValueError) as error:
-        raise _unknown(address, model, str(error)) from None
-    return Described(model, config)
+        said = error.read(2000).decode(errors="replace") if isinstance(error, urllib.error.HTTPError) else str(error)
+        raise UnreachableError(
+            f"model {model} cannot be measured",
+            where=address.where,
+            why=said,
+            do=f"check that a Triton's {'gRPC' if address.protocol == 'grpc' else 'HTTP'} side listens there, and that "
+            "the model is loaded",
+        ) from None
+    return config
 
 
-def _unknown(address: Address, model: str, why: str) -> UnreachableError:
-    return UnreachableError(
-        f"model {model} cannot be measured",
-        where=address.where,
-        why=why,
-        do=f"check that a Triton's {'gRPC' if address.protocol == 'grpc' else 'HTTP'} side listens there, and that the "
-        "model is loaded",
-    )
+def _link(entry: Entry, config: ModelConfig, home: Path) -> None:
+    """Make an entry of this configuration and links to the entry's files, in folders of its own.
+
+    For backends write beside what they read, such as the Python backend its `__pycache__`.
+    """
+    shutil.copytree(entry.folder.absolute(), home, copy_function=os.symlink)
+    (home / CONFIG).unlink(missing_ok=True)
+    (home / CONFIG).write_text(config_text(config), "utf-8")
 
 
 def _wait(process: "subprocess.Popen[bytes]", ready: str, seconds: float, log: Path) -> None:
@@ -229,8 +201,7 @@ def _wait(process: "subprocess.Popen[bytes]", ready: str, seconds: float, log: P
 def _end(process: "subprocess.Popen[bytes]") -> None:
     """Ask it to end, insist after a while, and leave none of its group."""
     try:
-        if process.poll() is None:
-            process.terminate()
+        process.terminate()
         process.wait(_STOP_SECONDS)
     except subprocess.TimeoutExpired:
         pass

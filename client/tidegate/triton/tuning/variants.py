@@ -13,7 +13,7 @@ from ...findings import errors
 from ..entries.checks import check_entry
 from ..entries.entry import Entry
 from ..entries.text import CONFIG, config_text, read_config
-from .results import Report
+from .plan import Report
 
 _COMMENT_OR_TEXT = re.compile(r"""#[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""")
 

@@ -1,6 +1,7 @@
 """An entry is measured on Tritons that tune runs itself, one for each configuration."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,8 @@ from .programs import ONE_ONLY, SLEEPER, Programs, write_model
 SHORT = 0.25
 
 
-def run(programs: Programs, entry: Path, plan: Plan, said: list[str] | None = None) -> Report:
+def run(programs: Programs, entry: Path, plan: Plan, progress: Callable[[str], None] = print) -> Report:
     server = TritonProgram.find(programs.tritonserver, (programs.backends,))
-    progress = None if said is None else said.append
     return tune(read_entry(entry), plan, server=server, perf_analyzer=programs.perf_analyzer, progress=progress)
 
 
@@ -47,7 +47,7 @@ def test_a_sweep_finds_what_serves_most_and_writes_a_configuration_that_check_ac
     plan = Plan(
         instances=(1, 2), max_batches=(1, 8), concurrencies=(1, 8), window_seconds=SHORT, latency_limit_seconds=5
     )
-    report = run(programs, sleeper, plan, said)
+    report = run(programs, sleeper, plan, said.append)
 
     assert [found.setting for found in report.measurements] == list(plan.settings())
     assert report.failures == ()

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from tidegate.errors import UsageError
-from tidegate.triton.tuning import Address, Plan, Setting, perf
-from tidegate.triton.tuning.server import Described
+from tidegate.triton.tuning import Address, Measurement, Plan, Setting, perf
+from tidegate.triton.tuning.server import Running
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from lab.local_plane.triton import Triton
@@ -16,9 +16,12 @@ SETTING = Setting(batch=1, concurrency=1)
 HEAD = "Concurrency,Inferences/Second,p50 latency,p90 latency,p95 latency,p99 latency"
 
 
-def measured(program: Path, folder: Path, where: str = "127.0.0.1:1", window: float = 0.05) -> perf.Reading:
+def measured(
+    program: Path, folder: Path, where: str = "127.0.0.1:1", window: float = 0.05, setting: Setting = SETTING
+) -> Measurement:
     plan = Plan(window_seconds=window, windows=3)
-    return perf.measure(program, Address(where), Described("sleeper", ModelConfig()), SETTING, plan, folder)
+    running = Running(Address(where), ModelConfig(name="sleeper"))
+    return perf.measure(program, running, setting, plan, folder)
 
 
 def test_one_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,16 +64,12 @@ def test_windows_grow_for_requests_that_take_longer_than_one(
     # A request takes 10 ms, and three windows of 50 ms never agree to a tenth for long: it is measured all the same.
     found = measured(programs.perf_analyzer, tmp_path, running.grpc)
     assert 20 < found.inferences_per_second < 100
-    assert 0.01 < found.p50 < 0.2
+    assert 0.01 < found.p50_seconds < 0.2
 
 
 def test_why_it_failed_is_said_without_what_is_said_of_every_thread(
     running: Triton, programs: Programs, tmp_path: Path
 ) -> None:
-    plan = Plan(window_seconds=0.05, windows=3)
-    setting = Setting(batch=64, concurrency=4)
     with pytest.raises(perf.LoadError) as refused:
-        perf.measure(
-            programs.perf_analyzer, Address(running.grpc), Described("sleeper", ModelConfig()), setting, plan, tmp_path
-        )
+        measured(programs.perf_analyzer, tmp_path, running.grpc, setting=Setting(batch=64, concurrency=4))
     assert refused.value.what.count("batch-size must be <= 8 for 'sleeper'") == 1

@@ -1,11 +1,14 @@
-"""What can be tried, and what makes no sense."""
+"""What can be tried, what makes no sense, and which of several measurements is the best."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from tidegate.errors import UsageError
-from tidegate.triton.tuning import Plan
+from tidegate.triton.tuning import Measurement, Plan, Setting
+from tidegate.triton.tuning.plan import ALIKE, best_of, is_within
 
 
 def test_every_value_is_tried_with_every_other_but_for_requests_that_are_larger_than_a_batch() -> None:
@@ -43,3 +46,77 @@ def test_every_value_is_tried_with_every_other_but_for_requests_that_are_larger_
 def test_what_makes_no_sense_is_refused(said: dict[str, Any], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         Plan(**said)
+
+
+def found(
+    rate: float, p99: float = 0.1, instances: int | None = 1, concurrency: int = 1, stable: bool = True
+) -> Measurement:
+    setting = Setting(instances=instances, batch=1, concurrency=concurrency)
+    return Measurement(
+        setting=setting, inferences_per_second=rate, p50_seconds=p99 / 4, p90_seconds=p99 / 3, p95_seconds=p99 / 2,
+        p99_seconds=p99, stable=stable,
+    )  # fmt: skip
+
+
+measurements = st.lists(
+    st.builds(
+        found,
+        st.floats(0.1, 1e6),
+        st.floats(0.0001, 10),
+        st.sampled_from([None, 1, 2, 4]),
+        st.integers(1, 64),
+        st.booleans(),
+    ),
+    max_size=12,
+)
+limits = st.none() | st.floats(0.0001, 10)
+
+
+@given(measurements, limits, st.sampled_from([50, 90, 95, 99]))
+def test_the_best_keeps_to_the_limit_and_nothing_that_does_is_much_faster(
+    tried: list[Measurement], limit: float | None, percentile: int
+) -> None:
+    best = best_of(tried, limit, percentile)  # type: ignore[arg-type]
+    fitting = [each for each in tried if is_within(each, limit, percentile)]  # type: ignore[arg-type]
+    if best is None:
+        assert fitting == []
+        return
+    assert best in fitting
+    rivals = [each for each in fitting if each.stable] or fitting
+    assert best in rivals
+    assert all(best.inferences_per_second >= each.inferences_per_second * (1 - ALIKE) for each in rivals)
+
+
+@given(measurements, limits)
+def test_the_order_of_measuring_does_not_decide_how_much_is_served(
+    tried: list[Measurement], limit: float | None
+) -> None:
+    one, other = best_of(tried, limit, 99), best_of(tried[::-1], limit, 99)
+    assume(one is not None and other is not None)
+    assert one is not None
+    assert other is not None
+    assert (one.setting.instances or 0, one.p99_seconds) == (other.setting.instances or 0, other.p99_seconds)
+
+
+def test_what_is_the_same_but_for_noise_goes_to_what_asks_least_of_the_server() -> None:
+    few, many = found(100, instances=1), found(104, instances=4)
+    assert best_of([few, many], None, 99) == few
+    assert best_of([few, found(120, instances=4)], None, 99) == found(120, instances=4)
+
+
+def test_the_percentile_is_the_one_that_the_limit_is_about() -> None:
+    slow_tail = found(100, p99=0.4)
+    assert best_of([slow_tail], 0.15, 50) == slow_tail
+    assert best_of([slow_tail], 0.15, 95) is None
+
+
+def test_what_wavers_is_taken_only_where_nothing_else_keeps_to_the_limit() -> None:
+    wavering = found(500, stable=False)
+    assert best_of([wavering, found(100)], None, 99) == found(100)
+    assert best_of([wavering, found(100, p99=2)], 1, 99) == wavering
+
+
+def test_a_setting_is_said_in_words() -> None:
+    assert str(Setting(batch=4, concurrency=2)) == "batch 4, concurrency 2"
+    setting = Setting(instances=2, max_batch=8, batch=1, concurrency=16)
+    assert str(setting) == "instances 2, max_batch_size 8, batch 1, concurrency 16"

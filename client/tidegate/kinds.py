@@ -4,7 +4,7 @@ An entry is a folder that is registered and deployed as one version of a model. 
 name stands in a folder of its name beside this module; a further kind is one such folder and one line in `KINDS`.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from .errors import UsageError
 from .findings import Finding
-from .repository import Repository
+from .repository import Configs, Repository
 from .triton.kind import TritonKind
 
 
@@ -39,11 +39,35 @@ class Kind(Protocol):
         Raises UsageError where there is no folder.
         """
 
+    def tensors(self, folder: Path) -> tuple[Mapping[str, bool], Collection[str]]:
+        """Return the inputs of an entry, and whether each may be left out; and its outputs. None where it says none."""
+
     def show(self, folder: Path) -> BaseModel:
         """Describe an entry: its tensors, its versions, and how the server will run it. Raises UsageError."""
 
     def open_repository(self, where: Path | str) -> Repository:
         """Open the model repository in a folder or at the URL of an object store, to publish versions to it."""
+
+    @property
+    def configs(self) -> Configs:
+        """How its servers are told which versions to serve."""
+
+    def check_staged(
+        self,
+        staged: Path,
+        model: str,
+        repository: Repository,
+        *,
+        backends: Collection[str] | None = None,
+        gpu: bool | None = None,
+    ) -> list[Finding]:
+        """Check an entry that was fetched, beside the models that are in the repository."""
+
+    def needs_gpu(self, entry_config: str) -> str | None:
+        """Return what of an entry runs on GPUs only, by its name; None where nothing does."""
+
+    def check_beside(self, old_config: str, new_config: str, old: int, new: int) -> list[Finding]:
+        """Check that two versions, by their entries' configurations, can be served beside each other."""
 
 
 TRITON: Final = "triton"

@@ -1,10 +1,10 @@
-"""A model repository, from which inference servers load what is published to it: see `Repository`."""
+"""A model repository, from which inference servers load what is published to it, whatever kind they are."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from tidegate_contracts.manifest import Manifest
 
@@ -24,12 +24,59 @@ class StoredFile:
     """Bytes."""
 
 
+@dataclass(frozen=True)
+class Published:
+    """What a published configuration says."""
+
+    owner: int | None
+    """Version whose entry the configuration comes from; None where it was not published by this program."""
+    served: tuple[int, ...]
+    """Versions that are served; none where the configuration leaves that to the server."""
+    aliases: dict[str, int]
+
+
+class Configs(Protocol):
+    """How a kind of servers is told which versions of a model to serve, and what aliases stand for. Pure."""
+
+    CONFIG: str
+    """Name of the file that says it."""
+    NOT_READY: str
+    """What the servers say of a version that is being loaded, and of one whose load failed."""
+
+    def published_config(
+        self, entry_config: str, *, model: str, owner: int, served: Collection[int], aliases: Mapping[str, int]
+    ) -> str:
+        """Return the text that makes a model's servers serve these versions.
+
+        `entry_config` is what the entry of the version `owner` says. Raises UsageError where it cannot be read.
+        """
+
+    def read_published(self, text: str) -> Published:
+        """Return what a published text says; raises UsageError where it cannot be read."""
+
+    def published_path(self, path: str, number: int) -> str:
+        """Return where a file of an entry lies below the model's folder, once it is published as version `number`."""
+
+    def config_differences(self, one: str, other: str) -> list[str]:
+        """Return what differs in meaning, a field a line."""
+
+    def loaded_at_once(self, one: str | None, other: str) -> int:
+        """Return how many versions are loaded at one time, at the most, while one text takes another's place."""
+
+    def alias_of(self, config: Mapping[str, Any], alias: str) -> str | None:
+        """Return the version that an alias stands for by a configuration, as a server tells it in JSON."""
+
+
 class Repository(Protocol):
     """One model repository. Every method may raise UnreachableError, and IntegrityError for links and special files."""
 
     @property
     def where(self) -> str:
         """Its folder or its URL."""
+
+    @property
+    def configs(self) -> Configs:
+        """How its servers are told which versions to serve."""
 
     def models(self) -> list[str]:
         """Return the names of its models."""
@@ -51,6 +98,12 @@ class Repository(Protocol):
 
     def config_age(self, model: str) -> float:
         """Return the seconds since the configuration was written, by this machine's clock; raises NotFoundError."""
+
+    def differences(self, model: str, number: int, manifest: Manifest, progress: Progress | None = None) -> list[str]:
+        """Return how a published version differs from its manifest, a sentence each; none where every byte is right."""
+
+    def strays(self, model: str, manifests: Mapping[int, Manifest]) -> list[str]:
+        """Return what lies below a model and should not, a sentence each, by the manifests of its versions."""
 
     def lock(self, model: str, who: str) -> AbstractContextManager[None]:
         """Be the only one to change a model; raises BusyError, which tells who is at it and since when.

@@ -1,25 +1,15 @@
 """Whether an entry fits where it is to go: asked before anything is written there."""
 
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 
 from tidegate_contracts.eviction import DISK_FACTOR
 from tidegate_contracts.manifest import ENTRY_VERSION, Manifest
-from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from ..errors import UsageError
 from ..findings import Finding, error, errors, warning
 from ..repository import Repository
-from ..triton.entries.checks import check_entry
-from ..triton.entries.entry import read_entry
-from ..triton.entries.text import CONFIG, parse_config
-from ..triton.publishing import config_differences
 from .target import Place, Use
-
-NEEDS_GPU = ("tensorrt", "tensorrt_plan", "tensorrtllm", "dali")
-HARMLESS = ("version_policy", "dynamic_batching", "instance_group", "model_warmup", "response_cache")
-"""Fields in which versions may differ and still be served beside each other under the configuration of one of them."""
 
 
 def refuse(findings: Collection[Finding], what: str, where: str) -> list[str]:
@@ -40,61 +30,23 @@ def refuse(findings: Collection[Finding], what: str, where: str) -> list[str]:
 
 def check_staged(staged: Path, place: Place, repository: Repository) -> list[Finding]:
     """Check an entry that was fetched, for the servers that read it there, and beside the models that are there."""
-    entry = read_entry(staged, place.model)
-    models, missing = None, set()
-    if entry.config is not None and entry.config.ensemble_scheduling.step:
-        models = {}
-        steps, there = {step.model_name for step in entry.config.ensemble_scheduling.step}, set(repository.models())
-        missing = steps - there
-        for name in steps & there:
-            if (text := repository.config(name)) is not None:
-                models[name] = parse_config(text, f"{repository.where}/{name}/{CONFIG}")
     has = [set(use.home.server.backends) for use in place.uses]
     backends = set.intersection(*has) if all(has) else None  # where one does not say, it is not known
     gpu = all(use.pool.gpu for use in place.uses)
-    found = check_entry(entry, backends=backends, gpu=gpu, models=models)
-    first = {f"there is no model '{name}'": f"deploy it first: tidegate deploy {name}" for name in missing}
-    return [replace(each, do=first[each.what]) if each.what in first else each for each in found]
+    return place.kind.check_staged(staged, place.model, repository, backends=backends, gpu=gpu)
 
 
-def check_fits(place: Place, config: ModelConfig, manifest: Manifest, peak: int) -> list[Finding]:
+def check_fits(place: Place, entry_config: str, manifest: Manifest, peak: int) -> list[Finding]:
     """Check an entry against the pools that are to serve it; `peak` versions are loaded at one time."""
     found: list[Finding] = []
+    which = place.kind.needs_gpu(entry_config)
+    do = "ask the platform admin for a pool with a GPU, or let it run on the processor"
     for use in place.uses:
-        found += _on_gpu(use, config)
+        if which is not None and not use.pool.gpu:
+            what = f"the backend {which} wants a GPU, and the pool {_pool(use)} has none"
+            found.append(error(what, place.kind.configs.CONFIG, do=do))
         found += _in_memory(use, manifest, peak)
     return list(dict.fromkeys(found))
-
-
-def check_beside(old_config: str, new_config: str, old: int, new: int) -> list[Finding]:
-    """Check that two versions can be served beside each other: Triton has one configuration for both.
-
-    Where they cannot, calls of the old version would be answered by the new one's rules while the new one comes.
-    """
-    different = [each for each in config_differences(old_config, new_config) if not each.startswith(HARMLESS)]
-    return [
-        warning(f"version {old} runs under version {new}'s {each}", CONFIG)
-        if each.startswith("parameters")
-        else error(
-            f"versions {old} and {new} cannot be served beside each other: {each}",
-            CONFIG,
-            "Triton has one configuration for all versions of a model",
-            "register it as a model of another name, which its callers then move to; or say --replace: the old version "
-            "goes as the new one comes, and calls may fail for some seconds",
-        )
-        for each in different
-    ]
-
-
-def _on_gpu(use: Use, config: ModelConfig) -> list[Finding]:
-    if use.pool.gpu:
-        return []
-    where = f"{use.home.plane.name}/{use.home.server.name}/{use.pool.name}"
-    do = "ask the platform admin for a pool with a GPU, or let it run on the processor"
-    if config.backend in NEEDS_GPU or config.platform in NEEDS_GPU:
-        which = config.backend or config.platform
-        return [error(f"the backend {which} wants a GPU, and the pool {where} has none", CONFIG, do=do)]
-    return []
 
 
 def _in_memory(use: Use, manifest: Manifest, peak: int) -> list[Finding]:
@@ -102,7 +54,7 @@ def _in_memory(use: Use, manifest: Manifest, peak: int) -> list[Finding]:
     room = pool.capacity_bytes or pool.memory_bytes
     if room is None:
         return []
-    where = f"{use.home.plane.name}/{use.home.server.name}/{pool.name}"
+    where = _pool(use)
     size = sum(file.size for file in manifest.files if file.path.startswith(f"{ENTRY_VERSION}/"))
     needs = model.footprint_bytes if model.footprint_bytes is not None else int(size * DISK_FACTOR)
     how = "declared" if model.footprint_bytes is not None else "estimated from its files"
@@ -139,6 +91,10 @@ def _beside(use: Use) -> int:
         for each in use.home.plane.models
         if (each.server, each.pool) == (mine.server, mine.pool) and each.name != mine.name
     )
+
+
+def _pool(use: Use) -> str:
+    return f"{use.home.plane.name}/{use.home.server.name}/{use.pool.name}"
 
 
 def _mib(count: int) -> str:

@@ -9,7 +9,6 @@ from ..environments import homes
 from ..errors import IntegrityError, NotFoundError, RefusedError, UsageError
 from ..registry import Record, RegisteredVersion
 from ..registry.version import LATEST
-from ..triton.publishing import read_published
 from . import rules
 from .context import Context
 from .past import What, before, current
@@ -121,10 +120,10 @@ def _target(context: Context, of: Environment, model: str, records: Sequence[Rec
 def _serves(context: Context, of: Environment, model: str) -> int | None:
     """Return the version that is called now; None where the definition shares the calls out."""
     place = places(of, model, context.known)[0]
-    text = context.repository(of, place.uses[0].home).config(model)
-    if text is None:
+    repository = context.repository(of, place.uses[0].home)
+    if (text := repository.config(model)) is None:
         return None
-    published = read_published(text)
+    published = repository.configs.read_published(text)
     if place.newest:
         return max(published.served, default=None)
     return called(place, published, None)

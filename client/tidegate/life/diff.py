@@ -7,9 +7,9 @@ from tidegate_contracts.message import Message
 
 from ..environments import homes
 from ..errors import NotFoundError
+from ..kinds import kind_of_server
 from ..registry import RegisteredVersion
-from ..triton.entries.text import CONFIG
-from ..triton.publishing import config_differences
+from ..repository import Configs
 from .context import Context
 from .plan import config_text
 
@@ -60,7 +60,10 @@ def _model(context: Context, one: Environment, other: Environment, model: str) -
         yield differ("version", *numbers)
     first, second = versions
     if first is not None and second is not None and first.manifest_sha256 != second.manifest_sha256:
-        yield from (differ(*each) for each in _content(context, first, second))
+        serving = next(of for of in (one, other) if model in _models(of))
+        server = homes(serving, model)[0].server
+        configs = kind_of_server(server.kind, server.name).configs
+        yield from (differ(*each) for each in _content(context, first, second, configs))
 
 
 def _ways(of: Environment, model: str) -> dict[str, str]:
@@ -104,19 +107,21 @@ def _version(context: Context, of: Environment, model: str) -> RegisteredVersion
         return None
 
 
-def _content(context: Context, one: RegisteredVersion, other: RegisteredVersion) -> Iterator[tuple[str, str, str]]:
+def _content(
+    context: Context, one: RegisteredVersion, other: RegisteredVersion, configs: Configs
+) -> Iterator[tuple[str, str, str]]:
     files = [{file.path: file for file in context.registry.manifest(each).files} for each in (one, other)]
     for path in sorted(files[0].keys() | files[1].keys()):
         sides = [each.get(path) for each in files]
         digests = [side.sha256 if side is not None else None for side in sides]
         if digests[0] != digests[1]:
             yield (f"file {path}", *(f"{s.size} bytes, {s.sha256[:12]}" if s else "not there" for s in sides))  # type: ignore[misc]
-    if all(CONFIG in each for each in files):
+    if all(configs.CONFIG in each for each in files):
         texts = [
-            config_text(context.registry.read_file(each, CONFIG), f"version {each.number} of {each.model}")
+            config_text(context.registry.read_file(each, configs.CONFIG), f"version {each.number} of {each.model}")
             for each in (one, other)
         ]
-        for difference in config_differences(*texts):
+        for difference in configs.config_differences(*texts):
             field, _, change = difference.partition(": ")
             before, _, after = change.partition(" → ")
-            yield f"{CONFIG} {field}", before, after
+            yield f"{configs.CONFIG} {field}", before, after

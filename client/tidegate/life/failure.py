@@ -7,7 +7,6 @@ from tidegate_contracts.environments import Environment
 
 from ..errors import BusyError, IntegrityError, TidegateError, UnfinishedError
 from ..registry import RegisteredVersion
-from ..triton.publishing import read_published
 from .context import Context
 from .plan import Plan
 from .steps import put_back
@@ -73,7 +72,7 @@ def _is_called(plan: Plan) -> bool:
     if text == plan.last:
         return True
     newest = any(use.follows == "newest" for use in plan.place.uses)
-    return newest and plan.number == max(read_published(text).served, default=None)
+    return newest and plan.number == max(plan.repository.configs.read_published(text).served, default=None)
 
 
 def _said(version: RegisteredVersion, of: Environment, plans: Sequence[Plan]) -> str:
@@ -91,7 +90,7 @@ def _said(version: RegisteredVersion, of: Environment, plans: Sequence[Plan]) ->
 
 def _serves(plan: Plan) -> str:
     again = f" again: an earlier run had calls go to version {plan.number} already" if plan.is_cut_over else ""
-    if plan.before is None or not read_published(plan.before).served:
+    if plan.before is None or not plan.repository.configs.read_published(plan.before).served:
         return f"nothing serves under its name{again}"
     if plan.back is None:
         return f"what served before serves{again or ' on'}"

@@ -10,15 +10,7 @@ from dataclasses import dataclass, field
 from tidegate_contracts.manifest import Manifest
 
 from ..errors import RefusedError, UsageError
-from ..repository import Repository
-from ..triton.entries.text import CONFIG
-from ..triton.publishing import (
-    Published,
-    config_differences,
-    published_config,
-    published_path,
-    read_published,
-)
+from ..repository import Published, Repository
 from .target import Place
 
 
@@ -65,19 +57,20 @@ class Plan:
 
         In an object store some of its files may, whose upload was cut short: while it is not served, that is none.
         """
+        configs = self.repository.configs
         if self.number not in self.repository.versions(self.place.model):
             return False
-        if self.now is not None and self.number in read_published(self.now).served:
+        if self.now is not None and self.number in configs.read_published(self.now).served:
             return True
         there = {file.path for file in self.repository.files(self.place.model)}
-        return all(published_path(file.path, self.number) in there for file in manifest.files)
+        return all(configs.published_path(file.path, self.number) in there for file in manifest.files)
 
     @property
     def peak(self) -> int:
         """How many versions are loaded at one time, at the most, while it comes in."""
         way = [text for text in (self.before, self.first, self.last) if text is not None]
         pairs = zip([None, *way], way, strict=False)
-        return max(_loaded(one, other) for one, other in pairs)
+        return max(self.repository.configs.loaded_at_once(one, other) for one, other in pairs)
 
 
 def make_plan(place: Place, repository: Repository, number: int, entry_config: str, had: Had, *, replace: bool) -> Plan:
@@ -89,7 +82,8 @@ def make_plan(place: Place, repository: Repository, number: int, entry_config: s
     model = place.model
     there = frozenset(repository.versions(model))
     text = repository.config(model)
-    published = read_published(text) if text is not None else None
+    configs = repository.configs
+    published = configs.read_published(text) if text is not None else None
     if published is not None:  # an alias for what is not served, as in a configuration that was withdrawn, is none
         served_now = {name: each for name, each in published.aliases.items() if each in published.served}
         published = Published(published.owner, published.served, served_now)
@@ -113,7 +107,7 @@ def make_plan(place: Place, repository: Repository, number: int, entry_config: s
     still = others | _each(place.aliases & aliases.keys(), old)
 
     def config(served: set[int], names: Mapping[str, int]) -> str:
-        return published_config(entry_config, model=model, owner=number, served=served, aliases=names)
+        return configs.published_config(entry_config, model=model, owner=number, served=served, aliases=names)
 
     after = kept
     if any(use.follows == "newest" for use in place.uses):
@@ -199,36 +193,25 @@ def _config_of(
     # Where other environments' versions are all that served before, it is one of them.
     owner = called if called is not None else max(served)
     text = published_entry_config(repository, place.model, owner)
-    return published_config(text, model=place.model, owner=owner, served=served, aliases=aliases)
+    return repository.configs.published_config(text, model=place.model, owner=owner, served=served, aliases=aliases)
 
 
 def published_entry_config(repository: Repository, model: str, number: int) -> str:
-    """Return the config.pbtxt of a published version's entry; an empty one where it has none. Raises UsageError."""
-    path = published_path(CONFIG, number)
+    """Return the configuration of a published version's entry; an empty one where it has none. Raises UsageError."""
+    path = repository.configs.published_path(repository.configs.CONFIG, number)
     if all(file.path != path for file in repository.files(model)):
         return ""
     return config_text(repository.read(model, path), f"{repository.where}/{model}/{path}")
 
 
 def config_text(content: bytes, where: str) -> str:
-    """Return the text of a config.pbtxt; raises UsageError where it is none."""
+    """Return the text of a configuration; raises UsageError where it is none."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{CONFIG} is no text in UTF-8",
+            "the configuration is no text in UTF-8",
             where=where,
             why=f"byte {error.start} cannot be read: {error.reason}",
             do="mend the entry, and register it again",
         ) from None
-
-
-def _loaded(one: str | None, other: str) -> int:
-    """Return how many versions are loaded at one time while a configuration takes another's place."""
-    after = set(read_published(other).served)
-    if one is None:
-        return len(after)
-    before = set(read_published(one).served)
-    if all(each.startswith("version_policy") for each in config_differences(one, other)):
-        return len(before | after)
-    return len(before) + len(after)

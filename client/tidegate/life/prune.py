@@ -6,7 +6,6 @@ from tidegate_contracts.message import Message
 
 from ..errors import BusyError, NotFoundError
 from ..repository import Repository
-from ..triton.publishing import differences, read_published
 from .context import Context
 from .deploy import may
 from .past import before, current
@@ -80,7 +79,7 @@ def _unserved(context: Context, place: Place, repository: Repository, model: str
     text = repository.config(model)
     if text is None:
         return []
-    published = read_published(text)
+    published = repository.configs.read_published(text)
     if published.owner is None:
         return []  # not ours
     try:
@@ -100,7 +99,7 @@ def _unserved(context: Context, place: Place, repository: Repository, model: str
     def is_damaged(number: int) -> bool:
         manifest = context.registry.manifest(registered[number])
         with context.progress(f"verifying {model} version {number}", manifest.size) as advance:
-            return bool(differences(repository, model, number, manifest, advance))
+            return bool(repository.differences(model, number, manifest, advance))
 
     there = set(among) & set(repository.versions(model)) & registered.keys() - served
     return sorted(number for number in there if number not in kept or is_damaged(number))

@@ -58,7 +58,7 @@ def bring(
     manifest = context.registry.manifest(version)
     if context.trust is not None:
         context.registry.verify_signature(version, context.trust)
-    entry_config = entry_config_of(context, version, manifest)
+    entry_config = entry_config_of(context, version, manifest, everywhere[0].kind)
     notes: list[str] = []
     with ExitStack() as locks:
         repositories = [context.repository(of, place.uses[0].home) for place in everywhere]

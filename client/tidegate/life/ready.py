@@ -3,8 +3,6 @@
 import time
 from collections.abc import Callable
 
-from tidegate_contracts.triton import ALIAS_PARAMETER
-
 from ..errors import (
     BusyError,
     LoadFailedError,
@@ -23,8 +21,6 @@ ANSWER_SECONDS = 10.0
 POLL_SECONDS = 15.0
 """Triton's own, where the definition does not say how often a pool looks at its repository. An eviction policy looks at
 least as often."""
-_NOT_READY = "is not at ready state"
-"""Triton's words for a version that is being loaded, and for one whose load failed."""
 
 
 def until_served(context: Context, use: Use, number: int, *, fresh: bool) -> str | None:
@@ -56,7 +52,7 @@ def until_served(context: Context, use: Use, number: int, *, fresh: bool) -> str
         except NotFoundError as error:
             raise NotFoundError("the inference server has not seen it in its repository yet") from error
         except UnreachableError as error:
-            if _NOT_READY not in error.why:
+            if use.kind.configs.NOT_READY not in error.why:
                 raise
             raise UnreachableError("the inference server has seen it, and is loading it still or cannot") from error
         return False
@@ -72,8 +68,7 @@ def until_called(context: Context, use: Use, number: int) -> None:
 
     def by_alias() -> bool:
         config = proxy.config(model, server=server, deadline=ANSWER_SECONDS)
-        said = config.get("parameters", {}).get(f"{ALIAS_PARAMETER}{use.routed}", {})
-        return bool(said.get("string_value") == str(number))
+        return use.kind.configs.alias_of(config, use.routed or "") == str(number)
 
     def by_newest() -> bool:
         versions = proxy.metadata(model, server=server, deadline=ANSWER_SECONDS).get("versions", [])

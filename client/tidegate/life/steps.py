@@ -5,21 +5,21 @@ from collections.abc import Sequence
 from tidegate_contracts.manifest import Manifest
 
 from ..errors import IntegrityError
+from ..kinds import Kind
 from ..registry import RegisteredVersion
-from ..triton.entries.text import CONFIG, parse_config
-from ..triton.publishing import differences, read_published
-from .checks import check_beside, check_fits, check_staged, refuse
+from .checks import check_fits, check_staged, refuse
 from .context import Context
 from .plan import Plan, config_text, published_entry_config
 from .ready import answers, until_served
 
 
-def entry_config_of(context: Context, version: RegisteredVersion, manifest: Manifest) -> str:
-    """Return the text of config.pbtxt as it was registered; an empty one where the entry has none."""
-    if all(file.path != CONFIG for file in manifest.files):
-        return ""  # Triton makes one up
+def entry_config_of(context: Context, version: RegisteredVersion, manifest: Manifest, kind: Kind) -> str:
+    """Return the text of the configuration as it was registered; an empty one where the entry has none."""
+    config = kind.configs.CONFIG
+    if all(file.path != config for file in manifest.files):
+        return ""  # the server makes one up
     where = f"{context.registry.where}: version {version.number} of {version.model}"
-    return config_text(context.registry.read_file(version, CONFIG), where)
+    return config_text(context.registry.read_file(version, config), where)
 
 
 def check(
@@ -34,11 +34,10 @@ def check(
     """Have the files here or at hand, and everything looked at, before anything is written. Returns warnings."""
     repository, model, number = plan.repository, version.model, version.number
     cannot = f"{model} version {number} cannot be served there"
-    config = parse_config(entry_config, CONFIG)
-    notes = refuse(check_fits(plan.place, config, manifest, plan.peak), cannot, repository.where)
+    notes = refuse(check_fits(plan.place, entry_config, manifest, plan.peak), cannot, repository.where)
     if plan.is_there(manifest):
         with context.progress(f"verifying version {number} in {repository.where}", manifest.size) as advance:
-            wrong = differences(repository, model, number, manifest, advance)
+            wrong = repository.differences(model, number, manifest, advance)
         if wrong:
             raise IntegrityError(
                 f"version {number} in the repository is not what was registered: {'; '.join(wrong[:5])}",
@@ -53,7 +52,9 @@ def check(
         notes += refuse(check_staged(staged, plan.place, repository), cannot, repository.where)
     if not replace and plan.old is not None and plan.old != number:
         old_config = published_entry_config(repository, model, plan.old)
-        notes += refuse(check_beside(old_config, entry_config, plan.old, number), cannot, repository.where)
+        notes += refuse(
+            plan.place.kind.check_beside(old_config, entry_config, plan.old, number), cannot, repository.where
+        )
     return notes
 
 
@@ -94,7 +95,7 @@ def put_back(plan: Plan, model: str) -> None:
     repository = plan.repository
     if repository.config(model) == plan.before:
         return  # nothing was written
-    if plan.before is not None and read_published(plan.before).served:
+    if plan.before is not None and repository.configs.read_published(plan.before).served:
         repository.write_config(model, plan.before)
     else:
         repository.withdraw(model)  # Triton would try to load it again and again

@@ -7,6 +7,7 @@ from tidegate_contracts.environments import Environment, Environments, Location,
 
 from ..environments import Home, homes
 from ..errors import UsageError
+from ..kinds import Kind, kind_of_server
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class Use:
         return "alias" if model.alias is not None else "shares" if model.versions else "newest"
 
     @property
+    def kind(self) -> Kind:
+        """The kind of its server. Raises UsageError where this client does not know it."""
+        return kind_of_server(self.home.server.kind, self.home.server.name)
+
+    @property
     def pool(self) -> PoolFacts:
         """The pool that serves it. Raises UsageError where the file contradicts itself."""
         for pool in self.home.server.pools:
@@ -58,6 +64,11 @@ class Place:
     def location(self) -> Location:
         """Where it is."""
         return self.uses[0].home.server.location
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the servers that read it."""
+        return self.uses[0].kind
 
     @property
     def model(self) -> str:

@@ -10,14 +10,6 @@ from ..environments import nearest
 from ..errors import IntegrityError, NotFoundError, UsageError
 from ..registry import RegisteredVersion
 from ..repository import Repository
-from ..triton.entries.text import CONFIG
-from ..triton.publishing import (
-    config_differences,
-    differences,
-    published_config,
-    read_published,
-    strays,
-)
 from .context import Context
 from .plan import called, config_text
 from .target import places, servers
@@ -100,10 +92,10 @@ def _model(context: Context, repository: Repository, model: str, counted: list[i
             continue  # a stray, as is told below
         manifest = manifests[number] = context.registry.manifest(registered[number])
         with context.progress(f"verifying {model} version {number}", manifest.size) as advance:
-            for what in differences(repository, model, number, manifest, advance):
+            for what in repository.differences(model, number, manifest, advance):
                 yield Found(kind="content", where=repository.where, model=model, version=number, what=what)
         counted.append(manifest.size)
-    for what in strays(repository, model, manifests):
+    for what in repository.strays(model, manifests):
         yield _stray(repository, model, what)
     yield from _config(context, repository, model, registered)
 
@@ -112,30 +104,32 @@ def _config(
     context: Context, repository: Repository, model: str, registered: dict[int, RegisteredVersion]
 ) -> Iterator[Found]:
     def wrong(what: str) -> Found:
-        return Found(kind="config", where=f"{repository.where}/{model}/{CONFIG}", model=model, what=what)
+        return Found(
+            kind="config", where=f"{repository.where}/{model}/{repository.configs.CONFIG}", model=model, what=what
+        )
 
-    text = repository.config(model)
+    text, configs = repository.config(model), repository.configs
     if text is None:
         yield wrong("there is none")
         return
-    published = read_published(text)
+    published = configs.read_published(text)
     if published.owner is None:
         yield wrong("it was not written by tidegate")
         return
     nearest: list[str] | None = None
     for number in sorted({*published.served} & registered.keys(), reverse=True):
         try:
-            content = context.registry.read_file(registered[number], CONFIG)
+            content = context.registry.read_file(registered[number], configs.CONFIG)
             entry_config = config_text(content, f"version {number} of {model} in the registry")
         except NotFoundError:
             entry_config = ""
-        expected = published_config(
+        expected = configs.published_config(
             entry_config, model=model, owner=number, served=published.served, aliases=published.aliases
         )
         if expected == text:
             nearest = []
             break
-        different = config_differences(expected, text) or ["it says the same in other words"]
+        different = configs.config_differences(expected, text) or ["it says the same in other words"]
         if nearest is None or len(different) < len(nearest):
             nearest = different
     for each in nearest or []:
@@ -150,7 +144,7 @@ def _alias(context: Context, of: Environment, repository: Repository, model: str
         if context.repository(of, place.uses[0].home).where == repository.where
     )  # fmt: skip
     text = repository.config(model)
-    published = read_published(text) if text is not None else None
+    published = repository.configs.read_published(text) if text is not None else None
     try:
         registered = context.registry.alias(model, of.name)
     except NotFoundError:

@@ -9,6 +9,7 @@ from tidegate_contracts.manifest import ENTRY_VERSION, Manifest, ManifestFile, i
 
 from ..errors import UsageError
 from ..hashing import chunks_of, sha256_of
+from ..kinds import kind_of_entry
 from ..names import RULE, is_name
 from ..parallel import HASHING, Progress, in_parallel
 from .version import CLIENT_SUFFIX
@@ -17,7 +18,6 @@ PATH_BYTES = 1024
 """Object stores take no longer names; some of it goes to where the entry lies there."""
 STEP_BYTES = 255
 """File systems take no longer names."""
-CONFIG = "config.pbtxt"
 _VERSION = re.compile(r"[1-9][0-9]*")
 
 
@@ -34,9 +34,10 @@ def manifest_of(entry: Path, name: str | None = None, progress: Progress | None 
         paths = _paths(entry)
     except OSError as error:
         raise _unreadable(entry, error) from None
-    if CONFIG not in paths:
+    config = kind_of_entry(entry).configs.CONFIG
+    if config not in paths:
         raise UsageError(
-            f"it has no {CONFIG}",
+            f"it has no {config}",
             where=str(entry),
             do="write one (`tidegate model new`), beside the version folder and not in it",
         )

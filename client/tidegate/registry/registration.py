@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from tidegate_contracts.manifest import Manifest
 
 from ..errors import TidegateError
+from ..findings import errors
+from ..kinds import kind_of_entry
 from ..parallel import Progress, in_parallel
 from .artifacts import Artifacts
 from .golden import Golden
@@ -43,8 +45,6 @@ from .version import (
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
-
-    from ..triton.entries.entry import Entry
 
 SOURCE = "model"
 """Below the artifacts of a run: where its model is, for MLflow and for us."""
@@ -241,16 +241,12 @@ class Registration:
 
 
 def checked(entry: Path, model: str, golden: Golden | None = None) -> list[str]:
-    """Return what is to be said of an entry; raises TidegateError when Triton would not serve it as a model.
+    """Return what is to be said of an entry; raises TidegateError when its servers would not serve it as a model.
 
     Raises UsageError for a golden request that names other tensors than the configuration does.
     """
-    from ..findings import errors
-    from ..triton.entries.checks import check_entry
-    from ..triton.entries.entry import read_entry
-
-    found = read_entry(entry, model)
-    findings = check_entry(found)
+    kind = kind_of_entry(entry)
+    findings = kind.check(entry, model)
     if wrong := errors(findings):
         lines = "\n".join(map(str, wrong)).replace("\n", "\n  ")
         raise TidegateError(
@@ -258,19 +254,19 @@ def checked(entry: Path, model: str, golden: Golden | None = None) -> list[str]:
             where=str(entry),
             do="mend it; `tidegate model check` looks at it again",
         )
-    if golden is not None and found.config is not None:
-        inputs = {each.name: bool(each.optional) for each in found.config.input}
-        golden.check(inputs, [each.name for each in found.config.output], str(entry))
-    return [*map(str, findings), *_strangers(found)]
+    if golden is not None:
+        golden.check(*kind.tensors(entry), str(entry))
+    return [*map(str, findings), *_strangers(entry)]
 
 
-def _strangers(entry: "Entry") -> list[str]:
+def _strangers(entry: Path) -> list[str]:
     """Return what is to be said of files that editors, notebooks and Python leave, and that may hold secrets (.env)."""
     says = "warning: it goes into the registry, for all who may read that; take it away if it is not the model's"
+    files = sorted(path for path in entry.rglob("*") if path.is_file())
     return [
-        f"{entry.folder / file.path}: {says}"
-        for file in entry.files
-        if any(step.startswith(".") or step == "__pycache__" for step in file.path.split("/"))
+        f"{file}: {says}"
+        for file in files
+        if any(step.startswith(".") or step == "__pycache__" for step in file.relative_to(entry).parts)
     ]
 
 

@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 from tidegate.errors import UsageError
 from tidegate.findings import errors
-from tidegate.life.checks import check_beside, check_fits, check_staged, refuse
+from tidegate.life.checks import check_fits, check_staged, refuse
 from tidegate.life.target import Place, places
-from tidegate.triton.entries.text import parse_config
+from tidegate.triton.fitting import check_beside
 from tidegate.triton.publishing.folder import FolderRepository
 from tidegate_contracts.environments import PoolFacts
 from tidegate_contracts.manifest import Manifest, ManifestFile, make_manifest
@@ -29,7 +29,7 @@ def fits(config: str, size: int = 0, peak: int = 1, footprint: int | None = None
     facts = PoolFacts.model_validate({"name": "main", "loading": "preload", "gpu": False} | pool)
     server = made.servers[0].model_copy(update={"pools": (facts,)})
     (place,) = places(*_of(made.model_copy(update={"servers": (server,)})))
-    found = check_fits(place, parse_config(config), manifest(size), peak)
+    found = check_fits(place, config, manifest(size), peak)
     return [f"{each.severity}: {each.what}" for each in found]
 
 
@@ -138,9 +138,9 @@ def test_a_preload_pool_has_room_for_all_its_models_at_one_time() -> None:
     pool = made.servers[0].pools[0].model_copy(update={"memory_bytes": 1000 * MIB})
     server = made.servers[0].model_copy(update={"pools": (pool,)})
     both = made.model_copy(update={"servers": (server,), "models": (*made.models, other)})
-    (said,) = check_fits(places(*_of(both))[0], parse_config(""), manifest(0), 1)
+    (said,) = check_fits(places(*_of(both))[0], "", manifest(0), 1)
     assert said.severity == "warning"
     assert "beside the 800 MiB that the pool's other models are declared to need" in said.what
     lazy = server.model_copy(update={"pools": (pool.model_copy(update={"loading": "on-demand"}),)})
     one_by_one = both.model_copy(update={"servers": (lazy,)})
-    assert check_fits(places(*_of(one_by_one))[0], parse_config(""), manifest(0), 1) == []
+    assert check_fits(places(*_of(one_by_one))[0], "", manifest(0), 1) == []

@@ -26,11 +26,10 @@ rests on, as Triton 2.51 does it in poll mode (tests/client/triton/publishing/te
 """
 
 from .compare import differences, strays
-from .config import Published, config_differences, published_config, published_path, read_published
+from .config import config_differences, published_config, published_path, read_published
 from .repository import open_repository
 
 __all__ = [
-    "Published",
     "config_differences",
     "differences",
     "open_repository",

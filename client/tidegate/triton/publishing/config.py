@@ -5,7 +5,6 @@ Pure. Triton has one configuration for all versions of a model; the version whos
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from google.protobuf import text_format
@@ -15,8 +14,10 @@ from tidegate_contracts.manifest import ENTRY_VERSION
 from tritonclient.grpc import model_config_pb2
 
 from ...errors import UsageError
+from ...repository import Published
 
 CONFIG: Final = "config.pbtxt"
+NOT_READY: Final = "is not at ready state"
 ENTRY: Final = ".entry"
 """Folder below a published version, with the files of its entry that are not of the version folder. Triton reads
 nothing there but what the configuration names."""
@@ -31,17 +32,6 @@ _MODEL_FOLDERS: Final = ("$$TRITON_MODEL_DIRECTORY/", f"{triton.REPOSITORY_ROOT}
 
 
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
-
-
-@dataclass(frozen=True)
-class Published:
-    """What a published configuration says."""
-
-    owner: int | None
-    """Version whose entry the configuration comes from; None where it was not published by this program."""
-    served: tuple[int, ...]
-    """Versions that Triton serves; none where the configuration leaves that to Triton."""
-    aliases: dict[str, int]
 
 
 def version_number(name: str) -> int | None:
@@ -129,6 +119,26 @@ def read_published(text: str) -> Published:
     served = sorted(set(config.version_policy.specific.versions) - {_NEVER})
     owner = _OWNER.match(text)
     return Published(int(owner[1]) if owner else None, tuple(served), aliases)
+
+
+def loaded_at_once(one: str | None, other: str) -> int:
+    """Return how many versions are loaded at one time while a configuration takes another's place.
+
+    When anything but the set of served versions changes, Triton loads all of them beside the old ones.
+    """
+    after = set(read_published(other).served)
+    if one is None:
+        return len(after)
+    before = set(read_published(one).served)
+    if all(each.startswith("version_policy") for each in config_differences(one, other)):
+        return len(before | after)
+    return len(before) + len(after)
+
+
+def alias_of(config: Mapping[str, Any], alias: str) -> str | None:
+    """Return the version that an alias stands for by a configuration, as Triton tells it in JSON."""
+    parameter: Mapping[str, str] = config.get("parameters", {}).get(triton.ALIAS_PARAMETER + alias, {})
+    return parameter.get("string_value")
 
 
 def config_differences(one: str, other: str) -> list[str]:

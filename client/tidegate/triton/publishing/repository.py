@@ -13,10 +13,10 @@ from ...errors import IntegrityError, NotFoundError, RefusedError, UnfinishedErr
 from ...failures import explained
 from ...names import RULE, is_name
 from ...parallel import Progress
-from ...repository import READ_LIMIT, Repository, StoredFile
+from ...repository import READ_LIMIT, Configs, Repository, StoredFile
+from . import config, steps
 from . import staged as staging
-from . import steps
-from .compare import differences
+from .compare import differences, strays
 from .config import CONFIG, ENTRY, closed_config, read_published
 from .lease import Lease
 
@@ -41,6 +41,15 @@ class TritonRepository(ABC):
     @abstractmethod
     def where(self) -> str:
         """Its folder or its URL."""
+
+    @property
+    def configs(self) -> Configs:
+        """The configuration that Triton reads beside the versions of a model."""
+        return config
+
+    @property
+    def _itself(self) -> Repository:
+        return self  # type: ignore[return-value]  # its subclasses are
 
     @abstractmethod
     def versions(self, model: str) -> list[int]:
@@ -69,6 +78,14 @@ class TritonRepository(ABC):
             return self.read(model, CONFIG).decode("utf-8", "replace")
         except NotFoundError:
             return None
+
+    def differences(self, model: str, number: int, manifest: Manifest, progress: Progress | None = None) -> list[str]:
+        """Return how a published version differs from its manifest."""
+        return differences(self._itself, model, number, manifest, progress)
+
+    def strays(self, model: str, manifests: Mapping[int, Manifest]) -> list[str]:
+        """Return what lies below a model and should not."""
+        return strays(self._itself, model, manifests)
 
     @contextmanager
     def lock(self, model: str, who: str) -> Iterator[None]:
@@ -180,8 +197,7 @@ class TritonRepository(ABC):
 
     def _check_same(self, model: str, number: int, manifest: Manifest, progress: Progress | None = None) -> None:
         """Raise IntegrityError where a version that is there is not what a manifest says."""
-        repository: Repository = self  # type: ignore[assignment]
-        if found := differences(repository, model, number, manifest, progress):
+        if found := self.differences(model, number, manifest, progress):
             what = f"version {number} of model {model} is there with other content: {'; '.join(found)}"
             do = "it is never overwritten: find out who changed it, and have an admin remove it (tidegate prune)"
             raise IntegrityError(what, where=self.where, do=do)

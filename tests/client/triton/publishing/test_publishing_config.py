@@ -5,7 +5,8 @@ from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.errors import UsageError
-from tidegate.triton.publishing import Published, config_differences, published_config, published_path, read_published
+from tidegate.repository import Published
+from tidegate.triton.publishing import config_differences, published_config, published_path, read_published
 from tidegate.triton.publishing.config import closed_config
 from tidegate_contracts.triton import ALIAS_PARAMETER
 from tritonclient.grpc import model_config_pb2

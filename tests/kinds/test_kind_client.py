@@ -10,6 +10,9 @@ from tidegate.environments import Home
 from tidegate.errors import ExitCode, UsageError
 from tidegate.kinds import KINDS
 from tidegate.life.context import Context
+from tidegate.life.deploy import rollback
+from tidegate.life.publish import bring
+from tidegate.life.verify import verify
 from tidegate.registry import Registry
 from tidegate_contracts.environments import (
     Environment,
@@ -22,6 +25,10 @@ from tidegate_contracts.environments import (
 )
 from typer import Typer
 from typer.testing import CliRunner, Result
+
+from tests.client.life.papers import Answers, Papers
+from tests.client.life.papers import context as papers_context
+from tests.client.life.test_life_target import MODEL, dataset, known, plane
 
 from .toy.client import FILE, ToyKind, ToyRepository
 
@@ -68,8 +75,8 @@ def place(kind: str) -> tuple[Environment, Home]:
     pool = PoolFacts(name="main", loading="preload", gpu=False)
     server = ServerFacts(name="s", kind=kind, location=ObjectStoreLocation(url="s3://b/p"), pools=(pool,))
     model = ModelFacts(name="m", server="s", pool="main")
-    plane = Plane(name="here", proxy_url="http://proxy", servers=(server,), models=(model,))
-    return Environment(name="dev", planes=(plane,)), Home(plane, server, model)
+    here = Plane(name="here", proxy_url="http://proxy", servers=(server,), models=(model,))
+    return Environment(name="dev", planes=(here,)), Home(here, server, model)
 
 
 def test_versions_are_published_to_the_repository_of_the_servers_kind() -> None:
@@ -80,3 +87,37 @@ def test_versions_are_published_to_the_repository_of_the_servers_kind() -> None:
     dev, home = place("vllm")
     with pytest.raises(UsageError, match=r"the server s is a vllm, .*\n.*toy, triton"):
         context.repository(dev, home)
+
+
+class ToyAnswers(Answers):
+    """A proxy before servers that serve what the repository says."""
+
+    def _served(self, model: str) -> tuple[int, ...]:
+        repository = ToyRepository(self.repository)
+        return repository.configs.read_published(repository.config(model) or "").served
+
+
+def test_a_version_is_deployed_rolled_back_and_verified_as_its_kind_does_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_entry(folder: Path, number: int) -> None:
+        folder.mkdir(parents=True)
+        (folder / FILE).write_text(json.dumps({"tensors": [f"OF{number}"]}))
+
+    monkeypatch.setattr("tests.client.life.papers.write_entry", write_entry)
+    for folder in ("dataset/models", "shelf"):
+        (tmp_path / folder).mkdir(parents=True)
+    here = plane("east", dataset("a"))
+    servers = (here.servers[0].model_copy(update={"kind": "toy"}),)
+    of, known_here = known(here.model_copy(update={"servers": servers}))
+    papers = Papers(tmp_path / "shelf", MODEL)
+    context = papers_context(known_here, papers, ToyAnswers(tmp_path / "dataset/models"), tmp_path / "dataset")
+    one, two = papers.register(1), papers.register(2)
+    assert bring(context, "deploy", one, of, "anna").version == 1
+    assert bring(context, "deploy", two, of, "anna").previous == 1
+    repository = ToyRepository(tmp_path / "dataset/models")
+    assert repository.configs.read_published(repository.config(MODEL) or "").served == (2,)
+    assert rollback(context, MODEL, "prod").version == 1
+    assert verify(context, "prod").found == ()
+    (tmp_path / "dataset/models" / MODEL / "1" / FILE).write_text("{}")
+    assert [each.kind for each in verify(context, "prod").found] == ["content"]

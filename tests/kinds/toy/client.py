@@ -1,14 +1,24 @@
-"""A toy kind of server for the client: its entries are folders with a `toy.json`, `{"tensors": ["IN", "OUT"]}`."""
+# ruff: noqa: ARG002 - a toy needs little of what it is told
+"""A toy kind of server for the client: its entries are folders with a `toy.json`, `{"tensors": ["IN", "OUT"]}`.
+
+Which versions serve stands in `served.json` of a model in the repository.
+"""
 
 import json
-from collections.abc import Collection
+import shutil
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel
-from tidegate.errors import UsageError
+from tidegate.errors import NotFoundError, UsageError
 from tidegate.findings import Finding, error
-from tidegate.publishing import Repository
+from tidegate.hashing import sha256_of
+from tidegate.parallel import Progress
+from tidegate.repository import Published, Repository, StoredFile
+from tidegate_contracts.manifest import Manifest
 
 FILE = "toy.json"
 
@@ -19,15 +29,112 @@ class ToyEntry(BaseModel):
     tensors: tuple[str, ...]
 
 
+class ToyConfigs:
+    """What is served stands in one file for all versions."""
+
+    CONFIG = FILE
+    NOT_READY = "is being wound up"
+
+    def published_config(
+        self, entry_config: str, *, model: str, owner: int, served: Collection[int], aliases: Mapping[str, int]
+    ) -> str:
+        said = {"model": model, "entry": entry_config, "owner": owner, "served": sorted(served)}
+        return json.dumps(said | {"aliases": dict(aliases)})
+
+    def read_published(self, text: str) -> Published:
+        said = json.loads(text)
+        return Published(said["owner"], tuple(said["served"]), said["aliases"])
+
+    def published_path(self, path: str, number: int) -> str:
+        return f"{number}/{path}"
+
+    def config_differences(self, one: str, other: str) -> list[str]:
+        return [] if one == other else [f"{one} → {other}"]
+
+    def loaded_at_once(self, one: str | None, other: str) -> int:
+        return len({*self.read_published(one or other).served, *self.read_published(other).served})
+
+    def alias_of(self, config: Mapping[str, Any], alias: str) -> str | None:
+        version: str | None = config.get(alias)
+        return version
+
+
 class ToyRepository:
-    """A repository that only knows where it is."""
+    """A folder of models, each a folder of versions."""
+
+    configs = ToyConfigs()
 
     def __init__(self, where: Path | str) -> None:
-        self.where = str(where)
+        self.root, self.where = Path(where), str(where)
+
+    def models(self) -> list[str]:
+        return sorted(folder.name for folder in self.root.iterdir())
+
+    def versions(self, model: str) -> list[int]:
+        return sorted(int(folder.name) for folder in (self.root / model).glob("[0-9]*"))
+
+    def files(self, model: str) -> list[StoredFile]:
+        files = (path for path in (self.root / model).rglob("*") if path.is_file())
+        return sorted(StoredFile(str(path.relative_to(self.root / model)), path.stat().st_size) for path in files)
+
+    def chunks(self, model: str, path: str) -> Iterator[bytes]:
+        yield self.read(model, path)
+
+    def read(self, model: str, path: str, limit: int = 1 << 20) -> bytes:
+        try:
+            return (self.root / model / path).read_bytes()[:limit]
+        except FileNotFoundError:
+            raise NotFoundError(f"model {model} has no file {path}", where=self.where) from None
+
+    def config(self, model: str) -> str | None:
+        served = self.root / model / "served.json"
+        return served.read_text() if served.exists() else None
+
+    def config_age(self, model: str) -> float:
+        return time.time() - (self.root / model / "served.json").stat().st_mtime
+
+    def differences(self, model: str, number: int, manifest: Manifest, progress: Progress | None = None) -> list[str]:
+        return [
+            f"{file.path} is another one"
+            for file in manifest.files
+            if sha256_of([self.read(model, f"{number}/{file.path}")]) != file.sha256
+        ]
+
+    def strays(self, model: str, manifests: Mapping[int, Manifest]) -> list[str]:
+        return []
+
+    def lock(self, model: str, who: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def staging(self, model: str, number: int, size: int = 0) -> Path:
+        folder = self.root.parent / "staged" / model / str(number)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def publish(
+        self, model: str, number: int, staged: Path, manifest: Manifest, config: str, progress: Progress | None = None
+    ) -> bool:
+        shutil.copytree(staged, self.root / model / str(number))
+        self.write_config(model, config)
+        return True
+
+    def write_config(self, model: str, config: str) -> None:
+        (self.root / model / "served.json").write_text(config)
+
+    def remove_version(self, model: str, number: int) -> None:
+        shutil.rmtree(self.root / model / str(number))
+
+    def withdraw(self, model: str) -> None:
+        self.write_config(model, json.dumps({"owner": None, "served": [], "aliases": {}}))
+
+    def remove_model(self, model: str) -> None:
+        shutil.rmtree(self.root / model)
 
 
 class ToyKind:
     """See `tidegate.kinds.Kind`."""
+
+    configs = ToyConfigs()
 
     def recognises(self, folder: Path) -> bool:
         return any((entry / FILE).is_file() for entry in self.entries_in(folder))
@@ -41,7 +148,7 @@ class ToyKind:
         name: str | None = None,
         *,
         backends: Collection[str] | None = None,
-        gpu: bool | None = None,  # noqa: ARG002
+        gpu: bool | None = None,
     ) -> list[Finding]:
         found = [] if self._read(folder).get("tensors") else [error("there are no tensors", f"{FILE}:1")]
         if backends is not None and "toy" not in backends:
@@ -51,8 +158,28 @@ class ToyKind:
     def show(self, folder: Path) -> ToyEntry:
         return ToyEntry.model_validate(self._read(folder))
 
+    def tensors(self, folder: Path) -> tuple[dict[str, bool], list[str]]:
+        return dict.fromkeys(self.show(folder).tensors, False), []
+
     def open_repository(self, where: Path | str) -> Repository:
-        return cast("Repository", ToyRepository(where))
+        return ToyRepository(where)
+
+    def check_staged(
+        self,
+        staged: Path,
+        model: str,
+        repository: Repository,
+        *,
+        backends: Collection[str] | None = None,
+        gpu: bool | None = None,
+    ) -> list[Finding]:
+        return self.check(staged)
+
+    def needs_gpu(self, entry_config: str) -> str | None:
+        return None
+
+    def check_beside(self, old_config: str, new_config: str, old: int, new: int) -> list[Finding]:
+        return []
 
     def _read(self, folder: Path) -> dict[str, Any]:
         try:

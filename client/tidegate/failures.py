@@ -189,22 +189,20 @@ _CODE = re.compile(r"<(Code|Message)>([^<]*)<")
 _STATUS = re.compile(r"status code: (\d{3}[^:<]*)")
 _MISSING = re.compile(r"NoSuchKey|Not ?Found|\b404\b")
 _REFUSED = re.compile(r"AccessDenied|Access Denied|Forbidden|InvalidAccessKey|SignatureDoesNotMatch|\b403\b")
-_EXPIRED = re.compile(r"Expired|Unauthori[sz]ed|InvalidToken|NoCredentials|Unable to locate credentials|\b401\b")
+_EXPIRED = re.compile(r"Expired|Unauthori[sz]ed|InvalidToken|NoCredentials|locate credentials|security token|\b401\b")
 
 
 def of_store(error: Exception, where: str, what: str = "") -> TidegateError:
-    """Return the error to show for one of an object store's client; `what` could not be done, where that is known.
-
-    A RefusedError is one that MLflow has told of a store already.
-    """
-    text = error.why if isinstance(error, RefusedError) else str(error)
+    """Return the error to show for one of an object store's client; `what` could not be done, where that is known."""
+    status = getattr(error, "get_http_status_code", None)  # MLflow's errors have one
+    text = str(error) if status is None else f"HTTP {status()}: {error}"
     said = [found[2] for found in _CODE.finditer(text)] or [found[1].strip() for found in _STATUS.finditer(text)]
     # obstore's errors tell the whole request; those of the clouds' own libraries are a sentence.
-    tells = type(error).__module__.startswith(("botocore", "boto3", "google", "azure", "tidegate"))
+    tells = type(error).__module__.startswith(("botocore", "boto3", "google", "azure", "mlflow"))
     why = ": ".join(said) or (scrubbed(text) if tells else type(error).__name__)
     if _MISSING.search(why):
         return NotFoundError(what or "there is no such object", where=where, why=why)
-    if _REFUSED.search(why) or isinstance(error, RefusedError):
+    if _REFUSED.search(why):
         do = f"renew the credentials of the store, or see that they may read and write the bucket, then {_AGAIN}"
         return RefusedError(what or "the object store refuses it", where=where, why=why, do=do)
     if _EXPIRED.search(why):

@@ -6,7 +6,7 @@ certificates, tries and time-outs. Nothing is unpickled.
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -114,12 +114,8 @@ class Artifacts:
     def _translated(self, what: str) -> Iterator[None]:
         """Turn whatever a store's library raises into one of our errors; what is wrong with a file on disk passes."""
         try:
-            with translated(what, self.where):
+            with translated(what, self.where) if self._served else nullcontext():
                 yield
-        except RefusedError as error:
-            if self._served:
-                raise
-            raise of_store(error, self.where, what) from None
         except (TidegateError, OSError):
             raise
         except ImportError as error:

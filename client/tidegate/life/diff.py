@@ -118,7 +118,11 @@ def _content(
             yield (f"file {path}", *(f"{s.size} bytes, {s.sha256[:12]}" if s else "not there" for s in sides))  # type: ignore[misc]
     if all(configs.CONFIG in each for each in files):
         texts = [
-            config_text(context.registry.read_file(each, configs.CONFIG), f"version {each.number} of {each.model}")
+            config_text(
+                context.registry.read_file(each, configs.CONFIG),
+                configs.CONFIG,
+                f"version {each.number} of {each.model}",
+            )
             for each in (one, other)
         ]
         for difference in configs.config_differences(*texts):

@@ -201,16 +201,16 @@ def published_entry_config(repository: Repository, model: str, number: int) -> s
     path = repository.configs.published_path(repository.configs.CONFIG, number)
     if all(file.path != path for file in repository.files(model)):
         return ""
-    return config_text(repository.read(model, path), f"{repository.where}/{model}/{path}")
+    return config_text(repository.read(model, path), repository.configs.CONFIG, f"{repository.where}/{model}/{path}")
 
 
-def config_text(content: bytes, where: str) -> str:
+def config_text(content: bytes, name: str, where: str) -> str:
     """Return the text of a configuration; raises UsageError where it is none."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
         raise UsageError(
-            "the configuration is no text in UTF-8",
+            f"{name} is no text in UTF-8",
             where=where,
             why=f"byte {error.start} cannot be read: {error.reason}",
             do="mend the entry, and register it again",

@@ -19,7 +19,7 @@ def entry_config_of(context: Context, version: RegisteredVersion, manifest: Mani
     if all(file.path != config for file in manifest.files):
         return ""  # the server makes one up
     where = f"{context.registry.where}: version {version.number} of {version.model}"
-    return config_text(context.registry.read_file(version, config), where)
+    return config_text(context.registry.read_file(version, config), config, where)
 
 
 def check(

@@ -120,7 +120,7 @@ def _config(
     for number in sorted({*published.served} & registered.keys(), reverse=True):
         try:
             content = context.registry.read_file(registered[number], configs.CONFIG)
-            entry_config = config_text(content, f"version {number} of {model} in the registry")
+            entry_config = config_text(content, configs.CONFIG, f"version {number} of {model} in the registry")
         except NotFoundError:
             entry_config = ""
         expected = configs.published_config(

@@ -165,6 +165,7 @@ def test_what_it_says_to_try_works_and_ctrl_c_ends_it(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("tidegate-demo-*"))
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(
     shutil.which("setpriv") is None,
     reason="NOT RUN: THERE IS NO SETPRIV HERE (of util-linux), so that it was not tried what a kill leaves.",

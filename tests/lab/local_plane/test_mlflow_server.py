@@ -26,6 +26,7 @@ def log(server: MLflow, experiment: str) -> str:
     return str(run.info.artifact_uri)
 
 
+@pytest.mark.thorough
 def test_artifacts_go_through_it_into_a_folder_or_a_real_s3_and_what_it_knows_outlives_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

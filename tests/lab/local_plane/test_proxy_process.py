@@ -40,40 +40,24 @@ def world(tmp_path: Path, identity_provider: Issuer) -> Iterator[World]:
     assert not listens(running.http_port)
 
 
-def test_it_lets_pass_who_has_a_token_and_the_group_and_nobody_else(world: World) -> None:
-    assert world.call(world.issuer.token("alice", [GROUP])) == 200
+def test_its_checks_are_on_it_passes_calls_and_its_tables_are_read_again(world: World) -> None:
+    token = world.issuer.token("alice", [GROUP])
+    assert world.call(token) == 200
     assert world.behind.requests[0].path == PATH
+    answer = call(world.proxy.http, PATH, b"x" * 100, {"Authorization": f"Bearer {token}"})
+    assert json.loads(answer.body)["bytes"] == 100  # type: ignore[attr-defined]
     assert world.call() == 401
     assert world.call(world.issuer.token("alice", [GROUP], seconds=-300)) == 401
     assert world.call(world.issuer.token("mallory", ["others"])) in (403, 404)
-    assert len(world.behind.requests) == 1
-
-
-def test_its_limit_counts_and_its_tables_are_read_again(world: World) -> None:
-    token = world.issuer.token("alice", [GROUP])
-    assert world.call(token) == 200
-    write_tables(world.proxy.root, access_table([world.issuer], requests_per_minute=1))
-    world.proxy.process.wait_until(lambda: world.call(token) == 429, 10)
-
-
-def test_it_tells_metrics_and_that_it_is_ready(world: World) -> None:
-    assert world.call(world.issuer.token("alice", [GROUP])) == 200
-    with urlopen(f"http://{world.proxy.admin}/metrics", timeout=5) as answer:
-        assert 'model="m"' in answer.read().decode()
-    with urlopen(f"http://{world.proxy.admin}/readyz", timeout=5) as answer:
-        assert answer.status == 200
-
-
-def test_memory_and_processor_time_are_those_of_the_process(world: World) -> None:
+    assert len(world.behind.requests) == 2
+    with urlopen(f"http://{world.proxy.admin}/metrics", timeout=5) as said:
+        assert 'model="m"' in said.read().decode()
+    with urlopen(f"http://{world.proxy.admin}/readyz", timeout=5) as said:
+        assert said.status == 200
     before = world.proxy.process.processor_seconds()
-    token = world.issuer.token("alice", [GROUP])
     for _ in range(200):
         assert world.call(token) == 200
     assert 20e6 < world.proxy.process.resident_bytes() < 500e6
     assert 0 < world.proxy.process.processor_seconds() - before < 10
-
-
-def test_what_the_upstream_says_reaches_the_caller(world: World) -> None:
-    token = world.issuer.token("alice", [GROUP])
-    answer = call(world.proxy.http, PATH, b"x" * 100, {"Authorization": f"Bearer {token}"})
-    assert json.loads(answer.body)["bytes"] == 100  # type: ignore[attr-defined]
+    write_tables(world.proxy.root, access_table([world.issuer], requests_per_minute=1))
+    world.proxy.process.wait_until(lambda: world.call(token) == 429, 10)

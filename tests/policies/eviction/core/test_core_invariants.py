@@ -12,7 +12,8 @@ from tidegate_eviction.core.events import Load, Ticket, Unload
 from tidegate_eviction.core.rules import ModelSpec, WarmWindow
 from tidegate_eviction.policies.registry import BUILT_IN
 
-from .world import RULES, World
+from .books import RULES
+from .world import World
 
 SPECS = {
     spec.name: spec

@@ -7,7 +7,9 @@ from tidegate_contracts import lease
 from tidegate_eviction.core.events import Allowed, Load, LoadFailed, Quarantined, Ticket, Unload
 from tidegate_eviction.core.rules import WarmWindow
 
-from .world import RULES, World, had, specs, started
+from .books import RULES, specs
+from .world import World
+from .worlds import had, started
 
 ENSEMBLES = {
     **specs({"pair": 10, "trio": 10, "alone": 40}),

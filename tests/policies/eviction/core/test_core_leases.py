@@ -8,7 +8,9 @@ from tidegate_eviction.core.events import Load, Ticket, Unload
 from tidegate_eviction.core.rules import ServerInventory
 from tidegate_eviction.policies.registry import find
 
-from .world import RULES, World, specs, started
+from .books import RULES, specs
+from .world import World
+from .worlds import started
 
 
 @pytest.fixture

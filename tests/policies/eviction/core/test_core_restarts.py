@@ -8,7 +8,9 @@ from tidegate_eviction.core.events import Load, LoadFailed, Ticket, Unload
 from tidegate_eviction.core.residency import Residency
 from tidegate_eviction.core.rules import ModelSpec, ServerInventory
 
-from .world import BASE, RULES, World, specs, started
+from .books import BASE, RULES, specs
+from .world import World
+from .worlds import started
 
 
 def running(sizes: dict[str, int]) -> World:

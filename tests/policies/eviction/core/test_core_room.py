@@ -5,47 +5,18 @@ from dataclasses import replace
 import pytest
 from tidegate_contracts import lease
 from tidegate_eviction.core.events import (
-    Leaked,
     Load,
-    Loaded,
-    Overrun,
     PolicyFailed,
-    Recycle,
-    Recycling,
     Ticket,
     Unload,
 )
-from tidegate_eviction.core.rules import ModelSpec, PoolRules
+from tidegate_eviction.core.rules import ModelSpec
 from tidegate_eviction.policies.policy import Candidate, Policy
 from tidegate_eviction.policies.registry import find
 
-from .world import RULES, Begun, World, had, specs, started
-
-
-def full(sizes: dict[str, int], rules: PoolRules = RULES, **more: object) -> World:
-    """A world where a, b, … were loaded one after the other as long as there was room, and given back at once."""
-    world = started(specs(sizes, **more), rules)
-    room = rules.capacity_bytes
-    for name, size in sizes.items():
-        if size <= room:
-            room -= size
-            used(world, name)
-            world.advance(1.0)
-    return world
-
-
-def used(world: World, name: str) -> None:
-    had(world, name)
-    world.release("p1", name)
-
-
-def unloads(world: World) -> list[str]:
-    return [each.command.model for each in world.at_work.values() if isinstance(each.command, Unload)]
-
-
-def under_way(world: World) -> Begun:
-    (begun,) = world.at_work.values()
-    return begun
+from .books import RULES, specs
+from .world import World
+from .worlds import full, started, under_way, unloads
 
 
 @pytest.mark.parametrize("early", [0.0, 0.001, 5.0])
@@ -217,212 +188,6 @@ def test_anti_thrash_two_models_in_turn_do_not_spend_more_than_its_share_on_load
     assert loading / world.now <= 1 / (1 + factor) + 0.01
 
 
-def test_room_is_free_only_when_memory_is_back() -> None:
-    world = full({"a": 60, "b": 60})
-    world.advance(100.0)
-    world.ask("p1", "b", None)
-    world.end_unload(world.working, lingers=True)
-    for _ in range(3):
-        world.read()
-        world.advance(1.0)
-        assert world.states == {"a": "freeing", "b": "queued"}
-    assert world.residency.reading_wanted
-    world.lingering = 0
-    world.read()
-    assert world.states == {"a": "cold", "b": "loading"}
-
-
-def test_memory_that_does_not_come_back_is_charged() -> None:
-    world = full({"a": 20, "b": 80})
-    world.advance(100.0)
-    world.change("c", footprint_bytes=20)
-    world.ask("p1", "c", None)
-    world.end_unload(world.working, leaks=True)
-    world.read()
-    world.advance(RULES.freeing_seconds)
-    step = world.take(world.residency.memory(1000 + 80 + 20, world.now))
-    assert Leaked("a", 20, 20) in step.events
-    listing = world.residency.listing(world.now)
-    assert (listing.leaked_bytes, listing.freeing_bytes, listing.free_bytes) == (20, 80, 0)
-    assert unloads(world) == ["b"], "its room has leaked: somebody else must go"
-
-
-def test_memory_that_comes_back_late_is_no_leak_any_more() -> None:
-    world = full({"a": 20, "b": 70})
-    world.advance(100.0)
-    world.change("c", footprint_bytes=25)
-    world.ask("p1", "c", None)
-    world.end_unload(world.working, lingers=True)
-    world.read()
-    world.advance(RULES.freeing_seconds)
-    world.take(world.residency.memory(1000 + 70 + 20, world.now))
-    assert world.residency.listing(world.now).leaked_bytes == 20
-    world.lingering = 0
-    world.until(lambda: not world.open and not world.at_work)
-    world.read()
-    assert world.residency.listing(world.now).leaked_bytes == 0
-
-
-def test_past_the_leak_budget_the_pod_asks_to_be_recycled_once_nobody_holds_a_lease() -> None:
-    world = full({"a": 40, "b": 40, "c": 40})
-    world.advance(100.0)
-    world.ask("p1", "b", None)
-    world.ask("p2", "c", None)
-    world.end_unload(world.working, leaks=True)
-    world.read()
-    world.advance(RULES.freeing_seconds)
-    step = world.read()
-    assert any(isinstance(event, Recycling) for event in step.events)
-    assert world.recycled == 0
-    assert isinstance(world.ask("p2", "b", None), lease.Busy), "no new leases"
-    for _ in range(5):
-        world.advance(5.0)
-        assert world.renew("p1").lost == ("b",)
-        assert world.recycled == 0, "what is under way goes on"
-    world.proxies["p1"]["b"].in_flight = 0
-    world.renew("p1")
-    world.advance(RULES.lease_seconds)
-    assert world.recycled == 1
-    world.lose_triton()
-    world.triton_back()
-    assert isinstance(world.ask("p2", "c", None), Ticket)
-    assert world.residency.listing(world.now).leaked_bytes == 0
-
-
-def test_a_model_that_only_a_leak_keeps_out_has_triton_restarted() -> None:
-    world = full({"a": 20, "b": 80, "c": 90}, replace(RULES, leak_budget_bytes=50))
-    world.advance(100.0)
-    world.ask("p1", "c", None)
-    for number, begun in list(world.at_work.items()):
-        world.end_unload(number, leaks=begun.command.model == "a")
-    world.read()
-    world.advance(RULES.freeing_seconds)
-    world.read()
-    assert world.recycled == 1
-
-
-def test_an_unload_that_fails_is_told_again_and_in_the_end_triton_is_restarted() -> None:
-    world = full({"a": 60, "b": 60})
-    world.advance(100.0)
-    world.ask("p1", "b", None)
-    for _ in range(RULES.unload_tries):
-        assert world.states["a"] == "unloading"
-        assert world.charged() == 60
-        world.end_unload(world.working, "timed out")
-        world.advance(5.0)
-    assert world.recycled == 1
-
-
-def test_a_load_of_unknown_size_runs_alone_and_is_measured() -> None:
-    world = World({**specs({"a": 10}), "new": ModelSpec("new", estimate_bytes=50, estimate_from="estimated")})
-    world.real["new"] = 33
-    world.recover()
-    world.ask("p1", "a", None)
-    world.ask("p1", "new", None)
-    world.advance(1.0)
-    world.change("b", footprint_bytes=10)
-    world.ask("p1", "b", None)
-    assert world.loads == ["a"], "new waits for calm, and b behind it"
-    world.until(lambda: not world.open)
-    assert world.loads == ["a", "new", "b"]
-    listed = {each.model: each for each in world.residency.listing(world.now).models}
-    assert (listed["new"].footprint_bytes, listed["new"].footprint_from) == (33, "measured")
-
-
-def test_what_memory_grew_by_while_others_were_loaded_is_nobodys_measure() -> None:
-    world = started(specs({"a": 30, "b": 30}))
-    world.ask("p1", "a", None)
-    world.ask("p1", "b", None)
-    for number in list(world.at_work):
-        world.loaded[world.at_work.pop(number).command.model] = 30
-        step = world.take(world.residency.load_ended(number, world.now, None, 60))
-        assert [event.measured for event in step.events if isinstance(event, Loaded)] == [{}]
-
-
-def test_a_load_that_hangs_while_it_is_measured_does_not_stop_the_others_for_ever() -> None:
-    world = started({**specs({"a": 30, "b": 30}), "new": ModelSpec("new")})
-    world.ask("p1", "new", None)
-    world.ask("p1", "a", None)
-    world.advance(RULES.alone_seconds - 1.0)
-    ticket = world.ask("p1", "b", None)
-    assert world.loads == ["new"]
-    world.advance(1.0)
-    assert world.loads == ["new", "b"]
-    world.end_load(max(world.at_work))
-    assert isinstance(world.answered(ticket), lease.Granted)
-
-
-def test_what_was_measured_is_forgotten_with_the_content_that_it_was_of() -> None:
-    world = World({"new": ModelSpec("new", estimate_bytes=50, estimate_from="estimated")})
-    world.real["new"] = 33
-    world.recover()
-    used(world, "new")
-    for stamp, size, source in (("", 33, "measured"), ("other", 33, "estimated")):
-        world.change("new", stamp=stamp)
-        (listed,) = world.residency.listing(world.now).models
-        assert (listed.footprint_bytes, listed.footprint_from) == (size, source)
-    world.advance(RULES.lease_seconds)
-    world.finish()
-    world.real["new"] = 44
-    ticket = world.ask("p1", "new", None)
-    (begun,) = world.at_work.values()
-    assert isinstance(begun.command, Load)
-    assert begun.command.needed_bytes == 50
-    world.until(lambda: not world.open)
-    assert isinstance(ticket, Ticket)
-    assert world.charged() == 44
-
-
-def test_a_declaration_that_is_too_small_does_not_hide_what_was_measured() -> None:
-    world = World(specs({"a": 30}))
-    world.real["a"] = 44
-    world.recover()
-    used(world, "a")
-    assert world.charged() == 44
-
-
-def test_without_readings_room_is_free_when_triton_says_unloaded() -> None:
-    world = full({"a": 60, "b": 60}, replace(RULES, measures=False))
-    world.advance(100.0)
-    world.ask("p1", "b", None)
-    world.end_unload(world.working)
-    assert world.states == {"a": "cold", "b": "loading"}
-
-
-def test_a_model_larger_than_thought_has_others_go() -> None:
-    world = full({"a": 60})
-    world.specs["new"] = ModelSpec("new", estimate_bytes=30, estimate_from="estimated")
-    world.real["new"] = 70
-    world.configure()
-    world.advance(100.0)
-    ticket = world.ask("p1", "new", None)
-    step = world.end_load(world.working)
-    assert isinstance(world.answered(ticket), lease.Granted)
-    assert any(isinstance(event, Overrun) and event.bytes == 30 for event in step.events)
-    assert unloads(world) == ["a"]
-
-
-def test_a_model_larger_than_thought_goes_itself_if_nobody_else_may() -> None:
-    world = full({"a": 60})
-    world.ask("p2", "a", None)
-    world.specs["new"] = ModelSpec("new", estimate_bytes=30, estimate_from="estimated")
-    world.real["new"] = 70
-    world.configure()
-    ticket = world.ask("p1", "new", None)
-    world.end_load(world.working)
-    assert unloads(world) == ["new"]
-    assert isinstance(world.answer(ticket), lease.Busy)
-    assert world.residency.listing(world.now).free_bytes == 40
-
-
-def test_a_smaller_capacity_is_reached_as_models_may_go() -> None:
-    world = full({"a": 40, "b": 40})
-    step = world.change_rules(capacity_bytes=50)
-    assert any(isinstance(event, Overrun) and event.bytes == 30 for event in step.events)
-    world.advance(RULES.idle_seconds)
-    assert unloads(world) == ["a"]
-
-
 def test_a_policy_that_chooses_too_few_is_helped_out() -> None:
     lazy = Policy("lazy", "Chooses one.", lambda candidates, _needed, _now: candidates[-1:], idle_limits=False)
     world = full({"a": 30, "b": 30, "c": 30, "d": 90}, replace(RULES, policy=lazy))
@@ -448,11 +213,3 @@ def test_with_the_policy_pinned_nobody_goes() -> None:
     world.advance(1000.0)
     assert isinstance(world.ask("p1", "b", None), lease.Busy)
     assert world.evictions == []
-
-
-def test_recycle_is_ordered_once() -> None:
-    world = full({"a": 60, "b": 60})
-    world.advance(100.0)
-    world.residency._pool.recycle("a test asked for it")
-    steps = [world.take(world.residency.tick(world.now + n)) for n in range(5)]
-    assert [command for step in steps for command in step.commands] == [Recycle("a test asked for it")]

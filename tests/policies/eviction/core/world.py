@@ -5,62 +5,16 @@ core by what comes of its commands and answers, not by what the core thinks of i
 """
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tidegate_contracts import lease
 from tidegate_eviction.core.events import Answered, Evicted, Load, Overrun, Recycle, Step, Ticket, Unload
 from tidegate_eviction.core.residency import Residency
 from tidegate_eviction.core.rules import ModelSpec, PoolRules, ServerInventory, WarmWindow
-from tidegate_eviction.core.states import AFTER, State
-from tidegate_eviction.policies.registry import find
+from tidegate_eviction.core.states import State
 
-BASE = 1000
-RULES = PoolRules(
-    capacity_bytes=100,
-    policy=find("lru-idle"),
-    idle_seconds=30.0,
-    lease_seconds=16.0,
-    wait_seconds=8.0,
-    loads_at_once=2,
-    tolerance_bytes=0,
-    freeing_seconds=4.0,
-    leak_budget_bytes=30,
-    failure_backoff_seconds=4.0,
-    overdue_seconds=4.0,
-    default_load_seconds=2.0,
-)
-REACHABLE = {
-    (before, after)
-    for (before, _), after in AFTER.items()
-}  # fmt: skip
-for _ in State:  # several transitions may follow each other within one step
-    REACHABLE |= {(a, d) for a, b in REACHABLE for c, d in REACHABLE if b is c}
-
-
-@dataclass
-class Held:
-    """What a proxy believes: from when it asked on, by its own counting."""
-
-    until: float
-    incarnation: str
-    open: bool = True
-    """New requests may begin under it."""
-    in_flight: int = 0
-    last_use: float = 0.0
-
-
-@dataclass
-class Begun:
-    """A command that Triton works at."""
-
-    command: Load | Unload
-    pieces: tuple[str, ...]
-    since: float = 0.0
-
-    def alone(self, now: float) -> bool:
-        """Nothing may begin beside it."""
-        return isinstance(self.command, Load) and self.command.alone and now < self.since + RULES.alone_seconds
+from .books import BASE, REACHABLE, RULES, Begun, Held
 
 
 @dataclass
@@ -444,22 +398,3 @@ class World:
     def copy(self) -> "World":
         """Return a world that goes on apart."""
         return copy.deepcopy(self)
-
-
-def started(*arguments: object, **more: object) -> World:
-    """A world whose core has read the index."""
-    world = World(*arguments, **more)  # type: ignore[arg-type]
-    world.recover()
-    return world
-
-
-def had(world: World, name: str, holder: str = "p1") -> None:
-    """Ask for a model until it is granted."""
-    answer = world.ask(holder, name, None)
-    answer = world.answer(answer) if isinstance(answer, Ticket) else answer
-    assert isinstance(answer, lease.Granted), answer
-
-
-def specs(sizes: Mapping[str, int], **more: object) -> dict[str, ModelSpec]:
-    """Models with declared sizes."""
-    return {name: replace(ModelSpec(name, footprint_bytes=size), **more) for name, size in sizes.items()}  # type: ignore[arg-type]

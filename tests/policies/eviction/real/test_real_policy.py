@@ -233,6 +233,7 @@ def test_triton_killed_is_seen_within_a_second_and_its_successor_serves(tmp_path
     assert "defect" not in log
 
 
+@pytest.mark.thorough
 def test_it_leaves_last_and_renews_until_then(tmp_path: Path) -> None:
     small(tmp_path, "a")
     with plane(tmp_path, drain_seconds=60) as made:

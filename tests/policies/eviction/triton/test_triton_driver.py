@@ -3,10 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -20,73 +17,10 @@ from tidegate_eviction.triton.driver import TritonDriver, found_in
 from tidegate_eviction.triton.memory import MODEL, MemoryReader, MemorySource
 from tidegate_eviction.triton.repository import UNSEEN
 
+from ..rigs.driving import Heard, following, with_driver
 from ..rigs.stand_in import SECRET, StandIn, serving
 
 MIB = 1 << 20
-
-
-class Heard:
-    """Remembers all that is reported."""
-
-    def __init__(self) -> None:
-        self.said: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
-        self.readings: list[MemoryReading] = []
-        self.blind: list[str] = []
-        self.thought: frozenset[str] = frozenset()
-
-    def load_ended(self, number: int, error: str | None, measured: int | None, versions: tuple[int, ...]) -> None:
-        self.said.put_nowait(("load", number, error, measured, versions))
-
-    def unload_ended(self, number: int, error: str | None) -> None:
-        self.said.put_nowait(("unload", number, error))
-
-    def memory_read(self, reading: MemoryReading) -> None:
-        self.readings.append(reading)
-
-    def memory_is_blind(self, why: str) -> None:
-        self.blind.append(why)
-
-    def server_lost(self, why: str) -> None:
-        self.said.put_nowait(("lost", why))
-
-    def server_back(self, found: ServerInventory) -> None:
-        self.said.put_nowait(("back", found))
-
-    def resident(self) -> frozenset[str]:
-        return self.thought
-
-    def vanished(self, models: frozenset[str]) -> None:
-        self.said.put_nowait(("vanished", models))
-
-    def is_busy(self) -> bool:
-        return True
-
-
-@asynccontextmanager
-async def following(
-    stand_in: StandIn, recycle: Path = Path("/nowhere/recycle"), override: Callable[..., str | None] = lambda *_: None
-) -> AsyncIterator[tuple[TritonDriver, Heard]]:
-    control = TritonControl(stand_in.address, SECRET)
-    heard = Heard()
-    driver = TritonDriver(control, MemoryReader(control, None), override, recycle, heard)
-    follow = asyncio.create_task(driver.follow())
-    try:
-        yield driver, heard
-    finally:
-        follow.cancel()
-        await asyncio.gather(follow, return_exceptions=True)
-        await driver.close()
-
-
-def with_driver(stand_in: StandIn, work: Callable[[TritonDriver, Heard], Awaitable[None]], **more: Any) -> None:
-    """Run with a driver that has heard what Triton holds."""
-
-    async def run() -> None:
-        async with asyncio.timeout(20), serving(stand_in), following(stand_in, **more) as (driver, heard):
-            assert (await heard.said.get())[0] == "back"
-            await work(driver, heard)
-
-    asyncio.run(run())
 
 
 def test_each_load_is_measured() -> None:

@@ -1,0 +1,79 @@
+"""A driver beside a stand-in for Triton, and all that it reports."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tidegate_eviction.core.rules import ServerInventory
+from tidegate_eviction.server import MemoryReading
+from tidegate_eviction.triton.control import TritonControl
+from tidegate_eviction.triton.driver import TritonDriver
+from tidegate_eviction.triton.memory import MemoryReader
+
+from .stand_in import SECRET, StandIn, serving
+
+
+class Heard:
+    """Remembers all that is reported."""
+
+    def __init__(self) -> None:
+        self.said: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
+        self.readings: list[MemoryReading] = []
+        self.blind: list[str] = []
+        self.thought: frozenset[str] = frozenset()
+
+    def load_ended(self, number: int, error: str | None, measured: int | None, versions: tuple[int, ...]) -> None:
+        self.said.put_nowait(("load", number, error, measured, versions))
+
+    def unload_ended(self, number: int, error: str | None) -> None:
+        self.said.put_nowait(("unload", number, error))
+
+    def memory_read(self, reading: MemoryReading) -> None:
+        self.readings.append(reading)
+
+    def memory_is_blind(self, why: str) -> None:
+        self.blind.append(why)
+
+    def server_lost(self, why: str) -> None:
+        self.said.put_nowait(("lost", why))
+
+    def server_back(self, found: ServerInventory) -> None:
+        self.said.put_nowait(("back", found))
+
+    def resident(self) -> frozenset[str]:
+        return self.thought
+
+    def vanished(self, models: frozenset[str]) -> None:
+        self.said.put_nowait(("vanished", models))
+
+    def is_busy(self) -> bool:
+        return True
+
+
+@asynccontextmanager
+async def following(
+    stand_in: StandIn, recycle: Path = Path("/nowhere/recycle"), override: Callable[..., str | None] = lambda *_: None
+) -> AsyncIterator[tuple[TritonDriver, Heard]]:
+    control = TritonControl(stand_in.address, SECRET)
+    heard = Heard()
+    driver = TritonDriver(control, MemoryReader(control, None), override, recycle, heard)
+    follow = asyncio.create_task(driver.follow())
+    try:
+        yield driver, heard
+    finally:
+        follow.cancel()
+        await asyncio.gather(follow, return_exceptions=True)
+        await driver.close()
+
+
+def with_driver(stand_in: StandIn, work: Callable[[TritonDriver, Heard], Awaitable[None]], **more: Any) -> None:
+    """Run with a driver that has heard what Triton holds."""
+
+    async def run() -> None:
+        async with asyncio.timeout(20), serving(stand_in), following(stand_in, **more) as (driver, heard):
+            assert (await heard.said.get())[0] == "back"
+            await work(driver, heard)
+
+    asyncio.run(run())

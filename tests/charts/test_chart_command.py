@@ -223,7 +223,7 @@ TWICE: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
         two_pools_of_one_name,
         'pool "b-c" of server "a" and pool "c" of server "a-b" would share the Kubernetes name a-b-c',
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", TWICE)

@@ -184,17 +184,13 @@ EDITS = {
     "add a pool with a model": Edit(add_pool, add_pool_to_values),
     "remove a pool": Edit(remove_pool, remove_pool_from_values),
     "remove a server": Edit(remove_server, remove_server_from_values),
-    "switch autoscaling by CPU on": Edit(
-        autoscale_pool(CPU), lambda values: pool(values, "ondemand", "small").update(autoscaling=CPU)
-    ),
-    "switch autoscaling by queue time on": Edit(
-        autoscale_pool(QUEUE), lambda values: pool(values, "ondemand", "small").update(autoscaling=QUEUE)
-    ),
+    "switch autoscaling by CPU on":
+        Edit(autoscale_pool(CPU), lambda values: pool(values, "ondemand", "small").update(autoscaling=CPU)),
+    "switch autoscaling by queue time on":
+        Edit(autoscale_pool(QUEUE), lambda values: pool(values, "ondemand", "small").update(autoscaling=QUEUE)),
     "switch autoscaling off": Edit(no_autoscaling, lambda values: values["proxy"].update(autoscaling=None, replicas=4)),
-    "switch autoscaling on with its bounds alone": Edit(
-        autoscale_pool({"kind": "cpu", "min": 1, "max": 3}),
-        lambda values: pool(values, "ondemand", "small").update(autoscaling={"kind": "cpu", "min": 1, "max": 3}),
-    ),
+    "switch autoscaling on with its bounds alone": Edit(autoscale_pool({"kind": "cpu", "min": 1, "max": 3}),
+        lambda values: pool(values, "ondemand", "small").update(autoscaling={"kind": "cpu", "min": 1, "max": 3})),
     "add a pool with what it needs and no more": Edit(
         lambda tree: named(tree["servers"], "ondemand")["pools"].append(
             {"name": "zplain", "loading": {"mode": "on-demand"}, "placement": SLICE}
@@ -214,38 +210,26 @@ EDITS = {
     "add a server": Edit(add_server, add_server_to_values),
     "set an environment variable": Edit(
         lambda tree: named(tree["servers"], "preload").update(triton={"environment": {"A": "b"}}),
-        lambda values: named(values["servers"], "preload").update(triton={"environment": {"A": "b"}}),
-    ),
-    "let the proxy reach somebody": Edit(
-        lambda tree: tree["network"]["reach"].append(REACH),
-        lambda values: values["network"]["reach"].append(REACH),
-    ),
-    "let somebody call the proxy": Edit(
-        lambda tree: tree["network"].setdefault("callers", []).append(CALLER),
-        lambda values: values["network"]["callers"].append(CALLER),
-    ),
-    "add an identity provider": Edit(
-        lambda tree: tree["proxy"]["auth"]["oidc"].append(IDP),
-        lambda values: values["proxy"]["auth"]["oidc"].append(IDP),
-    ),
+        lambda values: named(values["servers"], "preload").update(triton={"environment": {"A": "b"}})),
+    "let the proxy reach somebody": Edit(lambda tree: tree["network"]["reach"].append(REACH),
+        lambda values: values["network"]["reach"].append(REACH)),
+    "let somebody call the proxy": Edit(lambda tree: tree["network"].setdefault("callers", []).append(CALLER),
+        lambda values: values["network"]["callers"].append(CALLER)),
+    "add an identity provider": Edit(lambda tree: tree["proxy"]["auth"]["oidc"].append(IDP),
+        lambda values: values["proxy"]["auth"]["oidc"].append(IDP)),
     "let everything be what it is by default": Edit(plain_proxy, plain_proxy_in_values),
     "scale a pool": Edit(scale_pool, lambda values: pool(values, "ondemand", "small").update(replicas=5)),
     "scale a pool to nothing": Edit(
         lambda tree: pool(environment(tree, "prod"), "ondemand", "small").update(replicas=0),
-        lambda values: pool(values, "ondemand", "small").update(replicas=0),
-    ),
-    "remove a dataset": Edit(
-        lambda tree: tree.update(datasets=without(tree["datasets"], "archive")),
-        lambda values: values.update(datasets=without(values["datasets"], "archive")),
-    ),
+        lambda values: pool(values, "ondemand", "small").update(replicas=0)),
+    "remove a dataset": Edit(lambda tree: tree.update(datasets=without(tree["datasets"], "archive")),
+        lambda values: values.update(datasets=without(values["datasets"], "archive"))),
     "add a dataset": Edit(
         lambda tree: tree["datasets"].append({"name": "more", "kind": "nfs", **NFS, "capacity": "1Ti"}),
         lambda values: values["datasets"].append({"name": "more", "source": {"kind": "nfs", **NFS}, "capacity": "1Ti"}),
     ),
-    "change a MIG profile": Edit(
-        lambda tree: pool(tree, "ondemand", "small")["placement"].update(profile="2g.20gb"),
-        lambda values: pool(values, "ondemand", "small")["placement"].update(profile="2g.20gb"),
-    ),
+    "change a MIG profile": Edit(lambda tree: pool(tree, "ondemand", "small")["placement"].update(profile="2g.20gb"),
+        lambda values: pool(values, "ondemand", "small")["placement"].update(profile="2g.20gb")),
     "change a MIG profile, from which the capacity follows": Edit(
         lambda tree: (
             (in_definition := pool(tree, "ondemand", "small"))["placement"].update(profile="2g.20gb")
@@ -258,24 +242,17 @@ EDITS = {
     ),
     "take whole GPUs instead of slices": Edit(
         lambda tree: pool(tree, "ondemand", "small").update(placement={"kind": "gpu", "count": 2}),
-        lambda values: pool(values, "ondemand", "small").update(placement={"kind": "gpu", "count": 2}),
-    ),
-    "change the proxy's image": Edit(
-        lambda tree: named(tree["images"], "proxy").update(tag="0.2.0"),
-        lambda values: values["proxy"].update(image="registry.example.com/tidegate/inference-proxy:0.2.0"),
-    ),
+        lambda values: pool(values, "ondemand", "small").update(placement={"kind": "gpu", "count": 2})),
+    "change the proxy's image": Edit(lambda tree: named(tree["images"], "proxy").update(tag="0.2.0"),
+        lambda values: values["proxy"].update(image="registry.example.com/tidegate/inference-proxy:0.2.0")),
     "change the eviction policy's image": Edit(
         lambda tree: named(tree["images"], "eviction-policy").update(tag="0.2.0"),
-        lambda values: values.update(evictionPolicyImage="registry.example.com/tidegate/eviction-policy:0.2.0"),
-    ),
-    "add an access rule": Edit(
-        lambda tree: tree["proxy"]["access"].append(RULE),
-        lambda values: values["proxy"]["access"].append(RULE),
-    ),
+        lambda values: values.update(evictionPolicyImage="registry.example.com/tidegate/eviction-policy:0.2.0")),
+    "add an access rule":
+        Edit(lambda tree: tree["proxy"]["access"].append(RULE), lambda values: values["proxy"]["access"].append(RULE)),
     "add a model": Edit(
         lambda tree: tree["models"].append({"name": "zebra", "server": "ondemand", "pool": "small", "pinned": True}),
-        lambda values: pool(values, "ondemand", "small")["models"].append({"name": "zebra", "pinned": True}),
-    ),
+        lambda values: pool(values, "ondemand", "small")["models"].append({"name": "zebra", "pinned": True})),
     "split a model's traffic": Edit(
         lambda tree: named(tree["models"], "fraud-score").update(versions=[{"version": 7, "weight": 100}]),
         lambda values: named(pool(values, "preload", "main")["models"], "fraud-score").update(
@@ -288,35 +265,26 @@ EDITS = {
             mirror={"version": 7, "percent": 5}
         ),
     ),
-    "trace calls": Edit(
-        lambda tree: tree["proxy"].update(tracing={"endpoint": "http://collector:4318"}),
-        lambda values: values["proxy"].update(tracing={"endpoint": "http://collector:4318"}),
-    ),
+    "trace calls": Edit(lambda tree: tree["proxy"].update(tracing={"endpoint": "http://collector:4318"}),
+        lambda values: values["proxy"].update(tracing={"endpoint": "http://collector:4318"})),
     "expose the proxy by an Ingress": Edit(
         lambda tree: environment(tree, "dev")["proxy"].update(exposure=INGRESS),
         lambda values: values["proxy"].update(exposure=INGRESS),
         stack="dev-lab",
     ),
-    "serve plain HTTP": Edit(
-        lambda tree: environment(tree, "prod")["proxy"].pop("tls"), lambda values: values["proxy"].pop("tls")
-    ),
+    "serve plain HTTP":
+        Edit(lambda tree: environment(tree, "prod")["proxy"].pop("tls"), lambda values: values["proxy"].pop("tls")),
     "encrypt gRPC to a server": Edit(tls_to_triton, tls_to_triton_in_values),
-    "switch alerts off": Edit(
-        lambda tree: tree["monitoring"].update(rules=False), lambda values: values["monitoring"].update(rules=False)
-    ),
-    "do without the Prometheus operator": Edit(
-        lambda tree: tree["monitoring"].pop("operator"), lambda values: values.update(monitoring=None)
-    ),
+    "switch alerts off": Edit(lambda tree: tree["monitoring"].update(rules=False),
+        lambda values: values["monitoring"].update(rules=False)),
+    "do without the Prometheus operator":
+        Edit(lambda tree: tree["monitoring"].pop("operator"), lambda values: values.update(monitoring=None)),
     "do without Domino": Edit(lambda tree: tree.pop("domino"), lambda values: values.pop("domino")),
-    "join the mesh": Edit(
-        lambda tree: tree["domino"].update(mesh={"mode": "istio", "mtls": "STRICT"}),
-        lambda values: values["domino"].update(mesh={"mtls": "STRICT"}),
-    ),
-    "move to another namespace": Edit(
-        lambda tree: environment(tree, "prod").update(namespace="models-prod"),
-        lambda values: values["namespace"].update(name="models-prod"),
-    ),
-}
+    "join the mesh": Edit(lambda tree: tree["domino"].update(mesh={"mode": "istio", "mtls": "STRICT"}),
+        lambda values: values["domino"].update(mesh={"mtls": "STRICT"})),
+    "move to another namespace": Edit(lambda tree: environment(tree, "prod").update(namespace="models-prod"),
+        lambda values: values["namespace"].update(name="models-prod")),
+}  # fmt: skip
 
 
 def reference() -> Tree:

@@ -111,11 +111,8 @@ WRONG: dict[str, tuple[Path_, Any, str]] = {
     "a key of another loading mode": ((*PRELOAD, "loading", "leaseSeconds"), 15, "no such key"),
     "an unknown eviction policy": ((*ON_DEMAND, "loading", "policy"), "random", "lru"),
     "a lease that is too short": ((*ON_DEMAND, "loading", "leaseSeconds"), 1, "1"),
-    "a capacity beyond what readers of JSON can count": (
-        (*ON_DEMAND, "loading", "capacityBytes"),
-        2**53 + 2,
-        "at most 9,007,199,254,740,992",
-    ),
+    "a capacity beyond what readers of JSON can count":
+        ((*ON_DEMAND, "loading", "capacityBytes"), 2**53 + 2, "at most 9,007,199,254,740,992"),
     "a capacity below nothing": ((*ON_DEMAND, "loading", "capacityBytes"), -1, "-1"),
     "an unknown placement": ((*MIG, "placement", "kind"), "tpu", "mig"),
     "a MIG profile that is none": ((*MIG, "placement", "profile"), "1gb.10g", "form"),
@@ -129,22 +126,16 @@ WRONG: dict[str, tuple[Path_, Any, str]] = {
     "a node label whose value is a number": ((*FIRST_POOL, "nodeSelector"), {"rack": 7}, "text is wanted"),
     "a toleration of an unknown effect": (("proxy", "tolerations"), [{"key": "a", "effect": "Never"}], "NoSchedule"),
     "an autoscaler by an unknown measure": (("proxy", "autoscaling"), {**SCALING, "kind": "guess"}, "cpu"),
-    "an autoscaler that aims at more than all": (
-        ("proxy", "autoscaling"),
-        {**SCALING, "cpuPercent": 101},
-        "at most 100",
-    ),
+    "an autoscaler that aims at more than all":
+        (("proxy", "autoscaling"), {**SCALING, "cpuPercent": 101}, "at most 100"),
     "an image with a space": (("proxy", "image"), "proxy :1", "form"),
     "an image with half a digest": (("proxy", "image"), "registry.test/proxy:1@sha256:abc", "form"),
     "an unknown exposure": (("proxy", "exposure"), {"kind": "node-port"}, "ingress"),
     "an Ingress without its host": (("proxy", "exposure"), {"kind": "ingress", "path": "/"}, "host is missing"),
     "a host that is none": (("proxy", "exposure"), {"kind": "ingress", "host": "a_b", "path": "/"}, "form"),
     "a path that ends with a slash": (("proxy", "exposure"), {"kind": "ingress", "host": "a.b", "path": "/x/"}, "form"),
-    "a load balancer for no address range": (
-        ("proxy", "exposure"),
-        {"kind": "load-balancer", "sourceRanges": [5]},
-        "text is wanted",
-    ),
+    "a load balancer for no address range":
+        (("proxy", "exposure"), {"kind": "load-balancer", "sourceRanges": [5]}, "text is wanted"),
     "an issuer that is no URL": (("proxy", "auth"), {"oidc": [{**ISSUER, "issuer": "idp"}]}, "form"),
     "an action that there is not": (
         ("proxy", "access"),
@@ -157,39 +148,27 @@ WRONG: dict[str, tuple[Path_, Any, str]] = {
     "a dataset of an unknown kind": ((*dataset("csi"), "kind"), "floppy", "csi"),
     "a dataset without its driver": ((*dataset("csi"), "driver"), GONE, "driver is missing"),
     "a dataset that everybody may write once": (("datasets", 0, "accessMode"), "ReadWriteOnce", "ReadWriteMany"),
-    "a caller with an unknown key": (
-        ("network", "callers"),
-        [{"name": "a", "cidr": "10.0.0.0/8", "everybody": True}],
-        "no such key",
-    ),
+    "a caller with an unknown key":
+        (("network", "callers"), [{"name": "a", "cidr": "10.0.0.0/8", "everybody": True}], "no such key"),
     "a caller that is nobody": (("network", "callers"), [{"name": "a"}], "say who"),
     "a port beyond all ports": (("network", "dns", "ports"), [65_536], "65"),
     "DNS on no port": (("network", "dns", "ports"), [], "at least 1"),
     "no pools": (("servers", 0, "pools"), [], "this has 0 items, and it must have at least 1"),
     "a claim whose name is too long": (("claims", 0, "name"), "c" * 254, "at most 253"),
     "a name without which nothing is found": (("network", "reach", 0, "name"), GONE, "name is missing"),
-    "an argument that Tidegate sets": (
-        ("servers", 0, "triton", "arguments"),
-        ["--http-restricted-api=model-repository:x=y"],
-        "Tidegate sets itself",
-    ),
+    "an argument that Tidegate sets":
+        (("servers", 0, "triton", "arguments"), ["--http-restricted-api=model-repository:x=y"], "Tidegate sets itself"),
     "an argument that is none": (("servers", 0, "triton", "arguments"), ["-v"], "form"),
-    "a role that there is not": (
-        ("network", "reach"),
-        [{"name": "a", "by": ["policy"], "cidr": "10.0.0.0/8"}],
-        "proxy",
-    ),
+    "a role that there is not":
+        (("network", "reach"), [{"name": "a", "by": ["policy"], "cidr": "10.0.0.0/8"}], "proxy"),
     "a model name with a slash": ((*FIRST_POOL, "models"), [{"name": "a/b"}], "form"),
-    "a share of more than all": (
-        (*FIRST_POOL, "models"),
-        [{"name": "a", "versions": [{"version": 1, "weight": 101}]}],
-        "101",
-    ),
+    "a share of more than all":
+        ((*FIRST_POOL, "models"), [{"name": "a", "versions": [{"version": 1, "weight": 101}]}], "101"),
     "a folder outside of its volume": ((*MOUNTED, "subPath"), "../../etc", "below the volume's root"),
     "a folder with an empty step": ((*MOUNTED, "subPath"), "a//b", "below the volume's root"),
     "an exported path with dots": ((*dataset("nfs"), "path"), "/srv/../etc", "without . and .."),
     "a namespace that is no label": (("namespace", "name"), "a.b", "form"),
-}
+}  # fmt: skip
 
 
 def problems_in(values: dict[str, Any], folder: Path) -> list[str]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
-from stacks import rules
+from stacks import definition, rules
+from stacks.definition.base import Conditional
 from stacks.images_lock import ImagesLock
 from stacks.load import parse
 from stacks.problems import DefinitionError, Position, Problem
@@ -341,3 +345,20 @@ def check_broken(case: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
 def check_kept(case: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that the rule says nothing."""
     assert not said_by(case.rule, edited_at(case.edits), monkeypatch)
+
+
+def sections() -> Iterator[type[BaseModel]]:
+    """Every class of the definition, by the module that declares it."""
+    names = ["", *(f".{module.name}" for module in pkgutil.iter_modules(definition.__path__))]
+    for module in (importlib.import_module(f"{definition.__name__}{name}") for name in names):
+        for part in vars(module).values():
+            if isinstance(part, type) and issubclass(part, BaseModel) and part.__module__ == module.__name__:
+                yield part
+
+
+def own_rules(part: type[BaseModel]) -> Iterator[str]:
+    """The names of a class's own validators and conditions."""
+    if part is not Conditional:
+        own = part.__pydantic_decorators__.model_validators
+        yield from (f"{part.__name__}.{name}" for name in own if name in vars(part))
+        yield from (f"{part.__name__}.{each.name}" for each in vars(part).get("conditions", ()))

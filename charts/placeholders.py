@@ -24,13 +24,13 @@ class _Open(Placeholder):
         return TypeError(f"{self._value.expression} cannot be {what} before it is known: use {helper} instead")
 
     def __bool__(self) -> bool:
-        raise self._refuse("asked for its truth", "when(), where() or some()")
+        raise self._refuse("asked for its truth", "when(), if_true() or none_if_empty()")
 
     def __iter__(self) -> Any:
         raise self._refuse("looped over", "each() or joined()")
 
     def __len__(self) -> int:
-        raise self._refuse("counted", "some()")
+        raise self._refuse("counted", "none_if_empty()")
 
     def __eq__(self, other: object) -> bool:
         raise self._refuse("compared", "equals()")
@@ -120,7 +120,7 @@ class Leaf(_Open, str):
 
     def __str__(self) -> str:
         if not set(types_of(self._value.kind)) <= {str, int}:
-            raise self._refuse("put into a text", "either() or where()")
+            raise self._refuse("put into a text", "either() or if_true()")
         return self._recording.token(self._value, AS_TEXT)
 
     def __format__(self, layout: str) -> str:

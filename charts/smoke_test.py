@@ -10,8 +10,9 @@ import pulumi_kubernetes as k8s
 from tidegate_contracts import proxy_process
 
 from components import EnvironmentArgs, pods
-from components.place import PROXY, PROXY_HEADLESS, Place
-from components.values import each, joined, some
+from components.place import PROXY_HEADLESS, Place
+from components.values import each, joined, none_if_empty
+from stacks.definition.proxy import PROXY
 
 NAME = "helm-test"
 _PROGRAM = Path(__file__).parent / "smoke_test_program.py"
@@ -66,7 +67,7 @@ def _pod(args: EnvironmentArgs, place: Place) -> k8s.core.v1.PodSpecArgs:
         automount_service_account_token=False,
         enable_service_links=False,
         security_context=pods.pod_security_context(),
-        node_selector=some(args.proxy.node_selector),
+        node_selector=none_if_empty(args.proxy.node_selector),
         tolerations=each(args.proxy.tolerations, pods.toleration),
         containers=[
             k8s.core.v1.ContainerArgs(

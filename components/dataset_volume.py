@@ -10,7 +10,7 @@ from stacks.definition.base import ObjectName
 from stacks.definition.datasets import CsiSource, HostPathSource, NfsSource, VolumeBase
 
 from .place import Place
-from .values import either, of_kind, some, when
+from .values import either, none_if_empty, of_kind, when
 
 # What a claim asks for. Its volume is named, so the size does not matter; but Kubernetes lets nobody change it on a
 # volume that no driver provisioned, and another capacity of a dataset must stay an ordinary edit.
@@ -48,7 +48,7 @@ class DatasetVolume(pulumi.ComponentResource):
                 access_modes=[args.access_mode],
                 persistent_volume_reclaim_policy="Retain",
                 storage_class_name=args.storage_class,
-                mount_options=some(args.mount_options),
+                mount_options=none_if_empty(args.mount_options),
                 # Reserved for this claim, so that no other claim of the cluster can take it.
                 claim_ref=k8s.core.v1.ObjectReferenceArgs(
                     api_version="v1",
@@ -89,7 +89,7 @@ def _csi(source: CsiSource, place: Place) -> k8s.core.v1.CSIPersistentVolumeSour
     return k8s.core.v1.CSIPersistentVolumeSourceArgs(
         driver=source.driver,
         volume_handle=source.volume_handle,
-        volume_attributes=some(source.volume_attributes),
+        volume_attributes=none_if_empty(source.volume_attributes),
         fs_type=source.fs_type,
         node_publish_secret_ref=when(
             source.node_publish_secret,

@@ -7,8 +7,9 @@ import pulumi_kubernetes as k8s
 from tidegate_contracts import proxy_process
 
 from stacks.definition.environment import Mesh as MeshSettings
+from stacks.definition.proxy import PROXY
 
-from .place import PROXY, Place
+from .place import Place
 
 ISTIOD_PORTS = (15012, 15010)
 

@@ -10,6 +10,7 @@ from stacks.definition import Namespace, NamespaceLabels
 from stacks.definition.base import Annotations, DnsLabel, ObjectName, Section
 from stacks.definition.environment import Domino, PullSecret
 from stacks.definition.environment import Monitoring as MonitoringSettings
+from stacks.definition.proxy import PROXY
 from stacks.definition.servers import GcpIdentity
 
 from .dataset_volume import DatasetVolume, DatasetVolumeArgs
@@ -20,11 +21,11 @@ from .identity import account_annotations
 from .kinds import by_kind
 from .monitoring import Monitoring
 from .network_boundary import NetworkBoundary, NetworkBoundaryArgs, namespace_peer
-from .place import PROXY, Place, Texts, service_account
+from .place import Place, Texts, service_account
 from .proxy import Proxy
 from .proxy_args import ProxyArgs
 from .server_args import PoolContext, ServerArgs
-from .values import each, joined, merged, of_kind, some, when
+from .values import each, joined, merged, none_if_empty, of_kind, when
 
 POD_SECURITY = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
 
@@ -156,7 +157,7 @@ class Environment(pulumi.ComponentResource):
                     place.labels("tidegate"),
                     POD_SECURITY,
                 ),
-                annotations=some(args.namespace.annotations),
+                annotations=none_if_empty(args.namespace.annotations),
             ),
             opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
         )

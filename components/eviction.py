@@ -15,7 +15,7 @@ from stacks.definition.placement import DraPlacement, MigPlacement
 from . import pods
 from .gpu_placement import models_share
 from .server_args import ModelArgs, OnDemandArgs, PoolArgs, PoolContext
-from .values import either, joined, json_text, listed, needed, of_kind, when, where
+from .values import either, if_true, joined, json_text, listed, needed, of_kind, when
 
 Tree = dict[str, Any]
 
@@ -81,7 +81,7 @@ def _model(model: ModelArgs) -> Tree:
         "footprintBytes": model.footprint_bytes,
         # Versions without traffic need not be loaded.
         "versions": joined(
-            listed(model.versions, lambda share: where(share.weight, lambda: share.version)),
+            listed(model.versions, lambda share: if_true(share.weight, lambda: share.version)),
             when(model.mirror, lambda mirror: [mirror.version]),
         ),
         "alias": model.alias,

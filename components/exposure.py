@@ -6,13 +6,13 @@ import pulumi
 import pulumi_kubernetes as k8s
 from tidegate_contracts import proxy_process
 
-from stacks.definition.proxy import Exposure, HttpRouteExposure, IngressExposure, LoadBalancerExposure
+from stacks.definition.proxy import PROXY, Exposure, HttpRouteExposure, IngressExposure, LoadBalancerExposure
 
 from . import pods
 from .network_boundary import address_peer, namespace_peer
-from .place import PROXY, PROXY_HEADLESS, Place
+from .place import PROXY_HEADLESS, Place
 from .proxy_args import ProxyArgs, TlsArgs
-from .values import each, either, equals, joined, merged, of_kind, some, when, where
+from .values import each, either, equals, if_true, joined, merged, none_if_empty, of_kind, when
 
 EVERYBODY = ("0.0.0.0/0", "::/0")
 
@@ -25,13 +25,13 @@ def expose(name: str, args: ProxyArgs, place: Place, child: pulumi.ResourceOptio
         metadata=place.metadata(
             PROXY,
             place.labels(PROXY),
-            of_kind(exposure, LoadBalancerExposure, lambda balancer: some(balancer.annotations)),
+            of_kind(exposure, LoadBalancerExposure, lambda balancer: none_if_empty(balancer.annotations)),
         ),
         spec=k8s.core.v1.ServiceSpecArgs(
-            type=where(equals(exposure.kind, "load-balancer"), lambda: "LoadBalancer", lambda: "ClusterIP"),
+            type=if_true(equals(exposure.kind, "load-balancer"), lambda: "LoadBalancer", lambda: "ClusterIP"),
             selector=place.proxy_selector,
             load_balancer_source_ranges=of_kind(
-                exposure, LoadBalancerExposure, lambda balancer: some(balancer.source_ranges)
+                exposure, LoadBalancerExposure, lambda balancer: none_if_empty(balancer.source_ranges)
             ),
             # Keeps the callers' addresses, which the network policy looks at.
             external_traffic_policy=of_kind(exposure, LoadBalancerExposure, lambda _: "Local"),
@@ -69,7 +69,7 @@ def exposed_to(exposure: Exposure) -> list[Any]:
             exposure,
             LoadBalancerExposure,
             lambda balancer: either(
-                some(balancer.source_ranges),
+                none_if_empty(balancer.source_ranges),
                 lambda ranges: each(ranges, address_peer),
                 lambda: each(EVERYBODY, address_peer),
             ),

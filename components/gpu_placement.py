@@ -23,7 +23,7 @@ from stacks.definition.placement import (
 
 from .place import Place, Texts
 from .pods import GPU_TOLERATION, container_resources, toleration
-from .values import each, equals, joined, merged, needed, number_in, of_kind, some, when, where
+from .values import each, equals, if_true, joined, merged, needed, none_if_empty, number_in, of_kind, when
 
 PRODUCT = "nvidia.com/gpu.product"
 MIG_STRATEGY = "nvidia.com/mig.strategy"
@@ -69,7 +69,7 @@ class GpuPlacement(pulumi.ComponentResource):
                 args,
                 SharedGpuPlacement,
                 lambda shared: merged(
-                    where(
+                    if_true(
                         shared.renamed,
                         lambda: _product(shared.product),
                         lambda: when(shared.product, lambda product: {PRODUCT: f"{product}-SHARED"}),
@@ -82,8 +82,8 @@ class GpuPlacement(pulumi.ComponentResource):
 
     def tolerations(self, more: Sequence[Toleration]) -> list[k8s.core.v1.TolerationArgs] | None:
         """Return the taints that the pod tolerates: that of GPU nodes, and more."""
-        on_gpu = where(equals(self._args.kind, "cpu"), lambda: None, lambda: [GPU_TOLERATION])
-        taints: list[k8s.core.v1.TolerationArgs] | None = some(joined(on_gpu, each(more, toleration)))
+        on_gpu = if_true(equals(self._args.kind, "cpu"), lambda: None, lambda: [GPU_TOLERATION])
+        taints: list[k8s.core.v1.TolerationArgs] | None = none_if_empty(joined(on_gpu, each(more, toleration)))
         return taints
 
     def resources(self, wanted: Resources) -> k8s.core.v1.ResourceRequirementsArgs:
@@ -93,7 +93,7 @@ class GpuPlacement(pulumi.ComponentResource):
             of_kind(
                 args,
                 MigPlacement,
-                lambda mig: where(
+                lambda mig: if_true(
                     equals(mig.strategy, "single"),
                     lambda: {GPU: "1"},
                     lambda: {f"nvidia.com/mig-{mig.profile}": "1"},
@@ -103,7 +103,7 @@ class GpuPlacement(pulumi.ComponentResource):
             of_kind(
                 args,
                 SharedGpuPlacement,
-                lambda shared: where(shared.renamed, lambda: {f"{GPU}.shared": "1"}, lambda: {GPU: "1"}),
+                lambda shared: if_true(shared.renamed, lambda: {f"{GPU}.shared": "1"}, lambda: {GPU: "1"}),
             ),
         )
         claims = of_kind(args, DraPlacement, lambda _: [k8s.core.v1.ResourceClaimArgs(name=CLAIM_NAME)])
@@ -139,7 +139,7 @@ class GpuPlacement(pulumi.ComponentResource):
             ),
         )
         exactly = k8s.resource.v1.ExactDeviceRequestArgs(
-            device_class_name=claim.device_class, selectors=some(selectors)
+            device_class_name=claim.device_class, selectors=none_if_empty(selectors)
         )
         return k8s.resource.v1.ResourceClaimTemplate(
             f"{name}-claim",
@@ -158,7 +158,7 @@ class GpuPlacement(pulumi.ComponentResource):
 def _mig_selector(mig: MigPlacement) -> dict[str, Any] | None:
     return merged(
         # With strategy single the resource is nvidia.com/gpu: only the product's label tells the profile.
-        where(
+        if_true(
             equals(mig.strategy, "single"),
             lambda: {PRODUCT: f"{_needed_product(mig)}-MIG-{mig.profile}"},
             lambda: _product(mig.product),

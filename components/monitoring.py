@@ -7,11 +7,12 @@ import pulumi_kubernetes as k8s
 from tidegate_contracts import eviction_process, proxy_process
 
 from stacks.definition.environment import Monitoring as MonitoringSettings
+from stacks.definition.proxy import PROXY
 
 from .alerts import alert
 from .kinds import KINDS
-from .place import PROXY, Place, Texts
-from .values import merged, where
+from .place import Place, Texts
+from .values import if_true, merged
 
 
 class Monitoring(pulumi.ComponentResource):
@@ -43,7 +44,7 @@ class Monitoring(pulumi.ComponentResource):
             suffix = f"-{number + 1}" if number else ""
             monitor(f"inference-servers{suffix}", place.server_selector, "metrics", path)
         monitor("eviction-policies", place.on_demand_selector, "policy-admin", eviction_process.METRICS_PATH)
-        where(
+        if_true(
             args.rules,
             lambda: k8s.apiextensions.CustomResource(
                 f"{name}-alerts",

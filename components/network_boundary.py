@@ -12,7 +12,7 @@ from stacks.definition.environment import Caller, Dns, Domino, Network, Promethe
 from .domino import ISTIOD_PORTS
 from .kinds import KINDS
 from .place import ROLE, Place, Texts
-from .values import each, either, equals, flat, joined, listed, merged, some, when, where
+from .values import each, either, equals, flat, if_true, joined, listed, merged, none_if_empty, when
 
 _EVERY_POD = k8s.meta.v1.LabelSelectorArgs()
 _Port = k8s.networking.v1.NetworkPolicyPortArgs
@@ -70,7 +70,7 @@ class NetworkBoundary(pulumi.ComponentResource):
             egress=[_dns(args.dns)],
         )
         when(
-            some(joined(each(args.callers, _peer), callers)),
+            none_if_empty(joined(each(args.callers, _peer), callers)),
             lambda peers: policy(
                 "callers-to-proxy",
                 pod_selector=proxies,
@@ -168,7 +168,8 @@ def _peer(peer: Caller | Reach) -> Peer:
 
 
 def _pods_of(peer: Caller | Reach | PrometheusPeer, namespaces: Peer) -> Any:
-    return merged(namespaces, when(some(peer.pod_labels), lambda labels: {"podSelector": {"matchLabels": labels}}))
+    labels = none_if_empty(peer.pod_labels)
+    return merged(namespaces, when(labels, lambda labels: {"podSelector": {"matchLabels": labels}}))
 
 
 def _dns(dns: Dns) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:
@@ -182,7 +183,7 @@ def _dns(dns: Dns) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:
 
 def _reach(reach: Reach, place: Place) -> dict[str, Any]:
     """Return the spec of a policy; both kinds of pods carry the role label, so one selector serves either or both."""
-    roles = each(reach.by, lambda pods: where(equals(pods, "servers"), lambda: "server", lambda: "proxy"))
+    roles = each(reach.by, lambda pods: if_true(equals(pods, "servers"), lambda: "server", lambda: "proxy"))
     selector = k8s.meta.v1.LabelSelectorArgs(
         match_labels={"app.kubernetes.io/instance": place.environment},
         match_expressions=[k8s.meta.v1.LabelSelectorRequirementArgs(key=ROLE, operator="In", values=roles)],

@@ -5,9 +5,10 @@ from typing import Any, Final
 
 import pulumi_kubernetes as k8s
 
-from .values import some
+from stacks.definition.proxy import PROXY
 
-PROXY: Final = "inference-proxy"
+from .values import none_if_empty
+
 PROXY_HEADLESS: Final = f"{PROXY}-headless"
 ROLE: Final = "tidegate.dev/role"
 LOADING: Final = "tidegate.dev/loading"
@@ -35,7 +36,7 @@ class Place:
     def metadata(self, name: str, labels: Texts | None, annotations: Texts | None = None) -> Any:
         """Return an object's metadata."""
         return k8s.meta.v1.ObjectMetaArgs(
-            name=name, namespace=self.namespace, labels=labels, annotations=some(annotations)
+            name=name, namespace=self.namespace, labels=labels, annotations=none_if_empty(annotations)
         )
 
     @property

@@ -8,16 +8,17 @@ import pulumi_kubernetes as k8s
 from tidegate_contracts import proxy_process
 
 from stacks.definition.environment import Domino
+from stacks.definition.proxy import PROXY
 from stacks.definition.triton import ServerTls
 
 from . import pods
 from .exposure import certificate, expose
 from .kinds import by_kind
-from .place import PROXY, ROLE, Place
+from .place import ROLE, Place
 from .proxy_args import ProxyArgs
 from .proxy_files import access_table, proxy_settings, routing_table
 from .server_args import ServerArgs
-from .values import checksum, each, either, joined, json_text, merged, some, total, when
+from .values import checksum, each, either, joined, json_text, merged, none_if_empty, total, when
 
 CONFIG_CHECKSUM = "tidegate.dev/settings-checksum"
 """Pod annotation that changes with the settings, so that new settings start new pods."""
@@ -97,7 +98,7 @@ def _domino_labels(args: ProxyArgs, domino: Domino) -> dict[str, Any] | None:
     """Return the labels by which Domino's services and mesh let the proxy in."""
     return merged(
         {"nucleus-client": "true"},
-        when(some(args.auth.oidc), lambda _: {"keycloak-client": "true"}),
+        when(none_if_empty(args.auth.oidc), lambda _: {"keycloak-client": "true"}),
         when(domino.mesh, lambda _: {"sidecar.istio.io/inject": "true", "security.istio.io/tlsMode": "istio"}),
     )
 
@@ -114,7 +115,7 @@ def _pod(args: ProxyArgs, place: Place, servers: Sequence[ServerArgs]) -> k8s.co
         automount_service_account_token=False,
         enable_service_links=False,
         security_context=pods.pod_security_context(),
-        node_selector=some(args.node_selector),
+        node_selector=none_if_empty(args.node_selector),
         tolerations=each(args.tolerations, pods.toleration),
         topology_spread_constraints=pods.spread_over_nodes(place.proxy_selector),
         priority_class_name=args.priority_class,

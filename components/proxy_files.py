@@ -15,7 +15,7 @@ from .kinds import Kind, by_kind
 from .place import PROXY_HEADLESS, Place, pool_headless_name
 from .proxy_args import ProxyArgs
 from .server_args import ModelArgs, OnDemandArgs, PoolArgs, ServerArgs
-from .values import either, flat, listed, merged, of_kind, present, when, where
+from .values import either, flat, if_true, listed, merged, of_kind, present, when
 
 Tree = dict[str, Any]
 
@@ -132,7 +132,7 @@ def proxy_settings(proxy: ProxyArgs, place: Place, domino: Domino | None) -> Tre
         ),
         when(
             domino,
-            lambda found: where(
+            lambda found: if_true(
                 proxy.auth.domino_principal,
                 lambda: {variable("domino_principal_url"): _principal_url(found)},
             ),

@@ -99,10 +99,10 @@ def either(value: Item | None, make: Callable[[Item], Made], otherwise: Callable
 
 
 @overload
-def where(flag: bool | int, make: Callable[[], Made]) -> Made | None: ...
+def if_true(flag: bool | int, make: Callable[[], Made]) -> Made | None: ...
 @overload
-def where(flag: bool | int, make: Callable[[], Made], otherwise: Callable[[], Made]) -> Made: ...
-def where(flag: bool | int, make: Callable[[], Any], otherwise: Callable[[], Any] = _nothing) -> Any:
+def if_true(flag: bool | int, make: Callable[[], Made], otherwise: Callable[[], Made]) -> Made: ...
+def if_true(flag: bool | int, make: Callable[[], Any], otherwise: Callable[[], Any] = _nothing) -> Any:
     """Return what `make` makes where a flag is true or a number is not zero, else what `otherwise` makes."""
     if isinstance(flag, Placeholder):
         return flag.choice(lambda _: make(), otherwise, True)
@@ -120,7 +120,7 @@ def of_kind(value: Any, kind: type[Item], make: Callable[[Item], Any], otherwise
     return make(value) if isinstance(value, kind) else otherwise()
 
 
-def some(values: Any) -> Any:
+def none_if_empty(values: Any) -> Any:
     """Return a list or mapping as it is; None for an empty one, which omits the field."""
     return None if isinstance(values, Sized) and not isinstance(values, Placeholder) and not values else values
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from components.place import PROXY
+from stacks.definition.proxy import PROXY
 from stacks.problems import escaped, shortened
 
 from .kubectl import Kubectl

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from policies.guardrails import check_all
 from stacks.command import WRONG_INPUT, CommandError
-from stacks.placement import inventory
+from stacks.devices import inventory
 from stacks.problems import DefinitionError, counted, escaped
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from stacks.placement import device, devices_per_replica, most_replicas
+from stacks.devices import device, devices_per_replica, most_replicas
 from stacks.problems import escaped, listed
 from stacks.stack import Definition, Stack
 

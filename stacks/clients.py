@@ -24,13 +24,10 @@ from .definition.models import Model
 from .definition.placement import CpuPlacement
 from .definition.pools import Pool, Preload
 from .definition.promotion import Promotion
-from .definition.proxy import HttpRouteExposure, IngressExposure
+from .definition.proxy import PROXY, HttpRouteExposure, IngressExposure
 from .definition.servers import Server
-from .placement import capacity_bytes, memory_bytes
+from .devices import capacity_bytes, memory_bytes
 from .stack import Definition, Stack
-
-PROXY = "inference-proxy"
-"""Name of the proxy's Service, `components.place.PROXY`, which cannot be had without Pulumi's SDK."""
 
 
 def environments(definition: Definition) -> told.Environments:

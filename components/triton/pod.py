@@ -11,7 +11,7 @@ from ..gpu_placement import GpuPlacement
 from ..identity import variables
 from ..place import service_account
 from ..server_args import OnDemandArgs, PoolArgs, PoolContext, VolumeRepositoryArgs, repository_root
-from ..values import entries, equals, joined, of_kind, quotient, total, when, where
+from ..values import entries, equals, if_true, joined, of_kind, quotient, total, when
 from .server import TritonServerArgs
 
 _STARTED = "/tmp/started"
@@ -69,7 +69,7 @@ def pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) ->
 
 def _triton(args: PoolArgs, server: TritonServerArgs, placement: GpuPlacement) -> k8s.core.v1.ContainerArgs:
     # The shell puts the secret into the arguments, so that it stands in no manifest; Triton takes its place.
-    start = where(
+    start = if_true(
         equals(args.loading.mode, "on-demand"),
         lambda: " && ".join((_WITH_POLICY, _UNTIL_RECYCLED, _SERVE)),
         lambda: " && ".join((_WITHOUT_POLICY, _SERVE)),
@@ -126,7 +126,7 @@ def _arguments(server: TritonServerArgs, pool: PoolArgs) -> list[str]:
         [
             # One model that fails to load must not take the others down.
             "--exit-on-error=false",
-            where(settings.strict_readiness, lambda: "--strict-readiness=true", lambda: "--strict-readiness=false"),
+            if_true(settings.strict_readiness, lambda: "--strict-readiness=true", lambda: "--strict-readiness=false"),
             f"--exit-timeout-secs={settings.exit_timeout_seconds}",
             f"--model-load-thread-count={settings.model_load_threads}",
             f"--http-port={triton.HTTP_PORT}",

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stacks.placement import Device
+from stacks.devices import Device
 
 from .trees import items, mapping, number, text
 from .workloads import Workload, workloads

@@ -14,9 +14,9 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
 
-from components.place import PROXY
 from lab import tools
 from stacks.command import CommandError
+from stacks.definition.proxy import PROXY
 from stacks.definition.rollout import Alerts, PortForwardProbe, Probe, ServiceProxyProbe
 from stacks.problems import escaped, shortened
 

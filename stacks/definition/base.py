@@ -254,7 +254,6 @@ _FACTORS: dict[str | None, int | Decimal] = {
 MOST_NUMBER = 2**53
 """Beyond it a number in JSON is another one to those that read it as a floating-point number, as Helm does."""
 LEAST_BYTES = 2**20
-_SHORT = Field(max_length=24)
 
 
 def quantity_value(quantity: str) -> Decimal:
@@ -298,22 +297,12 @@ def _whole_bytes(quantity: str) -> str:
     return quantity
 
 
-def _quantity_schema(*examples: str) -> dict[str, Any]:
-    return {"pattern": _QUANTITY.pattern, "examples": list(examples)}
+def _quantity(*examples: str) -> Any:
+    return Field(max_length=24, json_schema_extra={"pattern": _QUANTITY.pattern, "examples": list(examples)})
 
 
-CpuQuantity = Annotated[
-    str,
-    _SHORT,
-    AfterValidator(_whole_millicores),
-    Field(json_schema_extra=_quantity_schema("500m", "2")),
-]
-ByteQuantity = Annotated[
-    str,
-    _SHORT,
-    AfterValidator(_whole_bytes),
-    Field(json_schema_extra=_quantity_schema("512Mi", "16Gi")),
-]
+CpuQuantity = Annotated[str, AfterValidator(_whole_millicores), _quantity("500m", "2")]
+ByteQuantity = Annotated[str, AfterValidator(_whole_bytes), _quantity("512Mi", "16Gi")]
 
 
 BOTH_REPLICAS_AND_AUTOSCALING = (

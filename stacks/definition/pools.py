@@ -156,11 +156,6 @@ class Pool(Named):
     max_unavailable: Annotated[int, Field(ge=1, le=1000)] = 1
     """Replicas that a node drain may take away at once (PodDisruptionBudget)."""
 
-    @property
-    def fixed_replicas(self) -> int | None:
-        """Number of replicas; None where an autoscaler owns it."""
-        return None if self.autoscaling else 1 if self.replicas is None else self.replicas
-
     @model_validator(mode="after")
     def _replicas_or_autoscaling(self) -> Self:
         """An autoscaler owns the number of replicas."""

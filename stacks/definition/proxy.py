@@ -231,6 +231,8 @@ class Tracing(Section):
     """Share of the calls that get a span, in per cent; a caller that sends a traceparent decides for its own."""
 
 
+PROXY: Final = "inference-proxy"
+"""Name of the proxy's objects, and of its pods' account."""
 REPLICAS: Final = 2
 """Replicas of the proxy where neither a number nor an autoscaler is said."""
 
@@ -270,11 +272,6 @@ class Proxy(Section):
     """Taints to tolerate."""
     priority_class: ObjectName | None = None
     """PriorityClass of its pods."""
-
-    @property
-    def fixed_replicas(self) -> int | None:
-        """Number of replicas; None where an autoscaler owns it."""
-        return None if self.autoscaling else REPLICAS if self.replicas is None else self.replicas
 
     @model_validator(mode="after")
     def _replicas_or_autoscaling(self) -> Self:

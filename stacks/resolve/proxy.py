@@ -2,8 +2,8 @@
 
 from typing import assert_never
 
-from components.place import PROXY
 from components.proxy_args import ProxyArgs, TlsArgs
+from stacks.definition.proxy import PROXY
 
 from ..definition import proxy as definition
 from ..definition.base import byte_count, extended
@@ -22,7 +22,7 @@ def proxy(stack: Stack, lock: ImagesLock) -> ProxyArgs:
         ProxyArgs,
         settings,
         image=image_reference(stack, lock, PROXY_IMAGE),
-        replicas=settings.fixed_replicas or definition.REPLICAS,
+        replicas=settings.replicas or definition.REPLICAS,
         tls=_tls(settings.tls),
         body_limit_bytes=byte_count(settings.body_limit),
     )

@@ -7,8 +7,8 @@ from ..definition.base import byte_count, extended
 from ..definition.models import Model
 from ..definition.pools import OnDemand, Pool, Preload
 from ..definition.servers import Server
+from ..devices import capacity_bytes, most_replicas
 from ..images_lock import ImagesLock
-from ..placement import capacity_bytes, most_replicas
 from ..stack import Stack
 from .datasets import repository
 from .images import image_reference

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from .. import placement
+from .. import devices
 from ..definition.base import byte_count
 from ..definition.gpu_products import gpu_product
 from ..definition.placement import DraPlacement, MigPlacement, WholeGpuPlacement
@@ -39,7 +39,7 @@ def mig_profiles_exist_on_their_product(stack: Stack) -> Iterator[Problem]:
 def preloaded_models_fit_their_slice(stack: Stack) -> Iterator[Problem]:
     """All models of a preload pool are in memory at once, in each replica."""
     for path, server, pool in _pools(stack):
-        memory = placement.memory_bytes(pool)
+        memory = devices.memory_bytes(pool)
         if isinstance(pool.loading, OnDemand) or memory is None:
             continue
         total = sum(byte_count(model.footprint) for model in stack.models_of(server, pool) if model.footprint)
@@ -57,8 +57,8 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
     for path, server, pool in _pools(stack):
         if not isinstance(pool.loading, OnDemand):
             continue
-        memory = placement.memory_bytes(pool)
-        capacity = placement.capacity_bytes(pool)
+        memory = devices.memory_bytes(pool)
+        capacity = devices.capacity_bytes(pool)
         if capacity is None:
             yield stack.source.problem(
                 (*path, "loading"),
@@ -172,17 +172,17 @@ def whole_gpus_are_told_from_slices(definition: Definition) -> Iterator[Problem]
 def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
     """All environments of a data plane together may ask for what its GPUs give, of any product and of each."""
     for index, plane in enumerate(definition.header.data_planes):
-        there = placement.inventory(plane.gpus)
-        asked: Counter[tuple[placement.Device, str | None]] = Counter()
-        askers: dict[tuple[placement.Device, str | None], list[str]] = {}
+        there = devices.inventory(plane.gpus)
+        asked: Counter[tuple[devices.Device, str | None]] = Counter()
+        askers: dict[tuple[devices.Device, str | None], list[str]] = {}
         for stack in definition.stacks:
             if stack.data_plane.name != plane.name:
                 continue
             for path, server, pool in _pools(stack):
-                device = placement.device(pool.placement)
+                device = devices.device(pool.placement)
                 if device is None:
                     continue
-                count = placement.most_replicas(pool) * placement.devices_per_replica(pool.placement)
+                count = devices.most_replicas(pool) * devices.devices_per_replica(pool.placement)
                 product = getattr(pool.placement, "product", None)
                 if product is not None and all(product != group.product for group in plane.gpus) and plane.gpus:
                     continue  # said already, where it is asked for
@@ -191,7 +191,7 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
                     line = stack.source.position((*path, "placement")).line
                     asker = f"{stack.name} {server.name}/{pool.name}: {count} (placement in line {line})"
                     askers.setdefault(key, []).append(asker)
-        short: set[placement.Device] = set()
+        short: set[devices.Device] = set()
         for (device, product), count in asked.items():
             available = sum(
                 number for (kind, made), number in there.items() if kind == device and product in (None, made)
@@ -216,10 +216,10 @@ def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Proble
             count, product = pool.placement.count, pool.placement.product
             whole = [group for group in stack.data_plane.gpus if group.mig is None and group.sharing is None]
             room = sum(group.nodes * (group.per_node // count) for group in whole if product in (None, group.product))
-            if placement.most_replicas(pool) > room:
+            if devices.most_replicas(pool) > room:
                 yield stack.source.problem(
                     (*path, "placement", "count"),
-                    f"{server.name}/{pool.name} asks for {placement.most_replicas(pool)} × {count} GPUs in one node, "
+                    f"{server.name}/{pool.name} asks for {devices.most_replicas(pool)} × {count} GPUs in one node, "
                     f'and data plane "{stack.data_plane.name}" has room for {room}',
                     do="Ask for fewer GPUs a replica, or tell of nodes with more.",
                 )

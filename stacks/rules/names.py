@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from ..definition import Header
-from ..definition.proxy import HttpRouteExposure, IngressExposure
+from ..definition.proxy import PROXY, HttpRouteExposure, IngressExposure
 from ..load import Document
 from ..problems import Problem
 from ..stack import Definition, Stack
 
 # A StatefulSet's pods carry the label controller-revision-hash, `<name>-<hash of up to 10 digits>`, 63 at the most.
 LONGEST_POOL_OBJECT = 52
-RESERVED = {"inference-proxy": "the proxy", "inference-proxy-headless": "the proxy"}
+RESERVED = {PROXY: "the proxy", f"{PROXY}-headless": "the proxy"}
 
 
 def no_two_stacks_share_a_name(header: Header, document: Document) -> Iterator[Problem]:

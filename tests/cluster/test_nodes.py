@@ -10,7 +10,7 @@ import pytest
 from lab.local_cluster import LocalCluster
 from lab.local_cluster.nodes import by_dra, cpu_node, mig_mixed, mig_single, nodes_of, time_sliced, whole_gpus
 from stacks.definition.placement import DraPlacement
-from stacks.placement import inventory
+from stacks.devices import inventory
 from stacks.stack import Stack
 
 from .world import DEFINITIONS, REFERENCE, WORKLOADS, objects_of, planes, pod_spec, read, until

@@ -12,19 +12,19 @@ from components.values import (
     entries,
     equals,
     flat,
+    if_true,
     joined,
     json_text,
     listed,
     merged,
     needed,
+    none_if_empty,
     number_in,
     of_kind,
     present,
     quotient,
-    some,
     total,
     when,
-    where,
 )
 
 
@@ -35,8 +35,8 @@ def test_each_omits_an_empty_list_and_listed_writes_it() -> None:
 
 
 def test_each_leaves_out_what_is_left_out() -> None:
-    assert each([0, 1], lambda number: where(number, lambda: number)) == [1]
-    assert each([0], lambda number: where(number, lambda: number)) is None
+    assert each([0, 1], lambda number: if_true(number, lambda: number)) == [1]
+    assert each([0], lambda number: if_true(number, lambda: number)) is None
 
 
 def test_when_asks_for_presence_and_not_for_truth() -> None:
@@ -47,9 +47,9 @@ def test_when_asks_for_presence_and_not_for_truth() -> None:
 
 
 def test_where_asks_for_truth() -> None:
-    assert where(True, lambda: "yes", lambda: "no") == where(7, lambda: "yes") == "yes"
-    assert where(False, lambda: "yes", lambda: "no") == "no"
-    assert where(0, lambda: "yes") is None
+    assert if_true(True, lambda: "yes", lambda: "no") == if_true(7, lambda: "yes") == "yes"
+    assert if_true(False, lambda: "yes", lambda: "no") == "no"
+    assert if_true(0, lambda: "yes") is None
 
 
 def test_of_kind_tells_classes_apart() -> None:
@@ -80,8 +80,8 @@ def test_a_number_is_read_out_of_a_text() -> None:
 
 def test_empty_lists_and_mappings_are_nothing() -> None:
     nothing: list[object] = [[], {}, (), None]
-    assert [some(value) for value in nothing] == [None] * 4
-    assert [some(value) for value in ([0], {"a": ""})] == [[0], {"a": ""}]
+    assert [none_if_empty(value) for value in nothing] == [None] * 4
+    assert [none_if_empty(value) for value in ([0], {"a": ""})] == [[0], {"a": ""}]
 
 
 def test_lists_are_joined_and_flattened() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from stacks import placement
+from stacks import devices
 from stacks.definition.placement import GpuNodes, Placement
 from stacks.definition.pools import Pool
 from stacks.trees import frozen
@@ -32,32 +32,32 @@ def nodes(**value: Any) -> GpuNodes:
     ("value", "device", "words", "count"),
     [
         ({"kind": "cpu"}, None, "", 0),
-        ({"kind": "gpu", "count": 2}, placement.Device("gpu"), "whole GPU", 2),
-        ({"kind": "mig", "profile": "1g.10gb"}, placement.Device("mig", "1g.10gb", "mixed"), "MIG 1g.10gb (mixed)", 1),
+        ({"kind": "gpu", "count": 2}, devices.Device("gpu"), "whole GPU", 2),
+        ({"kind": "mig", "profile": "1g.10gb"}, devices.Device("mig", "1g.10gb", "mixed"), "MIG 1g.10gb (mixed)", 1),
         (
             {"kind": "mig", "profile": "1g.10gb", "strategy": "single", "product": A100},
-            placement.Device("mig", "1g.10gb", "single"),
+            devices.Device("mig", "1g.10gb", "single"),
             "MIG 1g.10gb (single)",
             1,
         ),
-        ({"kind": "time-slicing"}, placement.Device("time-slicing"), "time-sliced GPU", 1),
-        ({"kind": "mps"}, placement.Device("mps"), "MPS share of a GPU", 1),
+        ({"kind": "time-slicing"}, devices.Device("time-slicing"), "time-sliced GPU", 1),
+        ({"kind": "mps"}, devices.Device("mps"), "MPS share of a GPU", 1),
         (
             {"kind": "dra", "profile": "1g.10gb"},
-            placement.Device("dra", "1g.10gb"),
+            devices.Device("dra", "1g.10gb"),
             "device by DRA (1g.10gb)",
             1,
         ),
         # A whole GPU by another way of asking is the same GPU.
-        ({"kind": "dra", "deviceClass": "gpu.nvidia.com"}, placement.Device("gpu"), "whole GPU", 1),
+        ({"kind": "dra", "deviceClass": "gpu.nvidia.com"}, devices.Device("gpu"), "whole GPU", 1),
     ],
 )
 def test_a_placement_asks_for_so_many_devices_of_one_kind(
-    value: dict[str, Any], device: placement.Device | None, words: str, count: int
+    value: dict[str, Any], device: devices.Device | None, words: str, count: int
 ) -> None:
     placed = place(**value)
-    assert placement.device(placed) == device
-    assert placement.devices_per_replica(placed) == count
+    assert devices.device(placed) == device
+    assert devices.devices_per_replica(placed) == count
     assert device is None or str(device) == words
 
 
@@ -66,12 +66,12 @@ def test_a_placement_asks_for_so_many_devices_of_one_kind(
     [({}, 1), ({"replicas": 0}, 0), ({"replicas": 7}, 7), ({"autoscaling": {"kind": "cpu", "min": 1, "max": 9}}, 9)],
 )
 def test_the_most_replicas_are_what_an_autoscaler_may_choose(value: dict[str, Any], most: int) -> None:
-    assert placement.most_replicas(pool(**value)) == most
+    assert devices.most_replicas(pool(**value)) == most
 
 
 def test_the_inventory_counts_slices_shares_and_whole_gpus_of_all_nodes() -> None:
     mixed, single, dra = ({"strategy": strategy, "slices": {"1g.10gb": 2}} for strategy in ("mixed", "single", "dra"))
-    found = placement.inventory(
+    found = devices.inventory(
         [
             nodes(mig=mixed),
             nodes(mig=mixed, nodes=1),
@@ -81,12 +81,12 @@ def test_the_inventory_counts_slices_shares_and_whole_gpus_of_all_nodes() -> Non
             nodes(product="NVIDIA-A30"),
         ]
     )
-    assert found[placement.Device("mig", "1g.10gb", "mixed"), A100] == 2 * 4 * 2 + 1 * 4 * 2
-    assert found[placement.Device("mig", "1g.10gb", "single"), A100] == 16
-    assert found[placement.Device("dra", "1g.10gb"), A100] == 16
-    assert found[placement.Device("mps"), A100] == 24
-    assert found[placement.Device("gpu"), "NVIDIA-A30"] == 8
-    assert found[placement.Device("gpu"), A100] == 0
+    assert found[devices.Device("mig", "1g.10gb", "mixed"), A100] == 2 * 4 * 2 + 1 * 4 * 2
+    assert found[devices.Device("mig", "1g.10gb", "single"), A100] == 16
+    assert found[devices.Device("dra", "1g.10gb"), A100] == 16
+    assert found[devices.Device("mps"), A100] == 24
+    assert found[devices.Device("gpu"), "NVIDIA-A30"] == 8
+    assert found[devices.Device("gpu"), A100] == 0
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ def test_the_inventory_counts_slices_shares_and_whole_gpus_of_all_nodes() -> Non
 def test_memory_follows_from_the_placement_and_capacity_is_nine_tenths_of_it(
     value: dict[str, Any], memory: int | None, capacity: int | None
 ) -> None:
-    assert placement.memory_bytes(pool(placement=value)) == memory
-    assert placement.capacity_bytes(pool(placement=value)) == capacity
+    assert devices.memory_bytes(pool(placement=value)) == memory
+    assert devices.capacity_bytes(pool(placement=value)) == capacity
 
 
 def test_a_capacity_that_is_said_counts_and_a_preload_pool_has_none() -> None:
-    assert placement.capacity_bytes(pool(loading={"mode": "on-demand", "capacity": "3Gi"})) == 3 * 2**30
-    assert placement.capacity_bytes(pool(loading={"mode": "preload"})) is None
+    assert devices.capacity_bytes(pool(loading={"mode": "on-demand", "capacity": "3Gi"})) == 3 * 2**30
+    assert devices.capacity_bytes(pool(loading={"mode": "preload"})) is None

@@ -10,10 +10,11 @@ from stacks.problems import advisory_text, escaped
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
-from . import engines, local
-from .contexts import context_of, on_cluster, refuse_tags
+from . import engines
+from .contexts import LOCAL, context_of, on_cluster, refuse_tags
 from .engines import Bundle, Engine
 from .guardrails import enforce
+from .kubectl import Kubectl
 from .render import render
 from .terminal import console, in_shell, make, note
 
@@ -34,7 +35,7 @@ class Request:
     @property
     def is_local(self) -> bool:
         """Whether this is about the cluster on this machine."""
-        return self.context == local.CONTEXT
+        return self.context == LOCAL
 
 
 def bring_up(request: Request, outcome: Outcome) -> None:
@@ -45,12 +46,15 @@ def bring_up(request: Request, outcome: Outcome) -> None:
         return
     stacks = on_cluster(definition, request.context, request.stack)
     refuse_tags(definition, stacks)
+    Kubectl(context_of(stacks[0].data_plane)).ask_ahead()
     bundles, engine = _checked(request, definition, stacks)
     _up(bundles, engine, outcome)
 
 
 def _bring_up_here(request: Request, definition: Definition, outcome: Outcome) -> None:
     """Bring up dev and prod in the local cluster, and show what landed where."""
+    from . import local
+
     stacks = local.local_stacks(definition, request.stack)
     if any(definition.lock.digest(image.reference) is None for stack in stacks for image in stack.platform.images):
         note("Images without a digest are accepted here: the simulated nodes run none.")
@@ -64,7 +68,7 @@ def _bring_up_here(request: Request, definition: Definition, outcome: Outcome) -
 
 def here(stack: Stack) -> Stack:
     """Return a stack as it stands in the local cluster."""
-    return replace(stack, data_plane=stack.data_plane.model_copy(update={"context": local.CONTEXT}))
+    return replace(stack, data_plane=stack.data_plane.model_copy(update={"context": LOCAL}))
 
 
 def _checked(request: Request, definition: Definition, stacks: Sequence[Stack]) -> tuple[Sequence[Bundle], Engine]:

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
 from subprocess import CompletedProcess, TimeoutExpired
+from threading import Thread
 from typing import Any
 
 from lab import tools
@@ -16,6 +18,11 @@ from .refusals import explained, in_words
 KubernetesObject = dict[str, Any]
 SECONDS = 60.0
 """How long the API server may take to answer."""
+
+
+Kinds = dict[tuple[str, str], str]
+"""The resource of each API version and kind, as `kubectl get` takes it."""
+_asked_ahead: "dict[str, Future[Kinds]]" = {}
 
 
 @dataclass(frozen=True)
@@ -73,8 +80,25 @@ class Kubectl:
         found = self.json("get", "-f", "-", "--ignore-not-found", "--show-managed-fields", stdin=as_list(wanted))
         return items(found)
 
-    def kinds(self) -> dict[tuple[str, str], str]:
-        """Return what the API server knows: the resource of each API version and kind, as `kubectl get` takes it."""
+    def ask_ahead(self) -> None:
+        """Begin to ask for what the next call of `kinds` returns: the API server answers while a stack is rendered."""
+        answer: Future[Kinds] = Future()
+
+        def ask() -> None:
+            try:
+                answer.set_result(self._kinds())
+            except CommandError as error:
+                answer.set_exception(error)
+
+        _asked_ahead[self.context] = answer
+        Thread(target=ask, daemon=True).start()
+
+    def kinds(self) -> Kinds:
+        """Return what the API server knows."""
+        ahead = _asked_ahead.pop(self.context, None)
+        return self._kinds() if ahead is None else ahead.result()
+
+    def _kinds(self) -> Kinds:
         found = {}
         for line in self.run("api-resources", "--no-headers", "--verbs=list,patch").stdout.splitlines():
             name, *_, version, _, kind = line.split()

@@ -7,6 +7,7 @@ HELM_DRIVER must not name another place for Helm's records than Secrets: they ar
 import json
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from lab import tools
@@ -72,8 +73,10 @@ class Helm:
         values = {**values_of(resolve(stack, bundle.lock)), "global": {"lookup": False}}
         seconds = patience(objects)
         with lease.held(kube, stack.namespace) as hold:
-            newest = recover(self.path, kube, stack)
-            live = of_stack(kube, objects)
+            with ThreadPoolExecutor(1) as beside:
+                looking = beside.submit(of_stack, kube, objects)
+                newest, mended = recover(self.path, kube, stack)
+            live = of_stack(kube, objects) if mended else looking.result()
             stands = (
                 newest is not None
                 and is_of(newest, CHART, values)

@@ -37,8 +37,8 @@ def records(kube: Kubectl, stack: Stack, *which: str) -> list[KubernetesObject]:
     return sorted(found, key=lambda item: int(item["metadata"]["labels"]["version"]))
 
 
-def recover(helm: str, kube: Kubectl, stack: Stack) -> KubernetesObject | None:
-    """Put right what a Helm left that was killed; return its newest record when there was nothing to put right.
+def recover(helm: str, kube: Kubectl, stack: Stack) -> tuple[KubernetesObject | None, bool]:
+    """Put right what a Helm left that was killed; return its newest record that may stay, and whether anything was.
 
     The caller holds the lease: no other one is at work. A pending record stops every later upgrade. It is deleted, and
     the upgrade that follows finishes what was begun: it finds the objects that there are already by Helm's own marks.
@@ -46,13 +46,13 @@ def recover(helm: str, kube: Kubectl, stack: Stack) -> KubernetesObject | None:
     """
     found = records(kube, stack, "status!=superseded")
     if not found:
-        return None
+        return None, False
     last = found[-1]
     status = last["metadata"]["labels"].get("status", "")
     if status.startswith("pending-"):
         note(f"revision {last['metadata']['labels']['version']} of {release_name(stack)} was not finished; going on …")
         kube.run("delete", "secret", last["metadata"]["name"], "-n", stack.namespace)
-        return None
+        return None, True
     if status == "uninstalling":
         note(f"{release_name(stack)} was being taken down, and that was not finished; finishing it …")
         command = [helm, "uninstall", release_name(stack), "--wait", "--timeout", f"{_SECONDS}s"]
@@ -60,8 +60,8 @@ def recover(helm: str, kube: Kubectl, stack: Stack) -> KubernetesObject | None:
         done = processes.run([*command, *where], seconds=_SECONDS + 60)
         if done.returncode:
             raise CommandError(f"{release_name(stack)} cannot be uninstalled: {in_words(done.stderr)}")
-        return None
-    return last
+        return None, True
+    return last, False
 
 
 def is_of(record: KubernetesObject, chart: Path, values: Mapping[str, Any]) -> bool:

@@ -159,13 +159,18 @@ def main(arguments: list[str]) -> int:
 def _up(task: Task) -> None:
     from stacks.validate import read_definition
 
-    from ..engines import Bundle, find_engine
-    from ..render import render
+    from ..contexts import context_of
+    from ..kubectl import Kubectl
     from .plan import stacks_of
 
     read_from = Path(task.read_from)
     definition = read_definition(read_from)
     stack = stacks_of(definition, task.environment)[task.plane]
+    Kubectl(context_of(stack.data_plane)).ask_ahead()
+
+    from ..engines import Bundle, find_engine
+    from ..render import render
+
     rendered = render(stack, definition.lock, definition.file)
     bundle = Bundle(stack, rendered, definition.lock, Path(task.definition), read_from)
     if not find_engine(task.engine).up(bundle, wait=False):

@@ -324,7 +324,6 @@ def test_ids_of_a_killed_run_that_belong_to_others_now_are_left_alone(tmp_path: 
         bystander.wait()
 
 
-@pytest.mark.thorough
 def test_of_two_starts_at_once_one_is_told_to_wait(tmp_path: Path) -> None:
     """One message, and nothing of the other one is touched."""
     with locked(tmp_path), pytest.raises(ClusterError, match="Another process is starting or stopping") as caught:
@@ -412,7 +411,6 @@ def test_a_process_that_inherited_the_marks_is_left_alone(tmp_path: Path, progra
         bystander.wait()
 
 
-@pytest.mark.thorough
 def test_a_program_is_found_while_its_launcher_stands_for_it(tmp_path: Path) -> None:
     """A start that is killed in that moment leaves nothing either."""
     marks = {processes.FOLDER_MARK: str(tmp_path), processes.PROGRAM_MARK: "etcd"}
@@ -503,7 +501,6 @@ def test_the_users_own_settings_are_left_alone(cluster: LocalCluster, tmp_path: 
     assert processes.FOLDER_MARK not in cluster.environment()
 
 
-@pytest.mark.thorough
 def test_in_a_network_of_its_own_the_api_server_is_reachable_and_advertised() -> None:
     """The addresses that a real kubelet and its pods need; nothing is started for this."""
     network = Network(address="10.99.0.1", port=6443, services="10.96.0.0/16", pods="10.88.0.0/16")

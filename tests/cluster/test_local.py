@@ -166,7 +166,6 @@ def test_a_pod_that_waits_stands_in_the_table_with_its_reason(folder: Path) -> N
     assert "2 × NVIDIA-H200" in tables[-1]
 
 
-@pytest.mark.thorough
 def test_of_a_data_plane_with_very_many_nodes_some_are_simulated_and_it_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,7 +251,6 @@ INCOMPLETE = (
 )
 
 
-@pytest.mark.thorough
 def test_down_ends_and_removes_what_is_left_of_an_incomplete_cluster(
     half: "subprocess.Popen[bytes]", tmp_path: Path
 ) -> None:
@@ -271,7 +269,6 @@ def test_down_ends_and_removes_what_is_left_of_an_incomplete_cluster(
 
 @pytest.mark.usefixtures("half")
 @pytest.mark.parametrize(("command", "how"), [("preview", "make up"), ("down", "make down")])
-@pytest.mark.thorough
 def test_nothing_is_compared_or_taken_down_alone_in_an_incomplete_cluster(
     command: str, how: str, tmp_path: Path
 ) -> None:
@@ -285,7 +282,6 @@ def test_nothing_is_compared_or_taken_down_alone_in_an_incomplete_cluster(
 
 
 @pytest.mark.usefixtures("half")
-@pytest.mark.thorough
 def test_an_incomplete_cluster_is_started_anew_and_what_is_lost_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

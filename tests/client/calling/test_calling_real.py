@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy
-import pandas
 import pytest
-import tritonclient.http as triton
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -81,6 +79,8 @@ def test_texts_come_back_to_the_byte(calls: ProxyClient, texts: list[bytes]) -> 
 
 def test_600_kb_come_back_as_they_do_to_tritonclient(calls: ProxyClient, front: Front) -> None:
     array = numpy.random.default_rng(7).random(3 * 224 * 224, numpy.float32)
+    import tritonclient.http as triton
+
     theirs = triton.InferInput("INPUT", [array.size], "FP32")
     theirs.set_data_from_numpy(array)
     with triton.InferenceServerClient(front.proxy.http) as client:
@@ -162,6 +162,8 @@ def test_a_models_signature_is_asked_for_once(calls: ProxyClient) -> None:
 
 
 def test_a_table_comes_back_as_a_table_with_its_index(calls: ProxyClient) -> None:
+    import pandas
+
     frame = pandas.DataFrame({"INPUT0": [list(range(16)), [1] * 16], "INPUT1": [[1] * 16, [2] * 16]}, index=["x", "y"])
     found = Model(calls, "add_sub").predict(frame)
     assert isinstance(found, pandas.DataFrame)
@@ -170,6 +172,8 @@ def test_a_table_comes_back_as_a_table_with_its_index(calls: ProxyClient) -> Non
 
 
 def test_columns_of_numbers_come_back_as_columns(calls: ProxyClient) -> None:
+    import pandas
+
     frame = pandas.DataFrame({"INPUT": [1.5, 2.5, 3.5]})
     found = Model(calls, "echo").predict(frame)
     assert found["OUTPUT"].tolist() == [1.5, 2.5, 3.5]

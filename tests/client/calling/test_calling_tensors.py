@@ -7,7 +7,6 @@ from typing import Any
 import ml_dtypes
 import numpy
 import pytest
-import tritonclient.http as triton
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -43,6 +42,8 @@ def answered(array: Array, before: bytes = b"") -> Reply:
 
 @given(st.dictionaries(st.text("abc", min_size=1), numbers | texts, min_size=1, max_size=3))
 def test_a_request_says_what_that_of_tritonclient_says(inputs: dict[str, Array]) -> None:
+    import tritonclient.http as triton
+
     theirs = []
     for name, array in inputs.items():
         theirs.append(triton.InferInput(name, list(array.shape), type_of(array, name)))

@@ -1,6 +1,7 @@
 """The client model as MLflow runs it: logged as code, light, and moved from dev to prod by a variable alone."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,12 +9,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import mlflow.pyfunc
 import numpy
-import pandas
 import pytest
 from tidegate.calling import MODEL_SCRIPT
-from tidegate.calling.triton_model import TritonModel, make_model
+from tidegate.calling.model import Model
 from tidegate.errors import NotFoundError, UsageError
 from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import hash_line, new_key
@@ -60,6 +59,8 @@ def endpoint(environments: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> d
 
 def saved(folder: Path, **changes: str) -> str:
     """Save the client model as MLflow does when it is logged; return where it is."""
+    import mlflow.pyfunc
+
     (folder / "model_context.json").write_text(json.dumps(CONTEXT | changes))
     mlflow.pyfunc.save_model(
         folder / "model",
@@ -68,6 +69,20 @@ def saved(folder: Path, **changes: str) -> str:
         pip_requirements=["tidegate"],
     )
     return str(folder / "model")
+
+
+def loaded(path: str) -> Any:
+    """Return the model in a folder as MLflow loads it."""
+    import mlflow.pyfunc
+
+    return mlflow.pyfunc.load_model(path)
+
+
+def made(context: dict[str, str], **variables: str) -> Model:
+    """Return what a context means in a process with these variables, or with this one's."""
+    from tidegate.calling.triton_model import make_model
+
+    return make_model(context, variables or os.environ)
 
 
 def test_it_is_logged_as_code_and_nothing_is_pickled(tmp_path: Path) -> None:
@@ -83,14 +98,16 @@ def test_only_the_variable_moves_it_from_dev_to_prod(
     found = []
     for name in ("dev", "prod"):
         monkeypatch.setenv("DOMINO_INFERENCE_PROXY", endpoint[name])
-        answer = mlflow.pyfunc.load_model(path).predict({"INPUT": [7]})
+        answer = loaded(path).predict({"INPUT": [7]})
         found.append((answer["OUTPUT"].tolist(), answer["VERSION"].tolist()))
     assert found == [([7], [1]), ([7], [2])]
 
 
 @pytest.mark.usefixtures("endpoint")
 def test_mlflow_hands_over_tables_arrays_and_dicts(tmp_path: Path) -> None:
-    model = mlflow.pyfunc.load_model(saved(tmp_path, model_name="add_sub"))
+    import pandas
+
+    model = loaded(saved(tmp_path, model_name="add_sub"))
     rows = {"INPUT0": [list(range(16))] * 2, "INPUT1": [[1] * 16] * 2}
     table = model.predict(pandas.DataFrame(rows))
     assert table["OUTPUT0"][1].tolist() == list(range(1, 17))
@@ -100,7 +117,7 @@ def test_mlflow_hands_over_tables_arrays_and_dicts(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("endpoint")
 def test_mlflow_streams_what_the_model_streams(tmp_path: Path) -> None:
-    model = mlflow.pyfunc.load_model(saved(tmp_path, model_name="repeat"))
+    model = loaded(saved(tmp_path, model_name="repeat"))
     assert list(model.predict_stream({"IN": [1, 2], "DELAY": [0, 0]})) == [
         {"OUT": 1, "INDEX": 0},
         {"OUT": 2, "INDEX": 1},
@@ -113,14 +130,14 @@ def test_the_version_is_the_environments_the_registered_or_a_number(
     monkeypatch: pytest.MonkeyPatch, said: str, version: int
 ) -> None:
     monkeypatch.setenv("TIDEGATE_MODEL_VERSION", said)
-    model = make_model(CONTEXT | {"model_version": "2"})
+    model = made(CONTEXT | {"model_version": "2"})
     assert model.predict([7])["VERSION"].tolist() == [version]
 
 
 @pytest.mark.usefixtures("endpoint")
 def test_the_reference_route_is_taken_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_ROUTE", "predict")
-    model = make_model(CONTEXT)
+    model = made(CONTEXT)
     assert model.route == "predict"
     assert model.predict([7])["VERSION"].tolist() == [1]
 
@@ -133,17 +150,19 @@ def test_the_reference_route_is_taken_where_it_is_asked_for(monkeypatch: pytest.
 @pytest.mark.usefixtures("endpoint")
 def test_a_setting_that_is_none_is_named(name: str, value: str) -> None:
     with pytest.raises(UsageError, match=name):
-        make_model(CONTEXT, {name: value})
+        made(CONTEXT, **{name: value})
 
 
 @pytest.mark.usefixtures("endpoint")
 def test_errors_of_a_call_are_those_of_the_client(tmp_path: Path) -> None:
-    model = mlflow.pyfunc.load_model(saved(tmp_path, model_name="echo"))  # which dev does not have
+    model = loaded(saved(tmp_path, model_name="echo"))  # which dev does not have
     with pytest.raises(NotFoundError):
         model.predict({"INPUT": numpy.ones(1, numpy.float32)})
 
 
 def test_a_context_that_is_none_is_told(tmp_path: Path) -> None:
+    from tidegate.calling.triton_model import TritonModel
+
     class Context:
         artifacts = {"model_context": str(tmp_path / "context.json")}  # noqa: RUF012
 

@@ -115,19 +115,23 @@ class Forwarding:
     # --- its replica
     def pick(self, now: float, anew: bool = False) -> Replica | None:
         """Return the replica to send the call to, None where there is none; `anew`: any lease is looked for again."""
-        replica = self._choose(now, anew)
+        pool = self.grant.route.pool
+        if pool.leases is None and self.sequence is None:
+            replica = pool.pick(now, self.tried)
+        else:
+            replica = self._choose(now, anew)
         if replica is not None:
             self._trial = replica.breaker.claim(now)
         return replica
 
     def _choose(self, now: float, anew: bool) -> Replica | None:
-        route = self.grant.route
+        route, sequence = self.grant.route, self.sequence
         pool = route.pool
         if pool.leases is None:
-            if self.sequence is None:
+            if sequence is None:
                 return pool.pick(now, self.tried)
-            return pool.pick_for(route.name.encode() + b"\0" + self.sequence, now, self.tried)
-        lease, sequential = self.lease, self.sequence is not None
+            return pool.pick_for(route.name.encode() + b"\0" + sequence, now, self.tried)
+        lease, sequential = self.lease, sequence is not None
         if lease is None or anew or sequential or now >= lease.until or not lease.replica.breaker.allows(now):
             self.lease = lease = pool.leases.find(route.name, now, self.tried, sequential)
         return None if lease is None else lease.replica

@@ -24,6 +24,7 @@ from .shared_state import SharedState
 from .tables import follow
 from .telemetry.meter import Meter
 from .telemetry.metrics import MeterCollector
+from .telemetry.traces import Tracer
 
 KEEP_ALIVE_SECONDS = 75.0
 """Seconds that a caller's connection may stand idle."""
@@ -51,8 +52,6 @@ class Proxy:
             settings, self.following.authorizer, self.meter, ConcurrencyLimiter(settings.concurrency)
         )
         if settings.otlp_endpoint is not None:
-            from .telemetry.traces import Tracer  # only where it is asked for
-
             self.shared.tracer = Tracer(settings.otlp_endpoint, settings.trace_percent, settings.environment)
         self.ports: dict[str, int] = {}
         """Where it listens, once it does: http, grpc, admin."""

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tidegate_contracts.proxy_settings import ProxySettings
 
@@ -13,9 +13,7 @@ from .mirror import Mirror
 from .routes import Route
 from .telemetry.logs import CallLog
 from .telemetry.meter import Meter
-
-if TYPE_CHECKING:  # loaded only where it is asked for
-    from .telemetry.traces import Tracer
+from .telemetry.traces import Tracer
 
 BUFFERED_BODIES = 4
 """Bodies of the longest kind that are held at once, by requests whose body must be whole before it is sent on."""
@@ -44,7 +42,7 @@ class SharedState:
     limiter: ConcurrencyLimiter
     call_log: CallLog = field(default_factory=CallLog)
     open_calls: set[OpenCall] = field(default_factory=set)
-    tracer: "Tracer | None" = None
+    tracer: Tracer | None = None
     """Makes spans, where they are asked for."""
     draining: bool = False
     """Whether the proxy is about to end: callers are told to connect anew."""

@@ -17,13 +17,15 @@ SCRIPT = Path(__file__).with_name("load.lua")
 
 @dataclass(frozen=True)
 class Call:
-    """One request, sent again and again."""
+    """A request that is sent again and again."""
 
     path: str
     body: bytes
     headers: Mapping[str, str]
     ends: bytes = b""
     """How the answer ends, if it is the right one."""
+    variants: int = 0
+    """Heads that differ as clients' do, sent in turn; 0 sends the same head again and again."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def load(where: str, call: Call, seconds: float, connections: int, core: int, fo
     command = [wrk.path("wrk"), "-t1", f"-c{connections}", f"-d{whole}s", "--timeout", "20s", "-s", SCRIPT, *headers]
     with pinned(core):
         done = subprocess.run(
-            [*map(str, command), f"http://{where}{call.path}", "--", str(body)],
+            [*map(str, command), f"http://{where}{call.path}", "--", str(body), str(call.variants)],
             capture_output=True,
             text=True,
             env=wrk.environment(),

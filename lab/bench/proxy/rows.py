@@ -26,6 +26,8 @@ _PICTURE = 3 * 224 * 224
 """Numbers in a picture, as models of vision take it: 602 112 bytes."""
 _SUMS = f'"data":[{",".join(["0"] * 16)}]}}]}}'.encode()
 WARM_SECONDS = 1.0
+VARIANTS = 5000
+"""Heads of the rows whose heads vary as real clients' do."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,10 @@ def rows() -> list[Row]:
             _http(_json("/predict", wrapped, ANSWER), 32)),
         Row("v2", "/v2/…/infer, 32 connections", "simple", ["nginx", OURS, "envoy", "haproxy", IDIOMATIC],
             _http(_json(infer, _REQUEST, ANSWER), 32)),
+        Row("predict_varying", "/predict, heads vary, 32 connections", "simple", ["nginx", OURS],
+            _http(_json("/predict", wrapped, ANSWER, VARIANTS), 32)),
+        Row("v2_varying", "/v2/…/infer, heads vary, 32 connections", "simple", ["nginx", OURS, "envoy"],
+            _http(_json(infer, _REQUEST, ANSWER, VARIANTS), 32)),
         Row("triton_http", "real Triton, /v2/…/infer, 32 connections", "triton", ["nginx", OURS],
             _http(_json("/v2/models/add_sub/infer", {"inputs": numbers}, _SUMS), 32)),
         Row("tensor_600k", "real Triton, 600 KB there and back, 8 connections", "triton", ["nginx", OURS],
@@ -115,8 +121,8 @@ def rows() -> list[Row]:
     ]  # fmt: skip
 
 
-def _json(path: str, body: object, ends: bytes = b"") -> Call:
-    return Call(path, json.dumps(body).encode(), {"Content-Type": "application/json"}, ends)
+def _json(path: str, body: object, ends: bytes = b"", variants: int = 0) -> Call:
+    return Call(path, json.dumps(body).encode(), {"Content-Type": "application/json"}, ends, variants)
 
 
 def _picture() -> Call:

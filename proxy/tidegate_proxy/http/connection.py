@@ -17,7 +17,7 @@ from ..targets import ANYTHING, LONGEST, Target, origin_form, plain_path
 from .answers import problem_answer
 from .app_request import AppRequest, scope_of
 from .caller import Request
-from .head import MOST_HEAD_BYTES, HttpHead, read_head, too_long_a_head
+from .head import MOST_HEAD_BYTES, read_head, too_long_a_head
 from .request import MOST_DRAINED, HttpRequest
 from .upgrade import PassedOver, framing
 
@@ -112,7 +112,10 @@ class ClientConnection(asyncio.Protocol):
         self._began = False
         self._body_bytes = 0
         try:
-            self._parse(data)
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as error:
+                self._go_on_after_upgrade(data, error)
         except httptools.HttpParserCallbackError as error:
             self._failed(error)
             return
@@ -136,23 +139,21 @@ class ClientConnection(asyncio.Protocol):
             return False
         return self._head_bytes > MOST_HEAD_BYTES
 
-    def _parse(self, data: bytes) -> None:
-        """Parse; a wish for another protocol is passed over (RFC 9110, 7.8): many clients say `Upgrade: h2c` first.
+    def _go_on_after_upgrade(self, data: bytes, found: httptools.HttpParserUpgrade) -> None:
+        """Pass over a wish for another protocol (RFC 9110, 7.8): many clients say `Upgrade: h2c` first.
 
         The parser takes such a request for one without a body, and what follows for the other protocol.
         """
-        while True:
-            try:
-                self._parser.feed_data(data)
-            except httptools.HttpParserUpgrade as error:
-                head, self._framing = self._framing, b""
-                if not head:  # CONNECT
-                    raise
-                data = data[error.args[0] :]
-                self._parser = httptools.HttpRequestParser(PassedOver(self))
-                self._parser.feed_data(head)
-            else:
-                return
+        head, self._framing = self._framing, b""
+        if not head:  # CONNECT
+            raise found
+        data = data[found.args[0] :]
+        self._parser = httptools.HttpRequestParser(PassedOver(self))
+        self._parser.feed_data(head)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as error:
+            self._go_on_after_upgrade(data, error)
 
     def eof_received(self) -> None:
         """Let the transport close: callers do not half-close."""
@@ -220,17 +221,10 @@ class ClientConnection(asyncio.Protocol):
             self.listen()
 
     def _for_model(self, target: Target) -> HttpRequest:
-        parser, shared = self._parser, self._server.shared
-        http_11 = parser.get_http_version() == "1.1"
-        head = HttpHead(
-            target,
-            parser.get_method(),
-            http_11,
-            http_11 and parser.should_keep_alive(),
-            float(shared.settings.request_timeout_seconds),
-        )
-        read_head(head, self._headers, self._is_long)
-        if parser.should_upgrade():
+        shared = self._server.shared
+        seconds = float(shared.settings.request_timeout_seconds)
+        head = read_head(target, self._headers, self._parser, seconds, self._is_long)
+        if head.upgrades and self._parser.should_upgrade():
             self._pass_over_upgrade(head.length or 0, head.chunked, head.keep_alive)
         return HttpRequest(self, shared, head, self.last_heard)
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import httptools
+
 from ..hops import PLAIN, nominated, without
 from ..problems import TWO_CREDENTIALS, Kind, Problem
 from ..request_ids import is_request_id
@@ -17,7 +19,8 @@ STICKY_HEADER = b"tidegate-sticky"
 
 (
     _PASS, _DROP, _AUTHORIZATION, _KEY, _LENGTH, _ENCODING, _EXPECT, _REQUEST_ID, _SECONDS, _STICKY, _HOST, _CONNECTION,
-) = range(12)  # fmt: skip
+    _UPGRADE,
+) = range(13)  # fmt: skip
 _HEADERS = {
     b"authorization": _AUTHORIZATION,
     b"x-api-key": _KEY,
@@ -36,7 +39,7 @@ _HEADERS = {
     b"proxy-authorization": _DROP,
     b"te": _DROP,
     b"trailer": _DROP,
-    b"upgrade": _DROP,
+    b"upgrade": _UPGRADE,
     b"http2-settings": _DROP,
     b"cookie": _DROP,
     # Triton's restricted protocols are opened by this header: no caller's ever reaches it.
@@ -61,27 +64,38 @@ class HttpHead:
     method: bytes
     http_11: bool
     keep_alive: bool
+    passed: bytes
+    """Header lines that go on to the replica."""
+    credential: bytes
+    length: int | None
+    """Bytes of the body, where the request says it."""
+    chunked: bool
+    expects_continue: bool
+    upgrades: bool
+    """Whether it wishes for another protocol."""
+    sticky: bytes | None
+    request_id: bytes
+    """The caller's own, or nothing."""
     seconds: float
     """How long the caller waits."""
-    passed: bytes = b""
-    """Header lines that go on to the replica."""
-    credential: bytes = b""
-    length: int | None = None
-    """Bytes of the body, where the request says it."""
-    chunked: bool = False
-    expects_continue: bool = False
-    sticky: bytes | None = None
-    request_id: bytes = b""
-    """The caller's own, or nothing."""
-    refusal: Problem | None = None
+    refusal: Problem | None
     """Why it is no request that can be answered."""
 
 
-def read_head(head: HttpHead, headers: Sequence[tuple[bytes, bytes]], is_long: bool) -> HttpHead:
-    """Fill in what the headers say; `is_long` where they may have more bytes than are taken."""
+def read_head(
+    target: Target,
+    headers: Sequence[tuple[bytes, bytes]],
+    parser: httptools.HttpRequestParser,
+    seconds: float,
+    is_long: bool,
+) -> HttpHead:
+    """Return what a head says; `is_long` where it may have more bytes than are taken, `seconds` as the proxy waits."""
     passed: list[bytes] = []
+    credential = request_id = b""
+    length: int | None = None
+    sticky: bytes | None = None
+    chunked = expects_continue = upgrades = misframed = False
     hosts = credentials = 0
-    misframed = False
     dropped: frozenset[bytes] = frozenset()
     for name, value in headers:
         kind = _HEADERS.get(name)
@@ -90,41 +104,59 @@ def read_head(head: HttpHead, headers: Sequence[tuple[bytes, bytes]], is_long: b
         if kind == _PASS:
             passed += (name, b": ", value, b"\r\n")
         elif kind == _LENGTH:
-            head.length = int(value)
+            length = int(value)
         elif kind == _HOST:
             hosts += 1
         elif kind == _AUTHORIZATION:
             credentials += 1
-            head.credential = value
+            credential = value
         elif kind == _REQUEST_ID:
             if is_request_id(value):
-                head.request_id = value
+                request_id = value
         elif kind == _KEY:
             credentials += 1
-            head.credential = name.lower() + b" " + value
+            credential = name.lower() + b" " + value
         elif kind == _CONNECTION:
             if value not in PLAIN:
                 dropped |= nominated(value)
         elif kind == _ENCODING:
             # One encoding, said once: the parser knows of others that end a body otherwise.
-            misframed = misframed or head.chunked or value.lower() != b"chunked"
-            head.chunked = True
+            misframed = misframed or chunked or value.lower() != b"chunked"
+            chunked = True
         elif kind == _EXPECT:
-            head.expects_continue = value.lower() == b"100-continue"
+            expects_continue = value.lower() == b"100-continue"
         elif kind == _SECONDS:
-            head.seconds = _seconds(value, head.seconds)
+            seconds = _seconds(value, seconds)
         elif kind == _STICKY:
-            head.sticky = value or None
-    head.passed = b"".join(without(passed, dropped) if dropped else passed)
-    if is_long and len(head.passed) > MOST_HEAD_BYTES:
-        head.refusal = too_long_a_head()
-    elif hosts != 1 and head.http_11:
-        head.refusal = Problem(Kind.MALFORMED, "A request has one Host header (RFC 9112, 3.2).")
+            sticky = value or None
+        elif kind == _UPGRADE:
+            upgrades = True
+    http_11 = parser.get_http_version() == "1.1"
+    refusal = None
+    if is_long and sum(map(len, passed)) > MOST_HEAD_BYTES:
+        refusal = too_long_a_head()
+    elif hosts != 1 and http_11:
+        refusal = Problem(Kind.MALFORMED, "A request has one Host header (RFC 9112, 3.2).")
     elif misframed:
-        head.refusal = Problem(Kind.MALFORMED, "A body has a Content-Length, or is sent in chunks, and nothing else.")
+        refusal = Problem(Kind.MALFORMED, "A body has a Content-Length, or is sent in chunks, and nothing else.")
     elif credentials > 1:
-        head.refusal = Problem(Kind.MALFORMED, TWO_CREDENTIALS)
-    return head
+        refusal = Problem(Kind.MALFORMED, TWO_CREDENTIALS)
+    return HttpHead(
+        target,
+        parser.get_method(),
+        http_11,
+        http_11 and parser.should_keep_alive(),
+        b"".join(without(passed, dropped) if dropped else passed),
+        credential,
+        length,
+        chunked,
+        expects_continue,
+        upgrades,
+        sticky,
+        request_id,
+        seconds,
+        refusal,
+    )
 
 
 def _seconds(value: bytes, most: float) -> float:

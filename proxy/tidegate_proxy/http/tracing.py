@@ -1,19 +1,15 @@
 """The span of one request, where calls are traced."""
 
-from typing import TYPE_CHECKING
-
 from ..targets import Target
 from ..telemetry.records import CallRecord
+from ..telemetry.traces import Tracer
 from .head import HttpHead
-
-if TYPE_CHECKING:  # loaded only where it is asked for
-    from ..telemetry.traces import Tracer
 
 
 class RequestTrace:
     """Begun with the request: where it is sampled, the proxy's span is the parent of what is asked of the replica."""
 
-    def __init__(self, tracer: "Tracer", head: HttpHead) -> None:
+    def __init__(self, tracer: Tracer, head: HttpHead) -> None:
         self._tracer = tracer
         self._head = head
         self._span, self.passed = tracer.over_http(head.passed)

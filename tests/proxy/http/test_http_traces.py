@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -172,15 +171,6 @@ async def test_the_last_spans_are_sent_at_the_end(tmp_path: Path, monkeypatch: p
             await many(here, 10)
         assert len(await spans(collector, 10)) == 10
         assert len(collector.asked) == 3
-
-
-async def test_nothing_of_it_is_imported_unless_it_is_asked_for() -> None:
-    code = (
-        "import sys, tidegate_proxy.serve, tidegate_proxy.http.connection; "
-        "assert 'tidegate_proxy.telemetry.traces' not in sys.modules"
-    )
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
-    assert await process.wait() == 0
 
 
 @pytest.mark.parametrize("path", [PATH, "/predict"])

@@ -18,28 +18,19 @@ class RequestBody:
         self.chunked = chunked
         self.parts: list[bytes | bytearray | memoryview] = []
         if chunked:
-            self._chunk = bytearray()
-
-    def add(self, data: bytes) -> None:
-        """Take a part of it."""
-        self.received += len(data)
-        if self.chunked:
-            self._chunk += data
-        else:
-            self.parts.append(data)
-
-    def end(self) -> None:
-        """Note that it is whole."""
-        self.complete = True
-        if self.chunked:
-            self.end_chunk()
-            self.parts.append(b"0\r\n\r\n")
+            self.chunk = bytearray()
+            """What goes on as one chunk, however small the caller's are."""
 
     def end_chunk(self) -> None:
         """Send what has come so far as one chunk."""
-        if self._chunk:
-            self.parts += (b"%x\r\n" % len(self._chunk), self._chunk, b"\r\n")
-            self._chunk = bytearray()
+        if self.chunk:
+            self.parts += (b"%x\r\n" % len(self.chunk), self.chunk, b"\r\n")
+            self.chunk = bytearray()
+
+    def end_chunks(self) -> None:
+        """Send what has come so far as the last chunk."""
+        self.end_chunk()
+        self.parts.append(b"0\r\n\r\n")
 
     def whole(self) -> bytes | bytearray | memoryview:
         """Return all of a body that is complete, and of which nothing was sent."""

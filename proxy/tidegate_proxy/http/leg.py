@@ -1,6 +1,5 @@
 """A request at one replica: what is sent there, and its answer, handed back to the caller as it comes."""
 
-import asyncio
 from functools import partial
 from time import monotonic
 from typing import Protocol
@@ -14,6 +13,7 @@ from ..upstream.connection import Connection
 from ..upstream.replica import Replica
 from .answers import STATUS_LINES
 from .body import RequestBody
+from .caller import Caller
 from .head import HttpHead
 
 VERSION_HEADER = b"\r\ntidegate-model-version: "
@@ -27,6 +27,7 @@ class Sent(Protocol):
     body: RequestBody
     keep_alive: bool
     request_id: bytes
+    caller: Caller
 
     def fail(self, problem: Problem) -> None:
         """End it with a problem."""
@@ -60,22 +61,17 @@ class UpstreamLeg:
         forwarding: Forwarding,
         replica: Replica,
         connection: Connection,
-        caller: asyncio.Transport,
+        passed: bytes,
     ) -> None:
+        """Put the head before what there is of the body; `passed` are the header lines that go on."""
         self.connection: Connection | None = connection
         """To the replica, until the answer is whole."""
         self._request = request
         self._shared = shared
         self._forwarding = forwarding
         self._replica = replica
-        self._caller = caller
         self._reply: list[bytes] = []
         connection.receiver = self
-
-    # --- to the replica
-    def send_head(self, passed: bytes) -> None:
-        """Put the head before what there is of the body; `passed` are the header lines that go on."""
-        request, forwarding = self._request, self._forwarding
         request.body.parts[:0] = (
             forwarding.grant.route.first_lines(request.target, forwarding.version),
             passed,
@@ -84,6 +80,7 @@ class UpstreamLeg:
             request.body.framing(),
         )
 
+    # --- to the replica
     def flush_request(self) -> None:
         """Send on what has come so far: no more is at hand."""
         body, connection = self._request.body, self.connection
@@ -192,7 +189,7 @@ class UpstreamLeg:
     def flush_answer(self) -> None:
         """Send on what has come so far."""
         if self._reply:
-            self._caller.write(b"".join(self._reply))
+            self._request.caller.transport.write(b"".join(self._reply))
             self._reply.clear()
 
     def drop(self) -> None:

@@ -117,7 +117,11 @@ class HttpRequest:
         if self.response_complete:
             return
         body = self.body
-        body.add(data)
+        body.received += len(data)
+        if body.chunked:
+            body.chunk += data
+        else:
+            body.parts.append(data)
         if body.chunked and body.received > self._shared.settings.body_limit_bytes:
             self.refuse(self._too_long())
         elif self._leg is None and body.received > MOST_UNSENT and not body.is_held:
@@ -138,10 +142,11 @@ class HttpRequest:
 
     def end_body(self) -> None:
         """Learn that the request is whole."""
+        self.body.complete = True
         if self.response_complete:
-            self.body.complete = True
             return
-        self.body.end()
+        if self.body.chunked:
+            self.body.end_chunks()
         if self._whole is not None and not self._whole.done():
             self._whole.set_result(None)
         elif self.target.in_body and self.caller.is_active(self):
@@ -246,7 +251,7 @@ class HttpRequest:
         if route.pool.leases is not None and target.looks_only:
             self._later(self._look(forwarding))
         elif (
-            forwarding.find_lease()
+            (route.pool.leases is None or forwarding.find_lease())
             and not (target.may_be_of_sequence and route.must_know_sequence(target.version))
             and forwarding.find_version(target.version, self.head.sticky)
         ):
@@ -326,13 +331,12 @@ class HttpRequest:
 
     def _send(self, forwarding: Forwarding, replica: Replica, connection: Connection) -> None:
         forwarding.sent_to(replica)
-        shared = self._shared
-        self._leg = leg = UpstreamLeg(self, shared, forwarding, replica, connection, self.caller.transport)
-        leg.send_head(self.head.passed if self._trace is None else self._trace.passed)
+        passed = self.head.passed if self._trace is None else self._trace.passed
+        self._leg = UpstreamLeg(self, self._shared, forwarding, replica, connection, passed)
         if self.body.is_held:
             self.hold_body(False)
         if self._task is not None:  # otherwise the caller's connection flushes when it has read all that is at hand
-            leg.flush_request()
+            self._leg.flush_request()
 
     def flush_request(self) -> None:
         """Send on what has come so far: no more is at hand."""

@@ -147,11 +147,15 @@ class Forwarding:
         return replica
 
     async def connect(
-        self, replica: Replica | None, connection_to: Callable[[Replica], Awaitable[C]]
+        self,
+        replica: Replica | None,
+        connection_to: Callable[[Replica], Awaitable[C]],
+        give_back: Callable[[Replica, C], None] | None = None,
     ) -> tuple[Replica, C] | None:
         """Return this replica, or the first of the others that takes connections, and a connection to it.
 
-        None where the call needs a new lease first; its slot is given back meanwhile. Raises Problem (busy).
+        None where the call needs a new lease first: its slot is given back meanwhile, and a connection that is not
+        used is given to `give_back`. Raises Problem (busy).
         """
         pool = self.grant.route.pool
         while replica is not None:
@@ -163,7 +167,9 @@ class Forwarding:
                 continue
             if self.lease is None or monotonic() < self.lease.until:
                 return replica, connection
-            break  # the lease has ended meanwhile
+            if give_back is not None:  # the lease has ended meanwhile
+                give_back(replica, connection)
+            break
         if pool.leases is not None and (not self.tried or pool.retries.take(monotonic())):
             self._give_up_trial()
             self.release_slot()

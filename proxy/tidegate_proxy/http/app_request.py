@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Any
 from urllib.parse import unquote
@@ -41,15 +42,22 @@ def scope_of(
     }
 
 
+@dataclass
+class DroppedBody:
+    """A body of which nothing is kept."""
+
+    complete: bool = False
+    is_held: bool = False
+
+
 class AppRequest:
     """One such request; its body is dropped."""
 
     response_complete = False
-    body_complete = False
-    holds_body = False
 
     def __init__(self, caller: Caller, app: ASGIApp, scope: dict[str, Any], keep_alive: bool) -> None:
         self.keep_alive = keep_alive
+        self.body = DroppedBody()
         self._caller = caller
         self._app = app
         self._scope = scope
@@ -100,7 +108,7 @@ class AppRequest:
 
     def end_body(self) -> None:
         """Learn that the request is whole."""
-        self.body_complete = True
+        self.body.complete = True
 
     def flush_request(self) -> None:
         """Do nothing: nothing is sent on."""

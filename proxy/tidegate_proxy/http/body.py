@@ -1,4 +1,11 @@
-"""The body of a call over HTTP, in the form in which it is sent on."""
+"""The body of a call over HTTP: taken in as it comes, bounded, in the form in which it is sent on."""
+
+from ..problems import Kind, Problem
+from ..shared_state import SharedState
+from .caller import Caller
+
+MOST_UNSENT = 256 * 1024
+"""Bytes of a body that wait for a connection before its sender is held."""
 
 
 class RequestBody:
@@ -10,22 +17,71 @@ class RequestBody:
     complete = False
     is_held = False
     """Whether no more of it is read for now."""
-    gathered = 0
+    gathers = False
+    """Whether it has to be whole before it is sent on."""
+    _gathered = 0
     """Bytes of it that the proxy's budget for whole bodies holds."""
 
-    def __init__(self, length: int | None, chunked: bool) -> None:
+    def __init__(self, length: int | None, chunked: bool, shared: SharedState, caller: Caller) -> None:
         self.length = length
         self.chunked = chunked
         self.parts: list[bytes | bytearray | memoryview] = []
+        self._shared = shared
+        self._caller = caller
         if chunked:
-            self.chunk = bytearray()
+            self._chunk = bytearray()
             """What goes on as one chunk, however small the caller's are."""
+
+    def take(self, data: bytes, is_sent: bool) -> Problem | None:
+        """Take a part of it; return why no more of it is taken. `is_sent`: what comes is sent on at once."""
+        self.received += len(data)
+        if self.chunked:
+            self._chunk += data
+            if self.received > self._shared.settings.body_limit_bytes:
+                return self.too_long()
+        else:
+            self.parts.append(data)
+        if is_sent or self.received <= MOST_UNSENT or self.is_held:
+            return None
+        if self.gathers:
+            return self._gather()
+        self.hold(True)
+        return None
+
+    def hold(self, held: bool) -> None:
+        """Hold the caller back, or let the body come."""
+        self.is_held = held
+        self._caller.listen()
+
+    def let_come(self) -> Problem | None:
+        """Have all of it come before it is sent on; return why it cannot."""
+        self.gathers = True
+        if self.complete or not self.is_held:
+            return None
+        self.hold(False)
+        return self._gather()
+
+    def _gather(self) -> Problem | None:
+        more = self.received - MOST_UNSENT - self._gathered
+        if not self._shared.buffered.take(more):
+            return Problem(Kind.BUSY, "Too many large requests are being read already.", 1.0)
+        self._gathered += more
+        return None
+
+    def release(self) -> None:
+        """Give back what it took of the proxy's budget."""
+        if self._gathered:
+            self._shared.buffered.give(self._gathered)
+
+    def too_long(self) -> Problem:
+        """Return what is told of a body of too many bytes."""
+        return Problem(Kind.TOO_LONG, f"A request's body may have {self._shared.settings.body_limit_bytes} bytes here.")
 
     def end_chunk(self) -> None:
         """Send what has come so far as one chunk."""
-        if self.chunk:
-            self.parts += (b"%x\r\n" % len(self.chunk), self.chunk, b"\r\n")
-            self.chunk = bytearray()
+        if self._chunk:
+            self.parts += (b"%x\r\n" % len(self._chunk), self._chunk, b"\r\n")
+            self._chunk = bytearray()
 
     def end_chunks(self) -> None:
         """Send what has come so far as the last chunk."""

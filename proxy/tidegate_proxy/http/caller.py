@@ -6,6 +6,14 @@ from typing import Protocol
 from ..problems import Problem
 
 
+class Body(Protocol):
+    """The body of a request, as its connection sees it."""
+
+    complete: bool
+    is_held: bool
+    """Whether no more of it is to be read for now."""
+
+
 class Request(Protocol):
     """A request, whether a model or the proxy itself answers it; its connection calls it."""
 
@@ -14,12 +22,8 @@ class Request(Protocol):
     response_complete: bool
 
     @property
-    def body_complete(self) -> bool:
-        """Whether all of the request has come."""
-
-    @property
-    def holds_body(self) -> bool:
-        """Whether no more of its body is to be read for now."""
+    def body(self) -> Body:
+        """Its body."""
 
     def start(self) -> None:
         """Begin to answer: it is this request's turn."""

@@ -300,7 +300,7 @@ class ClientConnection(asyncio.Protocol):
         if self._active is request:
             self._active = None
         if not request.keep_alive and not self.transport.is_closing():
-            self.end(linger=not request.body_complete)
+            self.end(linger=not request.body.complete)
         self._server.answered += 1
         if (self._queue or self._reading_paused) and not self.transport.is_closing():
             if self._queue and not self._writing_paused:
@@ -348,7 +348,7 @@ class ClientConnection(asyncio.Protocol):
     def listen(self) -> None:
         """Hear the caller, unless there is more of it or for it here than is moved on."""
         last = self._last
-        held = last is not None and last.holds_body and not last.response_complete
+        held = last is not None and last.body.is_held and not last.response_complete
         pause = bool(held or self._queue or self._writing_paused) and not self._deaf
         if pause != self._reading_paused:
             self._reading_paused = pause
@@ -375,7 +375,7 @@ class ClientConnection(asyncio.Protocol):
             # The requests before it are answered; then the connection ends.
             self._deaf = True
             last.keep_alive = False
-            if not last.body_complete:
+            if not last.body.complete:
                 last.refuse(problem)
             elif self._active is not None:
                 self._active.flush_request()

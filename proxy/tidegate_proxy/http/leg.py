@@ -38,9 +38,6 @@ class Sent(Protocol):
     def failed_at(self, replica: Replica, reason: str) -> None:
         """Send it to another replica, or end it: this one gives no answer, or no more of it."""
 
-    def hold_body(self, held: bool) -> None:
-        """Hold the caller's body back, or let it come."""
-
 
 class UpstreamLeg:
     """Sends a request over one connection, and hands the answer on; the connection calls it, as its `receiver`."""
@@ -61,9 +58,7 @@ class UpstreamLeg:
         forwarding: Forwarding,
         replica: Replica,
         connection: Connection,
-        passed: bytes,
     ) -> None:
-        """Put the head before what there is of the body; `passed` are the header lines that go on."""
         self.connection: Connection | None = connection
         """To the replica, until the answer is whole."""
         self._request = request
@@ -72,6 +67,11 @@ class UpstreamLeg:
         self._replica = replica
         self._reply: list[bytes] = []
         connection.receiver = self
+
+    # --- to the replica
+    def send_head(self, passed: bytes) -> None:
+        """Put the head before what there is of the body; `passed` are the header lines that go on."""
+        request, forwarding = self._request, self._forwarding
         request.body.parts[:0] = (
             forwarding.grant.route.first_lines(request.target, forwarding.version),
             passed,
@@ -80,7 +80,6 @@ class UpstreamLeg:
             request.body.framing(),
         )
 
-    # --- to the replica
     def flush_request(self) -> None:
         """Send on what has come so far: no more is at hand."""
         body, connection = self._request.body, self.connection
@@ -175,7 +174,7 @@ class UpstreamLeg:
 
     def sending_paused(self, paused: bool) -> None:
         """Learn whether the replica takes the body slower than it comes."""
-        self._request.hold_body(paused)
+        self._request.body.hold(paused)
 
     # --- to the caller
     def receiving_paused(self, paused: bool) -> None:

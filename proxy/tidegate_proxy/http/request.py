@@ -1,14 +1,13 @@
 """One call over HTTP: decided, sent to a replica, and its answer handed back as it comes.
 
-When all is at hand (a known credential, a slot, an idle connection) a call runs through without a task of its own: that
-is the fast path. Whatever has to be waited for is awaited in one task, and then the same steps go on. The order:
-`start` → `_decide` → `_granted` → `_find_version` → `admitted` → `_send` → `answer_began`, `answer_data`,
-`answer_ended` → `_finish`.
+`start` → `_decide` → `_granted` → `_go_to_replica` → `_send`; the leg hands the answer back → `finish`. When all is at
+hand (a known credential, a slot, an idle connection) a call runs through without a task of its own. Whatever has to be
+waited for is awaited in one task, and then the same steps go on.
 """
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from time import monotonic
 from typing import Any
 
@@ -30,8 +29,6 @@ from .head import HttpHead
 from .leg import UpstreamLeg
 from .tracing import RequestTrace
 
-MOST_UNSENT = 256 * 1024
-"""Bytes of a body that wait for a connection before its sender is held."""
 MOST_DRAINED = 1024 * 1024
 """Bytes of a refused body that are read to save the caller's connection."""
 CLIENT_LEFT = 499
@@ -53,8 +50,6 @@ class HttpRequest:
     """What ends it when it is its turn."""
     _problem: str | None = None
     """The word of the problem that ended it."""
-    _gathers = False
-    """Whether its body has to be whole before it is sent on."""
     _whole: asyncio.Future[None] | None = None
     """Done when the body is whole, where that is waited for."""
     _trace: RequestTrace | None = None
@@ -68,22 +63,12 @@ class HttpRequest:
         self.caller = caller
         self.head = head
         self.target = head.target
-        self.body = RequestBody(head.length, head.chunked)
+        self.body = RequestBody(head.length, head.chunked, shared, caller)
         self.keep_alive = head.keep_alive
         self.request_id = head.request_id or new_request_id()
         self.deadline = started + head.seconds
         self._shared = shared
         self._started = started
-
-    @property
-    def body_complete(self) -> bool:
-        """Whether all of the request has come."""
-        return self.body.complete
-
-    @property
-    def holds_body(self) -> bool:
-        """Whether no more of its body is to be read for now."""
-        return self.body.is_held
 
     # --- from the caller
     def start(self) -> None:
@@ -91,19 +76,18 @@ class HttpRequest:
         self._shared.open_calls.add(self)
         if self._shared.tracer is not None:
             self._trace = RequestTrace(self._shared.tracer, self.head)
-        try:
-            if (refusal := self.head.refusal or self._refusal) is not None:
-                self.keep_alive = False
-                self.fail(refusal)
-            elif self.head.method != self.target.method:
-                allow = self.target.method.decode()
-                self.fail(Problem(Kind.METHOD, f"This address takes {allow}.", allow=allow))
-            elif self.body.length is not None and self.body.length > self._shared.settings.body_limit_bytes:
-                self.fail(self._too_long())
-            else:
-                self._decide()
-        except Exception:
-            self.met_defect()
+        self._guard(self._begin)
+
+    def _begin(self) -> None:
+        if (refusal := self.head.refusal or self._refusal) is not None:
+            self.keep_alive = False
+            raise refusal
+        if self.head.method != self.target.method:
+            allow = self.target.method.decode()
+            raise Problem(Kind.METHOD, f"This address takes {allow}.", allow=allow)
+        if self.body.length is not None and self.body.length > self._shared.settings.body_limit_bytes:
+            raise self.body.too_long()
+        self._decide()
 
     def refuse(self, problem: Problem) -> None:
         """End it, in its turn, because its body is none."""
@@ -116,29 +100,10 @@ class HttpRequest:
         """Take a part of the request's body."""
         if self.response_complete:
             return
-        body = self.body
-        body.received += len(data)
-        if body.chunked:
-            body.chunk += data
-        else:
-            body.parts.append(data)
-        if body.chunked and body.received > self._shared.settings.body_limit_bytes:
-            self.refuse(self._too_long())
-        elif self._leg is None and body.received > MOST_UNSENT and not body.is_held:
-            if self._gathers:
-                self._gather()
-                return
-            self.hold_body(True)
-            if self.target.in_body and self.caller.is_active(self):
-                self._later(self._let_body_come())
-
-    def _gather(self) -> None:
-        """Have room for a body that must be whole before it is sent on."""
-        more = self.body.received - MOST_UNSENT - self.body.gathered
-        if self._shared.buffered.take(more):
-            self.body.gathered += more
-        else:
-            self.refuse(Problem(Kind.BUSY, "Too many large requests are being read already.", 1.0))
+        if (problem := self.body.take(data, self._leg is not None)) is not None:
+            self.refuse(problem)
+        elif self.body.is_held and self.target.in_body and self._task is None and self.caller.is_active(self):
+            self._later(self._let_body_come())
 
     def end_body(self) -> None:
         """Learn that the request is whole."""
@@ -150,15 +115,7 @@ class HttpRequest:
         if self._whole is not None and not self._whole.done():
             self._whole.set_result(None)
         elif self.target.in_body and self.caller.is_active(self):
-            try:
-                self._open_body()
-            except Exception:
-                self.met_defect()
-
-    def hold_body(self, held: bool) -> None:
-        """Hold the caller's body back, or let it come."""
-        self.body.is_held = held
-        self.caller.listen()
+            self._guard(self._open_body)
 
     def _ask_for_body(self) -> None:
         if self.head.expects_continue and not self.body.complete:
@@ -168,7 +125,8 @@ class HttpRequest:
     def abandon(self) -> None:
         """End it: the caller has left. What a replica does for it is dropped."""
         if not self.response_complete:
-            self._drop_leg()
+            if self._leg is not None:
+                self._leg.drop()
             self.finish(CLIENT_LEFT)
 
     def expire(self) -> None:
@@ -203,16 +161,18 @@ class HttpRequest:
         else:
             self._granted(grant)
 
+    async def _ask(self) -> None:
+        target, authorizer = self.target, self._shared.authorizer
+        self._granted(await authorizer.ask(self.head.credential, target.server, target.model, target.action))
+
     async def _let_body_come(self) -> None:
         """Read a body that says what is asked, now that it is known who sends it."""
         await self._shared.authorizer.identify(self.head.credential)
-        self._gathers = True
         if self.body.complete or self.response_complete:  # it came without being asked for
             return
         self._ask_for_body()
-        if self.body.is_held:
-            self.hold_body(False)
-            self._gather()
+        if (problem := self.body.let_come()) is not None:
+            self.refuse(problem)
 
     def _open_body(self) -> None:
         """Read what is asked in the body, and go on as for a request to the model's own address."""
@@ -229,25 +189,16 @@ class HttpRequest:
         await self._shared.authorizer.identify(self.head.credential)
         raise problem
 
-    async def _ask(self) -> None:
-        target = self.target
-        self._granted(
-            await self._shared.authorizer.ask(self.head.credential, target.server, target.model, target.action)
-        )
-
     def _granted(self, grant: Grant) -> None:
         route, target = grant.route, self.target
         if route.kind_name != target.kind:
-            self.fail(Problem(Kind.UNKNOWN, f"The server {route.server} does not speak this protocol."))
-            return
+            raise Problem(Kind.UNKNOWN, f"The server {route.server} does not speak this protocol.")
         if self.head.expects_continue:
             self._ask_for_body()
-        self.forwarding = forwarding = Forwarding(
-            self._shared, grant, self._shared.limiter, (route.in_flight, grant.identity.in_flight)
-        )
+        counts = route.in_flight, grant.identity.in_flight
+        self.forwarding = forwarding = Forwarding(self._shared, grant, self._shared.limiter, counts)
         if grant.bucket is not None and (wait := grant.bucket.take(self._started)):
-            self.fail(too_many(grant.bucket, wait))
-            return
+            raise too_many(grant.bucket, wait)
         if route.pool.leases is not None and target.looks_only:
             self._later(self._look(forwarding))
         elif (
@@ -275,12 +226,11 @@ class HttpRequest:
         route, settings = forwarding.grant.route, self._shared.settings
         if await route.sequences.find(settings.connect_timeout_seconds) is False:
             return
-        self._gathers = True
         self._whole = asyncio.get_running_loop().create_future()
         if self.body.complete:
             self._whole.set_result(None)
-        elif self.body.is_held:
-            self.hold_body(False)
+        if (problem := self.body.let_come()) is not None:
+            raise problem
         await self._whole
         most = settings.body_limit_bytes
         forwarding.sequence = route.kind.sequence_of(self.head.passed, self.body.whole(), most)
@@ -293,21 +243,15 @@ class HttpRequest:
         self._say(answer.status, answer.media_type, answer.body)
 
     def _take_slot(self, forwarding: Forwarding) -> None:
-        try:
-            if forwarding.acquire_slot(self):
-                self._go_to_replica(forwarding, False)
-        except Problem as problem:
-            self.fail(problem)
+        if forwarding.acquire_slot(self):
+            self._go_to_replica(forwarding, False)
 
     # --- to the replica
     def admitted(self) -> None:
         """Go on: there is a slot."""
         assert self.forwarding is not None
         self.forwarding.leave_queue()
-        try:
-            self._go_to_replica(self.forwarding, True)
-        except Exception:
-            self.met_defect()
+        self._guard(self._go_to_replica, self.forwarding, True)
 
     def _go_to_replica(self, forwarding: Forwarding, waited: bool) -> None:
         now = monotonic()
@@ -320,23 +264,23 @@ class HttpRequest:
             self._later(self._connect(forwarding, replica))
 
     async def _connect(self, forwarding: Forwarding, replica: Replica | None) -> None:
-        found = await forwarding.connect(replica, self._connection_to)
+        seconds = self._shared.settings.connect_timeout_seconds
+        found = await forwarding.connect(
+            replica, lambda each: each.connect(seconds), lambda each, unused: each.give(unused, monotonic())
+        )
         if found is None:
             await self._prepare(forwarding)
         else:
             self._send(forwarding, *found)
 
-    async def _connection_to(self, replica: Replica) -> Connection:
-        return await replica.connect(self._shared.settings.connect_timeout_seconds)
-
     def _send(self, forwarding: Forwarding, replica: Replica, connection: Connection) -> None:
         forwarding.sent_to(replica)
-        passed = self.head.passed if self._trace is None else self._trace.passed
-        self._leg = UpstreamLeg(self, self._shared, forwarding, replica, connection, passed)
+        self._leg = leg = UpstreamLeg(self, self._shared, forwarding, replica, connection)
+        leg.send_head(self.head.passed if self._trace is None else self._trace.passed)
         if self.body.is_held:
-            self.hold_body(False)
+            self.body.hold(False)
         if self._task is not None:  # otherwise the caller's connection flushes when it has read all that is at hand
-            self._leg.flush_request()
+            leg.flush_request()
 
     def flush_request(self) -> None:
         """Send on what has come so far: no more is at hand."""
@@ -381,7 +325,8 @@ class HttpRequest:
         """End it with a problem; where an answer has begun, only the end of the connection can tell."""
         if self.response_complete:
             return
-        self._drop_leg()
+        if self._leg is not None:
+            self._leg.drop()
         self._problem = problem.kind.word
         self._shared.meter.problems[problem.kind.word] += 1
         if self._leg is not None and self._leg.began:
@@ -397,20 +342,6 @@ class HttpRequest:
             self._write(problem_answer(problem, self.request_id, keep_alive=self.keep_alive))
         self.finish(problem.kind.status)
 
-    def met_defect(self) -> None:
-        """End it, for what was just raised should never have been."""
-        log.exception("request %s met a defect", self.request_id.decode())
-        self.fail(Problem(Kind.INTERNAL, "It is in the log, under this request's id."))
-
-    def _too_long(self) -> Problem:
-        limit = self._shared.settings.body_limit_bytes
-        return Problem(Kind.TOO_LONG, f"A request's body may have {limit} bytes here.")
-
-    def _drop_leg(self) -> None:
-        if self._leg is not None:
-            self._leg.drop()
-
-    # --- the end
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         """Go on with work that waits for something."""
         self._task = asyncio.get_running_loop().create_task(self._work(work))
@@ -419,10 +350,21 @@ class HttpRequest:
     async def _work(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except Problem as problem:
-            self.fail(problem)
-        except Exception:
-            self.met_defect()
+        except Exception as error:
+            self._end_with(error)
+
+    def _guard(self, step: Callable[..., None], *arguments: Any) -> None:
+        """Take a step; what it raises ends the request."""
+        try:
+            step(*arguments)
+        except Exception as error:
+            self._end_with(error)
+
+    def _end_with(self, error: Exception) -> None:
+        if not isinstance(error, Problem):
+            log.error("request %s met a defect", self.request_id.decode(), exc_info=error)
+            error = Problem(Kind.INTERNAL, "It is in the log, under this request's id.")
+        self.fail(error)
 
     def finish(self, status: int) -> None:
         """End it: give back and count everything."""
@@ -432,8 +374,7 @@ class HttpRequest:
         now = monotonic()
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
-        if self.body.gathered:
-            shared.buffered.give(self.body.gathered)
+        self.body.release()
         seconds = now - self._started
         if (forwarding := self.forwarding) is not None:
             forwarding.finish(now)

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import hash_line, new_key
-from tidegate_proxy.http import connection
-from tidegate_proxy.http import request as http_request
+from tidegate_proxy.http import body, connection
 from tidegate_proxy.http.connection import ClientConnection
 from tidegate_proxy.targets import LONGEST
 
@@ -92,7 +91,7 @@ async def test_nobody_reads_much_of_a_predict_before_it_is_known_who_sends_it(tm
         gate.identify = slowly  # type: ignore[method-assign]
         sending = asyncio.ensure_future(pushed(caller, LIMIT, 5))
         assert (await caller.reply()).problem == "unauthenticated"
-        assert read[0] < http_request.MOST_UNSENT + 1_000_000
+        assert read[0] < body.MOST_UNSENT + 1_000_000
         sending.cancel()
 
 

@@ -5,44 +5,37 @@ anew.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any
 
 from ..access.identity import Grant
 from ..access.limits import too_many
-from ..forwarding import Forwarding, call_record
+from ..forwarding import Forwarding
 from ..http2.frames import CANCEL
 from ..http2.headers import literal
 from ..http2.sending import Stream
-from ..mirror import NO_COPY, AnyCopy
-from ..model_config import Alias
-from ..pools import Pool
 from ..problems import TWO_CREDENTIALS, Kind, Problem
 from ..request_ids import new_request_id
-from ..residency.leases import Lease
 from ..residency.manager import LeaseManager
 from ..residency.saying import AGAIN_SECONDS, no_answer, still_loading
 from ..servers import UNAVAILABLE_HEADER
-from ..telemetry.traces import Span
 from ..upstream.replica import Replica
 from .context import GrpcContext
 from .deadline import Deadline
 from .messages import MessageReader, RequestedModel
 from .metadata import RequestHeaders
-from .methods import SERVICE, Method
-from .protobuf import integer
+from .methods import Method
 from .response import Response
-from .unary import UpstreamStatusError, send_mirrored
+from .stream_leases import StreamLeases
+from .unary import UpstreamStatusError
+from .upstream_request import UpstreamRequest
 from .upstream_stream import UpstreamStream
 from .upstreams import UpstreamConnection
 
 WIDE_WINDOW = 1024 * 1024
 """Bytes of a long message that may be on their way, once there is a replica for it."""
-_LONGEST_TIMEOUT = 99_999_999
-_GRAVE = frozenset({2, 4, 13, 14, 15})
-"""UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE, DATA_LOSS: what somebody should look at."""
 
 
 class Call(Stream):
@@ -56,12 +49,9 @@ class Call(Stream):
     _forwarding: Forwarding | None = None
     """The way to a replica, once the first message was granted."""
     _upstream: UpstreamStream | None = None
-    _alias: Alias | None = None
-    """Decides on the version of the current message."""
-    _more_leases: tuple[Lease, ...] = ()
-    """On the other models of a stream."""
-    _copy: AnyCopy | None = None
-    _span: Span | None = None
+    _more_leases: StreamLeases | None = None
+    _refused: Sequence[bytes | bytearray] = ()
+    """Messages that a replica has refused, for the next one."""
     _task: asyncio.Task[None] | None = None
     _bytes_in = 0
     _unread = 0
@@ -79,6 +69,7 @@ class Call(Stream):
         self._response = Response(self, shared, headers.request_id or new_request_id(), self._ended)
         seconds = float(shared.settings.request_timeout_seconds)
         self._deadline = Deadline(started, seconds, headers.seconds, method.streams)
+        self._outgoing = UpstreamRequest(context, headers, method, self._response.request_id)
         self._reader = MessageReader(shared.settings.body_limit_bytes, headers.encoding, method.whole)
 
     @property
@@ -141,16 +132,11 @@ class Call(Stream):
 
     def leave(self) -> None:
         """End it: the proxy waits for it no longer."""
-        if self._upstream is None:
-            self._response.fail(Problem(Kind.BUSY, "The proxy is stopping; another one takes the call.", 0.0))
-        else:
-            self._response.fail(
-                Problem(
-                    Kind.UPSTREAM,
-                    "The proxy is stopping and can wait no longer. The inference server may have done the work; "
-                    "send the request again only if that does no harm.",
-                )
-            )
+        problem = Problem(Kind.BUSY, "The proxy is stopping; another one takes the call.", 0.0)
+        if self._upstream is not None:
+            why = "The proxy is stopping and can wait no longer. The inference server may have done the work; "
+            problem = Problem(Kind.UPSTREAM, why + "send the request again only if that does no harm.")
+        self._response.fail(problem)
 
     # --- reading messages
     def _read(self, data: bytes) -> None:
@@ -197,21 +183,8 @@ class Call(Stream):
         if data:
             upstream.send(data, whole and self._request_ended and self._reader.idle)
             if forwarding.grant.route.mirror is not None:
-                self._mirror(forwarding, data, whole)
+                self._outgoing.mirror(forwarding, data, whole)
         return whole
-
-    def _mirror(self, forwarding: Forwarding, data: bytes | bytearray, whole: bool) -> None:
-        """Keep what was sent for the candidate, if this call is one that it gets."""
-        if self._copy is None:
-            route, mirror = forwarding.grant.route, self._shared.mirror
-            assert route.mirror is not None
-            if self._method.streams or self._method.action != "infer":
-                self._copy = NO_COPY
-            else:
-                headers = self._upstream_headers(route.pool, mirror.seconds)
-                send = partial(send_mirrored, self._context.upstreams, route.pool, headers, route.mirror.version)
-                self._copy = mirror.begin(route, forwarding.version, forwarding.sequence is not None, send)
-        self._copy.add(data, whole)
 
     def _end_request(self) -> None:
         """Give credit for what is gone, and hand the request's end on."""
@@ -266,35 +239,26 @@ class Call(Stream):
         forwarding, route = self._forwarding, grant.route
         pool_before = None if forwarding is None else forwarding.grant.route.pool
         if forwarding is None:
-            forwarding = self._forwarding = self._new_forwarding(grant, requested)
+            forwarding = self._forwarding = self._response.forwarding = self._new_forwarding(grant, requested)
         else:
             forwarding.grant = grant
         if grant.bucket is not None and (wait := grant.bucket.take(monotonic())):
             raise too_many(grant.bucket, wait)
-        # One sequence has one version, and so has one stream.
-        sticky = self._headers.sticky or requested.sequence
-        if self._method.streams:
-            sticky = sticky or self._response.request_id
-        self._alias = route.alias if requested.version is None else None
-        self._set_version(route.version(requested.version, sticky or None))
         leases = route.pool.leases
         if pool_before is not None:
             if (pool_before.server, pool_before.name) != (route.pool.server, route.pool.name):
                 raise Problem(Kind.MALFORMED, "A stream's models are all of one server and pool: open another stream.")
-            if leases is None:
-                self._with_version(self._wait_no_more)
+            self._more_leases = more = self._more_leases or StreamLeases(forwarding)
+            if self._find_version(forwarding) and more.use(requested.model):
+                self._waiting = False
             else:
-                self._use_more(leases, forwarding, requested.model)
-        elif leases is None:
-            self._with_version(self._acquire_slot)
-        elif self._method.name in ("ModelReady", "ModelStatistics"):
-            self._later(self._inspect(leases, requested))
+                self._later(self._prepare_more(forwarding, more, requested.model))
+        elif leases is not None and self._method.name in ("ModelReady", "ModelStatistics"):
+            self._later(self._inspect(leases, forwarding, requested))
+        elif forwarding.find_lease() and self._find_version(forwarding):
+            self._take_slot(forwarding)
         else:
-            forwarding.lease = leases.find(requested.model, monotonic(), (), bool(requested.sequence))
-            if forwarding.lease is None:
-                self._later(self._load())
-            else:
-                self._with_version(self._acquire_slot)
+            self._later(self._prepare(forwarding))
 
     def _new_forwarding(self, grant: Grant, requested: RequestedModel) -> Forwarding:
         model, caller = grant.route.in_flight, grant.identity.in_flight
@@ -305,85 +269,50 @@ class Call(Stream):
         forwarding.sequence = requested.sequence or None
         return forwarding
 
-    def _set_version(self, version: str | None) -> None:
-        assert self._forwarding is not None
-        self._forwarding.version = self._response.version = version
+    def _find_version(self, forwarding: Forwarding) -> bool:
+        """Find the version that serves the current message; return False where its alias has to be awaited."""
+        requested = self._requested
+        assert requested is not None
+        # One sequence has one version, and so has one stream.
+        sticky = self._headers.sticky or requested.sequence
+        if self._method.streams:
+            sticky = sticky or self._response.request_id
+        return forwarding.find_version(requested.version, sticky or None)
 
-    def _with_version(self, then: Callable[[], None]) -> None:
-        """Go on once it is known which version serves the message."""
-        if self._alias is not None:
-            version = self._alias.known(monotonic())
-            if version is None:
-                self._later(self._find_version(self._alias, then))
-                return
-            self._set_version(version)
-        then()
+    async def _prepare(self, forwarding: Forwarding) -> None:
+        """Wait for what is not at hand, the model's lease and its version; then take a slot."""
+        if not forwarding.find_lease():
+            await forwarding.acquire_lease()
+        if not self._find_version(forwarding):
+            await forwarding.await_version()
+        self._take_slot(forwarding)
 
-    async def _find_version(self, alias: Alias, then: Callable[[], None]) -> None:
-        self._set_version(await alias.find())
-        then()
-
-    def _wait_no_more(self) -> None:
+    async def _prepare_more(self, forwarding: Forwarding, leases: StreamLeases, model: str) -> None:
+        """The same for a further message of a stream, which has its slot."""
+        if not leases.use(model):
+            await leases.acquire(model)
+        if not self._find_version(forwarding):
+            await forwarding.await_version()
         self._waiting = False
 
-    # --- where models are loaded on demand
-    async def _load(self) -> None:
-        assert self._forwarding is not None
-        await self._forwarding.acquire_lease()
-        self._with_version(self._acquire_slot)
-
-    def _use_more(self, leases: LeaseManager, forwarding: Forwarding, model: str) -> None:
-        """Go on with a stream's next message once its model is leased where the stream is."""
-        assert forwarding.replica is not None
-        lease = leases.at(model, forwarding.replica, monotonic())
-        if lease is None:
-            self._later(self._load_more(leases, forwarding, forwarding.replica, model))
-        else:
-            self._count_use(lease)
-
-    async def _load_more(self, leases: LeaseManager, forwarding: Forwarding, replica: Replica, model: str) -> None:
-        forwarding.loading = True
-        lease = await leases.acquire_at(model, replica)
-        forwarding.loading = False
-        self._count_use(lease)
-
-    def _count_use(self, lease: Lease) -> None:
-        assert self._forwarding is not None
-        if lease is self._forwarding.lease or lease in self._more_leases:
-            lease.requests += 1
-        else:
-            lease.enter()
-            self._more_leases += (lease,)
-        self._with_version(self._wait_no_more)
-
-    async def _inspect(self, leases: LeaseManager, requested: RequestedModel) -> None:
+    async def _inspect(self, leases: LeaseManager, forwarding: Forwarding, requested: RequestedModel) -> None:
         """Answer what is only looked at: that loads no model, and keeps none."""
-        assert self._forwarding is not None
-        if self._method.name == "ModelReady":
-            answer = integer(1, 1) if await leases.is_ready(requested.model) else b""
-        elif (replica := leases.warm_at(requested.model, monotonic())) is None:
-            answer = b""
-        else:
-            pool = self._forwarding.grant.route.pool
-            answer = await self._context.servers.statistics_at(pool, replica, requested, self._deadline)
-        self._response.reply(answer)
+        self._find_version(forwarding)
+        pool, servers = forwarding.grant.route.pool, self._context.servers
+        ask = servers.is_model_ready if self._method.name == "ModelReady" else servers.model_statistics
+        self._response.reply(await ask(pool, leases, requested, self._deadline))
 
     # --- to a replica
-    def _acquire_slot(self) -> None:
-        assert self._forwarding is not None
-        if self._forwarding.acquire_slot(self):
-            self._find_replica(self._forwarding, False)
+    def _take_slot(self, forwarding: Forwarding) -> None:
+        if forwarding.acquire_slot(self):
+            self._find_replica(forwarding, False)
 
     def admitted(self) -> None:
         """Go on: there is a slot. What fails here is not to fail the call that has left it."""
-        self._guarded(self._use_slot)
-
-    def _use_slot(self) -> None:
         assert self._forwarding is not None
         self._forwarding.leave_queue()
-        self._find_replica(self._forwarding, True)
-        if not self._waiting:
-            self._work()
+        self._guarded(self._find_replica, self._forwarding, True)
+        self._guarded(self._read, b"")
 
     def _find_replica(self, forwarding: Forwarding, anew: bool) -> None:
         pool = forwarding.grant.route.pool
@@ -394,50 +323,29 @@ class Call(Stream):
         else:
             self._open(forwarding, replica, connection)
 
-    async def _connect(
-        self, forwarding: Forwarding, replica: Replica | None, messages: list[bytes | bytearray] | None = None
-    ) -> None:
+    async def _connect(self, forwarding: Forwarding, replica: Replica | None) -> None:
         connect = partial(self._context.upstreams.connect, forwarding.grant.route.pool)
         found = await forwarding.connect(replica, connect)
         if found is None:
-            await self._load()
+            await self._prepare(forwarding)
         else:
-            self._open(forwarding, *found, messages)
+            self._open(forwarding, *found)
 
-    def _open(
-        self,
-        forwarding: Forwarding,
-        replica: Replica,
-        connection: UpstreamConnection,
-        messages: list[bytes | bytearray] | None = None,
-    ) -> None:
-        """Begin the call at a replica, with messages that another one has refused."""
+    def _open(self, forwarding: Forwarding, replica: Replica, connection: UpstreamConnection) -> None:
+        """Begin the call at a replica, with the messages that another one has refused."""
         forwarding.sent_to(replica)
         deadline, streams = self._deadline, self._method.streams
         self._upstream = UpstreamStream(
             self, self._response, forwarding, deadline, streams, self._give_credit, self._send_elsewhere
         )
         seconds = (deadline.last if streams else deadline.at) - monotonic()
-        headers = self._upstream_headers(forwarding.grant.route.pool, seconds)
-        self._upstream.open(connection, headers, messages or [])
+        headers = self._outgoing.headers(forwarding.grant.route.pool, seconds)
+        self._upstream.open(connection, headers, self._refused)
         self._waiting = False
         if self._reader.missing > self.connection.stream_window // 2:
             self.connection.widen(self, WIDE_WINDOW)
 
-    def _upstream_headers(self, pool: Pool, seconds: float) -> bytes:
-        """Return what comes before the messages; the replica has so many seconds."""
-        block = [self._context.upstreams.first_headers(pool, self._method.path)]
-        if self._headers.accepts:
-            block.append(self._headers.accepts)
-        if seconds < float("inf"):
-            left = min(_LONGEST_TIMEOUT, max(1, int(seconds * 1000)))
-            block.append(literal(b"grpc-timeout", b"%dm" % left))
-        if self._span is None and (tracer := self._shared.tracer) is not None:
-            self._span = tracer.begin(self._headers.trace_parents, self._headers.trace_states)
-        block += (self._headers.for_replica(self._span), literal(b"x-request-id", self._response.request_id))
-        return b"".join(block)
-
-    def _send_elsewhere(self, messages: list[bytes | bytearray]) -> bool:
+    def _send_elsewhere(self, messages: Sequence[bytes | bytearray]) -> bool:
         """Send these messages to another replica, if there is one; return whether the call goes on."""
         forwarding = self._forwarding
         assert forwarding is not None
@@ -447,8 +355,8 @@ class Call(Stream):
         forwarding.leave_replica(monotonic())  # first, for another replica has another lease
         leased = forwarding.lease is not None
         if (other := forwarding.another(refused)) is not None:
-            self._waiting = True
-            self._later(self._connect(forwarding, other, messages))
+            self._refused, self._waiting = messages, True
+            self._later(self._connect(forwarding, other))
         elif leased:
             why = f"{refused.name} takes no more calls; nothing was done."
             self._response.fail(Problem(Kind.BUSY, why, AGAIN_SECONDS))
@@ -490,31 +398,9 @@ class Call(Stream):
             self._upstream.cancel()
             self._upstream = None
         now = monotonic()
-        self._count(code, now)
+        seconds, model = now - self._deadline.started, self._first.model if self._first else None
+        self._outgoing.ended(self._response, code, seconds, model, self._bytes_in)
         if self._forwarding is not None:
             self._forwarding.finish(now)
-        for lease in self._more_leases:
-            lease.leave(now)
-
-    def _count(self, code: int, now: float) -> None:
-        shared, forwarding, response = self._shared, self._forwarding, self._response
-        seconds = now - self._deadline.started
-        if forwarding is not None:
-            route = forwarding.grant.route
-            if route.grpc_count is None:
-                route.grpc_count = shared.meter.count(route.server, route.name, "grpc")
-            route.grpc_count.ended(code, seconds, self._bytes_in, response.bytes_out)
-        weight = 500 if code in _GRAVE else 400 if code else 200  # as HTTP would have it, for the log's sampling
-        wanted = shared.call_log.wants(weight, now)
-        if not wanted and shared.tracer is None:
-            return
-        asked = None, self._first.model if self._first else None
-        size = self._bytes_in, response.bytes_out
-        name = self._method.name
-        record = call_record(forwarding, "grpc", response.request_id, name, asked, response.problem, seconds, size)
-        if wanted:
-            shared.call_log.say(weight, record.log_fields(code))
-        if shared.tracer is not None:
-            span = self._span or shared.tracer.begin(self._headers.trace_parents, self._headers.trace_states)
-            if span.sampled:
-                shared.tracer.grpc_ended(span, SERVICE, name, code, seconds, record.span_fields())
+        if self._more_leases is not None:
+            self._more_leases.leave(now)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 
+from ..forwarding import Forwarding
 from ..http2.headers import literal
 from ..http2.sending import Stream
 from ..problems import Kind, Problem
@@ -18,15 +19,15 @@ log = logging.getLogger(__name__)
 class Response:
     """Sent on the caller's `stream`; `ended` is called once, with the status, when the last of it was sent."""
 
-    __slots__ = ("_ended", "_stream", "began", "bytes_out", "done", "problem", "request_id", "shared", "version")
+    __slots__ = ("_ended", "_stream", "began", "bytes_out", "done", "forwarding", "problem", "request_id", "shared")
 
     def __init__(self, stream: Stream, shared: SharedState, request_id: bytes, ended: Callable[[int], None]) -> None:
         self._stream = stream
         self.shared = shared
         self.request_id = request_id
         self._ended = ended
-        self.version: str | None = None
-        """The model's version that answers, which the caller is told."""
+        self.forwarding: Forwarding | None = None
+        """The call's way to a replica, where it has one: the caller is told which version answers."""
         self.began = False
         self.done = False
         self.bytes_out = 0
@@ -88,6 +89,6 @@ class Response:
 
     def _own_headers(self) -> bytes:
         own = literal(b"x-request-id", self.request_id)
-        if self.version is not None:
-            own += literal(b"tidegate-model-version", self.version.encode())
+        if self.forwarding is not None and self.forwarding.version is not None:
+            own += literal(b"tidegate-model-version", self.forwarding.version.encode())
         return own

@@ -1,9 +1,11 @@
-"""What is asked of servers rather than of models."""
+"""What is asked of servers, and what of models on demand is answered without loading them."""
 
 import asyncio
+from time import monotonic
 
 from ..pools import Pool
 from ..problems import Kind, Problem
+from ..residency.manager import LeaseManager
 from ..servers import Servers
 from ..upstream.replica import Replica
 from .deadline import Deadline
@@ -62,14 +64,27 @@ class ServerMethods:
             raise next(iter(missing.values()))
         return found, ", ".join(missing).encode()
 
-    async def statistics_at(self, pool: Pool, replica: Replica, asked: RequestedModel, deadline: Deadline) -> bytes:
-        """Answer the statistics of one model from this replica."""
-        message = text(1, asked.model.encode()) + (text(2, asked.version.encode()) if asked.version else b"")
-        path = b"/%b/ModelStatistics" % SERVICE.encode()
-        return await ask(self._upstreams, pool, path, message, deadline, replica)
+    async def is_model_ready(
+        self, pool: Pool, leases: LeaseManager, asked: RequestedModel, deadline: Deadline
+    ) -> bytes:
+        """Tell whether a model that is loaded on demand could be called."""
+        del pool, deadline
+        return integer(1, 1) if await leases.is_ready(asked.model) else b""
 
-    async def _ask(self, pool: Pool, method: bytes, message: bytes, deadline: Deadline) -> bytes:
-        return await ask(self._upstreams, pool, b"/%b/%b" % (SERVICE.encode(), method), message, deadline)
+    async def model_statistics(
+        self, pool: Pool, leases: LeaseManager, asked: RequestedModel, deadline: Deadline
+    ) -> bytes:
+        """Answer the statistics of a model that is loaded on demand: none where it is loaded nowhere."""
+        replica = leases.warm_at(asked.model, monotonic())
+        if replica is None:
+            return b""
+        message = text(1, asked.model.encode()) + (text(2, asked.version.encode()) if asked.version else b"")
+        return await self._ask(pool, b"ModelStatistics", message, deadline, replica)
+
+    async def _ask(
+        self, pool: Pool, method: bytes, message: bytes, deadline: Deadline, at: Replica | None = None
+    ) -> bytes:
+        return await ask(self._upstreams, pool, b"/%b/%b" % (SERVICE.encode(), method), message, deadline, at)
 
 
 def _only(statistics: bytes, visible: set[bytes]) -> bytes:

@@ -1,6 +1,6 @@
 """A call at its replica: messages are sent there, and the answer is handed to the caller's response as it comes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..forwarding import Forwarding, no_whole_answer
 from ..http2.frames import CANCEL
@@ -34,7 +34,7 @@ class UpstreamStream(Stream):
         deadline: Deadline,
         streaming: bool,
         drained: Callable[[], None],
-        refused: Callable[[list[bytes | bytearray]], bool],
+        refused: Callable[[Sequence[bytes | bytearray]], bool],
     ) -> None:
         self._caller = caller
         self._response = response
@@ -49,7 +49,7 @@ class UpstreamStream(Stream):
         """Bytes of the answer that wait for the caller to take what came before them."""
 
     # --- to the replica
-    def open(self, connection: UpstreamConnection, headers: bytes, messages: list[bytes | bytearray]) -> None:
+    def open(self, connection: UpstreamConnection, headers: bytes, messages: Sequence[bytes | bytearray]) -> None:
         """Begin with these headers, and messages that another replica has refused."""
         connection.open(self, headers)
         for data in messages:

@@ -1,7 +1,6 @@
 """One call about a model: decided, sent to a replica, and answered as the answer comes.
 
-The steps are those of a request over HTTP, see `door`. A stream stays at one replica; each of its messages is decided
-anew.
+A stream stays at one replica; each of its messages is decided anew.
 """
 
 import asyncio
@@ -44,8 +43,8 @@ class Call(Stream):
     # What most calls never change costs them nothing here.
     _requested: RequestedModel | None = None
     """What the current message asks for."""
-    _first: RequestedModel | None = None
-    """What the first message asked for."""
+    _model: str | None = None
+    """The model of the first message."""
     _forwarding: Forwarding | None = None
     """The way to a replica, once the first message was granted."""
     _upstream: UpstreamStream | None = None
@@ -86,8 +85,7 @@ class Call(Stream):
         elif self._headers.encoding not in (b"identity", b"gzip", b"deflate"):
             self._response.fail(Problem(Kind.METHOD, "Messages can be compressed with gzip or deflate."))
         elif end:
-            self._request_ended = True
-            self._guarded(self._work)
+            self.data_received(b"", True)
 
     def data_received(self, data: bytes, end: bool) -> None:
         """Take a part of a message."""
@@ -116,14 +114,14 @@ class Call(Stream):
 
     def expire(self) -> None:
         """End it: its time is up."""
-        response, deadline = self._response, self._deadline
+        response, deadline, forwarding = self._response, self._deadline, self._forwarding
         if response.done:  # the caller does not take the rest of its answer
             self._shared.open_calls.discard(self)
             self.connection.reset(self.number, CANCEL)
             return
         if self._upstream is not None and not response.began and self._request_ended:
             self._upstream.count_late()
-        if self._forwarding is not None and self._forwarding.loading:
+        if forwarding is not None and forwarding.loading:
             response.fail(still_loading(deadline.seconds))
         elif self._method.streams and deadline.at < deadline.last:
             response.fail(Problem(Kind.DEADLINE, "Nothing has moved on this stream for too long."))
@@ -210,8 +208,8 @@ class Call(Stream):
 
     # --- deciding
     def _decide(self, requested: RequestedModel) -> None:
-        if self._first is None:
-            self._first = requested
+        if self._model is None:
+            self._model = requested.model
         self._waiting = True  # until it is granted, and there is a replica
         if self._method.streams:
             self._deadline.message_sent()
@@ -221,15 +219,15 @@ class Call(Stream):
                 raise Problem(Kind.MALFORMED, "The message names no model.")
             self._later(self._all_statistics(server))
             return
-        asks = self._headers.credential, server, requested.model, self._method.action
-        grant = self._shared.authorizer.known(*asks)
+        grant = self._shared.authorizer.known(self._headers.credential, server, requested.model, self._method.action)
         if grant is None:
-            self._later(self._authorize(asks, requested))
+            self._later(self._authorize(server, requested))
         else:
             self._granted(grant, requested)
 
-    async def _authorize(self, asks: tuple[bytes, str | None, str, Any], requested: RequestedModel) -> None:
-        self._granted(await self._shared.authorizer.ask(*asks), requested)
+    async def _authorize(self, server: str | None, requested: RequestedModel) -> None:
+        ask = self._shared.authorizer.ask
+        self._granted(await ask(self._headers.credential, server, requested.model, self._method.action), requested)
 
     async def _all_statistics(self, server: str | None) -> None:
         answer, missing = await self._context.servers.statistics(self._headers.credential, server, self._deadline)
@@ -262,22 +260,21 @@ class Call(Stream):
 
     def _new_forwarding(self, grant: Grant, requested: RequestedModel) -> Forwarding:
         model, caller = grant.route.in_flight, grant.identity.in_flight
+        limiter = self._shared.limiter
         if self._method.streams:
-            forwarding = Forwarding(self._shared, grant, self._context.streams, (model.streams, caller.streams))
-        else:
-            forwarding = Forwarding(self._shared, grant, self._shared.limiter, (model, caller))
+            limiter, model, caller = self._context.streams, model.streams, caller.streams
+        forwarding = Forwarding(self._shared, grant, limiter, (model, caller))
         forwarding.sequence = requested.sequence or None
         return forwarding
 
     def _find_version(self, forwarding: Forwarding) -> bool:
         """Find the version that serves the current message; return False where its alias has to be awaited."""
-        requested = self._requested
-        assert requested is not None
+        assert self._requested is not None
         # One sequence has one version, and so has one stream.
-        sticky = self._headers.sticky or requested.sequence
+        sticky = self._headers.sticky or self._requested.sequence
         if self._method.streams:
             sticky = sticky or self._response.request_id
-        return forwarding.find_version(requested.version, sticky or None)
+        return forwarding.find_version(self._requested.version, sticky or None)
 
     async def _prepare(self, forwarding: Forwarding) -> None:
         """Wait for what is not at hand, the model's lease and its version; then take a slot."""
@@ -298,9 +295,9 @@ class Call(Stream):
     async def _inspect(self, leases: LeaseManager, forwarding: Forwarding, requested: RequestedModel) -> None:
         """Answer what is only looked at: that loads no model, and keeps none."""
         self._find_version(forwarding)
-        pool, servers = forwarding.grant.route.pool, self._context.servers
+        servers = self._context.servers
         ask = servers.is_model_ready if self._method.name == "ModelReady" else servers.model_statistics
-        self._response.reply(await ask(pool, leases, requested, self._deadline))
+        self._response.reply(await ask(forwarding.grant.route.pool, leases, requested, self._deadline))
 
     # --- to a replica
     def _take_slot(self, forwarding: Forwarding) -> None:
@@ -335,12 +332,10 @@ class Call(Stream):
         """Begin the call at a replica, with the messages that another one has refused."""
         forwarding.sent_to(replica)
         deadline, streams = self._deadline, self._method.streams
-        self._upstream = UpstreamStream(
-            self, self._response, forwarding, deadline, streams, self._give_credit, self._send_elsewhere
-        )
+        drained, refused = self._give_credit, self._send_elsewhere
+        self._upstream = UpstreamStream(self, self._response, forwarding, deadline, streams, drained, refused)
         seconds = (deadline.last if streams else deadline.at) - monotonic()
-        headers = self._outgoing.headers(forwarding.grant.route.pool, seconds)
-        self._upstream.open(connection, headers, self._refused)
+        self._upstream.open(connection, self._outgoing.headers(forwarding.grant.route.pool, seconds), self._refused)
         self._waiting = False
         if self._reader.missing > self.connection.stream_window // 2:
             self.connection.widen(self, WIDE_WINDOW)
@@ -392,14 +387,13 @@ class Call(Stream):
         """Give back and count everything."""
         if not self.unsent_bytes:
             self._shared.open_calls.discard(self)
-        if self._task is not None and self._task is not asyncio.current_task(self.connection.loop):
+        if self._task not in (None, asyncio.current_task(self.connection.loop)):
             self._task.cancel()
         if self._upstream is not None:
             self._upstream.cancel()
             self._upstream = None
         now = monotonic()
-        seconds, model = now - self._deadline.started, self._first.model if self._first else None
-        self._outgoing.ended(self._response, code, seconds, model, self._bytes_in)
+        self._outgoing.ended(self._response, code, now - self._deadline.started, self._model, self._bytes_in)
         if self._forwarding is not None:
             self._forwarding.finish(now)
         if self._more_leases is not None:

@@ -232,7 +232,7 @@ class SimulatedReplica:
     def _carry_out(self, command: Command) -> list[Step]:
         """Act as the server; return the steps that follow at once."""
         if isinstance(command, Recycle):
-            raise AssertionError(f"nothing leaks here, and yet Triton is to be restarted: {command.reason}")
+            raise AssertionError(f"nothing leaks here, and yet the server is to be restarted: {command.reason}")
         which = self._which[command.model]
         if isinstance(command, Load):
             self._loading.add(which)

@@ -81,7 +81,7 @@ def test_a_lease_is_granted_renewed_and_released(tmp_path: Path) -> None:
 def test_each_refusal_has_its_status(tmp_path: Path) -> None:
     stand_in = StandIn({"a": 80 * MIB, "b": 80 * MIB, "huge": 200 * MIB, "broken": 1}, failing={"broken": "no memory"})
 
-    async def work(_: House, wire: Wire) -> None:
+    async def work(house: House, wire: Wire) -> None:
         assert (await wire.acquire("a"))[0] == 200
         status, headers, said = await wire.acquire("b", waitSeconds=0)
         assert (status, said["outcome"]) == (503, "busy")
@@ -90,6 +90,8 @@ def test_each_refusal_has_its_status(tmp_path: Path) -> None:
         while (failed := await wire.acquire("broken", waitSeconds=0.5))[0] == 503:
             await asyncio.sleep(0.1)
         assert (failed[0], "no memory" in failed[2]["why"]) == (424, True)
+        loads = house.triton.did("load")
+        assert (loads.count("broken"), loads.count("huge")) == (3, 0)
 
     over_the_wire(tmp_path, stand_in, work, lease_seconds=60)
 
@@ -145,6 +147,8 @@ def test_everything_is_listed_and_a_quarantine_ends_by_hand(tmp_path: Path) -> N
         await house.until(lambda: house.state("ü 1") == "quarantined")
         assert (await wire.post(f"{lease.MODELS_PATH}/%C3%BC%201/retry", b""))[0] == 204
         assert house.state("ü 1") == "cold"
+        house.triton.failing.clear()
+        assert (await wire.acquire("ü 1"))[0] == 200
         status, _, answer = await wire.post(f"{lease.MODELS_PATH}/no%2Fbody/retry", b"")
         assert (status, answer["why"]) == (404, "The pool has no model 'no/body'.")
 

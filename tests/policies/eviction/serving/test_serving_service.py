@@ -69,50 +69,6 @@ def test_footprints_are_measured_and_known_to_a_successor(tmp_path: Path) -> Non
     live(tmp_path, stand_in, second, declared={})
 
 
-def test_a_model_larger_than_the_slice_is_refused_at_once(tmp_path: Path) -> None:
-    async def work(house: House) -> None:
-        answer = await house.acquire("a")
-        assert isinstance(answer, lease.TooLarge)
-        assert house.triton.did("load") == [MODEL]
-
-    write_models(tmp_path, "a")
-    (model,) = settings_for(tmp_path).models
-    live(tmp_path, StandIn({"a": 1}), work, models=(model.model_copy(update={"footprint_bytes": 101 * MIB}),))
-
-
-def test_a_model_that_fails_is_quarantined_until_it_changes(tmp_path: Path) -> None:
-    stand_in = StandIn({"a": MIB}, failing={"a": "Invalid argument: no such op"})
-
-    async def work(house: House) -> None:
-        outcomes: list[str] = []
-        while not outcomes or outcomes[-1] != "quarantined":
-            answer = await house.acquire("a", seconds=1)
-            outcomes.append(answer.outcome)
-            if isinstance(answer, lease.Busy):
-                await asyncio.sleep(answer.retry_after)
-        assert isinstance(answer, lease.Quarantined)
-        assert "no such op" in answer.why
-        assert house.triton.did("load").count("a") == 3
-        assert house.service.retry("a")
-        house.triton.failing.clear()
-        assert (await house.acquire("a")).outcome == "granted"
-        assert not house.service.retry("nobody")
-
-    live(tmp_path, stand_in, work)
-
-
-def test_one_who_hangs_up_is_forgotten_and_the_load_goes_on(tmp_path: Path) -> None:
-    async def work(house: House) -> None:
-        ask = lease.Acquire(holder="p", model="a")
-        assert await house.service.acquire(ask, lambda: asyncio.create_task(asyncio.sleep(0.05))) is None
-        assert house.service.counts.acquires["gone"] == 1
-        assert house.state("a") == "loading"
-        assert (await house.acquire("a")).outcome == "granted"
-        assert house.triton.did("load").count("a") == 1
-
-    live(tmp_path, StandIn({"a": MIB}, load_seconds=0.3), work)
-
-
 def test_memory_that_does_not_come_back_is_charged_and_triton_restarted_in_the_end(tmp_path: Path) -> None:
     stand_in = StandIn(dict.fromkeys("abcd", 30 * MIB), leaks={"a"})
 

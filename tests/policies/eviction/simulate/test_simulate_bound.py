@@ -4,10 +4,12 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_eviction.simulate.bound import optimum, relaxation
 from tidegate_eviction.simulate.trace import SimulationError, Trace
+
+from tests.counts import examples
 
 from .plain import greedy_dual, lru, plainly
 from .traces import day, trace_of
@@ -40,7 +42,7 @@ MODELS = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9), st.integers(0,
 REQUESTS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=9)
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(MODELS, REQUESTS, st.integers(6, 20))
 def test_the_optimum_is_what_trying_everything_finds_and_the_relaxation_lies_below(
     models: list[tuple[int, int, int]], requests: list[tuple[int, int]], capacity: int

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_eviction.policies.registry import find
 from tidegate_eviction.simulate.compare import bound_of
@@ -14,6 +14,8 @@ from tidegate_eviction.simulate.engine import SimulationSetting, simulate
 from tidegate_eviction.simulate.outcome import Outcome, quantile
 from tidegate_eviction.simulate.trace import Trace
 from tidegate_eviction.simulate.zoo import Zoo, generate
+
+from tests.counts import examples
 
 from .plain import Order, Plain, greedy_dual, lru, plainly
 from .traces import day, trace_of
@@ -76,7 +78,7 @@ def test_so_is_the_idle_limit() -> None:
     assert outcome.load_seconds == pytest.approx(plain.load_seconds)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9), st.integers(0, 3)), min_size=2, max_size=6),
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=40),

@@ -34,25 +34,6 @@ def with_control(stand_in: StandIn, work: Callable[[TritonControl], Awaitable[No
     asyncio.run(run())
 
 
-def test_a_model_is_loaded_and_the_index_shows_it() -> None:
-    async def work(control: TritonControl) -> None:
-        await control.load("a", 5)
-        index = await control.index()
-        assert index.in_state("a", "READY") == (1,)
-        assert index.models["b"] == ()
-
-    with_control(StandIn({"a": 1, "b": 1}), work)
-
-
-def test_a_failed_load_says_it_in_tritons_words() -> None:
-    async def work(control: TritonControl) -> None:
-        with pytest.raises(RefusedError, match="CUDA out of memory"):
-            await control.load("a", 5)
-        assert (await control.index()).why_not("a") == "CUDA out of memory"
-
-    with_control(StandIn({"a": 1}, failing={"a": "CUDA out of memory"}), work)
-
-
 def test_a_silence_is_told_apart_from_a_refusal() -> None:
     async def work(control: TritonControl) -> None:
         with pytest.raises(SlowError, match=r"RepositoryModelLoad within 0\.1 s"):
@@ -90,24 +71,6 @@ def test_the_end_of_triton_shows_at_once() -> None:
         return loop.time() - begun
 
     assert asyncio.run(run()) < 5, "and not after the minute that the load takes"
-
-
-def test_it_waits_until_triton_is_there() -> None:
-    async def run() -> None:
-        stand_in = StandIn({"a": 1})
-        async with asyncio.timeout(20):
-            async with serving(stand_in):
-                pass
-            control = TritonControl(stand_in.address, SECRET)
-            waiting = asyncio.create_task(control.connect())
-            await asyncio.sleep(0.3)
-            assert not waiting.done()
-            async with serving(stand_in, stand_in.port):
-                await waiting
-                assert (await control.index()).in_state("a", "READY") == ()
-                await control.close()
-
-    asyncio.run(run())
 
 
 def test_a_call_without_a_connection_says_so() -> None:

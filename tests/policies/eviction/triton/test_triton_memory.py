@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tidegate_eviction.server import MemoryReading
 from tidegate_eviction.triton.control import LostError, RefusedError, TritonControl
-from tidegate_eviction.triton.memory import METRICS_TRIES, PROGRAM_ID, MemoryReader, MemorySource, gpu_memory
+from tidegate_eviction.triton.memory import METRICS_TRIES, PROGRAM_ID, MemoryReader, MemorySource
 
 METRICS = """\
 # HELP nv_gpu_memory_total_bytes GPU total memory, in bytes
@@ -171,8 +171,3 @@ def test_a_driver_that_falls_silent_is_not_replaced_by_another_number() -> None:
         assert (await memory.read(in_thread)).source is MemorySource.METRICS
 
     asyncio.run(run())
-
-
-def test_gpus_in_metrics_are_added_up() -> None:
-    assert gpu_memory(METRICS) == (7_000_000_010, 42_949_673_960)
-    assert gpu_memory("") is None

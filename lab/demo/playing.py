@@ -14,6 +14,7 @@ from tidegate_eviction.listing import ListingError
 from .show import Show
 
 Stage = TypeVar("Stage")
+_POLL_SECONDS = 0.05
 
 
 class NotSoError(Exception):
@@ -24,6 +25,15 @@ def claim(holds: object, otherwise: str) -> None:
     """Raise NotSoError, which says what is so instead, unless a claim holds."""
     if not holds:
         raise NotSoError(otherwise)
+
+
+def until(what: str, holds: Callable[[], object], seconds: float = 30.0) -> float:
+    """Wait until something holds; return after how many seconds it did. NotSoError when it takes too long."""
+    begun = time.monotonic()
+    while not holds():
+        claim(time.monotonic() - begun < seconds, f"{what}: not after {seconds:.0f} s")
+        time.sleep(_POLL_SECONDS)
+    return time.monotonic() - begun
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from lab.local_plane.environment import ON_DEMAND, PRELOAD
 
 from . import zoo
 from .platform import LEASE_SECONDS, WAIT_SECONDS
-from .playing import NotSoError, Outcome, claim
+from .playing import NotSoError, Outcome, claim, until
 from .stage import Stage
 
 CALLERS = 20
@@ -30,12 +30,10 @@ def publish(stage: Stage) -> Outcome:
     claim(before.status in _NOT_THERE, f"{newcomer.name} was answered {before.status} before it was published")
     with visitor.calling(zoo.RESIDENT.name) as tallies:
         stage.platform.publish(PRELOAD, newcomer.model())
-        first = stage.until(f"{newcomer.name} answers", lambda: visitor.call(newcomer.name).is_right(newcomer.name))
+        first = until(f"{newcomer.name} answers", lambda: visitor.call(newcomer.name).is_right(newcomer.name))
         with visitor.calling(newcomer.name) as of_newcomer:
             stage.platform.publish(PRELOAD, newcomer.model((1, 2)))
-            second = stage.until(
-                "version 2 answers", lambda: (visitor.call(newcomer.name).said or {}).get("VERSION") == 2
-            )
+            second = until("version 2 answers", lambda: (visitor.call(newcomer.name).said or {}).get("VERSION") == 2)
     calls = tallies[zoo.RESIDENT.name].calls + of_newcomer[newcomer.name].calls
     failed = tallies[zoo.RESIDENT.name].failed + of_newcomer[newcomer.name].failed
     claim(not failed, f"{failed} of {calls} calls failed while models were published")
@@ -146,7 +144,7 @@ def lease(stage: Stage) -> Outcome:
 
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
-    stage.until(f"{zoo.SINGER} sings", lambda: stage.state(zoo.SINGER) == "resident")
+    until(f"{zoo.SINGER} sings", lambda: stage.state(zoo.SINGER) == "resident")
     for model in PRESSING:
         if listener.is_alive():
             stage.wanted(model)
@@ -199,7 +197,7 @@ def quarantine(stage: Stage) -> Outcome:
     stage.show.note(f"the reason, as a caller reads it: {_one_line(refused.why)}")
     stage.platform.publish(ON_DEMAND, zoo.BROKEN.model((2,)))
     begun = time.monotonic()
-    stage.until(f"{name} is let out of quarantine", lambda: stage.visitor.want(name).is_right(name), 30)
+    until(f"{name} is let out of quarantine", lambda: stage.visitor.want(name).is_right(name), 30)
     seconds = time.monotonic() - begun
     return Outcome(
         f"tried {failures} times, then answered 424 with the reason, {told} calls at once and without a load; "
@@ -236,7 +234,7 @@ def policy_killed(stage: Stage) -> Outcome:
         time.sleep(max(0.0, begun + WITHOUT_SECONDS - time.monotonic()))
         without = tallies[WARM].calls
         stage.platform.start_policy()
-        stage.until("Triton's index is read", lambda: stage.state(WARM) in _IN_MEMORY)
+        until("Triton's index is read", lambda: stage.state(WARM) in _IN_MEMORY)
         found = {each.model for each in stage.listing().models if each.state in _IN_MEMORY}
         stage.wanted(COLD)
     tally = tallies[WARM]
@@ -265,7 +263,7 @@ def triton_killed(stage: Stage) -> Outcome:
         stage.platform.kill_on_demand()
         time.sleep(0.5)
         stage.platform.start_on_demand()
-        back = stage.until(f"{WARM} answers again", lambda: stage.visitor.want(WARM).is_right(WARM), 60)
+        back = until(f"{WARM} answers again", lambda: stage.visitor.want(WARM).is_right(WARM), 60)
         seconds = time.monotonic() - begun
     stage.slice("then")
     tally, other = tallies[WARM], tallies[preloaded]

@@ -1,9 +1,8 @@
 """Where the scenes play: the platform, a visitor, and what can be seen from outside of both."""
 
 import json
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +15,11 @@ from tidegate_eviction.listing import ListingError, fetch
 from lab.local_plane.process import repeating
 
 from .platform import Platform
-from .playing import claim
+from .playing import claim, until
 from .show import Show
 from .visitor import Visitor
 
 SAMPLE_SECONDS = 0.2
-_POLL_SECONDS = 0.05
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -55,29 +53,23 @@ class Stage:
         """Print what sits there."""
         self.show.slice(self.listing(), word)
 
-    def until(self, what: str, holds: Callable[[], object], seconds: float = 20.0) -> float:
-        """Wait until something holds; return after how many seconds it did."""
-        begun = time.monotonic()
-        while not holds():
-            claim(time.monotonic() - begun < seconds, f"{what}: not after {seconds:.0f} s")
-            time.sleep(_POLL_SECONDS)
-        return time.monotonic() - begun
-
     def wanted(self, *models: str) -> None:
         """Have models called one after the other, and obey `busy`."""
         for model in models:
-            reply = self.visitor.want(model)
-            claim(reply.is_right(model), f"a call of {model} was answered {reply.status}: {reply.why}")
+            self._call(model)
 
     def leased(self, model: str) -> None:
         """Have every proxy get a lease on a model."""
         for proxy in range(len(self.visitor.proxies)):
-            reply = self.visitor.want(model, proxy)
-            claim(reply.is_right(model), f"a call of {model} was answered {reply.status}: {reply.why}")
+            self._call(model, proxy)
+
+    def _call(self, model: str, proxy: int = 0) -> None:
+        reply = self.visitor.want(model, proxy)
+        claim(reply.is_right(model), f"a call of {model} was answered {reply.status}: {reply.why}")
 
     def idle(self, model: str) -> None:
         """Wait until a model may be evicted."""
-        self.until(
+        until(
             f"{model} may be evicted",
             lambda: any(
                 each.model == model and not each.leases and each.evictable_in == 0 for each in self.listing().models

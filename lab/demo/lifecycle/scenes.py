@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tidegate.errors import ExitCode
 
-from ..playing import Outcome, claim
+from ..playing import Outcome, claim, until
 from . import notebook
 from .stage import SHOWN_LINES, LifeStage, call_times
 from .world import CHURN, COMMAND_SECONDS, DEPLOYER, DEV, DEVELOPER, ENDPOINT, OCR, PROD
@@ -91,7 +91,7 @@ def replace(stage: LifeStage) -> Outcome:
     stage.run(DEVELOPER, "deploy", CHURN)
     with stage.calling(stage.world.prod) as calls:
         stage.run(DEPLOYER, "promote", CHURN, "--to", PROD)
-        stage.until("version 2 answers in prod", lambda: calls.versions["2"])
+        until("version 2 answers in prod", lambda: calls.versions["2"])
     claim(not calls.failures, f"{calls.last}: {calls.failures[:1]}")
     return Outcome(f"Meanwhile: {calls.last}", calls.last, dict(calls.versions))
 
@@ -104,7 +104,7 @@ def split(stage: LifeStage) -> Outcome:
         stage.world.split({2: 100, 3: 0})
         stage.run(DEPLOYER, "promote", CHURN, "--to", PROD)
         stage.world.split({2: 80, 3: 20})
-        stage.until("both versions answer", lambda: meanwhile.versions["3"])
+        until("both versions answer", lambda: meanwhile.versions["3"])
     with stage.client(stage.world.prod) as client:
         calls = call_times(client, CHURN, CALLS)
     share = calls.versions["3"] / CALLS
@@ -121,7 +121,7 @@ def roll_back(stage: LifeStage) -> Outcome:
     """Version 3 was no good: back to version 2, without a failed call."""
     with stage.calling(stage.world.prod) as calls:
         stage.world.split({})
-        stage.until("version 3 answers alone", lambda: calls.versions["3"])
+        until("version 3 answers alone", lambda: calls.versions["3"])
         stage.run(DEPLOYER, "rollback", CHURN, "--in", PROD)
     claim(not calls.failures, f"{calls.last}: {calls.failures[:1]}")
     with stage.client(stage.world.prod) as client:
@@ -157,7 +157,7 @@ def killed(stage: LifeStage) -> Outcome:
             stage.show.command(DEPLOYER, f"{shlex.join(['tidegate', *words])}  # kill -9 when it says {moment!r}")
             kills += _killed_at(moment, stage, *words)
         stage.run(DEPLOYER, *words)
-        stage.until(f"version {KILLED_VERSION} answers", lambda: calls.versions[str(KILLED_VERSION)])
+        until(f"version {KILLED_VERSION} answers", lambda: calls.versions[str(KILLED_VERSION)])
     claim(kills == 2, f"it was killed {kills} times only")
     claim(not calls.failures, f"{calls.last}: {calls.failures[:1]}")
     stage.verified()

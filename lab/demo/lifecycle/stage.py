@@ -3,7 +3,7 @@
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,6 @@ from . import notebook
 from .world import CHURN, DEPLOYER, ENDPOINT, PROD, Said, World
 
 PAUSE_SECONDS = 0.05
-_POLL_SECONDS = 0.05
 SHOWN_LINES = 12
 
 
@@ -75,13 +74,6 @@ class LifeStage:
     def client(self, of: LocalEnvironment) -> ProxyClient:
         """Return a client of the model endpoint's."""
         return ProxyClient(of.url, find_credential({"TIDEGATE_API_KEY": self.world.keys[ENDPOINT]}))
-
-    def until(self, what: str, holds: Callable[[], object], seconds: float = 30.0) -> None:
-        """Wait until something holds."""
-        end = time.monotonic() + seconds
-        while not holds():
-            claim(time.monotonic() < end, f"{what}: not after {seconds:.0f} s")
-            time.sleep(_POLL_SECONDS)
 
     @contextmanager
     def calling(self, of: LocalEnvironment, model: str = CHURN) -> Iterator[Calls]:

@@ -5,8 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ class Said:
     err: str
 
     def json(self) -> Any:
-        """Return what it printed for programs."""
+        """Return its JSON output."""
         return json.loads(self.out)
 
     @property
@@ -77,7 +77,7 @@ class World:
         return self.root / "work"
 
     def said(self, who: str) -> dict[str, str]:
-        """Return what the platform and the registry tell somebody's shell."""
+        """Return the variables by which a person's shell finds the platform and the registry."""
         return {
             "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "client", ROOT / "contracts"))),
             "MLFLOW_TRACKING_URI": self.registry.uri,
@@ -89,25 +89,32 @@ class World:
         }
 
     def variables(self, who: str, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return all environment variables of somebody's shell."""
+        """Return all environment variables of a person's shell."""
         others = {
             name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "DOMINO_", "AWS_"))
         }
         return others | self.said(who) | dict(more or {})
 
     def tidegate(self, who: str, *words: str, more: Mapping[str, str] | None = None) -> Said:
-        """Run a command as somebody."""
-        with self.running(who, *words, more=more) as process:
-            out, err = process.communicate(timeout=COMMAND_SECONDS)
-        return Said(process.returncode, out, err)
+        """Run a command of the client as one of PEOPLE."""
+        return _ended(self.running(who, *words, more=more))
 
-    @contextmanager
     def running(
         self, who: str, *words: str, more: Mapping[str, str] | None = None
+    ) -> AbstractContextManager["subprocess.Popen[str]"]:
+        """Run a command of the client while the block does something else; it ends with the block."""
+        return self._interpreter(who, ["-m", "tidegate", *words], more)
+
+    def python(self, who: str, program: str, more: Mapping[str, str] | None = None) -> Said:
+        """Run a Python program as one of PEOPLE, in an interpreter of its own."""
+        return _ended(self._interpreter(who, ["-c", program], more))
+
+    @contextmanager
+    def _interpreter(
+        self, who: str, arguments: Sequence[str], more: Mapping[str, str] | None
     ) -> Iterator["subprocess.Popen[str]"]:
-        """Run a command as somebody while the block does something else; it ends with the block."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "tidegate", *words],
+            [sys.executable, *arguments],
             cwd=self.work,
             env=self.variables(who, more),
             stdout=subprocess.PIPE,
@@ -121,19 +128,6 @@ class World:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-
-    def python(self, who: str, program: str, more: Mapping[str, str] | None = None) -> Said:
-        """Run a Python program as somebody, in an interpreter of its own."""
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            cwd=self.work,
-            env=self.variables(who, more),
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-            check=False,
-        )
-        return Said(done.returncode, done.stdout, done.stderr)
 
     def split(self, shares: Mapping[int, int]) -> None:
         """Have production split the traffic of CHURN, in per cent by version; no shares is the newest one."""
@@ -150,6 +144,12 @@ class World:
         self.store.process.check()
         self.dev.check()
         self.prod.check()
+
+
+def _ended(command: AbstractContextManager["subprocess.Popen[str]"]) -> Said:
+    with command as process:
+        out, err = process.communicate(timeout=COMMAND_SECONDS)
+    return Said(process.returncode, out, err)
 
 
 def plans() -> tuple[Plan, Plan]:

@@ -41,7 +41,7 @@ class ImagesLock(Section):
     """Pinned images, sorted by name."""
 
     def digest(self, reference: str) -> str | None:
-        """Return the digest of `repository:tag`, or None when nobody pinned it."""
+        """Return the digest of `repository:tag`, or None for an image that is not pinned."""
         return next((pin.digest for pin in self.images if pin.image == reference), None)
 
 

@@ -78,35 +78,37 @@ def names_twice(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, str, str]]:
             yield from names_twice(item, (*path, index))
 
 
-def vain_removals(under: Tree, over: Tree, path: Path = ()) -> Iterator[tuple[Path, str]]:
+def vain_removals(under: Tree, over: Tree) -> Iterator[tuple[Path, str]]:
     """Yield place and name of every item that `over` takes away and `under` does not have."""
+    for path, item, inherited in _items(under, over):
+        if item.get(REMOVE) is True and item.get("name") not in inherited:
+            yield (*path, REMOVE), str(item.get("name"))
+
+
+def new_items(under: Tree, over: Tree) -> Iterator[tuple[Path, str]]:
+    """Yield place and advice for every item of `over` that is new in its list: its name may be mistyped."""
+    for path, item, inherited in _items(under, over):
+        name = item.get("name")
+        if inherited and isinstance(name, str) and name not in inherited:
+            guess = did_you_mean(nearest(name, inherited))
+            yield path, f'"{name}" is new here: {guess}Inherited are: {", ".join(inherited)}.'
+
+
+def _items(under: Tree, over: Tree, path: Path = ()) -> Iterator[tuple[Path, Mapping[str, Tree], dict[str, Tree]]]:
+    """Yield each mapping in a list of `over`: its place, itself, and the inherited items of that list by their names.
+
+    A new item's own lists inherit nothing.
+    """
     if isinstance(over, Mapping):
         for key, value in over.items():
-            yield from vain_removals(under.get(key) if isinstance(under, Mapping) else None, value, (*path, key))
+            yield from _items(under.get(key) if isinstance(under, Mapping) else None, value, (*path, key))
     elif isinstance(over, list):
-        known = {item["name"]: item for item in under} if _is_named(under) else {}
+        inherited = {item["name"]: item for item in under} if _is_named(under) else {}
         for index, item in enumerate(over):
             name = item.get("name") if isinstance(item, Mapping) else None
-            inherited = known.get(name) if isinstance(name, str) else None
-            if isinstance(item, Mapping) and item.get(REMOVE) is True and inherited is None:
-                yield (*path, index, REMOVE), str(name)
-            else:
-                yield from vain_removals(inherited, item, (*path, index))
-
-
-def new_items(under: Tree, over: Tree, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield place and advice for every item of `over` that is new in its list: its name may be mistyped."""
-    if isinstance(over, Mapping):
-        for key, value in over.items():
-            yield from new_items(under.get(key) if isinstance(under, Mapping) else None, value, (*path, key))
-    elif isinstance(over, list) and under and _is_named(under) and _is_named(over):
-        known = {item["name"]: item for item in under}
-        for index, item in enumerate(over):
-            if item["name"] in known:
-                yield from new_items(known[item["name"]], item, (*path, index))
-            else:
-                guess = did_you_mean(nearest(item["name"], known))
-                yield (*path, index), f'"{item["name"]}" is new here: {guess}Inherited are: {", ".join(known)}.'
+            if isinstance(item, Mapping):
+                yield (*path, index), item, inherited
+            yield from _items(inherited.get(name) if isinstance(name, str) else None, item, (*path, index))
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What a definition that can be used consists of: stacks, each one environment on one data plane."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from .definition import DataPlane, Environment, Header, Platform
@@ -30,6 +31,12 @@ class Stack:
     def namespace(self) -> str:
         """Namespace of the environment."""
         return self.environment.namespace_name
+
+    def pools(self) -> Iterator[tuple[tuple[str | int, ...], Server, Pool]]:
+        """Yield every pool, with its path in the definition and its server."""
+        for index, server in enumerate(self.platform.servers):
+            for place, pool in enumerate(server.pools):
+                yield ("servers", index, "pools", place), server, pool
 
     def models_of(self, server: Server, pool: Pool) -> tuple[Model, ...]:
         """Return the models that a pool serves."""

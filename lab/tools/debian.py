@@ -83,7 +83,7 @@ def _unpack(packages: list[str], partial: Path) -> None:
     apt = [
         *("apt-get", "--quiet", "--assume-yes", "--no-install-recommends"),
         *("-o", f"Dir::Cache={room}", "-o", f"Dir::Cache::archives={archives}", "-o", "Debug::NoLocking=true"),
-        # As whoever runs this: apt's own user may not reach into a home folder.
+        # As the user that runs this: apt's own user may not reach into a home folder.
         *("-o", "APT::Sandbox::User=", "-o", "Acquire::Retries=2"),
     ]
     fetch = ["install", "--download-only", "--reinstall", *packages]

@@ -113,7 +113,7 @@ def _copy(source: Source, folder: Path, partial: Path) -> None:
         file
         for pattern in source.patterns
         for file in root.glob(pattern)
-        # Folders of CRDs hold other things as well, which nobody asked to install: an admission policy, for one.
+        # Folders of CRDs hold other things as well, which are not asked for: an admission policy, for one.
         if not source.crds or re.search(rb"^kind: CustomResourceDefinition$", file.read_bytes(), re.MULTILINE)
     ]
     if not files:

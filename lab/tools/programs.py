@@ -42,7 +42,7 @@ def find(name: str) -> Found:
 
 
 def missing(*names: str) -> tuple[str, ...]:
-    """Return which of these programs `find` would have to build first: somebody can be told that it takes long."""
+    """Return which of these programs `find` would have to build first, which takes minutes."""
     programs = map(_known, names)
     return tuple(program.name for program in programs if not _on_path(program)[0] and not binary_of(program).exists())
 

@@ -18,7 +18,7 @@ SETTINGS_RULES: Mapping[str, str] = {
     UNUSED: "It would cover, unseen, what somebody breaks later.",
     READABLE: "Production's rules are asked instead, without exceptions.",
 }
-"""What is said about the settings themselves, and why; nobody changes or waives these."""
+"""What is said about the settings themselves, and why; no setting changes or waives these."""
 
 
 def check(objects: Iterable[Object], today: date) -> list[Finding]:
@@ -29,12 +29,12 @@ def check(objects: Iterable[Object], today: date) -> list[Finding]:
 def check_all(stacks: Mapping[str, Iterable[Object]], today: date) -> dict[str, list[Finding]]:
     """Return what is wrong with each stack; rules that look at other environments see those of all these stacks."""
     known = {stack: judged(objects, stack) for stack, objects in stacks.items()}
-    everybody = [environment for of_stack in known.values() for environment in of_stack]
+    every = [environment for of_stack in known.values() for environment in of_stack]
     found: dict[str, list[Finding]] = {}
     for stack, of_stack in known.items():
         findings: list[Finding] = []
         for environment in of_stack:
-            others = tuple(other for other in everybody if other is not environment)
+            others = tuple(other for other in every if other is not environment)
             findings += _findings(replace(environment, others=others), today)
         found[stack] = by_severity(findings)
     return found
@@ -43,7 +43,7 @@ def check_all(stacks: Mapping[str, Iterable[Object]], today: date) -> dict[str, 
 def judged(objects: Iterable[Object], stack: str = "") -> list[Environment]:
     """Return the environments in a stack, with the settings that they are held to.
 
-    Settings that name a rule that there is not count as unreadable: somebody believes to have said something.
+    Settings that name a rule that does not exist count as unreadable: they would be without effect.
     """
     return [replace(each, settings=_with_known_rules(each.settings)) for each in environments(objects, stack)]
 

@@ -19,7 +19,7 @@ _LEVELS: Mapping[Level, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Finding:
-    """A breach with everything that people need to know about it."""
+    """A breach with its rule, its severity, why it matters and what to do."""
 
     rule: str
     severity: Level

@@ -36,7 +36,7 @@ class Waiver:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of one environment. By default those of production, so that who says nothing is not let off."""
+    """The settings of one environment. By default those of production, the strictest."""
 
     kind: Kind = "production"
     severities: Mapping[str, Severity] = field(default_factory=dict)
@@ -132,7 +132,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _only(tree: Any, *known: str) -> None:
-    """Refuse what is no mapping, and keys that nobody knows: a mistyped one would be a rule without effect."""
+    """Refuse what is no mapping, and unknown keys: a mistyped one would be without effect."""
     if not isinstance(tree, dict):
         raise ValueError("it is no mapping")
     if unknown := sorted(tree.keys() - set(known)):

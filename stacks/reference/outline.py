@@ -95,7 +95,7 @@ def words_of_class(model: Model) -> str:
 
 
 def words(annotation: Any) -> str:
-    """Return a type in plain words, in Markdown. Parts of the model are left to whoever knows where they stand."""
+    """Return the type of a plain value in words, in Markdown."""
     for name, known in NAMED_TYPES:
         if annotation is known:
             return f"text: [{name}](#{anchor_of(name)})"

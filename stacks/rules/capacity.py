@@ -7,24 +7,15 @@ from .. import devices
 from ..definition.base import byte_count
 from ..definition.gpu_products import gpu_product
 from ..definition.placement import DraPlacement, MigPlacement, WholeGpuPlacement
-from ..definition.pools import OnDemand, Pool
-from ..definition.servers import Server
+from ..definition.pools import OnDemand
 from ..problems import Problem
 from ..stack import Definition, Stack
-from .references import nearest
-
-Path = tuple[str | int, ...]
-
-
-def _pools(stack: Stack) -> Iterator[tuple[Path, Server, Pool]]:
-    for index, server in enumerate(stack.platform.servers):
-        for place, pool in enumerate(server.pools):
-            yield ("servers", index, "pools", place), server, pool
+from .references import suggestion
 
 
 def mig_profiles_exist_on_their_product(stack: Stack) -> Iterator[Problem]:
     """Each GPU product has its own profiles."""
-    for path, _, pool in _pools(stack):
+    for path, _, pool in stack.pools():
         if not isinstance(pool.placement, MigPlacement | DraPlacement) or pool.placement.profile is None:
             continue
         product = gpu_product(pool.placement.product) if pool.placement.product else None
@@ -32,13 +23,13 @@ def mig_profiles_exist_on_their_product(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(
                 (*path, "placement", "profile"),
                 f"{pool.placement.product} has no MIG profile {pool.placement.profile}",
-                do=nearest(pool.placement.profile, product.profiles),
+                do=suggestion(pool.placement.profile, product.profiles),
             )
 
 
 def preloaded_models_fit_their_slice(stack: Stack) -> Iterator[Problem]:
     """All models of a preload pool are in memory at once, in each replica."""
-    for path, server, pool in _pools(stack):
+    for path, server, pool in stack.pools():
         memory = devices.memory_bytes(pool)
         if isinstance(pool.loading, OnDemand) or memory is None:
             continue
@@ -54,7 +45,7 @@ def preloaded_models_fit_their_slice(stack: Stack) -> Iterator[Problem]:
 
 def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
     """A model larger than the capacity can never be loaded, and pinned ones must fit together."""
-    for path, server, pool in _pools(stack):
+    for path, server, pool in stack.pools():
         if not isinstance(pool.loading, OnDemand):
             continue
         memory = devices.memory_bytes(pool)
@@ -99,7 +90,7 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
 
 def node_selectors_leave_the_placement_alone(stack: Stack) -> Iterator[Problem]:
     """The labels of NVIDIA's device plugin follow from the placement."""
-    for path, server, pool in _pools(stack):
+    for path, server, pool in stack.pools():
         for key in pool.node_selector:
             if key.startswith("nvidia.com/"):
                 yield stack.source.problem(
@@ -111,7 +102,7 @@ def node_selectors_leave_the_placement_alone(stack: Stack) -> Iterator[Problem]:
 
 def only_on_demand_models_are_pinned_or_idle(stack: Stack) -> Iterator[Problem]:
     """A preload pool holds all its models all the time."""
-    for _, server, pool in _pools(stack):
+    for _, server, pool in stack.pools():
         if isinstance(pool.loading, OnDemand):
             continue
         for model in stack.models_of(server, pool):
@@ -127,7 +118,7 @@ def only_on_demand_models_are_pinned_or_idle(stack: Stack) -> Iterator[Problem]:
 
 def models_stay_idle_longer_than_a_lease(stack: Stack) -> Iterator[Problem]:
     """A model in use would count as idle before its lease ends."""
-    for _, server, pool in _pools(stack):
+    for _, server, pool in stack.pools():
         if not isinstance(pool.loading, OnDemand) or pool.loading.policy == "lru":
             continue
         for model in stack.models_of(server, pool):
@@ -143,13 +134,13 @@ def products_that_are_asked_for_are_there(definition: Definition) -> Iterator[Pr
     """A product that no node has is mistyped, more often than missing."""
     for stack in definition.stacks:
         known = {group.product for group in stack.data_plane.gpus}
-        for path, _, pool in _pools(stack):
+        for path, _, pool in stack.pools():
             product = getattr(pool.placement, "product", None)
             if product is not None and known and product not in known:
                 yield stack.source.problem(
                     (*path, "placement", "product"),
                     f'data plane "{stack.data_plane.name}" has no GPU of product {product}',
-                    do=nearest(product, known),
+                    do=suggestion(product, known),
                 )
 
 
@@ -159,7 +150,7 @@ def whole_gpus_are_told_from_slices(definition: Definition) -> Iterator[Problem]
         alike = [
             group for group in stack.data_plane.gpus if group.sharing or (group.mig and group.mig.strategy == "single")
         ]
-        for path, server, pool in _pools(stack):
+        for path, server, pool in stack.pools():
             if alike and isinstance(pool.placement, WholeGpuPlacement) and pool.placement.product is None:
                 yield stack.source.problem(
                     (*path, "placement"),
@@ -178,7 +169,7 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
         for stack in definition.stacks:
             if stack.data_plane.name != plane.name:
                 continue
-            for path, server, pool in _pools(stack):
+            for path, server, pool in stack.pools():
                 device = devices.device(pool.placement)
                 if device is None:
                     continue
@@ -210,7 +201,7 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
 def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Problem]:
     """A pod runs on one node, so its GPUs are there, all of them."""
     for stack in definition.stacks:
-        for path, server, pool in _pools(stack):
+        for path, server, pool in stack.pools():
             if not isinstance(pool.placement, WholeGpuPlacement) or pool.placement.count == 1:
                 continue
             count, product = pool.placement.count, pool.placement.product

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ..problems import Problem
 from ..stack import Definition
-from .references import nearest
+from .references import suggestion
 
 
 def the_lock_holds_digests_of_these_images_only(definition: Definition) -> Iterator[Problem]:
@@ -18,7 +18,7 @@ def the_lock_holds_digests_of_these_images_only(definition: Definition) -> Itera
             yield definition.lock_document.problem(
                 ("images", index, "image"),
                 f"the digest is for an image that {definition.file} does not name, {pin.image}",
-                do=f"{nearest(pin.image, named)} Run `make pin`.",
+                do=f"{suggestion(pin.image, named)} Run `make pin`.",
             )
         if pin.image in seen:
             yield definition.lock_document.problem(

@@ -68,7 +68,7 @@ def no_two_environments_of_a_cluster_share_a_namespace(header: Header, document:
 
 
 def a_namespace_belongs_to_its_environment(stack: Stack) -> Iterator[Problem]:
-    """An environment owns its namespace: it labels it, and closes it to everybody."""
+    """An environment owns its namespace: it labels it, and admits only callers that are named."""
     platform = stack.platform
     others = {platform.network.dns.namespace: "the cluster's DNS"}
     if platform.monitoring.operator:
@@ -91,33 +91,27 @@ def a_namespace_belongs_to_its_environment(stack: Stack) -> Iterator[Problem]:
 def no_two_pools_become_one_object(stack: Stack) -> Iterator[Problem]:
     """Pool `c` of server `a-b` and pool `b-c` of server `a` would both be `a-b-c`."""
     seen: dict[str, tuple[str, str]] = {name: (owner, "") for name, owner in RESERVED.items()}
-    for index, server in enumerate(stack.platform.servers):
-        for place, pool in enumerate(server.pools):
-            for name in (f"{server.name}-{pool.name}", f"{server.name}-{pool.name}-headless"):
-                owner = f'pool "{pool.name}" of server "{server.name}"'
-                path = ("servers", index, "pools", place, "name")
-                other, where = seen.setdefault(name, (owner, f"The first is at {stack.source.position(path)}."))
-                if other != owner:
-                    yield stack.source.problem(
-                        path,
-                        f"{other} and {owner} would share the Kubernetes name {name}",
-                        where,
-                        do="Rename one of them.",
-                    )
-                    break
+    for path, server, pool in stack.pools():
+        for name in (f"{server.name}-{pool.name}", f"{server.name}-{pool.name}-headless"):
+            owner = f'pool "{pool.name}" of server "{server.name}"'
+            at = (*path, "name")
+            other, where = seen.setdefault(name, (owner, f"The first is at {stack.source.position(at)}."))
+            if other != owner:
+                what = f"{other} and {owner} would share the Kubernetes name {name}"
+                yield stack.source.problem(at, what, where, do="Rename one of them.")
+                break
 
 
 def pool_names_leave_room_for_what_kubernetes_appends(stack: Stack) -> Iterator[Problem]:
     """Kubernetes appends a hash to a StatefulSet's name, and labels hold 63 characters."""
-    for index, server in enumerate(stack.platform.servers):
-        for place, pool in enumerate(server.pools):
-            name = f"{server.name}-{pool.name}"
-            if len(name) > LONGEST_POOL_OBJECT:
-                yield stack.source.problem(
-                    ("servers", index, "pools", place, "name"),
-                    f"{name} has {len(name)} characters, and a StatefulSet's name may have {LONGEST_POOL_OBJECT}",
-                    do="Shorten the server's or the pool's name.",
-                )
+    for path, server, pool in stack.pools():
+        name = f"{server.name}-{pool.name}"
+        if len(name) > LONGEST_POOL_OBJECT:
+            yield stack.source.problem(
+                (*path, "name"),
+                f"{name} has {len(name)} characters, and a StatefulSet's name may have {LONGEST_POOL_OBJECT}",
+                do="Shorten the server's or the pool's name.",
+            )
 
 
 def no_two_stacks_of_a_cluster_share_a_host_and_path(definition: Definition) -> Iterator[Problem]:

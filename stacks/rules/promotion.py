@@ -1,4 +1,4 @@
-"""Promotion: a version can come into each environment, and somebody can bring it."""
+"""Promotion: a version can come into each environment, by a caller that may bring it."""
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -7,7 +7,7 @@ from ..definition import Header
 from ..load import Document
 from ..problems import Problem
 from ..stack import Definition, Stack
-from .references import nearest
+from .references import suggestion
 
 
 def promotions_come_from_other_environments(header: Header, document: Document) -> Iterator[Problem]:
@@ -20,7 +20,7 @@ def promotions_come_from_other_environments(header: Header, document: Document) 
             yield document.problem(
                 ("environments", index, "promotion", "from"),
                 f'environment "{environment.name}" takes versions from {what}',
-                do=nearest(source, [name for name in names if name != environment.name]),
+                do=suggestion(source, [name for name in names if name != environment.name]),
                 at="value",
             )
 
@@ -75,7 +75,7 @@ def groups_that_promote_are_told_by_an_issuer(stack: Stack) -> Iterator[Problem]
 
 
 def those_who_promote_may_look_and_call(stack: Stack) -> Iterator[Problem]:
-    """Whoever brings a version asks the proxy whether it is ready, and sends it a request, before it has traffic."""
+    """`tidegate promote` asks the proxy whether a version is ready, and sends it a request, before it has traffic."""
     promotion, access = stack.environment.promotion, stack.platform.proxy.access
     for action in ("inspect", "infer"):
         rules = [rule for rule in access if action in rule.actions]

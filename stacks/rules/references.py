@@ -16,13 +16,13 @@ from ..stack import Definition, Stack
 _CLOUD_OF_SCHEME = {"s3": "aws", "gs": "gcp", "as": "azure"}
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, known: Iterable[str]) -> str:
     """Return what to do about an unknown name: the nearest known one, and all of them."""
-    return _nearest(name, tuple(sorted(known)))
+    return _suggestion(name, tuple(sorted(known)))
 
 
 @functools.lru_cache(maxsize=4096)
-def _nearest(name: str, names: tuple[str, ...]) -> str:
+def _suggestion(name: str, names: tuple[str, ...]) -> str:
     near = get_close_matches(name, names, n=1)
     guess = f'Did you mean "{near[0]}"? ' if near else ""
     return guess + (f"There are: {', '.join(names)}." if names else "There are none.")
@@ -37,7 +37,7 @@ def data_planes_name_environments_that_exist(header: Header, document: Document)
                 yield document.problem(
                     ("dataPlanes", index, "environments", place),
                     f'data plane "{plane.name}" hosts an unknown environment, "{name}"',
-                    do=nearest(name, known),
+                    do=suggestion(name, known),
                 )
 
 
@@ -55,7 +55,7 @@ def canaries_are_planes_of_the_first_wave(header: Header, document: Document) ->
             yield document.problem(
                 where,
                 f'environment "{environment.name}" does not live on its canary, "{canary}"',
-                do=nearest(canary, [plane.name for plane in planes]),
+                do=suggestion(canary, [plane.name for plane in planes]),
                 at="value",
             )
         elif wave > first:
@@ -88,11 +88,10 @@ def images_that_are_used_are_named(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(
                 ("servers", index, "image"),
                 f'server "{server.name}" uses an image that is not in images, "{server.image}"',
-                do=nearest(server.image, known),
+                do=suggestion(server.image, known),
             )
-    wanted = [PROXY_IMAGE]
-    if any(isinstance(pool.loading, OnDemand) for server in stack.platform.servers for pool in server.pools):
-        wanted.append(POLICY_IMAGE)
+    on_demand = any(isinstance(pool.loading, OnDemand) for _, _, pool in stack.pools())
+    wanted = [PROXY_IMAGE, *([POLICY_IMAGE] if on_demand else [])]
     for name in wanted:
         if name not in known:
             yield stack.source.problem(("images",), f'images has no "{name}", which every environment runs')
@@ -107,7 +106,7 @@ def repositories_name_datasets_that_exist(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(
                 ("servers", index, "repository", "dataset"),
                 f'server "{server.name}" reads an unknown dataset, "{repository.dataset}"',
-                do=nearest(repository.dataset, known),
+                do=suggestion(repository.dataset, known),
             )
 
 
@@ -120,7 +119,7 @@ def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(
                 ("models", index, "server"),
                 f'model "{model.name}" is on an unknown server, "{model.server}"',
-                do=nearest(model.server, servers),
+                do=suggestion(model.server, servers),
             )
             continue
         pools = [pool.name for pool in server.pools]
@@ -134,7 +133,7 @@ def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(
                 ("models", index, "pool"),
                 f'model "{model.name}" is on an unknown pool of server "{server.name}", "{model.pool}"',
-                do=nearest(model.pool, pools),
+                do=suggestion(model.pool, pools),
             )
 
 
@@ -151,13 +150,13 @@ def access_rules_name_servers_and_models_that_exist(stack: Stack) -> Iterator[Pr
                     yield stack.source.problem(
                         ("proxy", "access", index, key, place),
                         f'access rule "{rule.name}" names {key} that are not there, "{glob}"',
-                        do=nearest(glob, known[key]),
+                        do=suggestion(glob, known[key]),
                         severity="advisory",
                     )
 
 
 def access_rules_name_sources_that_are_believed(stack: Stack) -> Iterator[Problem]:
-    """Nobody is vouched for by whom the proxy does not believe."""
+    """A rule for callers of a source that the proxy does not trust grants nothing."""
     proxy = stack.platform.proxy
     sources = proxy.auth.sources
     for index, rule in enumerate(proxy.access):
@@ -165,7 +164,7 @@ def access_rules_name_sources_that_are_believed(stack: Stack) -> Iterator[Proble
             yield stack.source.problem(
                 ("proxy", "access", index, "source"),
                 f'access rule "{rule.name}" is for callers of {rule.source}, whom proxy.auth does not believe',
-                do=nearest(rule.source, sources),
+                do=suggestion(rule.source, sources),
             )
 
 
@@ -177,13 +176,13 @@ def mirrors_are_of_registries_that_are_used(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(
                 ("images",),
                 f'data plane "{stack.data_plane.name}" has a mirror of {host}, and no image comes from there',
-                do=nearest(host, hosts),
+                do=suggestion(host, hosts),
                 severity="advisory",
             )
 
 
 def claims_that_exist_are_none_of_ours(stack: Stack) -> Iterator[Problem]:
-    """A dataset of kind claim uses a claim that somebody else made."""
+    """A dataset of kind claim uses a claim that was made elsewhere."""
     made = {item.name for item in stack.platform.datasets if not isinstance(item, ClaimDataset)}
     for index, dataset in enumerate(stack.platform.datasets):
         if isinstance(dataset, ClaimDataset) and dataset.claim_name in made:
@@ -197,19 +196,18 @@ def claims_that_exist_are_none_of_ours(stack: Stack) -> Iterator[Problem]:
 
 def warm_windows_name_models_of_their_pool(stack: Stack) -> Iterator[Problem]:
     """A warm window keeps models resident that its pool serves."""
-    for index, server in enumerate(stack.platform.servers):
-        for place, pool in enumerate(server.pools):
-            if not isinstance(pool.loading, OnDemand):
-                continue
-            served = {model.name for model in stack.models_of(server, pool)}
-            for number, window in enumerate(pool.loading.warm_windows):
-                for name in window.models:
-                    if name not in served:
-                        yield stack.source.problem(
-                            ("servers", index, "pools", place, "loading", "warmWindows", number, "models"),
-                            f'warm window "{window.name}" names a model that this pool does not serve, "{name}"',
-                            do=nearest(name, served),
-                        )
+    for path, server, pool in stack.pools():
+        if not isinstance(pool.loading, OnDemand):
+            continue
+        served = {model.name for model in stack.models_of(server, pool)}
+        for number, window in enumerate(pool.loading.warm_windows):
+            for name in window.models:
+                if name not in served:
+                    yield stack.source.problem(
+                        (*path, "loading", "warmWindows", number, "models"),
+                        f'warm window "{window.name}" names a model that this pool does not serve, "{name}"',
+                        do=suggestion(name, served),
+                    )
 
 
 def cloud_identity_fits_the_object_store(stack: Stack) -> Iterator[Problem]:

@@ -36,7 +36,7 @@ def host_paths_are_for_local_environments(stack: Stack) -> Iterator[Problem]:
 
 
 def nobody_is_granted_everything_in_production(stack: Stack) -> Iterator[Problem]:
-    """A rule for everybody, everything, is no rule."""
+    """A rule for every caller and every model restricts nothing."""
     if not stack.environment.production:
         return
     for index, rule in enumerate(stack.platform.proxy.access):
@@ -114,7 +114,7 @@ def no_issuer_stands_twice(stack: Stack) -> Iterator[Problem]:
 
 
 def access_rules_say_who_vouches_where_several_do(stack: Stack) -> Iterator[Problem]:
-    """A name is somebody's only together with who gave it: the next issuer may call somebody else ci, or admins."""
+    """A name identifies a caller only together with its issuer: another issuer may give ci, or admins, to others."""
     proxy = stack.platform.proxy
     for index, rule in enumerate(proxy.access):
         if rule.source is not None:
@@ -134,7 +134,7 @@ def access_rules_say_who_vouches_where_several_do(stack: Stack) -> Iterator[Prob
 
 
 def somebody_may_call_the_proxy(stack: Stack) -> Iterator[Problem]:
-    """Without callers the network lets nobody in; where an Ingress' controller runs, only its caller can say."""
+    """The network admits named callers only; where an Ingress' controller runs, the definition has to say."""
     platform = stack.platform
     exposure = platform.proxy.exposure
     if isinstance(exposure, HttpRouteExposure | LoadBalancerExposure) or platform.network.callers:
@@ -156,7 +156,7 @@ def somebody_may_call_the_proxy(stack: Stack) -> Iterator[Problem]:
 
 
 def somebody_can_authenticate(stack: Stack) -> Iterator[Problem]:
-    """Without an issuer, API keys or Domino, the proxy believes nobody."""
+    """Without an issuer, API keys or Domino, the proxy refuses every caller."""
     auth = stack.platform.proxy.auth
     if not auth.oidc and auth.api_keys is None and not auth.domino_principal:
         yield stack.source.problem(

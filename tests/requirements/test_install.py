@@ -26,6 +26,7 @@ def test_an_environment_is_made_and_marked_as_whole(nothing: Path, tmp_path: Pat
     assert (tmp_path / "venv/a/complete").exists()
 
 
+@pytest.mark.thorough
 def test_two_runs_at_once_make_one_environment(nothing: Path, tmp_path: Path) -> None:
     venv = tmp_path / "venv/a"
     program = "; ".join(
@@ -54,6 +55,7 @@ def test_two_runs_at_once_make_one_environment(nothing: Path, tmp_path: Path) ->
     assert (venv / "complete").exists()
 
 
+@pytest.mark.thorough
 def test_what_a_killed_run_left_is_made_anew(nothing: Path, tmp_path: Path) -> None:
     venv = tmp_path / "venv/a"
     (venv / "bin").mkdir(parents=True)

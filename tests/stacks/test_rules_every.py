@@ -53,7 +53,7 @@ def test_every_rule_is_in_force_once() -> None:
     for module in (rules.capacity, rules.images, rules.names, rules.promotion, rules.references, rules.safety):
         for name, value in vars(module).items():
             said_here = getattr(value, "__module__", None) == module.__name__ and callable(value)
-            if said_here and not name.startswith("_") and name != "nearest":
+            if said_here and not name.startswith("_") and name != "suggestion":
                 assert value in counted, f"{name} is never asked"
 
 

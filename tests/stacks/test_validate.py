@@ -261,6 +261,7 @@ def test_the_same_text_gives_the_same_definition_and_the_same_words() -> None:
     assert len(said) == 1
 
 
+@pytest.mark.thorough
 def test_words_do_not_depend_on_the_hash_seed() -> None:
     import subprocess
     import sys

@@ -1,4 +1,4 @@
-"""The rules, in the order in which people read of them."""
+"""The rules, in the order of docs/guardrails.md."""
 
 from collections.abc import Mapping
 

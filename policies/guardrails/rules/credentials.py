@@ -1,4 +1,4 @@
-"""Credentials: none of them stands in an object that somebody renders, commits or prints."""
+"""Credentials: none stands in an object, which is rendered, committed and printed."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Datasets: what production serves, nobody may change under it."""
+"""Datasets: what production serves does not change under it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ def volumes_are_retained(environment: Environment) -> Iterator[Breach]:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of a store, or a prefix of a bucket, that somebody mounts or reads."""
+    """A folder of a store, or a prefix of a bucket, that a pod mounts or reads."""
 
     label: str
     """The claim's name or the bucket's address, as `written` names it."""

@@ -9,7 +9,7 @@ from ..objects import Environment, Pod, at, items, mapping, mappings, matches, n
 from ..rule import Breach, guardrail
 
 _METRICS = (triton.METRICS_PORT, eviction_process.ADMIN_PORT)
-"""Ports that are not for inference; who may read them is another question."""
+"""Ports that are not for inference; other rules say which callers may read them."""
 _NO_DOOR = {"Service", "ConfigMap", "Deployment", "StatefulSet", "DaemonSet", "NetworkPolicy", "ScaledObject"}
 _DOORS = ("Ingress", "Route", "VirtualService", "IngressRoute", "Gateway")
 """Ends of the kinds that lead from outside to a Service: Ingress, HTTPRoute, GRPCRoute, OpenShift's Route, …"""
@@ -50,7 +50,7 @@ def _exposed_service(service: Mapping[str, Any]) -> Iterator[Breach]:
 
 
 def _exposing(item: Mapping[str, Any], servers: Mapping[str, Mapping[str, Any]]) -> Iterator[Breach]:
-    """Find the name of a server's Service anywhere in what leads from outside to Services."""
+    """Find the name of a server's Service anywhere in a route from outside."""
     named = dict.fromkeys(value for _, value in texts(item.get("spec")))
     for name, service in servers.items():
         if any(value == name or value.startswith(f"{name}.{namespace_of(service)}") for value in named):

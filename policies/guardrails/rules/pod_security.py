@@ -202,7 +202,7 @@ CONTROLS: Mapping[str, tuple[Check, ...]] = {
 def pods_fulfil_pod_security_restricted(environment: Environment) -> Iterator[Breach]:
     """Every pod fulfils the Pod Security Standard "restricted".
 
-    A namespace of Tidegate admits no other pod; without this the refusal comes only when somebody applies.
+    A namespace of Tidegate admits no other pod; without this the refusal comes only when the pod is applied.
     """
     for pod in environment.pods:
         yield from (Breach(pod.maker, what) for what in violations(pod))

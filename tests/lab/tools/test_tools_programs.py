@@ -225,6 +225,7 @@ def test_two_runs_at_once_build_one_binary(scratch: Path, start: Start) -> None:
     assert "waiting for another run that makes helm 4.2.4" in err + other_err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("orphan", [False, True], ids=["with its Go", "while its Go lives on"])
 @pytest.mark.usefixtures("fake_go")
 def test_a_killed_build_leaves_nothing_that_the_next_run_takes_for_good(
@@ -261,6 +262,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_ones(run: Run) -> None:
         tools.path("hlem")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_the_real_tool_is_built_and_tells_the_pinned_version(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real build, once into the user's cache; its own version command tells the truth."""

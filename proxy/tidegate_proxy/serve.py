@@ -17,13 +17,13 @@ from .concurrency import ConcurrencyLimiter
 from .config import Following
 from .grpc.server import GrpcServer
 from .http.connection import HttpServer
+from .metrics import MeterCollector
 from .place import Place
 from .pools import Lookup, lookup
 from .servers import Servers
 from .shared_state import SharedState
 from .tables import follow
 from .telemetry.meter import Meter
-from .telemetry.metrics import MeterCollector
 from .telemetry.traces import Tracer
 
 KEEP_ALIVE_SECONDS = 75.0
@@ -75,7 +75,7 @@ class Proxy:
             self.http.connection, sock=listeners["http"], ssl=http_tls, backlog=BACKLOG
         )
         registry = CollectorRegistry()
-        registry.register(MeterCollector(self))
+        registry.register(MeterCollector(self.shared, self.following))
         self._admin = AdminThread(
             make_admin(self.why_not_ready, self.why_server_not_ready, registry, self.meter), listeners["admin"]
         )

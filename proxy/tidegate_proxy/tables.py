@@ -12,6 +12,8 @@ import msgspec
 from pydantic import ValidationError
 from tidegate_contracts import routing
 
+from .kinds import KINDS
+
 LOOK_SECONDS = 1.0
 """Seconds between two looks at a file."""
 _HOST = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:-]{0,252}")
@@ -48,6 +50,8 @@ async def routing_table(data: bytes) -> routing.RoutingTable:
         rest = {"version": outline.version, "environment": outline.environment, "models": ()}
         table = routing.RoutingTable.model_validate(rest | {"servers": msgspec.json.decode(outline.servers)})
         for server in table.servers:
+            if server.kind not in KINDS:
+                raise ValueError(f"server {server.name}: this proxy knows no kind {server.kind!r}")
             for pool in server.pools:
                 _check_address(f"{server.name}/{pool.name}", pool)
         routing.check_models(table.servers, models)

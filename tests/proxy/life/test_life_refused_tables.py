@@ -76,6 +76,12 @@ async def test_a_pool_that_nobody_can_reach_is_refused_in_one_line(more: dict[st
     assert "\n" not in str(caught.value)
 
 
+async def test_a_kind_of_server_that_the_proxy_does_not_know_is_refused_in_one_line() -> None:
+    servers = [{"name": "s", "kind": "dynamo", "pools": [POOL]}]
+    with pytest.raises(TableError, match="^server s: this proxy knows no kind 'dynamo'$"):
+        await routing_table(json.dumps(said(servers=servers)).encode())
+
+
 @pytest.mark.parametrize("host", ["replicas", "10.0.0.1", "::1", "fe80::1", "my_svc.ns-1.svc.cluster.local."])
 async def test_a_pool_has_a_name_or_an_address(host: str) -> None:
     servers = [{"name": "s", "kind": "triton", "pools": [POOL | {"host": host}]}]

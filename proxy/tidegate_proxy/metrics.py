@@ -2,20 +2,20 @@
 
 from collections.abc import Iterator
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-if TYPE_CHECKING:
-    from ..serve import Proxy
+from .config import Following
+from .shared_state import SharedState
 
 
 class MeterCollector(Collector):
     """Made at each scrape from plain numbers, so that counting a call costs next to nothing."""
 
-    def __init__(self, proxy: "Proxy") -> None:
-        self._proxy = proxy
+    def __init__(self, shared: SharedState, following: Following) -> None:
+        self._shared = shared
+        self._following = following
 
     def collect(self) -> Iterator[Metric]:
         """Return every metric but those of `exposition`, which are too many for this."""
@@ -28,13 +28,13 @@ class MeterCollector(Collector):
         yield from self._tables()
 
     def _places(self) -> Iterator[Metric]:
-        limiter = self._proxy.shared.limiter
+        limiter = self._shared.limiter
         yield GaugeMetricFamily("tidegate_proxy_in_flight", "Calls that are worked on.", limiter.in_flight)
         yield GaugeMetricFamily("tidegate_proxy_waiting", "Calls that wait for a place.", limiter.waiting)
 
     def _refusals(self) -> Iterator[Metric]:
         problems = CounterMetricFamily("tidegate_proxy_problems", "Calls the proxy ended itself.", labels=["type"])
-        for word, number in list(self._proxy.meter.problems.items()):
+        for word, number in list(self._shared.meter.problems.items()):
             problems.add_metric([word], number)
         yield problems
 
@@ -42,7 +42,7 @@ class MeterCollector(Collector):
         errors = CounterMetricFamily(
             "tidegate_proxy_upstream_errors", "Calls without an answer.", labels=["server", "how"]
         )
-        for key, number in list(self._proxy.meter.upstream_errors.items()):
+        for key, number in list(self._shared.meter.upstream_errors.items()):
             errors.add_metric(key, number)
         yield errors
         labels = ["server", "pool", "replica"]
@@ -51,7 +51,7 @@ class MeterCollector(Collector):
             "tidegate_proxy_breaker", "State of a replica's circuit breaker.", labels=[*labels, "state"]
         )
         now = monotonic()
-        for (server, pool), each in self._proxy.following.routes.pools.items():
+        for (server, pool), each in self._following.routes.pools.items():
             for replica in list(each.replicas):
                 names = [server, pool, replica.name]
                 flight.add_metric(names, replica.in_flight)
@@ -60,7 +60,7 @@ class MeterCollector(Collector):
 
     def _leases(self) -> Iterator[Metric]:
         labels = ["server", "pool"]
-        meter = self._proxy.meter
+        meter = self._shared.meter
         acquires = CounterMetricFamily(
             "tidegate_proxy_lease_acquires", "Answers to requests for leases.", labels=[*labels, "outcome"]
         )
@@ -83,7 +83,7 @@ class MeterCollector(Collector):
         )
         waiting = GaugeMetricFamily("tidegate_proxy_lease_waiting", "Calls that wait for a lease.", labels=labels)
         now = monotonic()
-        for (server, pool), each in self._proxy.following.routes.pools.items():
+        for (server, pool), each in self._following.routes.pools.items():
             if each.leases is not None:
                 waiting.add_metric([server, pool], each.leases.waiting)
                 for replica, number in each.leases.held(now).items():
@@ -98,14 +98,14 @@ class MeterCollector(Collector):
             "Copies of requests for a candidate version.",
             labels=["server", "model", "outcome"],
         )
-        for key, number in list(self._proxy.meter.mirrored.items()):
+        for key, number in list(self._shared.meter.mirrored.items()):
             copies.add_metric(key, number)
         yield copies
-        under_way = self._proxy.shared.mirror.in_flight
+        under_way = self._shared.mirror.in_flight
         yield GaugeMetricFamily("tidegate_proxy_mirrors_in_flight", "Copies under way.", under_way)
 
     def _spans(self) -> Iterator[Metric]:
-        if (tracer := self._proxy.shared.tracer) is not None:
+        if (tracer := self._shared.tracer) is not None:
             spans = CounterMetricFamily("tidegate_proxy_spans", "Spans of sampled calls.", labels=["outcome"])
             for outcome, number in tracer.counts.items():
                 spans.add_metric([outcome], number)
@@ -119,7 +119,7 @@ class MeterCollector(Collector):
         good = GaugeMetricFamily(
             "tidegate_proxy_config_good", "1 while the file as it lies there is in use.", labels=["file"]
         )
-        for each in self._proxy.following.watched:
+        for each in self._following.watched:
             generation.add_metric([each.name], each.generation)
             failures.add_metric([each.name], each.failures)
             good.add_metric([each.name], 0 if each.last_error else 1)

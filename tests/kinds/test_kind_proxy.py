@@ -1,0 +1,66 @@
+"""Another kind of server behind the proxy: an entry in `KINDS` is all it takes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tidegate_contracts import routing
+from tidegate_proxy.kinds import KINDS
+
+from tests.proxy.http import house as rig
+from tests.proxy.http.house import House, house, request
+from tests.proxy.http.upstream import Asked, Upstream, answer, upstream
+
+from .toy.proxy import NAME, ToyKind
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    """The loop that the proxy runs on."""
+    return "asyncio", {"use_uvloop": True}
+
+
+async def toy_server(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+    path = asked.line.split()[1]
+    await answer(writer, b"champion=7" if path == "/about/bear" else f"{path} {asked.body.decode()}".encode())
+
+
+@pytest.fixture
+async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[House]:
+    """A proxy with a toy server, whose model has an alias, beside a Triton."""
+    monkeypatch.setitem(KINDS, NAME, ToyKind())
+    pools = [
+        routing.Pool(name="main", host="pool.test", http_port=8000, grpc_port=8001, loading="preload") for _ in range(2)
+    ]
+    servers = (
+        routing.Server(name="toys", kind=NAME, pools=(pools[0],)),
+        routing.Server(name="vision", kind="triton", pools=(pools[1],)),
+    )
+    models = (
+        routing.Model(name="bear", server="toys", pool="main", alias="champion"),
+        routing.Model(name="resnet", server="vision", pool="main"),
+    )
+    table = routing.RoutingTable(environment="test", servers=servers, models=models)
+    monkeypatch.setattr(rig, "routing_table", lambda _: table)
+    async with upstream(toy_server) as replica, house(tmp_path, replica) as made:
+        yield made
+
+
+async def test_a_call_is_understood_sent_and_answered_as_the_kind_has_it(here: House) -> None:
+    reply = await here.ask(request("/toy", b"bear\nhug"))
+    assert (reply.status, reply.body) == (200, b"/run/bear@7 hug")
+    assert reply.headers["tidegate-model-version"] == "7"
+
+
+async def test_a_body_that_asks_nothing_is_told_as_the_kind_says(here: House) -> None:
+    reply = await here.ask(request("/toy", b"bear"))
+    assert (reply.problem, reply.json()["detail"]) == ("malformed", "The first line names the model.")
+
+
+async def test_a_server_is_called_in_the_protocol_of_its_kind_alone(here: House) -> None:
+    wrong = [await here.ask(request("/toy", b"resnet\n{}")), await here.ask(request("/v2/models/bear/infer"))]
+    assert [reply.problem for reply in wrong] == ["unknown", "unknown"]
+    assert (await here.ask(request())).status == 200, "the other kind is served as ever"

@@ -242,25 +242,25 @@ def test_two_objects_of_one_name_are_refused_by_the_check_and_by_helm(what: str,
     assert "twice: two servers, pools, datasets or models have names that give it the same name" in done.stderr
 
 
-def test_two_models_of_one_name_are_refused(tmp_path: Path) -> None:
-    values = yaml.safe_load((CHART / "ci" / "prod-east-values.yaml").read_text("utf-8"))
+def two_models_of_one_pool(values: dict[str, Any]) -> None:
     number = next(n for n, server in enumerate(values["servers"]) if server["pools"][0]["models"])
     again(values, "servers", number, "pools", 0, "models")
+
+
+def a_model_of_two_pools(values: dict[str, Any]) -> None:
+    pools = [pool for server in values["servers"] for pool in server["pools"] if pool["models"]]
+    pools[-1]["models"].append({"name": pools[0]["models"][0]["name"]})
+
+
+@pytest.mark.parametrize("change", [two_models_of_one_pool, a_model_of_two_pools])
+def test_a_model_is_served_by_one_pool(change: Callable[[dict[str, Any]], None], tmp_path: Path) -> None:
+    values = yaml.safe_load((CHART / "ci" / "prod-east-values.yaml").read_text("utf-8"))
+    change(values)
     file = tmp_path / "twice.yaml"
     file.write_text(yaml.safe_dump(values), "utf-8")
     result = charts("check", file)
     assert (result.exit_code, result.stdout) == (2, "")
     assert '" stands twice in models' in result.stderr
-
-
-def test_a_model_is_served_by_one_pool(tmp_path: Path) -> None:
-    values = yaml.safe_load((CHART / "ci" / "prod-east-values.yaml").read_text("utf-8"))
-    pools = [pool for server in values["servers"] for pool in server["pools"] if pool["models"]]
-    pools[-1]["models"].append({"name": pools[0]["models"][0]["name"]})
-    file = tmp_path / "twice.yaml"
-    file.write_text(yaml.safe_dump(values), "utf-8")
-    result = charts("check", file)
-    assert result.exit_code == 2
     assert "A model is served by one pool of one server." in result.stderr
 
 

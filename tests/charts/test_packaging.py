@@ -115,18 +115,10 @@ def test_a_registry_gives_back_the_bytes_that_were_pushed_and_helm_renders_them(
     (tmp_path / "pulled").mkdir()
     address = f"oci://{registry}/charts"
     helm(tmp_path, "push", archive, address, "--plain-http")
-    helm(
-        tmp_path,
-        "pull",
-        f"{address}/tidegate",
-        "--version",
-        version(),
-        "--plain-http",
-        "--destination",
-        tmp_path / "pulled",
-    )
+    source = (f"{address}/tidegate", "--version", version(), "--plain-http")
+    helm(tmp_path, "pull", *source, "--destination", tmp_path / "pulled")
     assert (tmp_path / "pulled" / archive.name).read_bytes() == archive.read_bytes()
-    straight = helm(tmp_path, "template", "x", f"{address}/tidegate", "--version", version(), "--plain-http")
+    straight = helm(tmp_path, "template", "x", *source)
     # Helm says first what it pulled.
     assert straight.partition("---\n")[2] == helm(tmp_path, "template", "x", CHART).partition("---\n")[2]
 

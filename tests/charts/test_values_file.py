@@ -19,12 +19,12 @@ from components import EnvironmentArgs
 from stacks.load import parse
 from stacks.resolve import resolve
 from stacks.stack import Definition
+from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.definitions import Tree
 
 MANY = settings(
-    max_examples=40,
-    deadline=None,
+    parent=examples(40),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     phases=[Phase.explicit, Phase.generate],
 )

@@ -11,8 +11,13 @@ from tests import schemas
 
 from .test_environment import DEFINITIONS
 
+RENDERED = [
+    pytest.param(path, id=path.stem, marks=() if path.stem in ("inference", "everything") else pytest.mark.thorough)
+    for path in DEFINITIONS
+]
 
-@pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: path.stem)
+
+@pytest.mark.parametrize("path", RENDERED)
 def test_every_rendered_file_passes_kubeconform_strict(path: Path, tmp_path: Path) -> None:
     definition = read_definition(path)
     written = 0
@@ -28,7 +33,7 @@ def test_every_rendered_file_passes_kubeconform_strict(path: Path, tmp_path: Pat
     assert report.checked == written
 
 
-@pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", RENDERED)
 def test_every_rendered_file_passes_kubernetes_validate_strict(path: Path) -> None:
     definition = read_definition(path)
     for stack in definition.stacks:

@@ -13,7 +13,7 @@ from .base import Annotations, DnsLabel, Labels, Named, Section, Text, Without
 from .datasets import Dataset
 from .environment import Domino, Monitoring, Network, PullSecret
 from .guardrails import Guardrails
-from .images import Image, Mirror, RegistryHost
+from .images import Image, RegistryHost, RegistryMirror
 from .kinds import AnyServer
 from .models import Model
 from .placement import GpuNodes
@@ -129,7 +129,7 @@ class DataPlane(Named):
     """Environments that live there."""
     wave: Annotated[int, Field(ge=1, le=100)] = 1
     """Place in a rollout: planes of a lower wave come first, those of the same wave together."""
-    registries: dict[RegistryHost, Mirror] = Field(default_factory=dict)
+    registries: dict[RegistryHost, RegistryMirror] = Field(default_factory=dict)
     """Mirrors: registry host of an image → what stands there instead, such as nvcr.io: mirror.example.com/nvcr."""
     storage_classes: StorageClasses = StorageClasses()
     """Storage class for each kind of dataset."""

@@ -130,11 +130,16 @@ class Without:
         return value
 
 
+def form(pattern: str, hint: str, *, min_length: int | None = None, max_length: int | None = None) -> Any:
+    """Return what stands beside the type of a text: the pattern that it matches, and in words what is expected."""
+    return Field(pattern=pattern, json_schema_extra={"hint": hint}, min_length=min_length, max_length=max_length)
+
+
 DnsLabel = Annotated[
     str,
-    Field(
-        pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
-        json_schema_extra={"hint": "lower-case letters, digits and dashes, at most 63, no dash at either end"},
+    form(
+        r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
+        "lower-case letters, digits and dashes, at most 63, no dash at either end",
     ),
 ]
 
@@ -148,73 +153,48 @@ class Named(Section):
 
 ServiceLabel = Annotated[
     str,
-    Field(
-        pattern=r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$",
-        json_schema_extra={"hint": "lower-case letters, digits and dashes, with a letter first, as Services want it"},
+    form(
+        r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$",
+        "lower-case letters, digits and dashes, with a letter first, as Services want it",
     ),
 ]
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 ObjectName = Annotated[
     str,
-    Field(
-        max_length=253,
-        pattern=rf"^{_SUBDOMAIN}$",
-        json_schema_extra={"hint": "a Kubernetes object name: lower-case letters, digits, dashes and dots"},
-    ),
+    form(rf"^{_SUBDOMAIN}$", "a Kubernetes object name: lower-case letters, digits, dashes and dots", max_length=253),
 ]
 LabelKey = Annotated[
     str,
-    Field(
+    form(
+        rf"^({_SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$",
+        "a Kubernetes label key, such as app or example.com/team",
         max_length=253 + 1 + 63,
-        pattern=rf"^({_SUBDOMAIN}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$",
-        json_schema_extra={"hint": "a Kubernetes label key, such as app or example.com/team"},
     ),
 ]
 LabelValue = Annotated[
     str,
-    Field(
-        pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$",
-        json_schema_extra={
-            "hint": "a Kubernetes label value: at most 63 letters, digits, dashes, dots and underscores"
-        },
+    form(
+        r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$",
+        "a Kubernetes label value: at most 63 letters, digits, dashes, dots and underscores",
     ),
 ]
 Labels = dict[LabelKey, LabelValue]
 Annotations = dict[LabelKey, str]
 EnvironmentName = Annotated[
-    str,
-    Field(
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        json_schema_extra={"hint": "a name of an environment variable: letters, digits and underscores"},
-    ),
+    str, form(r"^[A-Za-z_][A-Za-z0-9_]*$", "a name of an environment variable: letters, digits and underscores")
 ]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[int, Field(ge=1, le=86_400)]
-Text = Annotated[
-    str,
-    Field(
-        min_length=1,
-        pattern=r"^\S(.*\S)?$",
-        json_schema_extra={"hint": "one line of text, without white space at its begin or end"},
-    ),
-]
+Text = Annotated[str, form(r"^\S(.*\S)?$", "one line of text, without white space at its begin or end", min_length=1)]
 HttpPath = Annotated[
     str,
-    Field(
-        pattern=r"^/([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?$",
-        json_schema_extra={"hint": "a path such as / or /inference, without a slash at its end"},
-    ),
+    form(r"^/([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?$", "a path such as / or /inference, without a slash at its end"),
 ]
 
 
 RelativePath = Annotated[
     str,
-    Field(
-        pattern=r"^[A-Za-z0-9._/-]+$",
-        json_schema_extra={
-            "hint": "a path below the volume's root: letters, digits, dots, dashes, underscores, slashes"
-        },
-    ),
+    form(r"^[A-Za-z0-9._/-]+$", "a path below the volume's root: letters, digits, dots, dashes, underscores, slashes"),
     Without(
         r"(^|/)(\.\.?)?(/|$)",
         "must be a path below the volume's root, without . or .. and without a slash at its start",
@@ -224,10 +204,10 @@ RelativePath = Annotated[
 
 Host = Annotated[
     str,
-    Field(
+    form(
+        r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$",
+        "a host name such as inference.example.com",
         max_length=253,
-        pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$",
-        json_schema_extra={"hint": "a host name such as inference.example.com"},
     ),
     Without(r"^[0-9.]+$", "is an address, and a host name is wanted"),
 ]

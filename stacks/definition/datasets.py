@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from .base import NOT_IN_VALUES, ByteQuantity, Host, Named, ObjectName, RelativePath, Section, Text, Without
+from .base import NOT_IN_VALUES, ByteQuantity, Host, Named, ObjectName, RelativePath, Section, Text, Without, form
 
 AbsolutePath = Annotated[
     str,
-    Field(pattern=r"^/(\S(.*\S)?)?$", json_schema_extra={"hint": "an absolute path, such as /exports/models"}),
+    form(r"^/(\S(.*\S)?)?$", "an absolute path, such as /exports/models"),
     Without(r"(^|/)\.\.?(/|$)", "must be without . and .."),
 ]
 
@@ -18,9 +18,7 @@ AbsolutePath = Annotated[
 class DominoDataset(Section):
     """Places everything below `filecache/<dataset id>`, where Domino keeps a dataset on its shared volume."""
 
-    dataset_id: Annotated[
-        str, Field(pattern=r"^[A-Za-z0-9-]+$", json_schema_extra={"hint": "the id in the dataset's URL"})
-    ]
+    dataset_id: Annotated[str, form(r"^[A-Za-z0-9-]+$", "the id in the dataset's URL")]
     """Id of the Domino dataset."""
 
 
@@ -50,11 +48,9 @@ class EfsDataset(VolumeBase):
     """An Amazon EFS file system, by the EFS CSI driver."""
 
     kind: Literal["efs"]
-    file_system_id: Annotated[str, Field(pattern=r"^fs-[0-9a-f]+$", json_schema_extra={"hint": "fs-0123456789abcdef0"})]
+    file_system_id: Annotated[str, form(r"^fs-[0-9a-f]+$", "fs-0123456789abcdef0")]
     """Id of the file system."""
-    access_point_id: (
-        Annotated[str, Field(pattern=r"^fsap-[0-9a-f]+$", json_schema_extra={"hint": "fsap-0123456789abcdef0"})] | None
-    ) = None
+    access_point_id: Annotated[str, form(r"^fsap-[0-9a-f]+$", "fsap-0123456789abcdef0")] | None = None
     """Access point, which fixes the root folder and the user; the file system's root without one."""
     access_mode: Literal["ReadWriteMany"] = "ReadWriteMany"
     """Access mode of the volume and its claim; the EFS driver knows no other. Servers mount it read-only."""
@@ -119,9 +115,8 @@ Dataset = Annotated[EfsDataset | NfsDataset | CsiDataset | HostPathDataset | Cla
 
 ObjectStoreUrl = Annotated[
     str,
-    Field(
-        pattern=r"^(s3|gs|as)://[A-Za-z0-9.:/_-]+$",
-        json_schema_extra={"hint": "s3://bucket/prefix, gs://bucket/prefix or as://account/container/prefix"},
+    form(
+        r"^(s3|gs|as)://[A-Za-z0-9.:/_-]+$", "s3://bucket/prefix, gs://bucket/prefix or as://account/container/prefix"
     ),
 ]
 

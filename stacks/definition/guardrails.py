@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from policies.guardrails import BY_NAME
 
-from .base import Named, Section, Text
+from .base import Named, Section, Text, form
 
 
 def _known(name: str) -> str:
@@ -31,10 +31,7 @@ def _day(text: str) -> str:
 GuardrailName = Annotated[str, AfterValidator(_known), Field(json_schema_extra={"enum": [*BY_NAME]})]
 Day = Annotated[
     str,
-    Field(
-        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
-        json_schema_extra={"hint": "a day written as year, month and day, such as 2027-03-31"},
-    ),
+    form(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "a day written as year, month and day, such as 2027-03-31"),
     AfterValidator(_day),
 ]
 
@@ -47,9 +44,9 @@ class Waiver(Named):
     object: (
         Annotated[
             str,
-            Field(
-                pattern=r"^[A-Z][A-Za-z]*/[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
-                json_schema_extra={"hint": "kind and name of an object, such as StatefulSet/ondemand-small"},
+            form(
+                r"^[A-Z][A-Za-z]*/[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
+                "kind and name of an object, such as StatefulSet/ondemand-small",
             ),
         ]
         | None

@@ -2,41 +2,27 @@
 
 from typing import Annotated
 
-from pydantic import Field
-
-from .base import Named, Without
+from .base import Named, Without, form
 
 _COMPONENT = r"[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*"
 Repository = Annotated[
     str,
-    Field(
+    form(
+        rf"^({_COMPONENT}(:[0-9]+)?/)?{_COMPONENT}(/{_COMPONENT})*$",
+        "an image's name without tag or digest, such as nvcr.io/nvidia/tritonserver",
         max_length=255,
-        pattern=rf"^({_COMPONENT}(:[0-9]+)?/)?{_COMPONENT}(/{_COMPONENT})*$",
-        json_schema_extra={"hint": "an image's name without tag or digest, such as nvcr.io/nvidia/tritonserver"},
     ),
 ]
-Mirror = Annotated[
-    str,
-    Field(
-        pattern=rf"^{_COMPONENT}(:[0-9]+)?(/{_COMPONENT})*$",
-        json_schema_extra={"hint": "a host and folders, such as mirror.example.com:5000/nvcr"},
-    ),
+RegistryMirror = Annotated[
+    str, form(rf"^{_COMPONENT}(:[0-9]+)?(/{_COMPONENT})*$", "a host and folders, such as mirror.example.com:5000/nvcr")
 ]
 RegistryHost = Annotated[
-    str,
-    Field(
-        pattern=rf"^{_COMPONENT}(:[0-9]+)?$",
-        json_schema_extra={"hint": "the host of a registry, such as nvcr.io or localhost:5000"},
-    ),
+    str, form(rf"^{_COMPONENT}(:[0-9]+)?$", "the host of a registry, such as nvcr.io or localhost:5000")
 ]
 
 
 Backend = Annotated[
-    str,
-    Field(
-        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$",
-        json_schema_extra={"hint": "the name of a backend of Triton, such as onnxruntime"},
-    ),
+    str, form(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$", "the name of a backend of Triton, such as onnxruntime")
 ]
 
 PROXY_IMAGE = "proxy"
@@ -51,10 +37,7 @@ class Image(Named):
     """Registry and repository, as `docker pull` takes it."""
     tag: Annotated[
         str,
-        Field(
-            pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$",
-            json_schema_extra={"hint": "an image tag: letters, digits, dots, dashes and underscores"},
-        ),
+        form(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$", "an image tag: letters, digits, dots, dashes and underscores"),
         Without(r"^latest$", "is a tag that moves with every push: name a version"),
     ]
     """Tag; quote it when it looks like a number."""

@@ -4,13 +4,13 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from .base import MOST_NUMBER, NOT_IN_VALUES, ByteQuantity, Condition, Conditional, DnsLabel, Section, Without
+from .base import MOST_NUMBER, NOT_IN_VALUES, ByteQuantity, Condition, Conditional, DnsLabel, Section, Without, form
 
 ModelName = Annotated[
     str,
-    Field(
-        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}$",
-        json_schema_extra={"hint": "letters, digits, dots, dashes and underscores, as its folder in the repository"},
+    form(
+        r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}$",
+        "letters, digits, dots, dashes and underscores, as its folder in the repository",
     ),
 ]
 

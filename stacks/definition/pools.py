@@ -24,6 +24,7 @@ from .base import (
     Text,
     Toleration,
     byte_count,
+    form,
 )
 from .models import ModelName
 from .placement import CpuPlacement, Placement
@@ -113,13 +114,7 @@ class QueueScaling(ReplicaBounds):
     kind: Literal["queue"]
     queue_milliseconds: Annotated[int, Field(ge=1, le=600_000)] = 50
     """Mean time in the queue, in milliseconds a request, that the autoscaler aims at."""
-    prometheus_address: Annotated[
-        str,
-        Field(
-            pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$",
-            json_schema_extra={"hint": "http://prometheus.monitoring:9090"},
-        ),
-    ]
+    prometheus_address: Annotated[str, form(r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", "http://prometheus.monitoring:9090")]
     """Address of the Prometheus server that KEDA asks."""
 
 

@@ -26,18 +26,15 @@ from .base import (
     Text,
     Toleration,
     Without,
+    form,
 )
 
-HttpUrl = Annotated[
-    str,
-    Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", json_schema_extra={"hint": "https://idp.example.com/realms/x"}),
-]
+HttpUrl = Annotated[str, form(r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", "https://idp.example.com/realms/x")]
 
 Source = Annotated[
     str,
-    Field(
-        pattern=r"^(api-keys|domino|https?://[^\s/?#@]+(/[^\s?#]*)?)$",
-        json_schema_extra={"hint": "https://idp.example.com/realms/x, api-keys or domino"},
+    form(
+        r"^(api-keys|domino|https?://[^\s/?#@]+(/[^\s?#]*)?)$", "https://idp.example.com/realms/x, api-keys or domino"
     ),
 ]
 

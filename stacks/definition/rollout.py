@@ -4,15 +4,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from .base import DnsLabel, EnvironmentName, HttpPath, Port, Seconds, Section, ServiceLabel, Text
+from .base import DnsLabel, EnvironmentName, HttpPath, Port, Seconds, Section, ServiceLabel, Text, form
 
-WebAddress = Annotated[
-    str,
-    Field(
-        pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$",
-        json_schema_extra={"hint": "https://inference.example.com/v2/health/ready"},
-    ),
-]
+WebAddress = Annotated[str, form(r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", "https://inference.example.com/v2/health/ready")]
 
 
 class ServiceProxyProbe(Section):

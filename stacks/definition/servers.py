@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from .base import DnsLabel, Named, Section, ServiceLabel
+from .base import DnsLabel, Named, Section, ServiceLabel, form
 from .datasets import ModelRepository
 from .pools import Pool
 
@@ -14,13 +14,7 @@ class AwsIdentity(Section):
     """An AWS role (IRSA)."""
 
     cloud: Literal["aws"]
-    role_arn: Annotated[
-        str,
-        Field(
-            pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$",
-            json_schema_extra={"hint": "arn:aws:iam::123456789012:role/name"},
-        ),
-    ]
+    role_arn: Annotated[str, form(r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$", "arn:aws:iam::123456789012:role/name")]
     """ARN of the role that reads the repository."""
 
 
@@ -29,11 +23,7 @@ class GcpIdentity(Section):
 
     cloud: Literal["gcp"]
     service_account: Annotated[
-        str,
-        Field(
-            pattern=r"^[a-z0-9-]+@[a-z0-9.-]+\.gserviceaccount\.com$",
-            json_schema_extra={"hint": "name@project.iam.gserviceaccount.com"},
-        ),
+        str, form(r"^[a-z0-9-]+@[a-z0-9.-]+\.gserviceaccount\.com$", "name@project.iam.gserviceaccount.com")
     ]
     """E-mail of the service account that reads the repository."""
 
@@ -42,13 +32,7 @@ class AzureIdentity(Section):
     """An Azure managed identity (Azure Workload Identity)."""
 
     cloud: Literal["azure"]
-    client_id: Annotated[
-        str,
-        Field(
-            pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
-            json_schema_extra={"hint": "the client id, a UUID"},
-        ),
-    ]
+    client_id: Annotated[str, form(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "the client id, a UUID")]
     """Client id of the identity that reads the repository."""
 
 

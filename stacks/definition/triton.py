@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from .base import NOT_IN_VALUES, DnsLabel, EnvironmentName, ObjectName, Section, Without
+from .base import NOT_IN_VALUES, DnsLabel, EnvironmentName, ObjectName, Section, Without, form
 from .pools import OnDemand
 from .servers import AzureIdentity, Server
 
@@ -28,9 +28,7 @@ class TritonMetrics(Section):
     """Quantiles of request latency to report; none by default."""
 
 
-ResourceName = Annotated[
-    str, Field(pattern=r"^[A-Za-z0-9_.-]+$", json_schema_extra={"hint": "letters, digits, dots, dashes, underscores"})
-]
+ResourceName = Annotated[str, form(r"^[A-Za-z0-9_.-]+$", "letters, digits, dots, dashes, underscores")]
 
 
 class RateLimiter(Section):
@@ -95,9 +93,9 @@ RESOLVED_ARGUMENTS = ("metrics-config", "rate-limit", "rate-limit-resource")
 """Those that latency summaries and the rate limiter become, which components are not told otherwise."""
 ExtraArgument = Annotated[
     str,
-    Field(
-        pattern=r"^--[a-z0-9][a-z0-9-]*(=.*)?$",
-        json_schema_extra={"hint": "one argument of tritonserver, such as --pinned-memory-pool-byte-size=268435456"},
+    form(
+        r"^--[a-z0-9][a-z0-9-]*(=.*)?$",
+        "one argument of tritonserver, such as --pinned-memory-pool-byte-size=268435456",
     ),
 ]
 

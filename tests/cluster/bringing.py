@@ -23,6 +23,7 @@ from rollout.cli import app
 from rollout.live import Live, live_objects
 from rollout.render import Rendered, render
 from stacks.validate import read_definition
+from tests.rollout.conftest import Ended
 
 from .world import ROOT
 
@@ -60,20 +61,6 @@ dataPlanes:
 """
 KINDS = "sa,pv,pvc,cm,netpol,svc,deploy,sts,pdb,hpa"
 ENGINES = ("helm", "pulumi")
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def text(self) -> str:
-        """All that it said."""
-        return self.out + self.err
 
 
 @dataclass

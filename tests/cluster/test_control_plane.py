@@ -173,45 +173,27 @@ def test_pod_security_and_quota_are_enforced_and_name_the_rule(cluster: LocalClu
 
 
 @pytest.mark.thorough
-def test_after_a_stop_nothing_is_left_but_the_logs(make_cluster: MakeCluster) -> None:
-    """Every process has ended, its data and its secrets are gone, and a process beside it lives on."""
-    running = make_cluster()
-    pids = running.pids
-    bystander = subprocess.Popen(["sleep", "60"], cwd=running.folder)
+def test_it_ends_with_its_block_leaves_only_logs_and_starts_again_empty(tmp_path: Path) -> None:
+    """Also when the block fails. A restart is a new cluster with new secrets; other files and processes stay."""
+    with pytest.raises(ZeroDivisionError), LocalCluster.start(tmp_path) as first:  # noqa: PT012
+        pids, old = first.pids, first.kubeconfig.read_text()
+        first.kubectl("create", "namespace", "mine")
+        bystander = subprocess.Popen(["sleep", "60"], cwd=tmp_path)
+        1 / 0  # noqa: B018
     try:
-        running.stop()
+        assert len(pids) == len(control_plane.PROGRAMS)
         assert all(gone(pid) for pid in pids.values())
-        assert {entry.name for entry in running.folder.iterdir()} == {"logs", ".lock"}
+        assert {entry.name for entry in tmp_path.iterdir()} == {"logs", ".lock"}
         assert bystander.poll() is None
-        running.stop()  # again does no harm
+        first.stop()  # again does no harm
     finally:
         bystander.kill()
         bystander.wait()
-
-
-@pytest.mark.thorough
-def test_it_ends_with_its_block_also_when_that_fails(tmp_path: Path) -> None:
-    """An exception goes on to whoever catches it, and leaves no process."""
-    pids: dict[str, int] = {}
-    with pytest.raises(ZeroDivisionError), LocalCluster.start(tmp_path) as running:  # noqa: PT012
-        pids = running.pids
-        1 / 0  # noqa: B018
-    assert len(pids) == len(control_plane.PROGRAMS)
-    assert all(gone(pid) for pid in pids.values())
-
-
-@pytest.mark.thorough
-def test_it_starts_again_in_the_same_folder_and_is_empty(make_cluster: MakeCluster) -> None:
-    """A restart is a new cluster with new secrets; other files in the folder stay."""
-    first = make_cluster()
-    first.kubectl("create", "namespace", "mine")
-    (first.folder / "notes.txt").write_text("kept")
-    old = first.kubeconfig.read_text()
-    first.stop()
-    with LocalCluster.start(first.folder, name="own") as second:
+    (tmp_path / "notes.txt").write_text("kept")
+    with LocalCluster.start(tmp_path, name="own") as second:
         assert second.kubectl("get", "namespace", "mine", check=False).returncode
         assert second.kubeconfig.read_text() != old
-        assert (second.folder / "notes.txt").read_text() == "kept"
+        assert (tmp_path / "notes.txt").read_text() == "kept"
 
 
 @pytest.mark.thorough
@@ -255,31 +237,22 @@ def test_one_that_outlives_its_starter_is_found_again_and_refuses_a_second_start
 
 
 @pytest.mark.thorough
-def test_a_start_that_is_killed_half_way_takes_its_programs_along(
-    starter: Callable[[str], "subprocess.Popen[str]"], tmp_path: Path
+@pytest.mark.parametrize("with_its_watcher", [False, True])
+def test_a_start_that_is_killed_half_way_leaves_nothing(
+    starter: Callable[[str], "subprocess.Popen[str]"], tmp_path: Path, with_its_watcher: bool
 ) -> None:
-    """Also those that were to outlive it: nothing runs until somebody happens to start the next one."""
-    folder = (tmp_path / "cluster").resolve()
-    process = starter("is never done")
-    left = until("the API server has been started", lambda: processes.of(folder).get("kube-apiserver"))
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    until("all have ended", lambda: gone(left) and not processes.of(folder))
-    until("its watcher has ended", lambda: not watchers(folder))
-
-
-@pytest.mark.thorough
-def test_what_a_start_and_its_watcher_left_when_both_were_killed_is_cleared_away_by_the_next(
-    starter: Callable[[str], "subprocess.Popen[str]"], tmp_path: Path
-) -> None:
-    """Programs that outlive their starter are found by their marks, although nobody wrote down their ids."""
+    """Also of programs that were to outlive it: the watcher ends them, or else the next start, by their marks."""
     folder = (tmp_path / "cluster").resolve()
     process = starter("is never done")
     left = until("the API server has been started", lambda: processes.of(folder).get("kube-apiserver"))
     (watcher,) = watchers(folder)
-    os.kill(watcher, signal.SIGKILL)
+    if with_its_watcher:
+        os.kill(watcher, signal.SIGKILL)
     process.send_signal(signal.SIGKILL)
     process.wait()
+    if not with_its_watcher:
+        until("all have ended", lambda: gone(left) and not processes.of(folder) and not watchers(folder))
+        return
     assert not gone(left)
     assert LocalCluster.running(folder) is None
     with LocalCluster.start(folder) as running:
@@ -311,17 +284,14 @@ def test_a_watcher_of_a_start_that_was_done_when_it_was_killed_ends_nothing(tmp_
 @pytest.mark.thorough
 def test_ids_of_a_killed_run_that_belong_to_others_now_are_left_alone(tmp_path: Path) -> None:
     """What a file says about ids is for people: programs are known by their marks."""
-    bystander = subprocess.Popen(["sleep", "60"])
-    try:
+    with subprocess.Popen(["sleep", "60"]) as bystander:
         old = {"context": "local", "port": 1, "network": {}, "command_prefix": [], "pids": {"etcd": bystander.pid}}
         (tmp_path / "cluster.json").write_text(json.dumps(old))
         assert LocalCluster.running(tmp_path) is None
         with LocalCluster.start(tmp_path):
             assert bystander.poll() is None
         assert bystander.poll() is None
-    finally:
         bystander.kill()
-        bystander.wait()
 
 
 def test_of_two_starts_at_once_one_is_told_to_wait(tmp_path: Path) -> None:

@@ -8,13 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,8 @@ from rollout.waves import probe
 from rollout.waves.journal import Journal, PlaneStatus, RolloutRecord
 from stacks.command import CommandError
 from stacks.definition.rollout import PortForwardProbe, ServiceProxyProbe
+from tests.rollout.answering import serving
+from tests.rollout.conftest import Ended
 
 from .world import ROOT, until
 
@@ -68,15 +68,6 @@ dataPlanes:
   - {{<<: *plane, name: west, wave: 2}}
   - {{<<: *plane, name: north, wave: 2}}
 """
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
 
 
 @dataclass
@@ -355,68 +346,43 @@ def test_from_a_plane_on_the_others_stay_as_they_are(world: World) -> None:
     assert {plane: world.warm(plane) for plane in PLANES} == {"east": None, "west": 1, "north": 1}
 
 
-class Answers(ThreadingHTTPServer):
-    """Stands for the proxies and the Prometheus of the planes, whose pods here answer nothing."""
-
-    def __init__(self) -> None:
-        self.status: dict[str, int] = {}
-        self.alerts: list[dict[str, Any]] = []
-        super().__init__(("127.0.0.1", 0), _Handler)
+ALERTS = "/prometheus/api/v1/alerts"
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: Answers
-
-    def do_GET(self) -> None:
-        found = self.path == "/prometheus/api/v1/alerts"
-        body = json.dumps({"data": {"alerts": self.server.alerts}}).encode() if found else b""
-        self.send_response(200 if found else self.server.status.get(self.path, 404))
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        return
-
-
-@pytest.fixture
-def answers() -> Iterator[Answers]:
-    with Answers() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+def alerts(*found: dict[str, Any]) -> tuple[int, str]:
+    """What a Prometheus answers."""
+    return 200, json.dumps({"data": {"alerts": found}})
 
 
 def test_a_probe_that_is_not_answered_and_an_alert_that_fires_keep_a_plane_from_passing(
-    world: World, answers: Answers
+    world: World,
 ) -> None:
-    at = f"http://127.0.0.1:{answers.server_address[1]}"
-    world.edit(
-        "gate: {timeoutSeconds: 20, settleSeconds: 1}",
-        f"gate: {{timeoutSeconds: 8, settleSeconds: 1, alerts: {{kind: prometheus, url: '{at}/prometheus'}}}}",
-    )
-    world.edit("    name: east\n", f"    name: east\n    gate: {{probe: {{kind: url, url: '{at}/east'}}}}\n")
-    for plane in ("west", "north"):
-        world.edit(f"name: {plane}", f"name: {plane}, gate: {{probe: {{kind: url, url: '{at}/{plane}'}}}}")
-    answers.status |= {"/east": 200, "/west": 503, "/north": 200}
-    ended = world.roll()
-    assert ended.code == 1
-    assert "FAILED" in row(ended.out, "west")
-    assert "passed" in row(ended.out, "north")
-    assert "/west answers 503" in " ".join(re.sub(r"[│\s]+", " ", ended.out).split())
+    with serving() as server:
+        at = server.url
+        world.edit(
+            "gate: {timeoutSeconds: 20, settleSeconds: 1}",
+            f"gate: {{timeoutSeconds: 8, settleSeconds: 1, alerts: {{kind: prometheus, url: '{at}/prometheus'}}}}",
+        )
+        world.edit("    name: east\n", f"    name: east\n    gate: {{probe: {{kind: url, url: '{at}/east'}}}}\n")
+        for plane in ("west", "north"):
+            world.edit(f"name: {plane}", f"name: {plane}, gate: {{probe: {{kind: url, url: '{at}/{plane}'}}}}")
+        server.answers |= {"/east": (200, ""), "/west": (503, ""), "/north": (200, ""), ALERTS: alerts()}
+        ended = world.roll()
+        assert ended.code == 1
+        assert "FAILED" in row(ended.out, "west")
+        assert "passed" in row(ended.out, "north")
+        assert "/west answers 503" in " ".join(re.sub(r"[│\s]+", " ", ended.out).split())
 
-    answers.status["/west"] = 200
-    firing = {"alertname": "ProxyDown", "namespace": world.namespace}
-    answers.alerts = [{"state": "firing", "labels": firing}]
-    ended = world.roll("--resume")
-    assert ended.code == 1
-    assert "alert ProxyDown fires" in ended.out
+        server.answers["/west"] = (200, "")
+        firing = {"alertname": "ProxyDown", "namespace": world.namespace}
+        server.answers[ALERTS] = alerts({"state": "firing", "labels": firing})
+        ended = world.roll("--resume")
+        assert ended.code == 1
+        assert "alert ProxyDown fires" in ended.out
 
-    answers.alerts = []
-    ended = world.roll("--resume")
-    assert ended.code == 0, ended.out + ended.err
+        server.answers[ALERTS] = alerts()
+        ended = world.roll("--resume")
+        assert ended.code == 0, ended.out + ended.err
 
 
 # ---- probes by way of the API server; pods that are played answer nothing, so here they fail ----

@@ -53,6 +53,11 @@ class Ended:
     out: str
     err: str
 
+    @property
+    def text(self) -> str:
+        """All that it said."""
+        return self.out + self.err
+
 
 @pytest.fixture
 def definition(tmp_path: Path) -> Path:

@@ -1,0 +1,170 @@
+"""`check` and `environments`: the definition alone, quick and clear; and how environments differ, in words."""
+
+import json
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidegate_contracts.environments import Environments
+
+from rollout.differences import differences, pairs
+from rollout.summary import gpu_slices, how_they_differ
+from stacks.problems import _MOST_ALIKE, Position, Problem, advisory_text
+from stacks.validate import read_definition
+
+from .conftest import ROOT
+
+Call = Callable[..., Any]
+Edit = Callable[[str, str], None]
+
+
+def test_a_good_definition_is_summed_up_in_a_line(call: Call, definition: Path) -> None:
+    ended = call("check", definition)
+    assert ended.code == 0
+    line = ended.out.splitlines()[0]
+    assert line == f"{definition}: ok – 2 stacks (dev-lab, prod-east), 1 server, 1 model"
+
+
+def test_alike_advisories_are_one_paragraph(call: Call, definition: Path) -> None:
+    out = call("check", definition).out
+    assert out.count("has no digest") == 3
+    assert out.count("make pin") == 1
+
+
+def test_long_paragraphs_are_cut_and_counted() -> None:
+    found = [Problem(Position("f", n, 1), "", f"no {n}", "why", "do", "advisory") for n in range(_MOST_ALIKE + 2)]
+    assert "… and 2 more like these" in advisory_text(found)
+
+
+def test_everything_that_is_wrong_is_said_at_once_and_the_exit_code_is_two(
+    run: Call, definition: Path, edit: Edit
+) -> None:
+    edit("replicas: 1\n", "replicsa: 1\n")
+    edit("server: small}", "server: smal}")
+    ended = run("check", definition)
+    assert ended.code == 2
+    assert "replicas" in ended.err
+    assert "Traceback" not in ended.err
+    assert "nothing was written" in ended.err
+
+
+def test_a_missing_file_is_one_message(run: Call, tmp_path: Path) -> None:
+    ended = run("check", tmp_path / "nope.yaml")
+    assert ended.code == 2
+    assert "nope.yaml: there is no such file" in ended.err
+
+
+@pytest.mark.parametrize("command", ["check", "environments"])
+def test_it_is_quick_because_it_loads_no_engine(run: Call, definition: Path, command: str) -> None:
+    run(command, definition)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ended = run(command, definition, PYTHONPROFILEIMPORTTIME="1")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # Not the time on the clock, of which other tests on this machine take their share.
+    assert after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime < 2
+    assert (ended.code, "pulumi" in ended.err) == (0, False)
+
+
+# ---- what clients are told ----
+
+
+def test_what_clients_are_told_is_printed_and_nothing_else(call: Call, definition: Path) -> None:
+    ended = call("environments", definition)
+    assert (ended.code, ended.err) == (0, "")
+    told = Environments.model_validate_json(ended.out)
+    assert [(item.name, [plane.name for plane in item.planes]) for item in told.environments] == [
+        ("dev", ["lab"]),
+        ("prod", ["east"]),
+    ]
+    assert "null" not in ended.out
+
+
+def test_a_file_of_it_is_written_whole_and_says_so(call: Call, definition: Path, tmp_path: Path) -> None:
+    file = tmp_path / "users" / "environments.json"
+    ended = call("environments", definition, "--out", file)
+    assert ended.code == 0
+    assert str(file) in ended.out
+    assert file.read_text("utf-8") == call("environments", definition).out
+    assert [item.name for item in file.parent.iterdir()] == [file.name]
+    assert file.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing_behind(call: Call, definition: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    ended = call("environments", definition, "--out", tmp_path / "taken")
+    assert ended.code == 1
+    assert "taken" in ended.err
+    assert "Traceback" not in ended.err
+    assert [item.name for item in tmp_path.iterdir() if item.is_file() or item.name.startswith(".")] == []
+
+
+def test_promotion_goes_to_clients_as_it_is_said(call: Call, definition: Path, edit: Edit) -> None:
+    edit("  - name: prod\n", "  - name: prod\n    promotion: {from: dev, principals: [ci], soakHours: 1.5}\n")
+    prod = json.loads(call("environments", definition).out)["environments"][1]
+    assert prod["promotion"] == {
+        "source": "dev",
+        "principals": ["ci"],
+        "groups": [],
+        "separationOfDuties": False,
+        "soakHours": 1.5,
+    }
+
+
+def test_a_definition_that_is_wrong_is_not_handed_out(call: Call, definition: Path, edit: Edit, tmp_path: Path) -> None:
+    edit("  - name: prod\n", "  - name: prod\n    promotion: {from: dve}\n")
+    ended = call("environments", definition, "--out", tmp_path / "environments.json")
+    assert ended.code == 2
+    assert ended.out == ""
+    assert 'takes versions from an unknown environment, "dve"' in ended.err
+    assert "Traceback" not in ended.err
+    assert not (tmp_path / "environments.json").exists()
+
+
+# ---- how environments differ ----
+
+
+def test_dev_and_prod_differ_in_what_their_overlays_say_and_in_nothing_else(definition: Path) -> None:
+    read = read_definition(definition)
+    assert [str(value) for value in differences(*read.stacks)] == [
+        "namespace tidegate-dev → tidegate-prod",
+        "datasets.models.path /models → /prod",
+        "proxy.replicas 1 → autoscaled 3–12",
+    ]
+
+
+def test_a_thing_of_another_kind_is_one_difference(definition: Path, edit: Edit) -> None:
+    edit("proxy: {replicas: null,", "proxy: {exposure: {kind: ingress, host: a.test}, replicas: null,")
+    assert "  proxy.exposure cluster-ip → ingress (host a.test, path /)" in how_they_differ(read_definition(definition))
+
+
+def test_stacks_of_one_environment_are_compared_too(definition: Path) -> None:
+    plane = "  - {name: west, environments: [prod], datasets: [{name: models, path: /west}]}\n"
+    definition.write_text(definition.read_text("utf-8") + plane, "utf-8")
+    read = read_definition(definition)
+    assert [title for title, _, _ in pairs(read)] == ["dev → prod", "prod-east → prod-west"]
+    assert how_they_differ(read).endswith("prod-east → prod-west:\n  datasets.models.path /prod → /west")
+
+
+def test_items_that_only_one_environment_has_are_named(definition: Path, edit: Edit) -> None:
+    edit("  - {name: dev}", "  - {name: dev, models: [{name: two, server: small}]}")
+    assert "  models.two two (server small, pinned false) → –" in how_they_differ(read_definition(definition))
+
+
+def test_long_lists_of_differences_are_cut_and_counted(definition: Path, edit: Edit) -> None:
+    models = ", ".join(f"{{name: m{n}, server: small}}" for n in range(40))
+    edit("  - {name: dev}", f"  - {{name: dev, models: [{models}]}}")
+    assert "  … and 19 more" in how_they_differ(read_definition(definition))
+
+
+def test_one_environment_alone_differs_from_nothing(definition: Path) -> None:
+    text = definition.read_text("utf-8")
+    text = text.split("  - name: prod\n")[0] + "dataPlanes:\n  - {name: lab, environments: [dev]}\n"
+    definition.write_text(text, "utf-8")
+    assert how_they_differ(read_definition(definition)) == ""
+
+
+def test_gpu_slices_are_counted_over_all_replicas() -> None:
+    stacks = {stack.name: stack for stack in read_definition(ROOT / "stacks/inference.yaml").stacks}
+    assert "3 × MIG 1g.10gb (mixed)" in gpu_slices(stacks["prod-east"]).splitlines()

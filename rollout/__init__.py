@@ -15,7 +15,7 @@ could not be done · 2 the definition or the command line is wrong · 3 no engin
 | `waves/` | `rollout`: one data plane after another |
 | `preview`, `comparison`, `changes/` | what would change, and how that is said |
 | `kubectl`, `processes`, `refusals` | runs other programs, asks a cluster, and explains its refusals |
-| `live`, `declared`, `managed_fields` | what a cluster has and would have, and who set which field |
+| `live`, `managed_fields` | what a cluster has and would have, and who set which field |
 | `handover` | fields and objects of people and other engines, before an engine goes to work |
 | `health`, `pending` | whether workloads are well, and why a pod waits |
 """

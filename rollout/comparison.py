@@ -105,12 +105,10 @@ def _with_texts(
 
 def _local_stacks(definition: Definition, only: str | None) -> tuple[Stack, ...]:
     """Return the stacks of the local cluster, and let kubectl find it."""
-    from lab.local_cluster import LocalCluster
-
-    from .local import incomplete, local_folder, local_stacks
+    from .local import incomplete, local_stacks, running_local
 
     stacks = local_stacks(definition, only)
-    cluster = LocalCluster.running(local_folder())
+    cluster = running_local()
     if cluster is None:
         how = make("up", CLUSTER="local", DEFINITION=definition.file)
         if what := incomplete():

@@ -2,15 +2,13 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from lab.local_cluster import LocalCluster
 from stacks.command import WRONG_INPUT, CommandError, Outcome
 from stacks.problems import escaped
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
-from . import engines, local
+from . import engines
 from .cluster import Request, here
 from .contexts import context_of, no_cluster, on_cluster
 from .engines import Bundle
@@ -21,18 +19,11 @@ from .render import render
 from .terminal import in_shell, make, note
 
 
-@dataclass(frozen=True)
-class Stays:
-    """What is left of a stack."""
-
-    namespace: str
-    volumes: tuple[str, ...]
-    claims: tuple[str, ...]
-
-
 def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None:
     """Take stacks down; those of production only for somebody who is sure."""
     if request.is_local and request.stack is None:
+        from . import local
+
         gone = local.stop_local()
         print("The local cluster is gone, with all that was in it." if gone else "There is no local cluster.")
         return
@@ -41,8 +32,10 @@ def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None
         raise no_cluster(definition)
     stacks: Sequence[Stack]
     if request.is_local:
+        from . import local
+
         stacks = [here(stack) for stack in local.local_stacks(definition, request.stack)]
-        cluster = LocalCluster.running(local.local_folder())
+        cluster = local.running_local()
         if cluster is None:
             if what := local.incomplete():
                 how = make("down", CLUSTER=request.context)
@@ -87,31 +80,25 @@ def _down(request: Request, definition: Definition, stack: Stack, kube: Kubectl,
     print(_report(stack, kube, what_stays(stack, kube)))
 
 
-def what_stays(stack: Stack, kube: Kubectl) -> Stays:
-    """Return what a cluster still has of a stack that was taken down."""
+def what_stays(stack: Stack, kube: Kubectl) -> dict[str, list[str]]:
+    """Return what a cluster still has of a stack that was taken down: names by kind."""
     selector = f"{PART_OF}=tidegate,{INSTANCE}={stack.environment.name}"
     names: dict[str, list[str]] = {kind: [] for kind in KEPT}
     for item in kube.find([f"{kind.lower()}s" for kind in KEPT], "-A", "-l", selector):
         if namespace_of(item) == stack.namespace:
             names[item["kind"]].append(item["metadata"]["name"])
-    return Stays(
-        stack.namespace if stack.namespace in names["Namespace"] else "",
-        tuple(names["PersistentVolume"]),
-        tuple(names["PersistentVolumeClaim"]),
-    )
+    return names
 
 
-def _report(stack: Stack, kube: Kubectl, stays: Stays) -> str:
+def _report(stack: Stack, kube: Kubectl, stays: dict[str, list[str]]) -> str:
     lines = [f"Down in {escaped(kube.context)}: {stack.name}."]
-    kept = [
-        *(f"PersistentVolume {name}" for name in stays.volumes),
-        *(f"PersistentVolumeClaim {name}" for name in stays.claims),
-        *([f"Namespace {stays.namespace}, which holds the claims"] if stays.namespace else []),
-    ]
+    volumes, namespaces = stays["PersistentVolume"], stays["Namespace"]
+    kept = [f"  {kind} {name}" for kind in KEPT[1:] for name in stays[kind]]
+    kept += [f"  Namespace {name}, which holds the claims" for name in namespaces]
     if kept:
         kubectl = f"  kubectl --context {in_shell(kube.context)} delete"
-        lines += ["Its datasets stay, and the next `make up` finds them:", *(f"  {name}" for name in kept)]
+        lines += ["Its datasets stay, and the next `make up` finds them:", *kept]
         lines += ["To delete them for good (what lies on the storage itself stays there):"]
-        lines += [f"{kubectl} namespace {in_shell(stays.namespace)}"] if stays.namespace else []
-        lines += [f"{kubectl} persistentvolume {' '.join(map(in_shell, stays.volumes))}"] if stays.volumes else []
+        lines += [f"{kubectl} namespace {in_shell(name)}" for name in namespaces]
+        lines += [f"{kubectl} persistentvolume {' '.join(map(in_shell, volumes))}"] if volumes else []
     return "\n".join(lines)

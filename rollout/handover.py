@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import managed_fields
-from .declared import Key, key
 from .kubectl import Kubectl, KubernetesObject, as_list
-from .live import as_made, with_scale
+from .live import Key, as_made, key, with_scale
 
 AUTOSCALED = "tidegate-autoscaled"
 """Who owns the replicas of a workload from the moment an autoscaler is declared until that sets them itself."""

@@ -15,7 +15,6 @@ from components.evaluate import APPLY_ORDER, apply_key
 
 from . import managed_fields
 from .changes.compare import compare
-from .declared import Key, clean, key
 from .kubectl import Kubectl, KubernetesObject, as_list, items
 from .refusals import explained
 from .render import Rendered
@@ -24,6 +23,18 @@ KEPT = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")
 """Kinds that nothing here ever deletes: they hold data, or what holds data."""
 PART_OF = "app.kubernetes.io/part-of"
 INSTANCE = "app.kubernetes.io/instance"
+Key = tuple[str, str, str]
+_SET_BY_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "selfLink", "managedFields")
+_BOOK_KEEPING = (
+    "meta.helm.sh/",
+    "helm.sh/resource-policy",
+    "pulumi.com/",
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "deployment.kubernetes.io/",
+    "pv.kubernetes.io/",
+)
+"""Annotations of engines and controllers: they say nothing about what is declared."""
+_BOOK_LABELS = ("app.kubernetes.io/managed-by", "kubernetes.io/metadata.name")
 PREVIEW = "tidegate-preview"
 """Who a dry run says that it is, for objects that nobody has applied yet."""
 
@@ -139,6 +150,22 @@ def _no_longer_rendered(
         [item for item in gone if item["kind"] not in KEPT],
         tuple(f"{item['kind']} {item['metadata']['name']}" for item in kept if item["kind"] != "Namespace"),
     )
+
+
+def key(item: KubernetesObject) -> Key:
+    """Return what identifies an object among those of a stack."""
+    return item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]
+
+
+def clean(item: KubernetesObject) -> KubernetesObject:
+    """Return an object as it is declared: without what the API server, controllers and engines note on it."""
+    result = {name: value for name, value in item.items() if name != "status"}
+    head = {name: value for name, value in item["metadata"].items() if name not in _SET_BY_SERVER}
+    for field, dropped in (("annotations", _BOOK_KEEPING), ("labels", _BOOK_LABELS)):
+        kept = {name: value for name, value in (head.pop(field, None) or {}).items() if not name.startswith(dropped)}
+        if kept:
+            head[field] = kept
+    return {**result, "metadata": head}
 
 
 def namespace_of(item: KubernetesObject) -> str:

@@ -41,6 +41,11 @@ def local_folder() -> Path:
     return tools.cache_root() / "local-cluster"
 
 
+def running_local() -> LocalCluster | None:
+    """Return the local cluster, where all of it runs."""
+    return LocalCluster.running(local_folder())
+
+
 def local_stacks(definition: Definition, only: str | None = None) -> tuple[Stack, ...]:
     """Return the stacks that live in a local cluster: of each environment the first, in the order of a rollout."""
     first = _first_of_each_environment(definition)

@@ -1,4 +1,4 @@
-"""What differs between two lists of Kubernetes objects, field by field."""
+"""What differs between two lists of Kubernetes objects, field by field; and what of it makes an object anew."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from components.evaluate import apply_key
 
-from .immutable import immutable_changes
 from .secrets import Hidden, hidden, hidden_tree
 
 KubernetesObject = dict[str, Any]
@@ -25,6 +24,26 @@ class _Missing:
 MISSING = _Missing()
 DATASETS = ("PersistentVolume", "PersistentVolumeClaim")
 """Kinds that hold models, or lead to them."""
+# Which fields Kubernetes lets nobody change: a change of one means a new object in the old one's place.
+_MUTABLE_STATEFULSET = {
+    "replicas",
+    "template",
+    "updateStrategy",
+    "ordinals",
+    "minReadySeconds",
+    "persistentVolumeClaimRetentionPolicy",
+    "revisionHistoryLimit",
+}
+# Everything else in a PersistentVolume's spec is its source (csi, nfs, hostPath, …) or says where it can be used.
+_MUTABLE_VOLUME = {
+    "accessModes",
+    "capacity",
+    "claimRef",
+    "mountOptions",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "volumeAttributesClassName",
+}
 _LIST_KEYS = ("name", "mountPath", "containerPort", "port", "key")
 
 
@@ -77,6 +96,40 @@ def compare(old: Iterable[KubernetesObject], new: Iterable[KubernetesObject]) ->
 def _identity(item: KubernetesObject) -> tuple[str, str, str]:
     head = item["metadata"]
     return item["kind"], head.get("namespace", ""), head["name"]
+
+
+def immutable_changes(kind: str, old: Mapping[str, Any], paths: Sequence[Sequence[str | int]]) -> list[str]:
+    """Return the immutable fields among those that changed, each as `spec.volumeClaimTemplates`."""
+    found = {
+        ".".join(field)
+        for path in paths
+        if (field := _immutable(kind, old, [_plain(step) for step in path])) is not None
+    }
+    return sorted(found)
+
+
+def _plain(step: str | int) -> str:
+    return str(step).partition("[")[0] or str(step)
+
+
+def _immutable(kind: str, old: Mapping[str, Any], path: Sequence[str]) -> Sequence[str] | None:
+    if kind in ("ConfigMap", "Secret"):
+        return path[:2] if old.get("immutable") is True and path[0] in ("data", "binaryData", "immutable") else None
+    if path[0] != "spec" or len(path) < 2:
+        return None
+    inside = path[1]
+    if (
+        (kind == "StatefulSet" and inside not in _MUTABLE_STATEFULSET)
+        or (kind in ("Deployment", "DaemonSet") and inside == "selector")
+        or (kind == "PersistentVolume" and inside not in _MUTABLE_VOLUME)
+        or (kind == "Service" and inside == "clusterIP")
+        or kind == "ResourceClaimTemplate"
+    ):
+        return path[:2]
+    if kind == "PersistentVolumeClaim" and inside != "volumeAttributesClassName":
+        # Not even more may be requested: only volumes that a driver provisioned can grow, and none of ours was.
+        return path[: 3 if inside == "resources" else 2]
+    return None
 
 
 def field_changes(old: KubernetesObject, new: KubernetesObject) -> list[FieldChange]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tidegate_contracts import eviction_process, proxy_process
 
-from .trees import at, items, number, text
+from .workloads import at, items, number, text
 
 Pool = tuple[str, str]
 """Server and pool."""

@@ -6,8 +6,7 @@ from typing import Any
 
 from .models import Serving, serving
 from .restarts import Restart, template_changes
-from .trees import at, items, text
-from .workloads import Workload, workloads
+from .workloads import Workload, at, items, text, workloads
 
 Tree = Mapping[str, Any]
 MODEL = "model"

@@ -12,8 +12,7 @@ from typing import Any
 
 from .compare import compare, field_changes
 from .models import Model, Serving, serving
-from .trees import items, text
-from .workloads import Replacing, Workload, workloads
+from .workloads import Replacing, Workload, items, text, workloads
 
 Tree = Mapping[str, Any]
 BYTES_PER_SECOND = 250_000_000

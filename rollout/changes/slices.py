@@ -7,8 +7,7 @@ from typing import Any
 
 from stacks.devices import Device
 
-from .trees import items, mapping, number, text
-from .workloads import Workload, workloads
+from .workloads import Workload, items, mapping, number, text, workloads
 
 Tree = Mapping[str, Any]
 _VENDOR = "nvidia.com/"

@@ -1,10 +1,8 @@
 """What runs pods: how many, how long one takes to stop and to start, and how new ones take the place of old ones."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from .trees import items, mapping, number, text
 
 Tree = Mapping[str, Any]
 _KINDS = ("Deployment", "StatefulSet")
@@ -173,3 +171,37 @@ def _share(value: Any, pods: int, default: int, *, up: bool) -> int:
     if isinstance(value, str) and value.endswith("%") and value[:-1].isdecimal():
         return (pods * int(value[:-1]) + (99 if up else 0)) // 100
     return default
+
+
+# ---- reading objects that may not be well-formed: another version, a hand or a cluster wrote them ----
+
+
+def at(tree: Any, *path: str) -> Any:
+    """Return what stands at a path; None where there is nothing."""
+    for key in path:
+        tree = tree.get(key) if isinstance(tree, Mapping) else None
+    return tree
+
+
+def mapping(tree: Any, *path: str) -> Mapping[str, Any]:
+    """Return the mapping at a path; an empty one where there is none."""
+    found = at(tree, *path)
+    return found if isinstance(found, Mapping) else {}
+
+
+def items(tree: Any, *path: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the mappings in the list at a path."""
+    found = at(tree, *path)
+    yield from (item for item in found if isinstance(item, Mapping)) if isinstance(found, list) else ()
+
+
+def number(tree: Any, *path: str, default: int) -> int:
+    """Return the whole number at a path that is not negative, or the default."""
+    found = at(tree, *path)
+    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else default
+
+
+def text(tree: Any, *path: str, default: str = "") -> str:
+    """Return the text at a path, or the default."""
+    found = at(tree, *path)
+    return found if isinstance(found, str) else default

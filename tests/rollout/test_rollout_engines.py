@@ -16,14 +16,13 @@ import yaml
 
 from charts import CHART
 from components import Environment, evaluate
-from rollout.declared import clean
 from rollout.engines import Bundle, helm, ownership, pulumi, pulumi_cli, watched
 from rollout.engines.helm_release import is_of
 from rollout.engines.lease import Hold
 from rollout.engines.pulumi import Pulumi
 from rollout.engines.pulumi_cli import PulumiCli
 from rollout.engines.pulumi_transforms import SKIP_AWAIT, without_service_waits
-from rollout.live import as_declared, of_stack
+from rollout.live import as_declared, clean, of_stack
 from rollout.render import Rendered, render
 from stacks.command import CommandError
 from stacks.resolve import resolve

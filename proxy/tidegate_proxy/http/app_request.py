@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from dataclasses import dataclass
-from email.utils import formatdate
 from typing import Any
 from urllib.parse import unquote
 
@@ -87,7 +86,7 @@ class AppRequest:
             self._body += message.get("body", b"")
 
     def _write(self) -> None:
-        head = [STATUS_LINES[self._start["status"]], b"date: ", formatdate(usegmt=True).encode(), b"\r\n"]
+        head = [STATUS_LINES[self._start["status"]]]
         for name, value in self._start["headers"]:
             head += (name, b": ", value, b"\r\n")
         head.append(b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n")

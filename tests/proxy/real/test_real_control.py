@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import tritonclient.http as client
-from tritonclient.utils import InferenceServerException
 
 from ..rigs.pytest_rigs import Front
 
@@ -87,6 +85,8 @@ def _direct(front: Front, path: str, body: Any) -> None:
 
 
 def test_triton_tells_what_it_was_asked(front: Front, heard: Callable[[], str]) -> None:
+    import tritonclient.http as client
+
     with client.InferenceServerClient(front.proxy.http) as each:
         each.get_model_config("echo", headers=front.credential)
     assert "/v2/models/echo/config" in heard()
@@ -94,12 +94,40 @@ def test_triton_tells_what_it_was_asked(front: Front, heard: Callable[[], str]) 
 
 @pytest.mark.parametrize("server", ["", "/servers/triton"])
 def test_control_fails_and_does_not_reach_triton(front: Front, heard: Callable[[], str], server: str) -> None:
+    import tritonclient.http as client
+    from tritonclient.utils import InferenceServerException
+
     with client.InferenceServerClient(front.proxy.http + server) as each:
         for call in CALLS.values():
             with pytest.raises(InferenceServerException) as error:
                 call(each, front.credential)
             assert error.value.status() == "404"
             assert "Nothing is called" in error.value.message()
+    assert heard() == ""
+
+
+OVER_GRPC: list[Callable[[Any, dict[str, str]], Any]] = [
+    lambda c, h: c.get_model_repository_index(headers=h),
+    lambda c, h: c.load_model("add_sub", headers=h),
+    lambda c, h: c.unload_model("add_sub", headers=h),
+    lambda c, h: c.get_system_shared_memory_status(headers=h),
+    lambda c, h: c.register_system_shared_memory("a", "/a", 1, headers=h),
+    lambda c, h: c.unregister_system_shared_memory(headers=h),
+    lambda c, h: c.get_cuda_shared_memory_status(headers=h),
+    lambda c, h: c.update_trace_settings(settings={"trace_level": ["OFF"]}, headers=h),
+    lambda c, h: c.get_log_settings(headers=h),
+]
+
+
+def test_control_over_grpc_has_no_method(front: Front, heard: Callable[[], str]) -> None:
+    import tritonclient.grpc as client
+    from tritonclient.utils import InferenceServerException
+
+    with client.InferenceServerClient(front.proxy.grpc) as each:
+        for call in OVER_GRPC:
+            with pytest.raises(InferenceServerException) as error:
+                call(each, front.credential)
+            assert error.value.status() == "StatusCode.UNIMPLEMENTED"
     assert heard() == ""
 
 

@@ -1,4 +1,4 @@
-"""Triton's own load generator completes over HTTP, as it does over gRPC (see grpc/test_grpc_real_triton.py)."""
+"""Triton's own load generator completes over HTTP and over gRPC."""
 
 from pathlib import Path
 
@@ -9,20 +9,28 @@ from ..rigs.pytest_rigs import Front
 
 # One number: of more it writes the first only, https://github.com/triton-inference-server/perf_analyzer/issues/451.
 AS_JSON = ("--shape", "INPUT:1", "--input-tensor-format", "json", "--output-tensor-format", "json")
+THOROUGH = [
+    ("http", "add_sub", ("--async",)),
+    ("http", "echo", AS_JSON),
+    ("http", "echo", ("--shape", "INPUT:150528")),
+    ("http", "versions", ("-x", "1", "--shape", "INPUT:4")),
+    ("http", "accumulate", ("--sequence-length", "5")),
+    ("http", "accumulate", ("--async", "--sequence-length", "5")),
+    ("grpc", "add_sub", ()),
+    ("grpc", "accumulate", ("--sequence-length", "5")),
+    ("grpc", "accumulate", ("--streaming", "--sequence-length", "5")),
+    ("grpc", "echo", ("--shape", "INPUT:150528")),
+]
 
 
 @pytest.mark.parametrize(
-    ("model", "options"),
+    ("protocol", "model", "options"),
     [
-        ("add_sub", ()),
-        ("add_sub", ("--async",)),
-        ("echo", AS_JSON),
-        ("echo", ("--shape", "INPUT:150528")),
-        ("versions", ("-x", "1", "--shape", "INPUT:4")),
-        ("accumulate", ("--sequence-length", "5")),
-        ("accumulate", ("--async", "--sequence-length", "5")),
+        ("http", "add_sub", ()),
+        ("grpc", "add_sub", ("--streaming",)),
+        *(pytest.param(*each, marks=pytest.mark.thorough) for each in THOROUGH),
     ],
 )
-def test_it_completes(front: Front, tmp_path: Path, model: str, options: tuple[str, ...]) -> None:
-    found = perf_analyzer(tmp_path, "http", front.proxy.http, model, *options, token=front.token)
-    assert found.per_second > 0
+def test_it_completes(front: Front, tmp_path: Path, protocol: str, model: str, options: tuple[str, ...]) -> None:
+    where = getattr(front.proxy, protocol)
+    assert perf_analyzer(tmp_path, protocol, where, model, *options, token=front.token).per_second > 0

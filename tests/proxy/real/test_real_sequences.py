@@ -1,14 +1,13 @@
 """Two real Tritons behind one proxy: each keeps the sequences that it has begun, and no other has seen them."""
 
 import asyncio
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
-import tritonclient.http as client
-import tritonclient.http.aio as aio_client
 from tidegate_contracts import routing
 
 from lab.local_plane.triton import Triton, triton
@@ -37,13 +36,19 @@ def anyio_backend() -> str:
 
 
 def counted(server: Triton) -> int:
+    import tritonclient.http as client
+
     with client.InferenceServerClient(server.http) as each:
         return int(each.get_inference_statistics(MODEL)["model_stats"][0]["inference_count"])
 
 
-@pytest.mark.parametrize("compression", [None, "gzip", "deflate"])
-@pytest.mark.parametrize("binary", [True, False])
-@pytest.mark.parametrize("text", [False, True])
+VARIANTS = itertools.product((False, True), (True, False), (None, "gzip", "deflate"))
+
+
+@pytest.mark.parametrize(
+    ("text", "binary", "compression"),
+    [(True, False, "gzip"), *(pytest.param(*each, marks=pytest.mark.thorough) for each in VARIANTS)],
+)
 async def test_every_sequence_stays_where_it_began(
     real_triton: Triton,
     another_triton: Triton,
@@ -52,7 +57,10 @@ async def test_every_sequence_stays_where_it_began(
     binary: bool,
     compression: str | None,
 ) -> None:
-    aio: Any = aio_client
+    import tritonclient.http as client
+    import tritonclient.http.aio
+
+    aio: Any = tritonclient.http.aio
     model = routing.Model(name=MODEL, server="vision", pool="main")
     before = [counted(server) for server in (real_triton, another_triton)]
     async with house(tmp_path, real_triton.http_port, another_triton.http_port, models=[model]) as here:

@@ -1,0 +1,283 @@
+"""Triton's own clients, unmodified: asked directly and through the proxy, every call has the same result."""
+
+import asyncio
+import importlib
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+import pytest
+
+from ..rigs.pytest_rigs import Front
+from ..rigs.tables import SERVER
+
+Headers = dict[str, str]
+Call = Callable[[Any, Headers, Any], Any]
+"""Given a client, headers, and the module whose tensors it takes; the clients for asyncio return what is to be awaited.
+"""
+PICTURE = numpy.random.default_rng(7).random(3 * 224 * 224, numpy.float32)
+WORDS = numpy.array(["a", "ü", "", "x" * 70_000], dtype=object)
+THREE = numpy.arange(3, dtype=numpy.int32)
+HTTP, GRPC = ("http", "http.aio"), ("grpc", "grpc.aio")
+
+
+def tensor(kit: Any, name: str, data: Any, kind: str, **how: bool) -> Any:
+    found = kit.InferInput(name, list(data.shape), kind)
+    found.set_data_from_numpy(data, **how)
+    return found
+
+
+def add_sub(kit: Any, kind: str = "INT32", dtype: Any = numpy.int32, **how: bool) -> list[Any]:
+    return [tensor(kit, f"INPUT{n}", numpy.arange(16).astype(dtype) * (n + 1), kind, **how) for n in range(2)]
+
+
+def repeat(kit: Any, numbers: Sequence[int], delay: int = 0) -> list[Any]:
+    delays = numpy.full(len(numbers), delay, numpy.uint32)
+    return [tensor(kit, "IN", numpy.array(numbers, numpy.int32), "INT32"), tensor(kit, "DELAY", delays, "UINT32")]
+
+
+def get(method: str, *given: Any, **more: Any) -> Call:
+    return lambda c, h, _: getattr(c, method)(*given, headers=h, **more)
+
+
+def infer(model: str, inputs: Callable[[Any], list[Any]] = add_sub, **more: Any) -> Call:
+    return lambda c, h, k: c.infer(model, inputs(k), headers=h, **more)
+
+
+def picture(k: Any) -> list[Any]:
+    return [tensor(k, "INPUT", PICTURE, "FP32")]
+
+
+def three(k: Any) -> list[Any]:
+    return [tensor(k, "INPUT", THREE, "INT32")]
+
+
+COMMON: dict[str, Call] = {
+    "live": get("is_server_live"),
+    "ready": get("is_server_ready"),
+    "model ready": get("is_model_ready", "add_sub"),
+    "version ready": get("is_model_ready", "versions", "2"),
+    "no such version ready": get("is_model_ready", "versions", "9"),
+    "server metadata": get("get_server_metadata"),
+    "metadata": get("get_model_metadata", "add_sub"),
+    "metadata of a version": get("get_model_metadata", "versions", "2"),
+    "metadata of no version": get("get_model_metadata", "versions", "9"),
+    "config": get("get_model_config", "accumulate"),
+    "config of a version": get("get_model_config", "versions", "1"),
+    "config of no version": get("get_model_config", "versions", "9"),
+    "statistics of no version": get("get_inference_statistics", "versions", "9"),
+    "infer": infer("add_sub"),
+    "an id": infer("add_sub", request_id="seven"),
+    "another type": infer("add_sub_fp32", lambda k: add_sub(k, "FP32", numpy.float32)),
+    "parameters": infer("add_sub", parameters={"own": 7, "other": "x"}),
+    "a priority and a time": infer("add_sub", priority=1, timeout=5_000_000),
+    "asked outputs": lambda c, h, k: c.infer(
+        "add_sub", add_sub(k), outputs=[k.InferRequestedOutput("OUTPUT1")], headers=h
+    ),
+    "600 KB": infer("echo", picture),
+    "6 MB": infer("echo", lambda k: [tensor(k, "INPUT", numpy.tile(PICTURE, 10), "FP32")]),
+    "words": infer("echo_bytes", lambda k: [tensor(k, "INPUT", WORDS, "BYTES")]),
+    "nothing in a tensor": infer("echo", lambda k: [tensor(k, "INPUT", PICTURE[:0], "FP32")]),
+    "a version": infer("versions", three, model_version="1"),
+    "the newest": infer("versions", three),
+    "no such version": infer("versions", model_version="9"),
+    "too little": infer("add_sub", lambda k: add_sub(k)[:1]),
+    "another shape": infer("add_sub", lambda k: [tensor(k, f"INPUT{n}", THREE, "INT32") for n in range(2)]),
+    "another type than it has": infer("add_sub", lambda k: add_sub(k, "FP32", numpy.float32)),
+    "what streams": infer("repeat", lambda k: repeat(k, [1])),
+    "a sequence that never began": infer(
+        "accumulate", lambda k: [tensor(k, "INPUT", THREE[:1].reshape(1, 1), "INT32")], sequence_id=9999
+    ),
+}
+
+
+def encoded(there: bool, back: bool, output: str = "OUTPUT1", model: str = "add_sub", inputs: Any = add_sub) -> Call:
+    """Infer over HTTP with tensors as bytes, else as JSON."""
+    return lambda c, h, k: c.infer(
+        model, inputs(k, there), outputs=[k.InferRequestedOutput(output, binary_data=back)], headers=h
+    )
+
+
+def compressed(request: str | None, response: str | None) -> Call:
+    ways = {"request_compression_algorithm": request, "response_compression_algorithm": response}
+    return infer("echo", picture, **ways)
+
+
+def both(k: Any, binary: bool) -> list[Any]:
+    return add_sub(k, binary_data=binary)
+
+
+OVER_HTTP: dict[str, Call] = {
+    "no such model ready": get("is_model_ready", "no_such_model"),
+    "metadata with a query": get("get_model_metadata", "echo", query_params={"a": ["b", "c"]}),
+    "a query": infer("add_sub", query_params={"a": 1}),
+    "JSON both ways": encoded(False, False, inputs=both),
+    "JSON in, binary out": encoded(False, True, "OUTPUT0", inputs=both),
+    "binary in, JSON out": encoded(True, False, "OUTPUT0", inputs=both),
+    "one of each": encoded(True, True, inputs=lambda k, _: [both(k, True)[0], both(k, False)[1]]),
+    "600 KB as JSON": encoded(
+        False, False, "OUTPUT", "echo", lambda k, how: [tensor(k, "INPUT", PICTURE, "FP32", binary_data=how)]
+    ),
+    "words as JSON": encoded(
+        False, False, "OUTPUT", "echo_bytes", lambda k, how: [tensor(k, "INPUT", WORDS, "BYTES", binary_data=how)]
+    ),
+    "an output that is none": encoded(True, True, "X", inputs=both),
+    "gzip": compressed("gzip", None),
+    "deflate": compressed("deflate", None),
+    "gzip back": compressed(None, "gzip"),
+    "deflate back": compressed(None, "deflate"),
+    "gzip both ways": compressed("gzip", "gzip"),
+    "deflate there, gzip back": compressed("deflate", "gzip"),
+}
+OVER_GRPC: dict[str, Call] = {
+    "metadata as JSON": get("get_model_metadata", "echo", as_json=True),
+    "gzip": infer("add_sub", compression_algorithm="gzip"),
+    "deflate": infer("add_sub", compression_algorithm="deflate"),
+}
+CALLS = dict.fromkeys(HTTP, COMMON | OVER_HTTP) | dict.fromkeys(GRPC, COMMON | OVER_GRPC)
+
+
+def ask(way: str, where: str, headers: Headers, *calls: Call, at_once: bool = False) -> list[Any]:
+    """Return what comes of calls by this client, one after the other, or `at_once` where it is one for asyncio."""
+    protocol, _, is_aio = way.partition(".")
+    kit, client = importlib.import_module(f"tritonclient.{protocol}"), importlib.import_module(f"tritonclient.{way}")
+    if not is_aio:
+        with client.InferenceServerClient(where) as each:
+            return [asyncio.run(outcome(call, each, headers, kit)) for call in calls]
+
+    async def run() -> list[Any]:
+        async with client.InferenceServerClient(where) as each:
+            if at_once:
+                return list(await asyncio.gather(*(outcome(call, each, headers, kit) for call in calls)))
+            return [await outcome(call, each, headers, kit) for call in calls]
+
+    return asyncio.run(run())
+
+
+async def outcome(call: Call, each: Any, headers: Headers, kit: Any) -> Any:
+    """What came of it, in a form that can be compared byte by byte."""
+    from tritonclient.utils import InferenceServerException
+
+    try:
+        found = call(each, headers, kit)
+        return plain(await found if inspect.isawaitable(found) else found)
+    except InferenceServerException as error:
+        return "error", str(error.status()), error.message()
+
+
+def plain(found: Any) -> Any:
+    if not hasattr(found, "get_response"):
+        return found.SerializeToString(deterministic=True) if hasattr(found, "SerializeToString") else found
+    response = found.get_response()
+    if hasattr(response, "SerializeToString"):
+        return response.SerializeToString(deterministic=True)
+    arrays = {each["name"]: found.as_numpy(each["name"]) for each in response["outputs"]}
+    return response, {name: each.tolist() if each.dtype == object else each.tobytes() for name, each in arrays.items()}
+
+
+def sides(front: Front, way: str) -> list[tuple[str, Headers]]:
+    """Where to ask, and how: directly, and through the proxy."""
+    protocol = way.partition(".")[0]
+    return [(getattr(front.triton, protocol), {}), (getattr(front.proxy, protocol), front.credential)]
+
+
+WAYS = pytest.mark.parametrize("way", HTTP + GRPC)
+OF_HTTP = pytest.mark.parametrize("way", HTTP)
+
+
+@WAYS
+def test_every_call_has_the_same_result(front: Front, way: str) -> None:
+    calls = CALLS[way]
+    direct, through = (dict(zip(calls, ask(way, *side, *calls.values()), strict=True)) for side in sides(front, way))
+    for name in calls:
+        assert through[name] == direct[name], name
+
+
+@pytest.mark.parametrize("way", ["http.aio", "grpc.aio"])
+def test_many_at_once_have_the_same_results(front: Front, way: str) -> None:
+    calls = list(CALLS[way].values())
+    direct, through = (ask(way, *side, *calls, at_once=True) for side in sides(front, way))
+    assert through == direct
+
+
+@OF_HTTP
+def test_a_client_can_name_the_server_in_its_url(front: Front, way: str) -> None:
+    calls = [CALLS[way][name] for name in ("metadata", "config", "server metadata", "ready", "gzip", "a version")]
+    direct = ask(way, front.triton.http, {}, *calls)
+    assert ask(way, f"{front.proxy.http}/servers/{SERVER}", front.credential, *calls) == direct
+
+
+@OF_HTTP
+def test_an_api_key_is_as_good_as_a_token(front: Front, way: str) -> None:
+    direct = ask(way, front.triton.http, {}, COMMON["infer"])
+    for headers in ({"X-API-Key": front.key}, {"Authorization": f"Bearer {front.key}"}):
+        assert ask(way, front.proxy.http, headers, COMMON["infer"]) == direct
+
+
+@OF_HTTP
+def test_what_the_proxy_refuses_reads_well_in_the_client(front: Front, way: str) -> None:
+    nobody = ask(way, front.proxy.http, {}, COMMON["infer"])
+    somebody = ask(way, front.proxy.http, front.credential, infer("no_such_model"))
+    (_, status, message), (_, other_status, other_message) = nobody[0], somebody[0]
+    assert (status, message.split(":")[0]) == ("401", "Send `Authorization")
+    assert (other_status, other_message) == ("404", "There is no model no_such_model, or none that you may know of.")
+
+
+def step(number: int, sequence: int) -> Call:
+    data = numpy.array([[number]], numpy.int32)
+    ends = {"sequence_id": sequence, "sequence_start": number == 1, "sequence_end": number == 4}
+    return lambda c, h, k: c.infer("accumulate", [tensor(k, "INPUT", data, "INT32")], headers=h, **ends)
+
+
+@WAYS
+def test_sequences_have_the_same_answers(front: Front, way: str) -> None:
+    steps = [step(number, sequence) for number in range(1, 5) for sequence in (41, 42)]
+    direct, through = (ask(way, *side, *steps) for side in sides(front, way))
+    assert through == direct
+    if way in HTTP:
+        sums = [numpy.frombuffer(outputs["OUTPUT"], numpy.int32)[0] for _, outputs in through]
+        assert sums == [1, 1, 3, 3, 6, 6, 10, 10]
+
+
+def test_futures_have_the_same_results(front: Front) -> None:
+    import tritonclient.http as client
+
+    found = []
+    for where, headers in sides(front, "http"):
+        with client.InferenceServerClient(where, concurrency=8) as each:
+            waiting = [
+                each.async_infer("add_sub", add_sub(client), request_id=str(number), headers=headers)
+                for number in range(40)
+            ]
+            found.append([plain(future.get_result()) for future in waiting])
+    assert found[0] == found[1]
+
+
+@OF_HTTP
+def test_statistics_count_each_call_once(front: Front, way: str) -> None:
+    """Of what is asked in between, direct and through the proxy, and of nothing else."""
+
+    def statistics(model: str) -> Any:
+        (direct,), (through,) = (ask(way, *side, get("get_inference_statistics", model)) for side in sides(front, way))
+        assert through == direct
+        return direct
+
+    before = statistics("add_sub")["model_stats"][0]
+    assert len(statistics("")["model_stats"]) == 8  # seven models, one of which has two versions
+    ask(way, front.proxy.http, front.credential, *[COMMON["infer"]] * 5)
+    after = statistics("add_sub")["model_stats"][0]
+    assert after["inference_count"] == before["inference_count"] + 5
+    assert set(after) == set(before)
+
+
+def test_statistics_over_grpc_have_the_same_models(front: Front) -> None:
+    import tritonclient.grpc as client
+
+    for model in ("add_sub", ""):
+        found = []
+        for where, headers in sides(front, "grpc"):
+            with client.InferenceServerClient(where) as each:
+                stats = each.get_inference_statistics(model, headers=headers).model_stats
+                found.append([(stat.name, stat.version) for stat in stats])
+        assert found[0] == found[1]

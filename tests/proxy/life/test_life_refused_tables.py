@@ -78,7 +78,7 @@ async def test_a_pool_that_nobody_can_reach_is_refused_in_one_line(more: dict[st
 
 async def test_a_kind_of_server_that_the_proxy_does_not_know_is_refused_in_one_line() -> None:
     servers = [{"name": "s", "kind": "dynamo", "pools": [POOL]}]
-    with pytest.raises(TableError, match="^server s: this proxy knows no kind 'dynamo'$"):
+    with pytest.raises(TableError, match=r"^server s: this proxy knows no kind 'dynamo'$"):
         await routing_table(json.dumps(said(servers=servers)).encode())
 
 

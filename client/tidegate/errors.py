@@ -14,7 +14,7 @@ class ExitCode(IntEnum):
     REFUSED = 3
     """A rule of the environment does not allow it, or the credential does not."""
     BUSY = 4
-    """Somebody else is at it, or the server is busy: try again later."""
+    """Another process works on the same, or the server is busy: try again later."""
     NOT_FOUND = 5
     """There is no such model, version, alias or environment."""
     UNREACHABLE = 6
@@ -56,14 +56,14 @@ class RefusedError(TidegateError):
 
 
 class BusyError(TidegateError):
-    """Somebody else is at it, or the server is busy."""
+    """Another process works on the same, or the server is busy."""
 
     exit_code = ExitCode.BUSY
 
     def __init__(
         self, what: str, *, where: str = "", why: str = "", do: str = "", retry_after: float | None = None
     ) -> None:
-        """The same; `retry_after` is the seconds after which it is worth another try, where somebody said so."""
+        """The same; `retry_after` is the seconds after which it is worth another try, where that was said."""
         super().__init__(what, where=where, why=why, do=do)
         self.retry_after = retry_after
 

@@ -26,7 +26,7 @@ class Finding:
     do: str = ""
 
     def __post_init__(self) -> None:
-        """Make texts printable: names and values in them come from files that anybody may have written."""
+        """Make texts printable: names and values in them come from files of unknown origin."""
         for name in ("what", "where", "why", "do"):
             object.__setattr__(self, name, _printable(getattr(self, name)))
 

@@ -56,7 +56,7 @@ def _datasets(text: str) -> dict[str, Path]:
 def _path(text: str, variable: str) -> Path:
     try:
         return Path(text).expanduser()
-    except RuntimeError:  # `~name` of somebody who is not here
+    except RuntimeError:  # `~name` of a user that this machine does not have
         raise UsageError(
             f"{text!r} begins with a home that is not here", where=variable, do="write the path in full"
         ) from None

@@ -1,4 +1,4 @@
-"""Who calls: an API key, a token, or what Domino says of its runs and endpoints. Nothing here is ever shown.
+"""The caller's credential: an API key, a token, or what Domino gives its runs and endpoints. It is never shown.
 
 In this order: `TIDEGATE_API_KEY`, `TIDEGATE_TOKEN`, `TIDEGATE_TOKEN_FILE`, the token of the Domino run (asked of
 `DOMINO_API_PROXY`, or of localhost:8899 in a run that does not name it), and `DOMINO_USER_API_KEY`, which Domino
@@ -40,7 +40,7 @@ _MOST_BYTES: Final = 65536
 
 
 class Credential:
-    """Says who calls. This one says nothing, and the proxy will say what it thinks of that."""
+    """The header that identifies the caller. This base has none: the proxy then decides what such a call may do."""
 
     source = "nowhere"
     """Where it is from, for people."""

@@ -165,7 +165,7 @@ class Model:
         try:
             found = signature_of(self.proxy.config(self.name, server=self.server, version=version, deadline=deadline))
         except RefusedError:
-            until = time.monotonic() + _HIDDEN_SECONDS  # who may call it need not be one who may inspect it
+            until = time.monotonic() + _HIDDEN_SECONDS  # a caller that may not inspect the model may still call it
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             what = f"the configuration of {self.name} cannot be understood"
             raise UnreachableError(what, where=self.proxy.url) from None

@@ -142,6 +142,6 @@ def _object(reply: Reply) -> dict[str, Any]:
 
 
 def _shown(text: object) -> str:
-    """Return what somebody else said, on a terminal's one line."""
+    """Return a text of the other side's as one line that a terminal can show."""
     plain = "".join(each if each.isprintable() else " " for each in str(text or ""))
     return plain[:_MOST_SHOWN]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidegate_contracts.environments import WhoAmI
 
 SECONDS: Final = 60.0
-"""How long a call may take if nobody says."""
+"""How long a call may take by default."""
 _UNAVAILABLE: Final = "tidegate-unavailable"
 
 

@@ -58,7 +58,7 @@ class Deadline:
 
 
 class CircuitBreaker:
-    """Stops asking a proxy that fails again and again: whoever calls is told at once, and now and then one may try.
+    """Stops asking a proxy that fails again and again: calls fail at once, and now and then one of them is tried.
 
     What opens it is no answer, or an answer that the proxy or its server failed; one that is merely busy does not.
     """
@@ -75,7 +75,7 @@ class CircuitBreaker:
         self._trial = False
 
     def check(self, where: str) -> bool:
-        """Raise UnreachableError while it is open; tell whether who is let through is the trial of a half open one."""
+        """Raise UnreachableError while it is open; else tell whether the call is the trial of a half-open one."""
         with self._lock:
             if self._until is None:
                 return False

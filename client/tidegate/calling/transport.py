@@ -188,7 +188,7 @@ class Transport:
             whole = True
         finally:
             if not whole:
-                response.close()  # a connection with half an answer in it serves nobody
+                response.close()  # a connection with half an answer in it cannot be used again
             response.release_conn()
 
     def _whole(self, response: urllib3.BaseHTTPResponse, path: str, end: float) -> Reply:

@@ -38,7 +38,7 @@ class TritonModel(PythonModel):
         self._model: Model | None = None
 
     def load_context(self, context: Any) -> None:
-        """Read which model it is; nobody is asked anything before the first call."""
+        """Read which model it is; nothing is sent before the first call."""
         self._context = _read(Path(context.artifacts[CONTEXT]))
         self._model = None
 

@@ -78,7 +78,7 @@ def _tidegate(
 
 def main() -> None:
     """Run the command line; Ctrl-C ends it without a traceback, even while it is still being loaded."""
-    # Whoever closed a stream (`>&-`) wants to see nothing there, and Python has None in its place.
+    # A stream that was closed (`>&-`) is None in Python; what is printed to it goes nowhere.
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):

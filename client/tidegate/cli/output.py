@@ -126,7 +126,7 @@ def answering() -> Iterator[None]:
         _fail(str(error), error.exit_code)
     except OSError as error:
         if error.errno == errno.EPIPE:
-            raise  # whoever read our output has gone, and typer knows what to do then
+            raise  # the reader of our output has gone, and typer knows what to do then
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{error.strerror or error}", ExitCode.UNREACHABLE)
     except KeyboardInterrupt:

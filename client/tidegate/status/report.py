@@ -13,7 +13,7 @@ class VersionStatus(Message):
 
     version: str
     ready: bool | None = None
-    """None where nobody could tell."""
+    """None where that could not be told."""
     requests: int = 0
     """Those that were answered."""
     failures: int = 0
@@ -44,7 +44,7 @@ class ModelStatus(Message):
     it; `failing`: see `why`. An on-demand model is ready when it can be loaded."""
     why: str = ""
     resident: bool | None = None
-    """Whether it is in memory; None where nobody could tell."""
+    """Whether it is in memory; None where that could not be told."""
     traffic: str
     """Who decides which version answers: `90 % 1, 10 % 2`, `champion → 3`, `newest`."""
     versions: tuple[VersionStatus, ...] = ()

@@ -1,11 +1,9 @@
 """What is tried again and what is not, within the time; before a proxy that misbehaves as it is told to."""
 
 import json
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from tidegate.errors import BusyError, NotFoundError, RefusedError, UnreachableE
 from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem
 
 from lab.local_plane.process import HOST, free_ports
-from tests.proxy.grpc.test_grpc_tls import Authority
 from tests.proxy.rigs.upstream import (
     Behaviour,
     Caller,
@@ -309,66 +306,11 @@ def test_threads_share_a_client(behind: Upstream) -> None:
     assert behind.connections <= 8
 
 
-class _Https(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        body = json.dumps(ANSWER).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-def https(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """A server that speaks TLS, and the file of the authority that vouches for it."""
-    authority = Authority()
-    key, certificate = authority.pair("proxy")
-    for name, content in (("tls.key", key), ("tls.crt", certificate), ("ca.crt", authority.pem)):
-        (tmp_path / name).write_bytes(content)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
-    server = ThreadingHTTPServer((HOST, 0), _Https)
-    server.daemon_threads = True
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield f"https://{HOST}:{server.server_port}", tmp_path / "ca.crt"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-def test_a_certificate_is_believed_only_if_somebody_vouches_for_it(
-    https: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url, authority = https
-    with pytest.raises(UnreachableError, match=r"not believed(.|\n)*TIDEGATE_PROXY_CA"):
-        ProxyClient(url, KEY).metadata("m")
-    assert ProxyClient(url, KEY, ca=authority).metadata("m") == ANSWER
-    monkeypatch.setenv("TIDEGATE_PROXY_CA", str(authority))
-    assert ProxyClient(url, KEY).metadata("m") == ANSWER
-    other = url.replace(HOST, "localhost")
-    with pytest.raises(UnreachableError, match="not believed"):
-        ProxyClient(other, KEY).metadata("m")
-
-
 def test_an_authority_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("no certificate")
     for name in ("empty", "missing"):
         with pytest.raises(UsageError, match="TIDEGATE_PROXY_CA"):
             ProxyClient("https://proxy", KEY, ca=tmp_path / name)
-
-
-def test_plain_http_where_tls_is_spoken_is_an_error(https: tuple[str, Path]) -> None:
-    with pytest.raises(UnreachableError):
-        ProxyClient(https[0].replace("https", "http"), KEY, seconds=2).metadata("m")
 
 
 def test_answer_then_close_is_an_answer(behind: Upstream) -> None:

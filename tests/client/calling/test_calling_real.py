@@ -15,6 +15,7 @@ from tidegate.calling.tensors import Array
 from tidegate.errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
+from lab.local_plane.process import HOST
 from lab.local_plane.proxy import proxy, write_tables
 from lab.local_plane.triton import Triton
 from tests.counts import examples
@@ -143,11 +144,16 @@ def test_a_host_and_a_port_are_spoken_to_in_tls_with_whom_the_authority_vouches_
     with proxy(tmp_path, settings={"api_keys": "true", "tls": "true"}) as front:
         monkeypatch.setenv("DOMINO_INFERENCE_PROXY", front.http)
         monkeypatch.setenv("TIDEGATE_API_KEY", key)
-        with pytest.raises(UnreachableError, match="TIDEGATE_PROXY_CA"):
+        with pytest.raises(UnreachableError, match=r"not believed(.|\n)*TIDEGATE_PROXY_CA"):
             ProxyClient().whoami()
+        assert ProxyClient(ca=tmp_path / "ca.crt").whoami().principal == CALLER
+        with pytest.raises(UnreachableError):
+            ProxyClient(f"http://{front.http}", seconds=2).whoami()
         monkeypatch.setenv("TIDEGATE_PROXY_CA", str(tmp_path / "ca.crt"))
         with ProxyClient() as calls:
             assert calls.url == f"https://{front.http}"
+            with pytest.raises(UnreachableError, match="not believed"):  # the certificate is of another name
+                ProxyClient(f"https://{front.http.replace(HOST, 'localhost')}").whoami()
             array = numpy.arange(150_000, dtype=numpy.float32)
             for _ in range(3):
                 assert calls.infer("echo", {"INPUT": array}).outputs["OUTPUT"].tobytes() == array.tobytes()

@@ -81,7 +81,7 @@ def detect(source: Path) -> tuple[Framework, Path]:
     """Return the framework of a file or folder, and which file or folder of it is the model.
 
     Nothing of it is run or unpickled. Raises UsageError that says what to do with a model that
-    Triton cannot serve as it is, or that nobody can tell.
+    Triton cannot serve as it is, or that is of no known framework.
     """
     if not source.exists():
         raise UsageError("there is no such file or folder", where=str(source))

@@ -55,7 +55,7 @@ class Graph:
     def order(self) -> tuple[tuple[int, ...], ...]:
         """The steps in waves: those of a wave can run together, after the waves before it.
 
-        A step that waits for a tensor that nobody makes, or for itself, is in none of them.
+        A step that waits for a tensor that no step makes, or for itself, is in none of them.
         """
         waves: list[tuple[int, ...]] = []
         there = set(self.inputs)
@@ -80,7 +80,7 @@ class Graph:
 
     @cached_property
     def producers(self) -> dict[str, Step]:
-        """The first step that makes each tensor; the ensemble's own inputs, and what nobody makes, are not there."""
+        """The first step that makes each tensor; the ensemble's own inputs, and what no step makes, are not there."""
         return {tensor: step for step in reversed(self.steps) for tensor in step.gives}
 
 
@@ -107,7 +107,7 @@ def chain(sources: Sequence[Path], links: Mapping[str, str] | None = None) -> Re
 
     A step's input is fed by the output of an earlier step that has its name, else it is an input of the ensemble; an
     output that no later step takes is one of the ensemble's. `links` give tensors other names: `model.tensor` to the
-    name within the ensemble. Optional inputs that nobody feeds are left out, unless linked. Raises UsageError where
+    name within the ensemble. Optional inputs that no step feeds are left out, unless linked. Raises UsageError where
     the tensors do not fit.
     """
     configs = [_config(source) for source in sources]

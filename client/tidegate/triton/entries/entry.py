@@ -61,7 +61,7 @@ class Entry:
 
     @property
     def is_published(self) -> bool:
-        """Whether it is no entry as somebody made it, but a model as `publishing` laid it out, with many versions."""
+        """Whether it is not one entry, but a published model: many versions, as `publishing` laid them out."""
         return any(file.path.split("/")[1:2] == [PUBLISHED] for file in self.files)
 
     def files_of(self, version: int) -> set[str]:

@@ -66,7 +66,7 @@ class Backend:
     """What runs a model: as the configuration says, completed as Triton does."""
 
     name: str
-    """Empty for an ensemble, and where nobody can tell."""
+    """Empty for an ensemble, and where nothing tells it."""
     platform: str
 
 
@@ -102,7 +102,7 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
             yield error("an ensemble has no backend", entry.where("backend"), do="take the backend out")
         return
     if not backend.name:
-        yield from _nobody(entry, backend)
+        yield from _unknown(entry, backend)
         return
     if backend.name in _STRICT and backend.platform not in _STRICT[backend.name]:
         platforms = " or ".join(f'"{platform}"' for platform in _STRICT[backend.name])
@@ -141,7 +141,7 @@ def check_server(entry: Entry, config: Any, backends: Collection[str] | None) ->
         )
 
 
-def _nobody(entry: Entry, backend: Backend) -> Iterator[Finding]:
+def _unknown(entry: Entry, backend: Backend) -> Iterator[Finding]:
     if backend.platform:
         if backend.platform in KNOWN:
             do = f'write backend: "{backend.platform}" in its place'

@@ -73,7 +73,7 @@ def read_vllm(source: Path) -> Reading:
 
 
 def place_engine(config: Any) -> None:
-    """Name the engine's folder, where nobody has."""
+    """Name the engine's folder, where the settings do not."""
     if not config.parameters[PATH].string_value:
         config.parameters[PATH].string_value = f"{REPOSITORY_ROOT}/{config.name}/1"
 

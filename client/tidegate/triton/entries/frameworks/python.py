@@ -45,7 +45,7 @@ def program(source: Path) -> ast.Module:
 
 
 def text_of(node: ast.AST) -> str:
-    """Return the text of an expression; nothing where it is nested more deeply than anybody writes."""
+    """Return the text of an expression; nothing where it is nested too deeply for Python."""
     try:
         return ast.unparse(node)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""What the files of a framework tell of a model: the parts of its entry that are nobody's choice."""
+"""What the files of a framework tell of a model: the parts of its entry that are not the user's choice."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -51,7 +51,7 @@ class Reading:
     arguments: tuple[str, ...] | None = None
     """What TorchScript's forward takes besides itself, where it can be read, and all of it is tensors."""
     missing: str = ""
-    """What the file does not tell of the tensors, so that somebody must say it: it goes on to the user."""
+    """What the file does not tell of the tensors, so that the user must say it: a sentence for the error."""
     notes: tuple[str, ...] = ()
     """What the user should know of such a model in Triton."""
 
@@ -65,7 +65,7 @@ def config_of(backend: str, platform: str = "", parameters: Iterable[tuple[str, 
 
 
 def data_type(text: str) -> str:
-    """Return Triton's name of a data type (`FP32`), however somebody wrote it (`fp32`, `TYPE_FP32`, `float32`).
+    """Return Triton's name of a data type (`FP32`), however it is written (`fp32`, `TYPE_FP32`, `float32`).
 
     Raises UsageError for one that Triton does not have.
     """

@@ -1,11 +1,13 @@
-"""A model that is in the definition, and that nobody has deployed, is told as such: nothing is busy, nothing fails."""
+"""What is told of a model that is not deployed, and of counts that do not belong together."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tidegate import Tidegate
-from tidegate.cli.status import models, status
+from tidegate.cli.status import _cells, models, status
+from tidegate.status.collect import _version
 from tidegate_contracts.environments import Environment, Environments, ModelFacts
 from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem
 from typer import Typer
@@ -63,3 +65,18 @@ def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path, monkey
         with Tidegate(environments=tmp_path / "environments.json") as tidegate:
             [dev] = tidegate.status("plain", environment="dev")
         assert [each.state for each in dev.models] == ["absent"]
+
+
+def counted(requests: int) -> dict[str, Any]:
+    return {"inference_stats": {"success": {"count": requests, "ns": requests * 1000}}}
+
+
+def test_a_rate_is_what_was_counted_meanwhile() -> None:
+    assert _version("1", True, counted(10), counted(30), 2.0).per_second == 10
+
+
+@pytest.mark.parametrize("before", [None, counted(1000)])
+def test_counts_of_another_replica_or_load_are_no_rate(before: dict[str, Any] | None) -> None:
+    found = _version("1", True, before, counted(30), 2.0)
+    assert (found.requests, found.per_second, found.busy) == (30, None, None)
+    assert _cells(found, watched=True)[3:5] == ("", "")

@@ -48,7 +48,8 @@ _CHECKING = """\
 
 `make check` reads the definition and `images.lock`, and nothing else. Its exit code is 0 when the definition can be
 used; advisories may be printed. It is 2 when it cannot be used: every problem is printed, with file, line and column,
-what is wrong and what to do, and nothing is written.
+what is wrong and what to do, and nothing is written. The form comes first (keys, types, what concerns one item alone):
+the [rules](#rules) are asked of each stack whose form is right, and those about all stacks once every form is.
 """
 
 _WHOLE_DEFAULTS = """\

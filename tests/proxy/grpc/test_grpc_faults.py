@@ -200,25 +200,6 @@ def test_a_replica_that_dies_in_a_stream_ends_it_with_an_error(one: Rig) -> None
     said.put(None)
 
 
-def test_a_replica_that_fails_again_and_again_is_left_alone_for_a_while(one: Rig) -> None:
-    stub = one.stubs[0]
-    stub.stop()
-    faulty = Faulty(stub.host, stub.port, after_request())
-    try:
-        for _ in range(5):
-            unavailable(one)
-        asked = len(faulty.connections)
-        assert "is there" in unavailable(one).details()
-        assert len(faulty.connections) == asked
-    finally:
-        faulty.close()
-    stub.start()
-    replica = replicas(one)[0]
-    until(lambda: replica.breaker.state(one.loop.time()) != "open", 10)
-    method(one.channel(), "ModelInfer")(infer_request(), metadata=one.metadata(), timeout=5)
-    assert replica.breaker.state(one.loop.time()) == "closed"
-
-
 def test_callers_who_wait_no_longer_open_no_replicas_breaker(one: Rig) -> None:
     ask = method(one.channel(), "ServerMetadata")
     for _ in range(10):
@@ -244,32 +225,6 @@ def test_a_replica_that_hangs_is_left_alone_unless_callers_just_wait_no_longer(o
         assert breaker.state(one.loop.time()) == state
         one.stubs[0].release.set()
         one.stubs[0].release.clear()
-
-
-def test_of_many_calls_at_once_a_replica_that_may_be_back_gets_one(one: Rig) -> None:
-    breaker = replicas(one)[0].breaker
-    for _ in range(FAILURES):
-        one.on_loop(lambda: breaker.failed(one.loop.time() - 60))
-    infer = method(one.channel(), "ModelInfer")
-    calls = [infer.future(infer_request("slow"), metadata=one.metadata(), timeout=5) for _ in range(20)]
-    codes = [call.code() for call in calls]
-    assert codes.count(grpc.StatusCode.OK) == 1
-    assert codes.count(grpc.StatusCode.UNAVAILABLE) == 19
-    assert breaker.state(one.loop.time()) == "closed"
-
-
-def test_a_replica_that_comes_gets_calls_and_one_that_goes_gets_none(two: Rig) -> None:
-    gone = two.addresses.pop(1)
-    two.stubs[1].stop()
-    pool = next(pool for pool in two.proxy.following.routes.pools.values() if pool.server == "main")
-    two.on_loop(lambda: None)
-    two.do(pool.refresh())
-    assert [replica.address for replica in pool.replicas] == [two.addresses[0][1]]
-    two.stubs[1].start()
-    two.addresses.append(gone)
-    two.do(pool.refresh())
-    call = method(two.channel(), "ModelInfer")
-    assert {replica_of(call(infer_request(), metadata=two.metadata(), timeout=5)) for _ in range(40)} == {"a", "b"}
 
 
 def test_health_is_told_to_who_asks_and_to_who_watches(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     stub.stop()
 
 
+@pytest.mark.thorough  # in make test: the same of a stream, in `test_grpc_streams`
 def test_a_reader_who_stops_holds_the_replica_and_not_the_proxys_memory(place: Place) -> None:
     number, before, asked = 40, place.megabytes, len(place.stub.asked)
     peer, encoder = Peer(place.proxy.grpc_port, WIDE), hpack.Encoder()

@@ -30,11 +30,6 @@ def another_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]
         yield server
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def counted(server: Triton) -> int:
     import tritonclient.http as client
 

@@ -3,12 +3,6 @@
 import pytest
 
 
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    """The loop that the proxy runs on."""
-    return "asyncio", {"use_uvloop": True}
-
-
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look after leases often, so that tests need not wait."""

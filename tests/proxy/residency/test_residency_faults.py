@@ -296,37 +296,6 @@ async def test_a_request_for_a_lease_waits_for_a_release_on_its_way(tmp_path: Pa
         assert any(model == "a" for _, model in site.leases), "the grant came after the release"
 
 
-async def test_under_churn_no_request_ever_meets_a_model_that_is_not_leased(tmp_path: Path) -> None:
-    """More models than room, several callers, policies that restart and hang: every answer is right or busy."""
-    async with sites(2, room=2, lease_seconds=0.3, load_seconds=0.02, retry_after=0.1) as here:
-        async with estate(tmp_path, here) as front:
-            stop = asyncio.Event()
-            statuses: dict[int, int] = {}
-
-            async def one(number: int) -> None:
-                async with front.caller() as caller:
-                    while not stop.is_set():
-                        model = "abcd"[number % 4]
-                        number += 1
-                        await caller.send(request(f"/v2/models/{model}/infer"))
-                        reply = await caller.reply()
-                        statuses[reply.status] = statuses.get(reply.status, 0) + 1
-                        assert reply.status == 200 or reply.problem == "busy", reply.body
-                        await asyncio.sleep(0.02 if reply.status == 200 else 0.05)
-
-            calls = [asyncio.ensure_future(one(number)) for number in range(8)]
-            for number in range(12):
-                await asyncio.sleep(0.15)
-                site = here[number % 2]
-                if number % 3 == 0:
-                    site.restart()
-                site.how = "never" if number % 4 == 1 else "well"
-            stop.set()
-            await asyncio.gather(*calls)
-            assert statuses[200] > 20
-        assert not wrong(here)
-
-
 async def test_calls_that_come_together_while_a_lease_ends_ask_once(tmp_path: Path) -> None:
     async with sites(lease_seconds=5) as [site], estate(tmp_path, [site]) as here:
         stop = asyncio.Event()

@@ -118,33 +118,6 @@ def test_refusals_are_told_as_grpc_tells_them(tmp_path: Path, how: str, code: gr
             assert delay.ToMilliseconds() == 2500
 
 
-def test_a_busy_replica_is_passed_over(tmp_path: Path) -> None:
-    with plane(tmp_path, 2) as (door, here):
-        infer = method(door.channel(), "ModelInfer")
-        first = replica(infer(infer_request(), metadata=door.metadata(), timeout=5))
-        here["ab".index(first)].room = 0
-        here["ab".index(first)].restart()
-        until(lambda: leases(door).get("echo") is None or not door.on_loop(lambda: held(door)))
-        second = replica(infer(infer_request(), metadata=door.metadata(), timeout=5))
-        assert {first, second} == {"a", "b"}
-
-
-def held(running: Rig) -> int:
-    pool = next(pool for pool in running.proxy.following.routes.pools.values() if pool.leases is not None)
-    assert pool.leases is not None
-    return sum(len(each.leases) for each in pool.leases.table.models.values())
-
-
-def test_a_call_under_way_is_told_to_the_policy_until_it_ends(tmp_path: Path) -> None:
-    with plane(tmp_path, lease_seconds=0.5) as (door, [site]):
-        call = method(door.channel(), "ModelInfer").future(infer_request("hang"), metadata=door.metadata(), timeout=5)
-        until(lambda: leases(door) == {"hang": 1})
-        until(lambda: any(each.models and each.models["hang"].in_flight == 1 for each in site.renewals))
-        call.cancel()
-        until(lambda: leases(door) in ({"hang": 0}, {}))
-        until(lambda: site.released == ["hang"])
-
-
 def test_a_stream_has_leases_on_all_its_models_for_as_long_as_it_is_open(tmp_path: Path) -> None:
     with plane(tmp_path, 2, lease_seconds=0.5) as (door, here):
         requests: queue.Queue[Any] = queue.Queue()
@@ -208,17 +181,6 @@ def test_what_is_only_looked_at_loads_nothing(tmp_path: Path) -> None:
         assert [each.name for each in told] == ["many"]
         assert method(channel, "ModelMetadata")(pb.ModelMetadataRequest(name="echo"), metadata=metadata, timeout=5)
         assert site.loads == {"echo": 1}
-
-
-def test_all_calls_of_a_sequence_reach_one_replica(tmp_path: Path) -> None:
-    with plane(tmp_path, 2) as (door, _):
-        infer, metadata = method(door.channel(), "ModelInfer"), door.metadata()
-        found = set()
-        for number in range(1, 30):
-            request = infer_request()
-            request.parameters["sequence_id"].int64_param = number
-            found.add(replica(infer(request, metadata=metadata, timeout=5)))
-        assert len(found) == 1
 
 
 def test_a_load_that_outlasts_the_deadline_is_told_as_busy(tmp_path: Path) -> None:

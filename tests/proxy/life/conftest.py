@@ -1,9 +1,0 @@
-"""What the tests of the process's life share."""
-
-import pytest
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    """The loop that the proxy runs on."""
-    return "asyncio", {"use_uvloop": True}

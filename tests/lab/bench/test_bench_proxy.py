@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from lab.bench.proxy.__main__ import doubts, ratios, table
@@ -78,6 +79,7 @@ def test_who_did_not_use_its_core_is_doubted() -> None:
     assert "haproxy used 40% of its core in v2" in doubt
 
 
+@pytest.mark.thorough
 def test_a_row_is_measured_against_real_peers() -> None:
     command = [sys.executable, "-m", "lab.bench.proxy", "--runs", "1", "--seconds", "1", "--only", "v2"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "contracts")])}
@@ -91,6 +93,7 @@ def test_a_row_is_measured_against_real_peers() -> None:
     assert all(found[key] > 0 for key in measured)
 
 
+@pytest.mark.thorough
 def test_the_baseline_checks_what_the_proxy_checks(tmp_path: Path) -> None:
     with (
         issuer() as provider,

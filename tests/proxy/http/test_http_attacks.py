@@ -177,6 +177,7 @@ async def test_who_sends_a_head_too_slowly_is_cut_off(tmp_path: Path, monkeypatc
         assert (reply.status, reply.problem) == (408, "request-timeout")
 
 
+@pytest.mark.thorough
 async def test_thousands_of_idle_connections_keep_nobody_out(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
@@ -45,6 +46,7 @@ def like_triton(caller: Caller) -> None:
         caller.answer(json.dumps(ANSWERS.get(last, ANSWERS["m"])).encode())
 
 
+@pytest.mark.thorough
 def test_the_proxy_keeps_what_its_openapi_document_says(tmp_path: Path) -> None:
     key = new_key()
     (tmp_path / "api-keys").mkdir()

@@ -138,6 +138,7 @@ def test_sigterm_lets_streams_end_and_says_that_it_is_not_ready(
         end(running, token)
 
 
+@pytest.mark.thorough
 def test_what_takes_longer_than_the_drain_is_seen_to_be_cut(
     root: Path, behind: Upstream, identity_provider: Issuer
 ) -> None:
@@ -154,6 +155,7 @@ def test_what_takes_longer_than_the_drain_is_seen_to_be_cut(
         end(running, token)
 
 
+@pytest.mark.thorough
 def test_a_reload_under_load_fails_no_request(root: Path, behind: Upstream, identity_provider: Issuer) -> None:
     behind.behave = slowly(0.01)
     token = identity_provider.token("alice", [GROUP])

@@ -25,6 +25,7 @@ def call(where: str, path: str, body: bytes, headers: dict[str, str] | None = No
     return answer
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PEERS)
 def test_a_peer_forwards_to_what_is_behind_it(real_triton: Triton, tmp_path: Path, name: str) -> None:
     inputs = [{"name": "INPUT", "shape": [3], "datatype": "FP32", "data": [1.0, 2.5, -3.0]}]
@@ -38,6 +39,7 @@ def test_a_peer_forwards_to_what_is_behind_it(real_triton: Triton, tmp_path: Pat
     assert not listens(peer.port)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PEERS)
 def test_a_peer_takes_600_kilobytes_both_ways(real_triton: Triton, tmp_path: Path, name: str) -> None:
     size = 3 * 224 * 224

@@ -57,18 +57,21 @@ def test_it_adds_and_subtracts(client: Callable[[str], Any], protocol: str, mode
         assert found.tolist() == expected.tolist()
 
 
+@pytest.mark.thorough
 @BOTH
 def test_it_gives_600_kilobytes_back(client: Callable[[str], Any], protocol: str) -> None:
     picture = numpy.random.default_rng(5).random(3 * 224 * 224, numpy.float32)
     assert ask(client(protocol), "echo", INPUT=picture).tobytes() == picture.tobytes()
 
 
+@pytest.mark.thorough
 @BOTH
 def test_it_gives_texts_back(client: Callable[[str], Any], protocol: str) -> None:
     texts = numpy.array([b"", b"\x00\xff", "süß".encode()], dtype=object)
     assert ask(client(protocol), "echo_bytes", INPUT=texts).tolist() == texts.tolist()
 
 
+@pytest.mark.thorough
 @BOTH
 def test_it_adds_up_what_belongs_to_one_sequence(client: Callable[[str], Any], protocol: str) -> None:
     five = numpy.array([[5]], numpy.int32)
@@ -81,6 +84,7 @@ def test_it_adds_up_what_belongs_to_one_sequence(client: Callable[[str], Any], p
             assert found.tolist() == [[sums[sequence]]]
 
 
+@pytest.mark.thorough
 @BOTH
 @pytest.mark.parametrize("version", ["1", "2"])
 def test_it_has_two_versions_of_a_model(client: Callable[[str], Any], protocol: str, version: str) -> None:
@@ -89,6 +93,7 @@ def test_it_has_two_versions_of_a_model(client: Callable[[str], Any], protocol: 
     assert found.tolist() == [int(version)]
 
 
+@pytest.mark.thorough
 def test_it_streams_events_one_by_one_and_an_error_in_the_middle(real_triton: Triton) -> None:
     events = stream_events(real_triton.http, "repeat", [3, -1, 4], [0, 0, 300])
     assert [event.get("OUT") for event, _ in events] == [3, None, 4]
@@ -113,6 +118,7 @@ def stream_events(where: str, model: str, numbers: list[int], delays: list[int])
     return events
 
 
+@pytest.mark.thorough
 def test_it_streams_over_grpc(client: Callable[[str], Any]) -> None:
     caller = client("grpc")
     found: list[Any] = []
@@ -133,6 +139,7 @@ def test_every_model_is_ready(client: Callable[[str], Any]) -> None:
     assert all(client("grpc").is_model_ready(model.name) for model in MODELS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("protocol", "model", "options"),
     [
@@ -169,6 +176,7 @@ def test_it_ends_with_its_block_even_when_that_fails(tmp_path: Path) -> None:
         os.killpg(seen[0].process.pid, 0)
 
 
+@pytest.mark.thorough
 def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     program = "; ".join(
         [

@@ -1,11 +1,11 @@
-"""What is remembered of heads never answers otherwise than the parser would: requests' heads, and those of answers."""
+"""Requests one behind another, and answers of replicas in every form: none is taken for another."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from .house import BODY, KEY, MODEL, PATH, House, access_table, house, request
+from .house import KEY, MODEL, PATH, access_table, house, request
 from .test_http_faults import METADATA, until, write
 from .upstream import Asked, Upstream, answer, upstream
 
@@ -13,19 +13,12 @@ pytestmark = pytest.mark.anyio
 PREDICT = b'{"inference_server_name":"vision","model_name":"resnet","payload":%b}'
 
 
-async def warm(here: House, *requests: bytes) -> None:
-    """Send each so often that its head is known."""
-    for each in requests:
-        for _ in range(3):
-            await here.ask(each)
-
-
 async def echo(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
     await answer(writer, asked.body)
 
 
 # --- requests
-async def test_a_known_request_waits_for_the_answer_of_one_that_the_application_still_works_on(tmp_path: Path) -> None:
+async def test_a_call_waits_for_the_answer_of_a_request_that_the_application_still_works_on(tmp_path: Path) -> None:
     go_on = asyncio.Event()
 
     async def slow_metadata(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
@@ -36,26 +29,12 @@ async def test_a_known_request_waits_for_the_answer_of_one_that_the_application_
             await answer(writer)
 
     async with upstream(slow_metadata) as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        await warm(here, request())
         await caller.send(request("/v2", method="GET"))
-        await until(lambda: replica.asked[-1].line.startswith("GET /v2 "))
+        await until(lambda: replica.asked)
         await caller.send(request())
-        await asyncio.sleep(0.1)
+        await until(lambda: any(each._queue for each in here.proxy.http.connections))
         go_on.set()
         assert [(await caller.reply()).body for _ in range(2)] == [b'{"name":"triton"}', b'{"ok":1}']
-
-
-async def test_known_requests_that_come_while_one_is_worked_on_are_answered_in_their_order(tmp_path: Path) -> None:
-    async def by_body(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        await asyncio.sleep(0.1 if asked.body == b"0" else 0)
-        await answer(writer, asked.body)
-
-    async with upstream(by_body) as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        await warm(here, request(body=b"0"))
-        for number in b"0", b"1", b"2", b"0", b"3":
-            await caller.send(request(body=number))
-            await asyncio.sleep(0.01)
-        assert [(await caller.reply()).body for _ in range(5)] == [b"0", b"1", b"2", b"0", b"3"]
 
 
 @pytest.mark.parametrize("first", [request(), METADATA, request("/healthz", method="GET", key=None)])
@@ -83,47 +62,21 @@ async def test_a_body_that_grows_too_long_behind_another_request_is_refused_in_i
         assert len(replica.asked) == 1
 
 
-@pytest.mark.parametrize("cut", [1, 5, -1])
-async def test_a_known_head_with_part_of_its_body_waits_for_the_rest(tmp_path: Path, cut: int) -> None:
-    whole = request()
-    end = whole.index(b"\r\n\r\n") + 4
-    async with upstream(echo) as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        await warm(here, whole)
-        for _ in range(2):
-            await caller.send(whole[: end + cut] if cut > 0 else whole[:cut])
-            await asyncio.sleep(0.02)
-            await caller.send(whole[end + cut :] if cut > 0 else whole[cut:])
-            assert (await caller.reply()).body == BODY
-
-
-async def test_what_follows_a_known_request_in_the_same_piece_is_a_request_of_its_own(tmp_path: Path) -> None:
-    async with upstream(echo) as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        await warm(here, request(), request(body=b"four"))
-        await caller.send(request() + request(body=b"four") + request())
-        assert [(await caller.reply()).body for _ in range(3)] == [BODY, b"four", BODY]
-        await caller.send(request() + b"G")
-        assert (await caller.reply()).body == BODY
-        await caller.send(METADATA[1:])
-        assert (await caller.reply()).status == 200
-
-
 async def test_a_body_that_looks_like_a_request_is_a_body(tmp_path: Path) -> None:
     inner = METADATA
     async with upstream(echo) as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        await warm(here, inner, request(body=inner))
         before = len(replica.asked)
         for _ in range(3):
             head, body = request(body=inner).split(b"\r\n\r\n", 1)
             await caller.send(head + b"\r\n\r\n")
             await asyncio.sleep(0.02)
-            await caller.send(body)  # a known head, byte for byte, where a body is due
+            await caller.send(body)  # a whole request, where a body is due
             assert (await caller.reply()).body == inner
         assert {asked.line.split()[0] for asked in replica.asked[before:]} == {"POST"}
 
 
-async def test_a_known_head_after_empty_lines_is_a_request(tmp_path: Path) -> None:
+async def test_a_head_after_empty_lines_is_a_request(tmp_path: Path) -> None:
     async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        await warm(here, request())
         for before in (b"\r\n", b"", b"\r\n", b""):
             await caller.send(before)
             await asyncio.sleep(0.01)
@@ -132,19 +85,18 @@ async def test_a_known_head_after_empty_lines_is_a_request(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("data", [request(Connection="close"), request().replace(b"HTTP/1.1", b"HTTP/1.0")])
-async def test_a_known_request_that_is_its_connections_last_ends_it(tmp_path: Path, data: bytes) -> None:
+async def test_a_request_that_is_its_connections_last_ends_it(tmp_path: Path, data: bytes) -> None:
     async with upstream() as replica, house(tmp_path, replica) as here:
-        await warm(here, data)
         async with here.caller() as caller:
             await caller.send(data)
             await caller.send(request())
             reply = await caller.reply()
             assert (reply.status, reply.headers["connection"]) == (200, "close")
             assert await caller.ended()
-        assert len(replica.asked) == 4
+        assert len(replica.asked) == 1
 
 
-async def test_a_known_request_counts_by_the_rules_keys_and_tables_of_now(tmp_path: Path) -> None:
+async def test_a_caller_who_is_known_counts_by_the_rules_keys_and_tables_of_now(tmp_path: Path) -> None:
     async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
 
         async def status() -> int:
@@ -154,7 +106,6 @@ async def test_a_known_request_counts_by_the_rules_keys_and_tables_of_now(tmp_pa
         [routes, rules, keys] = here.proxy.following.watched
         table = (here.root / "routing" / "routing.json").read_text()
         key = (here.root / "api-keys" / "ci").read_text()
-        await warm(here, request())
         assert await status() == 200
         nobody = access_table().model_copy(update={"rules": ()})
         for watched, name, bad, good, expected in (
@@ -211,7 +162,7 @@ def head(*lines: bytes, status: bytes = b"200 OK") -> bytes:
     return b"\r\n".join([b"HTTP/1.1 " + status, *lines, b"", b""])
 
 
-async def test_an_answer_of_known_head_in_pieces_or_whole_is_the_same(tmp_path: Path) -> None:
+async def test_an_answer_in_pieces_or_whole_is_the_same(tmp_path: Path) -> None:
     start = head(b"Content-Length: 5")
     async with upstream() as replica, house(tmp_path, replica) as here:
         for pieces in (

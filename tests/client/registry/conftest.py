@@ -12,12 +12,14 @@ from tidegate.registry import Registry
 
 from lab.local_plane.mlflow import MLflow, mlflow_server
 from lab.local_plane.object_store import ObjectStore, object_store
+from tests.client.tiers import first_only
 from tests.proxy.rigs.pytest_rigs import not_run
 
 from .relay import Relay, relay
 
 ROOT = Path(__file__).resolve().parents[3]
 WAYS = ("handed-through", "straight-to-s3", "in-a-folder")
+EACH_WAY = pytest.mark.parametrize("way", first_only(*WAYS))
 BUCKET = "models"
 
 

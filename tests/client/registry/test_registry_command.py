@@ -90,6 +90,7 @@ def test_what_is_given_wrongly_is_told(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_registry_that_is_not_there_is_told_with_no_secret(world: World, tmp_path: Path) -> None:
     root = entry(tmp_path, "alone", {"config.pbtxt": CONFIG, "1/model.py": MODEL})
     done = register(

@@ -27,7 +27,7 @@ from tidegate_contracts.manifest import ENTRY_VERSION
 from lab.local_plane.mlflow import mlflow_server
 from tests.proxy.rigs.pytest_rigs import not_run
 
-from .conftest import ROOT, WAYS, World
+from .conftest import EACH_WAY, ROOT, World
 from .entries import contents, entry, noise, program, registered
 from .relay import Answer, Relay
 
@@ -40,7 +40,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@EACH_WAY
 def test_an_entry_comes_back_as_it_went_in(world: World, tmp_path: Path, way: str) -> None:
     root = entry(tmp_path, f"round-{way}", FILES)
     registry = world.registry(way)
@@ -68,7 +68,7 @@ def test_an_entry_comes_back_as_it_went_in(world: World, tmp_path: Path, way: st
     assert sorted(contents(tmp_path / "part")) == ["config.pbtxt", "labels.txt"]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@EACH_WAY
 def test_the_same_content_is_the_same_version_and_other_content_is_the_next(
     world: World, tmp_path: Path, way: str
 ) -> None:
@@ -278,6 +278,7 @@ def test_a_registrant_whom_nobody_has_proven_is_one_until_somebody_proven_regist
     assert registry.register(root, registered_by="bob").registered_by == "anna"
 
 
+@pytest.mark.thorough
 def test_two_who_register_the_same_at_once_make_one_version(world: World, tmp_path: Path) -> None:
     root = entry(tmp_path, "race", {"1/data": noise(2, 100_000)})
     ready = threading.Barrier(3)
@@ -334,6 +335,7 @@ def test_a_killed_registration_is_finished_by_the_next_and_sends_only_what_is_mi
     assert len(registry.versions("killed")) == 1
 
 
+@pytest.mark.thorough
 def test_what_lies_in_the_store_of_the_right_size_and_is_another_thing_is_sent_again(
     world: World, before: Relay, tmp_path: Path
 ) -> None:
@@ -359,6 +361,7 @@ def _is(world: World, key: str, content: bytes) -> bool:
     return bool(world.store.client().get_object(Bucket="models", Key=key)["Body"].read() == content)
 
 
+@pytest.mark.thorough
 def test_an_upload_that_the_server_wants_again_is_right_and_counts_once(
     world: World, before: Relay, tmp_path: Path
 ) -> None:
@@ -379,6 +382,7 @@ def test_an_upload_that_the_server_wants_again_is_right_and_counts_once(
     assert registry.read_file(version, "1/data") == noise(5, 3 << 20)
 
 
+@pytest.mark.thorough
 def test_a_server_with_a_plain_folder_behind_it_serves_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
     root = entry(tmp_path, "plain", FILES)
@@ -410,6 +414,7 @@ def test_an_entry_that_changes_meanwhile_is_not_registered(world: World, tmp_pat
         registry.register(root, registered_by="anna", manifest=manifest, name="other")
 
 
+@pytest.mark.thorough
 def test_memory_stays_flat_while_much_is_registered_and_fetched(world: World, tmp_path: Path) -> None:
     """The peak of a process with 200 MB in files is about that with hardly anything."""
     entry(tmp_path, "small-memory")

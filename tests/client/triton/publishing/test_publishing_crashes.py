@@ -62,7 +62,11 @@ def removing_the_model(root: Path) -> None:
 LIFE: list[Callable[[Path], None]] = [
     a_new_model, a_second_version, moving_the_alias, back_to_the_first, removing_the_second, removing_the_model,
 ]  # fmt: skip
-EACH = pytest.mark.parametrize("work", LIFE, ids=lambda work: work.__name__.replace("_", " "))
+EACH = pytest.mark.parametrize(
+    "work",
+    [work if work is a_second_version else pytest.param(work, marks=pytest.mark.thorough) for work in LIFE],
+    ids=lambda work: work.__name__.replace("_", " "),
+)
 Work = Callable[[Path], None]
 
 
@@ -116,6 +120,7 @@ def test_whoever_is_killed_before_or_after_any_step_leaves_the_old_or_the_new(be
         assert sorted(tree(root.parent / ".tidegate")) == ["models/m/lock"], event
 
 
+@pytest.mark.thorough
 @given(st.lists(st.integers(0, 30), max_size=5))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("work", [a_second_version])
@@ -146,6 +151,7 @@ def assert_nothing_to_fetch(root: Path) -> None:
             assert tree(repository.staging("m", 2)) == TWO.files
 
 
+@pytest.mark.thorough
 @EACH
 @pytest.mark.parametrize(
     ("number", "kind"), [(errno.ENOSPC, UnfinishedError), (errno.ESTALE, UnreachableError)], ids=["ENOSPC", "ESTALE"]
@@ -190,7 +196,7 @@ def small_volume(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-@pytest.mark.parametrize("free", range(0, 24, 4), ids=lambda kb: f"{kb} KB free")
+@pytest.mark.parametrize("free", first_only(*range(0, 24, 4)), ids=lambda kb: f"{kb} KB free")
 def test_a_volume_that_is_really_full_leaves_the_old_and_goes_on_when_there_is_room(
     small_volume: Path, free: int
 ) -> None:

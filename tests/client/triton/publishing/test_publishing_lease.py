@@ -91,6 +91,7 @@ def test_a_holder_on_another_host_is_believed_as_long_as_it_renews_its_lease(fol
         assert json.loads(tree(folder)["lease.json"])["who"] == "Bob"
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("no_flock")
 def test_without_flock_the_lease_alone_keeps_others_out_and_is_renewed(
     folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -42,6 +42,7 @@ def failures(real: Polling, since: int) -> list[str]:
     return [line for line in real.log[since:].splitlines() if "failed" in line]
 
 
+@pytest.mark.thorough
 def test_whoever_is_killed_after_any_rename_leaves_what_serves_and_the_next_run_completes(
     real: Polling, tmp_path: Path
 ) -> None:
@@ -107,6 +108,7 @@ def test_a_new_model_comes_whole_and_goes_whole(real: Polling) -> None:
     assert failures(real, since) == []
 
 
+@pytest.mark.thorough
 def test_a_version_that_the_configuration_does_not_name_is_not_looked_at(real: Polling) -> None:
     one, two = entry(1, "unnamed"), entry(2, "unnamed")
     publish(real.root, one, 1)
@@ -152,6 +154,7 @@ def test_moving_an_alias_loads_every_served_version_anew_and_refuses_no_call(rea
     assert real.config("moves")["parameters"]["tidegate.alias.prod"] == {"string_value": "2"}
 
 
+@pytest.mark.thorough
 def test_writing_the_same_configuration_again_touches_nothing(real: Polling) -> None:
     publish(real.root, entry(1, "same"), 1, prod=1)
     real.settle()
@@ -163,6 +166,7 @@ def test_writing_the_same_configuration_again_touches_nothing(real: Polling) -> 
     assert 'loading: same:1"' not in real.log[since:]
 
 
+@pytest.mark.thorough
 def test_a_version_that_does_not_load_leaves_the_others_serving(real: Polling) -> None:
     one, bad = entry(1, "bad"), entry(2, "bad", more='raise RuntimeError("does not load")')
     publish(real.root, one, 1, prod=1)
@@ -180,6 +184,7 @@ def test_a_version_that_does_not_load_leaves_the_others_serving(real: Polling) -
     assert client.refused == []
 
 
+@pytest.mark.thorough
 def test_a_model_that_does_not_load_can_be_withdrawn_while_it_is_being_loaded(real: Polling) -> None:
     """To delete it then would stop Triton's polling for good: it was tried."""
     bad = entry(1, "withdrawn", more='time.sleep(1); raise RuntimeError("does not load")')
@@ -200,6 +205,7 @@ def test_a_model_that_does_not_load_can_be_withdrawn_while_it_is_being_loaded(re
     assert real.ask("withdrawn")[:2] == (2, 2)
 
 
+@pytest.mark.thorough
 def test_each_configuration_has_the_labels_of_its_owner(real: Polling) -> None:
     one, two = entry(1, "labels"), entry(2, "labels")
     publish(real.root, one, 1)
@@ -213,6 +219,7 @@ def test_each_configuration_has_the_labels_of_its_owner(real: Polling) -> None:
     assert real.label("labels", 2) == "release 1"
 
 
+@pytest.mark.thorough
 def test_a_closed_configuration_keeps_triton_from_what_comes_file_by_file(real: Polling) -> None:
     """What a repository in an object store does with a new model; this Triton reads folders only."""
     of = without_labels(entry(5, "closed"))

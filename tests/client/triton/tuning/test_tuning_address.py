@@ -14,6 +14,7 @@ from tidegate.triton.tuning import Address, Plan, tune
 from typer.testing import CliRunner
 
 from lab.local_plane.triton import Triton
+from tests.client.tiers import first_only
 
 from .programs import Programs
 
@@ -33,7 +34,7 @@ def call(programs: Programs) -> Callable[..., Any]:
     return run
 
 
-@pytest.mark.parametrize("protocol", ["grpc", "http"])
+@pytest.mark.parametrize("protocol", first_only("grpc", "http"))
 def test_batches_and_concurrency_are_swept_and_too_many_rows_are_said(
     running: Triton, programs: Programs, protocol: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,6 +53,7 @@ def test_batches_and_concurrency_are_swept_and_too_many_rows_are_said(
     assert failure.why == "the model takes 8 rows at the most (max_batch_size)"
 
 
+@pytest.mark.thorough
 def test_a_model_that_streams_is_measured(running: Triton, programs: Programs) -> None:
     plan = Plan(concurrencies=(1,), window_seconds=SHORT)
     report = tune("talker", plan, server=Address(running.grpc), perf_analyzer=programs.perf_analyzer)
@@ -61,6 +63,7 @@ def test_a_model_that_streams_is_measured(running: Triton, programs: Programs) -
         tune("talker", Plan(protocol="http"), server=http, perf_analyzer=programs.perf_analyzer)
 
 
+@pytest.mark.thorough
 def test_open_dimensions_are_asked_for_and_then_used(running: Triton, programs: Programs, tmp_path: Path) -> None:
     for wrong, said in (({}, "--shape IN:3,16"), ({"INN": (3,)}, "has no input INN")):
         with pytest.raises(UsageError, match=said):
@@ -82,6 +85,7 @@ def test_a_model_or_a_triton_that_is_not_there_is_said(running: Triton, programs
         tune("sleeper", Plan(), server=Address("127.0.0.1:1", protocol), perf_analyzer=programs.perf_analyzer)
 
 
+@pytest.mark.thorough
 def test_people_get_a_table_and_a_plot_and_the_best_within_the_limit(
     running: Triton, call: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -98,6 +102,7 @@ def test_people_get_a_table_and_a_plot_and_the_best_within_the_limit(
     assert "p99 latency, ms" in svg.read_text("utf-8")
 
 
+@pytest.mark.thorough
 def test_programs_get_json_and_exit_code_one_where_nothing_keeps_to_the_limit(
     running: Triton, call: Callable[..., Any]
 ) -> None:

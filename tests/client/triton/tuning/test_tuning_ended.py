@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.client.tiers import first_only
+
 from .programs import Programs
 
 SECONDS = 40.0
@@ -35,7 +37,7 @@ def tritons_of(pid: int) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("how", first_only("SIGKILL", "SIGINT", "SIGTERM"))
 def test_triton_ends_with_tune_however_that_ends(programs: Programs, sleeper: Path, tmp_path: Path, how: str) -> None:
     command = [sys.executable, "-c", PROGRAM, str(sleeper), "--window", "5"]
     command += ["--perf-analyzer", str(programs.perf_analyzer), "--tritonserver", str(programs.tritonserver)]

@@ -83,6 +83,7 @@ def test_a_sweep_finds_what_serves_most_and_writes_a_configuration_that_check_ac
     assert of_our_own() == set()
 
 
+@pytest.mark.thorough
 def test_a_configuration_that_does_not_load_is_reported_in_the_models_own_words_and_the_others_are_measured(
     programs: Programs, tmp_path: Path
 ) -> None:
@@ -95,6 +96,7 @@ def test_a_configuration_that_does_not_load_is_reported_in_the_models_own_words_
     assert of_our_own() == set()
 
 
+@pytest.mark.thorough
 def test_where_nothing_can_be_measured_the_first_reason_is_said(programs: Programs, tmp_path: Path) -> None:
     entry = write_model(tmp_path, "one_only", ONE_ONLY, "instance_group { count: 1 }\n")
     with pytest.raises(UnreachableError, match="the weights are upside down") as refused:

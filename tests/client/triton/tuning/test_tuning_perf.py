@@ -58,6 +58,7 @@ def test_an_old_report_is_never_taken_for_a_new_one(tmp_path: Path) -> None:
         measured(program, tmp_path)
 
 
+@pytest.mark.thorough
 def test_windows_grow_for_requests_that_take_longer_than_one(
     running: Triton, programs: Programs, tmp_path: Path
 ) -> None:

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from tidegate.errors import TidegateError, UnfinishedError, UnreachableError
 from tidegate.triton.publishing import differences, open_repository, published_path, read_published, steps, strays
 
+from tests.client.tiers import first_only
+
 from .entries import config, entry, publish, tree
 from .killing import events, killed
 

@@ -1,0 +1,183 @@
+"""A registration that is interrupted, raced, or of an entry that changes leaves nothing half, and memory stays flat."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from tidegate.errors import (
+    IntegrityError,
+    RefusedError,
+    TidegateError,
+    UsageError,
+)
+from tidegate.registry import Golden, RegisteredVersion, Registry
+from tidegate.registry.manifest import manifest_of
+
+from lab.local_plane.mlflow import mlflow_server
+from tests.proxy.rigs.pytest_rigs import not_run
+
+from .conftest import World
+from .entries import contents, entry, noise, program, registered
+from .relay import Answer, Relay
+from .test_registry_registry import FILES
+
+
+@pytest.mark.thorough
+def test_two_who_register_the_same_at_once_make_one_version(world: World, tmp_path: Path) -> None:
+    root = entry(tmp_path, "race", {"1/data": noise(2, 100_000)})
+    ready = threading.Barrier(3)
+    made: list[RegisteredVersion] = []
+    golden = Golden(request={"inputs": []})
+
+    def register(who: str) -> None:
+        registry = world.registry()
+        ready.wait()
+        made.append(registry.register(root, registered_by=who, golden=golden if who == "user2" else None))
+
+    threads = [threading.Thread(target=register, args=(f"user{number}",)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (only,) = {version.number for version in made}
+    registry = world.registry()
+    assert [version.number for version in registry.versions("race")] == [only]
+    assert registry.golden(registry.version("race", only)) == golden  # whoever came first
+    registry.fetch(made[0], tmp_path / "fetched")
+    assert contents(tmp_path / "fetched") == contents(root)
+
+
+def test_a_killed_registration_is_finished_by_the_next_and_sends_only_what_is_missing(
+    world: World, before: Relay, tmp_path: Path
+) -> None:
+    root = entry(tmp_path, "killed", {f"1/{number}.part": noise(number, 300_000) for number in range(12)})
+    before.hold = lambda method, path: method == "PUT" and path.endswith("entry/1/9.part")
+    program = (
+        "import sys; from pathlib import Path; from tidegate.registry import Registry\n"
+        "Registry(sys.argv[1], experiment='handed-through').register(Path(sys.argv[2]), registered_by='anna')\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, before.uri, str(root)], stdout=subprocess.DEVNULL)
+    try:
+        assert before.held.wait(120)
+        while len(before.sent("PUT", "/entry/")) < 14 and process.poll() is None:
+            before.over.wait(0.05)  # the others go on
+    finally:
+        process.kill()
+        process.wait()
+    assert world.registry().models().count("killed") == 0  # nobody sees half a version
+    there = {key.rpartition("/entry/")[2] for key in world.keys("/entry/1/")}
+    assert "1/9.part" not in there
+    before.hold = None
+    before.asked.clear()
+    version = registered(world.registry(uri=before.uri), root)
+    sent = {path.rpartition("/entry/")[2] for path in before.sent("PUT", "/entry/")}
+    assert "1/9.part" in sent
+    assert len(sent) < 14
+    registry = world.registry()
+    registry.fetch(version, tmp_path / "fetched")
+    assert contents(tmp_path / "fetched") == contents(root)
+    assert len(registry.versions("killed")) == 1
+
+
+@pytest.mark.thorough
+def test_what_lies_in_the_store_of_the_right_size_and_is_another_thing_is_sent_again(
+    world: World, before: Relay, tmp_path: Path
+) -> None:
+    """An upload that broke between the files and the version, into a run where somebody wrote something else."""
+    root = entry(tmp_path, "resumed")
+
+    def refuse(_method: str, path: str, answer: Answer) -> None:
+        if path.endswith("model-versions/create"):
+            answer.status, answer.body = 403, b'{"error_code": "PERMISSION_DENIED", "message": "no"}'
+
+    before.fault = refuse
+    with pytest.raises(RefusedError):
+        registered(world.registry(uri=before.uri), root)
+    (key,) = [key for key in world.keys("/entry/1/model.py") if _is(world, key, program(1))][-1:]
+    world.store.client().put_object(Bucket="models", Key=key, Body=program(9))
+    before.fault = None
+    registry = world.registry(uri=before.uri)
+    version = registered(registry, root)
+    assert registry.read_file(version, "1/model.py") == program(1)
+
+
+def _is(world: World, key: str, content: bytes) -> bool:
+    return bool(world.store.client().get_object(Bucket="models", Key=key)["Body"].read() == content)
+
+
+@pytest.mark.thorough
+def test_an_upload_that_the_server_wants_again_is_right_and_counts_once(
+    world: World, before: Relay, tmp_path: Path
+) -> None:
+    root = entry(tmp_path, "again", {"1/data": noise(5, 3 << 20)})
+    refused: list[str] = []
+
+    def once(method: str, path: str, answer: Answer) -> None:
+        if method == "PUT" and path.endswith("entry/1/data") and not refused:
+            refused.append(path)
+            answer.status, answer.body = 503, b""
+
+    before.fault = once
+    sent: list[int] = []
+    registry = world.registry(uri=before.uri)
+    version = registry.register(root, registered_by="anna", progress=sent.append)
+    assert len(before.sent("PUT", "entry/1/data")) == 2
+    assert sum(sent) == registry.manifest(version).size
+    assert registry.read_file(version, "1/data") == noise(5, 3 << 20)
+
+
+@pytest.mark.thorough
+def test_a_server_with_a_plain_folder_behind_it_serves_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
+    root = entry(tmp_path, "plain", FILES)
+    with not_run("A REAL MLFLOW SERVER"), mlflow_server(tmp_path / "mlflow") as server:
+        registry = Registry(server.uri)
+        version = registered(registry, root)
+        assert registered(registry, root) == version
+        registry.fetch(version, tmp_path / "fetched")
+        assert contents(tmp_path / "fetched") == contents(root)
+        (stored,) = (tmp_path / "mlflow" / "artifacts").rglob("large.bin")
+        stored.unlink()
+        with pytest.raises(IntegrityError, match=r"large\.bin is not in the artifact store"):
+            registry.fetch(version, tmp_path / "again")
+        stored.symlink_to(root / "1/model.py")
+        with pytest.raises(TidegateError):
+            registry.fetch(version, tmp_path / "again")
+        assert "1/weights/large.bin" not in contents(tmp_path / "again")
+
+
+def test_an_entry_that_changes_meanwhile_is_not_registered(world: World, tmp_path: Path) -> None:
+    registry = world.registry()
+    root = entry(tmp_path, "changing")
+    manifest = manifest_of(root)
+    (root / "1/model.py").write_bytes(program(7))
+    with pytest.raises(IntegrityError, match="changed while it was being registered"):
+        registry.register(root, registered_by="anna", manifest=manifest)
+    assert "changing" not in registry.models()
+    with pytest.raises(UsageError, match="of model 'changing'"):
+        registry.register(root, registered_by="anna", manifest=manifest, name="other")
+
+
+@pytest.mark.thorough
+def test_memory_stays_flat_while_much_is_registered_and_fetched(world: World, tmp_path: Path) -> None:
+    """The peak of a process with 200 MB in files is about that with hardly anything."""
+    entry(tmp_path, "small-memory")
+    large = entry(tmp_path, "large-memory")
+    for number in range(2):
+        with (large / "1" / f"{number}.bin").open("wb") as file:
+            file.truncate(100 << 20)
+    program = (
+        "import sys; from pathlib import Path; from tidegate.registry import Registry\n"
+        "registry = Registry(sys.argv[1], experiment='handed-through')\n"
+        "for name in ('small-memory', 'large-memory'):\n"
+        "    version = registry.register(Path(sys.argv[2], name), registered_by='anna')\n"
+        "    registry.fetch(version, Path(sys.argv[2], 'fetched', name))\n"
+        # Not ru_maxrss, which begins with what the parent has at the fork.
+        "    print(Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", program, world.server.uri, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=True)
+    small, much = map(int, done.stdout.split()[-2:])
+    assert much - small < 60_000, (small, much)

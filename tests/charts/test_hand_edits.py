@@ -16,7 +16,7 @@ from stacks.load import load
 from stacks.resolve import resolve
 from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
-from tests.strategies.definitions import Tree
+from tests.strategies.platform import Tree
 
 from .rendering import ROOT, declared, object_differences, rendered, without_policy
 

@@ -19,7 +19,7 @@ from stacks.stack import Definition
 from stacks.validate import read_definition
 from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
-from tests.strategies.definitions import Tree
+from tests.strategies.platform import Tree
 
 from .rendering import DEFINITIONS, ROOT, declared, kept, object_differences, rendered_args, without_policy
 

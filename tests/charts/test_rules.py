@@ -30,7 +30,7 @@ from stacks.resolve import resolve
 from tests.counts import examples
 from tests.stacks.definition.examples import own_rules, sections
 from tests.strategies import definition_trees, read_tree
-from tests.strategies.definitions import Tree
+from tests.strategies.platform import Tree
 
 from .broken_values import BASE, RULES, Refused, Values, named, placed
 

@@ -21,7 +21,7 @@ from stacks.resolve import resolve
 from stacks.stack import Definition
 from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
-from tests.strategies.definitions import Tree
+from tests.strategies.platform import Tree
 
 MANY = settings(
     parent=examples(40),

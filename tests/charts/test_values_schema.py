@@ -23,7 +23,7 @@ from stacks.problems import DefinitionError
 from stacks.resolve import resolve
 from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
-from tests.strategies.definitions import Tree
+from tests.strategies.platform import Tree
 
 SCHEMA = values_schema()
 VALIDATOR = jsonschema.Draft7Validator(SCHEMA)

@@ -19,7 +19,7 @@ from stacks.validate import read_definition
 from tests.components.test_environment import declared
 from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
-from tests.strategies.definitions import Tree
+from tests.strategies.platform import Tree
 
 from . import stacks
 from .stacks import DEFINITIONS, SMALL, TODAY, at, everything, in_small, prod

@@ -21,7 +21,7 @@ from stacks.validate import read_definition
 from tests.counts import examples
 from tests.stacks.definition.examples import GONE, edited_at, valid
 from tests.strategies import definition_trees, read_tree
-from tests.strategies.definitions import Tree
+from tests.strategies.platform import Tree
 
 ROOT = Path(__file__).parents[2]
 PROFILE = 10 * 10**9

@@ -19,7 +19,7 @@ from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
-from tests.strategies.definitions import Tree
+from tests.strategies.platform import Tree
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "stacks/inference.yaml"

@@ -1,0 +1,291 @@
+"""Strategies for the parts of a platform: datasets, servers, models, the proxy, the network."""
+
+import re
+from typing import Any
+
+from hypothesis import strategies as st
+
+Tree = dict[str, Any]
+
+PRODUCTS = {
+    "NVIDIA-A100-SXM4-80GB": ["1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"],
+    "NVIDIA-H200": ["1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"],
+}
+GROUPS = ["data-scientists", "model-endpoints", "team-a"]
+
+
+def names(longest: int = 12) -> st.SearchStrategy[str]:
+    """DNS labels that start with a letter."""
+    return st.from_regex(re.compile(rf"[a-z]([-a-z0-9]{{0,{longest - 2}}}[a-z0-9])?", re.ASCII), fullmatch=True)
+
+
+def sometimes(tree: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Tree]:
+    """A mapping of which each key may be missing, so that its default holds."""
+    return st.fixed_dictionaries({}, optional=tree)
+
+
+labels = st.dictionaries(names(), names(), max_size=2)
+gigabytes = st.integers(1, 64).map("{}Gi".format)
+
+
+def resources(least_memory: int = 1) -> st.SearchStrategy[Tree]:
+    """CPU and memory, at least so many GiB of it."""
+    return st.builds(
+        lambda cpu, limit, memory: {
+            "cpu": f"{cpu}m",
+            "memory": f"{memory}Gi",
+            **({"cpuLimit": f"{cpu + limit}m"} if limit else {}),
+        },
+        st.integers(50, 8000),
+        st.integers(0, 2000),
+        st.integers(least_memory, 256),
+    )
+
+
+def datasets(name: str) -> st.SearchStrategy[Tree]:
+    """A dataset of any kind but hostPath, on a volume of its own."""
+    volume = sometimes(
+        {
+            "capacity": gigabytes,
+            "mountOptions": st.lists(st.sampled_from(["tls", "nconnect=8", "ro"]), unique=True),
+            "accessMode": st.just("ReadWriteMany"),
+            "storageClass": names(),
+            "domino": st.just({"datasetId": "65f1c0ffee0000000000d001"}),
+        }
+    )
+    identity = st.integers(0, 16**8 - 1).map("{:08x}".format)
+    kinds: list[st.SearchStrategy[Tree]] = [
+        identity.map(lambda i: {"kind": "efs", "fileSystemId": f"fs-{i}"}),
+        identity.map(lambda i: {"kind": "efs", "fileSystemId": f"fs-{i}", "accessPointId": f"fsap-{i}"}),
+        identity.map(lambda i: {"kind": "nfs", "server": "nfs.example.com", "path": f"/export/{i}"}),
+        identity.map(
+            lambda i: {
+                "kind": "csi",
+                "driver": "s3.csi.aws.com",
+                "volumeHandle": i,
+                "volumeAttributes": {"bucketName": i},
+                "nodePublishSecret": "mount-credentials",
+            }
+        ),
+    ]
+    claim = names().map(lambda claim: {"name": name, "kind": "claim", "claimName": f"given-{claim}"})
+    made = st.builds(lambda kind, rest: {"name": name, **kind, **rest}, st.one_of(kinds), volume)
+    return st.one_of(made, made, claim)
+
+
+@st.composite
+def placements(draw: st.DrawFn) -> Tree:
+    """A placement of any kind."""
+    product = draw(st.sampled_from(sorted(PRODUCTS)))
+    profile = draw(st.sampled_from(PRODUCTS[product]))
+    named = {"product": product} if draw(st.booleans()) else {}
+    return draw(
+        st.sampled_from(
+            [
+                {"kind": "cpu"},
+                {"kind": "gpu", "count": draw(st.integers(1, 4)), "product": product},
+                {"kind": "mig", "profile": profile, **named},
+                {"kind": "mig", "profile": profile, "product": product, "strategy": "single"},
+                {"kind": "time-slicing", **named},
+                {"kind": "mps", "renamed": False, **named},
+                {"kind": "dra", "deviceClass": "mig.nvidia.com", "profile": profile},
+                {"kind": "dra", "deviceClass": "gpu.nvidia.com", **named},
+            ]
+        )
+    )
+
+
+def loadings() -> st.SearchStrategy[Tree]:
+    """A loading of either mode; capacity is always said, since not every placement has one of its own."""
+    preload = st.fixed_dictionaries({"mode": st.just("preload")}, optional={"pollSeconds": st.integers(1, 600)})
+    on_demand = st.fixed_dictionaries(
+        {"mode": st.just("on-demand"), "capacity": st.just("1Gi"), "leaseSeconds": st.integers(2, 30)},
+        optional={
+            "policy": st.sampled_from(["lru-idle", "lru", "cost-aware"]),
+            "idleSeconds": st.integers(30, 3600),
+            "waitSeconds": st.integers(0, 60),
+        },
+    )
+    return st.one_of(preload, on_demand)
+
+
+def counts(scaled_by_queue: bool) -> st.SearchStrategy[Tree]:
+    """A number of replicas, bounds of an autoscaler, or neither."""
+    bounds = st.builds(lambda low, more: {"min": low, "max": low + more}, st.integers(1, 3), st.integers(0, 3))
+    ways: list[st.SearchStrategy[Tree]] = [
+        st.just({}),
+        st.integers(1, 4).map(lambda n: {"replicas": n}),
+        bounds.map(lambda b: {"autoscaling": {**b, "cpuPercent": 60} if not scaled_by_queue else {**b, "kind": "cpu"}}),
+    ]
+    if scaled_by_queue:
+        queue = {"kind": "queue", "queueMilliseconds": 20, "prometheusAddress": "http://prometheus.monitoring:9090"}
+        ways.append(bounds.map(lambda b: {"autoscaling": {**b, **queue}}))
+    return st.one_of(ways)
+
+
+@st.composite
+def pools(draw: st.DrawFn, name: str) -> Tree:
+    """A pool."""
+    rest = draw(
+        sometimes(
+            {
+                "sharedMemory": st.just("512Mi"),
+                "scratch": gigabytes,
+                "nodeSelector": labels,
+                "tolerations": st.just([{"key": "dedicated", "value": "inference", "effect": "NoSchedule"}]),
+                "priorityClass": names(),
+                "startupSeconds": st.integers(30, 3600),
+                "maxUnavailable": st.integers(1, 2),
+                "policyResources": resources(),
+            }
+        )
+    )
+    return {
+        "name": name,
+        "loading": draw(loadings()),
+        "placement": draw(placements()),
+        "resources": draw(resources(least_memory=4)),
+        **draw(counts(scaled_by_queue=True)),
+        **rest,
+    }
+
+
+@st.composite
+def servers(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
+    """A server whose repository lies in a dataset or in object storage."""
+    buckets: list[Tree] = [
+        {
+            "repository": {"url": "s3://bucket/models"},
+            "identity": {"cloud": "aws", "roleArn": "arn:aws:iam::123456789012:role/models"},
+        },
+        {
+            "repository": {"url": "gs://bucket/models"},
+            "identity": {"cloud": "gcp", "serviceAccount": "models@project.iam.gserviceaccount.com"},
+        },
+        {
+            "repository": {"url": "as://account/container/models"},
+            "identity": {"cloud": "azure", "clientId": "00000000-0000-0000-0000-00000000000a"},
+        },
+    ]
+    in_datasets: list[Tree] = [
+        {"repository": {"dataset": dataset, **path}}
+        for dataset in dataset_names
+        for path in ({}, {"path": "models/pre-load"})
+    ]
+    settings = sometimes(
+        {
+            "logVerbose": st.integers(0, 4),
+            "metrics": st.just({"latencySummaries": [{"quantile": 0.99, "error": 0.001}]}),
+            "strictReadiness": st.booleans(),
+            "rateLimiter": st.just({"resources": {"R1": 4}}),
+            "modelLoadThreads": st.integers(1, 8),
+            "exitTimeoutSeconds": st.integers(1, 600),
+            "grpcTls": names().map(lambda secret: {"secret": secret}),
+            "extraArguments": st.just(["--pinned-memory-pool-byte-size=268435456"]),
+            "environment": st.just({"OMP_NUM_THREADS": "4"}),
+        }
+    )
+    pool_names = draw(st.lists(names(8), min_size=1, max_size=3, unique=True))
+    server_pools = [draw(pools(pool)) for pool in pool_names]
+    triton = draw(settings)
+    if any(pool["loading"]["mode"] == "on-demand" for pool in server_pools):
+        triton.pop("strictReadiness", None)
+    repository = draw(st.sampled_from(in_datasets + buckets))
+    return {"name": name, **repository, "triton": triton, "pools": server_pools}
+
+
+@st.composite
+def models(draw: st.DrawFn, platform_servers: list[Tree]) -> list[Tree]:
+    """Models on the pools of these servers; their footprints fit everywhere."""
+    found = []
+    for name in draw(st.lists(names(), max_size=5, unique=True)):
+        server = draw(st.sampled_from(platform_servers))
+        pool = draw(st.sampled_from(server["pools"]))
+        weight = draw(st.integers(0, 100))
+        split = [{"version": 3, "weight": 100 - weight}, {"version": 4, "weight": weight}]
+        mirror = {"version": 5, "percent": draw(st.integers(1, 100))}
+        found.append(
+            {
+                "name": name,
+                "server": server["name"],
+                "pool": pool["name"],
+                **draw(
+                    st.sampled_from(
+                        [{}, {"alias": "champion"}, {"versions": split}, {"versions": split, "mirror": mirror}]
+                    )
+                ),
+                **draw(
+                    sometimes(
+                        {
+                            "idleSeconds": st.integers(30, 3600),
+                            "pinned": st.booleans(),
+                            "footprint": st.just("100Mi"),
+                        }
+                    )
+                ),
+            }
+        )
+    return found
+
+
+def proxies() -> st.SearchStrategy[Tree]:
+    """A proxy, exposed and authenticating in any way."""
+    exposures: list[Tree] = [
+        {"exposure": {"kind": "cluster-ip"}},
+        {"exposure": {"kind": "ingress", "host": "HOST", "path": "/inference", "className": "nginx"}},
+        {"exposure": {"kind": "http-route", "host": "HOST", "gateway": "public", "gatewayNamespace": "gateways"}},
+        {"exposure": {"kind": "load-balancer", "sourceRanges": ["10.0.0.0/8"]}},
+        {"exposure": {"kind": "ingress", "host": "HOST"}, "tls": {"kind": "secret", "secret": "certificate"}},
+        {"exposure": {"kind": "cluster-ip"}, "tls": {"kind": "cert-manager", "issuer": "internal-ca"}},
+    ]
+    auths: list[Tree] = [
+        {},
+        {"apiKeys": {"secret": "api-keys"}},
+        {"oidc": [{"issuer": "https://idp.example.com/realms/x", "audiences": ["inference-proxy"]}]},
+    ]
+    rule = st.builds(
+        lambda name, group, model: {"name": name, "groups": [group], "models": [model], "actions": ["infer"]},
+        names(),
+        st.sampled_from(GROUPS),
+        st.sampled_from(["*", "fraud-*"]),
+    )
+    return st.builds(
+        lambda exposure, auth, access, number, rest: {**exposure, "auth": auth, "access": access, **number, **rest},
+        st.sampled_from(exposures),
+        st.sampled_from(auths),
+        st.lists(rule, max_size=3, unique_by=lambda item: str(item["name"])),
+        counts(scaled_by_queue=False),
+        sometimes(
+            {
+                "resources": resources(),
+                "tracing": st.integers(0, 100).map(lambda percent: {"endpoint": "http://x:4318", "percent": percent}),
+                "timeouts": st.integers(1, 600).map(lambda seconds: {"drainSeconds": seconds}),
+                "bodyLimit": gigabytes,
+                "logLevel": st.sampled_from(["debug", "info", "warning", "error"]),
+                "nodeSelector": labels,
+            }
+        ),
+    )
+
+
+def networks() -> st.SearchStrategy[Tree]:
+    """A network; what is reached serves any issuer."""
+    callers: list[Tree] = [
+        {"name": "ingress", "namespaceLabels": {"kubernetes.io/metadata.name": "ingress-nginx"}},
+        {"name": "office", "cidr": "192.0.2.0/24"},
+    ]
+    return st.builds(
+        lambda who, ports: {
+            "callers": who,
+            "reach": [
+                {"name": "identity-provider", "by": ["proxy"], "cidr": "198.51.100.0/24", "ports": ports},
+                {"name": "storage", "by": ["servers", "proxy"], "namespaceLabels": {"team": "storage"}},
+            ],
+        },
+        st.lists(st.sampled_from(callers), max_size=2, unique_by=lambda item: str(item["name"])),
+        st.sampled_from([[], [443], [443, 8443]]),
+    )
+
+
+dominos = st.sampled_from([{}, {"mesh": {"mode": "istio"}}, {"computeNamespace": "compute", "mesh": {"mode": "istio"}}])
+monitorings = st.sampled_from([{}, {"operator": True}, {"operator": True, "rules": False, "labels": {"release": "x"}}])

@@ -10,9 +10,8 @@ from tidegate_contracts.proxy_settings import ProxySettings, variable
 from tidegate_service.json_lines import configure
 
 from .access.api_keys import hash_line, new_key
-from .place import Place
 from .serve import Proxy
-from .settings import SettingsError, read_settings
+from .settings import Layout, SettingsError, read_settings
 from .tables import TableError
 
 WRONG_INPUT = 2
@@ -42,9 +41,9 @@ def serve(
         Path | None, typer.Option(help="Folder that holds routing/, tls/, api-keys/ and upstream-ca/.")
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; every one without it.")] = "",
-    http_port: Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)] = Place.http_port,
-    grpc_port: Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)] = Place.grpc_port,
-    admin_port: Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)] = Place.admin_port,
+    http_port: Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)] = Layout.http_port,
+    grpc_port: Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)] = Layout.grpc_port,
+    admin_port: Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)] = Layout.admin_port,
 ) -> None:
     """Serve until SIGTERM."""
     if context.invoked_subcommand is not None:
@@ -55,7 +54,7 @@ def serve(
     try:
         settings = read_settings()
         configure(settings.log_level)
-        uvloop.run(_serve(Proxy(settings, Place(**folders, **ports))))  # type: ignore[arg-type]
+        uvloop.run(_serve(Proxy(settings, Layout(**folders, **ports))))  # type: ignore[arg-type]
     except (SettingsError, TableError, OSError) as error:
         print(error, file=sys.stderr)
         raise SystemExit(WRONG_INPUT) from None
@@ -78,7 +77,7 @@ async def _serve(proxy: Proxy) -> None:
     # Probes are answered by a thread of their own, which waits so long for its turn again and again.
     sys.setswitchinterval(SWITCH_SECONDS)
     await proxy.start()
-    if 0 in (proxy.place.http_port, proxy.place.grpc_port, proxy.place.admin_port):
+    if 0 in (proxy.layout.http_port, proxy.layout.grpc_port, proxy.layout.admin_port):
         # For whoever wanted free ports; else nothing is written but the log.
         # One write: nothing of the log comes between a line and its end.
         sys.stdout.write(f"ready {' '.join(f'{name}={port}' for name, port in proxy.ports.items())}\n")

@@ -11,10 +11,10 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .documented import document
+from .openapi import document
 from .problems import CONTENT_TYPE, TWO_CREDENTIALS, Kind, Problem
 from .request_ids import is_request_id, new_request_id
-from .servers import Servers
+from .servers import ServerQueries
 from .targets import ANYTHING
 from .telemetry.meter import Meter
 
@@ -55,7 +55,7 @@ class _Named:
         await self._app(scope, _nothing, named)
 
 
-def make_app(servers: Servers, ready: Callable[[], str], meter: Meter) -> ASGIApp:
+def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> ASGIApp:
     """Return the application; `ready` says why the proxy is not, or nothing; `meter` counts its problems."""
     app = FastAPI(title="Tidegate inference proxy", redirect_slashes=False, redoc_url=None)
     app.openapi = document  # type: ignore[method-assign]  # as FastAPI would have it: "Extending OpenAPI" in its docs

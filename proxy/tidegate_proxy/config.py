@@ -12,11 +12,11 @@ from .access.api_keys import ApiKeys, ApiKeysError, read_api_keys
 from .access.authorizer import Authorizer
 from .access.rules import build_rules
 from .concurrency import WAITING_FOR_EACH
-from .place import Place
 from .pools import Lookup, Pool
 from .residency.manager import LeaseManager, new_holder_name
 from .routes import Routes, build_routes, pools_of
-from .tables import TableError, Watched, access_table, routing_table
+from .settings import Layout
+from .tables import TableError, WatchedFile, access_table, routing_table
 from .telemetry.meter import Meter
 
 REPLICAS_SECONDS = 5.0
@@ -26,10 +26,10 @@ RELEASE_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
-class Following:
+class LiveConfig:
     """The state of all files, and the gate that decides by it."""
 
-    def __init__(self, settings: ProxySettings, place: Place, find: Lookup, meter: Meter) -> None:
+    def __init__(self, settings: ProxySettings, layout: Layout, find: Lookup, meter: Meter) -> None:
         self.routes = Routes(routing.RoutingTable(environment=settings.environment, servers=(), models=()), {})
         self.tls: ssl.SSLContext | None = None
         self.grpc_tls: ssl.SSLContext | None = None
@@ -40,15 +40,15 @@ class Following:
         self._find = find
         self._meter = meter
         self._leaving: set[asyncio.Task[None]] = set()
-        tables = place.routing
+        tables = layout.routing
         self.watched = [
-            Watched("routing", tables / proxy_process.ROUTING_FILE, Path.read_bytes, self._use_routing),
-            Watched("access", tables / proxy_process.ACCESS_FILE, Path.read_bytes, self._use_access),
+            WatchedFile("routing", tables / proxy_process.ROUTING_FILE, Path.read_bytes, self._use_routing),
+            WatchedFile("access", tables / proxy_process.ACCESS_FILE, Path.read_bytes, self._use_access),
         ]
         if settings.api_keys:
-            self.watched.append(Watched("api-keys", place.api_keys, _read_keys, self._use_keys))
+            self.watched.append(WatchedFile("api-keys", layout.api_keys, _read_keys, self._use_keys))
         if settings.tls:
-            self.watched.append(Watched("certificate", place.tls, _read_certificate, self._use_certificate))
+            self.watched.append(WatchedFile("certificate", layout.tls, _read_certificate, self._use_certificate))
 
     async def load(self) -> None:
         """Read every file for the first time; raises TableError naming it."""

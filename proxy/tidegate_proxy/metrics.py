@@ -6,16 +6,16 @@ from time import monotonic
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .config import Following
+from .config import LiveConfig
 from .shared_state import SharedState
 
 
 class MeterCollector(Collector):
     """Made at each scrape from plain numbers, so that counting a call costs next to nothing."""
 
-    def __init__(self, shared: SharedState, following: Following) -> None:
+    def __init__(self, shared: SharedState, config: LiveConfig) -> None:
         self._shared = shared
-        self._following = following
+        self._config = config
 
     def collect(self) -> Iterator[Metric]:
         """Return every metric but those of `exposition`, which are too many for this."""
@@ -51,7 +51,7 @@ class MeterCollector(Collector):
             "tidegate_proxy_breaker", "State of a replica's circuit breaker.", labels=[*labels, "state"]
         )
         now = monotonic()
-        for (server, pool), each in self._following.routes.pools.items():
+        for (server, pool), each in self._config.routes.pools.items():
             for replica in list(each.replicas):
                 names = [server, pool, replica.name]
                 flight.add_metric(names, replica.in_flight)
@@ -83,7 +83,7 @@ class MeterCollector(Collector):
         )
         waiting = GaugeMetricFamily("tidegate_proxy_lease_waiting", "Calls that wait for a lease.", labels=labels)
         now = monotonic()
-        for (server, pool), each in self._following.routes.pools.items():
+        for (server, pool), each in self._config.routes.pools.items():
             if each.leases is not None:
                 waiting.add_metric([server, pool], each.leases.waiting)
                 for replica, number in each.leases.held(now).items():
@@ -119,7 +119,7 @@ class MeterCollector(Collector):
         good = GaugeMetricFamily(
             "tidegate_proxy_config_good", "1 while the file as it lies there is in use.", labels=["file"]
         )
-        for each in self._following.watched:
+        for each in self._config.watched:
             generation.add_metric([each.name], each.generation)
             failures.add_metric([each.name], each.failures)
             good.add_metric([each.name], 0 if each.last_error else 1)

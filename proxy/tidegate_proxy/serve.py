@@ -14,13 +14,13 @@ from tidegate_service.listening import listen
 from .admin import make_admin
 from .app import make_app
 from .concurrency import ConcurrencyLimiter
-from .config import Following
+from .config import LiveConfig
 from .grpc.server import GrpcServer
 from .http.connection import HttpServer
 from .metrics import MeterCollector
-from .place import Place
 from .pools import Lookup, lookup
-from .servers import Servers
+from .servers import ServerQueries
+from .settings import Layout
 from .shared_state import SharedState
 from .tables import follow
 from .telemetry.meter import Meter
@@ -43,13 +43,13 @@ log = logging.getLogger(__name__)
 class Proxy:
     """Everything of one proxy process."""
 
-    def __init__(self, settings: ProxySettings, place: Place, find: Lookup = lookup) -> None:
+    def __init__(self, settings: ProxySettings, layout: Layout, find: Lookup = lookup) -> None:
         self.settings = settings
-        self.place = place
+        self.layout = layout
         self.meter = Meter()
-        self.following = Following(settings, place, find, self.meter)
+        self.config = LiveConfig(settings, layout, find, self.meter)
         self.shared = SharedState(
-            settings, self.following.authorizer, self.meter, ConcurrencyLimiter(settings.concurrency)
+            settings, self.config.authorizer, self.meter, ConcurrencyLimiter(settings.concurrency)
         )
         if settings.otlp_endpoint is not None:
             self.shared.tracer = Tracer(settings.otlp_endpoint, settings.trace_percent, settings.environment)
@@ -60,41 +60,41 @@ class Proxy:
 
     async def start(self) -> None:
         """Read every file and listen; raises TableError or OSError, and then nothing listens."""
-        await self.following.load()
-        numbers = {"http": self.place.http_port, "grpc": self.place.grpc_port, "admin": self.place.admin_port}
-        listeners = {name: listen(self.place.host, port, BACKLOG) for name, port in numbers.items()}
+        await self.config.load()
+        numbers = {"http": self.layout.http_port, "grpc": self.layout.grpc_port, "admin": self.layout.admin_port}
+        listeners = {name: listen(self.layout.host, port, BACKLOG) for name, port in numbers.items()}
         self.ports = {name: listener.getsockname()[1] for name, listener in listeners.items()}
         loop = asyncio.get_running_loop()
-        servers = Servers(
-            self.following.authorizer, lambda: self.following.routes, self.settings.request_timeout_seconds
+        servers = ServerQueries(
+            self.config.authorizer, lambda: self.config.routes, self.settings.request_timeout_seconds
         )
         app = make_app(servers, self.why_not_ready, self.meter)
         self.http = HttpServer(self.shared, app)
-        http_tls = self.following.tls
+        http_tls = self.config.tls
         self._server = await loop.create_server(
             self.http.connection, sock=listeners["http"], ssl=http_tls, backlog=BACKLOG
         )
         registry = CollectorRegistry()
-        registry.register(MeterCollector(self.shared, self.following))
+        registry.register(MeterCollector(self.shared, self.config))
         self._admin = AdminThread(
             make_admin(self.why_not_ready, self.why_server_not_ready, registry, self.meter), listeners["admin"]
         )
         self._admin.start()
-        self.grpc = GrpcServer(self.shared, servers, self.place.upstream_ca)
+        self.grpc = GrpcServer(self.shared, servers, self.layout.upstream_ca)
         self._grpc = await loop.create_server(
-            self.grpc.connection, sock=listeners["grpc"], ssl=self.following.grpc_tls, backlog=BACKLOG
+            self.grpc.connection, sock=listeners["grpc"], ssl=self.config.grpc_tls, backlog=BACKLOG
         )
         for work in (
             self.shared.sweep(),
             self._sweep_connections(),
-            follow(self.following.watched),
-            self.following.count_replicas(),
-            self.following.authorizer.tend(),
+            follow(self.config.watched),
+            self.config.count_replicas(),
+            self.config.authorizer.tend(),
         ):
             self._tasks.append(loop.create_task(work))
         if self.shared.tracer is not None:
             self._tasks.append(loop.create_task(self.shared.tracer.export()))
-        log.info("serving", extra={"said": {"ports": self.ports, "servers": [*self.following.routes.servers]}})
+        log.info("serving", extra={"said": {"ports": self.ports, "servers": [*self.config.routes.servers]}})
         gc.collect()
         gc.freeze()  # what is there now stays: no later collection looks at it
 
@@ -131,7 +131,7 @@ class Proxy:
             task.cancel()
         if self.shared.tracer is not None:
             await self.shared.tracer.flush(LAST_SPANS_SECONDS)
-        await self.following.close()
+        await self.config.close()
         self._admin.stop()
         log.info("stopped")
 
@@ -142,7 +142,7 @@ class Proxy:
 
     def why_server_not_ready(self, server: str) -> str | None:
         """Return why no replica of a server can be used, or nothing; None for a server that nobody knows."""
-        routes = self.following.routes
+        routes = self.config.routes
         if server not in routes.servers:
             return None
         now = monotonic()

@@ -18,7 +18,7 @@ UNAVAILABLE_HEADER = "tidegate-unavailable"
 """Names the pools that an answer lacks, for they gave none."""
 
 
-class Servers:
+class ServerQueries:
     """Answers from the servers' own, as far as the caller may see them."""
 
     def __init__(self, authorizer: Authorizer, routes: Callable[[], Routes], seconds: float) -> None:

@@ -1,7 +1,9 @@
-"""The settings of one proxy: typed, from the environment; a wrong one is one clear line."""
+"""The settings of one proxy, typed, from the environment, a wrong one told in one line; and where its files lie."""
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import ValidationError
 from tidegate_contracts import proxy_process
@@ -15,6 +17,23 @@ _LEAST = {
     "request_timeout_seconds": 1,
     "drain_seconds": 0,
 }
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a proxy finds its files, and where it listens: as the contract has it by default.
+
+    A port of 0 is any free one, and no host is every address.
+    """
+
+    routing: Path = Path(proxy_process.ROUTING_ROOT)
+    tls: Path = Path(proxy_process.TLS_ROOT)
+    api_keys: Path = Path(proxy_process.API_KEYS_ROOT)
+    upstream_ca: Path = Path(proxy_process.UPSTREAM_CA_ROOT)
+    host: str = ""
+    http_port: int = proxy_process.HTTP_PORT
+    grpc_port: int = proxy_process.GRPC_PORT
+    admin_port: int = proxy_process.ADMIN_PORT
 
 
 class SettingsError(Exception):

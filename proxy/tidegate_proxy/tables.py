@@ -89,7 +89,7 @@ def _first(error: ValidationError, where: str = "") -> str:
     return f"{place or 'it'}: {first['msg'].removeprefix('Value error, ')}{more}"
 
 
-class Watched:
+class WatchedFile:
     """One file or folder that others may replace at any time.
 
     Its state is a fingerprint; ConfigMaps and Secrets swap a whole folder by a symbolic link, editors a file.
@@ -157,7 +157,7 @@ class Watched:
             return error.errno
 
 
-async def follow(watched: list[Watched]) -> None:
+async def follow(watched: list[WatchedFile]) -> None:
     """Look at all of them, for ever."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)

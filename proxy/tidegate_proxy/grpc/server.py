@@ -20,7 +20,7 @@ from ..http2.frames import (
 )
 from ..http2.headers import MOST_HEAD_BYTES, Fields, literal
 from ..http2.sending import Stream
-from ..servers import Servers
+from ..servers import ServerQueries
 from ..shared_state import SharedState
 from .call import Call
 from .context import GrpcContext
@@ -149,7 +149,7 @@ class CallerConnection(Http2Connection[RequestHeaders]):
 class GrpcServer:
     """Takes calls from callers. `upstream_ca` is the folder of the CA files for TLS to replicas."""
 
-    def __init__(self, shared: SharedState, servers: Servers, upstream_ca: Path) -> None:
+    def __init__(self, shared: SharedState, servers: ServerQueries, upstream_ca: Path) -> None:
         upstreams = Upstreams(shared.settings.connect_timeout_seconds, upstream_ca)
         limiter = ConcurrencyLimiter(shared.settings.concurrency)
         self.context = GrpcContext(shared, upstreams, ServerMethods(upstreams, servers), limiter)

@@ -6,7 +6,7 @@ from time import monotonic
 from ..pools import Pool
 from ..problems import Kind, Problem
 from ..residency.manager import LeaseManager
-from ..servers import Servers
+from ..servers import ServerQueries
 from ..upstream.replica import Replica
 from .deadline import Deadline
 from .messages import RequestedModel
@@ -22,7 +22,7 @@ _STATS_NAME = 1
 class ServerMethods:
     """Each returns the message that answers it, of what the caller may see; raises Problem, or UpstreamStatusError."""
 
-    def __init__(self, upstreams: Upstreams, servers: Servers) -> None:
+    def __init__(self, upstreams: Upstreams, servers: ServerQueries) -> None:
         self._upstreams = upstreams
         self._servers = servers
 

@@ -17,9 +17,9 @@ import uvloop
 from tidegate_contracts import routing
 from tidegate_contracts.proxy_settings import ProxySettings
 from tidegate_proxy import serve
-from tidegate_proxy.place import Place
 from tidegate_proxy.pools import Address
 from tidegate_proxy.serve import Proxy
+from tidegate_proxy.settings import Layout
 from tritonclient.grpc import service_pb2 as pb
 
 from ..rigs.issuer import AUDIENCE, Issuer, issuer
@@ -291,7 +291,7 @@ def rig(
         async def find(host: str, _: int) -> Sequence[Address]:
             return list(addresses) if host == "replicas" else []
 
-        place = Place(
+        place = Layout(
             routing=tables_folder,
             tls=folder / "tls",
             upstream_ca=folder / "ca",

@@ -47,7 +47,7 @@ def aliased(tmp_path: Path) -> Iterator[tuple[Rig, Configuration]]:
     models = [routing.Model(name=name, server="main", pool="one", alias="champion") for name in ("echo", "slow")]
     with rig(tmp_path, models=models) as running:
         running.addresses[:] = [(AF_INET, (HOST, served.server_address[1]))]
-        pool = next(pool for pool in running.proxy.following.routes.pools.values() if pool.server == "main")
+        pool = next(pool for pool in running.proxy.config.routes.pools.values() if pool.server == "main")
         running.do(pool.refresh())
         yield running, served
     served.shutdown()

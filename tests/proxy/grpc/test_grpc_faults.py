@@ -32,7 +32,7 @@ def one(tmp_path: Path) -> Iterator[Rig]:
 
 
 def replicas(rig: Rig) -> list[Replica]:
-    pools = rig.proxy.following.routes.pools.values()
+    pools = rig.proxy.config.routes.pools.values()
     return next(pool for pool in pools if pool.server == "main").replicas
 
 

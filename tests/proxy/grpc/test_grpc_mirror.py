@@ -87,7 +87,7 @@ def test_a_candidate_that_never_answers_costs_bounded_copies_and_no_caller_anyth
         assert monotonic() - began < 4  # none waited for a copy's end
         until(lambda: outcomes(door) == {"too-many": 5, "late": MOST_OF_A_MODEL}, 15)
         release.set()
-        [pool] = [pool for (server, _), pool in door.proxy.following.routes.pools.items() if server == "main"]
+        [pool] = [pool for (server, _), pool in door.proxy.config.routes.pools.items() if server == "main"]
         [replica] = pool.replicas
         assert (replica.breaker.state(monotonic()), replica.failures, replica.in_flight) == ("closed", 0, 0)
         assert door.proxy.shared.mirror.bytes == door.proxy.shared.limiter.in_flight == 0

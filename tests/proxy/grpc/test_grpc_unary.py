@@ -282,7 +282,7 @@ def test_a_caller_who_leaves_frees_the_replica(door: Rig, infer: Any) -> None:
     assert stub.cancelled.wait(3)
     stub.release.set()
     until(lambda: not door.proxy.shared.open_calls and not door.proxy.shared.limiter.in_flight)
-    pools = door.proxy.following.routes.pools
+    pools = door.proxy.config.routes.pools
     assert all(replica.in_flight == 0 for pool in pools.values() for replica in pool.replicas)
 
 

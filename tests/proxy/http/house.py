@@ -12,9 +12,9 @@ from typing import Any
 from tidegate_contracts import routing
 from tidegate_contracts.proxy_settings import ProxySettings
 from tidegate_proxy.access.api_keys import hash_line, new_key
-from tidegate_proxy.place import Place
 from tidegate_proxy.pools import Address
 from tidegate_proxy.serve import Proxy
+from tidegate_proxy.settings import Layout
 
 from lab.local_plane.proxy import write_tables
 
@@ -130,13 +130,13 @@ class House:
 
     async def look_up(self) -> None:
         """Have the proxy look now, instead of in some seconds."""
-        for pool in self.proxy.following.routes.pools.values():
+        for pool in self.proxy.config.routes.pools.values():
             await pool.refresh()
 
     @property
     def pool(self) -> Any:
         """The one pool."""
-        return next(iter(self.proxy.following.routes.pools.values()))
+        return next(iter(self.proxy.config.routes.pools.values()))
 
 
 def address_of(replica: Upstream | int) -> Address:
@@ -194,7 +194,7 @@ async def house(
     async def find(host: str, _: int) -> list[Address]:
         return list(addresses) if host == "pool.test" else [address_of(1)]
 
-    place = Place(root / "routing", root / "tls", root / "api-keys", root / "upstream-ca", "127.0.0.1", 0, 0, 0)
+    place = Layout(root / "routing", root / "tls", root / "api-keys", root / "upstream-ca", "127.0.0.1", 0, 0, 0)
     made = House(Proxy(settings(**more), place, find), root, addresses)
     made.leads_to(*replicas)
     await made.proxy.start()

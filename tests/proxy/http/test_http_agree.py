@@ -295,14 +295,14 @@ class Outcome:
 
 def forget(here: House) -> None:
     """Let nothing be known beforehand."""
-    identities = here.proxy.following.authorizer.identities
+    identities = here.proxy.config.authorizer.identities
     for tail in list(identities.by_tail):
         identities.forget(tail)
-    here.proxy.following.authorizer.refusals.clear()
+    here.proxy.config.authorizer.refusals.clear()
     for replica in here.pool.replicas:
         while (idle := replica.take(monotonic())) is not None:
             idle.close()
-    for route in here.proxy.following.routes.of_server(None):
+    for route in here.proxy.config.routes.of_server(None):
         route.sequences.known = False  # whether they keep sequences is asked once in a while, whatever comes
 
 

@@ -237,7 +237,7 @@ async def test_a_caller_who_asks_for_much_leaves_places_for_others(tmp_path: Pat
     ):
         key = new_key()
         (here.root / "api-keys" / "eve").write_text(hash_line(key) + "\n")
-        await here.proxy.following.watched[2].look()
+        await here.proxy.config.watched[2].look()
         greedy = [asyncio.ensure_future(here.ask(request(f"/v2/models/{name}/infer", key=key))) for name in names * 10]
         places = here.proxy.shared.limiter
         await until(lambda: places.waiting > 50)

@@ -239,7 +239,7 @@ async def test_a_pool_that_gives_no_statistics_is_named_and_fails_nobody_else(tm
         two = server.model_copy(update={"pools": (*server.pools, dead)})
         table = plain.model_copy(update={"servers": (two,), "models": (*plain.models, lost)})
         write(here, "routing.json", table.model_dump_json(by_alias=True))
-        await here.proxy.following.watched[0].look()
+        await here.proxy.config.watched[0].look()
         reply = await here.ask(ask_stats)
         assert (reply.status, reply.json()) == (200, {"model_stats": [{"name": MODEL, "version": "1"}]})
         assert reply.headers["tidegate-unavailable"] == "vision/dead"

@@ -351,7 +351,7 @@ def write(here: House, name: str, text: str) -> None:
 
 async def test_a_bad_table_is_refused_and_the_last_good_one_stays(tmp_path: Path) -> None:
     async with upstream() as replica, house(tmp_path, replica) as here:
-        [routes, rules] = here.proxy.following.watched[:2]
+        [routes, rules] = here.proxy.config.watched[:2]
         for bad in ("", "{", "[]", '{"version":2}', '{"version":1,"environment":"x","servers":[],"models":[{}]}'):
             write(here, "routing.json", bad)
             await routes.look()
@@ -375,7 +375,7 @@ async def test_a_reload_drops_no_call_in_flight(tmp_path: Path) -> None:
         await until(lambda: replica.asked)
         empty = {"version": 1, "environment": "test", "servers": [], "models": []}
         write(here, "routing.json", str(empty).replace("'", '"'))
-        await here.proxy.following.watched[0].look()
+        await here.proxy.config.watched[0].look()
         assert (await here.ask()).status == 404
         go_on.set()
         assert (await call).status == 200

@@ -106,7 +106,7 @@ async def test_files_taken_over_and_refused_are_told(tmp_path: Path) -> None:
         for file in ("routing", "access", "api-keys"):
             assert value(found, "config_generation", file=file) == 1
             assert value(found, "config_good", file=file) == 1
-        [_, rules, keys] = here.proxy.following.watched
+        [_, rules, keys] = here.proxy.config.watched
         write(here, "access.json", "nonsense")
         await rules.look()
         (tmp_path / "api-keys" / "eve").write_text("# none\n")

@@ -103,7 +103,7 @@ async def test_a_caller_who_is_known_counts_by_the_rules_keys_and_tables_of_now(
             await caller.send(request())
             return (await caller.reply()).status
 
-        [routes, rules, keys] = here.proxy.following.watched
+        [routes, rules, keys] = here.proxy.config.watched
         table = (here.root / "routing" / "routing.json").read_text()
         key = (here.root / "api-keys" / "ci").read_text()
         assert await status() == 200

@@ -180,6 +180,6 @@ async def test_versions_that_callers_make_up_keep_no_others_from_being_remembere
             assert (await caller.reply()).status == 200
         await caller.send(request())
         assert (await caller.reply()).headers["tidegate-model-version"] == "7"
-        [route] = here.proxy.following.routes.of_server(None)
+        [route] = here.proxy.config.routes.of_server(None)
         assert ("infer", "7") in route._heads
         assert len(route._heads) <= 64

@@ -56,7 +56,7 @@ async def test_a_folder_of_many_keys_is_looked_at_elsewhere(tmp_path: Path, monk
     async with house(tmp_path) as here:
         for number in range(KEYS):
             (tmp_path / "api-keys" / f"p{number}").write_text("")
-        keys = here.proxy.following.watched[2]
+        keys = here.proxy.config.watched[2]
         threads = set()
         fingerprint = keys._fingerprint
 

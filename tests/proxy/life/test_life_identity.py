@@ -127,7 +127,7 @@ async def test_keys_that_rotate_are_found(tmp_path: Path, identity_provider: Iss
     async with upstream() as replica, house(tmp_path, replica, access=trusting(identity_provider)) as here:
         before = identity_provider.token("alice", [GROUP])
         assert await status(here, before) == 200
-        issuers = here.proxy.following.authorizer._trust.issuers
+        issuers = here.proxy.config.authorizer._trust.issuers
         issuers[identity_provider.url].keys._pause_until = 0  # as if the last fetch was some time ago
         identity_provider.new_key()
         assert await status(here, identity_provider.token("alice", [GROUP])) == 200
@@ -139,7 +139,7 @@ async def test_keys_and_rules_change_under_load_without_a_wrong_answer(tmp_path:
     other = new_key()
     async with upstream() as replica, house(tmp_path, replica) as here:
         (here.root / "api-keys" / "ci").write_text(f"{hash_line(KEY)}\n{hash_line(other)}\n")
-        [_, rules, keys] = here.proxy.following.watched
+        [_, rules, keys] = here.proxy.config.watched
         await keys.look()
         stopped = False
         seen: dict[str, Counter[int]] = {KEY: Counter(), other: Counter()}
@@ -184,7 +184,7 @@ async def test_a_certificate_is_taken_over_without_a_dropped_connection(tmp_path
 
     put(*first.pair("proxy"))
     async with upstream(slow) as replica, house(tmp_path, replica, tls=True) as here:
-        certificate = here.proxy.following.watched[-1]
+        certificate = here.proxy.config.watched[-1]
         kept = await connect(first)
         await kept.send(request())
         put(*second.pair("proxy"))

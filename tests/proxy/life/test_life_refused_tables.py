@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 from tidegate_contracts import routing
 from tidegate_proxy import config
-from tidegate_proxy.tables import TableError, Watched, access_table, routing_table
+from tidegate_proxy.tables import TableError, WatchedFile, access_table, routing_table
 
 from ..http.house import address_of, house
 from ..http.house import routing_table as usual_table
@@ -119,15 +119,15 @@ async def test_a_limit_that_lets_nobody_through_is_refused(limit: dict[str, int]
 
 async def test_a_refused_table_changes_nothing(tmp_path: Path) -> None:
     async with house(tmp_path) as here:
-        routes = here.proxy.following.routes
+        routes = here.proxy.config.routes
         bad = usual_table().model_dump(mode="json", by_alias=True)
         bad["models"] *= 2
         (tmp_path / "routing" / "routing.json").write_text(json.dumps(bad))
-        watched = here.proxy.following.watched[0]
+        watched = here.proxy.config.watched[0]
         await watched.look()
         assert watched.failures == 1
         assert "stands twice" in watched.last_error
-        assert here.proxy.following.routes is routes
+        assert here.proxy.config.routes is routes
 
 
 async def test_a_good_table_that_could_not_be_read_for_a_while_is_read_then(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ async def test_a_good_table_that_could_not_be_read_for_a_while_is_read_then(tmp_
     async def use(data: bytes) -> None:
         used.append(data)
 
-    watched = Watched("routing", file, Path.read_bytes, use)
+    watched = WatchedFile("routing", file, Path.read_bytes, use)
     file.write_bytes(b"1")
     await watched.load()
     file.write_bytes(b"22")
@@ -156,7 +156,7 @@ async def test_a_good_table_that_could_not_be_read_for_a_while_is_read_then(tmp_
 async def test_the_last_number_of_replicas_stays_while_their_name_leads_nowhere(tmp_path: Path) -> None:
     with patch.object(config, "REPLICAS_SECONDS", 0.01):
         async with house(tmp_path) as here:
-            following, counted = here.proxy.following, []
+            following, counted = here.proxy.config, []
             found = [address_of(port) for port in range(1, 6)]
 
             async def find(_: str, __: int) -> list[Any]:

@@ -41,7 +41,7 @@ async def longest_held(work: "asyncio.Future[None]") -> tuple[float, float]:
 
 async def take_over(here: House, text: str) -> tuple[float, float]:
     write(here, "routing.json", text)
-    return await longest_held(asyncio.ensure_future(here.proxy.following.watched[0].look()))
+    return await longest_held(asyncio.ensure_future(here.proxy.config.watched[0].look()))
 
 
 async def test_ten_thousand_models_are_taken_over_and_nobody_waits(tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ async def test_ten_thousand_models_are_taken_over_and_nobody_waits(tmp_path: Pat
         stopped = True
         await asyncio.gather(*calls)
         assert set(statuses) == {200}
-        assert len(here.proxy.following.routes.of_server("vision")) == MODELS
-        here.proxy.following.authorizer.sweep()
+        assert len(here.proxy.config.routes.of_server("vision")) == MODELS
+        here.proxy.config.authorizer.sweep()
         gc.collect()
         left = sum(1 for each in gc.get_objects() if type(each) is Route)
         assert left <= MODELS + 10, "the tables before it are forgotten"

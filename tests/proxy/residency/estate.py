@@ -9,10 +9,10 @@ from typing import Any
 
 from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import hash_line
-from tidegate_proxy.place import Place
 from tidegate_proxy.pools import Address
 from tidegate_proxy.residency.manager import LeaseManager
 from tidegate_proxy.serve import Proxy
+from tidegate_proxy.settings import Layout
 
 from lab.local_plane.proxy import write_tables
 
@@ -82,7 +82,7 @@ async def estate(root: Path, here: Sequence[Site], names: Sequence[str] = MODELS
     async def find(host: str, _: int) -> list[Address]:
         return list(addresses) if host == "pool.test" else []
 
-    place = Place(root / "routing", root / "tls", root / "api-keys", root / "upstream-ca", "127.0.0.1", 0, 0, 0)
+    place = Layout(root / "routing", root / "tls", root / "api-keys", root / "upstream-ca", "127.0.0.1", 0, 0, 0)
     made = Estate(Proxy(settings(**more), place, find), root, addresses)
     await made.proxy.start()
     try:

@@ -74,7 +74,7 @@ def replica(answer: Any) -> str:
 
 def leases(running: Rig) -> dict[str, int]:
     """Return the requests under way of each lease."""
-    pool = next(pool for pool in running.proxy.following.routes.pools.values() if pool.leases is not None)
+    pool = next(pool for pool in running.proxy.config.routes.pools.values() if pool.leases is not None)
     assert pool.leases is not None
     copies = pool.leases.table.models
     return running.on_loop(lambda: {model: sum(x.in_flight for x in each.leases) for model, each in copies.items()})  # type: ignore[no-any-return]

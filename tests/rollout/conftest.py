@@ -102,6 +102,14 @@ def call() -> Callable[..., Ended]:
 
 
 @pytest.fixture
+def rendered(call: Callable[..., Ended], definition: Path, out: Path) -> Path:
+    """A rendering of the definition."""
+    ended = call("up", definition, "--out", out)
+    assert ended.code == 0, ended.err
+    return out
+
+
+@pytest.fixture
 def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     """Start the command line as a process, which ends with the test at the latest."""
     started: list[subprocess.Popen[str]] = []

@@ -18,13 +18,6 @@ Edit = Callable[[str, str], None]
 Tree = Callable[[Path], dict[str, bytes]]
 
 
-@pytest.fixture
-def rendered(call: Call, definition: Path, out: Path) -> Path:
-    """A rendering of the definition."""
-    assert call("up", definition, "--out", out).code == 0
-    return out
-
-
 def test_nothing_would_change_after_a_rendering(rendered: Path, call: Call, definition: Path) -> None:
     ended = call("preview", definition, "--out", rendered)
     assert ended.code == 0

@@ -1,0 +1,318 @@
+"""The folder of a rendering: whose it is, what is in it, and what is left of a run that is stopped or killed."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollout import output, render
+
+Call = Callable[..., Any]
+Tree = Callable[[Path], dict[str, bytes]]
+Edit = Callable[[str, str], None]
+
+
+# ---- folders that are not ours ----
+
+
+def test_a_folder_of_somebody_else_is_refused(call: Call, definition: Path, out: Path) -> None:
+    out.mkdir(parents=True)
+    (out / "thesis.txt").write_text("mine", "utf-8")
+    ended = call("up", definition, "--out", out)
+    assert ended.code == 1
+    assert f"{out} is not empty and was not made by Tidegate" in ended.err
+    assert "thesis.txt" in ended.err
+    assert [path.name for path in out.iterdir()] == ["thesis.txt"]
+    (out / "thesis.txt").unlink()
+    assert call("up", definition, "--out", out).code == 0, "an empty folder is taken"
+
+
+@pytest.mark.parametrize("place", ["notes.txt", "dev-lab/kustomization.yaml", ".git/HEAD"])
+def test_files_of_somebody_else_among_ours_are_not_lost(
+    rendered: Path, call: Call, definition: Path, out: Path, place: str
+) -> None:
+    (rendered / place).parent.mkdir(exist_ok=True)
+    (rendered / place).write_text("mine", "utf-8")
+    ended = call("up", definition, "--out", out)
+    assert ended.code == 1
+    assert place.split("/")[0] in ended.err
+    assert (rendered / place).read_text("utf-8") == "mine"
+
+
+def marker(stack: str, file: str = "a.yaml", definition: str = "d") -> str:
+    stacks = {stack: {"objects": {file: "0"}}}
+    return json.dumps({"format": 1, "definition": definition, "stacks": stacks})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"format": 1}',
+        '{"format": 1, "stacks": {"a": 3}, "definition": ""}',
+        "[" * 200_000,
+        *(marker(name) for name in ("", ".", "../../etc", "/etc", "a\0", "\ud800")),
+        marker("a", "../a.yaml"),
+        marker("a", definition="\0"),
+        marker("a", definition="\ud800"),
+        '{"format": 99}',
+    ],
+    ids=range(15),
+)
+def test_a_marker_that_cannot_be_understood_is_no_leave_to_write(
+    rendered: Path, call: Call, definition: Path, out: Path, text: str
+) -> None:
+    (rendered / output.MARKER).write_text(text, "utf-8")
+    ended = call("up", definition, "--out", out)
+    assert ended.code == 1
+    assert ("another version of Tidegate" if "99" in text else "cannot be understood") in ended.err
+
+
+def test_a_file_in_the_folders_place_is_refused(call: Call, definition: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine", "utf-8")
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        ended = call("up", definition, "--out", place)
+        assert ended.code == 1
+        assert str(tmp_path / "file") in ended.err
+
+
+def test_a_link_to_a_folder_stays_a_link(call: Call, definition: Path, tmp_path: Path, edit: Edit) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert call("up", definition, "--out", tmp_path / "link").code == 0
+    edit('proxy, tag: "1"', 'proxy, tag: "2"')
+    assert "1 changed" in call("up", definition, "--out", tmp_path / "link").out
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / output.MARKER).is_file()
+
+
+def test_a_full_disk_is_one_message_and_leaves_the_last_rendering(
+    rendered: Path, definition: Path, edit: Edit, tree: Tree, start: Call
+) -> None:
+    before = tree(rendered)
+    edit('proxy, tag: "1"', 'proxy, tag: "2"')
+    # The system refuses to write files beyond this size, as it does when the disk is full.
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, limit[1]))
+    try:
+        process = start("up", definition, "--out", rendered)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "could not be written, and is as it was: File too large" in err
+    assert "Traceback" not in err
+    assert tree(rendered) == before
+    assert [path.name for path in rendered.parent.iterdir()] == [rendered.name]
+
+
+@pytest.mark.parametrize("what", ["old", "new"])
+def test_a_folder_of_somebody_else_beside_ours_is_neither_removed_nor_renamed(
+    rendered: Path, call: Call, definition: Path, tree: Tree, what: str
+) -> None:
+    for name in (f".{rendered.name}.{what}", f".{rendered.name}.tidegate-{what}"):
+        (rendered.parent / name).mkdir()
+        (rendered.parent / name / "thesis.txt").write_text("mine", "utf-8")
+    before = tree(rendered.parent)
+    for command in ("up", "preview"):
+        ended = call(command, definition, "--out", rendered)
+        assert ended.code == 1
+        assert f".tidegate-{what} was not made by Tidegate" in ended.err
+    assert tree(rendered.parent) == before
+    (rendered.parent / f".{rendered.name}.tidegate-{what}" / "thesis.txt").unlink()
+    assert call("up", definition, "--out", rendered).code == 0
+    assert (rendered.parent / f".{rendered.name}.{what}" / "thesis.txt").is_file()
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        "x: 2026-13-45",
+        "x: " + "[" * 100_000,
+        "{kind: Namespace, metadata: {name: tidegate-dev, 1: x, null: y, 2026-01-01: z}}",
+        "{kind: Namespace, metadata: {name: tidegate-dev, finalizers: [{2026-01-01: x}, {a: b}]}, 1: x}",
+        "{kind: Namespace, metadata: {name: tidegate-dev, namespace: [a]}}",
+        "{kind: Namespace, metadata: {name: tidegate-dev, namespace: 5}}",
+    ],
+    ids=range(6),
+)
+def test_whatever_a_hand_wrote_into_a_file_is_compared_and_written_anew(
+    rendered: Path, call: Call, definition: Path, tree: Tree, edited: str
+) -> None:
+    before = tree(rendered)
+    (rendered / "dev-lab/00-namespace-tidegate-dev.yaml").write_text(edited, "utf-8")
+    assert call("preview", definition, "--out", rendered).code == 0
+    assert call("up", definition, "--out", rendered).code == 0
+    assert tree(rendered) == before
+
+
+@pytest.mark.parametrize("make_it", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_in_a_files_place_is_not_read_and_not_lost(
+    rendered: Path, call: Call, definition: Path, make_it: Callable[[Path], None]
+) -> None:
+    file = rendered / "dev-lab/00-namespace-tidegate-dev.yaml"
+    file.unlink()
+    make_it(file)
+    ended = call("up", definition, "--out", rendered)
+    assert ended.code == 1
+    assert f"holds what Tidegate did not write: dev-lab/{file.name}." in ended.err
+    assert "removed by hand" in call("preview", definition, "--out", rendered).err
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.thorough
+def test_with_closed_streams_it_works_all_the_same(definition: Path, out: Path, closed: str) -> None:
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'contracts'}"}
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "rollout"]
+    done = subprocess.run([*command, "up", definition, "--out", out], env=environment, check=False, capture_output=True)
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+    assert output.read_index(out) is not None
+
+
+# ---- stopping, and several at once ----
+
+
+def test_ctrl_c_while_a_stack_is_evaluated_ends_the_run_after_it(
+    call: Call, definition: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(_: object) -> list[dict[str, Any]]:
+        signal.raise_signal(signal.SIGINT)
+        return []
+
+    monkeypatch.setattr(render, "evaluate", stopped)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        ended = call("up", definition, "--out", out)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (ended.code, ended.err) == (130, "stopped; nothing was changed\n")
+
+
+def test_ctrl_c_says_that_nothing_was_changed(start: Call, definition: Path, out: Path) -> None:
+    with output.locked(out):  # so that the run waits, and cannot be done before it is stopped
+        process: subprocess.Popen[str] = start("up", definition, "--out", out)
+        assert process.stderr
+        while "waiting: another run is writing" not in process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == "stopped; nothing was changed"
+    assert not out.exists()
+
+
+@pytest.mark.thorough
+def test_runs_at_once_wait_for_each_other(start: Call, definition: Path, out: Path) -> None:
+    runs = [start("up", definition, "--out", out) for _ in range(3)]
+    said = [(process.communicate(timeout=120)[0], process.returncode) for process in runs]
+    assert [code for _, code in said] == [0, 0, 0]
+    assert sorted(text.splitlines()[-1] for text, _ in said) == [
+        "51 files written for 2 stacks.",
+        "Nothing changed.",
+        "Nothing changed.",
+    ]
+    assert [path.name for path in out.parent.iterdir()] == [out.name]
+
+
+@pytest.mark.thorough
+def test_a_run_that_is_killed_leaves_a_whole_rendering(
+    rendered: Path, start: Call, definition: Path, edit: Edit
+) -> None:
+    for turn in range(4):
+        edit(f'proxy, tag: "{turn + 1}"', f'proxy, tag: "{turn + 2}"')
+        process = start("up", definition, "--out", rendered)
+        time.sleep(0.7 + turn * 0.2)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        index = output.read_index(rendered)
+        assert index is not None
+        found = output.look(rendered, index)
+        assert (found.edited, found.missing, found.foreign) == ((), (), ())
+
+
+KILLED_EVERYWHERE = """
+import os, signal, sys
+from pathlib import Path
+from rollout import output
+from stacks.command import Outcome
+from rollout.output import Index
+
+class Stack:
+    def __init__(self, stack, files): self.stack, self.files = stack, files
+
+out = Path(sys.argv[1])
+def text(turn): return [Stack(s, {f"{n}.yaml": f"{turn} {s} {n}" for n in range(2)}) for s in ("a", "b")]
+def write(turn):
+    with output.locked(out):
+        output.write(out, output.new_index(str(turn), text(turn), {}), text(turn), (), Outcome())
+
+write(0)
+turn, whole = 0, 0
+for step in range(10_000):
+    child = os.fork()
+    if not child:
+        left = [step]
+        def count(event, arguments):
+            if event.startswith(("open", "os.", "shutil.", "ctypes.call", "fcntl.", "signal.")):
+                left[0] -= 1
+                if left[0] == -1:  # not again in the event of the kill itself
+                    os.kill(os.getpid(), signal.SIGKILL)
+        sys.addaudithook(count)
+        write(turn + 1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert status in (0, signal.SIGKILL), status
+    with output.locked(out):
+        pass
+    index = output.read_index(out)
+    assert index and index.definition in (str(turn), str(turn + 1)), (step, index)
+    assert index == output.new_index(index.definition, text(int(index.definition)), {}), step
+    found = output.look(out, index)
+    assert not (found.edited or found.missing or found.foreign), (step, found)
+    turn = int(index.definition)
+    if status == 0:
+        break
+assert step > 20, step
+write(turn + 1)
+assert [path.name for path in out.parent.iterdir()] == [out.name], list(out.parent.iterdir())
+print("killed at", step, "steps")
+"""
+
+
+@pytest.mark.thorough
+def test_killed_at_any_step_at_all_it_leaves_the_old_or_the_new_rendering_whole(out: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'contracts'}"}
+    command = [sys.executable, "-c", KILLED_EVERYWHERE, str(out)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "killed at" in done.stdout
+
+
+def test_a_replacement_that_fails_is_undone(
+    rendered: Path, call: Call, definition: Path, edit: Edit, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tree(rendered.parent)
+    real = Path.rename
+
+    def fail(self: Path, target: Path) -> Path:
+        if self.name.endswith("tidegate-new"):
+            raise OSError(16, "Device or resource busy")
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    edit('proxy, tag: "1"', 'proxy, tag: "2"')
+    ended = call("up", definition, "--out", rendered)
+    assert (ended.code, "is as it was: Device or resource busy" in ended.err) == (1, True)
+    assert tree(rendered.parent) == before

@@ -58,7 +58,7 @@ class ProxyClient:
         self.url = proxy_url(url)
         self.credential = find_credential() if credential is None else credential
         self.seconds = seconds
-        self._asker = Requester(Transport(self.url, ca), self.credential, seconds, breaker)
+        self._requester = Requester(Transport(self.url, ca), self.credential, seconds, breaker)
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +68,7 @@ class ProxyClient:
 
     def close(self) -> None:
         """Close the connections."""
-        self._asker.transport.close()
+        self._requester.transport.close()
 
     # --- looking
     def whoami(self, deadline: float | None = None) -> "WhoAmI":
@@ -81,16 +81,15 @@ class ProxyClient:
         except ValueError:
             raise self._strange("/whoami") from None
 
-    def server_ready(self, server: str | None = None, deadline: float | None = None) -> bool:
-        """Tell whether a server has a replica that can be used; without a name, whether every server has one."""
-        path = f"{of_server(server)}/v2/health/ready"
-        return self._yes_or_no(path, deadline)
-
     def ready(
         self, model: str, *, server: str | None = None, version: Version = None, deadline: float | None = None
     ) -> bool:
         """Tell whether a call could be answered: the model is in memory, or nothing speaks against loading it."""
-        return self._yes_or_no(model_path(server, model, version, "/ready"), deadline)
+        path = model_path(server, model, version, "/ready")
+        reply = self._requester.ask("GET", path, (), {}, deadline, also=(400,))
+        if reply.status == 400 and reply.headers.get("content-type", "").startswith("application/problem+json"):
+            raise error_of(reply, self.url + path)
+        return reply.status == 200
 
     def metadata(
         self, model: str, *, server: str | None = None, version: Version = None, deadline: float | None = None
@@ -142,7 +141,7 @@ class ProxyClient:
         path = model_path(server, model, version, "/infer")
         body, length = pack(inputs, outputs, parameters)
         headers = {HEADER_LENGTH: str(length), "Content-Type": "application/octet-stream"} | sticky_header(sticky)
-        return unpack(self._asker.ask("POST", path, body, headers, deadline), self.url + path)
+        return unpack(self._requester.ask("POST", path, body, headers, deadline), self.url + path)
 
     def infer_json(
         self,
@@ -155,18 +154,6 @@ class ProxyClient:
     ) -> dict[str, Any]:
         """Call a model with the body of a v2 inference request as JSON, and return Triton's answer as it is."""
         return self._post(model_path(server, model, version, "/infer"), body, deadline)
-
-    def generate(
-        self,
-        model: str,
-        body: Mapping[str, Any],
-        *,
-        server: str | None = None,
-        version: Version = None,
-        deadline: float | None = None,
-    ) -> dict[str, Any]:
-        """Call a model with values by the names of its inputs, as Triton's generate extension has it."""
-        return self._post(model_path(server, model, version, "/generate"), body, deadline)
 
     def predict(
         self,
@@ -193,7 +180,7 @@ class ProxyClient:
         sticky: str | None = None,
         deadline: float | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Call a model as `generate` does, and give its answers one by one as they come.
+        """Call a model by Triton's generate extension, with values by input names, and give its answers as they come.
 
         `deadline` is that of the whole stream; without it, it may last as long as something comes every `seconds`.
         An error in the middle of the stream, or its being cut, is raised when it comes.
@@ -205,7 +192,7 @@ class ProxyClient:
 
             def once(headers: Mapping[str, str], end: float) -> Reply:
                 nonlocal pieces
-                opened = self._asker.transport.stream(
+                opened = self._requester.transport.stream(
                     "POST", path, sent, headers, end, self.seconds if not deadline else 0
                 )
                 reply, pieces = stack.enter_context(opened)
@@ -214,18 +201,12 @@ class ProxyClient:
                 return reply
 
             headers = {"Content-Type": "application/json", "Accept": "text/event-stream"} | sticky_header(sticky)
-            self._asker.tried(once, "POST", path, headers, deadline, tell_deadline=deadline is not None)
+            self._requester.tried(once, "POST", path, headers, deadline, tell_deadline=deadline is not None)
             yield from events(pieces, self.url + path)
 
     # ---
-    def _yes_or_no(self, path: str, deadline: float | None) -> bool:
-        reply = self._asker.ask("GET", path, (), {}, deadline, also=(400,))
-        if reply.status == 400 and reply.headers.get("content-type", "").startswith("application/problem+json"):
-            raise error_of(reply, self.url + path)
-        return reply.status == 200
-
     def _get(self, path: str, deadline: float | None) -> Reply:
-        return self._asker.ask("GET", path, (), {}, deadline)
+        return self._requester.ask("GET", path, (), {}, deadline)
 
     def _object(self, path: str, deadline: float | None) -> dict[str, Any]:
         return self._json(self._get(path, deadline), path)
@@ -234,7 +215,7 @@ class ProxyClient:
         self, path: str, body: Mapping[str, Any], deadline: float | None, more: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
         headers = {"Content-Type": "application/json"} | dict(more or {})
-        return self._json(self._asker.ask("POST", path, [_dumped(body)], headers, deadline), path)
+        return self._json(self._requester.ask("POST", path, [_dumped(body)], headers, deadline), path)
 
     def _json(self, reply: Reply, path: str) -> dict[str, Any]:
         try:

@@ -287,7 +287,6 @@ def test_names_that_climb_or_are_none_are_never_sent(behind: Upstream, name: str
         lambda: calls.infer("m", ONE, server=name),
         lambda: calls.infer("m", ONE, version=name),
         lambda: calls.predict(name, "m", None, {}),
-        lambda: calls.server_ready(name),
     ):
         with pytest.raises(UsageError):
             call()

@@ -39,8 +39,6 @@ def test_it_tells_who_calls(calls: ProxyClient) -> None:
 
 
 def test_it_tells_what_is_ready(calls: ProxyClient) -> None:
-    assert calls.server_ready()
-    assert calls.server_ready(SERVER)
     assert calls.ready("versions")
     assert calls.ready("versions", server=SERVER, version=2)
     assert not calls.ready("versions", version=9)
@@ -113,7 +111,6 @@ def test_bodies_of_the_protocol_go_and_come_as_they_are(calls: ProxyClient) -> N
     expected = {"model_name": "versions", "model_version": "2", "outputs": outputs}
     assert calls.infer_json("versions", BODY, version=2) == expected
     assert calls.predict(SERVER, "versions", 2, BODY) == expected
-    assert calls.generate("versions", {"INPUT": [7]}, version="2")["VERSION"] == 2
 
 
 def test_what_triton_refuses_is_told_in_its_words(calls: ProxyClient) -> None:

@@ -24,6 +24,7 @@ from lab.local_plane.triton import Triton
 
 from .rigs.caller import Holder, until
 from .rigs.stand_in import SECRET, StandIn, serving
+from .rigs.stand_in import until as until_true
 
 
 def settings(root: Path, **changes: Any) -> EvictionSettings:
@@ -149,10 +150,9 @@ def test_its_port_is_open_until_it_has_nothing_under_way_at_triton(tmp_path: Pat
             (tmp_path / "secret").write_text(SECRET)
             policy = EvictionPolicy(options)
             await policy.start()
-            while not policy.driver.is_up:
-                await asyncio.sleep(0.05)
+            await until_true(lambda: policy.driver.is_up)
             policy.driver.carry_out([Unload(1, "a", ("a",))])
-            await asyncio.sleep(0.2)
+            await until_true(lambda: stand_in.did("unload"))
             (work,) = policy.driver._tasks.values()  # type: ignore[attr-defined]
 
             def ended(_: "asyncio.Task[None]") -> None:

@@ -14,7 +14,7 @@ from tidegate_eviction.server import Connection, ServerDriver
 from tidegate_eviction.serving.footprints import Footprints
 from tidegate_eviction.serving.service import EvictionService
 
-from .stand_in import SECRET, StandIn, serving
+from .stand_in import SECRET, StandIn, serving, until
 
 MIB = 1 << 20
 TUNING = Tuning(tolerance_bytes=MIB, freeing_seconds=1, residency_factor=0, failure_backoff_seconds=0.2)
@@ -72,10 +72,9 @@ class House:
         (found,) = [each.state for each in self.service.listing().models if each.model == model]
         return found
 
-    async def until(self, true: Callable[[], bool]) -> None:
+    async def until(self, true: Callable[[], object]) -> None:
         """Wait until something is true."""
-        while not true():
-            await asyncio.sleep(0.01)
+        await until(true)
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,6 +50,8 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
     highest_bytes: int = 0
     """The most that models ever took at once."""
     has_reader: bool = False
+    looks: int = 0
+    """How often the index was read."""
 
     @property
     def address(self) -> str:
@@ -72,6 +74,7 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
 
     async def RepositoryIndex(self, _: Any, context: Any) -> Any:
         await self._allowed(context)
+        self.looks += 1
         answer = messages.RepositoryIndexResponse()
         for name in self.bytes.keys() - self.folderless:
             state, reason = self.states.get(name, ("", ""))
@@ -150,6 +153,12 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
     async def _answers(self) -> None:
         while self.hangs:
             await asyncio.sleep(0.02)
+
+
+async def until(true: Callable[[], object]) -> None:
+    """Wait until something is true."""
+    while not true():
+        await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

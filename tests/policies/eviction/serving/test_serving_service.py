@@ -118,7 +118,7 @@ def test_triton_killed_with_callers_waiting_loads_again_within_their_wait(tmp_pa
                 assert (await house.acquire("b")).outcome == "granted"
                 before = house.service.residency.incarnation
                 waiting = asyncio.create_task(house.acquire("a"))
-                await asyncio.sleep(0.2)
+                await house.until(lambda: house.state("a") == "loading")
             await house.until(lambda: not house.driver.is_up)
             assert house.state("b") == "cold"
             stand_in.states, stand_in.has_reader = {}, False
@@ -144,7 +144,7 @@ def test_one_who_asks_before_triton_is_there_waits_for_it(tmp_path: Path) -> Non
                 pass
             async with open_house(tmp_path, stand_in, stand_in.port) as house:
                 waiting = asyncio.create_task(house.acquire("a"))
-                await asyncio.sleep(0.3)
+                await house.until(lambda: house.state("a") == "queued")
                 assert not waiting.done()
                 async with serving(stand_in, stand_in.port):
                     assert (await waiting).outcome == "granted"

@@ -18,7 +18,7 @@ from tidegate_eviction.triton.control import (
     certified_name,
 )
 
-from ..rigs.stand_in import SECRET, StandIn, serving
+from ..rigs.stand_in import SECRET, StandIn, serving, until
 
 
 def with_control(stand_in: StandIn, work: Callable[[TritonControl], Awaitable[None]], secret: str = SECRET) -> None:
@@ -61,7 +61,7 @@ def test_the_end_of_triton_shows_at_once() -> None:
                 await control.connect()
                 lost = asyncio.create_task(control.lost())
                 load = asyncio.create_task(control.load("a", None))
-                await asyncio.sleep(0.1)
+                await until(lambda: stand_in.did("load"))
                 assert not lost.done()
                 begun = loop.time()
             await lost

@@ -18,7 +18,7 @@ from tidegate_eviction.triton.memory import MODEL, MemoryReader, MemorySource
 from tidegate_eviction.triton.repository import UNSEEN
 
 from ..rigs.driving import Heard, following, with_driver
-from ..rigs.stand_in import SECRET, StandIn, serving
+from ..rigs.stand_in import SECRET, StandIn, serving, until
 
 MIB = 1 << 20
 
@@ -66,7 +66,7 @@ def test_a_load_of_a_predecessor_is_only_watched() -> None:
         control = TritonControl(stand_in.address, SECRET)
         await control.connect()
         predecessors = asyncio.create_task(control.load("a", None))
-        await asyncio.sleep(0.1)
+        await until(lambda: "a" in stand_in.states)
         driver.carry_out([Load(1, "a", watch=True)])
         assert await heard.said.get() == ("load", 1, None, None, (1,))
         await predecessors
@@ -144,12 +144,12 @@ def test_a_model_without_a_folder_that_is_served_is_found() -> None:
 def test_an_unload_that_was_ordered_just_before_a_start_is_not_taken_for_a_model_that_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "SURE_SECONDS", 0.4)
+    monkeypatch.setattr(module, "SURE_SECONDS", 1.0)
 
     async def run() -> None:
         stand_in = StandIn({"a": 1}, states={"a": ("READY", "")})
         async with asyncio.timeout(20), serving(stand_in), following(stand_in) as (_, heard):
-            await asyncio.sleep(0.2)
+            await until(lambda: stand_in.looks)
             assert heard.said.empty()
             stand_in.states["a"] = ("UNLOADING", "")
             assert await heard.said.get() == ("back", ServerInventory(unloading=("a",)))
@@ -164,7 +164,8 @@ def test_what_two_looks_at_the_index_lack_has_vanished(monkeypatch: pytest.Monke
     async def work(_: TritonDriver, heard: Heard) -> None:
         heard.thought = frozenset("abc")
         stand_in.states["b"] = ("LOADING", "")
-        await asyncio.sleep(0.4)
+        before = stand_in.looks
+        await until(lambda: stand_in.looks > before + 3)
         assert heard.said.empty()
         stand_in.states["a"] = ("UNAVAILABLE", "unloaded")
         assert await heard.said.get() == ("vanished", frozenset("a"))
@@ -201,7 +202,7 @@ def test_the_end_of_triton_ends_what_was_under_way_without_a_word_about_it() -> 
                 follow = asyncio.create_task(driver.follow())
                 assert await heard.said.get() == ("back", ServerInventory())
                 driver.carry_out([Load(1, "a"), Load(2, "b")])
-                await asyncio.sleep(0.2)
+                await until(lambda: {"a", "b"} <= {*stand_in.did("load")})
                 assert driver.is_up
             assert await heard.said.get() == ("lost", "its connection broke")
             assert not driver.is_up
@@ -237,15 +238,13 @@ def test_a_triton_that_hangs_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> Non
     async def work(driver: TritonDriver, heard: Heard) -> None:
         stand_in.hangs = True
         driver.carry_out([Load(1, "a")])
-        await asyncio.sleep(1.5)
-        assert heard.blind
+        await until(lambda: heard.blind)
         assert driver.is_up
         assert heard.said.empty()
         seen = len(heard.readings)
         stand_in.hangs = False
         assert await heard.said.get() == ("load", 1, None, None, (1,))
-        await asyncio.sleep(0.5)
-        assert len(heard.readings) > seen
+        await until(lambda: len(heard.readings) > seen)
 
     with_driver(stand_in, work)
 
@@ -326,7 +325,7 @@ def test_a_restart_of_triton_is_asked_for_by_a_file(tmp_path: Path) -> None:
 
 
 def test_a_restart_that_cannot_be_asked_for_now_is_asked_for_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("tidegate_eviction.triton.driver.AGAIN_SECONDS", 0.1)
     monkeypatch.setattr("tidegate_eviction.triton.driver.ASK_SECONDS", 0.1)
@@ -334,10 +333,9 @@ def test_a_restart_that_cannot_be_asked_for_now_is_asked_for_later(
 
     async def work(driver: TritonDriver, _: Heard) -> None:
         driver.carry_out([Recycle("5 GiB leaked")])
-        await asyncio.sleep(0.3)
+        await until(lambda: caplog.text.count("cannot be written") > 1)
         full.mkdir()  # there is room again
-        while not (full / "recycle").exists():
-            await asyncio.sleep(0.01)
+        await until((full / "recycle").exists)
 
     with_driver(StandIn({}), work, recycle=full / "recycle")
     assert (full / "recycle").read_text() == "5 GiB leaked\n"

@@ -82,9 +82,13 @@ class VictimSelector:
         """Return the models that may be evicted now, and those that may later, the next one first."""
         if forced not in self._split:
             now, residents = self._pool.now, self._pool.by[State.RESIDENT].values()
-            at = attrgetter("forced_at" if forced else "at")
-            ready = [model for model in residents if at(model) <= now]
-            self._split[forced] = ready, sorted([model for model in residents if at(model) > now], key=at)
+            if forced:
+                ready = [model for model in residents if model.forced_at <= now]
+                later = sorted([model for model in residents if model.forced_at > now], key=attrgetter("forced_at"))
+            else:
+                ready = [model for model in residents if model.at <= now]
+                later = sorted([model for model in residents if model.at > now], key=attrgetter("at"))
+            self._split[forced] = ready, later
         ready, later = self._split[forced]
         if self._gone:
             ready = [model for model in ready if model.name not in self._gone]

@@ -13,7 +13,7 @@ caching (Blankstein, Sen and Freedman, ATC 2017), which ages so without greedy-d
 """
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from .policy import Candidate, Policy, take
 
@@ -23,7 +23,7 @@ _LEAST_SECONDS = 1e-9
 
 def least_recently_used(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
     """Yield candidates, the longest unused first."""
-    return _ascending(candidates, lambda candidate: candidate.last_use)
+    return _ascending([(candidate.last_use, candidate.name, candidate) for candidate in candidates])
 
 
 def worth(candidate: Candidate, now: float) -> float:
@@ -37,12 +37,11 @@ def worth(candidate: Candidate, now: float) -> float:
     return candidate.load_seconds / ((size or 1) * (since if since > _LEAST_SECONDS else _LEAST_SECONDS))
 
 
-def _ascending(candidates: Sequence[Candidate], key: Callable[[Candidate], float]) -> Iterator[Candidate]:
-    """Yield by key, then name. The first one takes linear time, each further one logarithmic."""
-    heap = [(key(candidate), candidate.name, place) for place, candidate in enumerate(candidates)]
+def _ascending(heap: list[tuple[float, str, Candidate]]) -> Iterator[Candidate]:
+    """Yield by number, then name, which is one candidate's. The first takes linear time, the others logarithmic."""
     heapq.heapify(heap)
     while heap:
-        yield candidates[heapq.heappop(heap)[2]]
+        yield heapq.heappop(heap)[2]
 
 
 def _choose_lru(candidates: Sequence[Candidate], needed_bytes: int, _now: float) -> list[Candidate]:
@@ -50,7 +49,8 @@ def _choose_lru(candidates: Sequence[Candidate], needed_bytes: int, _now: float)
 
 
 def _choose_cheapest(candidates: Sequence[Candidate], needed_bytes: int, now: float) -> list[Candidate]:
-    return take(_ascending(candidates, lambda candidate: worth(candidate, now)), needed_bytes)
+    heap = [(worth(candidate, now), candidate.name, candidate) for candidate in candidates]
+    return take(_ascending(heap), needed_bytes)
 
 
 LRU = Policy(

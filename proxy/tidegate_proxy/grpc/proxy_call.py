@@ -100,7 +100,7 @@ class ProxyCall(Stream):
         self._response.fail(Problem(Kind.BUSY, "The proxy is stopping.", 0.0))
 
     def health_changed(self) -> None:
-        """Tell the caller, who watches, if it is news."""
+        """Send the status to the caller, which watches it, if it has changed."""
         try:
             status = self._health.status(self._service())
         except Problem:

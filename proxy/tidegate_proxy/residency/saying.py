@@ -3,7 +3,7 @@
 from ..problems import Kind, Problem
 
 AGAIN_SECONDS = 1.0
-"""Seconds after which a caller comes again where nobody can tell how long it takes."""
+"""Seconds that a caller is told to wait where it is not known how long it takes."""
 
 
 def no_answer(seconds: float) -> str:

@@ -11,7 +11,7 @@ LONGEST_PAUSE = 30.0
 
 
 class Trial:
-    """The leave of one request to find out whether the replica is back; nobody else ends it."""
+    """The one request that finds out whether the replica is back: no other opens or closes the breaker."""
 
     __slots__ = ("_breaker",)
 
@@ -19,12 +19,12 @@ class Trial:
         self._breaker = breaker
 
     def given_up(self) -> None:
-        """Let another request try: this one ended without telling anything, as when its caller has left."""
+        """Let another request try: this one ended without an outcome, as when its caller has left."""
         self._breaker.release(self)
 
 
 class Breaker:
-    """Of one replica. Times are seconds on one monotonic clock."""
+    """Of one replica. `now` is monotonic seconds."""
 
     __slots__ = ("_failures", "_pause", "_trial", "_until")
 
@@ -35,18 +35,18 @@ class Breaker:
         self._trial: Trial | None = None
 
     def allows(self, now: float) -> bool:
-        """Tell whether a request may be sent; where one has been let through as a trial, no other is."""
+        """Tell whether a request may be sent; while a trial is in flight, no other may."""
         return self._failures < FAILURES or (now >= self._until and self._trial is None)
 
     def claim(self, now: float) -> Trial | None:
-        """Return the trial that the request which picks this replica is, so that no other is; None without need."""
+        """Return the trial, if the request that is sent now is to be one; None where the breaker is closed."""
         if self._failures < FAILURES or now < self._until or self._trial is not None:
             return None
         self._trial = Trial(self)
         return self._trial
 
     def release(self, trial: Trial) -> None:
-        """Note that a trial ended, if it is the one under way."""
+        """Note that a trial ended without an outcome, if it is the one in flight."""
         if trial is self._trial:
             self._trial = None
 

@@ -27,7 +27,7 @@ _OWN |= {name.title(): kind for name, kind in _OWN.items()}
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The head of an answer that came before: the parser has said what it means, so it need not say it again."""
+    """What the parser has understood of an answer's head: the same bytes need not be parsed again."""
 
     status: int
     lines: bytes
@@ -48,7 +48,7 @@ def _learn(data: bytes, known: _Known) -> None:
 
 
 class Receiver(Protocol):
-    """Who waits for an answer."""
+    """What an answer is handed to."""
 
     def answer_began(self, status: int, head: bytes, length: int | None) -> None:
         """Take the status and the header lines; `length` is None where the body's end is told otherwise."""
@@ -57,16 +57,16 @@ class Receiver(Protocol):
         """Take a part of the body."""
 
     def answer_ended(self) -> None:
-        """Learn that the answer is whole."""
+        """Note that the answer is whole."""
 
     def answer_failed(self, reason: str) -> None:
-        """Learn that there will be no answer, or no more of it."""
+        """Note that there will be no answer, or no more of it; `reason` is for people."""
 
     def flush_answer(self) -> None:
         """Send on what has come so far: no more is at hand."""
 
     def sending_paused(self, paused: bool) -> None:
-        """Learn whether the replica takes the body slower than it is sent."""
+        """Note whether the replica takes the body slower than it is sent."""
 
 
 class Connection(asyncio.Protocol):
@@ -103,7 +103,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what has come, and hand it on."""
-        if self.receiver is None:  # an answer to nothing: nobody can tell what it belongs to
+        if self.receiver is None:  # it answers no request
             self.close()
             return
         if self._between:
@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell who waits for an answer that there will be no more."""
+        """Tell the receiver, if an answer is awaited, that there will be no more of it."""
         self.alive = False
         if self.receiver is None:
             return
@@ -160,7 +160,7 @@ class Connection(asyncio.Protocol):
     # --- httptools
     def on_message_begin(self) -> None:
         """Begin an answer."""
-        if self._ended:  # nobody asked for it
+        if self._ended:  # it answers no request
             self.keep = False
             return
         self._between = False
@@ -219,7 +219,7 @@ class Connection(asyncio.Protocol):
 
     # ---
     def usable(self, now: float) -> bool:
-        """Tell whether it can take a request: a replica may have closed it while nobody looked."""
+        """Tell whether it can take a request: the replica may have closed it while it was idle."""
         if not self.alive or self.transport.is_closing():
             return False
         if now - self.idle_since < 0.2:

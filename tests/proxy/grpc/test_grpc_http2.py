@@ -13,8 +13,6 @@ from tidegate_proxy.http2.connection import Http2Connection
 from tidegate_proxy.http2.frames import PREFACE
 from tidegate_proxy.http2.sending import Stream
 
-from tests.counts import examples
-
 from .harness import Rig, infer_request, method, until
 from .peer import (
     CALM,
@@ -217,7 +215,7 @@ chaos = st.lists(
 
 
 @given(chaos)
-@settings(parent=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_frames_whatever_hurt_anybody_else(door: Rig, frames: list[bytes]) -> None:
     peer = Peer(door).send(*frames)
     peer.sock.shutdown(socket.SHUT_WR)

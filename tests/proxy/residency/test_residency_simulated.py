@@ -11,8 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tidegate_proxy.problems import Kind
 
-from tests.counts import examples
-
 from .world import LEASE_SECONDS, LONGEST_WAIT, MODELS, World, play, simulated
 
 
@@ -36,7 +34,7 @@ def check(world: World) -> None:
 worlds = st.builds(World, st.integers(0, 2**32), st.integers(1, 3), st.integers(1, 2), st.integers(1, 6))
 
 
-@settings(parent=examples(200), suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(worlds, st.sampled_from([0.0, 0.05, 0.3]))
 def test_no_request_is_ever_begun_at_a_replica_that_may_unload_its_model(world: World, loss: float) -> None:
     world.loss = loss
@@ -51,7 +49,7 @@ def test_no_request_is_ever_begun_at_a_replica_that_may_unload_its_model(world: 
     assert world.longest_wait < LONGEST_WAIT
 
 
-@settings(parent=examples(80), suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(worlds)
 def test_a_call_that_comes_back_when_it_is_told_to_is_answered_in_the_end(world: World) -> None:
     """More models than room, each called by one caller that then leaves it idle for a while: everybody has a turn."""

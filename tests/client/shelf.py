@@ -9,7 +9,7 @@ class Shelf(Artifacts):
     """Artifacts by their paths."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
-        self.where = "a shelf"
+        self.where, self.threads = "a shelf", 1
         self.files = files
 
     def list(self, folder: str) -> tuple[dict[str, int], list[str]]:

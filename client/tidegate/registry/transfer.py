@@ -56,7 +56,7 @@ def upload(
         if progress is not None:
             progress(file.size)
 
-    in_parallel(send, manifest.files)
+    in_parallel(send, manifest.files, artifacts.threads)
 
 
 def download(
@@ -93,7 +93,7 @@ def download(
     except OSError as error:
         raise _not_written(partial, error) from None
     try:
-        in_parallel(get, files)
+        in_parallel(get, files, artifacts.threads)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

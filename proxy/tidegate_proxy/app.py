@@ -1,6 +1,6 @@
 """What is not hot: documentation, health, and what is asked of servers rather than models; a FastAPI application.
 
-Nothing here reads a body: whatever has one is the door's.
+Nothing here reads a body: calls of models, which have bodies, never come here.
 """
 
 import logging
@@ -111,7 +111,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
 
     # Last, for `/v2/models/stats` is no model.
     async def spelled(request: Request) -> Response:
-        # Calls of models never come here: the door has taken each that is spelled as the protocol has it.
+        # Calls of models never come here: `http` has taken each that is spelled as the protocol has it.
         raise Problem(Kind.UNKNOWN, f"No call is spelled like this one. See {request.base_url}docs.")
 
     for path, method in _MODEL_PATHS:

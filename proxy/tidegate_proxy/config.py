@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class LiveConfig:
-    """The state of all files, and the gate that decides by it."""
+    """The state of all files, and the authorizer that decides by it."""
 
     def __init__(self, settings: ProxySettings, layout: Layout, find: Lookup, meter: Meter) -> None:
         self.routes = Routes(routing.RoutingTable(environment=settings.environment, servers=(), models=()), {})

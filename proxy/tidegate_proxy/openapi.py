@@ -1,6 +1,6 @@
 """The OpenAPI document: what can be asked, how, and what is answered.
 
-It is written here and not derived from the application, for the door answers calls of models without it.
+It is written here and not derived from the application, for calls of models are answered without it.
 """
 
 from typing import Any

@@ -39,7 +39,7 @@ class ServerQueries:
         return Response(said.model_dump_json(by_alias=True), 200, headers, "application/json")
 
     async def live(self, credential: bytes, server: str | None) -> Response:
-        """Answer as Triton does, without a body; anybody may ask whether the door is open."""
+        """Answer as Triton does, without a body; any caller may ask whether the proxy is alive."""
         if server is not None:
             await self.seen(credential, server)
         return _empty(200)

@@ -63,7 +63,7 @@ class Authorizer:
         self._trust = Trust({}, _NO_KEYS, self._domino, wall)
         self.replace(access, routes, keys)
 
-    # --- what the door asks
+    # --- what calls ask
     def known(self, credential: Credential, server: str | None, model: str, action: Action) -> Grant | None:
         """Return a grant that was found before and still holds; None when it must be asked for."""
         identity = self._find(credential[-TAIL:])

@@ -1,4 +1,4 @@
-"""What the gate remembers of callers: bounded, and forgotten when it ends."""
+"""What the authorizer remembers of callers: bounded, and forgotten when it ends."""
 
 import hashlib
 from collections import OrderedDict

@@ -20,7 +20,7 @@ LONGEST_NAME = 255
 """Characters of a `sub` (OpenID Connect Core, 2)."""
 _OPTIONS: Any = {
     "require": ["iss", "aud", "exp", "sub"],
-    "verify_exp": False,  # times are compared below: with the gate's clock, and without leeway for the end
+    "verify_exp": False,  # times are compared below: with the authorizer's clock, and without leeway for the end
     "verify_nbf": False,
     "verify_iat": False,
     "enforce_minimum_key_length": True,

@@ -139,6 +139,13 @@ class House:
         return next(iter(self.proxy.config.routes.pools.values()))
 
 
+async def until(there: object, seconds: float = 10) -> None:
+    """Wait until something holds."""
+    async with asyncio.timeout(seconds):
+        while not there():  # type: ignore[operator]
+            await asyncio.sleep(0.01)
+
+
 def address_of(replica: Upstream | int) -> Address:
     """Return a replica's address."""
     return socket.AF_INET, ("127.0.0.1", replica if isinstance(replica, int) else replica.port)

@@ -235,6 +235,7 @@ def answered(*lines: bytes, status: bytes = b"200 OK") -> bytes:
 
 
 CHUNKED = answered(b"Content-Type: text/event-stream", b"Transfer-Encoding: chunked")
+BINARY = answered(b"Inference-Header-Content-Length: 1", b"content-length: 3", b"X-Twice: 1", b"X-Twice: 2")
 OK = answered(b"Content-Length: 2") + b"ok"
 LONG = answered(b"content-length: 40000") + b"long" * 10_000
 scripts = st.sampled_from(
@@ -244,12 +245,7 @@ scripts = st.sampled_from(
         Script((OK[:9], OK[9:-1], b"k")),
         Script((LONG,)),
         Script((answered(b"Content-Length: 0"),)),
-        Script(
-            (
-                answered(b"Inference-Header-Content-Length: 1", b"content-length: 3", b"X-Twice: 1", b"X-Twice: 2")
-                + b"abc",
-            )
-        ),
+        Script((BINARY + b"abc",)),
         Script((CHUNKED + b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n",)),
         Script((CHUNKED, b"3\r\none\r\n", b"3\r\ntwo\r\n", b"0\r\n\r\n")),
         Script((answered(status=b"204 No Content"),)),
@@ -284,13 +280,8 @@ class Outcome:
             return self
         status, headers, body = self.answer
         headers = [each for each in headers if each != "connection: close"]
-        return (
-            status,
-            headers,
-            body,
-            self.asked,
-            {name: each for name, each in self.counted.items() if name[-3:] != " in"},
-        )
+        counted = {name: each for name, each in self.counted.items() if name[-3:] != " in"}
+        return status, headers, body, self.asked, counted
 
 
 def forget(here: House) -> None:

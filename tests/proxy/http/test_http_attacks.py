@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ..test_paths import CONTROL, TRICKS
-from .house import BODY, KEY, MODEL, PATH, Caller, Reply, house, request
-from .test_http_faults import until
+from .house import BODY, KEY, MODEL, PATH, Caller, Reply, house, request, until
 from .upstream import upstream
 
 pytestmark = pytest.mark.anyio

@@ -14,8 +14,8 @@ from tidegate_proxy.http import body, connection
 from tidegate_proxy.http.connection import ClientConnection
 from tidegate_proxy.targets import LONGEST
 
-from .house import KEY, MODEL, PATH, Caller, House, access_table, house, request
-from .test_http_faults import hang, until
+from .house import KEY, MODEL, PATH, Caller, House, access_table, house, request, until
+from .test_http_faults import hang
 from .upstream import Asked, Upstream, answer, upstream
 
 pytestmark = pytest.mark.anyio

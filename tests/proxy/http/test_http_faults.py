@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .house import BODY, MODEL, House, Reply, access_table, house, request
+from .house import BODY, MODEL, House, Reply, access_table, house, request, until
 from .upstream import Asked, Upstream, answer, upstream
 
 pytestmark = pytest.mark.anyio
@@ -45,12 +45,6 @@ async def drip(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
         writer.write(bytes([byte]))
         await writer.drain()
         await asyncio.sleep(0.002)
-
-
-async def until(there: object, seconds: float = 10) -> None:
-    async with asyncio.timeout(seconds):
-        while not there():  # type: ignore[operator]
-            await asyncio.sleep(0.01)
 
 
 async def test_a_replica_that_refuses_costs_the_caller_nothing_while_another_is_there(tmp_path: Path) -> None:
@@ -279,7 +273,7 @@ async def test_a_replica_removed_under_load_loses_no_call(tmp_path: Path) -> Non
                 return statuses
 
         work = [asyncio.ensure_future(calls()) for _ in range(8)]
-        await asyncio.sleep(0.2)
+        await until(lambda: len(first.asked) > 10)
         here.leads_to(second)
         await here.look_up()
         await until(lambda: not [each for each in here.pool.replicas if not each.listed and each.in_flight])
@@ -299,7 +293,7 @@ async def test_work_beyond_the_places_waits_and_beyond_the_line_is_refused(tmp_p
         first = [asyncio.ensure_future(here.ask()) for _ in range(8)]
         places = here.proxy.shared.limiter
         await until(lambda: (places.in_flight, places.waiting) == (2, 6))
-        assert replica.begun == 2
+        await until(lambda: replica.begun == 2)
         refused = await here.ask()
         assert (refused.status, refused.problem) == (503, "busy")
         late = await here.ask(request("/healthz", method="GET", key=None))

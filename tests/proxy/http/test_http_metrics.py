@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.components.alerts import asked_for
 
-from .house import BODY, MODEL, Caller, House, access_table, house, request
-from .test_http_faults import METADATA, hang, reset, until, write
+from .house import BODY, MODEL, Caller, House, access_table, house, request, until
+from .test_http_faults import METADATA, hang, reset, write
 from .upstream import upstream
 
 pytestmark = pytest.mark.anyio

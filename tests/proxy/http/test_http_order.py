@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from .house import KEY, MODEL, PATH, access_table, house, request
-from .test_http_faults import METADATA, until, write
+from .house import KEY, MODEL, PATH, access_table, house, request, until
+from .test_http_faults import METADATA, write
 from .upstream import Asked, Upstream, answer, upstream
 
 pytestmark = pytest.mark.anyio

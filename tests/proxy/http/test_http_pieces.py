@@ -10,8 +10,8 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.routes import Route
 
-from .house import MODEL, PATH, house, request
-from .test_http_faults import METADATA, cut_short, reset, until
+from .house import MODEL, PATH, house, request, until
+from .test_http_faults import METADATA, cut_short, reset
 from .test_http_metrics import scrape, value
 from .upstream import Asked, Upstream, answer, upstream
 

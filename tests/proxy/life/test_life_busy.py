@@ -12,8 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
-from ..http.house import House, house, request
-from ..http.test_http_faults import until
+from ..http.house import House, house, request, until
 from ..http.upstream import Asked, Upstream, answer, upstream
 
 pytestmark = pytest.mark.anyio

@@ -15,8 +15,8 @@ from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
 from ..grpc.test_grpc_tls import Authority
-from ..http.house import KEY, Caller, House, access_table, house, request
-from ..http.test_http_faults import until, write
+from ..http.house import KEY, Caller, House, access_table, house, request, until
+from ..http.test_http_faults import write
 from ..http.upstream import Asked, Upstream, answer, upstream
 from ..rigs.issuer import AUDIENCE, Issuer, issuer
 from ..rigs.tables import GROUP

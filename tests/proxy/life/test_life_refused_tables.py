@@ -11,9 +11,8 @@ from tidegate_contracts import routing
 from tidegate_proxy import config
 from tidegate_proxy.tables import TableError, WatchedFile, access_table, routing_table
 
-from ..http.house import address_of, house
+from ..http.house import address_of, house, until
 from ..http.house import routing_table as usual_table
-from ..http.test_http_faults import until
 
 pytestmark = pytest.mark.anyio
 

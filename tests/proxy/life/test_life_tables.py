@@ -9,8 +9,8 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.routes import Route
 
-from ..http.house import House, house, request, routing_table
-from ..http.test_http_faults import until, write
+from ..http.house import House, house, request, routing_table, until
+from ..http.test_http_faults import write
 from ..http.upstream import upstream
 
 pytestmark = pytest.mark.anyio

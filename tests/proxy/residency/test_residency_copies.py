@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from tidegate_proxy.residency.placement import ranked
 
-from ..http.house import request
-from ..http.test_http_faults import until
+from ..http.house import request, until
 from .estate import Estate, at, estate, estates
 from .standin import Site, sites
 

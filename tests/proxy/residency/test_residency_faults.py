@@ -7,8 +7,7 @@ from time import monotonic
 import pytest
 from tidegate_contracts import lease
 
-from ..http.house import request
-from ..http.test_http_faults import until
+from ..http.house import request, until
 from ..http.upstream import Asked, Upstream
 from .estate import at, estate, estates
 from .standin import UNKNOWN_VERSION, Site, sites

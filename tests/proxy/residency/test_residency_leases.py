@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ..http.house import request
-from ..http.test_http_faults import until
+from ..http.house import request, until
 from .estate import at, estate
 from .standin import sites
 

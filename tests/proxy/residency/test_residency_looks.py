@@ -8,7 +8,7 @@ from time import monotonic
 
 import pytest
 
-from ..http.test_http_faults import until
+from ..http.house import until
 from ..http.test_http_metrics import scrape, value
 from .estate import at, estate
 from .standin import sites

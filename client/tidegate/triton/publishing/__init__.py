@@ -25,9 +25,11 @@ rests on, as Triton 2.51 does it in poll mode (tests/client/triton/publishing/te
   since they have changed: mount it read-only.
 """
 
+from pathlib import Path
+
+from ...repository import Repository
 from .compare import differences, strays
 from .config import config_differences, published_config, published_path, read_published
-from .repository import open_repository
 
 __all__ = [
     "config_differences",
@@ -38,3 +40,15 @@ __all__ = [
     "read_published",
     "strays",
 ]
+
+
+def open_repository(where: Path | str) -> Repository:
+    """Return the repository in a folder, or at a URL (`s3://`, `gs://`, `as://`, as Triton writes them)."""
+    # Imported here: obstore is some MB, of no use for a folder.
+    if isinstance(where, str) and "://" in where:
+        from .objects import ObjectRepository
+
+        return ObjectRepository(where)
+    from .folder import FolderRepository
+
+    return FolderRepository(Path(where))

@@ -244,15 +244,3 @@ def checked_path(path: str) -> str:
     if not is_inside(path):
         raise UsageError(f"the path {path!r} does not stay within the model's folder")
     return path
-
-
-def open_repository(where: Path | str) -> Repository:
-    """Return the repository in a folder, or at a URL (`s3://`, `gs://`, `as://`, as Triton writes them)."""
-    # Imported here: obstore is some MB, of no use for a folder.
-    if isinstance(where, str) and "://" in where:
-        from .objects import ObjectRepository
-
-        return ObjectRepository(where)
-    from .folder import FolderRepository
-
-    return FolderRepository(Path(where))

@@ -1,0 +1,105 @@
+"""No file imports in a circle, and no room imports another that the table in CONTRIBUTING.md does not name for it."""
+
+import ast
+import re
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ABOVE = {"contracts": "contracts", "service": "service", "proxy": "proxy", "client": "client"}
+"""Packages of their own lie in a folder of this name: their modules are named without it."""
+ROW = re.compile(r"^\| `([\w/.]+)` \| [^|]+ \|([^|]*)\|$", re.MULTILINE)
+
+
+def files() -> dict[str, Path]:
+    """Return every module of the product by its name; tests are left out."""
+    found = {}
+    for file in ROOT.rglob("*.py"):
+        path = file.relative_to(ROOT)
+        if path.parts[0] in ("tests", "build", "requirements") or path.parts[0].startswith("."):
+            continue
+        parts = path.with_suffix("").parts
+        if "build" in parts or len(ast.parse(file.read_text("utf-8")).body) < 2:  # at most a docstring
+            continue
+        parts = parts[2:] if parts[:2] == ("policies", "eviction") else parts[1:] if parts[0] in ABOVE else parts
+        found[".".join(parts).removesuffix(".__init__")] = file
+    return found
+
+
+FILES = files()
+
+
+def imported(name: str, file: Path) -> Iterator[str]:
+    """Yield the product's modules that a module imports, anywhere in it."""
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (found for alias in node.names if (found := _module(alias.name)))
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
+            whole = ".".join(part for part in (base, node.module) if part)
+            for alias in node.names:
+                if (found := _module(f"{whole}.{alias.name}") or _module(whole)) and found != name:
+                    yield found
+
+
+def _module(name: str) -> str | None:
+    return name if name in FILES else None
+
+
+GRAPH = {name: set(imported(name, file)) for name, file in FILES.items()}
+
+
+def rooms() -> dict[str, set[str]]:
+    """Return the table of CONTRIBUTING.md: for each room, the rooms that it may import."""
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    return {room: set(re.findall(r"`([\w/.]+)`", others)) for room, others in ROW.findall(text)}
+
+
+ROOMS = rooms()
+
+
+def room_of(module: str) -> str:
+    """Return the innermost room of the table that a module lies in."""
+    path = PurePosixPath(FILES[module].relative_to(ROOT))
+    return max((room for room in ROOMS if path.is_relative_to(room)), key=len, default="")
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    try:
+        TopologicalSorter(GRAPH).prepare()
+    except CycleError as error:
+        pytest.fail("a circle of imports: " + " → ".join(error.args[1]))
+
+
+def test_every_module_is_in_a_room_of_the_table() -> None:
+    assert [name for name in FILES if not room_of(name)] == []
+
+
+def test_the_table_of_rooms_has_no_circle_and_names_rooms_that_are_there() -> None:
+    TopologicalSorter(ROOMS).prepare()
+    assert set().union(*ROOMS.values()) <= set(ROOMS)
+    assert [room for room in ROOMS if not (ROOT / room).exists()] == []
+
+
+def test_rooms_import_only_what_the_table_names() -> None:
+    wrong = {
+        f"{room_of(name)} → {room_of(other)}: {name} imports {other}"
+        for name, others in GRAPH.items()
+        for other in others
+        if (room := room_of(name)) != room_of(other) and room_of(other) not in ROOMS[room]
+    }
+    assert sorted(wrong) == []
+
+
+def test_every_room_that_the_table_names_for_another_is_imported_there() -> None:
+    used = {(room_of(name), room_of(other)) for name, others in GRAPH.items() for other in others}
+    assert [(room, other) for room, others in ROOMS.items() for other in others if (room, other) not in used] == []
+
+
+def test_modules_fit_on_a_few_screens() -> None:
+    lines = {name: file.read_text("utf-8").count("\n") for name, file in FILES.items()}
+    assert {name: count for name, count in lines.items() if count > 400} == {}

@@ -277,7 +277,7 @@ def test_a_rollout_that_is_killed_at_random_moments_is_finished_by_resume(world:
         time.sleep(chance.random())
         process.kill()
         out, err = process.communicate()
-        if process.returncode == 0:  # it was faster: planes that stand already take moments
+        if process.returncode == 0 or world.record(1).outcome == "succeeded":  # planes that stand already take moments
             break
         assert process.returncode == -signal.SIGKILL, out + err
         killed += 1

@@ -1,8 +1,11 @@
 """The command line that starts Triton, run by a real shell: with a secret, or not at all."""
 
+import os
+import signal
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -43,14 +46,20 @@ def started(
         .replace("$$", "$")  # as Kubernetes does
         for part in container["command"]
     ]
-    return subprocess.run(
+    with subprocess.Popen(
         [*command, *container["args"]],
         env={"PATH": f"{folder}/bin:{path}"},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
-        timeout=30,
-    )
+        start_new_session=True,
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=30)
+        finally:
+            with suppress(ProcessLookupError):  # a container's other processes end with its first one
+                os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def restrictions(secret: str) -> list[str]:

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lab import tools
 from lab.local_cluster import LocalCluster, crds
 from lab.local_cluster.nodes import nodes_of
 from rollout.contexts import context_of
 from rollout.kubectl import as_list
-from rollout.render import Rendered, render
+from rollout.render import render
 from stacks.images_lock import FILE_NAME, PinnedImage, lock_text
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
@@ -34,13 +35,13 @@ class Planes:
     """By data plane."""
     folder: Path
 
-    def rendered(self, stack: Stack) -> Rendered:
+    def objects(self, stack: Stack) -> Sequence[dict[str, Any]]:
         """Return a stack's objects."""
-        return render(stack, self.definition.lock, self.definition.file)
+        return render(stack, self.definition.lock, self.definition.file).objects
 
-    def environment(self, root: Path = ROOT) -> dict[str, str]:
-        """Return the environment for commands that find these planes."""
-        return {
+    def run(self, command: Sequence[str | Path], stdin: str = "", root: Path = ROOT) -> float:
+        """Run a command that finds these planes, and return how long it took; end the benchmark when it fails."""
+        environment = {
             **os.environ,
             "KUBECONFIG": os.pathsep.join(str(cluster.kubeconfig) for cluster in self.clusters.values()),
             "KUBECACHEDIR": str(self.folder / "kubectl-cache"),
@@ -49,15 +50,12 @@ class Planes:
             "PULUMI_BACKEND_URL": (self.folder / "state").as_uri(),
             "PULUMI_CONFIG_PASSPHRASE": "",
         }
-
-    def run(self, command: Sequence[str | Path], stdin: str = "", root: Path = ROOT) -> float:
-        """Run a command, and return how long it took; end the benchmark when it fails."""
         begin = time.perf_counter()
         done = subprocess.run(
             [*map(str, command)],
             input=stdin,
             cwd=root,
-            env=self.environment(root),
+            env=environment,
             capture_output=True,
             text=True,
             timeout=_SECONDS,
@@ -69,13 +67,21 @@ class Planes:
 
     def up(self, stack: Stack, engine: str, root: Path = ROOT) -> float:
         """Bring a stack up as `make up CLUSTER=…` does."""
+        return self._engine("up", stack, engine, root)
+
+    def down(self, stack: Stack, engine: str, root: Path = ROOT) -> None:
+        """Take a stack down with its engine, so that its records go too, and then what stays of it."""
+        self._engine("down", stack, engine, root, "--yes")
+        self.clear(stack)
+
+    def _engine(self, command: str, stack: Stack, engine: str, root: Path, *more: str) -> float:
         where = ("--cluster", context_of(stack.data_plane), "--stack", stack.name, "--engine", engine)
-        return self.run([*_rollout("up"), str(self.definition.file), *where], root=root)
+        return self.run([*_rollout(command), self.definition.file, *where, *more], root=root)
 
     def apply(self, stack: Stack) -> float:
         """Bring a stack up with kubectl alone: apply its objects server-side, and wait for its workloads."""
         kubectl = [str(tools.path("kubectl")), "--context", context_of(stack.data_plane)]
-        objects = self.rendered(stack).objects
+        objects = self.objects(stack)
         seconds = self.run([*kubectl, "apply", "--server-side", "-f", "-"], as_list(objects))
         for item in objects:
             if item["kind"] in ("Deployment", "StatefulSet"):
@@ -87,7 +93,7 @@ class Planes:
         """Take everything away that a stack has in its plane, its datasets too."""
         cluster = self.clusters[stack.data_plane.name]
         cluster.kubectl("delete", "namespace", stack.namespace, "--ignore-not-found", timeout=300)
-        for item in self.rendered(stack).objects:
+        for item in self.objects(stack):
             if item["kind"] == "PersistentVolume":
                 name = item["metadata"]["name"]
                 cluster.kubectl("delete", "persistentvolume", name, "--ignore-not-found", timeout=300)

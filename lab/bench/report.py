@@ -1,12 +1,14 @@
-"""What benchmarks of single figures say: a table for people, and a last line of JSON with every key."""
+"""What all benchmarks do alike: parts that are measured one by one, turns, a table for people, a last line of JSON."""
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
+
+from lab.local_plane.process import CannotBeHadError, ProcessError
 
 _WIDTH = 140
 
@@ -34,12 +36,26 @@ class Found:
 
 
 class NotHereError(Exception):
-    """A part cannot be measured: it cannot be had here, or does not do what is to be measured; the message says why."""
+    """A part does not do here what is to be measured; the message says why."""
 
 
 def say(text: str) -> None:
-    """Tell people, on stderr."""
+    """Tell people, on stderr; standard output stays free for results."""
     print(text, file=sys.stderr, flush=True)
+
+
+def positive(text: str) -> int:
+    """Return an option's number, which is 1 or more."""
+    if (number := int(text)) < 1:
+        raise ValueError(f"{text} is less than 1")
+    return number
+
+
+def turns(names: Sequence[str], runs: int) -> Iterator[tuple[int, str]]:
+    """Yield whose turn it is in which run: in every other one the last comes first. Run -1 only warms up."""
+    for run in range(-1, runs):
+        for name in names if run % 2 else reversed(names):
+            yield run, name
 
 
 def last_line(goals: Mapping[str, Goal], found: Mapping[str, Found]) -> dict[str, float | None]:
@@ -66,14 +82,16 @@ def table(title: str, caption: str, goals: Mapping[str, Goal], found: Mapping[st
 
 
 def measure(
-    goals: Mapping[str, Goal], parts: Mapping[str, Callable[[], Found]], wanted: Sequence[str]
+    goals: Mapping[str, Goal], parts: Mapping[str, Callable[[], Found]], wanted: Sequence[str] | None = None
 ) -> dict[str, Found]:
-    """Measure these parts; what cannot be measured here is said and left out."""
+    """Measure these parts, or all; what cannot be measured here is said and left out."""
     found = {}
-    for name in wanted:
+    for name in wanted or parts:
         try:
             found[name] = parts[name]()
-        except NotHereError as error:
+        except CannotBeHadError as error:
+            say(f"NOT MEASURED: {name.upper()} (A PART CANNOT BE HAD HERE: {error}).")
+        except (NotHereError, ProcessError) as error:
             say(f"NOT MEASURED: {name.upper()} ({error}).")
     missing = [key for key, value in last_line(goals, found).items() if value is None]
     if missing:
@@ -83,8 +101,13 @@ def measure(
 
 def print_all(title: str, caption: str, goals: Mapping[str, Goal], found: Mapping[str, Found]) -> None:
     """Print the table, and last one line of JSON."""
-    Console(width=None if sys.stdout.isatty() else _WIDTH).print(table(title, caption, goals, found))
-    print(json.dumps(last_line(goals, found)))
+    show(table(title, caption, goals, found), last_line(goals, found))
+
+
+def show(made: Table, line: Mapping[str, float | None]) -> None:
+    """Print a table, and last one line of JSON."""
+    Console(width=None if sys.stdout.isatty() else _WIDTH).print(made)
+    print(json.dumps(line))
 
 
 def _rounded(value: float) -> float:

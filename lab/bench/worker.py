@@ -11,12 +11,10 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
 
-from components import Environment, EnvironmentArgs, evaluate
-from components.evaluate import KubernetesObject
+from components import Environment, evaluate
 from rollout import output
 from rollout.render import rendered
 from stacks.command import Outcome
@@ -27,44 +25,27 @@ from stacks.validate import validate
 
 from .made import definition_text
 
-Made = TypeVar("Made")
 STEPS = ("load", "validate", "resolve", "evaluate", "write")
 
 
-class Stopwatch:
-    """Takes the time of steps."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    def time(self, step: str, work: Callable[[], Made]) -> Made:
-        """Do some work and note how long it took."""
-        begin = time.process_time()
-        made = work()
-        self.seconds[step] = time.process_time() - begin
-        return made
-
-
-def render_once(definition: Path, folder: Path) -> tuple[dict[str, float], int, int]:
+def render_once(definition: Path, folder: Path) -> dict[str, float]:
     """Do every step once; return the seconds of each, and how many stacks and objects came out."""
-    watch = Stopwatch()
-    document = watch.time("load", lambda: load(definition))
-    checked = watch.time("validate", lambda: validate(document, ImagesLock()))
-    resolved = watch.time("resolve", lambda: [(stack.name, resolve(stack, checked.lock)) for stack in checked.stacks])
-    evaluated = watch.time("evaluate", lambda: [(name, _evaluate(name, args)) for name, args in resolved])
-
-    def write() -> None:
-        texts = [rendered(name, objects, checked.file) for name, objects in evaluated]
-        index = output.new_index(checked.file, texts, {})
-        with output.locked(folder):
-            output.write(folder, index, texts, (), Outcome())
-
-    watch.time("write", write)
-    return watch.seconds, len(resolved), sum(len(objects) for _, objects in evaluated)
-
-
-def _evaluate(name: str, args: EnvironmentArgs) -> list[KubernetesObject]:
-    return evaluate(lambda: Environment(name, args))
+    clock = [time.process_time()]
+    document = load(definition)
+    clock.append(time.process_time())
+    checked = validate(document, ImagesLock())
+    clock.append(time.process_time())
+    resolved = {stack.name: resolve(stack, checked.lock) for stack in checked.stacks}
+    clock.append(time.process_time())
+    evaluated = {name: evaluate(lambda of=(name, args): Environment(*of)) for name, args in resolved.items()}  # type: ignore[misc]
+    clock.append(time.process_time())
+    texts = [rendered(name, objects, checked.file) for name, objects in evaluated.items()]
+    with output.locked(folder):
+        output.write(folder, output.new_index(checked.file, texts, {}), texts, (), Outcome())
+    clock.append(time.process_time())
+    seconds = [end - begin for begin, end in pairwise(clock)]
+    counts = {"stacks": len(resolved), "objects": sum(map(len, evaluated.values()))}
+    return dict(zip(STEPS, seconds, strict=True)) | counts
 
 
 def main(definition: Path, seconds: float) -> None:
@@ -74,13 +55,11 @@ def main(definition: Path, seconds: float) -> None:
         small = folder / "small.yaml"
         small.write_text(definition_text(1))
         render_once(small, folder / "small")
-        passes: list[tuple[dict[str, float], int, int]] = []
+        passes: list[dict[str, float]] = []
         end = time.perf_counter() + seconds
         while not passes or time.perf_counter() < end:
             passes.append(render_once(definition, folder / f"rendered-{len(passes)}"))
-    _, stacks, objects = passes[0]
-    means = {step: statistics.mean(each[0][step] for each in passes) for step in STEPS}
-    print(json.dumps({"seconds": means, "stacks": stacks, "objects": objects, "passes": len(passes)}))
+    print(json.dumps({key: statistics.mean(each[key] for each in passes) for key in passes[0]}))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ _MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64
 def environment(name: str, what: str, glibc: tuple[int, int]) -> Path:
     """Return the virtual environment of `requirements/<name>.txt`, made when it is not there yet.
 
-    Raises CannotBeHadError where no wheel fits this machine: it must be Linux with so new a glibc.
+    Raises CannotBeHadError where no wheel fits this machine (it must be Linux with so new a glibc), or none comes.
     """
     machine = _MACHINES.get(platform.machine().lower())
     library, version = platform.libc_ver()
@@ -26,7 +26,10 @@ def environment(name: str, what: str, glibc: tuple[int, int]) -> Path:
     requirements = ROOT / "requirements" / f"{name}.txt"
     venv = folder(requirements)
     if not (venv / "complete").exists():
-        install(requirements, venv)
+        try:
+            install(requirements, venv)
+        except SystemExit as error:
+            raise CannotBeHadError(f"{what}: {error}") from None
     return venv
 
 

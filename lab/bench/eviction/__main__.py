@@ -22,7 +22,6 @@ from lab.bench.report import Found, say
 from . import decisions, density, first_answers, simulated, warm
 from .goals import FULL, GOALS, QUICK, Effort
 
-TITLE = "The eviction policy"
 ZOO = Zoo(models=20, requests=20_000)
 """So few that the optimum can be found."""
 Part = Callable[[Trace, Effort], Found]
@@ -38,11 +37,6 @@ PARTS: Mapping[str, Part] = {
 """What can be measured by itself, in this order; from `warm` on it is live, some three minutes together."""
 
 
-def measure(trace: Trace, parts: Sequence[str], effort: Effort = FULL) -> dict[str, Found]:
-    """Measure these parts; what cannot be measured here is said and left out."""
-    return report.measure(GOALS, {name: partial(part, trace, effort) for name, part in PARTS.items()}, parts)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the table, and last one line of JSON."""
     parser = argparse.ArgumentParser(prog="python -m lab.bench.eviction", description=__doc__.partition("\n")[0])
@@ -56,17 +50,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     try:
-        trace = read_trace(options.trace) if options.trace else _zoo(options.seed)
+        trace = read_trace(options.trace) if options.trace else None
     except SimulationError as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
-    found = measure(trace, options.only or list(PARTS), QUICK if options.quick else FULL)
-    report.print_all(TITLE, about(trace), GOALS, found)
-
-
-def _zoo(seed: int) -> Trace:
-    say("No trace is given: a synthetic zoo takes its place.")
-    return generate(replace(ZOO, seed=seed))
+    if trace is None:
+        say("No trace is given: a synthetic zoo takes its place.")
+        trace = generate(replace(ZOO, seed=options.seed))
+    effort = QUICK if options.quick else FULL
+    found = report.measure(GOALS, {name: partial(part, trace, effort) for name, part in PARTS.items()}, options.only)
+    report.print_all("The eviction policy", about(trace), GOALS, found)
 
 
 if __name__ == "__main__":

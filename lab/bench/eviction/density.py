@@ -8,9 +8,7 @@ follows Zipf's law with the exponent 1.1. A request that is told to come again l
 import random
 import statistics
 import time
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -75,7 +73,17 @@ def serve(room: int, times: int, seconds: float, seed: int = 1) -> Served:
     chance = random.Random(seed)
     models = [Ballast(f"m{number:03}", 1, declared_mib=EACH_MIB) for number in range(room * times)]
     weights = list(accumulate(1 / rank**ZIPF for rank in range(1, len(models) + 1)))
-    with plane(Pool(models, room * EACH_MIB)) as made, _watching(made) as most, ThreadPoolExecutor(THREADS) as pool:
+    most = 0
+
+    def look() -> None:
+        nonlocal most
+        most = max(most, sum(state in ("READY", "LOADING", "UNLOADING") for state in made.states().values()))
+
+    with (
+        plane(Pool(models, room * EACH_MIB)) as made,
+        repeating(look, pause=_LOOK_SECONDS),
+        ThreadPoolExecutor(THREADS) as pool,
+    ):
         headers = made.headers
         per_second = min(MOST_PER_SECOND, max(LEAST_PER_SECOND, 1 / made.first_answer(models[-1].name)))
         most_failed = (1 - ENOUGH) * per_second * seconds
@@ -90,7 +98,7 @@ def serve(room: int, times: int, seconds: float, seed: int = 1) -> Served:
             if sum(each.done() and each.result() is None for each in asked) > most_failed:
                 break
         waits = sorted(wait for each in asked if (wait := each.result()) is not None)
-        return Served(len(models), len(set(wanted)), len(wanted), per_second, tuple(waits), most[0])
+        return Served(len(models), len(set(wanted)), len(wanted), per_second, tuple(waits), most)
 
 
 def _call(made: Plane, model: str, headers: dict[str, str]) -> float | None:
@@ -98,18 +106,6 @@ def _call(made: Plane, model: str, headers: dict[str, str]) -> float | None:
     status, body = post(made.proxies[0].http, infer_path(model), headers)
     right = status == 200 and RIGHT in body and f'"data":["{model}"]'.encode() in body  # it says its own name
     return time.perf_counter() - began if right else None
-
-
-@contextmanager
-def _watching(made: Plane) -> Iterator[list[int]]:
-    """Look again and again how many models are in Triton's index."""
-    most = [0]
-
-    def look() -> None:
-        most[0] = max(most[0], sum(state in ("READY", "LOADING", "UNLOADING") for state in made.states().values()))
-
-    with repeating(look, pause=_LOOK_SECONDS):
-        yield most
 
 
 def _at(served: Served, share: float) -> float:

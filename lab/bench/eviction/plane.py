@@ -11,11 +11,10 @@ import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 from tidegate_contracts import eviction_process, routing
@@ -24,7 +23,7 @@ from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
 
 from lab.bench.report import NotHereError, say
 from lab.local_plane.policy import Policy, policy, triton_options, write_settings
-from lab.local_plane.process import HOST, CannotBeHadError, ProcessError
+from lab.local_plane.process import HOST, CannotBeHadError
 from lab.local_plane.proxy import ENVIRONMENT, Proxy, proxy, write_tables
 from lab.local_plane.triton import Triton, triton
 from tests.policies.eviction.rigs import zoo
@@ -122,7 +121,7 @@ class Plane:
     def unload(self, model: str) -> None:
         """Unload a model that `bare_answer` loaded, and wait until it is gone."""
         self._control(f"models/{model}/unload")
-        wait_until(lambda: self.states().get(model) not in ("READY", "UNLOADING"), f"{model} is unloaded")
+        self.triton.process.wait_until(lambda: self.states().get(model) not in ("READY", "UNLOADING"))
 
     def states(self) -> dict[str, str]:
         """Return what Triton's own index says of every model."""
@@ -156,42 +155,34 @@ def plane(
     cores: tuple[int | None, int | None] = (None, None),
     at_once: bool = False,
 ) -> Iterator[Plane]:
-    """Run a plane; it ends with the block. NotHereError where a part cannot be had, or does not run.
+    """Run a plane; it ends with the block. Raises CannotBeHadError and ProcessError.
 
     `others` lie in the repository, and the policy knows nothing of them. `cores`: the proxies', and everybody else's.
     `at_once`: also an upstream that answers at once, for which the proxies ask the same policy.
     """
     with ExitStack() as stack:
-        try:
-            root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-bench-")))
-            repository = root / "models"
-            repository.mkdir()
-            for each in (*pool.models, *others):
-                zoo.model(repository, each.name, each.mib, each.seconds)
-            front, rest = cores
-            write_settings(root, pool.settings(repository))
-            options = triton_options(root)
-            server = stack.enter_context(triton(root / "triton", repository, rest, options))
-            beside = stack.enter_context(policy(root, server, rest, options=["--drain-seconds", "0"]))
-            provider = stack.enter_context(issuer())
-            upstreams = {"": (server.http_port, server.grpc_port)}
-            if at_once and (port := _answering(stack, root / "upstream", rest)):
-                upstreams[AT_ONCE] = (port, port)
-            table = _routing_table(upstreams, beside.lease_port, [each.name for each in pool.models])
-            fronts = []
-            for number in range(proxies):
-                write_tables(root / f"proxy-{number}", table, access_table([provider]))
-                fronts.append(stack.enter_context(proxy(root / f"proxy-{number}", front)))
-            token = provider.token("bench", [GROUP], _TOKEN_SECONDS)
-            secret = (root / "control" / Path(eviction_process.CONTROL_SECRET_FILE).name).read_text("utf-8").strip()
-            made = Plane(server, beside, fronts, token, tuple(upstreams), secret)
-        except CannotBeHadError as error:
-            raise NotHereError(f"A PART CANNOT BE HAD HERE: {error}") from None
-        except ProcessError as error:
-            raise NotHereError(str(error)) from None
-        except SystemExit as error:  # a wheel could not be installed; the text says why
-            raise NotHereError(f"A PART CANNOT BE HAD HERE: {error.code}") from None
-        yield made
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-bench-")))
+        repository = root / "models"
+        repository.mkdir()
+        for each in (*pool.models, *others):
+            zoo.model(repository, each.name, each.mib, each.seconds)
+        front, rest = cores
+        write_settings(root, pool.settings(repository))
+        options = triton_options(root)
+        server = stack.enter_context(triton(root / "triton", repository, rest, options))
+        beside = stack.enter_context(policy(root, server, rest, options=["--drain-seconds", "0"]))
+        provider = stack.enter_context(issuer())
+        upstreams = {"": (server.http_port, server.grpc_port)}
+        if at_once and (port := _answering(stack, root / "upstream", rest)):
+            upstreams[AT_ONCE] = (port, port)
+        table = _routing_table(upstreams, beside.lease_port, [each.name for each in pool.models])
+        fronts = []
+        for number in range(proxies):
+            write_tables(root / f"proxy-{number}", table, access_table([provider]))
+            fronts.append(stack.enter_context(proxy(root / f"proxy-{number}", front)))
+        token = provider.token("bench", [GROUP], _TOKEN_SECONDS)
+        secret = (root / "control" / Path(eviction_process.CONTROL_SECRET_FILE).name).read_text("utf-8").strip()
+        yield Plane(server, beside, fronts, token, tuple(upstreams), secret)
 
 
 def infer_path(model: str, server: str = ON_DEMAND) -> str:
@@ -217,15 +208,6 @@ def _right(model: str, answer: tuple[int, bytes], seconds: float) -> float:
     if status != 200 or RIGHT not in body:
         raise NotHereError(f"{model} answers {status}: {body[:300].decode(errors='replace')}")
     return seconds
-
-
-def wait_until(true: Callable[[], Any], what: str, seconds: float = 30.0) -> None:
-    """Wait until something is true; NotHereError when it takes too long."""
-    end = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > end:
-            raise NotHereError(f"{what}: not after {seconds:.0f} s")
-        time.sleep(0.02)
 
 
 def _answering(stack: ExitStack, folder: Path, core: int | None) -> int | None:

@@ -3,16 +3,14 @@
 import http.client
 import statistics
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from operator import truediv
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from lab.bench.proxy.contestants import cores
-from lab.bench.proxy.load import Call, LoadError, answer, load
-from lab.bench.report import Found, NotHereError, say
-from lab.local_plane.process import CannotBeHadError, repeating
+from lab.bench.proxy.load import Call, answer, load
+from lab.bench.report import Found, NotHereError, say, turns
+from lab.local_plane.process import repeating
 from tests.policies.eviction.rigs.caller import Holder
 
 from .goals import Effort
@@ -43,13 +41,13 @@ def against_preloaded(effort: Effort) -> Found:
             }
             rates: dict[str, list[float]] = {name: [] for name in sides}
             work: dict[str, list[float]] = {name: [] for name in sides}
-            for run in range(-1, effort.runs):  # the first only warms up
-                for name, call in sides.items() if run % 2 else reversed(sides.items()):
-                    say(f"warm model, {behind}, {name}: run {run + 1} of {effort.runs} …")
-                    rate, microseconds = _turn(made, call, effort.seconds if run >= 0 else 1.0, use.rest, Path(folder))
-                    if run >= 0:
-                        rates[name].append(rate)
-                        work[name].append(microseconds)
+            for run, name in turns([*sides], effort.runs):
+                say(f"warm model, {behind}, {name}: run {run + 1} of {effort.runs} …")
+                seconds = effort.seconds if run >= 0 else 1.0
+                rate, microseconds = _turn(made, sides[name], seconds, use.rest, Path(folder))
+                if run >= 0:
+                    rates[name].append(rate)
+                    work[name].append(microseconds)
             ratio = statistics.median(map(truediv, rates[ON_DEMAND], rates[PRELOADED]))
             words = " · ".join(
                 f"{name} {statistics.median(rates[name]):,.0f}/s ({statistics.median(work[name]):.0f} µs)"
@@ -64,15 +62,10 @@ def against_preloaded(effort: Effort) -> Found:
 def _turn(made: Plane, call: Call, seconds: float, core: int, folder: Path) -> tuple[float, float]:
     """Return requests a second, and the proxy's processor time for a request in µs."""
     where, process = made.proxies[0].http, made.proxies[0].process
-    try:
-        answer(where, call)
-        before = process.processor_seconds()
-        found = load(where, call, seconds, CONNECTIONS, core, folder)
-        return found.per_second, (process.processor_seconds() - before) / found.requests * 1e6
-    except CannotBeHadError as error:
-        raise NotHereError(f"A PART CANNOT BE HAD HERE: {error}") from None
-    except LoadError as error:
-        raise NotHereError(str(error)) from None
+    answer(where, call)
+    before = process.processor_seconds()
+    found = load(where, call, seconds, CONNECTIONS, core, folder)
+    return found.per_second, (process.processor_seconds() - before) / found.requests * 1e6
 
 
 def while_loading(effort: Effort) -> Found:
@@ -82,13 +75,20 @@ def while_loading(effort: Effort) -> Found:
     """
     with plane(Pool([WARM, *CHURNED], 32 + 64 + 16, residency_factor=0)) as made:
         made.first_answer(WARM.name)
+        holder = Holder(made.policy, "churn")
+
+        def churn() -> None:
+            for model in CHURNED:
+                holder.acquire(model.name)
+                holder.release(model.name)
+
         quiet, loud, loads = [], [], 0
         _slowest(made, 1.0)
         for run in range(effort.runs):
             say(f"warm model while others load: run {run + 1} of {effort.runs} …")
             quiet.append(_slowest(made, effort.seconds))
             before = made.loads_counted()
-            with _churning(made):
+            with repeating(churn):
                 loud.append(_slowest(made, 2 * effort.seconds))
             loads += round(made.loads_counted() - before)
     if not loads:
@@ -99,20 +99,6 @@ def while_loading(effort: Effort) -> Found:
         f"quiet {statistics.median(quiet) * 1e3:.1f} ms · {statistics.median(loud) * 1e3:.1f} ms during {loads} loads",
     )
     return found
-
-
-@contextmanager
-def _churning(made: Plane) -> Iterator[None]:
-    """Have models loaded and unloaded over and over, as long as the block lasts."""
-    holder = Holder(made.policy, "churn")
-
-    def churn() -> None:
-        for model in CHURNED:
-            holder.acquire(model.name)
-            holder.release(model.name)
-
-    with repeating(churn):
-        yield
 
 
 def _slowest(made: Plane, seconds: float) -> float:

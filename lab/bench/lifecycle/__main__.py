@@ -11,15 +11,14 @@ from functools import partial
 from lab.bench import report
 from lab.bench.report import Found
 
-from . import endpoint, publishing, registering
-from .effort import FULL, QUICK, Effort
-from .rows import GOALS
+from .endpoint import endpoint
+from .entries import publishing, registering
+from .goals import FULL, GOALS, QUICK, Effort
 
-TITLE = "The model's life"
 PARTS: Mapping[str, Callable[[Effort], Found]] = {
-    "publishing": publishing.measure,
-    "registering": registering.measure,
-    "endpoint": endpoint.measure,
+    "publishing": publishing,
+    "registering": registering,
+    "endpoint": endpoint,
 }
 
 
@@ -32,9 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     effort = QUICK if options.quick else FULL
-    parts = {name: partial(part, effort) for name, part in PARTS.items()}
-    found = report.measure(GOALS, parts, options.only or list(PARTS))
-    report.print_all(TITLE, "medians of runs by turns; calls: the best run of each", GOALS, found)
+    found = report.measure(GOALS, {name: partial(part, effort) for name, part in PARTS.items()}, options.only)
+    report.print_all("The model's life", "medians of runs by turns; calls: the best run of each", GOALS, found)
 
 
 if __name__ == "__main__":

@@ -19,13 +19,6 @@ CONTEXT = "model_context.json"
 WARM_CALLS = 5
 
 
-def _seconds_a_call(call: Callable[[], Any], calls: int) -> float:
-    begun = time.perf_counter()
-    for _ in range(calls):
-        call()
-    return (time.perf_counter() - begun) / calls
-
-
 def main(url: str, key: str, saved: str, model: str, numbers: int, runs: int, calls: int) -> dict[str, Any]:
     """Measure; what is not part of an endpoint is imported when the endpoint's memory was read."""
     os.environ |= {"DOMINO_INFERENCE_PROXY": url, "TIDEGATE_API_KEY": key}
@@ -45,6 +38,8 @@ def main(url: str, key: str, saved: str, model: str, numbers: int, runs: int, ca
 
     import tritonclient.http as triton
 
+    from lab.bench.report import turns
+
     ours: Any = TritonModel()
     ours.load_context(SimpleNamespace(artifacts={"model_context": str(Path(saved) / "artifacts" / CONTEXT)}))
     client = triton.InferenceServerClient(url.removeprefix("http://"))
@@ -62,11 +57,12 @@ def main(url: str, key: str, saved: str, model: str, numbers: int, runs: int, ca
         "pyfunc": lambda: pyfunc.predict(given),
     }
     seconds: dict[str, list[float]] = {name: [] for name in callers}
-    for run in range(-1, runs):  # the first only warms up
-        for name, call in callers.items():
-            took = _seconds_a_call(call, calls)
-            if run >= 0:
-                seconds[name].append(took)
+    for run, name in turns([*callers], runs):
+        begun = time.perf_counter()
+        for _ in range(calls):
+            callers[name]()
+        if run >= 0:
+            seconds[name].append((time.perf_counter() - begun) / calls)
     return seconds | {"rss_bytes": rss_bytes, "import_seconds": import_seconds}
 
 

@@ -12,11 +12,10 @@ from tidegate_contracts import routing
 
 from lab.bench.report import Found, NotHereError
 from lab.local_plane.environment import POOL, PRELOAD, LocalEnvironment, Plan, local_environment
-from lab.local_plane.process import CannotBeHadError, ProcessError
 from lab.local_plane.repository import Model, publish
 
 from . import caller
-from .effort import ROOT, Effort
+from .goals import ROOT, Effort
 
 MODEL = "picture"
 NUMBERS = 3 * 224 * 224
@@ -25,8 +24,8 @@ PROGRAM = Path(__file__).with_name("echo_model.py")
 SECONDS = 300
 
 
-def measure(effort: Effort) -> Found:
-    """Return how long calls take by turns, and the memory and the import time of an endpoint's process."""
+def endpoint(effort: Effort) -> Found:
+    """Measure how long calls take by turns, and the memory and the import time of an endpoint's process."""
     said = _called(effort)
     found = Found()
     direct = min(said["client"])
@@ -45,19 +44,14 @@ def _called(effort: Effort) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
         here = LocalEnvironment(Path(folder), plan)
         publish(model, here.repository(PRELOAD), here.staging(PRELOAD))
-        try:
-            with local_environment(here):
-                saved = _saved(Path(folder))
-                counts = map(str, (NUMBERS, effort.runs, effort.calls))
-                words = [here.url, here.keys[plan.callers[0]], str(saved), MODEL, *counts]
-                done = subprocess.run(
-                    [sys.executable, "-m", caller.__name__, *words],
-                    cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False,
-                )  # fmt: skip
-        except CannotBeHadError as error:
-            raise NotHereError(f"A PART CANNOT BE HAD HERE: {error}") from None
-        except ProcessError as error:
-            raise NotHereError(str(error)) from None
+        with local_environment(here):
+            saved = _saved(Path(folder))
+            counts = map(str, (NUMBERS, effort.runs, effort.calls))
+            words = [here.url, here.keys[plan.callers[0]], str(saved), MODEL, *counts]
+            done = subprocess.run(
+                [sys.executable, "-m", caller.__name__, *words],
+                cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False,
+            )  # fmt: skip
     if done.returncode:
         raise NotHereError(done.stderr.strip() or f"the caller ended with {done.returncode}")
     said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

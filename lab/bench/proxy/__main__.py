@@ -7,17 +7,15 @@ the ratios are the medians of those within a run. Last comes a line of JSON.
 """
 
 import argparse
-import json
 import statistics
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
+from lab.bench.report import positive, say, show
 from lab.local_plane.process import CannotBeHadError, ProcessError
 from lab.local_plane.triton import triton
 from tests.proxy.rigs.issuer import Issuer, issuer
@@ -25,30 +23,28 @@ from tests.proxy.rigs.peers import nginx_answering
 from tests.proxy.rigs.repository import MODELS, write
 from tests.proxy.rigs.tables import GROUP
 
-from .contestants import IDIOMATIC, OURS, Contestant, Cores, contestants, cores, say
+from .contestants import IDIOMATIC, OURS, Contestant, Cores, contestants, cores
 from .load import LoadError
-from .memory import busy_megabytes, idle_megabytes
-from .reload import reload_ratio
+from .memory import busy_megabytes, idle_megabytes, reload_ratio
 from .rows import ANSWER, MODEL, Found, Result, Row, Turn, measure, rows
 
-Ratio = tuple[str, str, Callable[[Result], float]]
 BUSY = 0.85
 TOKEN_SECONDS = 24 * 3600
-RATIOS: dict[str, Ratio] = {
-    "predict_vs_nginx": ("predict", "nginx", lambda found: found.per_second),
-    "v2_vs_nginx": ("v2", "nginx", lambda found: found.per_second),
-    "v2_p99_vs_nginx": ("v2", "nginx", lambda found: found.p99),
-    "predict_varying_vs_nginx": ("predict_varying", "nginx", lambda found: found.per_second),
-    "v2_varying_vs_nginx": ("v2_varying", "nginx", lambda found: found.per_second),
-    "v2_varying_p99_vs_nginx": ("v2_varying", "nginx", lambda found: found.p99),
-    "v2_vs_envoy": ("v2", "envoy", lambda found: found.per_second),
-    "v2_vs_idiomatic": ("v2", IDIOMATIC, lambda found: found.per_second),
-    "triton_http_vs_nginx": ("triton_http", "nginx", lambda found: found.per_second),
-    "tensor_600k_vs_nginx": ("tensor_600k", "nginx", lambda found: found.per_second),
-    "grpc_vs_direct": ("grpc", "direct", lambda found: found.per_second),
-    "stream_first_token_vs_nginx": ("stream_first_token", "nginx", lambda found: found.p50),
+RATIOS = {
+    "predict_vs_nginx": ("predict", "nginx", "per_second"),
+    "v2_vs_nginx": ("v2", "nginx", "per_second"),
+    "v2_p99_vs_nginx": ("v2", "nginx", "p99"),
+    "predict_varying_vs_nginx": ("predict_varying", "nginx", "per_second"),
+    "v2_varying_vs_nginx": ("v2_varying", "nginx", "per_second"),
+    "v2_varying_p99_vs_nginx": ("v2_varying", "nginx", "p99"),
+    "v2_vs_envoy": ("v2", "envoy", "per_second"),
+    "v2_vs_idiomatic": ("v2", IDIOMATIC, "per_second"),
+    "triton_http_vs_nginx": ("triton_http", "nginx", "per_second"),
+    "tensor_600k_vs_nginx": ("tensor_600k", "nginx", "per_second"),
+    "grpc_vs_direct": ("grpc", "direct", "per_second"),
+    "stream_first_token_vs_nginx": ("stream_first_token", "nginx", "p50"),
 }
-"""Of which row, against whom, and what is compared."""
+"""Of which row, against whom, and what of their results is compared."""
 MEMORY = {"rss_mb": idle_megabytes, "rss_mb_10k": busy_megabytes, "reload_p99_vs_before": reload_ratio}
 
 
@@ -58,7 +54,7 @@ def ratios(found: Mapping[str, Found], megabytes: Mapping[str, float]) -> dict[s
     for key, (row, peer, of) in RATIOS.items():
         results = found[row].results if row in found else {}
         pairs = zip(results.get(OURS, ()), results.get(peer, ()), strict=False)
-        each = [of(ours) / of(theirs) for ours, theirs in pairs]
+        each = [getattr(ours, of) / getattr(theirs, of) for ours, theirs in pairs]
         said[key] = round(statistics.median(each), 3) if each else None
     return said | {key: round(megabytes[key], 1) if key in megabytes else None for key in MEMORY}
 
@@ -85,17 +81,17 @@ def table(found: Mapping[str, Found]) -> Table:
 
 
 def _cells(results: Sequence[Result], first: Sequence[Result]) -> Iterator[str]:
-    def median(of: Callable[[Result], float], scale: float, form: str) -> str:
-        value = statistics.median(of(result) for result in results)
+    def median(of: str, form: str, scale: float = 1) -> str:
+        value = statistics.median(getattr(result, of) for result in results)
         return format(value * scale, form) if value else ""
 
     rates = [result.per_second for result in results]
-    yield median(lambda result: result.per_second, 1, ",.0f")
+    yield median("per_second", ",.0f")
     yield f"{min(rates):,.0f} – {max(rates):,.0f}" if rates[0] else ""
-    yield median(lambda result: result.p50, 1e3, ".2f")
-    yield median(lambda result: result.p99, 1e3, ".2f")
-    yield median(lambda result: result.processor_microseconds, 1, ".0f")
-    yield median(lambda result: result.busy, 1, ".0%")
+    yield median("p50", ".2f", 1e3)
+    yield median("p99", ".2f", 1e3)
+    yield median("processor_microseconds", ".0f")
+    yield median("busy", ".0%")
     pairs = list(zip(results, first, strict=False))
     yield f"{statistics.median((a.per_second or a.p50) / (b.per_second or b.p50) for a, b in pairs):.2f}"
 
@@ -176,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the table, and last one line of JSON."""
     known = {row.name: row for row in rows()}
     parser = argparse.ArgumentParser(prog="python -m lab.bench.proxy", description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=_positive, default=5, help="turns that each has in a row (default: 5)")
+    parser.add_argument("--runs", type=positive, default=5, help="turns that each has in a row (default: 5)")
     parser.add_argument("--seconds", type=float, default=4.0, help="how long a turn is (default: 4)")
     parser.add_argument("--only", nargs="+", choices=[*known, *MEMORY], help="only these rows (default: all)")
     options = parser.parse_args(arguments)
@@ -189,16 +185,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             megabytes = measure_memory([key for key in MEMORY if key in wanted], folder, provider)
         except ProcessError as error:
             raise SystemExit(str(error)) from None
-    Console(width=None if sys.stdout.isatty() else 130).print(table(found))
     for doubt in doubts(found):
         say(doubt)
-    print(json.dumps(ratios(found, megabytes)))
-
-
-def _positive(text: str) -> int:
-    if (number := int(text)) < 1:
-        raise ValueError(f"{text} is less than 1")
-    return number
+    show(table(found), ratios(found, megabytes))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from lab.bench.report import say
 from lab.local_plane.process import HOST, CannotBeHadError, Process, free_ports, listens, running
 from lab.local_plane.proxy import proxy, write_tables
 from tests.proxy.rigs.issuer import AUDIENCE, Issuer
@@ -86,8 +87,3 @@ def idiomatic(issuer: Issuer, folder: Path, upstream: int, core: int | None = No
     with running("the baseline", command, folder / "log", environment, core) as process:
         process.wait_until(lambda: listens(port))
         yield Peer(process, port)
-
-
-def say(text: str) -> None:
-    """Tell the person at the terminal; standard output stays free for results."""
-    print(text, file=sys.stderr, flush=True)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.bench.report import NotHereError
 from lab.local_plane.process import pinned
 from tests.proxy.rigs.peers import debian_package
 
@@ -39,7 +40,7 @@ class Measured:
     """Seconds, as the one before."""
 
 
-class LoadError(Exception):
+class LoadError(NotHereError):
     """Requests that were not answered as they should have been: nothing was measured."""
 
 

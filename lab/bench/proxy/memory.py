@@ -1,19 +1,25 @@
-"""How much memory the proxy takes: idle, and with many models in its table and many callers in its caches."""
+"""What large tables cost the proxy: memory, idle and with many models and callers, and time while one is taken over."""
 
 import http.client
+import statistics
 import time
+from itertools import cycle
 from pathlib import Path
 
+from tidegate_contracts.proxy_process import ROUTING_FILE
+
+from lab.local_plane.process import repeating, replace_file
 from lab.local_plane.proxy import proxy, write_tables
 from tests.proxy.rigs.issuer import Issuer
 from tests.proxy.rigs.tables import GROUP, access_table, routing_table
 
 from .contestants import Cores
-from .load import LoadError
+from .load import Call, LoadError, load
 
 MANY = 10_000
 _SETTLED_SECONDS = 1.0
 _MEGABYTE = 1 << 20
+_RELOAD_EVERY_SECONDS, _RELOAD_TURNS, _TURN_SECONDS = 1.0, 3, 4.0
 
 
 def idle_megabytes(folder: Path, upstream: int, issuer: Issuer, cores: Cores) -> float:
@@ -31,9 +37,8 @@ def busy_megabytes(folder: Path, upstream: int, issuer: Issuer, cores: Cores, ma
     with proxy(folder, cores.measured) as ours:
         asking = http.client.HTTPConnection(ours.http, timeout=30)
         for number, model in enumerate(models):
-            token = issuer.token(f"caller-{number}", [GROUP])
-            headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-            asking.request("POST", f"/v2/models/{model}/infer", b'{"inputs":[]}', headers)
+            call = _call(model, issuer.token(f"caller-{number}", [GROUP]))
+            asking.request("POST", call.path, call.body, dict(call.headers))
             found = asking.getresponse()
             body = found.read()
             if found.status != 200:
@@ -41,3 +46,29 @@ def busy_megabytes(folder: Path, upstream: int, issuer: Issuer, cores: Cores, ma
         asking.close()
         time.sleep(_SETTLED_SECONDS)
         return ours.process.resident_bytes() / _MEGABYTE
+
+
+def reload_ratio(folder: Path, upstream: int, issuer: Issuer, cores: Cores) -> float:
+    """Return the p99 while tables are taken over as fast as the proxy looks for them, by the p99 while none is."""
+    models = ["simple", *(f"model-{number}" for number in range(MANY - 1))]
+    tables = [routing_table(upstream, upstream, names) for names in (models, [*models, "one-more"])]
+    texts = cycle([table.model_dump_json(by_alias=True) for table in reversed(tables)])
+    write_tables(folder, tables[0], access_table([issuer]))
+    call = _call("simple", issuer.token("bench", [GROUP]))
+    ratios = []
+
+    def reload() -> None:
+        replace_file(folder / "routing" / ROUTING_FILE, next(texts))
+
+    with proxy(folder, cores.measured) as ours:
+        for _ in range(_RELOAD_TURNS):
+            before = load(ours.http, call, _TURN_SECONDS, 32, cores.rest, folder)
+            with repeating(reload, pause=_RELOAD_EVERY_SECONDS):
+                meanwhile = load(ours.http, call, _TURN_SECONDS, 32, cores.rest, folder)
+            ratios.append(meanwhile.p99 / before.p99)
+    return statistics.median(ratios)
+
+
+def _call(model: str, token: str) -> Call:
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    return Call(f"/v2/models/{model}/infer", b'{"inputs":[]}', headers)

@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from lab.bench.report import say, turns
 from tests.proxy.rigs.perf_analyzer import PerfAnalyzerError, perf_analyzer
 from tests.proxy.rigs.tables import SERVER
 
-from .contestants import IDIOMATIC, OURS, Contestant, Cores, say
+from .contestants import IDIOMATIC, OURS, Contestant, Cores
 from .load import Call, LoadError, answer, first_event, load
 
 MODEL = "simple"
@@ -79,20 +80,20 @@ class Found:
 def measure(row: Row, contestants: Mapping[str, Contestant], turn: Turn, runs: int) -> Found:
     """Let all contestants have their turns, in every run in another order; one that fails is said, and left out."""
     found = Found(row, {name: [] for name in row.names if name in contestants})
-    for run in range(-1, runs):  # the first only warms up
-        order = list(found.results) if run % 2 else list(reversed(found.results))
-        for name in order:
-            if run >= 0:
-                say(f"{row.name}: run {run + 1} of {runs}, {name} …")
-            seconds = turn.seconds if run >= 0 else min(turn.seconds, WARM_SECONDS)
-            try:
-                result = row.play(contestants[name], Turn(seconds, turn.cores, turn.folder, turn.token))
-            except LoadError as error:
-                say(f"NOT MEASURED: {row.name} OF {name}: {error}")
-                del found.results[name]
-                continue
-            if run >= 0:
-                found.results[name].append(result)
+    for run, name in turns([*found.results], runs):
+        if name not in found.results:
+            continue
+        if run >= 0:
+            say(f"{row.name}: run {run + 1} of {runs}, {name} …")
+        seconds = turn.seconds if run >= 0 else min(turn.seconds, WARM_SECONDS)
+        try:
+            result = row.play(contestants[name], replace(turn, seconds=seconds))
+        except LoadError as error:
+            say(f"NOT MEASURED: {row.name} OF {name}: {error}")
+            del found.results[name]
+            continue
+        if run >= 0:
+            found.results[name].append(result)
     return found
 
 

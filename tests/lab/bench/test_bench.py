@@ -1,43 +1,157 @@
-"""The benchmark runs, and says what it should. Nothing here depends on time."""
+"""What the benchmarks say of what they measured, and that they run. Nothing here depends on time."""
 
-from __future__ import annotations
-
+import io
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.table import Table
+from tidegate_eviction.simulate.trace import write_trace
+from tidegate_eviction.simulate.zoo import Zoo, generate
 
-from lab.bench.definition import Measured, ratios
+from lab.bench import definition, iac, report
+from lab.bench.eviction.decisions import choice_microseconds, decision_microseconds
+from lab.bench.eviction.goals import GOALS as EVICTION
+from lab.bench.eviction.goals import QUICK as QUICK_EVICTION
+from lab.bench.eviction.simulated import measure as simulated
+from lab.bench.lifecycle import memory
+from lab.bench.lifecycle.__main__ import PARTS
+from lab.bench.lifecycle.entries import make_entry
+from lab.bench.lifecycle.goals import GOALS as LIFECYCLE
+from lab.bench.lifecycle.goals import MB
+from lab.bench.lifecycle.goals import QUICK as QUICK_LIFE
 from lab.bench.made import ENVIRONMENTS, POOLS, definition_text
+from lab.bench.planes import pinned
+from lab.bench.report import Found, NotHereError, last_line
 from lab.bench.worker import STEPS
-from stacks import reference
+from lab.local_plane.process import CannotBeHadError, ProcessError
+from rollout.contexts import refuse_tags
+from rollout.waves.plan import plan_of, stacks_of
 from stacks.images_lock import ImagesLock
 from stacks.load import parse
-from stacks.validate import validate
+from stacks.validate import read_definition, validate
+from tests.proxy.rigs.pytest_rigs import not_run
+
+ROOT = Path(__file__).resolve().parents[3]
+KEYS = {
+    "eviction": """
+        warm_vs_preloaded cold_vs_triton loads_per_stampede cold_seconds_vs_lru_40 cold_seconds_vs_lru_60
+        cold_seconds_vs_bound busy_vs_lru_idle decide_us_10k decide_growth simulate_events_per_s density
+        warm_p99_while_loading
+    """,
+    "iac": """
+        helm_up_vs_kubectl pulumi_up_vs_kubectl noop_vs_up parallel_rollout_speedup render_vs_helm_template
+    """,
+    "lifecycle": """
+        publish_small_vs_cp publish_large_vs_cp publish_small_vs_rsync publish_large_vs_rsync publish_mb_per_s
+        register_rss_mb register_rss_growth triton_model_vs_client pyfunc_vs_client triton_model_rss_mb
+        triton_model_import_s
+    """,
+}
+SMALL = generate(Zoo(models=10, requests=600, spread=0.5, load_mb_per_second=20))
+FOUND = {"simulated": Found({"cold_seconds_vs_lru_40": 0.70349, "decide_us_10k": 2614.4}, [("this", "so much")])}
+
+
+def run(module: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [ROOT, *sys.path]))}
+    command = [sys.executable, "-m", f"lab.bench.{module}", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def text_of(table: Table) -> str:
+    console = Console(width=150, record=True, file=io.StringIO())
+    console.print(table)
+    return console.export_text()
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_the_last_line_has_every_key_and_null_for_what_was_not_measured(name: str) -> None:
+    goals = {"eviction": EVICTION, "iac": iac.GOALS, "lifecycle": LIFECYCLE}[name]
+    assert last_line(goals, {}) == dict.fromkeys(KEYS[name].split())
+    assert list(last_line(goals, {})) == KEYS[name].split()
+
+
+def test_figures_are_rounded_and_what_was_not_measured_stands_loudly_in_the_table() -> None:
+    measured = {key: value for key, value in last_line(EVICTION, FOUND).items() if value is not None}
+    assert measured == {"cold_seconds_vs_lru_40": 0.703, "decide_us_10k": 2614}
+    text = text_of(report.table("title", "about", EVICTION, FOUND))
+    assert "so much" in text
+    assert "0.703" in text
+    assert text.count("NOT MEASURED") == len(EVICTION) - 2
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (NotHereError("it was wrong"), "NOT MEASURED: COLD (it was wrong)"),
+        (ProcessError("it ended"), "NOT MEASURED: COLD (it ended)"),
+        (CannotBeHadError("no Triton"), "NOT MEASURED: COLD (A PART CANNOT BE HAD HERE: no Triton)"),
+    ],
+)
+def test_a_part_that_cannot_be_measured_here_is_named_and_the_others_are_measured(
+    error: Exception, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def not_here() -> Found:
+        raise error
+
+    parts: dict[str, Callable[[], Found]] = {"cold": not_here, "simulated": lambda: FOUND["simulated"]}
+    assert report.measure(EVICTION, parts) == FOUND
+    text = capsys.readouterr().err
+    assert said in text
+    assert "warm_vs_preloaded" in text
+    assert report.measure(EVICTION, parts, ["simulated"]) == FOUND
+
+
+def test_in_every_other_run_the_last_comes_first() -> None:
+    assert list(report.turns(["a", "b"], 2)) == [(-1, "a"), (-1, "b"), (0, "b"), (0, "a"), (1, "a"), (1, "b")]
+
+
+@pytest.mark.parametrize(
+    ("module", "wrong"),
+    [
+        ("definition", ["--planes", "0"]),
+        ("definition", ["--planes", "many"]),
+        ("iac", ["--rollouts", "0"]),
+        ("eviction", ["--trace", "none.csv"]),
+        ("eviction", ["--only", "nothing"]),
+        ("lifecycle", ["--only", "flying"]),
+        ("proxy", ["--runs", "many"]),
+    ],
+)
+def test_a_wrong_option_is_a_message_and_no_traceback(module: str, wrong: list[str]) -> None:
+    done = run(module, *wrong)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+    assert wrong[0] in done.stderr or wrong[1] in done.stderr
 
 
 @pytest.mark.parametrize("planes", [1, 3])
 def test_made_definitions_are_valid_and_as_large_as_they_say(planes: int) -> None:
-    definition = validate(parse(definition_text(planes), "made.yaml"), ImagesLock())
-    assert len(definition.stacks) == planes * ENVIRONMENTS
-    for stack in definition.stacks:
+    made = validate(parse(definition_text(planes), "made.yaml"), ImagesLock())
+    assert len(made.stacks) == planes * ENVIRONMENTS
+    for stack in made.stacks:
         assert sum(len(server.pools) for server in stack.platform.servers) == POOLS
         assert stack.platform.monitoring.labels["plane"] == stack.data_plane.name
 
 
-def test_ratios_are_costs_per_object_against_the_smallest_definition() -> None:
-    small = Measured(1, 2, 100, dict.fromkeys(STEPS, 1.0), 0.1)
-    large = Measured(5, 10, 500, dict.fromkeys(STEPS, 10.0), 0.25)
-    found = ratios([small, large])
-    assert found == {**{f"{step}_per_object_5": 2.0 for step in STEPS}, "check_seconds_5": 0.25}
+def test_costs_of_a_definition_are_per_object_against_the_smallest() -> None:
+    def sample(seconds: float, objects: int) -> Mapping[str, float]:
+        return dict.fromkeys((*STEPS, definition.CHECK), seconds) | {"stacks": 2, "objects": objects}
+
+    several = [sample(9.0, 500), sample(10.0, 500), sample(99.0, 500)]
+    found = definition.compared({1: [sample(1.0, 100)], 5: several})
+    assert last_line(definition.goals((1, 5)), {"": found}) == {
+        **{f"{step}_per_object_5": 2.0 for step in STEPS}, "check_seconds_5": 10.0,
+    }  # fmt: skip
 
 
-def test_a_quick_run_ends_with_the_ratios_as_json() -> None:
-    call = [sys.executable, "-m", "lab.bench.definition", "--planes", "1,2", "--runs", "1", "--seconds", "0"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([".", "contracts"])}
-    done = subprocess.run(call, cwd=reference.ROOT, env=environment, capture_output=True, text=True, check=False)
+def test_a_quick_run_of_definitions_ends_with_the_ratios_as_json() -> None:
+    done = run("definition", "--planes", "1,2", "--runs", "1", "--seconds", "0")
     assert done.returncode == 0, done.stderr
     assert "run 1 of 1" in done.stderr
     *table, last = done.stdout.splitlines()
@@ -48,11 +162,100 @@ def test_a_quick_run_ends_with_the_ratios_as_json() -> None:
     assert all(ratio > 0 for ratio in found.values())
 
 
-@pytest.mark.parametrize("wrong", [["--planes", "0"], ["--planes", "many"], ["--runs", "0"]])
-def test_a_wrong_option_is_a_message_and_no_traceback(wrong: list[str]) -> None:
-    call = [sys.executable, "-m", "lab.bench.definition", *wrong]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([".", "contracts"])}
-    done = subprocess.run(call, cwd=reference.ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert wrong[0] in done.stderr
+def test_engines_and_rollouts_are_compared_by_their_medians() -> None:
+    seconds = {"kubectl": [2.0, 1.0, 9.0], "helm up": [3.0], "helm second up": [1.5], "serial": [15.0]}
+    found = iac.compared(seconds)
+    assert found.figures == {"helm_up_vs_kubectl": 1.5, "noop_vs_up": 0.5}
+    assert found.lines[0] == ("kubectl apply --server-side, and wait", "2.00 s (1.00 – 9.00 s, 3 times)")
+    assert iac.compared({"serial": [15.0], "parallel": [10.0]}).figures == {"parallel_rollout_speedup": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("file", "environment"), [(iac.REFERENCE, iac.STACK.split("-")[0]), (iac.SIX_PLANES, iac.ENVIRONMENT)]
+)
+def test_what_is_measured_may_be_brought_up(file: Path, environment: str, tmp_path: Path) -> None:
+    read = read_definition(pinned(file, tmp_path))
+    refuse_tags(read, list(stacks_of(read, environment).values()))
+
+
+def test_the_rollout_that_is_measured_has_waves_of_one_two_and_three_planes() -> None:
+    steps, _ = plan_of(list(stacks_of(read_definition(iac.SIX_PLANES), iac.ENVIRONMENT).values()))
+    assert [len(step.planes) for step in steps] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("policy", ["cost-aware", "lru-idle"])
+def test_decisions_are_measured_of_the_core_and_of_the_policy_alone(policy: str) -> None:
+    assert decision_microseconds(policy, 50) > 0
+    assert choice_microseconds(policy, 50) > 0
+
+
+def test_policies_are_simulated_on_any_trace_and_json_comes_last(tmp_path: Path) -> None:
+    assert any("optimum" in what for what, _ in simulated(SMALL).lines)
+    write_trace(SMALL, tmp_path / "t.csv")
+    done = run("eviction", "--trace", str(tmp_path / "t.csv"), "--only", "simulated")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert list(found) == KEYS["eviction"].split()
+    measured = {key for key, value in found.items() if value is not None}
+    assert {"cold_seconds_vs_lru_40", "cold_seconds_vs_lru_60", "simulate_events_per_s"} <= measured
+    assert found["cold_seconds_vs_bound"] >= 1
+    assert found["decide_us_10k"] is None
+    assert "NOT MEASURED: warm_vs_preloaded" in done.stderr
+
+
+LIVE = {
+    "warm": ("warm_vs_preloaded", None),
+    "cold": ("cold_vs_triton", None),
+    "stampede": ("loads_per_stampede", 1),
+    "density": ("density", QUICK_EVICTION.densities[0]),
+    "while-loading": ("warm_p99_while_loading", None),
+}
+"""Each part's key, and what is the same on the slowest machine."""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("part", LIVE)
+def test_what_is_live_is_measured_with_real_parts(part: str) -> None:
+    done = run("eviction", "--quick", "--only", part)
+    assert done.returncode == 0, done.stderr
+    if "CANNOT BE HAD HERE" in done.stderr:
+        pytest.skip(f"NOT RUN: THE EVICTION POLICY'S LIVE FIGURES ({done.stderr})")
+    found = json.loads(done.stdout.splitlines()[-1])
+    key, exact = LIVE[part]
+    assert {name for name, value in found.items() if value is not None} == {key}, done.stderr
+    assert found[key] > 0
+    assert exact in (None, found[key])
+
+
+@pytest.mark.parametrize(
+    ("part", "figures"),
+    [
+        ("publishing", {"publish_small_vs_cp", "publish_large_vs_cp", "publish_mb_per_s"}),
+        ("registering", {"register_rss_mb", "register_rss_growth"}),
+        ("endpoint", {"triton_model_vs_client", "pyfunc_vs_client", "triton_model_rss_mb", "triton_model_import_s"}),
+    ],
+)
+def test_each_part_of_a_models_life_measures_its_figures(part: str, figures: set[str]) -> None:
+    with not_run("A PART OF THE BENCHMARK OF A MODEL'S LIFE"):
+        found = PARTS[part](QUICK_LIFE)
+    assert figures <= set(found.figures) <= set(LIFECYCLE)
+    assert all(figure > 0 for figure in found.figures.values())
+
+
+def test_an_entry_has_files_of_these_sizes(tmp_path: Path) -> None:
+    entry = make_entry(tmp_path, "two", [5, 3 << 20])
+    weights = sorted((entry / "1" / "weights").iterdir())
+    assert [file.stat().st_size for file in weights] == [5, 3 << 20]
+
+
+@pytest.mark.parametrize(("takes", "least", "most"), [(1, 1, 60), (200, 200, 260)], ids=["little", "much"])
+def test_the_memory_of_a_program_is_its_own_and_not_that_of_whoever_began_it(
+    tmp_path: Path, takes: int, least: int, most: int
+) -> None:
+    ours = b"x" * (300 * MB)
+    (tmp_path / "program.py").write_text(f"import sys\nb'x' * {takes * MB}\nsys.exit(int(sys.argv[1]))\n", "utf-8")
+    paths = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [sys.executable, "-m", memory.__name__, str(tmp_path / "told"), "program", "3"]
+    done = subprocess.run(command, cwd=ROOT, env=paths, timeout=60, check=False)
+    assert done.returncode == 3
+    assert least * MB < int((tmp_path / "told").read_text("ascii")) < most * MB < len(ours)

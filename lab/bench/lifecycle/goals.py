@@ -1,10 +1,14 @@
-"""What is measured of a model's life, and what it is worth."""
+"""What is measured of a model's life, what good figures are, and how much is done for them."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from lab.bench.report import Goal
 
+ROOT: Final = Path(__file__).resolve().parents[3]
+MB = 1_000_000
 GOALS: Final[Mapping[str, Goal]] = {
     "publish_small_vs_cp": Goal("publishing many small files, against cp -r and sha256sum", "≤ 1.3"),
     "publish_large_vs_cp": Goal("publishing a few large files, against cp -r and sha256sum", "≤ 1.3"),
@@ -21,3 +25,23 @@ GOALS: Final[Mapping[str, Goal]] = {
     "triton_model_import_s": Goal("seconds to import it", "report"),
 }
 """The keys of the last line, in its order."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How often, how many, how large."""
+
+    runs: int
+    """Turns that each side has."""
+    small_files: int
+    large_bytes: int
+    """Of each of the large files."""
+    registered_bytes: tuple[int, ...]
+    """Sizes of the entries that are registered, the smallest first."""
+    calls: int
+    """In each turn of a caller."""
+
+
+FULL: Final = Effort(5, 2000, 256 * MB, (100 * MB, 1000 * MB, 4000 * MB), 200)
+QUICK: Final = Effort(1, 50, 4 * MB, (10 * MB, 20 * MB), 5)
+"""Just enough to see that figures can be had."""

@@ -22,7 +22,7 @@ import pulumi_kubernetes as k8s
 # `pulumi` starts this file with nothing but its own folder on the path; the contracts are a package of their own.
 sys.path.insert(0, str(Path(__file__).resolve().parent / "contracts"))
 
-from components import Environment, proxy_address
+from components import Environment
 from rollout.contexts import LOCAL, refuse_tags
 from rollout.engines.pulumi_transforms import without_service_waits
 from stacks.command import CommandError, unknown
@@ -71,7 +71,7 @@ def program() -> None:
         transformations=None if render_to else [without_service_waits],
     )
     Environment(stack.name, args, options)
-    pulumi.export("proxyAddress", proxy_address(args.proxy, args.place))
+    pulumi.export("proxyAddress", args.proxy.service_url(stack.namespace))
 
 
 def _stack(definition: Definition, environment: str, data_plane: str) -> Stack:

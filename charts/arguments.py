@@ -11,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from components import kinds
-from components.server_args import ServerArgs
+from components.args import ServerArgs
 from stacks.definition.base import NOT_IN_VALUES, Section
 
 

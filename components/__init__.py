@@ -8,7 +8,6 @@ the chart's templates.
 
 from .environment import Environment, EnvironmentArgs
 from .evaluate import evaluate
-from .exposure import proxy_address
 from .place import Place
 
-__all__ = ["Environment", "EnvironmentArgs", "Place", "evaluate", "proxy_address"]
+__all__ = ["Environment", "EnvironmentArgs", "Place", "evaluate"]

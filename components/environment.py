@@ -13,18 +13,15 @@ from stacks.definition.environment import Monitoring as MonitoringSettings
 from stacks.definition.proxy import PROXY
 from stacks.definition.servers import GcpIdentity
 
+from .args import ImageReference, PoolContext, ProxyArgs, ServerArgs
 from .dataset_volume import DatasetVolume, DatasetVolumeArgs
-from .domino import Mesh
 from .exposure import exposed_to
-from .fields import ImageReference
 from .identity import account_annotations
 from .kinds import by_kind
 from .monitoring import Monitoring
-from .network_boundary import NetworkBoundary, NetworkBoundaryArgs, namespace_peer
+from .network_boundary import Mesh, NetworkBoundary, NetworkBoundaryArgs, namespace_peer
 from .place import Place, Texts, service_account
 from .proxy import Proxy
-from .proxy_args import ProxyArgs
-from .server_args import PoolContext, ServerArgs
 from .values import each, joined, merged, none_if_empty, of_kind, when
 
 POD_SECURITY = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}

@@ -13,8 +13,8 @@ from tidegate_contracts import eviction, eviction_process
 from stacks.definition.placement import DraPlacement, MigPlacement
 
 from . import pods
+from .args import ModelArgs, OnDemandArgs, PoolArgs, PoolContext
 from .gpu_placement import models_share
-from .server_args import ModelArgs, OnDemandArgs, PoolArgs, PoolContext
 from .values import either, if_true, joined, json_text, listed, needed, of_kind, when
 
 Tree = dict[str, Any]

@@ -9,9 +9,9 @@ from tidegate_contracts import proxy_process
 from stacks.definition.proxy import PROXY, Exposure, HttpRouteExposure, IngressExposure, LoadBalancerExposure
 
 from . import pods
+from .args import ProxyArgs, TlsArgs
 from .network_boundary import address_peer, namespace_peer
 from .place import PROXY_HEADLESS, Place
-from .proxy_args import ProxyArgs, TlsArgs
 from .values import each, either, equals, if_true, joined, merged, none_if_empty, of_kind, when
 
 EVERYBODY = ("0.0.0.0/0", "::/0")
@@ -75,14 +75,6 @@ def exposed_to(exposure: Exposure) -> list[Any]:
             ),
         ),
     )
-
-
-def proxy_address(args: ProxyArgs, place: Place) -> str:
-    """Return the URL at which pods of the cluster reach the proxy."""
-    scheme, port = (
-        ("https", proxy_process.HTTPS_SERVICE_PORT) if args.tls else ("http", proxy_process.HTTP_SERVICE_PORT)
-    )
-    return f"{scheme}://{PROXY}.{place.namespace}.svc:{port}"
 
 
 def certificate(

@@ -10,7 +10,7 @@ import pulumi
 
 from stacks.definition.triton import ServerTls
 
-from .server_args import PoolContext, ServerArgs
+from .args import PoolContext, ServerArgs
 from .triton.kind import TritonKind
 from .values import of_kind
 

@@ -8,8 +8,9 @@ import pulumi_kubernetes as k8s
 from tidegate_contracts import eviction_process, proxy_process
 
 from stacks.definition.environment import Caller, Dns, Domino, Network, PrometheusPeer, Reach
+from stacks.definition.environment import Mesh as MeshSettings
+from stacks.definition.proxy import PROXY
 
-from .domino import ISTIOD_PORTS
 from .kinds import KINDS
 from .place import ROLE, Place, Texts
 from .values import each, either, equals, flat, if_true, joined, listed, merged, none_if_empty, when
@@ -18,6 +19,8 @@ _EVERY_POD = k8s.meta.v1.LabelSelectorArgs()
 _Port = k8s.networking.v1.NetworkPolicyPortArgs
 # GKE's documentation of network policies with Workload Identity: with kube-proxy, and with Dataplane V2.
 _GKE_METADATA = (("169.254.169.252/32", 988), ("169.254.169.254/32", 80))
+
+ISTIOD_PORTS = (15012, 15010)
 
 Peer = Any
 """A NetworkPolicyPeer, as manifests have it."""
@@ -145,6 +148,28 @@ class NetworkBoundary(pulumi.ComponentResource):
                     ),
                 ),
             ],
+        )
+        self.register_outputs({})
+
+
+class Mesh(pulumi.ComponentResource):
+    """What the mesh is told of the proxy: a PeerAuthentication."""
+
+    def __init__(self, name: str, args: MeshSettings, place: Place, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare who may come in without a certificate of the mesh: Prometheus and the kubelet."""
+        super().__init__("tidegate:components:Mesh", name, None, opts)
+        spec: dict[str, Any] = {
+            "selector": {"matchLabels": place.proxy_selector},
+            "mtls": {"mode": args.mtls},
+            "portLevelMtls": {str(proxy_process.ADMIN_PORT): {"mode": "PERMISSIVE"}},
+        }
+        k8s.apiextensions.CustomResource(
+            f"{name}-proxy",
+            api_version="security.istio.io/v1",
+            kind="PeerAuthentication",
+            metadata=place.metadata(PROXY, place.labels(PROXY)),
+            spec=spec,
+            opts=pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({})
 

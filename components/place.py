@@ -64,11 +64,6 @@ class Place:
         }
 
 
-def pool_name(server: str, pool: str) -> str:
-    """Return the name of a pool's StatefulSet, Service and budget."""
-    return f"{server}-{pool}"
-
-
 def pool_headless_name(server: str, pool: str) -> str:
     """Return the name of the Service whose addresses are the pool's replicas."""
     return f"{server}-{pool}-headless"

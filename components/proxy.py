@@ -12,12 +12,11 @@ from stacks.definition.proxy import PROXY
 from stacks.definition.triton import ServerTls
 
 from . import pods
+from .args import ProxyArgs, ServerArgs
 from .exposure import certificate, expose
 from .kinds import by_kind
 from .place import ROLE, Place
-from .proxy_args import ProxyArgs
 from .proxy_files import access_table, proxy_settings, routing_table
-from .server_args import ServerArgs
 from .values import checksum, each, either, joined, json_text, merged, none_if_empty, total, when
 
 CONFIG_CHECKSUM = "tidegate.dev/settings-checksum"

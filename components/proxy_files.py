@@ -11,10 +11,9 @@ from tidegate_contracts.proxy_settings import variable
 
 from stacks.definition.environment import Domino
 
+from .args import ModelArgs, OnDemandArgs, PoolArgs, ProxyArgs, ServerArgs
 from .kinds import Kind, by_kind
 from .place import PROXY_HEADLESS, Place, pool_headless_name
-from .proxy_args import ProxyArgs
-from .server_args import ModelArgs, OnDemandArgs, PoolArgs, ServerArgs
 from .values import either, flat, if_true, listed, merged, of_kind, present, when
 
 Tree = dict[str, Any]

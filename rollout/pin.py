@@ -12,7 +12,6 @@ from stacks.command import CommandError, Outcome, unknown
 from stacks.images_lock import FILE_NAME, ImagesLock, PinnedImage, lock_text, read_images_lock
 from stacks.load import load
 from stacks.problems import DefinitionError, counted, escaped, shortened
-from stacks.resolve.images import mirrored
 from stacks.stack import Definition
 from stacks.validate import validate
 
@@ -73,7 +72,7 @@ def references(definition: Definition, plane_name: str | None = None) -> dict[st
         raise unknown("data plane", plane_name, planes)
     registries = planes[plane_name].registries if plane_name is not None else {}
     images = {image.reference: image for stack in definition.stacks for image in stack.platform.images}
-    return {name: f"{mirrored(images[name], registries)}:{images[name].tag}" for name in sorted(images)}
+    return {name: f"{images[name].mirrored(registries)}:{images[name].tag}" for name in sorted(images)}
 
 
 def ask_all(questions: Mapping[str, str], insecure: bool = False) -> dict[str, Answer]:

@@ -7,24 +7,15 @@ import hashlib
 import json
 
 from tidegate_contracts import environments as told
-from tidegate_contracts import proxy_process, routing
+from tidegate_contracts import routing
 
 from .definition import Environment
 from .definition.base import byte_count
-from .definition.datasets import (
-    ClaimDataset,
-    CsiDataset,
-    Dataset,
-    EfsDataset,
-    HostPathDataset,
-    NfsDataset,
-    ObjectStoreRepository,
-)
+from .definition.datasets import CsiDataset, Dataset, EfsDataset, HostPathDataset, NfsDataset, ObjectStoreRepository
 from .definition.models import Model
 from .definition.placement import CpuPlacement
 from .definition.pools import Pool, Preload
-from .definition.promotion import Promotion
-from .definition.proxy import PROXY, HttpRouteExposure, IngressExposure
+from .definition.proxy import HttpRouteExposure, IngressExposure
 from .definition.servers import Server
 from .devices import capacity_bytes, memory_bytes
 from .stack import Definition, Stack
@@ -32,9 +23,8 @@ from .stack import Definition, Stack
 
 def environments(definition: Definition) -> told.Environments:
     """Return all environments of a definition, each with its data planes in the order of a rollout."""
-    return told.Environments(
-        environments=tuple(_environment(definition, environment) for environment in definition.header.environments)
-    )
+    found = definition.header.environments
+    return told.Environments(environments=tuple(_environment(definition, environment) for environment in found))
 
 
 def environments_text(definition: Definition) -> str:
@@ -52,32 +42,25 @@ def proxy_url(stack: Stack) -> str:
     proxy = stack.platform.proxy
     if isinstance(proxy.exposure, IngressExposure | HttpRouteExposure):
         return f"https://{proxy.exposure.host}{proxy.exposure.path.rstrip('/')}"
-    scheme, port = (
-        ("https", proxy_process.HTTPS_SERVICE_PORT) if proxy.tls else ("http", proxy_process.HTTP_SERVICE_PORT)
-    )
-    return f"{scheme}://{PROXY}.{stack.namespace}.svc:{port}"
+    return proxy.service_url(stack.namespace)
 
 
 def _environment(definition: Definition, environment: Environment) -> told.Environment:
-    canary = environment.rollout.canary
+    canary, promotion = environment.rollout.canary, environment.promotion
     stacks = [stack for stack in definition.stacks if stack.environment.name == environment.name]
     # `definition.stacks` are in the order of their waves; the canary is of the first one.
     stacks.sort(key=lambda stack: canary is not None and stack.data_plane.name != canary)
     return told.Environment(
         name=environment.name,
         production=environment.production,
-        promotion=_promotion(environment.promotion),
+        promotion=told.Promotion(
+            source=promotion.source,
+            principals=promotion.principals,
+            groups=promotion.groups,
+            separation_of_duties=promotion.separation_of_duties,
+            soak_hours=promotion.soak_hours or 0,
+        ),
         planes=tuple(_plane(stack) for stack in stacks),
-    )
-
-
-def _promotion(promotion: Promotion) -> told.Promotion:
-    return told.Promotion(
-        source=promotion.source,
-        principals=promotion.principals,
-        groups=promotion.groups,
-        separation_of_duties=promotion.separation_of_duties,
-        soak_hours=promotion.soak_hours or 0,
     )
 
 
@@ -92,16 +75,16 @@ def _plane(stack: Stack) -> told.Plane:
 
 
 def _server(stack: Stack, server: Server) -> told.ServerFacts:
+    repository = server.repository
     location: told.Location
-    if isinstance(server.repository, ObjectStoreRepository):
-        location, writers = told.ObjectStoreLocation(url=server.repository.url), server.repository.writers
+    if isinstance(repository, ObjectStoreRepository):
+        location, writers = told.ObjectStoreLocation(url=repository.url), repository.writers
     else:
-        wanted = server.repository.dataset
-        dataset = next(item for item in stack.platform.datasets if item.name == wanted)
+        dataset = stack.dataset(repository.dataset)
         writers = dataset.writers
         location = told.DatasetLocation(
             dataset=dataset.name,
-            path=server.repository.path or "",
+            path=repository.path or "",
             domino_dataset_id=dataset.domino.dataset_id if dataset.domino else None,
             volume=_volume(stack, dataset),
         )
@@ -146,17 +129,13 @@ def _volume(stack: Stack, dataset: Dataset) -> str:
     Two that are one may have two names here, since drivers name volumes as they like, and are then published to twice,
     which does no harm; two that differ never have the same.
     """
-    plane = stack.data_plane.name
+    volume = ":".join(stack.volume(dataset))
     match dataset:
-        case EfsDataset():
-            volume = ":".join(("efs", dataset.file_system_id, *filter(None, [dataset.access_point_id])))
-        case NfsDataset():
-            volume = f"nfs:{dataset.server}:{dataset.path}"
+        case EfsDataset(access_point_id=str() as point):
+            volume += f":{point}"
+        case NfsDataset() | HostPathDataset():
+            volume += f":{dataset.path}"
         case CsiDataset():
             attributes = json.dumps(dataset.volume_attributes, sort_keys=True).encode()
-            volume = f"csi:{dataset.driver}:{dataset.volume_handle}#{hashlib.sha256(attributes).hexdigest()[:12]}"
-        case HostPathDataset():
-            volume = f"hostPath:{plane}:{dataset.path}"
-        case ClaimDataset():
-            volume = f"claim:{plane}:{stack.namespace}/{dataset.claim_name}"
-    return f"{volume}/filecache/{dataset.domino.dataset_id}" if dataset.domino else volume
+            volume += f"#{hashlib.sha256(attributes).hexdigest()[:12]}"
+    return f"{volume}/{dataset.domino.folder}" if dataset.domino else volume

@@ -8,12 +8,12 @@
 6. A mapping that changes its `kind` (or `mode`, or `cloud`) is replaced as a whole.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from .load import Document, PathInTree, Source
-from .problems import did_you_mean, nearest
+from .problems import Position, Problem, did_you_mean, nearest
 
 Path = tuple[str | int, ...]
 Tree = Any
@@ -24,7 +24,7 @@ _TAGS = ("kind", "mode", "cloud")
 
 def merged(under: Tree, over: Tree) -> Tree:
     """Return `over` laid over `under`, by the rules above. Neither is changed."""
-    if isinstance(under, Mapping) and isinstance(over, Mapping):
+    if isinstance(under, dict) and isinstance(over, dict):
         if any(tag in under and tag in over and under[tag] != over[tag] for tag in _TAGS):
             return without_nulls(over)
         result = dict(under)
@@ -48,29 +48,27 @@ def merged(under: Tree, over: Tree) -> Tree:
 
 def without_nulls(tree: Tree) -> Tree:
     """Return the tree without what only takes something away: keys whose value is null, items with `remove: true`."""
-    if isinstance(tree, Mapping):
+    if isinstance(tree, dict):
         return {key: without_nulls(value) for key, value in tree.items() if value is not None}
     if isinstance(tree, list):
-        return [without_nulls(item) for item in tree if not (isinstance(item, Mapping) and item.get(REMOVE) is True)]
+        return [without_nulls(item) for item in tree if not (isinstance(item, dict) and item.get(REMOVE) is True)]
     return tree
 
 
 def _is_named(tree: Tree) -> bool:
     """Say whether this is a list that merges by name; rules report a name that stands twice."""
-    return isinstance(tree, list) and all(
-        isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in tree
-    )
+    return isinstance(tree, list) and all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in tree)
 
 
 def names_twice(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, str, str]]:
     """Yield place, name and list of every item of a list whose name an earlier item of that list has."""
-    if isinstance(tree, Mapping):
+    if isinstance(tree, dict):
         for key, value in tree.items():
             yield from names_twice(value, (*path, key))
     elif isinstance(tree, list):
         seen: set[str] = set()
         for index, item in enumerate(tree):
-            name = item.get("name") if isinstance(item, Mapping) else None
+            name = item.get("name") if isinstance(item, dict) else None
             if isinstance(name, str):
                 if name in seen:
                     yield (*path, index, "name"), name, str(path[-1]) if path else ""
@@ -78,70 +76,66 @@ def names_twice(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, str, str]]:
             yield from names_twice(item, (*path, index))
 
 
-def vain_removals(under: Tree, over: Tree) -> Iterator[tuple[Path, str]]:
-    """Yield place and name of every item that `over` takes away and `under` does not have."""
-    for path, item, inherited in _items(under, over):
-        if item.get(REMOVE) is True and item.get("name") not in inherited:
-            yield (*path, REMOVE), str(item.get("name"))
-
-
-def new_items(under: Tree, over: Tree) -> Iterator[tuple[Path, str]]:
-    """Yield place and advice for every item of `over` that is new in its list: its name may be mistyped."""
-    for path, item, inherited in _items(under, over):
-        name = item.get("name")
-        if inherited and isinstance(name, str) and name not in inherited:
-            guess = did_you_mean(nearest(name, inherited))
-            yield path, f'"{name}" is new here: {guess}Inherited are: {", ".join(inherited)}.'
-
-
-def _items(under: Tree, over: Tree, path: Path = ()) -> Iterator[tuple[Path, Mapping[str, Tree], dict[str, Tree]]]:
+def _items(under: Tree, over: Tree, path: Path = ()) -> Iterator[tuple[Path, dict[str, Tree], dict[str, Tree]]]:
     """Yield each mapping in a list of `over`: its place, itself, and the inherited items of that list by their names.
 
     A new item's own lists inherit nothing.
     """
-    if isinstance(over, Mapping):
+    if isinstance(over, dict):
         for key, value in over.items():
-            yield from _items(under.get(key) if isinstance(under, Mapping) else None, value, (*path, key))
+            yield from _items(under.get(key) if isinstance(under, dict) else None, value, (*path, key))
     elif isinstance(over, list):
         inherited = {item["name"]: item for item in under} if _is_named(under) else {}
         for index, item in enumerate(over):
-            name = item.get("name") if isinstance(item, Mapping) else None
-            if isinstance(item, Mapping):
+            name = item.get("name") if isinstance(item, dict) else None
+            if isinstance(item, dict):
                 yield (*path, index), item, inherited
             yield from _items(inherited.get(name) if isinstance(name, str) else None, item, (*path, index))
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A part of a document that takes part in a merge: the mapping at `root`."""
+    """The mapping at `root` of a document, of which `part` takes part in a merge."""
 
     document: Document
-    root: Path = ()
-
-    @property
-    def tree(self) -> Tree:
-        """The mapping itself."""
-        tree: Tree = self.document.tree
-        for key in self.root:
-            tree = tree[key]
-        return tree
+    root: Path
+    part: Tree
 
 
 class Layered(Source):
-    """A merged tree that knows from which layer, and so from which line, each of its values came."""
+    """A tree of several layers that knows from which one, and so from which line, each of its values came."""
 
-    def __init__(self, layers: Sequence[tuple[Layer, Tree]]) -> None:
-        """Merge layers, the lowest first; each comes with the part of its mapping that takes part."""
-        self._layers = list(layers)
+    def __init__(self, layer: Layer, under: "Layered | None" = None) -> None:
+        """Lay a layer over others, or over nothing."""
+        self._layer, self._under = layer, under
+        self._layers: list[Layer] = [layer, *(under._layers if under else ())]
+        self._inherited = under.tree if under else {}
         self._known_places: dict[int, dict[str, int]] = {}
-        self.tree = {}
-        for _, part in layers:
-            self.tree = merged(self.tree, part)
-        self.file = layers[0][0].document.file
+        self.tree = merged(self._inherited, layer.part)
+        self.file = layer.document.file
+
+    def vain_removals(self) -> Iterator[Problem]:
+        """Yield what is wrong with items that the uppermost layer takes away, and that are not there."""
+        for path, item, inherited in _items(self._inherited, self._layer.part):
+            if item.get(REMOVE) is True and item.get("name") not in inherited:
+                what = f'"{item.get("name")}" is to be removed, and there is none to remove'
+                place = (*self._layer.root, *path, REMOVE)
+                yield self._layer.document.problem(place, what, do="Check the name, or take the item away.")
+
+    def newcomers(self) -> dict[Position, str]:
+        """Return where the layers add items to lists that they inherit, and advice: such a name may be mistyped."""
+        found = self._under.newcomers() if self._under else {}
+        for path, item, inherited in _items(self._inherited, self._layer.part):
+            name = item.get("name")
+            if inherited and isinstance(name, str) and name not in inherited:
+                do = f'"{name}" is new here: {did_you_mean(nearest(name, inherited))}'
+                position = self._layer.document.position((*self._layer.root, *path))
+                found[position] = f"{do}Inherited are: {', '.join(inherited)}."
+        return found
 
     def origin(self, path: PathInTree) -> tuple[Document, Path]:
         """Return the document and path of the uppermost layer that says most of `path`."""
-        found = [(self._found(part, path), layer) for layer, part in reversed(self._layers)]
+        found = [(self._found(layer.part, path), layer) for layer in self._layers]
         place, layer = max(found, key=lambda each: len(each[0]))
         return layer.document, layer.root + place
 
@@ -152,7 +146,7 @@ class Layered(Source):
         for key in path:
             index: str | int = key
             if isinstance(key, int) and isinstance(tree, list) and isinstance(part, list) and key < len(tree):
-                name = tree[key].get("name") if isinstance(tree[key], Mapping) else None
+                name = tree[key].get("name") if isinstance(tree[key], dict) else None
                 if isinstance(name, str):
                     index = self._places(part).get(name, -1)
             if index == -1:
@@ -174,7 +168,7 @@ class Layered(Source):
         if places is None:
             places = self._known_places[id(items)] = {}
             for index, item in enumerate(items):
-                name = item.get("name") if isinstance(item, Mapping) else None
+                name = item.get("name") if isinstance(item, dict) else None
                 if isinstance(name, str):
                     places.setdefault(name, index)
         return places

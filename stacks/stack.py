@@ -4,6 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from .definition import DataPlane, Environment, Header, Platform
+from .definition.datasets import (
+    ClaimDataset,
+    CsiDataset,
+    Dataset,
+    EfsDataset,
+    HostPathDataset,
+    NfsDataset,
+)
 from .definition.models import Model
 from .definition.pools import Pool
 from .definition.servers import Server
@@ -45,6 +53,24 @@ class Stack:
             for model in self.platform.models
             if model.server == server.name and (model.pool or server.pools[0].name) == pool.name
         )
+
+    def dataset(self, name: str) -> Dataset:
+        """Return the dataset of a name."""
+        return next(dataset for dataset in self.platform.datasets if dataset.name == name)
+
+    def volume(self, dataset: Dataset) -> tuple[str, ...]:
+        """Return what tells the volume of a dataset from others, whatever folder of it is meant."""
+        match dataset:
+            case EfsDataset():
+                return ("efs", dataset.file_system_id)
+            case NfsDataset():
+                return ("nfs", dataset.server)
+            case CsiDataset():
+                return ("csi", dataset.driver, dataset.volume_handle)
+            case HostPathDataset():
+                return ("hostPath", self.data_plane.name)
+            case ClaimDataset():
+                return ("claim", self.data_plane.name, f"{self.namespace}/{dataset.claim_name}")
 
 
 @dataclass(frozen=True)

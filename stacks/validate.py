@@ -15,7 +15,7 @@ from . import rules
 from .definition import DataPlane, Environment, Header, Platform
 from .images_lock import ImagesLock, read_images_lock
 from .load import Document, Source, load
-from .overlays import Layer, Layered, merged, names_twice, new_items, vain_removals, without_nulls
+from .overlays import Layer, Layered, names_twice, without_nulls
 from .overlays import Path as TreePath
 from .problems import DefinitionError, Position, Problem, did_you_mean, nearest
 from .schema_errors import problems_from
@@ -86,36 +86,35 @@ def _errors(problems: Iterable[Problem]) -> list[Problem]:
 
 def _platforms(document: Document, problems: list[Problem]) -> Platforms:
     """Lay the overlays of every environment and data plane; what is wrong in any of them is added to `problems`."""
-    environments, planes = _indexes(document, "environments"), _indexes(document, "dataPlanes")
-    common = (Layer(document), _only(document.tree, PLATFORM_KEYS))
-    wanted: dict[tuple[str, str | None], None] = {}
-    for plane, index in planes.items():
+
+    def lay(root: TreePath, under: Layered | None) -> Layered:
+        layered = Layered(Layer(document, root, _only(document.get(root), PLATFORM_KEYS)), under)
+        problems.extend(layered.vain_removals())
+        return layered
+
+    common = lay((), None)
+    environments = {
+        name: lay(("environments", index), common) for name, index in _indexes(document, "environments").items()
+    }
+    sources: dict[tuple[str, str | None], Layered] = {}
+    for plane, index in _indexes(document, "dataPlanes").items():
         hosted = document.get(("dataPlanes", index, "environments"))
         for name in hosted if isinstance(hosted, list) else ():
             if isinstance(name, str) and name in environments:
-                wanted[name, plane if _overlay(document, "dataPlanes", index)[1] else None] = None
-    lonely = environments.keys() - {name for name, _ in wanted}
-    found: dict[tuple[str, str | None], tuple[Layered, Platform | None]] = {}
-    for name, host in [*wanted, *((name, None) for name in environments if name in lonely)]:
-        layers = [common, _overlay(document, "environments", environments[name])]
-        if host is not None:
-            layers.append(_overlay(document, "dataPlanes", planes[host]))
-        under: Any = {}
-        newcomers: dict[Position, str] = {}
-        for layer, part in layers:
-            for path, do in new_items(under, part):
-                newcomers[document.position((*layer.root, *path))] = do
-            for path, removed in vain_removals(under, part):
-                what = f'"{removed}" is to be removed, and there is none to remove'
-                do = "Check the name, or take the item away."
-                problems.append(document.problem((*layer.root, *path), what, do=do))
-            under = merged(under, part)
-        source = Layered(layers)
+                if _only(document.get(("dataPlanes", index)), PLATFORM_KEYS):
+                    sources[name, plane] = lay(("dataPlanes", index), environments[name])
+                else:
+                    sources[name, None] = environments[name]
+    hosted_names = {name for name, _ in sources}
+    sources |= {(name, None): source for name, source in environments.items() if name not in hosted_names}
+    found = {}
+    for key, source in sources.items():
         mistakes: list[Problem] = []
-        found[name, host] = source, _checked(Platform, source.tree, source, mistakes)
+        found[key] = source, _checked(Platform, source.tree, source, mistakes)
+        new = source.newcomers() if mistakes else {}
         for problem in mistakes:
-            new = newcomers.get(problem.where) if isinstance(problem.where, Position) else None
-            problems.append(replace(problem, do=new) if new and "missing" in problem.what else problem)
+            advice = new.get(problem.where) if isinstance(problem.where, Position) else None
+            problems.append(replace(problem, do=advice) if advice and "missing" in problem.what else problem)
     return found
 
 
@@ -150,11 +149,6 @@ def _names_twice(document: Document) -> list[Problem]:
         what = f'"{name}" stands twice in {section}'
         problems.append(document.problem(path, what, why, "Give each a name of its own.", at="value"))
     return problems
-
-
-def _overlay(document: Document, section: str, index: int) -> tuple[Layer, dict[str, Any]]:
-    layer = Layer(document, (section, index))
-    return layer, _only(layer.tree, PLATFORM_KEYS)
 
 
 def _checked(model: type[Checked], tree: Any, source: Source, problems: list[Problem]) -> Checked | None:

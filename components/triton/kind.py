@@ -8,7 +8,7 @@ from tidegate_contracts import triton
 from stacks.definition.triton import ServerTls
 
 from ..alerts import alert
-from ..server_args import PoolContext, ServerArgs
+from ..args import PoolContext, ServerArgs
 from .pool import TritonPool
 from .server import TritonServerArgs
 

@@ -6,11 +6,11 @@ from tidegate_contracts import eviction_process, triton
 from stacks.definition.pools import Preload
 
 from .. import pods
+from ..args import OnDemandArgs, PoolArgs, PoolContext, VolumeRepositoryArgs, repository_root
 from ..eviction import policy_sidecars, policy_volumes
 from ..gpu_placement import GpuPlacement
 from ..identity import variables
 from ..place import service_account
-from ..server_args import OnDemandArgs, PoolArgs, PoolContext, VolumeRepositoryArgs, repository_root
 from ..values import entries, equals, if_true, joined, of_kind, quotient, total, when
 from .server import TritonServerArgs
 

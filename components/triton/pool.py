@@ -10,11 +10,11 @@ from stacks.definition.base import CpuScaling
 from stacks.definition.pools import QueueScaling
 
 from .. import pods
+from ..args import PoolContext, repository_root
 from ..eviction import ServerFacts, lease_ports, settings_map
 from ..gpu_placement import GpuPlacement
 from ..identity import pod_labels
 from ..place import LOADING, ROLE, Place, Texts
-from ..server_args import PoolContext, repository_root
 from ..values import either, joined, merged, of_kind, present, when
 from .pod import pod
 from .server import TritonServerArgs

@@ -14,7 +14,7 @@ from stacks.definition.triton import (
     TritonSettings,
 )
 
-from ..server_args import ServerArgs
+from ..args import ServerArgs
 
 # Arguments that Tidegate sets; those that it sets by way of the values, for want of a key, may stand there.
 _OWNED = "|".join(sorted({*OWNED_ARGUMENTS} - {*RESOLVED_ARGUMENTS}))

@@ -1,5 +1,6 @@
 """What every part of the definition is made of: the strict base model and the field types that several parts share."""
 
+import functools
 import ipaddress
 import re
 from collections.abc import Mapping
@@ -236,6 +237,7 @@ MOST_NUMBER = 2**53
 LEAST_BYTES = 2**20
 
 
+@functools.lru_cache(maxsize=4096)
 def quantity_value(quantity: str) -> Decimal:
     """Return a Kubernetes quantity as a number in its base unit (cores or bytes): `500m` is 0.5, `1Ki` is 1024.
 

@@ -21,6 +21,11 @@ class DominoDataset(Section):
     dataset_id: Annotated[str, form(r"^[A-Za-z0-9-]+$", "the id in the dataset's URL")]
     """Id of the Domino dataset."""
 
+    @property
+    def folder(self) -> str:
+        """Its folder on the volume."""
+        return f"filecache/{self.dataset_id}"
+
 
 class DatasetBase(Named):
     """What datasets of every kind have."""

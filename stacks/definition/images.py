@@ -1,5 +1,6 @@
 """Images: by name and tag here, by digest in `images.lock`."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from .base import Named, Without, form
@@ -50,6 +51,11 @@ class Image(Named):
         """Host of the registry, as `docker pull` reads it."""
         host, slash, _ = self.repository.partition("/")
         return host if slash and ({".", ":"} & set(host) or host == "localhost") else "docker.io"
+
+    def mirrored(self, registries: Mapping[str, str]) -> str:
+        """Return its repository, with the registry's host replaced by a mirror where there is one for it."""
+        mirror = registries.get(self.registry)
+        return f"{mirror}/{self.repository.removeprefix(f'{self.registry}/')}" if mirror else self.repository
 
     @property
     def reference(self) -> str:

@@ -3,7 +3,7 @@
 from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
-from tidegate_contracts import routing
+from tidegate_contracts import proxy_process, routing
 
 from .base import (
     BOTH_REPLICAS_AND_AUTOSCALING,
@@ -269,6 +269,12 @@ class Proxy(Section):
     """Taints to tolerate."""
     priority_class: ObjectName | None = None
     """PriorityClass of its pods."""
+
+    def service_url(self, namespace: str) -> str:
+        """Return the URL at which pods of the cluster reach it in a namespace."""
+        if self.tls:
+            return f"https://{PROXY}.{namespace}.svc:{proxy_process.HTTPS_SERVICE_PORT}"
+        return f"http://{PROXY}.{namespace}.svc:{proxy_process.HTTP_SERVICE_PORT}"
 
     @model_validator(mode="after")
     def _replicas_or_autoscaling(self) -> Self:

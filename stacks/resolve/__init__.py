@@ -7,21 +7,31 @@ selectors and files are not made here: components compose them of what they are 
 Pure: the same stack and lock give the same result, and nothing is read or written.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import date
+from typing import Any, Final, TypeVar, cast
+
+from pydantic import BaseModel
 
 from components import EnvironmentArgs
+from components.args import ProxyArgs, TlsArgs
+from components.environment import NamespaceArgs
 from components.network_boundary import NetworkBoundaryArgs
+from policies import guardrails
 
-from ..definition.base import extended
-from ..definition.images import POLICY_IMAGE
+from ..definition.base import byte_count, extended
+from ..definition.datasets import ClaimDataset, ObjectStoreRepository
+from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
+from ..definition.proxy import PROXY, REPLICAS, CertificateIssuer, ProxyTls, SecretTls
 from ..images_lock import ImagesLock
 from ..stack import Stack
 from .datasets import claims, dataset_volumes
-from .images import image_reference
-from .namespace import namespace
-from .order import in_order
-from .proxy import proxy
-from .servers import server_args
+from .servers import image_reference, server_args
+
+CERTIFICATE_SECRET: Final = f"{PROXY}-tls"
+Part = TypeVar("Part")
+_KEYS = ("name", "issuer", "version")
 
 
 def resolve(stack: Stack, lock: ImagesLock) -> EnvironmentArgs:
@@ -31,17 +41,87 @@ def resolve(stack: Stack, lock: ImagesLock) -> EnvironmentArgs:
     images = {image.name for image in platform.images}
     return EnvironmentArgs.model_construct(
         name=stack.environment.name,
-        namespace=namespace(stack),
+        namespace=_namespace(stack),
         pull_secrets=platform.pull_secrets,
         datasets=dataset_volumes(stack),
         claims=claims(stack),
         eviction_policy_image=image_reference(stack, lock, POLICY_IMAGE) if POLICY_IMAGE in images else None,
         servers=tuple(server_args(stack, lock, server) for server in platform.servers),
-        proxy=proxy(stack, lock),
+        proxy=_proxy(stack, lock),
         network=_network(stack),
         domino=platform.domino,
         monitoring=platform.monitoring if platform.monitoring.operator else None,
     )
+
+
+def in_order(part: Part) -> Part:
+    """Return the same part with items sorted by name (issuers by URL, versions by number) and keys sorted.
+
+    What has no order gets one, so that moving lines in a definition changes nothing. Plain texts, such as mount options
+    or arguments, keep theirs: it can mean something.
+    """
+    ordered: Any = part
+    if isinstance(part, BaseModel):
+        ordered = part.model_copy(update={name: in_order(getattr(part, name)) for name in type(part).model_fields})
+    elif isinstance(part, Mapping):
+        ordered = {key: in_order(part[key]) for key in sorted(part)}
+    elif isinstance(part, tuple):
+        items = [in_order(item) for item in part]
+        key = next((key for key in _KEYS if items and all(hasattr(item, key) for item in items)), None)
+        ordered = tuple(sorted(items, key=lambda item: getattr(item, key)) if key else items)
+    return cast(Part, ordered)
+
+
+def _namespace(stack: Stack) -> NamespaceArgs:
+    said = guardrails.annotation(guardrail_settings(stack))
+    return NamespaceArgs.model_construct(
+        name=stack.namespace,
+        labels=stack.environment.labels,
+        annotations={**stack.environment.annotations, guardrails.ANNOTATION: said},
+    )
+
+
+def guardrail_settings(stack: Stack) -> guardrails.Settings:
+    """Return what the guardrails have to know of an environment; it rides on the Namespace, beside the objects."""
+    said = stack.platform.guardrails
+    kind: guardrails.Kind = (
+        "production" if stack.environment.production else "local" if stack.environment.local else "shared"
+    )
+    waivers = tuple(
+        guardrails.Waiver(**{**dict(waiver), "until": date.fromisoformat(waiver.until)})
+        for waiver in sorted(said.waivers, key=lambda waiver: waiver.name)
+    )
+    return guardrails.Settings(kind, dict(said.severities), waivers, said.gpu_slices, tuple(_written(stack)))
+
+
+def _written(stack: Stack) -> list[str]:
+    """Return the claims and bucket addresses whose content somebody may write."""
+    claims = [
+        dataset.claim_name if isinstance(dataset, ClaimDataset) else dataset.name
+        for dataset in stack.platform.datasets
+        if dataset.writers
+    ]
+    repositories = (server.repository for server in stack.platform.servers)
+    urls = [each.url.rstrip("/") for each in repositories if isinstance(each, ObjectStoreRepository) and each.writers]
+    return sorted({*claims, *urls})
+
+
+def _proxy(stack: Stack, lock: ImagesLock) -> ProxyArgs:
+    settings = stack.platform.proxy
+    return extended(
+        ProxyArgs,
+        settings,
+        image=image_reference(stack, lock, PROXY_IMAGE),
+        replicas=settings.replicas or REPLICAS,
+        tls=_tls(settings.tls) if settings.tls else None,
+        body_limit_bytes=byte_count(settings.body_limit),
+    )
+
+
+def _tls(tls: ProxyTls) -> TlsArgs:
+    if isinstance(tls, SecretTls):
+        return TlsArgs(secret=tls.secret)
+    return TlsArgs(secret=CERTIFICATE_SECRET, certificate=extended(CertificateIssuer, tls))
 
 
 def _network(stack: Stack) -> NetworkBoundaryArgs:

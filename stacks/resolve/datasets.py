@@ -1,10 +1,8 @@
 """Dataset volumes, and where in them a server's model repository lies."""
 
-from typing import assert_never
-
+from components.args import ObjectStoreRepositoryArgs, VolumeRepositoryArgs
 from components.dataset_volume import DatasetVolumeArgs
 from components.environment import ClaimArgs
-from components.server_args import ObjectStoreRepositoryArgs, VolumeRepositoryArgs
 
 from ..definition.base import extended
 from ..definition.datasets import (
@@ -40,9 +38,8 @@ def repository(stack: Stack, server: Server) -> VolumeRepositoryArgs | ObjectSto
     """Return where a server's models lie."""
     if isinstance(server.repository, ObjectStoreRepository):
         return ObjectStoreRepositoryArgs(url=server.repository.url)
-    wanted = server.repository.dataset
-    dataset = next(item for item in stack.platform.datasets if item.name == wanted)
-    folders = [f"filecache/{dataset.domino.dataset_id}" if dataset.domino else None, server.repository.path]
+    dataset = stack.dataset(server.repository.dataset)
+    folders = [dataset.domino.folder if dataset.domino else None, server.repository.path]
     return VolumeRepositoryArgs.model_construct(
         claim=dataset.claim_name if isinstance(dataset, ClaimDataset) else dataset.name,
         sub_path="/".join(folder for folder in folders if folder) or None,
@@ -50,13 +47,7 @@ def repository(stack: Stack, server: Server) -> VolumeRepositoryArgs | ObjectSto
 
 
 def _volume(stack: Stack, dataset: Volume) -> DatasetVolumeArgs:
-    classes = stack.data_plane.storage_classes
-    default = {
-        "efs": classes.efs,
-        "nfs": classes.nfs,
-        "csi": classes.csi,
-        "hostPath": classes.host_path,
-    }[dataset.kind]
+    default = stack.data_plane.storage_classes.model_dump(by_alias=True)[dataset.kind]
     return extended(DatasetVolumeArgs, dataset, source=_source(dataset), storage_class=dataset.storage_class or default)
 
 
@@ -73,5 +64,3 @@ def _source(dataset: Volume) -> CsiSource | NfsSource | HostPathSource:
             return extended(CsiSource, dataset)
         case HostPathDataset():
             return extended(HostPathSource, dataset)
-        case _:
-            assert_never(dataset)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from components.server_args import ServerArgs
+from components.args import ServerArgs
 
 from ..definition.base import Section
 from .triton import TritonKind

@@ -1,7 +1,7 @@
 """Servers of every kind, their pools and their models."""
 
+from components.args import ModelArgs, OnDemandArgs, PoolArgs, PulumiTimeouts, ServerArgs
 from components.pods import GRACE_SECONDS
-from components.server_args import ModelArgs, OnDemandArgs, PoolArgs, PulumiTimeouts, ServerArgs
 
 from ..definition.base import byte_count, extended
 from ..definition.models import Model
@@ -11,11 +11,17 @@ from ..devices import capacity_bytes, most_replicas
 from ..images_lock import ImagesLock
 from ..stack import Stack
 from .datasets import repository
-from .images import image_reference
 from .kinds import KINDS
 
 READY_MARGIN_SECONDS = 300
 """Beyond start-up: scheduling, pulling the image, mounting."""
+
+
+def image_reference(stack: Stack, lock: ImagesLock, name: str) -> str:
+    """Return the image of a name: from the data plane's mirror, with its digest where there is one."""
+    image = next(image for image in stack.platform.images if image.name == name)
+    digest = lock.digest(image.reference)
+    return f"{image.mirrored(stack.data_plane.registries)}:{image.tag}" + (f"@{digest}" if digest else "")
 
 
 def server_args(stack: Stack, lock: ImagesLock, server: Server) -> ServerArgs:

@@ -1,6 +1,6 @@
 """What is resolved of servers of the kind `triton`: the settings of their process."""
 
-from components.server_args import ServerArgs
+from components.args import ServerArgs
 from components.triton.server import TritonServerArgs, TritonSettingsArgs
 
 from ..definition.base import Section, extended

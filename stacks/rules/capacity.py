@@ -162,31 +162,28 @@ def whole_gpus_are_told_from_slices(definition: Definition) -> Iterator[Problem]
 
 def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
     """All environments of a data plane together may ask for what its GPUs give, of any product and of each."""
+    stacks: dict[str, list[Stack]] = {}
+    for stack in definition.stacks:
+        stacks.setdefault(stack.data_plane.name, []).append(stack)
     for index, plane in enumerate(definition.header.data_planes):
         there = devices.inventory(plane.gpus)
+        products = {group.product for group in plane.gpus}
         asked: Counter[tuple[devices.Device, str | None]] = Counter()
         askers: dict[tuple[devices.Device, str | None], list[str]] = {}
-        for stack in definition.stacks:
-            if stack.data_plane.name != plane.name:
-                continue
-            for path, server, pool in stack.pools():
-                device = devices.device(pool.placement)
-                if device is None:
-                    continue
-                count = devices.most_replicas(pool) * devices.devices_per_replica(pool.placement)
-                product = getattr(pool.placement, "product", None)
-                if product is not None and all(product != group.product for group in plane.gpus) and plane.gpus:
-                    continue  # said already, where it is asked for
-                for key in dict.fromkeys([(device, None), (device, product)]):
-                    asked[key] += count
-                    line = stack.source.position((*path, "placement")).line
-                    asker = f"{stack.name} {server.name}/{pool.name}: {count} (placement in line {line})"
-                    askers.setdefault(key, []).append(asker)
+        pools = [(stack, *at) for stack in stacks.get(plane.name, ()) for at in stack.pools()]
+        for stack, path, server, pool in pools:
+            device, product = devices.device(pool.placement), getattr(pool.placement, "product", None)
+            if device is None or (product is not None and products and product not in products):
+                continue  # of a product that is not there it is said where it is asked for
+            count = devices.most_replicas(pool) * devices.devices_per_replica(pool.placement)
+            line = stack.source.position((*path, "placement")).line
+            for key in dict.fromkeys([(device, None), (device, product)]):
+                asked[key] += count
+                asker = f"{stack.name} {server.name}/{pool.name}: {count} (placement in line {line})"
+                askers.setdefault(key, []).append(asker)
         short: set[devices.Device] = set()
         for (device, product), count in asked.items():
-            available = sum(
-                number for (kind, made), number in there.items() if kind == device and product in (None, made)
-            )
+            available = sum(n for (kind, made), n in there.items() if kind == device and product in (None, made))
             if count > available and device not in short:
                 short.add(device)
                 what = f"{device}" + (f" of {product}" if product else "")

@@ -1,7 +1,6 @@
 """References: what is named somewhere must exist, and fit."""
 
 import fnmatch
-import functools
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
@@ -9,7 +8,7 @@ from ..definition import Header
 from ..definition.datasets import ClaimDataset, DatasetRepository, ObjectStoreRepository
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
 from ..definition.pools import OnDemand
-from ..load import Document
+from ..load import Document, PathInTree, Source
 from ..problems import Problem
 from ..stack import Definition, Stack
 
@@ -18,14 +17,16 @@ _CLOUD_OF_SCHEME = {"s3": "aws", "gs": "gcp", "as": "azure"}
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return what to do about an unknown name: the nearest known one, and all of them."""
-    return _suggestion(name, tuple(sorted(known)))
-
-
-@functools.lru_cache(maxsize=4096)
-def _suggestion(name: str, names: tuple[str, ...]) -> str:
+    names = sorted(known)
     near = get_close_matches(name, names, n=1)
     guess = f'Did you mean "{near[0]}"? ' if near else ""
     return guess + (f"There are: {', '.join(names)}." if names else "There are none.")
+
+
+def unknown(source: Source, path: PathInTree, what: str, name: str, known: Iterable[str]) -> Iterator[Problem]:
+    """Yield the problem `what` with a name that is not among those that are known."""
+    if name not in known:
+        yield source.problem(path, f'{what}, "{name}"', do=suggestion(name, known))
 
 
 def data_planes_name_environments_that_exist(header: Header, document: Document) -> Iterator[Problem]:
@@ -33,12 +34,8 @@ def data_planes_name_environments_that_exist(header: Header, document: Document)
     known = {environment.name for environment in header.environments}
     for index, plane in enumerate(header.data_planes):
         for place, name in enumerate(plane.environments):
-            if name not in known:
-                yield document.problem(
-                    ("dataPlanes", index, "environments", place),
-                    f'data plane "{plane.name}" hosts an unknown environment, "{name}"',
-                    do=suggestion(name, known),
-                )
+            path = ("dataPlanes", index, "environments", place)
+            yield from unknown(document, path, f'data plane "{plane.name}" hosts an unknown environment', name, known)
 
 
 def canaries_are_planes_of_the_first_wave(header: Header, document: Document) -> Iterator[Problem]:
@@ -84,15 +81,10 @@ def images_that_are_used_are_named(stack: Stack) -> Iterator[Problem]:
     """The proxy, the eviction policy and every server have an image."""
     known = {image.name for image in stack.platform.images}
     for index, server in enumerate(stack.platform.servers):
-        if server.image not in known:
-            yield stack.source.problem(
-                ("servers", index, "image"),
-                f'server "{server.name}" uses an image that is not in images, "{server.image}"',
-                do=suggestion(server.image, known),
-            )
+        what = f'server "{server.name}" uses an image that is not in images'
+        yield from unknown(stack.source, ("servers", index, "image"), what, server.image, known)
     on_demand = any(isinstance(pool.loading, OnDemand) for _, _, pool in stack.pools())
-    wanted = [PROXY_IMAGE, *([POLICY_IMAGE] if on_demand else [])]
-    for name in wanted:
+    for name in (PROXY_IMAGE, *([POLICY_IMAGE] if on_demand else [])):
         if name not in known:
             yield stack.source.problem(("images",), f'images has no "{name}", which every environment runs')
 
@@ -101,39 +93,26 @@ def repositories_name_datasets_that_exist(stack: Stack) -> Iterator[Problem]:
     """A server's model repository lies in a dataset of the definition."""
     known = {dataset.name for dataset in stack.platform.datasets}
     for index, server in enumerate(stack.platform.servers):
-        repository = server.repository
-        if isinstance(repository, DatasetRepository) and repository.dataset not in known:
-            yield stack.source.problem(
-                ("servers", index, "repository", "dataset"),
-                f'server "{server.name}" reads an unknown dataset, "{repository.dataset}"',
-                do=suggestion(repository.dataset, known),
-            )
+        if isinstance(server.repository, DatasetRepository):
+            what, path = f'server "{server.name}" reads an unknown dataset', ("servers", index, "repository", "dataset")
+            yield from unknown(stack.source, path, what, server.repository.dataset, known)
 
 
 def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
     """A model is served by one pool of one server."""
     servers = {server.name: server for server in stack.platform.servers}
     for index, model in enumerate(stack.platform.models):
-        server = servers.get(model.server)
-        if server is None:
-            yield stack.source.problem(
-                ("models", index, "server"),
-                f'model "{model.name}" is on an unknown server, "{model.server}"',
-                do=suggestion(model.server, servers),
-            )
-            continue
-        pools = [pool.name for pool in server.pools]
-        if model.pool is None and len(pools) > 1:
+        what = f'model "{model.name}" is on an unknown server'
+        yield from unknown(stack.source, ("models", index, "server"), what, model.server, servers)
+        pools = [pool.name for pool in servers[model.server].pools] if model.server in servers else []
+        if model.pool is not None and pools:
+            what = f'model "{model.name}" is on an unknown pool of server "{model.server}"'
+            yield from unknown(stack.source, ("models", index, "pool"), what, model.pool, pools)
+        elif len(pools) > 1:
             yield stack.source.problem(
                 ("models", index),
-                f'model "{model.name}" does not say on which pool of server "{server.name}" it is',
+                f'model "{model.name}" does not say on which pool of server "{model.server}" it is',
                 do=f"Add pool: one of {', '.join(pools)}.",
-            )
-        elif model.pool is not None and model.pool not in pools:
-            yield stack.source.problem(
-                ("models", index, "pool"),
-                f'model "{model.name}" is on an unknown pool of server "{server.name}", "{model.pool}"',
-                do=suggestion(model.pool, pools),
             )
 
 
@@ -157,9 +136,8 @@ def access_rules_name_servers_and_models_that_exist(stack: Stack) -> Iterator[Pr
 
 def access_rules_name_sources_that_are_believed(stack: Stack) -> Iterator[Problem]:
     """A rule for callers of a source that the proxy does not trust grants nothing."""
-    proxy = stack.platform.proxy
-    sources = proxy.auth.sources
-    for index, rule in enumerate(proxy.access):
+    sources = stack.platform.proxy.auth.sources
+    for index, rule in enumerate(stack.platform.proxy.access):
         if rule.source is not None and rule.source not in sources:
             yield stack.source.problem(
                 ("proxy", "access", index, "source"),
@@ -197,17 +175,12 @@ def claims_that_exist_are_none_of_ours(stack: Stack) -> Iterator[Problem]:
 def warm_windows_name_models_of_their_pool(stack: Stack) -> Iterator[Problem]:
     """A warm window keeps models resident that its pool serves."""
     for path, server, pool in stack.pools():
-        if not isinstance(pool.loading, OnDemand):
-            continue
         served = {model.name for model in stack.models_of(server, pool)}
-        for number, window in enumerate(pool.loading.warm_windows):
+        for number, window in enumerate(pool.loading.warm_windows if isinstance(pool.loading, OnDemand) else ()):
+            place = (*path, "loading", "warmWindows", number, "models")
+            what = f'warm window "{window.name}" names a model that this pool does not serve'
             for name in window.models:
-                if name not in served:
-                    yield stack.source.problem(
-                        (*path, "loading", "warmWindows", number, "models"),
-                        f'warm window "{window.name}" names a model that this pool does not serve, "{name}"',
-                        do=suggestion(name, served),
-                    )
+                yield from unknown(stack.source, place, what, name, served)
 
 
 def cloud_identity_fits_the_object_store(stack: Stack) -> Iterator[Problem]:
@@ -241,3 +214,37 @@ def domino_principals_need_the_domino_integration(stack: Stack) -> Iterator[Prob
             "dominoPrincipal is on, and there is no domino section that says where the platform is",
             do="Add domino: {}, with its defaults, or take dominoPrincipal away.",
         )
+
+
+def the_lock_holds_digests_of_these_images_only(definition: Definition) -> Iterator[Problem]:
+    """A digest of another image, such as of the tag before, is stale at best."""
+    if definition.lock_document is None:
+        return
+    named = {image.reference for stack in definition.stacks for image in stack.platform.images}
+    seen: set[str] = set()
+    for index, pin in enumerate(definition.lock.images):
+        if pin.image not in named:
+            yield definition.lock_document.problem(
+                ("images", index, "image"),
+                f"the digest is for an image that {definition.file} does not name, {pin.image}",
+                do=f"{suggestion(pin.image, named)} Run `make pin`.",
+            )
+        if pin.image in seen:
+            yield definition.lock_document.problem(
+                ("images", index, "image"), f"{pin.image} stands twice", do="Run `make pin`."
+            )
+        seen.add(pin.image)
+
+
+def images_have_a_digest(definition: Definition) -> Iterator[Problem]:
+    """A tag can be moved; what runs then is not what was tested. On a cluster this becomes an error."""
+    for stack in definition.stacks:
+        for index, image in enumerate(stack.platform.images):
+            if definition.lock.digest(image.reference) is None:
+                yield stack.source.problem(
+                    ("images", index),
+                    f"image {image.reference} has no digest",
+                    why="A tag can be moved. A cluster takes no image without a digest, except in local environments.",
+                    do="Run `make pin` where the registry can be reached.",
+                    severity="advisory",
+                )

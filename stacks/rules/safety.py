@@ -182,9 +182,8 @@ def a_gateway_is_given_no_certificate_of_the_proxy(stack: Stack) -> Iterator[Pro
 
 def production_shares_no_dataset_that_others_may_write(definition: Definition) -> Iterator[Problem]:
     """What dev may write, prod must not serve."""
-    ours = _distinct(definition, production=True)
     written = [(other, theirs) for other, _, theirs in _distinct(definition, production=False) if theirs.writers]
-    for stack, index, dataset in ours:
+    for stack, index, dataset in _distinct(definition, production=True):
         for other, theirs in written:
             if _overlap(stack, dataset, other, theirs):
                 yield stack.source.problem(
@@ -207,60 +206,48 @@ def _distinct(definition: Definition, *, production: bool) -> list[tuple[Stack, 
     return list(found.values())
 
 
-def production_shares_no_bucket_that_others_may_write(definition: Definition) -> Iterator[Problem]:
-    """The same for model repositories in object storage: one prefix may not lie in the other."""
-    for stack in definition.stacks:
-        for other in definition.stacks:
-            if not stack.environment.production or other.environment.production:
-                continue
-            for index, server in enumerate(stack.platform.servers):
-                for theirs in (theirs.repository for theirs in other.platform.servers):
-                    ours = server.repository
-                    if not isinstance(ours, ObjectStoreRepository) or not isinstance(theirs, ObjectStoreRepository):
-                        continue
-                    one, two = f"{ours.url.rstrip('/')}/", f"{theirs.url.rstrip('/')}/"
-                    if theirs.writers and (one.startswith(two) or two.startswith(one)):
-                        yield stack.source.problem(
-                            ("servers", index, "repository", "url"),
-                            f'production environment "{stack.environment.name}" reads {ours.url}, and in environment '
-                            f'"{other.environment.name}" {", ".join(theirs.writers)} may write {theirs.url}',
-                            do=f'Give "{stack.environment.name}" a bucket or prefix of its own.',
-                        )
-
-
 def _overlap(stack: Stack, one: Dataset, other_stack: Stack, other: Dataset) -> bool:
     """Say whether two datasets hold the same files: one volume, and folders one of which holds the other."""
     if isinstance(one, CsiDataset) and isinstance(other, CsiDataset):
         # The handle is often any unique name; what is mounted then stands in the attributes, as a bucket's name.
-        same = one.volume_handle == other.volume_handle or (
-            bool(one.volume_attributes) and one.volume_attributes == other.volume_attributes
-        )
-        same = same and one.driver == other.driver
+        attributes = bool(one.volume_attributes) and one.volume_attributes == other.volume_attributes
+        same = one.driver == other.driver and (attributes or one.volume_handle == other.volume_handle)
     else:
-        same = _volume(stack, one) == _volume(other_stack, other)
-    mine, theirs = _folder(one), _folder(other)
+        same = stack.volume(one) == other_stack.volume(other)
     if isinstance(one, EfsDataset) and isinstance(other, EfsDataset) and one.access_point_id != other.access_point_id:
         # An access point may lie anywhere below the root, and only another one surely lies elsewhere.
         return same and None in (one.access_point_id, other.access_point_id)
+    mine, theirs = _folder(one), _folder(other)
     return same and (mine.startswith(theirs) or theirs.startswith(mine))
-
-
-def _volume(stack: Stack, dataset: Dataset) -> tuple[str, ...]:
-    match dataset:
-        case EfsDataset():
-            return ("efs", dataset.file_system_id)
-        case NfsDataset():
-            return ("nfs", dataset.server)
-        case CsiDataset():
-            return ("csi", dataset.driver, dataset.volume_handle)
-        case HostPathDataset():
-            return ("hostPath", stack.data_plane.name)
-        case ClaimDataset():
-            return ("claim", stack.data_plane.name, stack.namespace, dataset.claim_name)
 
 
 def _folder(dataset: Dataset) -> str:
     """Return the folder of the volume in which the files lie, with a slash at its end."""
     root = posixpath.normpath(dataset.path).strip("/") if isinstance(dataset, NfsDataset | HostPathDataset) else ""
-    domino = f"filecache/{dataset.domino.dataset_id}" if dataset.domino else ""
-    return "".join(f"{part}/" for part in (root, domino) if part)
+    return "".join(f"{part}/" for part in (root, dataset.domino.folder if dataset.domino else "") if part)
+
+
+def production_shares_no_bucket_that_others_may_write(definition: Definition) -> Iterator[Problem]:
+    """The same for model repositories in object storage: one prefix may not lie in the other."""
+    written = [
+        (other.environment.name, server.repository)
+        for other in definition.stacks
+        for server in other.platform.servers
+        if isinstance(server.repository, ObjectStoreRepository)
+        and server.repository.writers
+        and not other.environment.production
+    ]
+    for stack in definition.stacks:
+        for index, server in enumerate(stack.platform.servers if stack.environment.production else ()):
+            ours = server.repository
+            if not isinstance(ours, ObjectStoreRepository):
+                continue
+            for environment, theirs in dict.fromkeys(written):
+                one, two = f"{ours.url.rstrip('/')}/", f"{theirs.url.rstrip('/')}/"
+                if one.startswith(two) or two.startswith(one):
+                    yield stack.source.problem(
+                        ("servers", index, "repository", "url"),
+                        f'production environment "{stack.environment.name}" reads {ours.url}, and in environment '
+                        f'"{environment}" {", ".join(theirs.writers)} may write {theirs.url}',
+                        do=f'Give "{stack.environment.name}" a bucket or prefix of its own.',
+                    )

@@ -10,7 +10,7 @@ from charts.generate import templates_of
 from charts.placeholders import Recorder, placeholder, singular
 from charts.recording import Value
 from components import EnvironmentArgs
-from components.server_args import OnDemandArgs
+from components.args import OnDemandArgs
 from components.values import each, entries, needed, of_kind, when
 from stacks.definition.base import CpuScaling
 from stacks.definition.placement import CpuPlacement, MigPlacement

@@ -12,7 +12,7 @@ from policies.guardrails.settings import settings_of
 from stacks.images_lock import ImagesLock
 from stacks.load import load, parse
 from stacks.problems import DefinitionError
-from stacks.resolve.namespace import guardrail_settings
+from stacks.resolve import guardrail_settings
 from stacks.stack import Definition
 from stacks.validate import validate
 

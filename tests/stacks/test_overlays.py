@@ -139,7 +139,10 @@ def test_every_leaf_of_a_merged_tree_stands_at_the_line_that_holds_its_value(
     marked = {name: _marked(tree, name, iter(range(1_000))) for name, tree in layers.items()}
     text = _dumped(marked)
     document = parse(text, FILE)
-    layered = Layered([(Layer(document, (name,)), document.tree[name]) for name in layers])
+    layered = None
+    for name in layers:
+        layered = Layered(Layer(document, (name,), document.tree[name]), layered)
+    assert layered is not None
     assert layered.tree == merged(merged(without_nulls(document.tree["common"]), document.tree["environment"]),
                                   document.tree["plane"])  # fmt: skip
     lines = text.splitlines()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from components import Environment, EnvironmentArgs, evaluate
 from components.evaluate import KubernetesObject
 from components.proxy import CONFIG_CHECKSUM
+from stacks.definition.images import Image
 from stacks.images_lock import ImagesLock
 from stacks.load import load
 from stacks.resolve import resolve
@@ -295,3 +296,26 @@ def test_the_reference_definition_resolves_without_a_lock() -> None:
     definition = read_definition(REFERENCE)
     assert definition.lock == ImagesLock()
     assert set(resolved(definition)) == {"dev-lab", "prod-east", "prod-west"}
+
+
+@pytest.mark.parametrize(
+    ("repository", "registries", "expected"),
+    [
+        ("nvcr.io/nvidia/tritonserver", {}, "nvcr.io/nvidia/tritonserver"),
+        (
+            "nvcr.io/nvidia/tritonserver",
+            {"nvcr.io": "mirror.example.com/nvcr"},
+            "mirror.example.com/nvcr/nvidia/tritonserver",
+        ),
+        ("nvcr.io/nvidia/tritonserver", {"quay.io": "mirror.example.com"}, "nvcr.io/nvidia/tritonserver"),
+        ("library/busybox", {"docker.io": "mirror.example.com/hub"}, "mirror.example.com/hub/library/busybox"),
+        ("busybox", {"docker.io": "mirror.example.com"}, "mirror.example.com/busybox"),
+        ("busybox", {}, "busybox"),
+        ("localhost:5000/a", {"localhost:5000": "mirror.example.com"}, "mirror.example.com/a"),
+        ("localhost/a", {"localhost": "mirror.example.com"}, "mirror.example.com/a"),
+    ],
+)
+def test_an_image_comes_from_the_mirror_of_its_registry(
+    repository: str, registries: dict[str, str], expected: str
+) -> None:
+    assert Image(name="x", repository=repository, tag="1").mirrored(registries) == expected

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from stacks import rules
 from stacks.problems import DefinitionError, Position, Problem
 from stacks.validate import read_definition
 from tests.stacks.definition.examples import BASE, IMAGES, digest, dumped, edited_at, lock_tree
@@ -62,8 +61,3 @@ def test_an_image_that_an_overlay_changes_needs_a_digest_of_its_own(tmp_path: Pa
     text = edited_at({"environments/prod/images": [{"name": "triton", "tag": "26.09-py3"}]})
     (problem,) = said(tmp_path, lock_tree(), text)
     assert problem.what == "image nvcr.io/nvidia/tritonserver:26.09-py3 has no digest"
-
-
-def test_the_rules_for_images_are_in_force() -> None:
-    assert rules.images.the_lock_holds_digests_of_these_images_only in rules.DEFINITION_RULES
-    assert rules.images.images_have_a_digest in rules.DEFINITION_RULES

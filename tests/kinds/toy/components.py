@@ -6,9 +6,9 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components import pods
+from components.args import PoolContext, ServerArgs, repository_root
 from components.eviction import ServerFacts, lease_ports, policy_sidecars, policy_volumes, settings_map
 from components.place import LOADING, ROLE, service_account
-from components.server_args import PoolContext, ServerArgs, repository_root
 from components.values import joined
 
 from .definition import ToySettings

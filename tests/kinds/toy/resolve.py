@@ -1,6 +1,6 @@
 """What is resolved of servers of the kind `toy`."""
 
-from components.server_args import ServerArgs
+from components.args import ServerArgs
 from stacks.definition.base import Section
 
 from .components import ToyServerArgs

@@ -1,24 +1,68 @@
-"""The arguments of servers of every kind, their pools and their models: the definition's, and what resolving adds."""
+"""The arguments of the proxy, of servers of every kind, their pools and models: what the definition says of them, and
+what resolving adds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeVar
 
 import pulumi
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
-from stacks.definition.base import NOT_IN_VALUES, ObjectName, RelativePath, Section, ServiceLabel
+from stacks.definition.base import (
+    LEAST_BYTES,
+    MOST_NUMBER,
+    NOT_IN_VALUES,
+    ObjectName,
+    RelativePath,
+    Section,
+    ServiceLabel,
+    byte_count,
+)
 from stacks.definition.datasets import ObjectStoreUrl
 from stacks.definition.environment import Domino
+from stacks.definition.images import Repository
 from stacks.definition.models import Model
 from stacks.definition.pools import OnDemand, Pool, Preload
+from stacks.definition.proxy import REPLICAS, CertificateIssuer
+from stacks.definition.proxy import Proxy as ProxySettings
 from stacks.definition.servers import Identity
 
-from .fields import Bytes, ImageReference
-from .place import Place, Texts, pool_headless_name, pool_name
+from .place import Place, Texts, pool_headless_name
 from .values import of_kind
 
 Made = TypeVar("Made")
+_REPOSITORY = TypeAdapter(Repository).json_schema()["pattern"].removeprefix("^").removesuffix("$")
+
+ImageReference = Annotated[
+    str,
+    Field(
+        pattern=rf"^{_REPOSITORY}(:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(@sha256:[0-9a-f]{{64}})?$",
+        json_schema_extra={"hint": "repository:tag@sha256:digest"},
+    ),
+]
+Bytes = Annotated[int, Field(ge=LEAST_BYTES, le=MOST_NUMBER)]
+
+
+class TlsArgs(Section):
+    """The certificate that the proxy serves HTTPS with."""
+
+    secret: ObjectName
+    """Secret of type kubernetes.io/tls in the environment's namespace."""
+    certificate: CertificateIssuer | None = None
+    """Issuer that writes the secret; it is there already without one."""
+
+
+class ProxyArgs(ProxySettings):
+    """The inference proxy: the one door to every model."""
+
+    image: ImageReference
+    """Its image."""
+    replicas: Annotated[int, Field(ge=1, le=1000)] = REPLICAS
+    """How many; without effect where an autoscaler owns the number."""
+    tls: TlsArgs | None = None  # type: ignore[assignment]
+    """Certificate it serves HTTPS with; plain HTTP without one."""
+    body_limit_bytes: Bytes = byte_count(ProxySettings().body_limit)
+    """Largest request body."""
 
 
 class OnDemandArgs(OnDemand):
@@ -110,7 +154,7 @@ class PoolContext:
     @property
     def name(self) -> str:
         """Name of the StatefulSet, the Service and the budget."""
-        return pool_name(self.server.name, self.args.name)
+        return f"{self.server.name}-{self.args.name}"
 
     @property
     def headless_name(self) -> str:

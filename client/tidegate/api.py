@@ -5,26 +5,22 @@ It only forwards. What a method needs is imported when it runs: a process that o
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from .life import WAIT_SECONDS, Progress
+
 if TYPE_CHECKING:
+    from .life.audit import Difference, Unserved, Verified
     from .life.context import Context
-    from .life.diff import Difference
-    from .life.prune import Unserved
     from .life.publish import Outcome
-    from .life.verify import Verified
     from .registry import Record, RegisteredVersion, SigningKey
     from .status.report import PlaneStatus
 
-WAIT_SECONDS: Final = 300.0
-"""For Triton to load a version, besides the time until it looks at its repository."""
 CALL_SECONDS: Final = 60.0
-Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-"""Called with what is going on and its bytes; what it yields is called with the bytes of each piece that is done."""
 
 
 class Tidegate:
@@ -55,7 +51,6 @@ class Tidegate:
         self._public_key, self._roots = public_key, tuple(roots)
         self._wait_seconds = wait_seconds
         self._tell, self._progress = tell, progress
-        self._open = ExitStack()
 
     def __enter__(self) -> Self:
         return self
@@ -65,7 +60,8 @@ class Tidegate:
 
     def close(self) -> None:
         """Close all connections."""
-        self._open.close()
+        if "_context" in vars(self):  # else nothing was opened
+            self._context.close()
 
     def register(
         self,
@@ -121,15 +117,15 @@ class Tidegate:
         `to` is needed where there are several such. `replace` lets the old version go as the new one comes, where both
         cannot be served beside each other.
         """
-        from .life.deploy import deploy, wanted
+        from .life.deploy import deploy
 
-        return deploy(self._context, wanted(model), to, replace=replace)
+        return deploy(self._context, model, to, replace=replace)
 
     def promote(self, model: str, to: str, *, replace: bool = False) -> "Outcome":
         """Bring the version that one environment has into the next, by the rules of that one."""
-        from .life.deploy import promote, wanted
+        from .life.deploy import promote
 
-        return promote(self._context, wanted(model), to, replace=replace)
+        return promote(self._context, model, to, replace=replace)
 
     def roll_back(
         self, model: str, environment: str, version: int | None = None, *, replace: bool = False
@@ -141,33 +137,33 @@ class Tidegate:
 
     def verify(self, environment: str, models: Sequence[str] = ()) -> "Verified":
         """Compare what an environment's repositories hold with the registry, byte for byte."""
-        from .life.verify import verify
+        from .life.audit import verify
 
         return verify(self._context, environment, models)
 
     def diff(self, one: str, other: str, model: str | None = None) -> "list[Difference]":
         """Return what differs between two environments: versions, files, configurations, and how they are called."""
-        from .life.diff import diff
+        from .life.audit import diff
 
         return diff(self._context, one, other, model)
 
     def history(self, model: str, environment: str | None = None) -> "Sequence[Record]":
         """Return what became of a model, the newest first."""
-        from .life.history import history
+        from .life.past import history
 
         return history(self._context, model, environment)
 
     def unserved(self, environment: str, model: str | None = None) -> "list[Unserved]":
         """Return the versions in an environment that are not served and that no rollback needs."""
-        from .life.prune import unserved
+        from .life.audit import unserved
 
         return unserved(self._context, environment, model)
 
     def prune(self, environment: str, versions: "Sequence[Unserved]") -> "list[Unserved]":
         """Remove versions that `unserved` returned, and return those that were removed; the registry keeps them all."""
-        from .life.prune import prune
+        from .life.audit import prune
 
-        return prune(self._context, environment, list(versions))
+        return prune(self._context, environment, versions)
 
     def predict(
         self,
@@ -211,18 +207,18 @@ class Tidegate:
 
     @cached_property
     def _context(self) -> "Context":
-        from .life.context import opened
-        from .registry import Trust
+        from .environments import load
+        from .life.context import Context
+        from .registry import Registry, Trust
 
         trust = Trust(self._public_key, self._roots) if self._public_key is not None or self._roots else None
-        return self._open.enter_context(
-            opened(
-                self._environments,
-                trust=trust,
-                tell=self._tell,
-                progress=self._progress,
-                wait_seconds=self._wait_seconds,
-            )
+        return Context(
+            load(self._environments),
+            Registry(),
+            trust=trust,
+            tell=self._tell,
+            progress=self._progress,
+            wait_seconds=self._wait_seconds,
         )
 
 

@@ -1,6 +1,8 @@
 """Names of models and servers: safe as a folder, in an address, in a registry and in a routing table."""
 
+import difflib
 import re
+from collections.abc import Iterable
 from typing import Final
 
 RULE: Final = "take letters, digits, '_', '-' and '.', not more than 127, and no '.' or '-' in front"
@@ -11,3 +13,15 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}")
 def is_name(text: str) -> bool:
     """Tell whether a text is such a name."""
     return _NAME.fullmatch(text) is not None
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Return the name that is meant, as a hint; `otherwise` where none is near."""
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean {near[0]}?" if near else otherwise
+
+
+def nearest_of(name: str, known: Iterable[str], what: str) -> str:
+    """Return the name that is meant, as a hint, or all the names that there are of `what` it is, in the plural."""
+    names = list(known)
+    return nearest(name, names, f"there are the {what} {', '.join(names)}" if names else f"there are no {what}")

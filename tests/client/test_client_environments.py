@@ -8,8 +8,9 @@ from threading import Thread
 
 import pytest
 from tidegate import environments
+from tidegate.environments import DATASETS, ENVIRONMENTS, Mounts, mounts
 from tidegate.errors import NotFoundError, UnreachableError, UsageError
-from tidegate.settings import Settings
+from tidegate.life.target import homes
 from tidegate_contracts.environments import DatasetLocation, Environment, Environments, ModelFacts, Plane, ServerFacts
 
 NAME = "grid-models"
@@ -31,9 +32,11 @@ def _environment(
 KNOWN = Environments(environments=(_environment("dev", "v1"), _environment("prod", "v2")))
 
 
-def _folder(environment: str, said: Settings, known: Environments = KNOWN) -> Path:
-    of = environments.environment(environment, known)
-    return environments.folder_of(environments.homes(of, "fraud-score")[0], of, known, said)
+def _folder(environment: str, said: Mounts, known: Environments = KNOWN) -> Path:
+    (plane,) = environments.environment(environment, known).planes
+    location = plane.servers[0].location
+    assert isinstance(location, DatasetLocation)
+    return environments.folder_of(location, environment, plane.name, known, said)
 
 
 @pytest.fixture
@@ -51,7 +54,7 @@ def test_environments_are_read_from_the_file_that_is_named(tmp_path: Path, monke
 
 
 def test_without_a_file_it_is_said_who_has_it_and_which_variable_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TIDEGATE_ENVIRONMENTS", raising=False)
+    monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", " ")
     with pytest.raises(UsageError, match=r"TIDEGATE_ENVIRONMENTS is not set\n.*make environments"):
         environments.load()
 
@@ -94,18 +97,18 @@ def test_a_misspelt_environment_is_told_with_the_nearest_one() -> None:
 def test_a_model_that_the_definition_does_not_name_is_told_with_the_line_that_is_missing() -> None:
     of = environments.environment("dev", KNOWN)
     with pytest.raises(NotFoundError, match="did you mean fraud-score"):
-        environments.homes(of, "fraud-scor")
+        homes(of, "fraud-scor")
     with pytest.raises(NotFoundError, match=r"- \{name: churn, server: preload\}"):
-        environments.homes(of, "churn")
+        homes(of, "churn")
 
 
 def test_homes_come_in_the_order_of_the_waves() -> None:
     of = _environment("prod", "v", planes=("late", "middle", "early"))
-    assert [home.plane.name for home in environments.homes(of, "fraud-score")] == ["early", "middle", "late"]
+    assert [home.plane.name for home in homes(of, "fraud-score")] == ["early", "middle", "late"]
 
 
 def test_the_most_exact_name_of_a_dataset_wins(mounted: Path) -> None:
-    said = Settings(
+    said = Mounts(
         datasets={"models": mounted / "dev", "prod/models": Path("/none"), "prod/east/models": mounted / "prod"}
     )
     assert _folder("prod", said) == mounted / "prod" / "preload"
@@ -115,7 +118,7 @@ def test_the_most_exact_name_of_a_dataset_wins(mounted: Path) -> None:
 def test_a_name_that_would_stand_for_two_volumes_is_refused_so_that_nothing_for_prod_lands_in_dev(
     mounted: Path,
 ) -> None:
-    said = Settings(datasets={"models": mounted / "dev"})
+    said = Mounts(datasets={"models": mounted / "dev"})
     with pytest.raises(UsageError, match="one volume here and another in dev on east"):
         _folder("prod", said)
     same = Environments(environments=(_environment("dev", "v1"), _environment("prod", "v1")))
@@ -124,20 +127,17 @@ def test_a_name_that_would_stand_for_two_volumes_is_refused_so_that_nothing_for_
 
 def test_what_was_tried_is_named_where_a_dataset_is_not_mounted(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"names none of dev/east/models, dev/models, models\n.*=/path"):
-        _folder("dev", Settings())
+        _folder("dev", Mounts())
     with pytest.raises(UsageError, match="there is no /nowhere"):
-        _folder("dev", Settings(datasets={"dev/models": Path("/nowhere")}))
+        _folder("dev", Mounts(datasets={"dev/models": Path("/nowhere")}))
     with pytest.raises(UsageError, match="has no folder preload"):
-        _folder("dev", Settings(datasets={"dev/models": tmp_path}))
+        _folder("dev", Mounts(datasets={"dev/models": tmp_path}))
 
 
 def test_a_path_that_climbs_out_of_the_dataset_is_refused(mounted: Path) -> None:
-    of = KNOWN.environments[0]
-    home = environments.homes(of, "fraud-score")[0]
-    location = home.server.location.model_copy(update={"path": "../prod/preload"})
-    climbing = environments.Home(home.plane, home.server.model_copy(update={"location": location}), home.model)
+    location = DatasetLocation(dataset="models", path="../prod/preload", volume="v1")
     with pytest.raises(UsageError, match="leaves it"):
-        environments.folder_of(climbing, of, KNOWN, Settings(datasets={"models": mounted / "dev"}))
+        environments.folder_of(location, "dev", "east", KNOWN, Mounts(datasets={"models": mounted / "dev"}))
 
 
 @contextmanager
@@ -167,10 +167,10 @@ def test_in_domino_a_dataset_is_found_by_the_name_that_its_id_has(
     known = Environments(environments=(_environment("dev", "v1", "64a1"),))
     monkeypatch.setattr(environments, "DOMINO_ROOTS", ("/nowhere", str(mounted)))
     with _domino({"/v4/datasetrw/datasets/64a1": (200, json.dumps({"id": "64a1", "name": NAME}))}) as api:
-        assert _folder("dev", Settings(domino_api=api), known) == mounted / NAME / "preload"
+        assert _folder("dev", Mounts(domino_api=api), known) == mounted / NAME / "preload"
         monkeypatch.setattr(environments, "DOMINO_ROOTS", ("/nowhere",))
         with pytest.raises(UsageError, match=f"there is no /nowhere/{NAME} .in Domino it is called {NAME}."):
-            _folder("dev", Settings(domino_api=api), known)
+            _folder("dev", Mounts(domino_api=api), known)
 
 
 @pytest.mark.parametrize("body", ["{}", "[]", "no json", '{"name": "../prod"}', '{"name": ""}', '{"name": 7}'])
@@ -178,13 +178,39 @@ def test_a_domino_that_tells_no_name_is_told_with_its_address(body: str) -> None
     known = Environments(environments=(_environment("dev", "v1", "64a1"),))
     with _domino({"/v4/datasetrw/datasets/64a1": (200, body)}) as api:
         with pytest.raises(UnreachableError) as told:
-            _folder("dev", Settings(domino_api=api), known)
+            _folder("dev", Mounts(domino_api=api), known)
         assert str(told.value).startswith(f"{api}/v4/datasetrw/datasets/64a1: ")
     with _domino({}) as api, pytest.raises(UnreachableError, match="HTTP 404"):
-        _folder("dev", Settings(domino_api=api), known)
+        _folder("dev", Mounts(domino_api=api), known)
 
 
 def test_outside_of_domino_it_is_said_that_this_is_so() -> None:
     known = Environments(environments=(_environment("dev", "v1", "64a1"),))
     with pytest.raises(UsageError, match="this is no run of Domino's"):
-        _folder("dev", Settings(), known)
+        _folder("dev", Mounts(), known)
+
+
+def test_nothing_is_guessed_where_nothing_is_said() -> None:
+    assert mounts({DATASETS: "", "DOMINO_API_PROXY": ""}) == Mounts()
+
+
+def test_datasets_have_their_folders_by_name_and_by_environment() -> None:
+    said = mounts({DATASETS: "models=/mnt/models, prod/models = /mnt/prod,", "DOMINO_API_PROXY": "http://d/"})
+    assert said == Mounts({"models": Path("/mnt/models"), "prod/models": Path("/mnt/prod")}, "http://d")
+
+
+@pytest.mark.parametrize("text", ["models", "models=", "=/mnt", "models=mnt/models", "models=/a,models=/b"])
+def test_datasets_that_cannot_be_read_are_told_with_an_example_and_the_name_of_the_variable(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^TIDEGATE_DATASETS: "):
+        mounts({DATASETS: text})
+
+
+def test_a_home_of_somebody_who_is_not_here_is_told_with_the_name_of_the_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nobody = "~nobody-of-that-name/x"
+    with pytest.raises(UsageError, match=rf"^{DATASETS}: .*is not here"):
+        mounts({DATASETS: f"models={nobody}"})
+    monkeypatch.setenv(ENVIRONMENTS, nobody)
+    with pytest.raises(UsageError, match=rf"^{ENVIRONMENTS}: .*is not here"):
+        environments.load()

@@ -6,13 +6,13 @@ from typing import cast
 
 import pytest
 from tidegate.cli.model import check, show
-from tidegate.environments import Home
 from tidegate.errors import ExitCode, UsageError
 from tidegate.kinds import KINDS
+from tidegate.life.audit import verify
 from tidegate.life.context import Context
 from tidegate.life.deploy import rollback
 from tidegate.life.publish import bring
-from tidegate.life.verify import verify
+from tidegate.life.target import homes
 from tidegate.registry import Registry
 from tidegate_contracts.environments import (
     Environment,
@@ -71,22 +71,21 @@ def test_what_is_no_entry_of_any_kind_is_still_triton_to_say(tmp_path: Path) -> 
     assert "there is no version" in run("check", str(tmp_path / "none")).stdout
 
 
-def place(kind: str) -> tuple[Environment, Home]:
+def dev(kind: str) -> Environment:
     pool = PoolFacts(name="main", loading="preload", gpu=False)
     server = ServerFacts(name="s", kind=kind, location=ObjectStoreLocation(url="s3://b/p"), pools=(pool,))
     model = ModelFacts(name="m", server="s", pool="main")
     here = Plane(name="here", proxy_url="http://proxy", servers=(server,), models=(model,))
-    return Environment(name="dev", planes=(here,)), Home(here, server, model)
+    return Environment(name="dev", planes=(here,))
 
 
 def test_versions_are_published_to_the_repository_of_the_servers_kind() -> None:
-    dev, home = place("toy")
-    context = Context(Environments(environments=(dev,)), cast("Registry", None))
-    assert isinstance(context.repository(dev, home), ToyRepository)
-    assert context.repository(dev, home).where == "s3://b/p"
-    dev, home = place("vllm")
+    context = Context(Environments(environments=(dev("toy"),)), cast("Registry", None))
+    (home,) = homes(dev("toy"), "m")
+    assert isinstance(context.repository(home), ToyRepository)
+    assert context.repository(home).where == "s3://b/p"
     with pytest.raises(UsageError, match=r"the server s is a vllm, .*\n.*toy, triton"):
-        context.repository(dev, home)
+        context.repository(homes(dev("vllm"), "m")[0])
 
 
 class ToyAnswers(Answers):

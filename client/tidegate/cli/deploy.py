@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..api import WAIT_SECONDS, Tidegate
+from ..api import Tidegate
+from ..life import WAIT_SECONDS
 from .output import Json, answering, note, print_json, progress
 
 if TYPE_CHECKING:

@@ -1,31 +1,23 @@
 """What every operation works with: the environments, the registry, and ways to repositories and proxies."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
 from tidegate_contracts.environments import DatasetLocation, Environment, Environments, Plane, WhoAmI
 
-from .. import environments
 from ..calling.proxy import ProxyClient
-from ..environments import Home
+from ..environments import Mounts, environment, folder_of, mounts
 from ..errors import UsageError
-from ..kinds import kind_of_server
 from ..registry import Registry, Trust
 from ..registry.records import Records
 from ..repository import Repository
-from ..settings import Settings, settings
-
-Advance = Callable[[int], None]
-Progress = Callable[[str, int], AbstractContextManager[Advance]]
-"""Told what is going on and how many bytes that is, it yields who counts them; `cli.output.progress` is one."""
-WAIT_SECONDS = 300.0
-"""For a version to become ready, besides the time until Triton looks at its repository."""
+from . import WAIT_SECONDS, Progress
+from .target import Home
 
 
-def _silent(what: str, total_bytes: int) -> AbstractContextManager[Advance]:  # noqa: ARG001
+def _silent(what: str, total_bytes: int) -> AbstractContextManager[Callable[[int], None]]:  # noqa: ARG001
     return nullcontext(lambda _bytes: None)
 
 
@@ -35,7 +27,7 @@ class Context:
 
     known: Environments
     registry: Registry
-    said: Settings = field(default_factory=settings)
+    said: Mounts = field(default_factory=mounts)
     trust: Trust | None = None
     """Whose signatures are wanted; None where none is."""
     tell: Callable[[str], None] = lambda _text: None
@@ -47,7 +39,7 @@ class Context:
 
     def environment(self, name: str) -> Environment:
         """Return the environment of this name. Raises NotFoundError."""
-        return environments.environment(name, self.known)
+        return environment(name, self.known)
 
     def proxy(self, plane: Plane) -> ProxyClient:
         """Return who calls the proxy of a data plane."""
@@ -55,12 +47,13 @@ class Context:
             self._proxies[plane.proxy_url] = ProxyClient(plane.proxy_url)
         return self._proxies[plane.proxy_url]
 
-    def repository(self, of: Environment, home: Home) -> Repository:
+    def repository(self, home: Home) -> Repository:
         """Return the repository of a server. Raises UsageError where its dataset is not mounted here."""
-        kind = kind_of_server(home.server.kind, home.server.name)
-        if isinstance(home.server.location, DatasetLocation):
-            return kind.open_repository(environments.folder_of(home, of, self.known, self.said))
-        return kind.open_repository(home.server.location.url)
+        location = home.server.location
+        if isinstance(location, DatasetLocation):
+            folder = folder_of(location, home.environment.name, home.plane.name, self.known, self.said)
+            return home.kind.open_repository(folder)
+        return home.kind.open_repository(location.url)
 
     def records(self, model: str) -> Records:
         """Return what was done with a model's versions, and tell what of the records cannot be read."""
@@ -69,13 +62,13 @@ class Context:
             self.tell(f"warning: {each} cannot be read, and was left out: find out who did that, and mend it")
         return found
 
-    def who(self, of: Environment, plane: Plane) -> WhoAmI:
+    def who(self, home: Home) -> WhoAmI:
         """Return as whom the proxy there knows the caller. Raises RefusedError, UnreachableError."""
-        who = self.proxy(plane).whoami()
-        if who.environment != of.name:
+        who = self.proxy(home.plane).whoami()
+        if who.environment != home.environment.name:
             raise UsageError(
-                f"the proxy is that of {who.environment}, and not of {of.name}",
-                where=plane.proxy_url,
+                f"the proxy is that of {who.environment}, and not of {home.environment.name}",
+                where=home.plane.proxy_url,
                 do="have environments.json made anew with `make environments`",
             )
         return who
@@ -85,22 +78,3 @@ class Context:
         for proxy in self._proxies.values():
             proxy.close()
         self._proxies.clear()
-
-
-@contextmanager
-def opened(
-    environments_file: Path | None = None,
-    *,
-    trust: Trust | None = None,
-    tell: Callable[[str], None] | None = None,
-    progress: Progress | None = None,
-    wait_seconds: float = WAIT_SECONDS,
-) -> Iterator[Context]:
-    """Open a context by the environment variables; the registry is MLflow's own MLFLOW_TRACKING_URI."""
-    context = Context(environments.load(environments_file), Registry(), trust=trust, wait_seconds=wait_seconds)
-    context.tell = tell or context.tell
-    context.progress = progress or context.progress
-    try:
-        yield context
-    finally:
-        context.close()

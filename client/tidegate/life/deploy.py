@@ -1,11 +1,9 @@
 """The three ways in which a version comes into an environment, and the rules of each."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tidegate_contracts.environments import Environment, WhoAmI
 
-from ..environments import homes
 from ..errors import IntegrityError, NotFoundError, RefusedError, UsageError
 from ..registry import Record, RegisteredVersion
 from ..registry.version import LATEST
@@ -14,57 +12,40 @@ from .context import Context
 from .past import What, before, current
 from .plan import called
 from .publish import Outcome, bring
-from .target import places
+from .target import homes, places
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A model, and which version of it: a number, an alias or `latest`; None leaves it to the operation."""
-
-    model: str
-    which: str | None = None
-
-
-def wanted(text: str) -> Wanted:
-    """Read `model`, `model@3` or `model@champion`. Raises UsageError."""
-    model, at, which = text.partition("@")
-    if not model or (at and not which):
-        raise UsageError(f"{text!r} is no model", do="write its name, or its name and a version or alias: fraud@3")
-    return Wanted(model, which or None)
-
-
-def deploy(context: Context, what: Wanted, to: str | None = None, *, replace: bool = False) -> Outcome:
+def deploy(context: Context, model: str, to: str | None = None, *, replace: bool = False) -> Outcome:
     """Bring a version, the latest registered if none is said, into an environment that takes any registered one.
 
-    Without `to` it is the only such environment. Raises TidegateError.
+    `model` is `fraud`, or `fraud@3` and `fraud@champion` for one version. Without `to` it is the only such environment.
+    Raises TidegateError.
     """
+    name, which = _wanted(model)
     of = context.environment(to) if to is not None else _open_environment(context)
     if of.promotion.source is not None:
-        raise RefusedError(
-            f"{of.name} takes versions from {of.promotion.source}",
-            do=f"tidegate promote {what.model} --to {of.name}",
-        )
-    return _bring(context, "deploy", what.model, what.which or LATEST, of, replace=replace)
+        do = f"tidegate promote {name} --to {of.name}"
+        raise RefusedError(f"{of.name} takes versions from {of.promotion.source}", do=do)
+    return _bring(context, "deploy", name, which or LATEST, of, replace=replace)
 
 
-def promote(context: Context, what: Wanted, to: str, *, replace: bool = False) -> Outcome:
+def promote(context: Context, model: str, to: str, *, replace: bool = False) -> Outcome:
     """Bring a version into an environment that takes them from another one, which says which if you do not.
 
     Raises TidegateError.
     """
+    name, which = _wanted(model)
     of = context.environment(to)
     source = of.promotion.source
-    which = what.which or source
     if which is None:
-        raise UsageError(
-            f"{of.name} takes versions from no other environment, so that it must be said which one",
-            do=f"tidegate promote {what.model}@<version> --to {of.name}",
-        )
-    if what.which is None and context.registry.alias(what.model, which) is None:
-        raise NotFoundError(
-            f"{source} has no version of {what.model}", do=f"tidegate deploy {what.model} --to {source}"
-        )
-    return _bring(context, "promote", what.model, which, of, replace=replace)
+        if source is None:
+            raise UsageError(
+                f"{of.name} takes versions from no other environment, so that it must be said which one",
+                do=f"tidegate promote {name}@<version> --to {of.name}",
+            )
+        if context.registry.alias(name, source) is None:
+            raise NotFoundError(f"{source} has no version of {name}", do=f"tidegate deploy {name} --to {source}")
+    return _bring(context, "promote", name, which or source or "", of, replace=replace)
 
 
 def rollback(
@@ -91,6 +72,31 @@ def rollback(
     return _bring(context, "rollback", model, number, of, replace=replace)
 
 
+def may(context: Context, of: Environment, model: str) -> WhoAmI:
+    """Ask every proxy as whom it knows the caller, and check that he may; the first one's answer is written down."""
+    found = []
+    for home in homes(of, model):
+        who = context.who(home)
+        rules.may_publish(of.name, of.promotion, home.server.writers, who)
+        found.append(who)
+    return found[0]
+
+
+def _wanted(text: str) -> tuple[str, str | None]:
+    model, at, which = text.partition("@")
+    if not model or (at and not which):
+        raise UsageError(f"{text!r} is no model", do="write its name, or its name and a version or alias: fraud@3")
+    return model, which or None
+
+
+def _open_environment(context: Context) -> Environment:
+    found = [each for each in context.known.environments if each.promotion.source is None]
+    if len(found) != 1:
+        why = f"environments that take any version: {', '.join(each.name for each in found) or 'none'}"
+        raise UsageError("it must be said where to", why=why, do="--to <name>")
+    return found[0]
+
+
 def _bring(context: Context, what: What, model: str, which: int | str, of: Environment, *, replace: bool) -> Outcome:
     """Bring a version into an environment as the caller, where its rules allow it; who goes back has passed them."""
     version = context.registry.version(model, which)
@@ -99,6 +105,35 @@ def _bring(context: Context, what: What, model: str, which: int | str, of: Envir
         _check_rules(context, of, version, who)
     source = of.promotion.source if what == "promote" else None
     return bring(context, what, version, of, who.principal, replace=replace, source=source)
+
+
+def _check_rules(context: Context, of: Environment, version: RegisteredVersion, who: WhoAmI) -> None:
+    asked, number = of.promotion, version.number
+    if asked.separation_of_duties:
+        rules.other_than_who_registered(of.name, number, version.registered_by, who, version.unproven)
+    if asked.source is not None:
+        records = context.registry.records(version.model)  # what is none among them is told by `bring`
+        rules.was_in(asked.source, of.name, number, records)
+        if asked.soak_hours:
+            failures = _failures(context, context.environment(asked.source), version)
+            now, unreadable = context.now(), records.unreadable
+            rules.has_soaked(asked.source, number, asked.soak_hours, records, failures, now, unreadable)
+
+
+def _failures(context: Context, source: Environment, version: RegisteredVersion) -> int | None:
+    """Return how many calls of the version failed in an environment, as its Tritons count; None where one does not."""
+    counted: list[int] = []
+    for home in homes(source, version.model):
+        said = context.proxy(home.plane).statistics(version.model, server=home.server.name, version=version.number)
+        here = [
+            int(each.get("inference_stats", {}).get("fail", {}).get("count", 0))
+            for each in said.models
+            if str(each.get("version")) == str(version.number)
+        ]
+        if not here:
+            return None
+        counted += here
+    return sum(counted)
 
 
 def _target(context: Context, of: Environment, model: str, records: Sequence[Record]) -> int:
@@ -120,60 +155,10 @@ def _target(context: Context, of: Environment, model: str, records: Sequence[Rec
 def _serves(context: Context, of: Environment, model: str) -> int | None:
     """Return the version that is called now; None where the definition shares the calls out."""
     place = places(of, model, context.known)[0]
-    repository = context.repository(of, place.uses[0].home)
+    repository = context.repository(place.homes[0])
     if (text := repository.config(model)) is None:
         return None
     published = repository.configs.read_published(text)
     if place.newest:
         return max(published.served, default=None)
     return called(place, published, None)
-
-
-def may(context: Context, of: Environment, model: str) -> WhoAmI:
-    """Ask every proxy as whom it knows the caller, and check that he may; the first one's answer is written down."""
-    found = []
-    for home in homes(of, model):
-        who = context.who(of, home.plane)
-        rules.may_publish(of.name, of.promotion, home.server.writers, who)
-        found.append(who)
-    return found[0]
-
-
-def _check_rules(context: Context, of: Environment, version: RegisteredVersion, who: WhoAmI) -> None:
-    asked = of.promotion
-    if asked.separation_of_duties:
-        rules.other_than_who_registered(of.name, version.number, version.registered_by, who, version.unproven)
-    if asked.source is not None:
-        records = context.registry.records(version.model)  # what is none among them is told by `bring`
-        rules.was_in(asked.source, of.name, version.number, records)
-        if asked.soak_hours:
-            failures = _failures(context, context.environment(asked.source), version)
-            rules.has_soaked(
-                asked.source, version.number, asked.soak_hours, records, failures, context.now(), records.unreadable
-            )
-
-
-def _failures(context: Context, source: Environment, version: RegisteredVersion) -> int | None:
-    """Return how many calls of the version failed in an environment, as its Tritons count; None where one does not."""
-    counted: list[int] = []
-    for home in homes(source, version.model):
-        said = context.proxy(home.plane).statistics(version.model, server=home.server.name, version=version.number)
-        here = [
-            int(each.get("inference_stats", {}).get("fail", {}).get("count", 0))
-            for each in said.models
-            if str(each.get("version")) == str(version.number)
-        ]
-        if not here:
-            return None
-        counted += here
-    return sum(counted)
-
-
-def _open_environment(context: Context) -> Environment:
-    found = [each for each in context.known.environments if each.promotion.source is None]
-    if len(found) != 1:
-        names = ", ".join(each.name for each in found) or "none"
-        raise UsageError(
-            "it must be said where to", why=f"environments that take any version: {names}", do="--to <name>"
-        )
-    return found[0]

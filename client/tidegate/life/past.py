@@ -1,14 +1,27 @@
-"""What the records tell: which version an environment has, had before, and for how long. Pure functions."""
+"""What the records tell: which version an environment has, had before, and for how long."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal, get_args
 
+from ..errors import NotFoundError
 from ..registry.records import Record
+from .context import Context
 
 What = Literal["deploy", "promote", "rollback"]
 BRINGS: Final = get_args(What)
 """Kinds of records after which an environment has their version."""
+
+
+def history(context: Context, model: str, environment: str | None = None) -> Sequence[Record]:
+    """Return the records of a model, the newest first; of one environment if it is said. Raises TidegateError."""
+    if environment is not None:
+        context.environment(environment)
+    records = context.records(model)
+    if not records:
+        raise NotFoundError(f"nothing is written down of {model}", do=f"tidegate register <folder of {model}>")
+    kept = [each for each in records if environment in (None, each.environment)]
+    return sorted(kept, key=lambda each: each.when, reverse=True)
 
 
 def of_environment(records: Iterable[Record], environment: str, plane: str | None = None) -> list[Record]:
@@ -39,8 +52,7 @@ def served_hours(records: Sequence[Record], environment: str, number: int, now: 
 
     Of several data planes that have had it, it is the one with the fewest: every one of them has served for so long.
     """
-    changes = of_environment(records, environment)
-    planes = {each.plane for each in changes if each.version == number}
+    planes = {each.plane for each in of_environment(records, environment) if each.version == number}
     return min((_hours(of_environment(records, environment, plane), number, now) for plane in planes), default=0.0)
 
 

@@ -5,11 +5,12 @@ that need not: an alias stands in the configuration only where the definition ha
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidegate_contracts.manifest import Manifest
 
 from ..errors import RefusedError, UsageError
+from ..registry import RegisteredVersion, Registry
 from ..repository import Published, Repository
 from .target import Place
 
@@ -72,21 +73,29 @@ class Plan:
         pairs = zip([None, *way], way, strict=False)
         return max(self.repository.configs.loaded_at_once(one, other) for one, other in pairs)
 
+    def put_back(self) -> None:
+        """Have the servers serve what they served before, and nothing else; the version stays, for the next run."""
+        repository, model = self.repository, self.place.model
+        if repository.config(model) == self.before:
+            return  # nothing was written
+        if self.before is not None and repository.configs.read_published(self.before).served:
+            repository.write_config(model, self.before)
+        else:
+            repository.withdraw(model)  # Triton would try to load it again and again
 
-def make_plan(place: Place, repository: Repository, number: int, entry_config: str, had: Had, *, replace: bool) -> Plan:
+
+def make_plan(
+    place: Place, repository: Repository, number: int, entry_config: str, had: Had, *, alone: bool = False
+) -> Plan:
     """Return the plan for a version whose entry has this configuration.
 
-    With `replace` the old version does not serve beside the new one. Raises UsageError for a model that somebody else
+    With `alone` the old version does not serve beside the new one. Raises UsageError for a model that somebody else
     put there, and RefusedError where another environment that reads the repository would get the version too.
     """
-    model = place.model
+    model, configs = place.model, repository.configs
     there = frozenset(repository.versions(model))
     text = repository.config(model)
-    configs = repository.configs
     published = configs.read_published(text) if text is not None else None
-    if published is not None:  # an alias for what is not served, as in a configuration that was withdrawn, is none
-        served_now = {name: each for name, each in published.aliases.items() if each in published.served}
-        published = Published(published.owner, published.served, served_now)
     if (published is None and there) or (published is not None and published.owner is None):
         raise UsageError(
             f"a model {model} lies in the repository that was not published by tidegate",
@@ -94,40 +103,40 @@ def make_plan(place: Place, repository: Repository, number: int, entry_config: s
             why="what it is made of is in no registry, so that it could be neither verified nor brought back",
             do="register it; then, when nobody needs it for a minute, move its folder away and run the command again",
         )
-    aliases = dict(published.aliases) if published is not None else {}
-    others = {name: target for name, target in aliases.items() if name in {use.routed for use in place.shared}}
+    aliases: dict[str, int] = {}
+    if published is not None:  # an alias for what is not served, as in a configuration that was withdrawn, is none
+        aliases = {name: each for name, each in published.aliases.items() if each in published.served}
+        published = replace(published, aliases=aliases)
+    others = {name: each for name, each in aliases.items() if name in {home.model.alias for home in place.shared}}
     _check_shared(place, repository, number, {name: each for name, each in others.items() if each in there}, had)
     old = called(place, published, had.current)
     named = (set(others.values()) | place.named) & there
-    served = set(published.served) if published is not None and not replace else set()
+    served = set(published.served) if published is not None and not alone else set()
     # Who is called already stays as it is, with what a rollback goes back to. A run that was killed after its cut-over
     # left the version that the records tell, which proxies may still call.
     kept = named | (served & (had.ever if number == old == had.current else {old, had.current, *had.others.values()}))
-    moved = others | dict.fromkeys(place.aliases, number)
-    still = others | _each(place.aliases & aliases.keys(), old)
+
+    def aliased(to: int | None) -> dict[str, int]:
+        return others if to is None else others | dict.fromkeys(place.aliases & aliases.keys(), to)
 
     def config(served: set[int], names: Mapping[str, int]) -> str:
         return configs.published_config(entry_config, model=model, owner=number, served=served, aliases=names)
 
-    after = kept
-    if any(use.follows == "newest" for use in place.uses):
-        after = {each for each in named if each < number}
-    last = config(after | {number}, moved)
-    first = last if replace else config(kept | {number}, still)
+    after = {each for each in named if each < number} if place.newest else kept
+    last = config(after | {number}, others | dict.fromkeys(place.aliases, number))
+    first = last if alone else config(kept | {number}, aliased(old))
     fresh = published is None or number not in published.served or number not in had.ever
     back, before = old, None
     is_cut_over = number == old and number not in (had.current, had.named)
     if is_cut_over:
         back = had.current if had.current in there else None
         left = kept & {*named, *had.others.values()} | ({back} if back is not None else set())
-        before = _config_of(repository, place, left, back, others | _each(place.aliases & aliases.keys(), back))
+        before = _config_of(repository, model, left, back, aliased(back))
     elif published is not None:
-        before = _before(place, repository, text, published, old, had)
+        # Not the configuration of somebody who stopped half way, but the one before.
+        half = set(published.served) - had.ever - place.named - {old, *aliases.values()}
+        before = text if not half else _config_of(repository, model, set(published.served) - half, old, aliases)
     return Plan(place, repository, number, old, text, before, first, last, fresh, back, is_cut_over)
-
-
-def _each(names: Collection[str], number: int | None) -> dict[str, int]:
-    return {} if number is None else dict.fromkeys(names, number)
 
 
 def _check_shared(place: Place, repository: Repository, number: int, others: Mapping[str, int], had: Had) -> None:
@@ -135,25 +144,24 @@ def _check_shared(place: Place, repository: Repository, number: int, others: Map
 
     One that has none yet, and takes any, gets it; one that takes versions from another environment does not.
     """
-    newest = any(use.follows == "newest" for use in place.uses)
-    for use in place.shared:
-        name = use.environment.name
-        has = had.others.get((name, use.home.plane.name))
-        takes_any = has is None and use.environment.promotion.source is None
-        if use.follows == "alias":
-            gets = use.routed in place.aliases
+    for home in place.shared:
+        name, alias = home.environment.name, home.model.alias
+        has = had.others.get((name, home.plane.name))
+        takes_any = has is None and home.environment.promotion.source is None
+        if alias is not None:
+            gets = alias in place.aliases
         else:
-            gets = use.follows == "newest" and (newest or has is None or number > has)
+            gets = home.follows == "newest" and (place.newest or has is None or number > has)
         if gets and has != number and not takes_any:
             raise RefusedError(
                 f"{name} would get version {number} too",
                 where=repository.where,
-                why=f"it reads this repository, and calls {f'the alias {use.routed}' if use.routed else 'the newest'} "
+                why=f"it reads this repository, and calls {f'the alias {alias}' if alias else 'the newest'} "
                 f"as well; it has {'none' if has is None else f'version {has}'}",
                 do="have the platform admin give each environment an alias of its own, or a repository of its own",
             )
-        needs = {*use.named, *(target for alias, target in others.items() if alias == use.routed)}
-        if newest and (newer := sorted(each for each in needs if each > number)):
+        needs = home.named | {target for each, target in others.items() if each == alias}
+        if place.newest and (newer := sorted(each for each in needs if each > number)):
             raise RefusedError(
                 f"version {number} cannot be the newest: {name} needs version {newer[0]}",
                 where=repository.where,
@@ -171,29 +179,20 @@ def called(place: Place, published: Published | None, recorded: int | None) -> i
         return found[0]
     if recorded in published.served:
         return recorded
-    return max(published.served, default=None) if place.newest else None
-
-
-def _before(
-    place: Place, repository: Repository, text: str | None, published: Published, old: int | None, had: Had
-) -> str | None:
-    """Return the configuration to go back to: not that of somebody who stopped half way, but the one before."""
-    half = set(published.served) - had.ever - place.named - {old, *published.aliases.values()}
-    if not half:
-        return text
-    return _config_of(repository, place, set(published.served) - half, old, published.aliases)
+    newest = any(home.follows == "newest" for home in place.everybody)
+    return max(published.served, default=None) if newest else None
 
 
 def _config_of(
-    repository: Repository, place: Place, served: set[int], called: int | None, aliases: Mapping[str, int]
+    repository: Repository, model: str, served: Collection[int], called: int | None, aliases: Mapping[str, int]
 ) -> str | None:
     """Return the configuration under which these versions serve; None where there are none."""
     if not served:
         return None
     # Where other environments' versions are all that served before, it is one of them.
     owner = called if called is not None else max(served)
-    text = published_entry_config(repository, place.model, owner)
-    return repository.configs.published_config(text, model=place.model, owner=owner, served=served, aliases=aliases)
+    text = published_entry_config(repository, model, owner)
+    return repository.configs.published_config(text, model=model, owner=owner, served=served, aliases=aliases)
 
 
 def published_entry_config(repository: Repository, model: str, number: int) -> str:
@@ -201,11 +200,18 @@ def published_entry_config(repository: Repository, model: str, number: int) -> s
     path = repository.configs.published_path(repository.configs.CONFIG, number)
     if all(file.path != path for file in repository.files(model)):
         return ""
-    return config_text(repository.read(model, path), repository.configs.CONFIG, f"{repository.where}/{model}/{path}")
+    return _text(repository.read(model, path), repository.configs.CONFIG, f"{repository.where}/{model}/{path}")
 
 
-def config_text(content: bytes, name: str, where: str) -> str:
-    """Return the text of a configuration; raises UsageError where it is none."""
+def registered_config(registry: Registry, version: RegisteredVersion, manifest: Manifest, name: str) -> str:
+    """Return the configuration as it was registered; an empty one where the entry has none. Raises UsageError."""
+    if all(file.path != name for file in manifest.files):
+        return ""  # the server makes one up
+    where = f"{registry.where}: version {version.number} of {version.model}"
+    return _text(registry.read_file(version, name), name, where)
+
+
+def _text(content: bytes, name: str, where: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:

@@ -5,21 +5,23 @@ failure puts the configurations back; whoever is killed leaves the old version s
 run goes on.
 """
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
 
 from tidegate_contracts.environments import Environment
+from tidegate_contracts.manifest import Manifest
 from tidegate_contracts.message import Message
 
+from ..errors import BusyError, IntegrityError, TidegateError, UnfinishedError
 from ..registry import Record, RegisteredVersion
+from .checks import check_fits, check_staged, refuse
 from .context import Context
-from .failure import put_back_on_failure, said_on_failure
-from .ledger import check_alias, is_written, write_down
 from .past import BRINGS, What, before, current
-from .plan import Had, make_plan
-from .ready import until_called
-from .steps import check, entry_config_of, publish, try_out
-from .target import Place, places
+from .plan import Had, Plan, make_plan, published_entry_config, registered_config
+from .ready import answers, until_called, until_served
+from .target import Home, Place, places
 
 
 class Outcome(Message):
@@ -54,75 +56,263 @@ def bring(
     `replace` lets the old version go as the new one comes, where they cannot be served beside each other. Raises
     TidegateError: BusyError where somebody else is at it, UnfinishedError where it came to nothing half way.
     """
-    everywhere = places(of, version.model, context.known)
-    manifest = context.registry.manifest(version)
+    registry, model, number = context.registry, version.model, version.number
+    everywhere = places(of, model, context.known)
+    manifest = registry.manifest(version)
     if context.trust is not None:
-        context.registry.verify_signature(version, context.trust)
-    entry_config = entry_config_of(context, version, manifest, everywhere[0].kind)
-    notes: list[str] = []
+        registry.verify_signature(version, context.trust)
+    entry_config = registered_config(registry, version, manifest, everywhere[0].kind.configs.CONFIG)
+    repositories = {place.key: context.repository(place.homes[0]) for place in everywhere}
     with ExitStack() as locks:
-        repositories = [context.repository(of, place.uses[0].home) for place in everywhere]
-        for _, repository in sorted(zip(everywhere, repositories, strict=True), key=lambda pair: pair[0].key):
-            locks.enter_context(repository.lock(version.model, who))
-        expected = context.registry.alias(version.model, of.name)
-        records = context.records(version.model)
+        for key in sorted(repositories):
+            locks.enter_context(repositories[key].lock(model, who))
+        expected = registry.alias(model, of.name)
+        records = context.records(model)
         plans = [
             make_plan(
-                place, repository, version.number, entry_config, _had(place, of, records, expected), replace=replace
+                place, repositories[place.key], number, entry_config, _had(place, of, records, expected), alone=replace
             )
-            for place, repository in zip(everywhere, repositories, strict=True)
+            for place in everywhere
         ]
+        run = _Run(context, version, manifest, of, plans)
         for plan in plans:
-            notes += check(context, plan, version, manifest, entry_config, replace=replace)
+            run.check(plan, entry_config, replace=replace)
         changed = any(plan.now != plan.last for plan in plans)
-        with put_back_on_failure(context, version, of, plans, notes):
+        with run.put_back_on_failure():
             if changed:
                 for plan in plans:
-                    publish(context, plan, version, manifest)
-            if changed or not is_written(of, version.number, records, plans):
-                # Also where a run that was killed had written the last configuration: it may have seen no answer.
-                notes += try_out(context, plans, version)
-                check_alias(context, version, of, expected)
+                    run.publish(plan)
+            # Also where a run that was killed had written the last configuration: it may have seen no answer.
+            if changed or any(current(records, of.name, home.plane.name) != number for _, home in run.homes):
+                run.try_out()
+                run.check_alias(expected)
             for plan in plans:
-                plan.repository.write_config(version.model, plan.last)
-            for plan in plans:
-                for use in plan.place.uses:
-                    context.tell(f"waiting until calls go to version {version.number} on {use.home.plane.name}")
-                    until_called(context, use, version.number)
-        with said_on_failure(context, version, of):
-            previous = write_down(context, what, version, of, who, records, plans, expected, source)
+                plan.repository.write_config(model, plan.last)
+            for _, home in run.homes:
+                context.tell(f"waiting until calls go to version {number} on {home.plane.name}")
+                until_called(context, home, number)
+        with run.told_on_failure():
+            if expected != number:
+                registry.set_alias(model, of.name, number, expect=expected)
+            previous = run.write_down(what, who, records, source)
     return Outcome(
         what=what,
-        model=version.model,
-        version=version.number,
+        model=model,
+        version=number,
         environment=of.name,
-        previous=previous if previous != version.number else before(records, of.name, version.number),
-        changed=changed or previous != version.number,
+        previous=previous if previous != number else before(records, of.name, number),
+        changed=changed or previous != number,
         who=who,
-        planes=tuple(use.home.plane.name for place in everywhere for use in place.uses),
-        notes=tuple(dict.fromkeys([*notes, *_unserved(everywhere, version.number)])),
+        planes=tuple(home.plane.name for _, home in run.homes),
+        notes=tuple(dict.fromkeys([*run.notes, *run.unserved()])),
     )
 
 
 def _had(place: Place, of: Environment, records: Sequence[Record], named: int | None) -> Had:
     """Return what the registry tells of the environment, where it reads a place; its alias names a version."""
-    reading = {use.environment.name for use in (*place.uses, *place.shared)}
+    reading = {home.environment.name for home in place.everybody}
     ever = frozenset(each.version for each in records if each.what in BRINGS and each.environment in reading)
     others = {
-        (use.environment.name, use.home.plane.name): number
-        for use in place.shared
-        if (number := current(records, use.environment.name, use.home.plane.name)) is not None
+        (home.environment.name, home.plane.name): number
+        for home in place.shared
+        if (number := current(records, home.environment.name, home.plane.name)) is not None
     }
-    return Had(current(records, of.name, place.uses[0].home.plane.name), ever, others, named)
+    return Had(current(records, of.name, place.homes[0].plane.name), ever, others, named)
 
 
-def _unserved(everywhere: Sequence[Place], number: int) -> list[str]:
-    notes = []
-    for use in (use for place in everywhere for use in place.uses):
-        shares = {share.version: share.weight for share in use.home.model.versions}
-        if shares and not shares.get(number):
-            notes.append(
-                f"on {use.home.plane.name} calls do not go to it: the definition shares them out among versions "
-                f"{', '.join(map(str, shares))}; have the platform admin name {number} there"
+@dataclass
+class _Run:
+    """The steps by which one version comes into one environment. What is done already costs a look."""
+
+    context: Context
+    version: RegisteredVersion
+    manifest: Manifest
+    of: Environment
+    plans: list[Plan]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def homes(self) -> list[tuple[Plan, Home]]:
+        """Every data plane that it comes to, with the plan for the repository that it reads."""
+        return [(plan, home) for plan in self.plans for home in plan.place.homes]
+
+    def check(self, plan: Plan, entry_config: str, *, replace: bool) -> None:
+        """Have the files here or at hand, and everything looked at, before anything is written."""
+        repository, model, number = plan.repository, self.version.model, self.version.number
+        cannot = f"{model} version {number} cannot be served there"
+        self.notes += refuse(check_fits(plan.place, entry_config, self.manifest, plan.peak), cannot, repository.where)
+        if plan.is_there(self.manifest):
+            with self.context.progress(f"verifying version {number} in {repository.where}", self.manifest.size) as done:
+                wrong = repository.differences(model, number, self.manifest, done)
+            if wrong:
+                raise IntegrityError(
+                    f"version {number} in the repository is not what was registered: {'; '.join(wrong[:5])}",
+                    where=f"{repository.where}/{model}",
+                    do="find out who changed it; `tidegate verify` shows all of it. A version is never written over: "
+                    "if nobody is served by it, remove it with `tidegate prune` and run this again",
+                )
+        else:
+            staged = repository.staging(model, number, self.manifest.size)
+            with self.context.progress(f"fetching {model} version {number}", self.manifest.size) as done:
+                self.context.registry.fetch(self.version, staged, done)
+            self.notes += refuse(check_staged(staged, plan.place, repository), cannot, repository.where)
+        if not replace and plan.old is not None and plan.old != number:
+            old_config = published_entry_config(repository, model, plan.old)
+            beside = plan.place.kind.check_beside(old_config, entry_config, plan.old, number)
+            self.notes += refuse(beside, cannot, repository.where)
+
+    def publish(self, plan: Plan) -> None:
+        """Lay the version into the repository, and have Triton serve it beside the old one."""
+        repository, model, number = plan.repository, self.version.model, self.version.number
+        if plan.is_there(self.manifest):
+            # What serves already, and is as it was registered, needs no second configuration on its way.
+            if plan.fresh:
+                repository.write_config(model, plan.first)
+            return
+        self.context.tell(f"publishing {model} version {number} in {repository.where}")
+        staged = repository.staging(model, number, self.manifest.size)
+        with self.context.progress(f"publishing version {number}", self.manifest.size) as done:
+            repository.publish(model, number, staged, self.manifest, plan.first, done)
+
+    def try_out(self) -> None:
+        """Wait until the version serves everywhere, and have it answer its golden request."""
+        context, number = self.context, self.version.number
+        golden = context.registry.golden(self.version)
+        for plan, home in self.homes:
+            context.tell(f"waiting until version {number} serves on {home.plane.name}")
+            if (note := until_served(context, home, number, fresh=plan.fresh)) is not None:
+                self.notes.append(note)
+            elif golden is not None:
+                answers(context, home, number, golden)
+                context.tell(f"version {number} answers its golden request on {home.plane.name}")
+        if golden is None:
+            self.notes.append("no golden request was registered with it, so it was not called")
+
+    def check_alias(self, expected: int | None) -> None:
+        """Raise BusyError when somebody has moved the environment's alias since it was looked at first."""
+        registry, model = self.context.registry, self.version.model
+        if (now := registry.alias(model, self.of.name)) != expected:
+            first, then = ("no version" if each is None else f"version {each}" for each in (expected, now))
+            raise BusyError(
+                f"the alias {self.of.name} of {model} was moved from {first} to {then} meanwhile",
+                where=registry.where,
+                do="find out who did it (`tidegate history`), and run the same command again if it is still wanted",
             )
-    return notes
+
+    def write_down(self, what: What, who: str, records: Sequence[Record], source: str | None) -> int | None:
+        """Tag the version, and append the records that are not there yet.
+
+        Returns the version that the environment had; the same one where nothing was left to write. The records
+        come last: as long as one is missing, the next run knows that this one did not come to its end.
+        """
+        registry, number = self.context.registry, self.version.number
+        previous: int | None = number
+        latest = max((each.when for each in records), default=None)
+        for plan, home in self.homes:
+            had = current(records, self.of.name, home.plane.name)
+            if had == number:
+                continue
+            previous = had if had is not None else plan.old if plan.old != number else None
+            when = self.context.now()
+            if latest is not None and when <= latest:  # by a clock that went ahead: the order is that of the lock
+                when = latest + timedelta(microseconds=1)
+            latest = when
+            for key, value in (("by", who), ("at", when.isoformat(timespec="seconds")), ("from", source or "registry")):
+                registry.tag(self.version, f"tidegate.{self.of.name}.{key}", value)
+            record = Record(
+                what=what,
+                model=self.version.model,
+                version=number,
+                who=who,
+                when=when,
+                previous=previous,
+                environment=self.of.name,
+                plane=home.plane.name,
+                source=source,
+                manifest_sha256=self.version.manifest_sha256,
+                proxy=home.plane.proxy_url,
+            )
+            registry.append_record(self.version, record)
+        return previous
+
+    def unserved(self) -> Iterator[str]:
+        """Say where the definition has no calls go to the version."""
+        for _, home in self.homes:
+            shares = {share.version: share.weight for share in home.model.versions}
+            if shares and not shares.get(self.version.number):
+                yield (
+                    f"on {home.plane.name} calls do not go to it: the definition shares them out among versions "
+                    f"{', '.join(map(str, shares))}; have the platform admin name {self.version.number} there"
+                )
+
+    @contextmanager
+    def put_back_on_failure(self) -> Iterator[None]:
+        """Put every configuration back that was written, and say what is so then; what served before serves on."""
+        try:
+            yield
+        except BaseException as error:
+            reached, left = False, []
+            for plan in reversed(self.plans):
+                try:
+                    reached = _is_called(plan) or reached
+                    plan.put_back()
+                except (TidegateError, OSError) as worse:
+                    left.append(f"{plan.repository.where}: {worse}")
+            what, more = self._did_not_come(), [f"note: {note}" for note in self.notes]
+            if reached:
+                more.append(f"note: calls may have been answered by version {self.version.number} meanwhile")
+            if left:
+                more.append("and its configuration could not be put back: " + "; ".join(left))
+            if not isinstance(error, TidegateError | OSError):
+                self.context.tell("\n    ".join([what, *more]))
+                raise
+            do, why = "run the same command again: it goes on from there", f"{type(error).__name__}: {error}"
+            if isinstance(error, TidegateError):
+                do, why = error.do or do, str(error).removesuffix(f"\n  do: {error.do}")  # it stands at the end, once
+            kinds: tuple[type[TidegateError], ...] = (BusyError, IntegrityError)
+            kind = next((each for each in kinds if isinstance(error, each)), UnfinishedError)
+            raise kind(what, why="\n    ".join([why, *more]), do=do) from error
+
+    @contextmanager
+    def told_on_failure(self) -> Iterator[None]:
+        """Say what to do when the new version has begun to serve, and what is left to do fails."""
+        name = f"version {self.version.number} of {self.version.model}"
+        what = f"{name} serves in {self.of.name}, and not all is written down"
+        do = "run the same command again: it does what is left; or `tidegate rollback`"
+        try:
+            yield
+        except (TidegateError, OSError) as error:
+            raise UnfinishedError(what, why=str(error), do=do) from error
+        except BaseException:
+            self.context.tell(f"{what}\n  do: {do}")
+            raise
+
+    def _did_not_come(self) -> str:
+        name, number = f"version {self.version.number} of {self.version.model}", self.version.number
+        if all(plan.back == number for plan in self.plans):
+            return f"{self.of.name} has {name} already, and it was not seen to be called"
+        planes: dict[str, list[str]] = {}
+        for plan, home in self.homes:
+            planes.setdefault(_serves(plan), []).append(home.plane.name)
+        serves = [what if len(planes) == 1 else f"{', '.join(where)}: {what}" for what, where in planes.items()]
+        return f"{name} did not come into {self.of.name}; {'; '.join(serves)}"
+
+
+def _is_called(plan: Plan) -> bool:
+    """Tell whether calls may have gone to the version by what this run wrote."""
+    text = plan.repository.config(plan.place.model)
+    if text is None or text == plan.now:
+        return False
+    if text == plan.last:
+        return True
+    return plan.place.newest and plan.number == max(plan.repository.configs.read_published(text).served, default=None)
+
+
+def _serves(plan: Plan) -> str:
+    """Say what serves after the configuration went back."""
+    again = f" again: an earlier run had calls go to version {plan.number} already" if plan.is_cut_over else ""
+    if plan.before is None or not plan.repository.configs.read_published(plan.before).served:
+        return f"nothing serves under its name{again}"
+    if plan.back is None:
+        return f"what served before serves{again or ' on'}"
+    return f"version {plan.back} serves{again or ' on'}"

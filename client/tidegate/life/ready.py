@@ -14,7 +14,7 @@ from ..errors import (
 )
 from ..registry import Golden
 from .context import Context
-from .target import Use
+from .target import Home
 
 LOOK_SECONDS = 0.25
 ANSWER_SECONDS = 10.0
@@ -23,91 +23,85 @@ POLL_SECONDS = 15.0
 least as often."""
 
 
-def until_served(context: Context, use: Use, number: int, *, fresh: bool) -> str | None:
+def until_served(context: Context, home: Home, number: int, *, fresh: bool) -> str | None:
     """Wait until a version serves; a fresh one everywhere. Raises UnfinishedError when it does not within the bound.
 
     Returns a note where that cannot be seen from outside.
     """
-    model, server = use.home.model, use.home.server.name
-    proxy = context.proxy(use.home.plane)
-    if use.pool.loading == "on-demand":
-        if use.follows == "shares" and number not in use.named:
-            return (
-                f"{_where(use)} loads only the versions that the definition names, which version {number} is not yet: "
-                "it was not tried there"
-            )
-        # Readiness would load nothing: the model's own description does, so that this is a real load.
-        _until(context, use, lambda: bool(proxy.metadata(
-            model.name, server=server, version=number, deadline=ANSWER_SECONDS
-        )), f"version {number} is not ready", 0)  # fmt: skip
-        return None
-    # Replicas look at the repository each in its own time, and any of them may be the one that answers.
-    steady = (use.pool.poll_seconds or POLL_SECONDS) if fresh else 0
+    model, proxy = home.model.name, context.proxy(home.plane)
+
+    def described() -> bool:
+        return bool(proxy.metadata(model, server=home.server.name, version=number, deadline=ANSWER_SECONDS))
 
     def ready() -> bool:
-        if proxy.ready(model.name, server=server, version=number, deadline=ANSWER_SECONDS):
+        if proxy.ready(model, server=home.server.name, version=number, deadline=ANSWER_SECONDS):
             return True
         try:  # what that fails with says more
-            proxy.metadata(model.name, server=server, version=number, deadline=ANSWER_SECONDS)
+            described()
         except NotFoundError as error:
             raise NotFoundError("the inference server has not seen it in its repository yet") from error
         except UnreachableError as error:
-            if use.kind.configs.NOT_READY not in error.why:
+            if home.kind.configs.NOT_READY not in error.why:
                 raise
             raise UnreachableError("the inference server has seen it, and is loading it still or cannot") from error
         return False
 
-    _until(context, use, ready, f"version {number} is not ready", steady)
+    if home.pool.loading != "on-demand":
+        # Replicas look at the repository each in its own time, and any of them may be the one that answers.
+        steady = _look_seconds(home) if fresh else 0
+        _until(context, home, ready, f"version {number} is not ready", steady)
+    elif home.follows == "shares" and number not in home.named:
+        return (
+            f"{_where(home)} loads only the versions that the definition names, which version {number} is not yet: "
+            "it was not tried there"
+        )
+    else:
+        # Readiness would load nothing: the model's own description does, so that this is a real load.
+        _until(context, home, described, f"version {number} is not ready", 0)
     return None
 
 
-def until_called(context: Context, use: Use, number: int) -> None:
+def until_called(context: Context, home: Home, number: int) -> None:
     """Wait until calls that name no version go to this one. Raises UnfinishedError."""
-    model, server = use.home.model.name, use.home.server.name
-    proxy = context.proxy(use.home.plane)
+    model, server, proxy = home.model.name, home.server.name, context.proxy(home.plane)
 
-    def by_alias() -> bool:
-        config = proxy.config(model, server=server, deadline=ANSWER_SECONDS)
-        return use.kind.configs.alias_of(config, use.routed or "") == str(number)
-
-    def by_newest() -> bool:
+    def is_called() -> bool:
+        if home.model.alias is not None:
+            config = proxy.config(model, server=server, deadline=ANSWER_SECONDS)
+            return home.kind.configs.alias_of(config, home.model.alias) == str(number)
         versions = proxy.metadata(model, server=server, deadline=ANSWER_SECONDS).get("versions", [])
         return max(map(int, versions), default=0) == number
 
-    if use.follows != "shares":
-        check = by_alias if use.follows == "alias" else by_newest
-        _until(context, use, check, f"calls do not go to version {number} yet", 0)
+    if home.follows != "shares":
+        _until(context, home, is_called, f"calls do not go to version {number} yet", 0)
 
 
-def answers(context: Context, use: Use, number: int, golden: Golden) -> None:
+def answers(context: Context, home: Home, number: int, golden: Golden) -> None:
     """Send the golden request to a version. Raises UnfinishedError when it fails, or answers something else."""
-    model, server = use.home.model.name, use.home.server.name
     try:
-        answer = context.proxy(use.home.plane).infer_json(
-            model, golden.request, server=server, version=number, deadline=context.wait_seconds
+        answer = context.proxy(home.plane).infer_json(
+            home.model.name, golden.request, server=home.server.name, version=number, deadline=context.wait_seconds
         )
     except TidegateError as error:
-        raise UnfinishedError(
-            f"version {number} does not answer its golden request", where=_where(use), why=str(error)
-        ) from None
+        what = f"version {number} does not answer its golden request"
+        raise UnfinishedError(what, where=_where(home), why=str(error)) from None
     if wrong := golden.differences(answer):
         raise UnfinishedError(
             f"version {number} answers its golden request otherwise than it was registered with",
-            where=_where(use),
+            where=_where(home),
             why="; ".join(wrong[:5]),
             do="where the request is that of another version, register it again with the right --golden; else compare "
             "the libraries that the inference server has with those of where the model was made",
         )
 
 
-def _until(context: Context, use: Use, check: Callable[[], bool], what: str, steady_seconds: float) -> None:
+def _until(context: Context, home: Home, check: Callable[[], bool], what: str, steady_seconds: float) -> None:
     """Wait until a check holds, and has held for so long.
 
     That the load failed is believed when nothing else was said until whoever loads has surely seen what is there now:
     at first it may be said of what was there before.
     """
-    look_seconds = use.pool.poll_seconds or POLL_SECONDS
-    bound = context.wait_seconds + look_seconds
+    bound = context.wait_seconds + _look_seconds(home)
     end = time.monotonic() + bound
     since: float | None = None
     failed_since: float | None = None
@@ -123,10 +117,10 @@ def _until(context: Context, use: Use, check: Callable[[], bool], what: str, ste
         failed_since = (now if failed_since is None else failed_since) if failed else None
         if since is not None and now - since >= steady_seconds:
             return
-        if failed_since is not None and now - failed_since > look_seconds + LOOK_SECONDS:
+        if failed_since is not None and now - failed_since > _look_seconds(home) + LOOK_SECONDS:
             raise UnfinishedError(
                 f"{what}: it cannot be loaded",
-                where=_where(use),
+                where=_where(home),
                 why=why,
                 do="mend the model, register it again and deploy that; where the server is what is wrong, run the same "
                 "command again once it is mended",
@@ -134,12 +128,16 @@ def _until(context: Context, use: Use, check: Callable[[], bool], what: str, ste
         if now > end:
             raise UnfinishedError(
                 f"{what} after {bound:.0f} s",
-                where=_where(use),
+                where=_where(home),
                 why=why or "the inference server has not loaded it, or cannot",
                 do="look into the log of the inference server there; then run the same command again",
             )
         time.sleep(LOOK_SECONDS)
 
 
-def _where(use: Use) -> str:
-    return f"{use.home.server.name} on {use.home.plane.name} ({use.home.plane.proxy_url})"
+def _look_seconds(home: Home) -> float:
+    return home.pool.poll_seconds or POLL_SECONDS
+
+
+def _where(home: Home) -> str:
+    return f"{home.server.name} on {home.plane.name} ({home.plane.proxy_url})"

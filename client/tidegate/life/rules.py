@@ -19,11 +19,9 @@ def may_publish(environment: str, promotion: Promotion, writers: Sequence[str], 
     They are the definition's principals and groups; without any the writers of the server's repository; without those
     too, everybody whom the repository lets write.
     """
-    groups = promotion.groups
+    groups = promotion.groups if promotion.groups or promotion.principals else writers
     if not groups and not promotion.principals:
-        if not writers:
-            return
-        groups = tuple(writers)
+        return
     if who.principal in promotion.principals or set(who.groups) & set(groups):
         return
     allowed = [*(f"group {group}" for group in groups), *promotion.principals]
@@ -42,16 +40,17 @@ def other_than_who_registered(
 
     A name that nobody has proven may be the caller's by another name: it is refused too.
     """
+    why = f"{environment} wants somebody else to bring a version in than who registered it"
     if not registered_by:
         raise RefusedError(
             f"it is not known who registered version {number}",
-            why=f"{environment} wants somebody else to bring a version in than who registered it",
+            why=why,
             do="register it again with `tidegate register`, which says who did",
         )
     if unproven:
         raise RefusedError(
             f"it is not proven that {registered_by} registered version {number}",
-            why=f"{unproven}; {environment} wants somebody else to bring a version in than who registered it",
+            why=f"{unproven}; {why}",
             do="have the same entry registered again by somebody whose credential a proxy knows",
         )
     if registered_by.casefold() == who.principal.casefold():
@@ -85,7 +84,6 @@ def has_soaked(
     """Check that it has served in `source` for so many hours, and that no call of it failed there.
 
     Where records are `unreadable`, one of them may say that it went: that is refused too.
-
     `failures` is what Triton counts of the version there since it was loaded; None where nothing can be learned, which
     is refused too. An error that a model of the Python backend answers to one request is none to Triton 2.51.
     """

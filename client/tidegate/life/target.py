@@ -1,94 +1,133 @@
-"""Where a model goes: the repositories of an environment, and everything that is called from each of them."""
+"""Where a model goes: its homes in an environment, and the repositories that these read it from."""
 
-from collections.abc import Iterable
+from collections import defaultdict
 from dataclasses import dataclass
 
-from tidegate_contracts.environments import Environment, Environments, Location, ObjectStoreLocation, PoolFacts
+from tidegate_contracts.environments import (
+    Environment,
+    Environments,
+    Location,
+    ModelFacts,
+    ObjectStoreLocation,
+    Plane,
+    PoolFacts,
+    ServerFacts,
+)
 
-from ..environments import Home, homes
-from ..errors import UsageError
+from ..errors import NotFoundError, UsageError
 from ..kinds import Kind, kind_of_server
+from ..names import nearest_of
+
+Key = tuple[str, ...]
+"""Volume and path, or the URL: the same for the same repository."""
 
 
 @dataclass(frozen=True)
-class Use:
-    """A home of the model in an environment that reads the same repository."""
+class Home:
+    """Where a model is served: one server of an environment, on one data plane."""
 
     environment: Environment
-    home: Home
-
-    @property
-    def routed(self) -> str | None:
-        """The alias by which the definition has it called, if it does."""
-        return self.home.model.alias
+    plane: Plane
+    server: ServerFacts
+    model: ModelFacts
 
     @property
     def named(self) -> frozenset[int]:
         """Versions that the definition itself names: those with shares, and the mirror's."""
-        model = self.home.model
-        mirrored = [model.mirror.version] if model.mirror is not None else []
-        return frozenset([*(share.version for share in model.versions), *mirrored])
+        mirrored = [self.model.mirror.version] if self.model.mirror is not None else []
+        return frozenset([*(share.version for share in self.model.versions), *mirrored])
 
     @property
     def follows(self) -> str:
         """What decides which version is called: its `alias`, `shares` of versions, or `newest`."""
-        model = self.home.model
-        return "alias" if model.alias is not None else "shares" if model.versions else "newest"
+        return "alias" if self.model.alias is not None else "shares" if self.model.versions else "newest"
 
     @property
     def kind(self) -> Kind:
         """The kind of its server. Raises UsageError where this client does not know it."""
-        return kind_of_server(self.home.server.kind, self.home.server.name)
+        return kind_of_server(self.server.kind, self.server.name)
 
     @property
     def pool(self) -> PoolFacts:
         """The pool that serves it. Raises UsageError where the file contradicts itself."""
-        for pool in self.home.server.pools:
-            if pool.name == self.home.model.pool:
+        for pool in self.server.pools:
+            if pool.name == self.model.pool:
                 return pool
-        raise UsageError(f"the server {self.home.server.name} has no pool {self.home.model.pool}")
+        raise UsageError(f"the server {self.server.name} has no pool {self.model.pool}")
 
 
 @dataclass(frozen=True)
 class Place:
     """One repository that the model is published to, however many data planes read it."""
 
-    key: tuple[str, ...]
-    """Volume and path, or the URL: the same for the same repository."""
-    uses: tuple[Use, ...]
-    """By the environment itself, in the order of its roll-out."""
-    shared: tuple[Use, ...]
-    """By other environments, whose versions must stay."""
-
-    @property
-    def location(self) -> Location:
-        """Where it is."""
-        return self.uses[0].home.server.location
+    key: Key
+    homes: tuple[Home, ...]
+    """Of the environment itself, in the order of its roll-out."""
+    shared: tuple[Home, ...]
+    """Of other environments, whose versions must stay."""
 
     @property
     def kind(self) -> Kind:
         """The kind of the servers that read it."""
-        return self.uses[0].kind
+        return self.homes[0].kind
 
     @property
     def model(self) -> str:
         """Name of the model."""
-        return self.uses[0].home.model.name
+        return self.homes[0].model.name
+
+    @property
+    def everybody(self) -> tuple[Home, ...]:
+        """Whoever reads it."""
+        return self.homes + self.shared
 
     @property
     def aliases(self) -> frozenset[str]:
         """Those that the environment's version has in config.pbtxt."""
-        return frozenset(use.routed for use in self.uses if use.routed is not None)
+        return frozenset(home.model.alias for home in self.homes if home.model.alias is not None)
 
     @property
     def newest(self) -> bool:
-        """Whether anybody calls simply the newest version that is served."""
-        return any(use.follows == "newest" for use in (*self.uses, *self.shared))
+        """Whether the environment calls simply the newest version that is served."""
+        return any(home.follows == "newest" for home in self.homes)
 
     @property
     def named(self) -> frozenset[int]:
         """Versions that a definition names."""
-        return frozenset(number for use in (*self.uses, *self.shared) for number in use.named)
+        return frozenset(number for home in self.everybody for number in home.named)
+
+
+def homes(of: Environment, model: str | None = None) -> list[Home]:
+    """Return where the environment serves the model, or all its models, data planes of lower waves first.
+
+    Raises NotFoundError where the definition does not name the model there.
+    """
+    everywhere = [
+        Home(of, plane, server, facts)
+        for plane in sorted(of.planes, key=lambda plane: plane.wave)
+        for facts in plane.models
+        for server in plane.servers
+        if facts.server == server.name
+    ]
+    found = [home for home in everywhere if model in (None, home.model.name)]
+    if model is not None and not found:
+        names = sorted({home.model.name for home in everywhere})
+        server = next((server.name for plane in of.planes for server in plane.servers), "<server>")
+        raise NotFoundError(
+            f"the environment {of.name} has no model {model!r}",
+            why="the stack definition says which models an environment serves, and on which server",
+            do=f"{nearest_of(model, names, 'models')}; or have the platform admin add it to `models` of the "
+            f"definition:\n      - {{name: {model}, server: {server}}}",
+        )
+    return found
+
+
+def repositories(of: Environment, model: str | None = None) -> dict[Key, list[Home]]:
+    """Return every repository that the environment reads the model from, or any model. Raises NotFoundError."""
+    found: dict[Key, list[Home]] = defaultdict(list)
+    for home in homes(of, model):
+        found[_key(home.server.location)].append(home)
+    return found
 
 
 def places(of: Environment, model: str, known: Environments) -> tuple[Place, ...]:
@@ -96,29 +135,15 @@ def places(of: Environment, model: str, known: Environments) -> tuple[Place, ...
 
     Raises NotFoundError where the definition does not name the model there.
     """
-    mine: dict[tuple[str, ...], list[Use]] = {}
-    for home in homes(of, model):
-        mine.setdefault(_key(home.server.location), []).append(Use(of, home))
-    return tuple(Place(key, tuple(uses), tuple(_others(key, of, model, known))) for key, uses in mine.items())
+    others = [home for other in known.environments if other.name != of.name for home in homes(other)]
+    read = [(_key(home.server.location), home) for home in others if home.model.name == model]
+    return tuple(
+        Place(key, tuple(mine), tuple(home for where, home in read if where == key))
+        for key, mine in repositories(of, model).items()
+    )
 
 
-def servers(of: Environment) -> dict[tuple[str, ...], tuple[Home, ...]]:
-    """Return every repository of the environment, with the models that the definition serves from it."""
-    found: dict[tuple[str, ...], list[Home]] = {}
-    for plane in sorted(of.planes, key=lambda plane: plane.wave):
-        for server in plane.servers:
-            models = [model for model in plane.models if model.server == server.name]
-            found.setdefault(_key(server.location), []).extend(Home(plane, server, model) for model in models)
-    return {key: tuple(inside) for key, inside in found.items()}
-
-
-def _others(key: tuple[str, ...], of: Environment, model: str, known: Environments) -> Iterable[Use]:
-    for other in known.environments:
-        if other.name != of.name and any(facts.name == model for plane in other.planes for facts in plane.models):
-            yield from (Use(other, home) for home in homes(other, model) if _key(home.server.location) == key)
-
-
-def _key(location: Location) -> tuple[str, ...]:
+def _key(location: Location) -> Key:
     if isinstance(location, ObjectStoreLocation):
         return (location.url.rstrip("/"),)
     return location.volume, location.path.strip("/")

@@ -35,8 +35,7 @@ def registrant(environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
 
 
 def _proxies(environ: Mapping[str, str]) -> Iterator[str]:
-    from ..environments import load
-    from ..settings import ENVIRONMENTS
+    from ..environments import ENVIRONMENTS, load
 
     if said := environ.get(PROXY, "").strip():
         yield said

@@ -9,9 +9,9 @@ from tidegate_contracts.environments import Plane
 from ..calling.address import VARIABLE, proxy_url
 from ..calling.credentials import Credential, find_credential
 from ..calling.proxy import ProxyClient
-from ..environments import environment, load, nearest
+from ..environments import ENVIRONMENTS, environment, load
 from ..errors import NotFoundError, UsageError
-from ..settings import ENVIRONMENTS
+from ..names import nearest_of
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def proxies(
     if not found:
         planes = sorted({at.name for each in wanted for at in each.planes})
         what = "the environment lives nowhere" if plane is None else f"there is no data plane {plane!r}"
-        raise NotFoundError(what, do="" if plane is None else nearest(plane, planes, "data planes"))
+        raise NotFoundError(what, do="" if plane is None else nearest_of(plane, planes, "data planes"))
     return found
 
 
@@ -85,7 +85,7 @@ def proxy_of(
     if not having:
         names = sorted({name for each in found for name in each.models})
         raise NotFoundError(
-            f"no environment that was asked has the model {model!r}", do=nearest(model, names, "models")
+            f"no environment that was asked has the model {model!r}", do=nearest_of(model, names, "models")
         )
     environments = list(dict.fromkeys(each.environment for each in having))
     if len(environments) > 1:

@@ -12,9 +12,8 @@ from tidegate import environments
 from tidegate.calling.proxy import ProxyClient
 from tidegate.errors import TidegateError
 from tidegate.life.context import Context
-from tidegate.life.deploy import Wanted, deploy
+from tidegate.life.deploy import deploy
 from tidegate.registry import Registry
-from tidegate.settings import settings
 from tidegate.triton.publishing import steps
 from tidegate.triton.publishing.folder import FolderRepository
 
@@ -53,7 +52,7 @@ def racing(model: str, versions: list[int]) -> list[str]:
 def _context(variables: Mapping[str, str]) -> Context:
     os.environ.clear()
     os.environ.update(variables)
-    return Context(environments.load(), Registry(), settings(), wait_seconds=60)
+    return Context(environments.load(), Registry(), wait_seconds=60)
 
 
 def _run(variables: Mapping[str, str], model: str, version: int, point: str) -> None:
@@ -73,7 +72,7 @@ def _run(variables: Mapping[str, str], model: str, version: int, point: str) -> 
     kind, _, method = name.partition(".")
     if kind in CLASSES:
         setattr(CLASSES[kind], method, _watched(getattr(CLASSES[kind], method), name, come))
-    deploy(context, Wanted(model, str(version)), "dev")
+    deploy(context, f"{model}@{version}", "dev")
 
 
 def _watched(method: Callable[..., Any], name: str, come: Callable[[str, str], None]) -> Callable[..., Any]:
@@ -91,7 +90,7 @@ def _race(variables: Mapping[str, str], model: str, version: int, barrier: Barri
     context = _context(variables)
     barrier.wait(60)
     try:
-        deploy(context, Wanted(model, str(version)), "dev")
+        deploy(context, f"{model}@{version}", "dev")
         said.put((version, "done"))
     except TidegateError as error:
         said.put((version, f"{type(error).__name__}: {error}"))

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.calling.proxy import Statistics
+from tidegate.environments import Mounts
 from tidegate.errors import NotFoundError, TidegateError
 from tidegate.life.context import Context
 from tidegate.registry import Golden, Record, RegisteredVersion
 from tidegate.registry.manifest import checked_name, manifest_of
 from tidegate.registry.records import Records
-from tidegate.settings import Settings
 from tidegate.triton.publishing import open_repository, read_published
 from tidegate_contracts.environments import Environments, WhoAmI
 from tidegate_contracts.manifest import Manifest
@@ -129,4 +129,4 @@ def context(known: Environments, papers: Papers, answers: Answers, dataset: Path
     """Return what an operation works with, where every data plane has this proxy."""
     proxies: Any = {plane.proxy_url: answers for of in known.environments for plane in of.planes}
     registry: Any = papers
-    return Context(known, registry, Settings(datasets={"models": dataset}), wait_seconds=5, _proxies=proxies)
+    return Context(known, registry, Mounts(datasets={"models": dataset}), wait_seconds=5, _proxies=proxies)

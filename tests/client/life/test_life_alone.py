@@ -17,14 +17,12 @@ from tidegate.errors import (
     UnreachableError,
     UsageError,
 )
-from tidegate.life import failure
+from tidegate.life.audit import prune, unserved, verify
 from tidegate.life.context import Context
-from tidegate.life.deploy import Wanted, promote, rollback
-from tidegate.life.plan import published_entry_config
-from tidegate.life.prune import prune, unserved
+from tidegate.life.deploy import promote, rollback
+from tidegate.life.plan import Plan, published_entry_config
 from tidegate.life.publish import bring
 from tidegate.life.target import places
-from tidegate.life.verify import verify
 from tidegate.registry import Record
 from tidegate.triton.publishing import read_published
 from tidegate_contracts.environments import Environment, Environments, Promotion
@@ -67,7 +65,7 @@ def test_who_was_killed_before_the_golden_request_sends_it_in_the_next_run(
     papers.request = golden(7)  # which nothing here answers
     answers.killed = True
     with monkeypatch.context() as patch:
-        patch.setattr(failure, "put_back", lambda *_: None)  # who is killed puts nothing back
+        patch.setattr(Plan, "put_back", lambda _: None)  # who is killed puts nothing back
         with pytest.raises(SystemExit):
             bring(here, "deploy", version, of, "anna")
     answers.killed = False
@@ -209,7 +207,7 @@ def test_a_configuration_that_is_no_text_is_told_with_its_place(
         bring(here, "deploy", version, of, "anna")
     (answers.repository / MODEL / "1" / ".entry" / "config.pbtxt").write_bytes(b"\xff")
     with pytest.raises(UsageError, match=r"1/\.entry/config\.pbtxt: config\.pbtxt is no text"):
-        published_entry_config(here.repository(of, places(of, MODEL, here.known)[0].uses[0].home), MODEL, 1)
+        published_entry_config(here.repository(places(of, MODEL, here.known)[0].homes[0]), MODEL, 1)
 
 
 def test_what_lies_among_the_records_and_is_none_is_told_and_decides_nothing(
@@ -254,7 +252,7 @@ def test_a_damaged_version_that_a_rollback_wants_can_be_removed_and_is_brought_b
     with pytest.raises(IntegrityError, match="tidegate prune"):
         rollback(here, MODEL, "prod")
     (found,) = unserved(here, "prod", MODEL)
-    monkeypatch.setattr("tidegate.life.prune.LOADED_SECONDS", 0.0)
+    monkeypatch.setattr("tidegate.life.audit.LOADED_SECONDS", 0.0)
     assert [each.version for each in prune(here, "prod", [found])] == [1]
     assert rollback(here, MODEL, "prod").version == 1
     assert (answers.repository / MODEL / "1" / "factor").read_text() != "9 "
@@ -281,7 +279,7 @@ def test_a_data_plane_that_tells_no_failures_is_no_proof_that_there_were_none(
     ]  # fmt: skip
     answers.failures = iter([0, None])
     with pytest.raises(RefusedError, match="cannot be learned whether calls of version 1 failed"):
-        promote(here, Wanted(MODEL, "1"), "prod")
+        promote(here, f"{MODEL}@1", "prod")
 
 
 def _notebooks_leftover(models: Path) -> None:

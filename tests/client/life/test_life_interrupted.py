@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from tidegate.errors import BusyError, IntegrityError, UnfinishedError
-from tidegate.life.deploy import Wanted, deploy
-from tidegate.life.history import history
+from tidegate.life.deploy import deploy
+from tidegate.life.past import history
 from tidegate.triton.publishing import read_published, steps
 
 from ..registry.relay import Answer, relay
@@ -49,7 +49,7 @@ def register(world: World, name: str, factor: int, folder: Path, padding: int = 
 def caller(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
     """Somebody who calls all the time while the module's tests run; nothing he asked may have been refused."""
     register(world, "killed", FIRST, tmp_path_factory.mktemp("first"))
-    deploy(world.context(), Wanted("killed"), "dev")
+    deploy(world.context(), "killed", "dev")
     with Caller(world.client(world.dev), "killed") as calling:
         calling.of_next(1)
         yield calling
@@ -68,7 +68,7 @@ def test_who_is_killed_leaves_what_served_and_the_next_run_completes(
     if POINTS.index(point) < CUT_OVER:
         assert factor not in caller.of_next(20)
         assert context.registry.alias("killed", "dev") == serving
-    outcome = deploy(context, Wanted("killed", str(number)), "dev")
+    outcome = deploy(context, f"killed@{number}", "dev")
     assert (outcome.version, outcome.previous) == (number, serving)
     assert outcome.changed == (point != "after Registry.append_record")
     assert context.registry.alias("killed", "dev") == number
@@ -96,11 +96,11 @@ def test_a_volume_that_fails_in_the_middle_is_told_and_the_configuration_is_put_
         steps.watch(come)
         try:
             with pytest.raises(UnfinishedError, match=said):
-                deploy(context, Wanted("killed", str(number)), "dev")
+                deploy(context, f"killed@{number}", "dev")
         finally:
             steps.watch()
         assert config.read_text() == before
-    assert deploy(context, Wanted("killed", str(number)), "dev").changed
+    assert deploy(context, f"killed@{number}", "dev").changed
     assert caller.failures == []
 
 
@@ -121,11 +121,11 @@ def test_an_alias_that_somebody_moves_meanwhile_is_told_and_nothing_is_cut_over(
 
     context.tell = move
     with pytest.raises(BusyError, match=f"moved from version {serving} to version 1 meanwhile"):
-        deploy(context, Wanted("killed", str(number)), "dev")
+        deploy(context, f"killed@{number}", "dev")
     assert config.read_text() == before
     context.registry.set_alias("killed", "dev", serving, expect=1)
     context.tell = said.append
-    assert deploy(context, Wanted("killed", str(number)), "dev").previous == serving
+    assert deploy(context, f"killed@{number}", "dev").previous == serving
     assert caller.failures == []
 
 
@@ -150,13 +150,13 @@ def test_a_credential_of_the_registry_that_expires_meanwhile_is_told_and_the_nex
 
         context.tell = tell
         with pytest.raises(UnfinishedError, match="serves in dev, and not all" if serves else "serves on") as told:
-            deploy(context, Wanted("killed", str(number)), "dev")
+            deploy(context, f"killed@{number}", "dev")
         assert "credential" in str(told.value)
         between.fault = None
         assert (config.read_text() == before) == (not serves)
         assert context.registry.alias("killed", "dev") == serving
         context.tell = lambda _text: None
-        outcome = deploy(context, Wanted("killed", str(number)), "dev")
+        outcome = deploy(context, f"killed@{number}", "dev")
         assert (outcome.version, outcome.previous, outcome.changed) == (number, serving, True)
         assert context.registry.alias("killed", "dev") == number
     assert caller.failures == []
@@ -174,23 +174,23 @@ def test_ctrl_c_puts_the_configuration_back(world: World, caller: Caller, tmp_pa
 
     context.tell = stop
     with pytest.raises(KeyboardInterrupt):
-        deploy(context, Wanted("killed", str(number)), "dev")
+        deploy(context, f"killed@{number}", "dev")
     assert config.read_text() == before
     context.tell = lambda _text: None
-    assert deploy(context, Wanted("killed", str(number)), "dev").changed
+    assert deploy(context, f"killed@{number}", "dev").changed
     assert caller.failures == []
 
 
 def test_of_two_who_deploy_at_once_one_wins_and_the_other_is_told(world: World, tmp_path: Path) -> None:
     context = world.context()
     register(world, "raced", 3, tmp_path)
-    deploy(context, Wanted("raced"), "dev")
+    deploy(context, "raced", "dev")
     versions = [register(world, "raced", factor, tmp_path) for factor in (5, 7)]
     ended = racing("raced", versions)
     assert sorted(each.split(":")[0] for each in ended) == ["BusyError", "done"]
     winner, loser = (versions[ended.index(each)] for each in sorted(ended, key=lambda each: each != "done"))
     assert context.registry.alias("raced", "dev") == winner
-    assert deploy(context, Wanted("raced", str(loser)), "dev").previous == winner
+    assert deploy(context, f"raced@{loser}", "dev").previous == winner
 
 
 def test_an_artifact_that_was_tampered_with_comes_nowhere(world: World, caller: Caller, tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_an_artifact_that_was_tampered_with_comes_nowhere(world: World, caller: 
     (marked,) = [key for key in keys if s3.get_object(Bucket=BUCKET, Key=key)["Body"].read().startswith(b"70 ")]
     s3.put_object(Bucket=BUCKET, Key=marked, Body=b"71 ")
     with pytest.raises(IntegrityError):
-        deploy(context, Wanted("killed", str(number)), "dev")
+        deploy(context, f"killed@{number}", "dev")
     assert config.read_text() == before
     assert not (config.parent / str(number)).exists()
     assert 71 not in caller.of_next(5)

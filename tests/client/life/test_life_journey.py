@@ -10,8 +10,8 @@ from tidegate.cli import deploy as commands
 from tidegate.errors import ExitCode, NotFoundError, RefusedError, TidegateError, UnfinishedError, UsageError
 from tidegate.life import ready
 from tidegate.life.context import Context
-from tidegate.life.deploy import Wanted, deploy, promote, rollback
-from tidegate.life.history import history
+from tidegate.life.deploy import deploy, promote, rollback
+from tidegate.life.past import history
 from tidegate.triton.publishing import read_published
 from tidegate_contracts.environments import Environments, Promotion
 from tidegate_contracts.routing import Model, VersionShare
@@ -36,19 +36,19 @@ def register(world: World, name: str, factor: int, folder: Path, expected: int |
 def test_a_model_goes_to_dev_to_prod_and_back_and_every_call_is_answered(world: World, tmp_path: Path) -> None:
     context = world.context()
     one = register(world, "fraud", 3, tmp_path)
-    outcome = deploy(context, Wanted("fraud"), "dev")
+    outcome = deploy(context, "fraud", "dev")
     assert (outcome.version, outcome.previous, outcome.changed, outcome.who) == (one, None, True, VISITOR)
-    again = deploy(context, Wanted("fraud"), "dev")
+    again = deploy(context, "fraud", "dev")
     assert (again.version, again.previous, again.changed) == (one, None, False)
-    promoted = promote(context, Wanted("fraud"), "prod")
+    promoted = promote(context, "fraud", "prod")
     assert (promoted.version, promoted.previous) == (one, None)
 
     with Caller(world.client(world.dev), "fraud") as in_dev, Caller(world.client(world.prod), "fraud") as in_prod:
         assert set(in_prod.of_next(5)) == {3}
         two = register(world, "fraud", 5, tmp_path)
-        assert deploy(context, Wanted("fraud", str(two)), "dev").previous == one
+        assert deploy(context, f"fraud@{two}", "dev").previous == one
         assert set(in_dev.of_next(20)) <= {3, 5}
-        assert promote(context, Wanted("fraud"), "prod").previous == one
+        assert promote(context, "fraud", "prod").previous == one
         in_prod.until(5)
         assert set(in_prod.of_next(5)) == {5}
         back = rollback(context, "fraud", "prod")
@@ -78,27 +78,27 @@ def test_a_model_goes_to_dev_to_prod_and_back_and_every_call_is_answered(world: 
 def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_on(world: World, tmp_path: Path) -> None:
     context = world.context()
     one = register(world, "faulty", 3, tmp_path)
-    deploy(context, Wanted("faulty"), "dev")
+    deploy(context, "faulty", "dev")
     repository = world.dev.repository("preload") / "faulty" / "config.pbtxt"
     before = repository.read_text()
     with Caller(world.client(world.dev), "faulty") as caller:
         broken = register(world, "faulty", 5, tmp_path, program=PROGRAM.replace("self.factor =", "raise OSError #"))
         context.wait_seconds = 1  # it would never come
         with pytest.raises(UnfinishedError, match=f"version {one} serves on"):
-            deploy(context, Wanted("faulty"), "dev")
+            deploy(context, "faulty", "dev")
         assert repository.read_text() == before
         context.wait_seconds = 60
         lies = register(world, "faulty", 7, tmp_path, expected=8)
         with pytest.raises(UnfinishedError, match=r"7\.0 in place of 8\.0") as told:
-            deploy(context, Wanted("faulty", str(lies)), "dev")
+            deploy(context, f"faulty@{lies}", "dev")
         assert str(told.value).count("do: ") == 1
         assert repository.read_text() == before
         narrow = register(world, "faulty", 9, tmp_path, batch=0)
         with pytest.raises(UsageError, match="max_batch_size"):
-            deploy(context, Wanted("faulty", str(narrow)), "dev")
+            deploy(context, f"faulty@{narrow}", "dev")
         assert repository.read_text() == before
         sound = register(world, "faulty", 11, tmp_path)
-        assert deploy(context, Wanted("faulty"), "dev").previous == one
+        assert deploy(context, "faulty", "dev").previous == one
         caller.until(11)
         assert set(caller.of_next(5)) == {11}
     assert caller.failures == []
@@ -111,13 +111,13 @@ def test_a_first_version_that_does_not_load_is_withdrawn_and_the_next_one_comes(
     context = world.context(wait_seconds=1)
     register(world, "never", 3, tmp_path, program=PROGRAM.replace("self.factor =", "raise OSError #"))
     with pytest.raises(UnfinishedError, match="nothing serves under its name"):
-        deploy(context, Wanted("never"), "dev")
+        deploy(context, "never", "dev")
     config = world.dev.repository("preload") / "never" / "config.pbtxt"
     assert read_published(config.read_text()).served == ()
     assert context.registry.alias("never", "dev") is None
     context.wait_seconds = 60
     sound = register(world, "never", 5, tmp_path)
-    outcome = deploy(context, Wanted("never"), "dev")
+    outcome = deploy(context, "never", "dev")
     assert (outcome.version, outcome.previous) == (sound, None)
     assert world.client(world.dev).infer_json("never", REQUEST)["outputs"][0]["data"] == [5, 10]
 
@@ -125,15 +125,15 @@ def test_a_first_version_that_does_not_load_is_withdrawn_and_the_next_one_comes(
 def test_where_the_newest_is_called_a_version_is_tried_before_the_other_goes(world: World, tmp_path: Path) -> None:
     context = world.context()
     one = register(world, "churn", 3, tmp_path)
-    deploy(context, Wanted("churn"), "dev")
+    deploy(context, "churn", "dev")
     two = register(world, "churn", 5, tmp_path)
     with Caller(world.client(world.dev), "churn") as caller:
         caller.of_next(3)
-        deploy(context, Wanted("churn"), "dev")
+        deploy(context, "churn", "dev")
         assert set(caller.of_next(5)) == {5}
         assert rollback(context, "churn", "dev").version == one
         assert set(caller.of_next(5)) == {3}
-        assert deploy(context, Wanted("churn", str(two)), "dev").previous == one
+        assert deploy(context, f"churn@{two}", "dev").previous == one
         assert set(caller.of_next(5)) == {5}
     assert caller.failures == []
 
@@ -141,11 +141,11 @@ def test_where_the_newest_is_called_a_version_is_tried_before_the_other_goes(wor
 def test_an_on_demand_model_drains_and_the_new_version_is_loaded_and_called(world: World, tmp_path: Path) -> None:
     context = world.context()
     one = register(world, "ocr", 3, tmp_path)
-    deploy(context, Wanted("ocr"), "dev")
+    deploy(context, "ocr", "dev")
     with Caller(world.client(world.dev), "ocr") as caller:
         assert set(caller.of_next(3)) == {3}
         register(world, "ocr", 5, tmp_path)
-        deploy(context, Wanted("ocr"), "dev")
+        deploy(context, "ocr", "dev")
         caller.until(5)
         assert set(caller.of_next(5)) == {5}
         assert rollback(context, "ocr", "dev").version == one
@@ -160,11 +160,11 @@ def test_an_on_demand_model_that_cannot_be_loaded_is_told_with_tritons_reason_lo
     monkeypatch.setattr(ready, "POLL_SECONDS", 1.0)
     context = world.context(wait_seconds=600)
     one = register(world, "ocr", 7, tmp_path)
-    deploy(context, Wanted("ocr", str(one)), "dev")
+    deploy(context, f"ocr@{one}", "dev")
     broken = PROGRAM.replace("self.factor =", "raise OSError('no such device') #")
     register(world, "ocr", 9, tmp_path, program=broken)
     with pytest.raises(UnfinishedError, match=f"version {one} serves on") as told:
-        deploy(context, Wanted("ocr"), "dev")
+        deploy(context, "ocr", "dev")
     assert "it cannot be loaded" in told.value.why  # it was not waited until the time was up
     assert "OSError: no such device" in told.value.why
     with Caller(world.client(world.dev), "ocr") as caller:
@@ -175,25 +175,25 @@ def test_rules_are_obeyed_and_say_what_to_do(world: World, tmp_path: Path, monke
     context = world.context()
     number = register(world, "ruled", 3, tmp_path)
     with pytest.raises(RefusedError, match=f"version {number} was never deployed in dev"):
-        promote(context, Wanted("ruled", str(number)), "prod")
+        promote(context, f"ruled@{number}", "prod")
     with pytest.raises(NotFoundError, match="dev has no version of ruled"):
-        promote(context, Wanted("ruled"), "prod")
+        promote(context, "ruled", "prod")
     with pytest.raises(RefusedError, match="tidegate promote ruled --to prod"):
-        deploy(context, Wanted("ruled"), "prod")
+        deploy(context, "ruled", "prod")
     with pytest.raises(NotFoundError, match="never had a version"):
         rollback(context, "ruled", "prod")
     register(world, "frod", 2, tmp_path)
     with pytest.raises(NotFoundError, match="did you mean fraud"):
-        deploy(context, Wanted("frod"), "dev")
+        deploy(context, "frod", "dev")
     monkeypatch.setenv("TIDEGATE_API_KEY", world.dev.keys["anna"])
     with pytest.raises(RefusedError, match="anna may not bring versions into prod"):
-        promote(world.context(), Wanted("ruled", str(number)), "prod")
+        promote(world.context(), f"ruled@{number}", "prod")
 
 
 def test_a_version_whose_calls_fail_in_dev_does_not_come_into_prod(world: World, tmp_path: Path) -> None:
     context = world.context()
     number = register(world, "soaked", 3, tmp_path)
-    deploy(context, Wanted("soaked"), "dev")
+    deploy(context, "soaked", "dev")
 
     def asks(**more: object) -> None:
         promotion = Promotion.model_validate({"source": "dev", "principals": (VISITOR,)} | more)
@@ -203,20 +203,20 @@ def test_a_version_whose_calls_fail_in_dev_does_not_come_into_prod(world: World,
 
     asks(soak_hours=1)
     with pytest.raises(RefusedError, match=r"has served in dev for 0\.0 hours of 1"):
-        promote(context, Wanted("soaked"), "prod")
+        promote(context, "soaked", "prod")
     client = world.client(world.dev)
     bad = {"inputs": [REQUEST["inputs"][0] | {"data": [-1.0, 2.0]}]}
     with pytest.raises(TidegateError):
         client.infer_json("soaked", bad)
     asks(soak_hours=1e-9)
     with pytest.raises(RefusedError, match=f"1 calls of version {number} failed in dev"):
-        promote(context, Wanted("soaked"), "prod")
+        promote(context, "soaked", "prod")
     asks(separation_of_duties=True)
     context.registry.tag(context.registry.version("soaked", number), "tidegate.registered-by", VISITOR)
     with pytest.raises(RefusedError, match=f"{VISITOR} registered version {number}"):
-        promote(context, Wanted("soaked"), "prod")
+        promote(context, "soaked", "prod")
     context.registry.tag(context.registry.version("soaked", number), "tidegate.registered-by", "anna")
-    assert promote(context, Wanted("soaked"), "prod").version == number
+    assert promote(context, "soaked", "prod").version == number
 
 
 def test_the_commands_say_what_became_of_it(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -260,11 +260,11 @@ def test_where_the_definition_shares_the_calls_out_a_deployment_only_publishes(w
         return world.context()
 
     register(world, "shared", 3, tmp_path)
-    assert not any("calls do not go" in note for note in deploy(share(v1=100), Wanted("shared"), "dev").notes)
+    assert not any("calls do not go" in note for note in deploy(share(v1=100), "shared", "dev").notes)
     with Caller(world.client(world.dev), "shared") as caller:
         caller.of_next(3)
         register(world, "shared", 5, tmp_path)
-        outcome = deploy(share(v1=100), Wanted("shared"), "dev")
+        outcome = deploy(share(v1=100), "shared", "dev")
         assert any("have the platform admin name 2 there" in note for note in outcome.notes)
         assert set(caller.of_next(20)) == {3}
         context = share(v1=80, v2=20)

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from tidegate.cli import audit
 from tidegate.errors import BusyError, ExitCode, NotFoundError
-from tidegate.life.deploy import Wanted, deploy, promote
-from tidegate.life.diff import diff
-from tidegate.life.prune import prune, unserved
-from tidegate.life.verify import Found, verify
+from tidegate.life.audit import Found, diff, prune, unserved, verify
+from tidegate.life.deploy import deploy, promote
 from typer import Exit
 
 from .entries import CONFIG, write_entry
@@ -30,9 +28,9 @@ def three(world: World, tmp_path_factory: pytest.TempPathFactory) -> list[int]:
             (entry / "config.pbtxt").write_text(CONFIG.format(name="pruned", batch=4) + "dynamic_batching {}\n")
             (entry / "labels.txt").write_text("one\nzwei\n")
         numbers.append(context.registry.register(entry, registered_by="anna").number)
-        deploy(context, Wanted("pruned"), "dev")
+        deploy(context, "pruned", "dev")
         if factor == 3:
-            promote(context, Wanted("pruned"), "prod")
+            promote(context, "pruned", "prod")
     return numbers
 
 
@@ -165,11 +163,11 @@ def test_versions_that_nobody_serves_are_shown_and_then_removed_and_can_be_broug
     assert unserved(context, "prod", "pruned") == []
     with pytest.raises(BusyError, match="may still be loading"):
         prune(context, "dev", shown)
-    monkeypatch.setattr("tidegate.life.prune.LOADED_SECONDS", 0.0)
+    monkeypatch.setattr("tidegate.life.audit.LOADED_SECONDS", 0.0)
     assert prune(context, "dev", shown) == shown
     assert not (world.dev.repository("preload") / "pruned" / str(one)).exists()
     assert prune(context, "dev", shown) == []
-    outcome = deploy(context, Wanted("pruned", str(one)), "dev")
+    outcome = deploy(context, f"pruned@{one}", "dev")
     assert (outcome.version, outcome.previous) == (one, 3)
     assert [each.version for each in unserved(context, "dev", "pruned")] == [two]
-    deploy(context, Wanted("pruned", "3"), "dev")
+    deploy(context, "pruned@3", "dev")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tidegate.errors import IntegrityError
-from tidegate.life import failure
+from tidegate.life.plan import Plan
 from tidegate.life.publish import bring
 from tidegate.triton.publishing import open_repository, read_published, steps
 from tidegate_contracts.environments import ObjectStoreLocation
@@ -54,7 +54,7 @@ def test_who_is_killed_in_the_middle_of_an_upload_finishes_it_in_the_next_run(
             raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(failure, "put_back", lambda *_: None)  # who is killed puts nothing back
+        patch.setattr(Plan, "put_back", lambda _: None)  # who is killed puts nothing back
         steps.watch(kill)
         try:
             with pytest.raises(SystemExit):

@@ -39,7 +39,7 @@ def bring(
     repository: FolderRepository, where: Place, number: int, before: Had, *, half: bool = False, config: str = CONFIG
 ) -> None:
     """Publish a version by its plan; half of it is all but the cut-over."""
-    plan = make_plan(where, repository, number, config, before, replace=False)
+    plan = make_plan(where, repository, number, config, before)
     staged = repository.staging(MODEL, number)
     (staged / "1").mkdir(exist_ok=True)
     (staged / "1" / "model.py").write_text(f"# {number}\n")
@@ -56,7 +56,7 @@ def says(text: str | None) -> tuple[tuple[int, ...], dict[str, int]]:
 
 
 def test_a_new_model_is_served_before_its_alias_is_there(repository: FolderRepository) -> None:
-    plan = make_plan(place(alias="champion"), repository, 3, CONFIG, had(), replace=False)
+    plan = make_plan(place(alias="champion"), repository, 3, CONFIG, had())
     assert (plan.old, plan.before, plan.fresh) == (None, None, True)
     assert says(plan.first) == ((3,), {})
     assert says(plan.last) == ((3,), {"champion": 3})
@@ -69,7 +69,7 @@ def test_old_and_new_serve_until_the_alias_moves_and_the_old_one_stays_for_a_rol
     bring(repository, where, 1, had())
     bring(repository, where, 2, had(1))
     before = repository.config(MODEL)
-    plan = make_plan(where, repository, 5, CONFIG, had(1, 2), replace=False)
+    plan = make_plan(where, repository, 5, CONFIG, had(1, 2))
     assert (plan.old, plan.before, plan.fresh) == (2, before, True)
     assert says(plan.first) == ((2, 5), {"champion": 2})
     assert says(plan.last) == ((2, 5), {"champion": 5})
@@ -79,7 +79,7 @@ def test_a_version_that_serves_already_is_not_fresh(repository: FolderRepository
     where = place(alias="champion")
     bring(repository, where, 1, had())
     bring(repository, where, 2, had(1))
-    plan = make_plan(where, repository, 1, CONFIG, had(1, 2), replace=False)
+    plan = make_plan(where, repository, 1, CONFIG, had(1, 2))
     assert not plan.fresh
     assert says(plan.last) == ((1, 2), {"champion": 1})
 
@@ -88,10 +88,10 @@ def test_where_the_newest_is_called_the_old_version_goes_at_the_cut_over(reposit
     where = place()
     bring(repository, where, 1, had())
     bring(repository, where, 2, had(1))
-    plan = make_plan(where, repository, 3, CONFIG, had(1, 2), replace=False)
+    plan = make_plan(where, repository, 3, CONFIG, had(1, 2))
     assert says(plan.first) == ((2, 3), {})
     assert says(plan.last) == ((3,), {})
-    assert says(make_plan(where, repository, 1, CONFIG, had(1, 2), replace=False).last) == ((1,), {})
+    assert says(make_plan(where, repository, 1, CONFIG, had(1, 2)).last) == ((1,), {})
 
 
 def test_where_the_newest_is_called_nothing_but_the_versions_changes_so_that_triton_loads_none_twice(
@@ -99,13 +99,13 @@ def test_where_the_newest_is_called_nothing_but_the_versions_changes_so_that_tri
 ) -> None:
     newest, alias = place(), place(alias="champion")
     bring(repository, newest, 1, had())
-    plan = make_plan(newest, repository, 2, CONFIG, had(1), replace=False)
+    plan = make_plan(newest, repository, 2, CONFIG, had(1))
     assert plan.before is not None
     for one, other in ((plan.before, plan.first), (plan.first, plan.last)):
         assert all(each.startswith("version_policy") for each in config_differences(one, other))
     assert plan.peak == 2
-    assert make_plan(alias, repository, 2, CONFIG, had(1), replace=False).peak == 4
-    changed = make_plan(newest, repository, 2, 'backend: "python"\nmax_batch_size: 8\n', had(1), replace=False)
+    assert make_plan(alias, repository, 2, CONFIG, had(1)).peak == 4
+    changed = make_plan(newest, repository, 2, 'backend: "python"\nmax_batch_size: 8\n', had(1))
     assert changed.peak == 3
 
 
@@ -115,14 +115,14 @@ def test_versions_that_the_definition_names_stay_where_they_are_there(repository
     bring(repository, where, 1, had())
     bring(repository, where, 2, had(1))
     bring(repository, where, 3, had(1, 2))
-    assert says(make_plan(where, repository, 4, CONFIG, had(1, 2, 3), replace=False).last) == ((1, 2, 3, 4), {})
+    assert says(make_plan(where, repository, 4, CONFIG, had(1, 2, 3)).last) == ((1, 2, 3, 4), {})
 
 
 def test_what_another_environment_has_in_the_same_repository_stays_as_it_is(repository: FolderRepository) -> None:
     where = place(plane("east", dataset("a"), alias="canary"), alias="champion")
     bring(repository, place(alias="canary"), 1, had())
     bring(repository, where, 2, had(1))
-    plan = make_plan(where, repository, 3, CONFIG, had(1, 2), replace=False)
+    plan = make_plan(where, repository, 3, CONFIG, had(1, 2))
     assert says(plan.first) == ((1, 2, 3), {"canary": 1, "champion": 2})
     assert says(plan.last) == ((1, 2, 3), {"canary": 1, "champion": 3})
 
@@ -145,7 +145,7 @@ def test_who_goes_back_after_a_run_that_was_killed_goes_back_to_what_was_before_
     clean = repository.config(MODEL)
     bring(repository, where, 2, had(1), half=True, config='backend: "python"\nmax_batch_size: 8\n')
     for number in (2, 3):  # the same again, or another one
-        again = make_plan(where, repository, number, CONFIG, had(1), replace=False)
+        again = make_plan(where, repository, number, CONFIG, had(1))
         assert (again.old, again.fresh) == (1, True)
         assert says(again.before) == ((1,), {} if alias is None else {alias: 1})
         assert again.before == clean
@@ -157,7 +157,7 @@ def test_who_was_killed_after_the_cut_over_has_nothing_left_to_publish_and_both_
     where = place(alias="champion")
     bring(repository, where, 1, had())
     bring(repository, where, 2, had(1))
-    again = make_plan(where, repository, 2, CONFIG, had(1), replace=False)
+    again = make_plan(where, repository, 2, CONFIG, had(1))
     assert again.last == again.now
     assert says(again.last) == ((1, 2), {"champion": 2})
 
@@ -170,13 +170,13 @@ def test_who_fails_after_an_earlier_run_had_cut_over_goes_back_to_what_the_recor
     bring(repository, where, 1, had())
     clean = repository.config(MODEL)
     bring(repository, where, 2, had(1))
-    again = make_plan(where, repository, 2, CONFIG, had(1), replace=False)
+    again = make_plan(where, repository, 2, CONFIG, had(1))
     assert (again.last, again.is_cut_over, again.back) == (again.now, True, 1)
     assert again.before == clean
-    first = make_plan(where, repository, 2, CONFIG, had(), replace=False)
+    first = make_plan(where, repository, 2, CONFIG, had())
     assert (first.is_cut_over, first.back, first.before) == (True, None, None)
     named = Had(1, frozenset({1}), named=2)  # the registry's alias was moved last, when all had been seen
-    seen = make_plan(where, repository, 2, CONFIG, named, replace=False)
+    seen = make_plan(where, repository, 2, CONFIG, named)
     assert (seen.is_cut_over, seen.back, seen.before) == (False, 2, seen.now)
 
 
@@ -184,7 +184,7 @@ def test_an_alias_that_a_withdrawn_configuration_still_has_is_none(repository: F
     where = place(alias="champion")
     bring(repository, where, 1, had())
     repository.withdraw(MODEL)
-    plan = make_plan(where, repository, 2, CONFIG, had(), replace=False)
+    plan = make_plan(where, repository, 2, CONFIG, had())
     assert (plan.old, says(plan.first), says(plan.last)) == (None, ((2,), {}), ((2,), {"champion": 2}))
 
 
@@ -194,8 +194,8 @@ def test_a_version_is_not_made_the_newest_over_one_that_another_environment_name
     bring(repository, place(alias="canary"), 5, had())
     where = place(plane("east", dataset("a"), alias="canary"))
     with pytest.raises(RefusedError, match="version 3 cannot be the newest: lab needs version 5"):
-        make_plan(where, repository, 3, CONFIG, had(), replace=False)
-    assert says(make_plan(where, repository, 7, CONFIG, had(), replace=False).last) == ((5, 7), {"canary": 5})
+        make_plan(where, repository, 3, CONFIG, had())
+    assert says(make_plan(where, repository, 7, CONFIG, had()).last) == ((5, 7), {"canary": 5})
 
 
 @pytest.mark.parametrize("alias", ["champion", None])
@@ -206,9 +206,9 @@ def test_another_environment_that_reads_the_repository_gets_no_version_by_the_wa
     bring(repository, where, 1, had())
     lab = Had(1, frozenset({1}), {("lab", "east"): 1})
     with pytest.raises(RefusedError, match="lab would get version 2 too"):
-        make_plan(where, repository, 2, CONFIG, lab, replace=False)
-    assert make_plan(where, repository, 1, CONFIG, lab, replace=False).last == repository.config(MODEL)
-    assert make_plan(where, repository, 2, CONFIG, had(1), replace=False).number == 2  # lab takes what comes
+        make_plan(where, repository, 2, CONFIG, lab)
+    assert make_plan(where, repository, 1, CONFIG, lab).last == repository.config(MODEL)
+    assert make_plan(where, repository, 2, CONFIG, had(1)).number == 2  # lab takes what comes
 
 
 def test_where_an_alias_is_called_what_another_environment_has_stays_though_it_is_newer(
@@ -218,7 +218,7 @@ def test_where_an_alias_is_called_what_another_environment_has_stays_though_it_i
     where = place(plane("east", dataset("a")), alias="champion")
     lab = {("lab", "east"): 5}
     bring(repository, where, 2, Had(None, frozenset({5}), lab))
-    plan = make_plan(where, repository, 3, CONFIG, Had(2, frozenset({2, 5}), lab), replace=False)
+    plan = make_plan(where, repository, 3, CONFIG, Had(2, frozenset({2, 5}), lab))
     assert says(plan.first) == ((2, 3, 5), {"champion": 2})
     assert says(plan.last) == ((2, 3, 5), {"champion": 3})
 
@@ -228,7 +228,7 @@ def test_where_the_newest_is_called_what_an_unfinished_run_left_serves_until_the
 ) -> None:
     bring(repository, place(), 1, had())
     bring(repository, place(), 2, had(1))
-    other = make_plan(place(), repository, 3, CONFIG, had(1), replace=False)
+    other = make_plan(place(), repository, 3, CONFIG, had(1))
     assert (other.old, says(other.first), says(other.last)) == (2, ((2, 3), {}), ((3,), {}))
     assert other.before == other.now
 
@@ -238,7 +238,7 @@ def test_a_version_that_is_called_already_stays_as_it_is(repository: FolderRepos
     where = place(alias=alias)
     bring(repository, where, 1, had())
     bring(repository, where, 2, had(1))
-    again = make_plan(where, repository, 2, CONFIG, had(1, 2), replace=False)
+    again = make_plan(where, repository, 2, CONFIG, had(1, 2))
     assert again.last == again.now
     assert not again.fresh
 
@@ -246,7 +246,7 @@ def test_a_version_that_is_called_already_stays_as_it_is(repository: FolderRepos
 def test_with_replace_the_old_version_goes_as_the_new_one_comes(repository: FolderRepository) -> None:
     where = place(alias="champion")
     bring(repository, where, 1, had())
-    plan = make_plan(where, repository, 2, CONFIG, had(1), replace=True)
+    plan = make_plan(where, repository, 2, CONFIG, had(1), alone=True)
     assert plan.first == plan.last
     assert says(plan.last) == ((2,), {"champion": 2})
 
@@ -256,10 +256,10 @@ def test_a_model_that_somebody_else_put_there_is_not_touched(repository: FolderR
     (folder / "1").mkdir(parents=True)
     (folder / "1" / "model.py").write_text("")
     with pytest.raises(UsageError, match="not published by tidegate"):
-        make_plan(place(), repository, 2, CONFIG, had(), replace=False)
+        make_plan(place(), repository, 2, CONFIG, had())
     (folder / "config.pbtxt").write_text(CONFIG)
     with pytest.raises(UsageError, match="not published by tidegate"):
-        make_plan(place(), repository, 2, CONFIG, had(), replace=False)
+        make_plan(place(), repository, 2, CONFIG, had())
 
 
 def test_where_another_environment_serves_from_the_repository_its_version_is_what_is_gone_back_to(
@@ -270,5 +270,5 @@ def test_where_another_environment_serves_from_the_repository_its_version_is_wha
     before = Had(None, frozenset({1}))  # by the records of the other environment
     bring(repository, where, 2, before, half=True)
     assert says(repository.config(MODEL)) == ((1, 2), {"lab": 1})
-    plan = make_plan(where, repository, 2, CONFIG, before, replace=False)
+    plan = make_plan(where, repository, 2, CONFIG, before)
     assert says(plan.before) == ((1,), {"lab": 1})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tidegate.errors import UnfinishedError
 from tidegate.life.context import Context
-from tidegate.life.history import history
+from tidegate.life.past import history
 from tidegate.life.publish import Outcome, bring
 from tidegate.triton.publishing import read_published, steps
 from tidegate_contracts.environments import Environment, Environments

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 from tidegate.errors import NotFoundError
-from tidegate.life.target import places, servers
+from tidegate.life.target import places, repositories
 from tidegate_contracts.environments import (
     DatasetLocation,
     Environment,
@@ -42,7 +42,7 @@ def test_data_planes_that_read_one_volume_are_one_place_and_others_are_others() 
         plane("east", dataset("efs", "/models/")),
     )
     found = places(of, MODEL, all_of_them)
-    assert [[use.home.plane.name for use in place.uses] for place in found] == [["west"], ["east", "late"]]
+    assert [[home.plane.name for home in place.homes] for place in found] == [["west"], ["east", "late"]]
 
 
 def test_a_url_is_one_place_however_it_ends() -> None:
@@ -51,14 +51,14 @@ def test_a_url_is_one_place_however_it_ends() -> None:
         plane("west", ObjectStoreLocation(url="s3://b/models")),
     )
     (place,) = places(of, MODEL, all_of_them)
-    assert len(place.uses) == 2
+    assert len(place.homes) == 2
 
 
 def test_an_alias_is_one_that_the_definition_says() -> None:
     of, all_of_them = known(plane("east", dataset("a"), alias="champion"), plane("west", dataset("a")))
     (place,) = places(of, MODEL, all_of_them)
     assert place.aliases == {"champion"}
-    assert [use.follows for use in place.uses] == ["alias", "newest"]
+    assert [home.follows for home in place.homes] == ["alias", "newest"]
     assert place.newest
 
 
@@ -71,8 +71,8 @@ def test_versions_that_definitions_name_are_those_of_every_environment_that_read
     )
     (place,) = places(of, MODEL, all_of_them)
     assert place.named == {3, 4, 9}
-    assert [use.environment.name for use in place.shared] == ["lab"]
-    assert place.uses[0].follows == "shares"
+    assert [home.environment.name for home in place.shared] == ["lab"]
+    assert place.homes[0].follows == "shares"
     assert not place.newest
 
 
@@ -82,6 +82,6 @@ def test_a_model_that_the_definition_does_not_name_has_no_place() -> None:
         places(of, "churn", all_of_them)
 
 
-def test_servers_are_all_repositories_with_the_models_that_are_served_from_them() -> None:
+def test_repositories_come_with_the_models_that_are_served_from_them() -> None:
     of, _ = known(plane("east", dataset("a")), plane("west", dataset("a")), plane("far", dataset("b")))
-    assert [[home.plane.name for home in homes] for homes in servers(of).values()] == [["east", "west"], ["far"]]
+    assert [[home.plane.name for home in homes] for homes in repositories(of).values()] == [["east", "west"], ["far"]]

@@ -7,7 +7,6 @@ from tidegate import environments
 from tidegate.calling.proxy import ProxyClient
 from tidegate.life.context import Context
 from tidegate.registry import Registry
-from tidegate.settings import settings
 from tidegate_contracts.routing import Model
 
 from lab.local_plane import environment as local
@@ -32,7 +31,7 @@ class World:
 
     def context(self, wait_seconds: float = 60) -> Context:
         """Return what an operation works with, by the environment variables as they are."""
-        return Context(environments.load(), Registry(), settings(), wait_seconds=wait_seconds)
+        return Context(environments.load(), Registry(), wait_seconds=wait_seconds)
 
     def client(self, of: local.LocalEnvironment) -> ProxyClient:
         """Return who calls an environment."""

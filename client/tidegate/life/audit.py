@@ -1,0 +1,363 @@
+"""Looks at what environments have: compared with the registry byte for byte, with each other, and what nobody needs."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Final, Literal
+
+from tidegate_contracts.environments import Environment
+from tidegate_contracts.manifest import Manifest
+from tidegate_contracts.message import Message
+
+from ..errors import BusyError, IntegrityError, NotFoundError, UsageError
+from ..names import nearest_of
+from ..registry import RegisteredVersion
+from ..repository import Configs, Repository
+from .context import Context
+from .deploy import may
+from .past import before, current
+from .plan import called, registered_config
+from .target import Home, Place, homes, places, repositories
+
+LOADED_SECONDS = 900.0
+"""After so long, whatever Triton began to load by an earlier configuration is loaded or has failed. Files that go while
+it loads them hold its polling up for good (see `publishing`)."""
+
+
+class Found(Message):
+    """One thing that is not as it should be."""
+
+    kind: Literal["content", "stray", "config", "alias", "missing"]
+    """Other bytes than registered · something that no manifest names · a configuration that was not computed from
+    what was registered · registry and repository disagree on the environment's version · it is not there at all."""
+    where: str
+    model: str
+    version: int | None = None
+    what: str
+
+
+class Verified(Message):
+    """What was looked at, and what was found."""
+
+    environment: str
+    repositories: tuple[str, ...]
+    versions: int
+    bytes: int
+    found: tuple[Found, ...]
+
+    @property
+    def content(self) -> bool:
+        """Whether bytes are other than they were registered."""
+        return any(each.kind == "content" for each in self.found)
+
+
+class Difference(Message):
+    """One thing that is otherwise in the other environment."""
+
+    model: str
+    what: str
+    one: str
+    other: str
+
+
+class Unserved(Message):
+    """A version in a repository that nobody serves, and that the registry can bring back."""
+
+    model: str
+    version: int
+    where: str
+    bytes: int
+
+
+# --- verify
+def verify(context: Context, environment: str, models: Sequence[str] = ()) -> Verified:
+    """Compare an environment, or some of its models, with the registry. It changes nothing. Raises TidegateError."""
+    of = context.environment(environment)
+    looked: list[str] = []
+    found: list[Found] = []
+    sizes: list[int] = []
+    known: set[str] = set()
+    for inside in repositories(of).values():
+        repository = context.repository(inside[0])
+        looked.append(repository.where)
+        there, named = set(repository.models()), {home.model.name for home in inside}
+        known |= there | named
+        for model in sorted(there | named):
+            if models and model not in models:
+                continue
+            if model in there and model not in named:
+                found.append(_stray(repository, model, "the definition does not name it"))
+            try:
+                if model in there:
+                    found += _content(context, repository, model, sizes)
+                if model in named:
+                    found += _alias(context, of, repository, model)
+            except IntegrityError as error:  # a link, say: it hides nothing of the other models
+                found.append(Found(kind="content", where=error.where or repository.where, model=model, what=error.what))
+            except UsageError as error:  # a name that no model can have, a configuration that cannot be read
+                kind: Literal["config", "stray"] = "config" if model in named else "stray"
+                found.append(Found(kind=kind, where=repository.where, model=model, what=error.what))
+    for model in models:
+        if model not in known:
+            raise NotFoundError(f"{of.name} has no model {model}", do=nearest_of(model, known, "models"))
+    return Verified(
+        environment=of.name, repositories=tuple(looked), versions=len(sizes), bytes=sum(sizes), found=tuple(found)
+    )
+
+
+def _content(context: Context, repository: Repository, model: str, sizes: list[int]) -> Iterator[Found]:
+    registered = _registered(context, model)
+    if not registered:
+        yield _stray(repository, model, "it is not in the registry")
+        return
+    manifests = {}
+    for number in repository.versions(model):
+        if number not in registered:
+            continue  # a stray, as is told below
+        manifest = manifests[number] = context.registry.manifest(registered[number])
+        with context.progress(f"verifying {model} version {number}", manifest.size) as advance:
+            for what in repository.differences(model, number, manifest, advance):
+                yield Found(kind="content", where=repository.where, model=model, version=number, what=what)
+        sizes.append(manifest.size)
+    for what in repository.strays(model, manifests):
+        yield _stray(repository, model, what)
+    where = f"{repository.where}/{model}/{repository.configs.CONFIG}"
+    for what in _config(context, repository, model, registered, manifests):
+        yield Found(kind="config", where=where, model=model, what=what)
+
+
+def _config(
+    context: Context,
+    repository: Repository,
+    model: str,
+    registered: dict[int, RegisteredVersion],
+    manifests: dict[int, Manifest],
+) -> Iterator[str]:
+    """Say what of a published configuration does not follow from what was registered."""
+    text, configs = repository.config(model), repository.configs
+    if text is None:
+        yield "there is none"
+        return
+    published = configs.read_published(text)
+    if published.owner is None:
+        yield "it was not written by tidegate"
+        return
+    different: list[list[str]] = []
+    for number in sorted({*published.served} & registered.keys(), reverse=True):
+        manifest = manifests.get(number) or context.registry.manifest(registered[number])
+        entry_config = registered_config(context.registry, registered[number], manifest, configs.CONFIG)
+        expected = configs.published_config(
+            entry_config, model=model, owner=number, served=published.served, aliases=published.aliases
+        )
+        if expected == text:
+            different = []
+            break
+        different.append(configs.config_differences(expected, text) or ["it says the same in other words"])
+    for each in min(different, key=len, default=[]):
+        yield f"not as computed from what was registered: {each}"
+    for number in sorted({*published.served, *published.aliases.values()} - set(repository.versions(model))):
+        yield f"it serves version {number}, which is not there"
+
+
+def _alias(context: Context, of: Environment, repository: Repository, model: str) -> Iterator[Found]:
+    of_model = places(of, model, context.known)
+    place = next(place for place in of_model if context.repository(place.homes[0]).where == repository.where)
+    text = repository.config(model)
+    published = repository.configs.read_published(text) if text is not None else None
+    try:
+        registered = context.registry.alias(model, of.name)
+    except NotFoundError:
+        registered = None
+    serves = called(place, published, registered)
+    if serves != registered:
+        has, says = ("no version" if number is None else f"version {number}" for number in (serves, registered))
+        what = f"{of.name} has {has} of it here, and by the registry's alias {of.name} it should have {says}"
+        kind: Literal["alias", "missing"] = "missing" if serves is None else "alias"
+        yield Found(kind=kind, where=repository.where, model=model, version=serves, what=what)
+
+
+def _stray(repository: Repository, model: str, what: str) -> Found:
+    return Found(kind="stray", where=repository.where, model=model, what=what)
+
+
+def _registered(context: Context, model: str) -> dict[int, RegisteredVersion]:
+    try:
+        return {version.number: version for version in context.registry.versions(model)}
+    except NotFoundError:
+        return {}
+
+
+# --- diff
+def diff(context: Context, one: str, other: str, model: str | None = None) -> list[Difference]:
+    """Return what differs between two environments, of one model if it is said. Raises TidegateError.
+
+    Versions are those that the registry's aliases of the environments' names say.
+    """
+    both = context.environment(one), context.environment(other)
+    serving: dict[str, list[list[Home]]] = {}
+    for side, of in enumerate(both):
+        for home in homes(of):
+            serving.setdefault(home.model.name, [[], []])[side].append(home)
+    if model is not None and model not in serving:
+        raise NotFoundError(f"neither {one} nor {other} has a model {model}")
+    return [
+        Difference(model=name, what=what, one=first, other=second)
+        for name in ([model] if model is not None else sorted(serving))
+        for what, first, second in _differences(context, both, name, serving[name])
+    ]
+
+
+def _differences(
+    context: Context, both: tuple[Environment, Environment], model: str, serving: list[list[Home]]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield what of a model is not the same, and how it is in both."""
+    if all(serving):
+        for what, said in _WAYS.items():
+            one, other = (_in_words(where, said) for where in serving)
+            if one != other:
+                yield what, one, other
+    else:
+        one, other = ("names it" if where else "does not name it" for where in serving)
+        yield "the definition", one, other
+    first, second = (_version(context, of, model) for of in both)
+    one, other = (f"version {each.number}" if each is not None else "none" for each in (first, second))
+    if one != other:
+        yield "version", one, other
+    if first is not None and second is not None and first.manifest_sha256 != second.manifest_sha256:
+        yield from _files(context, first, second, (serving[0] or serving[1])[0].kind.configs)
+
+
+def _in_words(where: list[Home], said: Callable[[Home], str]) -> str:
+    words = [said(home) for home in where]
+    if len(set(words)) == 1:
+        return words[0]
+    return "; ".join(f"{home.plane.name}: {each}" for home, each in zip(where, words, strict=True))
+
+
+def _traffic(home: Home) -> str:
+    if home.model.alias is not None:
+        return f"alias {home.model.alias}"
+    shares = ", ".join(f"{share.weight} % version {share.version}" for share in home.model.versions)
+    return shares or "the newest version"
+
+
+def _mirror(home: Home) -> str:
+    mirror = home.model.mirror
+    return f"{mirror.percent} % to version {mirror.version}" if mirror else "none"
+
+
+def _footprint(home: Home) -> str:
+    return "not declared" if home.model.footprint_bytes is None else f"{home.model.footprint_bytes} bytes"
+
+
+_WAYS: Final[dict[str, Callable[[Home], str]]] = {
+    "traffic": _traffic,
+    "mirror": _mirror,
+    "footprint": _footprint,
+    "loading": lambda home: home.pool.loading,
+}
+"""How an environment serves a model, in words."""
+
+
+def _version(context: Context, of: Environment, model: str) -> RegisteredVersion | None:
+    try:
+        number = context.registry.alias(model, of.name)
+        return context.registry.version(model, number) if number is not None else None
+    except NotFoundError:
+        return None
+
+
+def _files(
+    context: Context, first: RegisteredVersion, second: RegisteredVersion, configs: Configs
+) -> Iterator[tuple[str, str, str]]:
+    manifests = [(version, context.registry.manifest(version)) for version in (first, second)]
+    files = [{file.path: file for file in manifest.files} for _, manifest in manifests]
+    for path in sorted(files[0].keys() | files[1].keys()):
+        sides = [each.get(path) for each in files]
+        if sides[0] != sides[1]:
+            one, other = (f"{side.size} bytes, {side.sha256[:12]}" if side else "not there" for side in sides)
+            yield f"file {path}", one, other
+    if all(configs.CONFIG in each for each in files):
+        texts = [registered_config(context.registry, *each, configs.CONFIG) for each in manifests]
+        for difference in configs.config_differences(*texts):
+            field, _, change = difference.partition(": ")
+            before, _, after = change.partition(" → ")
+            yield f"{configs.CONFIG} {field}", before, after
+
+
+# --- prune
+def unserved(context: Context, environment: str, model: str | None = None) -> list[Unserved]:
+    """Return the versions of an environment that can go. Raises TidegateError.
+
+    Kept are those that are served, that an alias or a definition names, that a rollback would go back to, and those
+    that the registry does not have: nobody could bring them back. What is not served and not as it was registered can
+    go whatever wants it, for it is of no use: the registry brings it back.
+    """
+    of = context.environment(environment)
+    found = []
+    for name in sorted({home.model.name for home in homes(of, model)}):
+        for place in places(of, name, context.known):
+            repository = context.repository(place.homes[0])
+            found += [
+                Unserved(model=name, version=number, where=repository.where, bytes=_bytes(repository, name, number))
+                for number in _unserved(context, place, repository, repository.versions(name))
+            ]
+    return found
+
+
+def prune(context: Context, environment: str, shown: Sequence[Unserved]) -> list[Unserved]:
+    """Remove those that were shown and that still nobody serves; return the removed ones.
+
+    Who may bring versions in may remove them. Raises TidegateError: BusyError for a model whose configuration was
+    written just now.
+    """
+    of = context.environment(environment)
+    removed = []
+    for name in sorted({each.model for each in shown}):
+        who = may(context, of, name).principal
+        for place in places(of, name, context.known):
+            repository = context.repository(place.homes[0])
+            with repository.lock(name, who):
+                here = [each for each in shown if (each.model, each.where) == (name, repository.where)]
+                still = _unserved(context, place, repository, {each.version for each in here})
+                if still and (age := repository.config_age(name)) < LOADED_SECONDS:
+                    raise BusyError(
+                        f"model {name} was changed {max(0, age):.0f} s ago: Triton may still be loading what is to go",
+                        where=repository.where,
+                        do=f"run the command again in {(LOADED_SECONDS - age) / 60:.0f} minutes",
+                        retry_after=LOADED_SECONDS - age,
+                    )
+                for each in here:
+                    if each.version in still:
+                        context.tell(f"removing {name} version {each.version} from {repository.where}")
+                        repository.remove_version(name, each.version)
+                        removed.append(each)
+    return removed
+
+
+def _unserved(context: Context, place: Place, repository: Repository, among: Collection[int]) -> list[int]:
+    model = place.model
+    if (text := repository.config(model)) is None:
+        return []
+    published, registered = repository.configs.read_published(text), _registered(context, model)
+    if published.owner is None or not registered:
+        return []  # not ours
+    records = context.records(model)
+    if records.unreadable:
+        return []  # one of them may say that an environment has it
+    served = {published.owner, *published.served, *published.aliases.values()}
+    kept = set(place.named)
+    for name in {home.environment.name for home in place.everybody}:
+        for number in (current(records, name), context.registry.alias(model, name)):
+            if number is not None:
+                kept |= {number, before(records, name, number) or number}
+
+    def is_damaged(number: int) -> bool:
+        manifest = context.registry.manifest(registered[number])
+        with context.progress(f"verifying {model} version {number}", manifest.size) as advance:
+            return bool(repository.differences(model, number, manifest, advance))
+
+    there = set(among) & set(repository.versions(model)) & registered.keys() - served
+    return sorted(number for number in there if number not in kept or is_damaged(number))
+
+
+def _bytes(repository: Repository, model: str, number: int) -> int:
+    return sum(file.size for file in repository.files(model) if file.path.startswith(f"{number}/"))

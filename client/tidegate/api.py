@@ -81,8 +81,7 @@ class Tidegate:
         from .registry import Registry
         from .registry.golden import read_golden
         from .registry.manifest import manifest_of
-        from .registry.registrant import registrant
-        from .registry.registration import checked
+        from .registry.registration import checked, registrant
 
         entry = Path(entry)
         request = None

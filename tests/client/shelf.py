@@ -1,5 +1,6 @@
 """Artifacts that are a dictionary."""
 
+from hashlib import sha256
 from pathlib import Path
 
 from tidegate.registry.artifacts import Artifacts
@@ -9,11 +10,11 @@ class Shelf(Artifacts):
     """Artifacts by their paths."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
-        self.where, self.threads = "a shelf", 1
+        self.where, self._folder = "a shelf", Path("/")
         self.files = files
 
     def list(self, folder: str) -> tuple[dict[str, int], list[str]]:
         return {path: len(content) for path, content in self.files.items() if path.startswith(f"{folder}/")}, []
 
-    def download(self, path: str, to: Path) -> None:
-        to.write_bytes(self.files[path])
+    def download(self, path: str, to: Path) -> tuple[int, str]:
+        return to.write_bytes(self.files[path]), sha256(self.files[path]).hexdigest()

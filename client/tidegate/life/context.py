@@ -11,7 +11,7 @@ from ..calling.proxy import ProxyClient
 from ..environments import Mounts, environment, folder_of, mounts
 from ..errors import UsageError
 from ..registry import Registry, Trust
-from ..registry.records import Records
+from ..registry.version import Records
 from ..repository import Repository
 from . import WAIT_SECONDS, Progress
 from .target import Home

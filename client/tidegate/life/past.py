@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal, get_args
 
 from ..errors import NotFoundError
-from ..registry.records import Record
+from ..registry.version import Record
 from .context import Context
 
 What = Literal["deploy", "promote", "rollback"]

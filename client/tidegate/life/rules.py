@@ -9,7 +9,7 @@ from datetime import datetime
 from tidegate_contracts.environments import Promotion, WhoAmI
 
 from ..errors import RefusedError
-from ..registry.records import Record
+from ..registry.version import Record
 from .past import of_environment, served_hours
 
 

@@ -4,9 +4,9 @@ They stream, through MLflow's server or straight to the store, with MLflow's own
 certificates, tries and time-outs. Nothing is unpickled.
 """
 
-import shutil
+import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,7 @@ from tidegate_contracts.manifest import is_inside
 
 from ..errors import NotFoundError, RefusedError, TidegateError, UnreachableError, UsageError
 from ..failures import of_store, shown, translated
+from ..hashing import CHUNK_BYTES, chunks_of
 from ..parallel import HASHING, TRANSFERS
 
 SERVED: Final = ("mlflow-artifacts", "http", "https")
@@ -50,8 +51,6 @@ class Artifacts:
             )
         self._served = scheme in SERVED
         self._folder = Path(unquote(urlsplit(uri).path)) if scheme in ("file", "") else None
-        self.threads = TRANSFERS if self._folder is None else HASHING
-        """How many files at a time are worth it: a network is waited for, a folder is not."""
         with self._translated("the artifacts cannot be reached"):
             if scheme == SERVED[0]:
                 resolve: Any = MlflowArtifactsRepository.resolve_uri
@@ -76,18 +75,23 @@ class Artifacts:
         files = {each.path: each.file_size or 0 for each in found if not each.is_dir}
         return files, [each.path for each in found if each.is_dir]
 
-    def download(self, path: str, to: Path) -> None:
-        """Write a file to a place on disk. Raises NotFoundError, RefusedError, UnreachableError; OSError of the disk.
+    def threads(self, sizes: Iterable[int]) -> int:
+        """Return how many files of these sizes are worth being sent at a time: small ones of a folder take no time."""
+        if self._folder is None:
+            return TRANSFERS
+        return HASHING if max(sizes, default=0) > CHUNK_BYTES else 1
 
-        What is at the place afterwards may be anything: it is to be verified.
+    def download(self, path: str, to: Path) -> tuple[int, str]:
+        """Write a file to a place on disk; return the size and the SHA-256 of what came, which is to be verified.
+
+        Raises NotFoundError, RefusedError, UnreachableError; OSError of the disk.
         """
         what = f"{path} cannot be downloaded"
         if self._folder is not None and is_inside(path):  # MLflow's own way takes longer than a small file
             try:
-                shutil.copyfile(self._folder / path, to)
+                return _copied(self._folder / path, to)
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
                 raise NotFoundError(what, where=self.where, why=str(error)) from None
-            return
         try:
             with self._translated(what):
                 self._repository._download_file(path, str(to))  # what every kind of repository has to have
@@ -96,6 +100,7 @@ class Artifacts:
             if path not in self.list(path.rpartition("/")[0])[0]:
                 raise NotFoundError(what, where=self.where, why="it is not in its folder") from None
             raise
+        return _copied(to, None)
 
     def upload(self, local: Path, path: str) -> None:
         """Send a file of the same name, whole or not at all; one that is there is replaced."""
@@ -141,6 +146,18 @@ class Artifacts:
             ) from None
         except Exception as error:  # each store's library has errors of its own
             raise of_store(error, self.where, what) from None
+
+
+def _copied(source: Path, to: Path | None) -> tuple[int, str]:
+    """Return the size and the SHA-256 of a file, which is copied where a place is given."""
+    digest, size = hashlib.sha256(), 0
+    with source.open("rb", buffering=0) as there, to.open("wb") if to else nullcontext() as here:
+        for chunk in chunks_of(there.fileno()):
+            digest.update(chunk)
+            size += len(chunk)
+            if here is not None:
+                here.write(chunk)
+    return size, digest.hexdigest()
 
 
 def _check_server(uri: str, tracking_uri: str, where: str) -> None:

@@ -21,7 +21,7 @@ STEP_BYTES = 255
 _VERSION = re.compile(r"[1-9][0-9]*")
 
 
-def manifest_of(entry: Path, name: str | None = None, progress: Progress | None = None) -> Manifest:
+def manifest_of(entry: Path, name: str | None = None, progress: Progress = lambda _bytes: None) -> Manifest:
     """Return the manifest of the entry in a folder, whose name is the model's unless one is given.
 
     The version folder may have any number, and stands as ENTRY_VERSION in the manifest. Empty folders are left out.
@@ -81,10 +81,7 @@ def path_on_disk(entry: Path, version: str, path: str) -> Path:
 def checked_name(name: str) -> str:
     """Return a model's name, which MLflow, Triton, file systems and object stores must all take; else UsageError."""
     if not is_name(name):
-        raise UsageError(
-            f"{name!r} cannot be a model's name",
-            do=RULE,
-        )
+        raise UsageError(f"{name!r} cannot be a model's name", do=RULE)
     if name.endswith(CLIENT_SUFFIX):
         raise UsageError(
             f"{name!r} cannot be a model's name",
@@ -142,21 +139,14 @@ def _unreadable(entry: Path, error: OSError) -> UsageError:
     )
 
 
-def _hashed(entry: Path, path: str, version: str, progress: Progress | None) -> ManifestFile:
+def _hashed(entry: Path, path: str, version: str, progress: Progress) -> ManifestFile:
     """Hash one file; not through a link that has come into its place meanwhile."""
-    size = 0
-
-    def tell(count: int) -> None:
-        nonlocal size
-        size += count
-        if progress is not None:
-            progress(count)
-
     descriptor = os.open(entry / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise UsageError("this is no file any more", where=str(entry / path))
-        sha256 = sha256_of(chunks_of(descriptor), tell)
+        sha256 = sha256_of(chunks_of(descriptor), progress)
+        size = os.lseek(descriptor, 0, os.SEEK_CUR)
     finally:
         os.close(descriptor)
     step, slash, rest = path.partition("/")

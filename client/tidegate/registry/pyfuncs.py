@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ..calling import MODEL_SCRIPT
 from ..errors import UsageError, install
-from .quiet import quiet
+from .server import quiet
 
 EMPTY_SCRIPT: Final = Path(__file__).with_name("empty_model.py")
 CONTEXT: Final = "model_context"

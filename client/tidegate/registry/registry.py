@@ -12,28 +12,15 @@ from tidegate_contracts.manifest import Manifest
 
 from ..errors import BusyError, IntegrityError, NotFoundError, UsageError
 from ..parallel import Progress, in_parallel
+from . import version as words
 from .artifacts import Artifacts
 from .golden import Golden
 from .manifest import checked_name, manifest_of
-from .records import AHEAD, LIMIT_BYTES, MOST, RECORDS_FOLDER, Record, Records, new_path
 from .registration import Registration, checked
 from .server import Server
 from .signing import SigningKey, Trust, verify
 from .transfer import check_listing, download, read_verified
-from .version import (
-    CLIENT,
-    ENTRY_FOLDER,
-    GOLDEN,
-    LATEST,
-    MANIFEST,
-    MANIFEST_FILE,
-    MODEL,
-    REGISTERED_BY,
-    SIGNATURE,
-    RegisteredVersion,
-    golden_file,
-    signature_file,
-)
+from .version import RECORDS_FOLDER, Record, Records, RegisteredVersion
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
@@ -52,11 +39,8 @@ class Registry:
         Domino project's own, else `tidegate`. Raises UsageError, UnreachableError, or RefusedError for a credential.
         """
         self._server = Server(tracking_uri, experiment)
-
-    @property
-    def where(self) -> str:
+        self.where = self._server.where
         """Its address, without secrets."""
-        return self._server.where
 
     def register(
         self,
@@ -68,7 +52,7 @@ class Registry:
         golden: Golden | None = None,
         key: SigningKey | None = None,
         manifest: Manifest | None = None,
-        progress: Progress | None = None,
+        progress: Progress = lambda _bytes: None,
         unproven: str = "",
         tell: Callable[[str], None] = lambda _text: None,
     ) -> RegisteredVersion:
@@ -86,23 +70,25 @@ class Registry:
         elif name is not None and name != manifest.model:
             raise UsageError(f"the manifest is of model {manifest.model!r}, and not of {name!r}")
         checked(entry, manifest.model, golden)
-        registration = Registration(self._server, entry, manifest, registered_by, server, unproven, tell)
-        return self.version(manifest.model, registration.run(golden, key, progress))
+        registration = Registration(
+            self._server, entry, manifest, registered_by, unproven, server or "", golden, key, progress, tell
+        )
+        return self.version(manifest.model, registration.run())
 
     def models(self) -> list[str]:
         """Return the names of the models that have versions for inference servers, sorted."""
-        return sorted(model.name for model in self._server.models() if MODEL in model.tags)
+        return sorted(model.name for model in self._server.models() if words.MODEL in model.tags)
 
     def versions(self, model: str) -> list[RegisteredVersion]:
         """Return the versions of a model that `register` made, the oldest first; NotFoundError without the model."""
         aliases = self._aliases(model)
-        found = [self._pinned(each, aliases) for each in self._server.versions(model) if MANIFEST in each.tags]
+        found = [self._pinned(each, aliases) for each in self._server.versions(model) if words.MANIFEST in each.tags]
         return sorted(found, key=lambda version: version.number)
 
     def version(self, model: str, which: int | str) -> RegisteredVersion:
         """Return one version, by its number, an alias, or as the `latest`; it stays the same when an alias moves."""
         aliases = self._aliases(model)
-        if which == LATEST:
+        if which == words.LATEST:
             versions = self.versions(model)
             if not versions:
                 raise NotFoundError(f"no version of {model} was registered here", where=self.where)
@@ -118,7 +104,7 @@ class Registry:
                 do=f"its aliases are {', '.join(sorted(aliases))}" if aliases else "name a version by its number",
             )
         try:
-            if number >= MOST:  # the server would try for minutes
+            if number >= words.MOST:  # the server would try for minutes
                 raise NotFoundError("no version has this number")
             with self._server.doing(f"version {number} of {model} cannot be read"):
                 found = self._server.client.get_model_version(model, str(number))
@@ -127,11 +113,11 @@ class Registry:
             raise NotFoundError(
                 f"{model} has no version {number}", where=self.where, do=f"its versions are {there}"
             ) from None
-        if MANIFEST not in found.tags:
+        if words.MANIFEST not in found.tags:
             raise UsageError(
                 f"version {number} of {model} is none that an inference server can run",
                 where=self.where,
-                why=f"it has no tag {MANIFEST}: `tidegate register` did not make it",
+                why=f"it has no tag {words.MANIFEST}: `tidegate register` did not make it",
                 do="register the model's entry with `tidegate register`",
             )
         return self._pinned(found, aliases)
@@ -142,18 +128,18 @@ class Registry:
 
     def golden(self, version: RegisteredVersion) -> Golden | None:
         """Return the golden request of a version, if it has one; IntegrityError when it is another one."""
-        digest = version.tags.get(GOLDEN)
+        digest = version.tags.get(words.GOLDEN)
         if digest is None:
             return None
         artifacts = self._artifacts(version)
         try:
-            return Golden.model_validate_json(read_verified(artifacts, golden_file(digest), digest, SMALL_BYTES))
+            return Golden.model_validate_json(read_verified(artifacts, words.golden_file(digest), digest, SMALL_BYTES))
         except ValidationError:
             raise IntegrityError("the golden request cannot be read", where=artifacts.where) from None
 
     def verify_signature(self, version: RegisteredVersion, trust: Trust) -> None:
         """Raise IntegrityError unless the version is signed by whom is trusted."""
-        digest = version.tags.get(SIGNATURE)
+        digest = version.tags.get(words.SIGNATURE)
         if digest is None:
             raise IntegrityError(
                 f"version {version.number} of {version.model} is not signed",
@@ -161,16 +147,16 @@ class Registry:
                 do="register the same entry again with the key: the version stays, and gets the signature",
             )
         artifacts = self._artifacts(version)
-        signature = read_verified(artifacts, signature_file(digest), digest, SMALL_BYTES)
+        signature = read_verified(artifacts, words.signature_file(digest), digest, SMALL_BYTES)
         verify(self._manifest(version, artifacts), signature, trust, artifacts.where)
 
     def fetch(
         self,
         version: RegisteredVersion,
         folder: Path,
-        progress: Progress | None = None,
+        progress: Progress = lambda _bytes: None,
         *,
-        only: Callable[[str], bool] | None = None,
+        only: Callable[[str], bool] = lambda _path: True,
     ) -> Manifest:
         """Bring a version's entry into a folder, every file verified; return its manifest.
 
@@ -179,9 +165,8 @@ class Registry:
         """
         artifacts = self._artifacts(version)
         manifest = self._manifest(version, artifacts)
-        check_listing(artifacts, ENTRY_FOLDER, manifest)
-        files = [file for file in manifest.files if only is None or only(file.path)]
-        download(artifacts, ENTRY_FOLDER, files, folder, progress)
+        check_listing(artifacts, words.ENTRY_FOLDER, manifest)
+        download(artifacts, words.ENTRY_FOLDER, [file for file in manifest.files if only(file.path)], folder, progress)
         return manifest
 
     def read_file(self, version: RegisteredVersion, path: str, limit: int = SMALL_BYTES) -> bytes:
@@ -189,7 +174,7 @@ class Registry:
         artifacts = self._artifacts(version)
         for file in self._manifest(version, artifacts).files:
             if file.path == path:
-                return read_verified(artifacts, f"{ENTRY_FOLDER}/{path}", file.sha256, limit)
+                return read_verified(artifacts, f"{words.ENTRY_FOLDER}/{path}", file.sha256, limit)
         raise NotFoundError(f"version {version.number} of {version.model} has no file {path}", where=artifacts.where)
 
     def alias(self, model: str, alias: str) -> int | None:
@@ -211,15 +196,13 @@ class Registry:
 
     def tag(self, version: RegisteredVersion, key: str, value: str) -> None:
         """Tag a version."""
-        with self._server.doing(f"version {version.number} of {version.model} cannot be tagged"):
-            self._server.client.set_model_version_tag(version.model, str(version.number), key, value)
+        self._server.tag(version.model, str(version.number), key, value)
 
     def append_record(self, version: RegisteredVersion, record: Record) -> None:
         """Write down what was done with a version; each record is a file of its own that is never written again."""
         if (record.model, record.version) != (version.model, version.number):
             raise ValueError("the record is of another version")
-        content = record.model_dump_json(by_alias=True).encode()
-        self._server.run_artifacts(version.run_id).write(new_path(record), content)
+        self._server.run_artifacts(version.run_id).write(record.new_path(), record.content())
 
     def records(self, model: str) -> Records:
         """Return what was ever done with the versions of a model, the oldest first; NotFoundError without the model.
@@ -241,10 +224,10 @@ class Registry:
         records, unreadable = [], []
         for path, size in sorted(artifacts.list(RECORDS_FOLDER)[0].items()):
             record = None
-            if size <= LIMIT_BYTES:
+            if size <= words.LIMIT_BYTES:
                 with suppress(ValidationError):
-                    record = Record.model_validate_json(artifacts.read(path, LIMIT_BYTES))
-            if record is None or record.when > datetime.now(UTC) + AHEAD:
+                    record = Record.model_validate_json(artifacts.read(path, words.LIMIT_BYTES))
+            if record is None or record.when > datetime.now(UTC) + words.AHEAD:
                 unreadable.append(f"{artifacts.where}/{path}")
                 continue
             # Who can write one run says nothing of other versions; and two versions may have one run.
@@ -273,7 +256,7 @@ class Registry:
         return self._server.artifacts(uri)
 
     def _manifest(self, version: RegisteredVersion, artifacts: Artifacts) -> Manifest:
-        content = read_verified(artifacts, MANIFEST_FILE, version.manifest_sha256, MANIFEST_BYTES)
+        content = read_verified(artifacts, words.MANIFEST_FILE, version.manifest_sha256, MANIFEST_BYTES)
         try:
             manifest = Manifest.model_validate_json(content)
         except ValidationError as error:
@@ -293,11 +276,11 @@ class Registry:
             number=number,
             run_id=found.run_id or "",
             source=found.source or "",
-            manifest_sha256=found.tags[MANIFEST],
-            registered_by=found.tags.get(REGISTERED_BY, ""),
+            manifest_sha256=found.tags[words.MANIFEST],
+            registered_by=found.tags.get(words.REGISTERED_BY, ""),
             registered_at=datetime.fromtimestamp(found.creation_timestamp / 1000, UTC),
-            signed=SIGNATURE in found.tags,
-            client_model=found.tags.get(CLIENT),
+            signed=words.SIGNATURE in found.tags,
+            client_model=found.tags.get(words.CLIENT),
             tags=dict(found.tags),
             aliases=tuple(sorted(alias for alias, at in aliases.items() if at == number)),
         )

@@ -1,7 +1,9 @@
 """MLflow's server, as far as the registry uses it: every failure is one of our errors, and nothing waits for ever."""
 
 import difflib
+import logging
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -73,8 +75,11 @@ class Server:
         name = self._experiment or _experiment_name()
         with self.doing(f"the experiment {name!r} cannot be had"):
             found = self.client.get_experiment_by_name(name)
-            if found is None:
-                return str(_made(lambda: self.client.create_experiment(name), self._found(name)))
+            if found is None and (made := _made(lambda: self.client.create_experiment(name))) is not None:
+                return str(made)
+            found = found or self.client.get_experiment_by_name(name)
+        if found is None:
+            raise RefusedError(f"the experiment {name!r} is somebody else's", where=self.where)
         if found.lifecycle_stage != "active":
             raise UsageError(
                 f"the experiment {name!r} was deleted",
@@ -85,13 +90,15 @@ class Server:
 
     def make_model(self, name: str, tags: dict[str, str]) -> None:
         """Make a registered model with these tags, unless it is there."""
-
-        def tag() -> None:
-            for key, value in tags.items():
-                self.client.set_registered_model_tag(name, key, value)
-
         with self.doing(f"the model {name} cannot be made"):
-            _made(lambda: self.client.create_registered_model(name, tags), tag)
+            if _made(lambda: self.client.create_registered_model(name, tags)) is None:
+                for key, value in tags.items():
+                    self.client.set_registered_model_tag(name, key, value)
+
+    def tag(self, model: str, number: str, key: str, value: str) -> None:
+        """Tag a version."""
+        with self.doing(f"version {number} of {model} cannot be tagged"):
+            self.client.set_model_version_tag(model, number, key, value)
 
     def models(self) -> Iterator[Any]:
         """Yield every registered model."""
@@ -127,15 +134,6 @@ class Server:
             token = page.token
             if not token:
                 return
-
-    def _found(self, name: str) -> Callable[[], str]:
-        def find() -> str:
-            found = self.client.get_experiment_by_name(name)
-            if found is None:
-                raise RefusedError(f"the experiment {name!r} is somebody else's", where=self.where)
-            return str(found.experiment_id)
-
-        return find
 
     def _greet(self) -> None:
         """Find out at once whether the server answers and takes the credential; MLflow itself tries for minutes."""
@@ -177,8 +175,8 @@ class Server:
             )
 
 
-def _made(make: Callable[[], Any], there: Callable[[], Any]) -> Any:
-    """Make something that somebody else may make at the same moment."""
+def _made(make: Callable[[], Any]) -> Any:
+    """Return what is made, None where it is there: somebody else may make it at the same moment."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -186,7 +184,7 @@ def _made(make: Callable[[], Any], there: Callable[[], Any]) -> Any:
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-        return there()
+        return None
 
 
 def _experiment_name() -> str:
@@ -195,3 +193,16 @@ def _experiment_name() -> str:
         return name
     project = [os.environ.get(f"DOMINO_PROJECT_{what}") for what in ("OWNER", "NAME")]
     return "-".join(["tidegate", *(part for part in project if part)])
+
+
+@contextmanager
+def quiet(name: str = "mlflow") -> Iterator[None]:
+    """Let a library say nothing but errors for a while: the rest is for those who write models for it."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(record=True):
+            yield
+    finally:
+        logger.setLevel(level)

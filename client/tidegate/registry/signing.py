@@ -15,7 +15,7 @@ from typing import Any
 from tidegate_contracts.manifest import Manifest
 
 from ..errors import IntegrityError, UsageError, install
-from .quiet import quiet
+from .server import quiet
 from .version import MANIFEST_FILE
 
 

@@ -30,7 +30,7 @@ def upload(
     folder: str,
     manifest: Manifest,
     on_disk: Callable[[str], Path],
-    progress: Progress | None,
+    progress: Progress,
 ) -> None:
     """Bring the files of a manifest into a folder of the artifact store.
 
@@ -53,14 +53,13 @@ def upload(
                     where=str(local),
                     do="let nobody write the entry, and register it again",
                 )
-        if progress is not None:
-            progress(file.size)
+        progress(file.size)
 
-    in_parallel(send, manifest.files, artifacts.threads)
+    in_parallel(send, manifest.files, artifacts.threads(file.size for file in manifest.files))
 
 
 def download(
-    artifacts: Artifacts, folder: str, files: Sequence[ManifestFile], target: Path, progress: Progress | None
+    artifacts: Artifacts, folder: str, files: Sequence[ManifestFile], target: Path, progress: Progress
 ) -> None:
     """Bring files of a manifest from a folder of the artifact store into a folder on disk, each verified.
 
@@ -80,8 +79,7 @@ def download(
                 remember_written(os.stat(path), file.sha256)
         except OSError as error:
             raise _not_written(path, error) from None
-        if progress is not None:
-            progress(file.size)
+        progress(file.size)
 
     try:
         if partial.is_symlink():
@@ -93,7 +91,7 @@ def download(
     except OSError as error:
         raise _not_written(partial, error) from None
     try:
-        in_parallel(get, files, artifacts.threads)
+        in_parallel(get, files, artifacts.threads(file.size for file in files))
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -166,10 +164,9 @@ def _is_stored(artifacts: Artifacts, path: str, file: ManifestFile) -> bool:
     """Tell whether what is in the store is the file."""
     with tempfile.TemporaryDirectory(prefix="tidegate-") as scratch:
         try:
-            artifacts.download(path, Path(scratch, "content"))
+            return artifacts.download(path, Path(scratch, "content")) == (file.size, file.sha256)
         except (NotFoundError, UnreachableError):
             return False
-        return _is_on_disk(Path(scratch, "content"), file)
 
 
 def _is_on_disk(path: Path, file: ManifestFile) -> bool:
@@ -192,7 +189,7 @@ def _receive(artifacts: Artifacts, remote: str, file: ManifestFile, half: Path) 
     """Download a file; it is whole and right."""
     for tries_left in reversed(range(TRIES)):
         try:
-            artifacts.download(remote, half)
+            size, sha256 = artifacts.download(remote, half)
         except NotFoundError as error:
             raise _missing(remote, artifacts, error) from None
         except UnreachableError:
@@ -200,18 +197,15 @@ def _receive(artifacts: Artifacts, remote: str, file: ManifestFile, half: Path) 
                 raise
             time.sleep(PAUSE_SECONDS * (TRIES - tries_left))
         else:
-            if _is_on_disk(half, file):
+            if (size, sha256) == (file.size, file.sha256):
                 return
-            if half.stat().st_size >= file.size:
+            if size >= file.size:
                 break
-    size = half.stat().st_size
     if size > file.size:
         raise _too_large(file.path, file.size, artifacts)
+    why = f"its SHA-256 is {sha256}, and the manifest says {file.sha256}"
     if size < file.size:
         why = f"it ends after {size} of {file.size} bytes"
-    else:
-        with half.open("rb") as wrong:
-            why = f"its SHA-256 is {sha256_of(chunks_of(wrong.fileno()))}, and the manifest says {file.sha256}"
     raise IntegrityError(
         f"{file.path} is not what was registered",
         where=artifacts.where,

@@ -1,8 +1,11 @@
-"""A registered version, and the words by which MLflow knows it."""
+"""A registered version, the words by which MLflow knows it, and its history: a record for each thing done with it."""
 
-from datetime import datetime
-from typing import Final
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
 
+from pydantic import AwareDatetime, Field
 from tidegate_contracts.message import Message
 
 CLIENT_SUFFIX: Final = "-client"
@@ -27,6 +30,14 @@ VERSION: Final = "tidegate.version"
 # Below the source of a version, where MLflow keeps the empty pyfunc model.
 ENTRY_FOLDER: Final = "entry"
 MANIFEST_FILE: Final = "manifest.json"
+
+RECORDS_FOLDER: Final = "tidegate/records"
+"""Below the artifacts of the version's run."""
+LIMIT_BYTES: Final = 64 << 10
+MOST: Final = 10**18
+"""More than any version's number."""
+AHEAD: Final = timedelta(days=1)
+"""A clock may go ahead by so much. A record of a later time is none: it would be the newest one for ever."""
 
 
 class RegisteredVersion(Message):
@@ -63,3 +74,41 @@ def golden_file(sha256: str) -> str:
 def signature_file(sha256: str) -> str:
     """Return where a signature lies."""
     return f"signature-{sha256[:16]}.json"
+
+
+class Record(Message):
+    """Who did what with which version, when, and where."""
+
+    what: Literal["register", "golden", "deploy", "promote", "rollback"]
+    model: str
+    version: int = Field(ge=1, lt=MOST)
+    who: str
+    when: AwareDatetime
+    previous: int | None = Field(None, ge=1, lt=MOST)
+    """The version that served before."""
+    environment: str | None = None
+    plane: str | None = None
+    source: str | None = None
+    """The environment that the version came from."""
+    manifest_sha256: str | None = None
+    proxy: str | None = None
+    """Address of the proxy through which it was seen to answer."""
+    note: str = ""
+
+    def content(self) -> bytes:
+        """Return the bytes of its file."""
+        return self.model_dump_json(by_alias=True).encode()
+
+    def new_path(self) -> str:
+        """Return where it is to lie, which is never written again: names sort as the records do."""
+        when = self.when.astimezone(UTC)
+        return f"{RECORDS_FOLDER}/{when:%Y%m%dT%H%M%S.%f}-{self.what}-{uuid.uuid4().hex[:12]}.json"
+
+
+class Records(list[Record]):
+    """Records, the oldest first; and what is lost or lies among them and is none: somebody else must have done that."""
+
+    def __init__(self, records: Iterable[Record], unreadable: Iterable[str] = ()) -> None:
+        """Take records in any order, and what could not be read."""
+        super().__init__(sorted(records, key=lambda record: (record.when, record.version, record.what)))
+        self.unreadable = tuple(unreadable)

@@ -10,7 +10,7 @@ from tidegate.errors import NotFoundError, TidegateError
 from tidegate.life.context import Context
 from tidegate.registry import Golden, Record, RegisteredVersion
 from tidegate.registry.manifest import checked_name, manifest_of
-from tidegate.registry.records import Records
+from tidegate.registry.version import Records
 from tidegate.triton.publishing import open_repository, read_published
 from tidegate_contracts.environments import Environments, WhoAmI
 from tidegate_contracts.manifest import Manifest

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.life.past import What, before, current, served_hours
-from tidegate.registry.records import Record
+from tidegate.registry.version import Record
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

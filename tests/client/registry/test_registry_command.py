@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from tidegate.errors import ExitCode
-from tidegate.registry.registrant import registrant
-from tidegate.registry.registration import checked
+from tidegate.registry.registration import checked, registrant
 
 from .conftest import World
 from .entries import entry

@@ -10,8 +10,8 @@ import pytest
 from tidegate.errors import NotFoundError, RefusedError
 from tidegate.registry import Registry
 from tidegate.registry.artifacts import Artifacts
-from tidegate.registry.records import RECORDS_FOLDER
 from tidegate.registry.transfer import PARTIAL, download
+from tidegate.registry.version import RECORDS_FOLDER
 from tidegate_contracts.manifest import ManifestFile
 
 from tests.client.shelf import Shelf
@@ -51,14 +51,14 @@ def test_a_download_is_not_written_through_a_link_that_others_laid(tmp_path: Pat
     (staged / PARTIAL).mkdir(parents=True)
     (staged / PARTIAL / name).symlink_to(mine)
     file = ManifestFile(path="1/data", size=100, sha256=digest)
-    download(Shelf({"entry/1/data": content}), "entry", [file], staged, None)
+    download(Shelf({"entry/1/data": content}), "entry", [file], staged, lambda _bytes: None)
     assert mine.read_text() == "mine"
     assert not (staged / "1" / "data").is_symlink()
     assert (staged / "1" / "data").read_bytes() == content
     (staged / "1" / "data").unlink()
     (tmp_path / "folder").mkdir()
     (staged / PARTIAL).symlink_to(tmp_path / "folder")
-    download(Shelf({"entry/1/data": content}), "entry", [file], staged, None)
+    download(Shelf({"entry/1/data": content}), "entry", [file], staged, lambda _bytes: None)
     assert (tmp_path / "folder").is_dir()
     assert not (staged / PARTIAL).is_symlink()
 

@@ -330,10 +330,10 @@ def test_what_the_disk_says_becomes_what_to_do(
 ) -> None:
     download = Artifacts.download
 
-    def refuse(artifacts: Artifacts, path: str, to: Path) -> None:
+    def refuse(artifacts: Artifacts, path: str, to: Path) -> tuple[int, str]:
         if path.startswith("entry/"):
             raise OSError(code, os.strerror(code))
-        download(artifacts, path, to)
+        return download(artifacts, path, to)
 
     monkeypatch.setattr(Artifacts, "download", refuse)
     with pytest.raises(UnfinishedError, match=words):

@@ -28,17 +28,14 @@ rests on, as Triton 2.51 does it in poll mode (tests/client/triton/publishing/te
 from pathlib import Path
 
 from ...repository import Repository
-from .compare import differences, strays
 from .config import config_differences, published_config, published_path, read_published
 
 __all__ = [
     "config_differences",
-    "differences",
     "open_repository",
     "published_config",
     "published_path",
     "read_published",
-    "strays",
 ]
 
 

@@ -17,7 +17,7 @@ from tidegate_contracts.manifest import ENTRY_VERSION, Manifest
 
 from ...errors import IntegrityError, NotFoundError, UsageError
 from ...failures import explained
-from ...hashing import chunks_of
+from ...hashing import chunks_of, sha256_of
 from ...parallel import Progress
 from ...repository import StoredFile
 from . import staged as staging
@@ -25,8 +25,6 @@ from . import steps
 from .config import CONFIG, ENTRY, closed_config, version_number
 from .lease import FolderLease
 from .repository import STATE, TritonRepository, checked_model, checked_path
-
-_CHUNK = 1 << 20
 
 
 class FolderRepository(TritonRepository):
@@ -137,7 +135,7 @@ class FolderRepository(TritonRepository):
         if folder.is_dir():
             if self.config(model) is None:
                 # Else Triton might take the version for whatever it likes before its configuration is there.
-                self._put(model, folder, CONFIG, closed_config(config).encode())
+                self._have(model, folder, CONFIG, closed_config(config).encode())
             steps.rename(version, folder / str(number))
         else:
             new = self._state(model, "new")
@@ -166,24 +164,22 @@ class FolderRepository(TritonRepository):
             found[number] = [path for path, _ in staging.walk(version / ENTRY)] if there else []
         return found
 
-    def _copy(self, model: str, place: Path, source: str, target: str) -> None:
-        self._write(model, place / source, place / target)
-
-    def _put(self, model: str, place: Path, path: str, data: bytes) -> None:
-        self._write(model, data, place / path)
+    def _digest(self, place: Path, path: str) -> str | None:
+        try:
+            with open(os.open(place / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb", buffering=0) as file:
+                return sha256_of(chunks_of(file.fileno()))
+        except OSError:
+            return None  # it is not there, or is none: it is written anew, which says what is wrong
 
     def _remove(self, place: Path, path: str) -> None:
         if (place / path).is_file():
             steps.refuse_links(place, (place / path).parent)
             steps.remove(place / path)
 
-    def _write(self, model: str, data: Path | bytes, target: Path) -> None:
-        """Have a file whole under its name; nothing where it is so already."""
-        if target.is_file() and not target.is_symlink() and _same(data, target):
-            return
+    def _write(self, model: str, place: Path, path: str, data: bytes | str) -> None:
+        target, partial = place / path, self._state(model) / "partial"
         steps.refuse_links(self._root.parent, target.parent)
-        partial = self._state(model) / "partial"
-        steps.write(partial, data)
+        steps.write(partial, place / data if isinstance(data, str) else data)
         steps.make_folder(target.parent)
         staging.be_newer(partial, target.stat().st_mtime_ns if target.exists() else 0)
         self._check_lock(model)
@@ -230,15 +226,3 @@ def _versions(folder: Path) -> dict[int, Path]:
     """Return the folders of versions below a model's folder by their numbers; none where that is not there."""
     items = folder.iterdir() if folder.is_dir() else ()
     return {number: item for item in items if (number := version_number(item.name))}
-
-
-def _same(data: Path | bytes, file: Path) -> bool:
-    if isinstance(data, bytes):
-        return file.stat().st_size == len(data) and file.read_bytes() == data
-    if file.stat().st_size != data.stat().st_size:
-        return False
-    with data.open("rb") as one, file.open("rb") as other:
-        while chunk := one.read(_CHUNK):
-            if chunk != other.read(len(chunk)):
-                return False
-    return True

@@ -3,36 +3,148 @@
 Nothing can be renamed there, so a version's files come one by one, and last of all the configuration that names it:
 before that Triton does not look at it. A new model has a configuration first that lets Triton load nothing. What is
 staged is on this machine; the lease lies beside the repository, in `.tidegate/<its name>/<model>/`.
+
+Credentials are those of the environment, as each cloud's own tools find them (for AWS: keys, IRSA, the instance's).
 """
 
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from secrets import token_hex
 from time import monotonic
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.store import AzureStore, GCSStore, S3Store
 from tidegate_contracts.manifest import Manifest, ManifestFile
 
-from ...errors import BusyError, NotFoundError
-from ...failures import explained
+from ...errors import BusyError, NotFoundError, UsageError
+from ...failures import explained, of_store
 from ...hashing import sha256_of
 from ...parallel import Progress, in_parallel
 from ...repository import StoredFile
 from . import staged as staging
+from . import steps
 from .config import CONFIG, ENTRY, closed_config, published_path, version_number
 from .lease import Lease, read_holder
-from .object_store import ObjectStore, Tag, TakenError
-from .repository import STATE, TritonRepository, checked_model, checked_path
+from .repository import STATE, THREADS, TritonRepository, checked_model, checked_path
 
-_THREADS = 4
-_SMALL = 8 << 20
+_SMALL: Final = 8 << 20
 """Bytes up to which an object is put by one conditional request."""
-_FREE = b"{}"
+_FREE: Final = b"{}"
+Tag = Any
+"""What identifies one state of an object: obstore's UpdateVersion."""
+_PART: Final = 8 << 20
+_RETRY: Final[Any] = {"max_retries": 6, "retry_timeout": timedelta(seconds=30)}
+"""Each request: a lease must not wait for longer than it lasts."""
+_ENDPOINT = re.compile(r"(?P<scheme>https?://)?(?P<host>[^/]+:\d+)/(?P<path>.*)")
+_FORMS = "s3://bucket/folder, s3://https://host:port/bucket/folder, gs://bucket/folder or as://account/container/folder"
+
+
+class TakenError(Exception):
+    """An object is there already, or is no more what it was."""
+
+
+class ObjectStore:
+    """The parent of a repository's folder in an object store."""
+
+    def __init__(self, url: str) -> None:
+        """Open it; raises UsageError for what is no URL of a repository."""
+        self.where = url
+        scheme, _, rest = url.partition("://")
+        options: dict[str, Any] = {}
+        if (found := _ENDPOINT.fullmatch(rest)) and scheme == "s3":
+            options["endpoint"] = (found["scheme"] or "http://") + found["host"]
+            rest = found["path"]
+        parts = [part for part in rest.split("/") if part]
+        account = [parts.pop(0)] if scheme == "as" and parts else []
+        if scheme not in ("s3", "gs", "as") or not parts or "@" in rest or urlsplit(f"//{rest}").query:
+            raise UsageError("that is no URL of a repository in an object store", do=f"write {_FORMS}")
+        bucket, *folders = parts
+        if not folders:
+            why = (
+                "what is staged and locked lies beside the repository, and Triton takes every folder in it for a model"
+            )
+            raise UsageError("the repository is a whole bucket", where=url, why=why, do=f"give it a folder: {_FORMS}")
+        self.root = folders[-1]
+        """Name of the repository's folder."""
+        prefix = "/".join(folders[:-1]) or None
+        if scheme == "gs":
+            self._store: Any = GCSStore(bucket, prefix=prefix, retry_config=_RETRY)
+        elif scheme == "as":
+            self._store = AzureStore(
+                bucket, account_name=account[0].partition(".")[0], prefix=prefix, retry_config=_RETRY
+            )
+        else:
+            endpoint = options.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL", "")
+            plain = {"allow_http": True} if endpoint.startswith("http://") else {}
+            self._store = S3Store(bucket, prefix=prefix, client_options=plain or None, retry_config=_RETRY, **options)  # type: ignore[arg-type]
+
+    def folders(self, path: str) -> list[str]:
+        """Return the names of the folders below a path."""
+        with self._explained():
+            found = obstore.list_with_delimiter(self._store, path)["common_prefixes"]
+            return sorted(each.rstrip("/").rpartition("/")[2] for each in found)
+
+    def sizes(self, path: str) -> dict[str, int]:
+        """Return every object below a path, by its own path below that, with its size in bytes."""
+        with self._explained():
+            pages = obstore.list(self._store, f"{path}/")
+            return {each["path"].removeprefix(f"{path}/"): each["size"] for page in pages for each in page}
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """Yield the content of an object; raises NotFoundError."""
+        with self._explained():
+            for chunk in obstore.get(self._store, path).stream(min_chunk_size=_PART):
+                yield bytes(chunk)
+
+    def read(self, path: str) -> tuple[bytes, Tag, float]:
+        """Return the content of a small object, its state, and the store's own time (seconds) of it."""
+        with self._explained():
+            found = obstore.get(self._store, path)
+            meta = found.meta
+            return bytes(found.bytes()), _tag(meta), meta["last_modified"].timestamp()
+
+    def put(self, path: str, data: bytes | Path, mode: "Literal['create', 'overwrite'] | Tag" = "overwrite") -> Tag:
+        """Write an object whole, and return its state; raises TakenError where the mode does not allow it."""
+        with self._explained(), steps.step(f"put {path.rpartition('/')[2]}"):
+            try:
+                return _tag(obstore.put(self._store, path, data, mode=mode, chunk_size=_PART))
+            except (AlreadyExistsError, PreconditionError):
+                raise TakenError(path) from None
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy an object within the store, at once for whoever looks."""
+        with self._explained(), steps.step(f"copy to {target.rpartition('/')[2]}"):
+            obstore.copy(self._store, source, target)
+
+    def delete(self, path: str) -> None:
+        """Delete an object; nothing where there is none."""
+        with self._explained(), steps.step(f"delete {path.rpartition('/')[2]}"):
+            obstore.delete(self._store, path)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise NotFoundError("there is no such object", where=self.where) from None
+        except BaseError as error:
+            raise of_store(error, self.where) from None
+
+
+def _tag(said: Any) -> Tag:
+    """Return what a store tells of an object's state: none of it may be None when it is given back."""
+    return {name: said[name] for name in ("e_tag", "version") if said.get(name) is not None}
 
 
 class ObjectRepository(TritonRepository):
@@ -109,7 +221,7 @@ class ObjectRepository(TritonRepository):
             if progress:
                 progress(file.size)
 
-        in_parallel(bring, missing, _THREADS)
+        in_parallel(bring, missing, THREADS)
         self._check_same(model, number, manifest)
         return bool(missing)
 
@@ -129,19 +241,17 @@ class ObjectRepository(TritonRepository):
                 beside += [rest.removeprefix(f"{ENTRY}/")] if rest.startswith(f"{ENTRY}/") else []
         return found
 
-    def _copy(self, model: str, place: str, source: str, target: str) -> None:
-        with suppress(NotFoundError):
-            if self._digest(f"{place}/{source}") == self._digest(f"{place}/{target}"):
-                return
-        self._check_lock(model)
-        self._store.copy(f"{place}/{source}", f"{place}/{target}")
+    def _digest(self, place: str, path: str) -> str | None:
+        try:
+            return sha256_of(self._store.chunks(f"{place}/{path}"))
+        except NotFoundError:
+            return None
 
-    def _put(self, model: str, place: str, path: str, data: bytes) -> None:
-        with suppress(NotFoundError):
-            if self.read(model, path) == data:
-                return
-        self._check_lock(model)
-        self._store.put(f"{place}/{path}", data)
+    def _write(self, model: str, place: str, path: str, data: bytes | str) -> None:  # noqa: ARG002
+        if isinstance(data, str):
+            self._store.copy(f"{place}/{data}", f"{place}/{path}")
+        else:
+            self._store.put(f"{place}/{path}", data)
 
     def _remove(self, place: str, path: str) -> None:
         self._store.delete(f"{place}/{path}")
@@ -155,12 +265,9 @@ class ObjectRepository(TritonRepository):
         with suppress(TakenError):  # what is there instead is read back like all else
             self._store.put(to, source.read_bytes(), "create")
 
-    def _digest(self, path: str) -> str:
-        return sha256_of(self._store.chunks(path))
-
     def _delete(self, model: str, paths: list[str]) -> None:
         place = self._place(model)
-        in_parallel(lambda path: self._store.delete(f"{place}/{path}"), paths, _THREADS)
+        in_parallel(lambda path: self._store.delete(f"{place}/{path}"), paths, THREADS)
 
 
 class ObjectLease(Lease):

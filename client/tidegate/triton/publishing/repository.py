@@ -1,31 +1,34 @@
 """What Triton's model repositories have in common, in a folder or in an object store: see this package's docstring."""
 
+import hashlib
 import shutil
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tidegate_contracts.manifest import Manifest, is_inside
+from tidegate_contracts.manifest import Manifest, ManifestFile, is_inside
 
-from ...errors import IntegrityError, NotFoundError, RefusedError, UnfinishedError, UsageError
+from ...errors import IntegrityError, NotFoundError, RefusedError, TidegateError, UnfinishedError, UsageError
 from ...failures import explained
+from ...hashing import sha256_of
 from ...names import RULE, is_name
-from ...parallel import Progress
-from ...repository import READ_LIMIT, Configs, Repository, StoredFile
+from ...parallel import Progress, in_parallel
+from ...repository import READ_LIMIT, Configs, Repository
 from . import config, steps
 from . import staged as staging
-from .compare import differences, strays
-from .config import CONFIG, ENTRY, closed_config, read_published
+from .config import CONFIG, ENTRY, closed_config, published_path, read_published, version_number
 from .lease import Lease
 
 STATE = ".tidegate"
 """Folder beside the repository, and so never below what Triton reads, of what is staged and locked."""
+THREADS = 4
+"""For what is read or sent to be compared."""
 
 
-class TritonRepository(ABC):
-    """The order of what is done; how it is done is the subclasses'. See `tidegate.repository.Repository`.
+class TritonRepository(Repository):
+    """The order of what is done; how it is done is the subclasses'.
 
     A place is where a model's files lie, or are put together before they are seen: a folder, or a prefix of keys.
     """
@@ -38,30 +41,9 @@ class TritonRepository(ABC):
         self._leases: dict[str, Lease] = {}
 
     @property
-    @abstractmethod
-    def where(self) -> str:
-        """Its folder or its URL."""
-
-    @property
     def configs(self) -> Configs:
         """The configuration that Triton reads beside the versions of a model."""
         return config
-
-    @property
-    def _itself(self) -> Repository:
-        return self  # type: ignore[return-value]  # its subclasses are
-
-    @abstractmethod
-    def versions(self, model: str) -> list[int]:
-        """Return the versions of a model, ascending."""
-
-    @abstractmethod
-    def files(self, model: str) -> list[StoredFile]:
-        """Return every file of a model, in the order of their paths."""
-
-    @abstractmethod
-    def chunks(self, model: str, path: str) -> Iterator[bytes]:
-        """Yield the content of a file."""
 
     def read(self, model: str, path: str, limit: int = READ_LIMIT) -> bytes:
         """Return the content of a small file."""
@@ -80,12 +62,61 @@ class TritonRepository(ABC):
             return None
 
     def differences(self, model: str, number: int, manifest: Manifest, progress: Progress | None = None) -> list[str]:
-        """Return how a published version differs from its manifest."""
-        return differences(self._itself, model, number, manifest, progress)
+        """Return how a published version differs from its manifest; Python's own by-products are no difference."""
+        expected = {published_path(file.path, number): file for file in manifest.files}
+        there = {file.path: file.size for file in self.files(model) if file.path.startswith(f"{number}/")}
+        found = [f"{path} is not there" for path in expected if path not in there]
+        found += [f"{path} is in no manifest" for path in there if path not in expected and not _is_byproduct(path)]
+        to_read = []
+        for path, file in expected.items():
+            if (size := there.get(path)) == file.size:
+                to_read.append((path, file))
+            elif size is not None:
+                found.append(f"{path} has {size} bytes instead of {file.size}")
+
+        def wrong(item: tuple[str, ManifestFile]) -> str | None:
+            path, file = item
+            right = sha256_of(self.chunks(model, path), progress) == file.sha256
+            return None if right else f"{path} has other content than was registered"
+
+        return sorted([*found, *filter(None, in_parallel(wrong, to_read, THREADS))])
 
     def strays(self, model: str, manifests: Mapping[int, Manifest]) -> list[str]:
-        """Return what lies below a model and should not."""
-        return strays(self._itself, model, manifests)
+        """Return what lies below a model and should not, or not so: by the manifests of all registered versions.
+
+        Those are versions without a manifest, files that a version's manifest does not name, and files beside the
+        versions that are not the configuration's owner's. The configuration itself is not looked at.
+        """
+        return sorted(set(self._strays(model, manifests)))
+
+    def _strays(self, model: str, manifests: Mapping[int, Manifest]) -> Iterator[str]:
+        expected = {
+            published_path(file.path, number): file for number, manifest in manifests.items() for file in manifest.files
+        }
+        config = self.config(model)
+        try:
+            owner = read_published(config).owner if config else None
+        except TidegateError:
+            owner = None
+        there = [stored.path for stored in self.files(model)]
+        for path in there:
+            first, _, rest = path.partition("/")
+            number = version_number(first) if rest else None
+            if number is not None and number not in manifests:
+                yield f"version {number} is not registered"
+            elif number is not None and path not in expected:
+                why = " (Python wrote it: Triton's mount of the repository should be read-only)"
+                yield f"{path} is in no manifest{why if _is_byproduct(path) else ''}"
+            elif number is None and path != CONFIG:
+                source = None if owner is None else expected.get(f"{owner}/{ENTRY}/{path}")
+                if source is None:
+                    yield f"{path} is of no version that is served"
+                elif sha256_of(self.chunks(model, path)) != source.sha256:
+                    yield f"{path} is not as version {owner} has it"
+        beside = f"{owner}/{ENTRY}/"
+        for path in (path.removeprefix(beside) for path in expected if path.startswith(beside)):
+            if path not in there:
+                yield f"{path} is not there, which version {owner} has beside its folder"
 
     @contextmanager
     def lock(self, model: str, who: str) -> Iterator[None]:
@@ -150,7 +181,7 @@ class TritonRepository(ABC):
         with explained(self.where):
             self._check_lock(model)
             if (config := self.config(model)) is not None:
-                self._put(model, self._place(model), CONFIG, closed_config(config).encode())
+                self._have(model, self._place(model), CONFIG, closed_config(config).encode())
 
     @abstractmethod
     def _lease(self, model: str, who: str) -> Lease:
@@ -179,12 +210,12 @@ class TritonRepository(ABC):
         """Return the versions in a place, each with the paths of what its entry has beside the version folder."""
 
     @abstractmethod
-    def _copy(self, model: str, place: Any, source: str, target: str) -> None:
-        """Have a file of a place under another name too, whole; nothing where it is so already."""
+    def _digest(self, place: Any, path: str) -> str | None:
+        """Return the SHA-256 of a file of a place, None where it is not there."""
 
     @abstractmethod
-    def _put(self, model: str, place: Any, path: str, data: bytes) -> None:
-        """Have these bytes in a place under a name, whole; nothing where it is so already."""
+    def _write(self, model: str, place: Any, path: str, data: bytes | str) -> None:
+        """Have bytes, or those of another path of the place, whole under a path."""
 
     @abstractmethod
     def _remove(self, place: Any, path: str) -> None:
@@ -194,6 +225,13 @@ class TritonRepository(ABC):
         if (lease := self._leases.get(model)) is None:
             raise RuntimeError(f"whoever changes model {model} holds its lock")
         lease.check()
+
+    def _have(self, model: str, place: Any, path: str, data: bytes | str) -> None:
+        """Have bytes, or those of another path of the place, under a path; nothing is written where it is so."""
+        wanted = self._digest(place, data) if isinstance(data, str) else hashlib.sha256(data).hexdigest()
+        if self._digest(place, path) != wanted:
+            self._check_lock(model)
+            self._write(model, place, path, data)
 
     def _check_same(self, model: str, number: int, manifest: Manifest, progress: Progress | None = None) -> None:
         """Raise IntegrityError where a version that is there is not what a manifest says."""
@@ -210,8 +248,8 @@ class TritonRepository(ABC):
                 raise NotFoundError(what, where=self.where)
         beside = [path for path in entries.get(published.owner or 0, ()) if path != CONFIG]
         for path in beside:
-            self._copy(model, place, f"{published.owner}/{ENTRY}/{path}", path)
-        self._put(model, place, CONFIG, config.encode())
+            self._have(model, place, path, f"{published.owner}/{ENTRY}/{path}")
+        self._have(model, place, CONFIG, config.encode())
         # What former configurations needed beside the versions is in the versions' own folders too.
         for path in sorted({path for paths in entries.values() for path in paths} - {CONFIG, *beside}):
             self._remove(place, path)
@@ -244,3 +282,8 @@ def checked_path(path: str) -> str:
     if not is_inside(path):
         raise UsageError(f"the path {path!r} does not stay within the model's folder")
     return path
+
+
+def _is_byproduct(path: str) -> bool:
+    """Tell whether a file is one that Triton's Python backend writes beside a model.py, wherever it may write."""
+    return path.endswith(".pyc") and path.split("/")[-2:-1] == ["__pycache__"]

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tidegate.errors import TidegateError, UnfinishedError, UnreachableError
-from tidegate.triton.publishing import differences, open_repository, published_path, read_published, steps, strays
+from tidegate.triton.publishing import open_repository, published_path, read_published, steps
 
 from tests.client.tiers import first_only
 
@@ -94,7 +94,7 @@ def assert_whole(root: Path, before: dict[str, bytes], after: dict[str, bytes]) 
     there, repository = tree(root), open_repository(root)
     assert [path.name for path in root.iterdir()] in ([], ["m"])
     for number in repository.versions("m"):
-        assert differences(repository, "m", number, MANIFESTS[number]) == []
+        assert repository.differences("m", number, MANIFESTS[number]) == []
     found = there.get("m/config.pbtxt")
     assert found in (before.get("m/config.pbtxt"), after.get("m/config.pbtxt"))
     if found is None:
@@ -136,12 +136,12 @@ def test_whoever_is_killed_again_and_again_gets_there(begun: Path, work: Work, n
         if events_that_fetch < number:
             assert_nothing_to_fetch(root)
         there = open_repository(root)
-        assert all(differences(there, "m", each, MANIFESTS[each]) == [] for each in there.versions("m"))
+        assert all(there.differences("m", each, MANIFESTS[each]) == [] for each in there.versions("m"))
         assert {path: tree(root)[path] for path in before if path.startswith("m/1/")} == {
             path: content for path, content in before.items() if path.startswith("m/1/")
         }
     work(root)
-    assert strays(open_repository(root), "m", MANIFESTS) == []
+    assert open_repository(root).strays("m", MANIFESTS) == []
     assert open_repository(root).config("m") == config(TWO, 2, [1, 2], prod=1)
 
 
@@ -215,7 +215,7 @@ def test_a_volume_that_is_really_full_leaves_the_old_and_goes_on_when_there_is_r
     assert_whole(root, before, before | {f"m/{path}": content for path, content in _second().items()})
     full.unlink()
     publish(root, TWO, 2, [1, 2], prod=1)
-    assert strays(open_repository(root), "m", MANIFESTS) == []
+    assert open_repository(root).strays("m", MANIFESTS) == []
 
 
 def test_on_a_full_volume_versions_can_still_be_removed(small_volume: Path) -> None:

@@ -15,7 +15,7 @@ from tidegate.errors import (
     UsageError,
 )
 from tidegate.repository import Repository
-from tidegate.triton.publishing import differences, open_repository, read_published, steps, strays
+from tidegate.triton.publishing import open_repository, read_published, steps
 
 from .entries import Entry, config, entry, publish, tree
 
@@ -50,8 +50,8 @@ def test_a_version_is_one_folder_and_the_owners_files_stand_beside_it(root: Path
     assert repository.models() == ["m"]
     assert repository.versions("m") == [3]
     assert repository.config("m") == config(ONE, 3, [3])
-    assert differences(repository, "m", 3, ONE.manifest) == []
-    assert strays(repository, "m", {3: ONE.manifest}) == []
+    assert repository.differences("m", 3, ONE.manifest) == []
+    assert repository.strays("m", {3: ONE.manifest}) == []
 
 
 def test_a_second_version_leaves_the_first_alone(root: Path, repository: Repository) -> None:
@@ -61,7 +61,7 @@ def test_a_second_version_leaves_the_first_alone(root: Path, repository: Reposit
     assert {path: content for path, content in tree(root).items() if path.startswith("m/1/")} == before
     assert repository.versions("m") == [1, 2]
     both = {1: ONE.manifest, 2: TWO.manifest}
-    assert (strays(repository, "m", both), tree(root)["m/labels.txt"]) == ([], TWO.files["labels.txt"])
+    assert (repository.strays("m", both), tree(root)["m/labels.txt"]) == ([], TWO.files["labels.txt"])
     assert "m/notes/1.txt" not in tree(root)
 
 
@@ -278,7 +278,7 @@ def test_strays_are_found(root: Path, repository: Repository) -> None:
     (root / "m" / "notes" / "mine.txt").write_text("mine")
     publish(root, TWO, 7, [1, 2])
     (root / "m" / "labels.txt").write_text("other")
-    assert strays(repository, "m", {1: ONE.manifest, 2: TWO.manifest}) == [
+    assert repository.strays("m", {1: ONE.manifest, 2: TWO.manifest}) == [
         "1/weights/__pycache__/model.cpython-311.pyc is in no manifest "
         "(Python wrote it: Triton's mount of the repository should be read-only)",
         "2/weights/stray is in no manifest",
@@ -287,22 +287,22 @@ def test_strays_are_found(root: Path, repository: Repository) -> None:
         "notes/mine.txt is of no version that is served",
         "version 7 is not registered",
     ]
-    assert strays(repository, "m", {1: ONE.manifest, 2: TWO.manifest, 7: TWO.manifest})[2:] == [
+    assert repository.strays("m", {1: ONE.manifest, 2: TWO.manifest, 7: TWO.manifest})[2:] == [
         "labels.txt is not as version 7 has it",
         "notes/mine.txt is of no version that is served",
     ]
-    assert differences(repository, "m", 1, ONE.manifest) == []
-    assert differences(repository, "m", 2, TWO.manifest) == ["2/weights/stray is in no manifest"]
+    assert repository.differences("m", 1, ONE.manifest) == []
+    assert repository.differences("m", 2, TWO.manifest) == ["2/weights/stray is in no manifest"]
 
 
 def test_what_should_stand_beside_the_versions_is_missed(root: Path, repository: Repository) -> None:
     publish(root, ONE, 1)
     (root / "m" / "labels.txt").unlink()
-    assert strays(repository, "m", {1: ONE.manifest}) == [
+    assert repository.strays("m", {1: ONE.manifest}) == [
         "labels.txt is not there, which version 1 has beside its folder"
     ]
     publish(root, ONE, 1)
-    assert strays(repository, "m", {1: ONE.manifest}) == []
+    assert repository.strays("m", {1: ONE.manifest}) == []
 
 
 def test_others_of_a_group_may_go_on_where_the_umask_lets_them(root: Path) -> None:
@@ -321,7 +321,7 @@ def test_very_many_files_come_whole_too(root: Path, monkeypatch: pytest.MonkeyPa
     many = {f"1/{number % 40}/{number}": str(number).encode() for number in range(300)}
     of = Entry(many | {"config.pbtxt": ONE.files["config.pbtxt"].replace(b'label_filename: "labels.txt"', b"")})
     publish(root, of, 1)
-    assert differences(open_repository(root), "m", 1, of.manifest) == []
+    assert open_repository(root).differences("m", 1, of.manifest) == []
 
 
 def test_every_byte_counts(root: Path, repository: Repository) -> None:
@@ -330,9 +330,9 @@ def test_every_byte_counts(root: Path, repository: Repository) -> None:
         (root / "m" / "1").joinpath(".entry" if not path.startswith("1/") else "", path.removeprefix("1/")).write_bytes(
             ONE.files[path][:-1] + b"?"
         )
-    assert len(differences(repository, "m", 1, ONE.manifest)) == len(ONE.files)
+    assert len(repository.differences("m", 1, ONE.manifest)) == len(ONE.files)
     (root / "m" / "1" / "model.py").unlink()
-    assert "1/model.py is not there" in differences(repository, "m", 1, ONE.manifest)
+    assert "1/model.py is not there" in repository.differences("m", 1, ONE.manifest)
 
 
 def test_an_ensemble_has_a_version_folder_though_no_file_is_in_it(root: Path, repository: Repository) -> None:

@@ -20,9 +20,9 @@ from tidegate.errors import (
     UsageError,
 )
 from tidegate.repository import Repository
-from tidegate.triton.publishing import differences, open_repository, read_published, steps, strays
-from tidegate.triton.publishing.object_store import ObjectStore as Store
+from tidegate.triton.publishing import open_repository, read_published, steps
 from tidegate.triton.publishing.objects import ObjectLease
+from tidegate.triton.publishing.objects import ObjectStore as Store
 
 from lab.local_plane.object_store import ObjectStore, object_store
 from lab.local_plane.process import CannotBeHadError
@@ -75,8 +75,8 @@ def test_a_version_lies_as_in_a_folder(url: str, repository: Repository, tmp_pat
         assert publish(where, TWO, 2, [1, 2], prod=1) is False
     assert {f"m/{path}": data for path, data in content(repository).items()} == tree(tmp_path / "models")
     assert (repository.models(), repository.versions("m")) == (["m"], [1, 2])
-    assert differences(repository, "m", 2, TWO.manifest) == []
-    assert strays(repository, "m", MANIFESTS) == []
+    assert repository.differences("m", 2, TWO.manifest) == []
+    assert repository.strays("m", MANIFESTS) == []
     assert not any((tmp_path / "cache").rglob("data"))
 
 
@@ -112,7 +112,7 @@ def test_versions_and_models_are_removed(url: str, repository: Repository) -> No
         repository.write_config("m", config(TWO, 2, [2]))
         repository.remove_version("m", 1)
         assert repository.versions("m") == [2]
-        assert strays(repository, "m", {2: TWO.manifest}) == []
+        assert repository.strays("m", {2: TWO.manifest}) == []
         repository.withdraw("m")
         assert read_published(repository.config("m") or "").served == ()
         repository.remove_model("m")
@@ -193,13 +193,13 @@ def test_whoever_is_killed_after_a_put_leaves_the_old_or_the_new_and_the_next_ru
     assert all(there[path] == data for path, data in before.items() if path.startswith("1/"))
     if (text := repository.config("m")) is not None:
         manifests = {1: ONE.manifest, number: of.manifest}
-        assert all(differences(repository, "m", each, manifests[each]) == [] for each in read_published(text).served)
+        assert all(repository.differences("m", each, manifests[each]) == [] for each in read_published(text).served)
         assert text in (before.get("config.pbtxt", b"").decode(), config(of, number, served, prod=1)) or (
             read_published(text).served == ()
         )
     ended = _run(said | {"expiry": EXPIRY}, minio)
     assert ended.returncode == 0, ended.stderr
-    assert strays(repository, "m", {1: ONE.manifest, number: of.manifest}) == []
+    assert repository.strays("m", {1: ONE.manifest, number: of.manifest}) == []
     assert repository.config("m") == config(of, number, served, prod=1)
 
 

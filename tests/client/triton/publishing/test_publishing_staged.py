@@ -27,7 +27,7 @@ def publish(root: Path, of: Entry, between: Callable[[Path], object] = lambda _:
             "entry",
             of.manifest.files,
             folder,
-            None,
+            lambda _bytes: None,
         )
         between(folder)
         repository.publish("m", 1, folder, of.manifest, config(of, 1, [1]), told.append)

@@ -1,15 +1,25 @@
-"""One node with one environment on it, for all tests and all of pytest's processes."""
+"""One node with four environments on it, which come up side by side and are shared by all tests."""
 
-import os
-from collections.abc import Generator, Iterator
+import json
+from collections.abc import Generator, Iterator, Mapping
 from functools import cache
 
 import pytest
 
-from .environment import Environment, made_once
+from .environment import DEFINITIONS, SLICE, SLICES, Environment
+from .inside import NODE
 from .machine import Machine, machine, why_not
 
 _why_not = cache(why_not)
+# What GPU feature discovery says of a node, and the device plugin then offers.
+GPU_LABELS = {
+    "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
+    "nvidia.com/mig.strategy": "mixed",
+    "nvidia.com/mig.config.state": "success",
+}
+OFFERED = {SLICE: str(SLICES), "nvidia.com/mig-1g.20gb": "1"}
+ENVIRONMENTS = {"trial": "real-node", "charted": "real-node", "kept": "real-policy", "proxied": "real-proxy"}
+"""With the definition of each: stand-ins alone, the same by Helm, the eviction policy's own image, the proxy's."""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -28,8 +38,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Say how the pods stood when a test failed: afterwards there is nobody to ask."""
     report = yield
-    used = getattr(item, "funcargs", {})
-    shared = used["environment"].machine if "environment" in used else used.get("node")
+    shared = getattr(item, "funcargs", {}).get("node")
     if report.failed and isinstance(shared, Machine):
         for what in ("pods", "events"):
             said = shared.kubectl("get", what, "--all-namespaces", check=False)
@@ -38,14 +47,27 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(scope="package")
-def node(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    worker = getattr(request.config, "workerinput", None)
-    with machine(worker["testrunuid"][:12] if worker else f"run-{os.getpid()}") as shared:
-        yield shared
+def node() -> Iterator[Machine]:
+    with machine() as running:
+        yield running
 
 
 @pytest.fixture(scope="package")
-def environment(node: Machine) -> Environment:
-    shared = Environment(node)
-    made_once(node.folder / "brought-up", shared.bring_up)
-    return shared
+def environments(node: Machine) -> Mapping[str, Environment]:
+    """All environments, on their way up."""
+    node.kubectl("label", "--overwrite", "node", NODE, *(f"{key}={value}" for key, value in GPU_LABELS.items()))
+    patch = json.dumps({"status": {"capacity": OFFERED, "allocatable": OFFERED}})
+    node.kubectl("patch", "node", NODE, "--subresource=status", "--type=merge", f"--patch={patch}")
+    made = {name: Environment(node, name, DEFINITIONS / f"{file}.yaml") for name, file in ENVIRONMENTS.items()}
+    for name in ("trial", "proxied", "kept"):
+        made[name].install()
+    made["charted"].install_chart()
+    return made
+
+
+@pytest.fixture
+def environment(request: pytest.FixtureRequest, environments: Mapping[str, Environment]) -> Environment:
+    """One of them, ready: the one that a test file or a parameter names, or else the one of stand-ins alone."""
+    name: str = getattr(request, "param", "") or getattr(request.module, "ENVIRONMENT", "trial")
+    environments[name].wait_until_ready()
+    return environments[name]

@@ -1,10 +1,9 @@
 """An environment on the node: rendered from its definition, applied by kubectl, and watched by what its pods say."""
 
-import fcntl
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -13,28 +12,32 @@ from typing import IO, Any, TypeVar
 from tidegate_contracts import proxy_process, triton
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
+from charts import CHART, values_of
+from charts.values_file import values_text
 from rollout.render import render
+from stacks.resolve import resolve
 from stacks.validate import read_definition
 
-from .keeper import ROOT
+from .images import ROOT
 from .machine import Machine
-from .settings import NODE
 
-DEFINITION = ROOT / "tests" / "definitions" / "real-node.yaml"
-NAMESPACE = "inference-trial"
-SLICE = "nvidia.com/mig-1g.10gb"
-SLICES = 3
-OTHER_SLICE = "nvidia.com/mig-1g.20gb"
-"""For the one on-demand server of the environment that Helm installs."""
-# What GPU feature discovery says of a node, and the device plugin then offers.
-GPU_LABELS = {
-    "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
-    "nvidia.com/mig.strategy": "mixed",
-    "nvidia.com/mig.config.state": "success",
-}
-PROXIES = "deployment/inference-proxy"
+DEFINITIONS = ROOT / "tests" / "definitions"
+SLICE, SLICES = "nvidia.com/mig-1g.10gb", 3
+"""What the GPU of the node has for on-demand Tritons, as many as there are replicas of `trial`."""
 PATIENCE = 180
 """Seconds for what must come and has no time of its own: a slow machine, busy with other things, must not fail."""
+
+ASK = """
+import json, sys, urllib.error, urllib.request
+url, method, *headers = sys.argv[1:]
+headers = dict(header.split(": ", 1) for header in headers)
+request = urllib.request.Request(url, b"{}" if method == "POST" else None, headers, method=method)
+try:
+    answer = urllib.request.urlopen(request, timeout=30)
+except urllib.error.HTTPError as error:
+    answer = error
+print(json.dumps([answer.status, answer.headers.get_content_type(), answer.read().decode()]))
+"""
 
 Found = TypeVar("Found")
 
@@ -85,33 +88,46 @@ class Log:
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment of tests/definitions/real-node.yaml, the first one or another by its namespace; or of others."""
+    """An environment of one of tests/definitions/real-*.yaml."""
 
     machine: Machine
-    namespace: str = NAMESPACE
-    definition: Path = DEFINITION
+    name: str
+    definition: Path
 
-    def bring_up(self) -> None:
-        """Bring it up on a node whose GPU has as many slices as there are replicas."""
-        node = self.machine
-        node.kubectl("label", "--overwrite", "node", NODE, *(f"{key}={value}" for key, value in GPU_LABELS.items()))
-        offered = {SLICE: str(SLICES), OTHER_SLICE: "1"}
-        patch = json.dumps({"status": {"capacity": offered, "allocatable": offered}})
-        node.kubectl("patch", "node", NODE, "--subresource=status", "--type=merge", f"--patch={patch}")
-        self.install("statefulset/ondemand-small", "statefulset/preload-main")
+    @property
+    def namespace(self) -> str:
+        """Its namespace, and that of all its pods."""
+        return f"inference-{self.name}"
 
-    def install(self, *workloads: str) -> None:
-        """Apply it with its callers' keys; wait for its proxies and these."""
+    def install(self) -> None:
+        """Apply it with its callers' keys; wait for nothing."""
         namespace, *others = self.objects()
         keys = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "api-keys", "namespace": self.namespace}}
         self.apply([namespace, {**keys, "stringData": {"tests": hash_line(self.key)}}, *others])
-        self.wait_until_ready(PROXIES, *workloads)
+
+    def install_chart(self) -> None:
+        """Install it by Helm with what `make values` writes, as docs/helm.md says; its callers' keys come first."""
+        definition = read_definition(self.definition)
+        (stack,) = (stack for stack in definition.stacks if stack.name == self.release)
+        values = self.machine.folder / "values.yaml"
+        values.write_text(values_text(values_of(resolve(stack, definition.lock)), "Of tests/node."), "utf-8")
+        self.machine.kubectl("create", "namespace", self.namespace)
+        self.kubectl("create", "secret", "generic", "api-keys", f"--from-literal=tests={hash_line(self.key)}")
+        options = ("--namespace", self.namespace, "--create-namespace", "--take-ownership", "-f", values)
+        done = self.machine.helm("install", self.release, CHART, *options)
+        assert done.returncode == 0, done.stderr
+
+    @property
+    def release(self) -> str:
+        """The name of its stack, and of its Helm release."""
+        return f"{self.name}-node"
 
     @property
     def key(self) -> str:
         """The API key of the principal `tests`."""
         file = self.machine.folder / "api-key"
-        made_once(file, lambda: file.write_text(new_key()))
+        if not file.exists():
+            file.write_text(new_key())
         return file.read_text()
 
     def objects(self, old: str = "", new: str = "") -> list[dict[str, Any]]:
@@ -134,21 +150,25 @@ class Environment:
         """Run kubectl in the namespace; return what it prints."""
         return self.machine.kubectl(f"--namespace={self.namespace}", *arguments, **settings).stdout
 
-    def wait_until_ready(self, *names: str) -> None:
-        """Wait until workloads are as they were declared, or single pods ready."""
-        workloads, pods = [name for name in names if "/" in name], [name for name in names if "/" not in name]
-        for workload in workloads:
-            self.kubectl("rollout", "status", workload, f"--timeout={PATIENCE}s", seconds=PATIENCE + 30)
-        until(lambda: all(any(map(is_ready, self.pods(pod))) for pod in pods), PATIENCE, f"{pods} to be ready")
+    def wait_until_ready(self) -> None:
+        """Wait until every workload is as it was declared, and has all its pods."""
+        until(self._is_ready, PATIENCE, f"{self.namespace} to be ready")
+
+    def _is_ready(self) -> bool:
+        items = self.machine.get("deployments,statefulsets,pods", f"--namespace={self.namespace}")["items"]
+        ready = [one["metadata"]["name"] for one in items if one["kind"] == "Pod" and is_ready(one) and stays(one)]
+        workloads = [one for one in items if one["kind"] != "Pod"]
+        return bool(workloads) and all(
+            one["status"].get("observedGeneration") == one["metadata"]["generation"]
+            and one["status"].get("updatedReplicas", 0) == one["status"]["replicas"] == one["spec"]["replicas"]
+            and sum(name.startswith(f"{one['metadata']['name']}-") for name in ready) == one["spec"]["replicas"]
+            for one in workloads
+        )
 
     def pods(self, prefix: str) -> list[dict[str, Any]]:
         """Return the pods whose names begin so, without those that are on their way out."""
         found = self.machine.get("pods", f"--namespace={self.namespace}")["items"]
-        return [
-            pod
-            for pod in found
-            if pod["metadata"]["name"].startswith(prefix) and "deletionTimestamp" not in pod["metadata"]
-        ]
+        return [pod for pod in found if pod["metadata"]["name"].startswith(prefix) and stays(pod)]
 
     def pod(self, name: str) -> dict[str, Any]:
         """Return one pod."""
@@ -164,6 +184,11 @@ class Environment:
     def post(self, pod: str, container: str, url: str, *, check: bool = True) -> str:
         """Send a POST request from inside a pod."""
         return self.run(pod, container, "wget", "-q", "-O-", "--post-data={}", url, check=check)
+
+    def ask(self, pod: str, container: str, url: str, *headers: str, method: str = "GET") -> tuple[int, str, str]:
+        """Ask from inside one of the project's own containers; return status, type and body."""
+        status, kind, body = json.loads(self.run(pod, container, "python", "-c", ASK, url, method, *headers))
+        return status, kind, body
 
     def proxy(self) -> str:
         """Return the name of a proxy that is ready, to look at things from there."""
@@ -191,19 +216,6 @@ class Environment:
         file = folder / f"{start}.log"
         until(file.exists, PATIENCE, f"{file} to be there")
         return Log(file.open())
-
-    def _lock(self, name: str) -> str:
-        return f"alone-{self.namespace}-{name.replace('/', '-')}"
-
-    @contextmanager
-    def alone(self, *names: str) -> Iterator[None]:
-        """Wait until these are ready, and let nobody else change them meanwhile: other processes run other tests."""
-        with ExitStack() as locks:
-            for name in sorted(names):  # in one order for everybody
-                file = locks.enter_context((self.machine.folder / self._lock(name)).open("a"))
-                fcntl.flock(file, fcntl.LOCK_EX)
-            self.wait_until_ready(*names)
-            yield
 
 
 def until(find: Callable[[], Found | None], seconds: float, what: str) -> Found:
@@ -233,10 +245,35 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
     return condition(pod, "Ready").get("status") == "True"
 
 
-def made_once(made: Path, make: Callable[[], object]) -> None:
-    """Make something that several test processes share: the first one does, and writes this file; the others wait."""
-    with made.with_suffix(".lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not made.exists():
-            make()
-            made.touch()
+def stays(pod: Mapping[str, Any]) -> bool:
+    """Tell whether a pod is not on its way out."""
+    return "deletionTimestamp" not in pod["metadata"]
+
+
+@contextmanager
+def calls(environment: Environment, model: str, *arguments: str, name: str = "caller") -> Iterator[Log]:
+    """Call a model through the proxy's Service, a hundred times a second, from a pod of another namespace."""
+    node, url = environment.machine, f"http://inference-proxy.{environment.namespace}.svc/v2/models/{model}/infer"
+    overrides = json.dumps({"spec": {"automountServiceAccountToken": False, "terminationGracePeriodSeconds": 5}})
+    node.kubectl(
+        *("run", name, "--image=localhost/caller:test", "--restart=Never", f"--overrides={overrides}"),
+        *("--command", "--", "caller", url, *arguments),
+    )
+    try:
+        ready = ("--for=condition=Ready", f"pod/{name}", f"--timeout={PATIENCE}s")
+        node.kubectl("wait", *ready, seconds=PATIENCE + 30)
+        yield environment.log(node.get("pod", name), name)
+    finally:
+        node.kubectl("delete", "pod", name, "--now")
+
+
+def served(log: Log) -> tuple[int, set[str]]:
+    """Return how many calls were answered until now, and by which proxies."""
+    last = [event.details for event in log.events() if event.name == "answered"][-1:]
+    return (last[0]["number"], set(last[0]["by"])) if last else (0, set())
+
+
+def lost(log: Log) -> list[str]:
+    """Return why calls were lost, at the most ten of them, and how many calls there were."""
+    reasons = [f"{event.at} {event.details['why']}" for event in log.events() if event.name == "lost"]
+    return [*reasons[:10], f"{len(reasons)} of {served(log)[0] + len(reasons)}"] if reasons else []

@@ -1,94 +1,87 @@
-"""The first process of a node: runs in namespaces of its own (see keeper.py), and brings up everything there.
+"""The first process of a node: runs in namespaces of its own (see machine.py), and brings up everything there.
 
 A control plane, containerd, kubelet, kube-proxy, the cluster's DNS: they see a network with nobody else in it, and
-write to folders that the machine around them never sees. `python -m tests.node.inside FOLDER`.
+write to folders that the machine around them never sees. `python -m tests.node.inside FOLDER PACKAGES ARCHIVE…` prints
+where its kubeconfig is when all is up, and is there until its standard input ends.
 """
 
 import json
 import os
+import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from lab import tools
-from lab.local_cluster import LocalCluster
-
-from . import settings
-from .parts import Parts
-from .settings import NETWORK, NODE
+from lab.local_cluster import LocalCluster, Network
+from lab.tools.debian import Unpacked
 
 HERE = Path(__file__).resolve().parent
-READY, FAILED, PARTS = "ready.json", "failed.txt", "parts.json"
+NODE = "real-1"
+NETWORK = Network(address="10.99.0.1", port=6443, services="10.96.0.0/16", pods="10.88.0.0/16")
+DNS_ADDRESS = "10.96.0.10"
+"""Stands in coredns.yaml too."""
 HIDDEN = ("/run", "/var/lib", "/var/log", "/srv")
 """Where containerd, kubelet and CNI plugins write whatever they are told; and where the definition has its dataset."""
+START_SECONDS = 180
 
 
-def main(folder: Path) -> None:
-    """Bring the node up, tell where it is, and look after its processes until somebody ends this one."""
+def main(folder: Path, packages: Path, *archives: Path) -> None:
+    """Bring the node up, tell where it is, and look after its processes until nobody wants it any more."""
     assert os.getpid() == 1, "this belongs into a PID namespace of its own"
-    try:
-        Inside(folder).up()
-    except Exception as error:
-        failed(folder, error)
-        raise
-    while True:
+    print(Inside(folder, Unpacked(packages)).up(archives).kubeconfig, flush=True)
+    while not select.select([sys.stdin], [], [], 1)[0]:
         # The first process inherits what others leave behind, such as the shims of ended containers.
-        try:
-            os.wait()
-        except ChildProcessError:
-            time.sleep(1)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
 
 
 class Inside:
     """What is brought up, one thing after the other."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, debian: Unpacked) -> None:
         self.folder = folder
-        self.parts = Parts.read(folder / PARTS)
-        self.debian = self.parts.debian
+        self.debian = debian
+        self.environment = debian.environment()
         self.room = folder / "room"
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def up(self) -> None:
-        """Bring everything up, and write down where it is."""
-        started = time.monotonic()
+    def up(self, archives: Sequence[Path]) -> LocalCluster:
+        """Bring everything up."""
         self._private_folders()
         self._network()
+        containerd = self._containerd()
         cluster = LocalCluster.start(self.folder / "cluster", name="node", network=NETWORK)
-        self._containerd(self.parts.archives)
+        cluster.kubectl("apply", "--server-side", "-f", str(HERE / "coredns.yaml"))
+        self._images(containerd, archives)
         self._kubelet(cluster)
         self._kube_proxy(cluster)
-        cluster.kubectl("apply", "--server-side", "-f", str(HERE / "coredns.yaml"))
         cluster.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=180s", timeout=200)
         cluster.kubectl("wait", "--for=jsonpath={.metadata.name}=default", "serviceaccount/default", "--timeout=50s")
-        seconds = time.monotonic() - started
-        write(self.folder / READY, json.dumps({"kubeconfig": str(cluster.kubeconfig), "seconds": seconds}))
+        return cluster
 
     def _private_folders(self) -> None:
         """Put empty folders in memory where programs write outside of `room`: only this mount namespace has them."""
         self.room.mkdir()
-        self._mount("-t", "tmpfs", "tmpfs", str(self.room))
+        self._call("mount", "-t", "tmpfs", "tmpfs", str(self.room))
         needed = [self.folder, tools.cache_root(), Path.cwd(), Path(sys.prefix), Path(sys.base_prefix), Path.home()]
         for place in HIDDEN:
             before = self.room / "hidden" / place.strip("/")
             before.mkdir(parents=True)
-            self._mount("--rbind", place, str(before))
-            self._mount("-t", "tmpfs", "tmpfs", place)
+            self._call("mount", "--rbind", place, str(before))
+            self._call("mount", "-t", "tmpfs", "tmpfs", place)
             for path in needed:
                 if path.is_relative_to(place) and not path.exists():
                     path.mkdir(parents=True)
-                    self._mount("--rbind", str(before / path.relative_to(place)), str(path))
+                    self._call("mount", "--rbind", str(before / path.relative_to(place)), str(path))
         for model in ("digits", "churn"):
             (Path("/srv/models") / model).mkdir(parents=True)
 
-    def _mount(self, *arguments: str) -> None:
-        subprocess.run(["mount", *arguments], check=True, capture_output=True, text=True, timeout=20)
-
     def _network(self) -> None:
-        ip = str(self.debian.path("ip"))
-        for command in (
+        for words in (
             "link set lo up",
             # A bridge without ports carries the node's address: not every kernel has `dummy` links.
             "link add node0 type bridge",
@@ -96,45 +89,48 @@ class Inside:
             "link set node0 up",
             "route add default dev node0",  # an API server wants one
         ):
-            arguments = [ip, *command.split()]
-            subprocess.run(arguments, check=True, capture_output=True, text=True, env=self.environment, timeout=20)
+            self._call(str(self.debian.path("ip")), *words.split())
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
 
-    @property
-    def environment(self) -> Mapping[str, str]:
-        return self.debian.environment()
-
-    def _containerd(self, archives: list[Path]) -> None:
+    def _containerd(self) -> "subprocess.Popen[bytes]":
         (self.room / "cni").mkdir()
-        (self.room / "cni" / "pods.conflist").write_text(json.dumps(settings.pod_network(self.room)))
+        # Each pod has a line to the node, so that answers come back the way they went.
+        addresses = {
+            "type": "host-local",
+            "ranges": [[{"subnet": NETWORK.pods}]],
+            "routes": [{"dst": "0.0.0.0/0"}],
+            "dataDir": f"{self.room}/cni-addresses",
+        }
+        plugins = [{"type": "ptp", "ipMasq": False, "ipam": addresses}]
+        network = {"cniVersion": "0.4.0", "name": "pods", "plugins": plugins}
+        (self.room / "cni" / "pods.conflist").write_text(json.dumps(network))
         file = self.room / "containerd.toml"
-        file.write_text(settings.containerd_settings(self.room, self.debian.root))
-        self._start("containerd", str(self.debian.path("containerd")), "--config", str(file))
-        self._wait("containerd", lambda: self._ctr("version").returncode == 0)
+        file.write_text(CONTAINERD.format(room=self.room, packages=self.debian.root))
+        return self._start("containerd", str(self.debian.path("containerd")), "--config", str(file))
+
+    def _images(self, containerd: "subprocess.Popen[bytes]", archives: Sequence[Path]) -> None:
+        ctr = (str(self.debian.path("ctr")), f"--address={self.room}/containerd.sock", "--namespace=k8s.io")
+
+        def answers() -> bool:
+            return subprocess.run([*ctr, "version"], env=self.environment, capture_output=True).returncode == 0
+
+        self._wait("containerd", containerd, answers)
         for archive in archives:
-            self._ctr("images", "import", str(archive), check=True)
+            self._call(*ctr, "images", "import", str(archive))
         # The same image under another tag, to roll out.
         for name in ("triton", "proxy", "eviction-policy"):
-            self._ctr("images", "tag", f"localhost/{name}:test", f"localhost/{name}:next", check=True)
-
-    def _ctr(self, *arguments: str, check: bool = False) -> subprocess.CompletedProcess[str]:
-        command = [
-            str(self.debian.path("ctr")),
-            "--address",
-            str(settings.socket(self.room)),
-            "--namespace",
-            "k8s.io",
-            *arguments,
-        ]
-        return subprocess.run(
-            command, check=check, capture_output=True, text=True, env=dict(self.environment), timeout=120
-        )
+            self._call(*ctr, "images", "tag", f"localhost/{name}:test", f"localhost/{name}:next")
 
     def _kubelet(self, cluster: LocalCluster) -> None:
         file = self.room / "kubelet.yaml"
-        cgroup = (self.folder / "cgroup").read_text()
-        file.write_text(json.dumps(settings.kubelet_settings(self.folder, self.room, cgroup)))
-        self._start(
+        settings = KUBELET | {
+            "containerRuntimeEndpoint": f"unix://{self.room}/containerd.sock",
+            "cgroupRoot": f"/tidegate-{self.folder.name}",
+            "podLogsDir": str(self.folder / "pod-logs"),
+            "volumePluginDir": str(self.room / "volume-plugins"),
+        }
+        file.write_text(json.dumps(settings))
+        kubelet = self._start(
             "kubelet",
             str(tools.path("kubelet")),
             f"--config={file}",
@@ -145,23 +141,26 @@ class Inside:
             f"--cert-dir={self.room / 'kubelet-pki'}",
         )
         ready = ("wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=1s")
-        self._wait("kubelet", lambda: cluster.kubectl(*ready, check=False).returncode == 0)
+        self._wait("kubelet", kubelet, lambda: cluster.kubectl(*ready, check=False).returncode == 0)
 
     def _kube_proxy(self, cluster: LocalCluster) -> None:
         file = self.room / "kube-proxy.yaml"
-        file.write_text(json.dumps(settings.kube_proxy_settings(cluster.user("system:kube-proxy"))))
+        client = {"clientConnection": {"kubeconfig": str(cluster.user("system:kube-proxy"))}}
+        file.write_text(json.dumps(KUBE_PROXY | client))
         self._start("kube-proxy", str(tools.path("kube-proxy")), f"--config={file}")
 
-    def _start(self, name: str, *command: str) -> None:
-        with (self.folder / "log" / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(self.environment)
-            )
+    def _call(self, *command: str) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, env=self.environment, timeout=120)
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
 
-    def _wait(self, name: str, ready: Callable[[], bool], seconds: float = 180) -> None:
-        deadline = time.monotonic() + seconds
+    def _start(self, name: str, *command: str) -> "subprocess.Popen[bytes]":
+        with (self.folder / "log" / f"{name}.log").open("ab") as log:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment)
+
+    def _wait(self, name: str, process: "subprocess.Popen[bytes]", ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + START_SECONDS
         while not ready():
-            ended = self.processes[name].poll()
+            ended = process.poll()
             if ended is not None or time.monotonic() > deadline:
                 lines = (self.folder / "log" / f"{name}.log").read_text(errors="replace").splitlines()[-15:]
                 state = "is not ready" if ended is None else f"ended with exit code {ended}"
@@ -169,17 +168,69 @@ class Inside:
             time.sleep(0.1)
 
 
-def failed(folder: Path, error: Exception) -> None:
-    """Tell those who wait for the node why there is none."""
-    write(folder / FAILED, f"{type(error).__name__}: {error}\n{getattr(error, 'stderr', None) or ''}")
+# ---- what the programs are told ----
 
-
-def write(path: Path, text: str) -> None:
-    """Write a file that is whole when it is there."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(text)
-    partial.replace(path)
+# It says nothing that containerd 1.6, Debian 12's, does not know.
+CONTAINERD = """\
+version = 2
+root = "{room}/containerd/root"
+state = "{room}/containerd/state"
+oom_score = 0
+[grpc]
+  address = "{room}/containerd.sock"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "localhost/pause:test"
+  # A process that may not make itself less killable may not make a container so.
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  disable_hugetlb_controller = true
+  tolerate_missing_hugetlb_controller = true
+  disable_tcp_service = true
+  stream_server_address = "127.0.0.1"
+  netns_mounts_under_state_dir = true
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+    default_runtime_name = "runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        SystemdCgroup = false
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{packages}/usr/lib/cni"
+    conf_dir = "{room}/cni"
+"""
+KUBELET = {
+    "apiVersion": "kubelet.config.k8s.io/v1beta1",
+    "kind": "KubeletConfiguration",
+    # Nobody else is in its network, and the API server of a local cluster has no certificate to show.
+    "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+    "authorization": {"mode": "AlwaysAllow"},
+    "cgroupDriver": "cgroupfs",
+    "failCgroupV1": False,
+    "failSwapOn": False,
+    "oomScoreAdj": 0,
+    "resolvConf": "",
+    "clusterDNS": [DNS_ADDRESS],
+    "clusterDomain": "cluster.local",
+    # How soon a changed ConfigMap reaches a pod; a minute by default.
+    "syncFrequency": "2s",
+    "imageMinimumGCAge": "24h",
+    "imageGCHighThresholdPercent": 100,
+    "imageGCLowThresholdPercent": 99,
+    "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+}
+KUBE_PROXY = {
+    "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+    "kind": "KubeProxyConfiguration",
+    "hostnameOverride": NODE,
+    "clusterCIDR": NETWORK.pods,
+    "mode": "nftables",
+    # As slow as in a big cluster: who goes without waiting until the news is everywhere loses calls.
+    "nftables": {"minSyncPeriod": "3s"},
+    # The limits of connection tracking are the whole machine's.
+    "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+}
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(*map(Path, sys.argv[1:]))

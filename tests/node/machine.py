@@ -1,31 +1,33 @@
-"""A node as the tests see it: shared by the processes of one test run, started by the first, ended with the last."""
+"""A real node: started for one run of the tests, in network, mount and PID namespaces of its own, and gone with it.
 
-import fcntl
+When the first process of a PID namespace ends, the kernel ends every other one in it, containers too, and takes mounts
+and network away. That process ends with the run of the tests, however that ends. A run that was killed leaves the
+node's folder and its cgroups, and the next one sweeps them away.
+"""
+
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from lab import tools
+from lab.local_cluster.control_plane import PROGRAMS
 from lab.tools import debian
 
-from .inside import FAILED, READY
-from .keeper import NAMESPACES, PROCESS, ROOT, USERS, cgroup_mounts, clean, nobody_uses
-from .parts import PACKAGES
-from .settings import socket
+from .images import ROOT, archives
 
-STARTED = "started"
+NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 CONTROLLERS = {"cpu", "cpuset", "memory", "pids"}
 """Those that a kubelet wants."""
-START_SECONDS = 40 * 60
-"""With everything to be built first; a minute, else."""
+END_SECONDS = 60
 
 
 def why_not() -> str:
@@ -54,37 +56,25 @@ def handed_down(place: Path) -> set[str]:
     return set(file.read_text().split()) if file.exists() else CONTROLLERS
 
 
+def cgroup_mounts() -> list[Path]:
+    """Return where cgroups are made: the controllers of version 1, or else version 2."""
+    mounts = [line.split()[1:3] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    one = [Path(place) for place, kind in mounts if kind == "cgroup"]
+    return one or [Path(place) for place, kind in mounts if kind == "cgroup2"]
+
+
 @dataclass(frozen=True)
 class Machine:
     """A node and its control plane."""
 
     folder: Path
-    kubeconfig: Path
-    seconds: float
-    """How long bringing it up took."""
+    kubeconfig: str
+    process: int
+    """In whose network it is."""
 
     def command(self, *command: str) -> list[str]:
         """Return a command that runs in the node's network."""
-        return ["nsenter", f"--net=/proc/{(self.folder / PROCESS).read_text()}/ns/net", *command]
-
-    def import_image(self, archive: Path) -> None:
-        """Give the node's containerd an image, such as `image_archives.pack` writes."""
-        packages = debian.unpacked(*PACKAGES)
-        command = (
-            str(packages.path("ctr")),
-            f"--address={socket(self.folder / 'room')}",
-            "--namespace=k8s.io",
-            "images",
-            "import",
-        )
-        mounts = f"--mount=/proc/{(self.folder / PROCESS).read_text()}/ns/mnt"
-        subprocess.run(
-            ["nsenter", mounts, *command, str(archive)],
-            env=packages.environment(),
-            capture_output=True,
-            check=True,
-            timeout=120,
-        )
+        return ["nsenter", f"--net=/proc/{self.process}/ns/net", *command]
 
     def kubectl(
         self, *arguments: str, text: str | None = None, check: bool = True, seconds: float = 60
@@ -102,17 +92,12 @@ class Machine:
         assert not check or done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}{done.stdout}"
         return done
 
-    def helm(self, *arguments: str | Path, seconds: float = 120) -> subprocess.CompletedProcess[str]:
+    def helm(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run Helm as the administrator, with nothing of the person's own; return how it ended, whether well or not."""
         folders = {f"HELM_{name}_HOME": str(self.folder / "helm") for name in ("CACHE", "CONFIG", "DATA")}
         others = {name: value for name, value in os.environ.items() if not name.startswith("HELM_")}
-        return subprocess.run(
-            self.command(str(tools.path("helm")), f"--kubeconfig={self.kubeconfig}", *map(str, arguments)),
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            env=others | folders,
-        )
+        command = self.command(str(tools.path("helm")), f"--kubeconfig={self.kubeconfig}", *map(str, arguments))
+        return subprocess.run(command, capture_output=True, text=True, timeout=240, env=others | folders)
 
     def get(self, *arguments: str) -> Any:
         """Return what `kubectl get` finds."""
@@ -120,114 +105,71 @@ class Machine:
 
 
 @contextmanager
-def machine(run: str) -> Iterator[Machine]:
-    """Give the node of one test run, which several processes of it may use at once."""
+def machine() -> Iterator[Machine]:
+    """Start a node, and end it."""
     base = tools.cache_root() / "node"
     base.mkdir(parents=True, exist_ok=True)
-    folder = base / run
-    with _lock(base):
-        _sweep(base, folder)
-        users = _use(folder)
-        if not (folder / READY).exists():
-            with suppress(FileNotFoundError):
-                _start(folder)
+    sweep(base)
+    packages = debian.unpacked(
+        "containerd", "runc", "containernetworking-plugins", "nftables", "iproute2", "busybox-static"
+    )
+    images = archives(packages)
+    for tool in (*PROGRAMS, "kubectl", "kubelet", "kube-proxy"):
+        tools.path(tool)
+    tools.module_files("kwok-stages")  # all of it while there is a network
+    folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=base))
+    (folder / "log").mkdir()
+    for place in cgroup_mounts():
+        (place / f"tidegate-{folder.name}").mkdir()
+    log, pipe = folder / "log" / "inside.log", subprocess.PIPE
+    inside = [sys.executable, "-m", "tests.node.inside", str(folder), str(packages.root), *map(str, images)]
+    command = ["setpriv", "--pdeathsig", "KILL", *NAMESPACES, *inside]
     try:
-        _wait(folder)
-        ready = json.loads((folder / READY).read_text())
-        yield Machine(folder, Path(ready["kubeconfig"]), ready["seconds"])
+        with (
+            log.open("w") as errors,
+            subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=errors, text=True) as process,
+        ):
+            assert process.stdin
+            assert process.stdout
+            try:
+                kubeconfig = process.stdout.readline().strip()
+                if not kubeconfig:
+                    raise RuntimeError(f"the node could not be brought up: {log.read_text()[-5000:]}")
+                yield Machine(folder, kubeconfig, process.pid)
+            finally:
+                process.stdin.close()
+                try:
+                    process.wait(END_SECONDS)
+                finally:
+                    process.kill()
     finally:
-        users.close()
-        _let_go(folder)
+        clean(folder)
 
 
-@contextmanager
-def _lock(base: Path) -> Iterator[None]:
-    with (base / "lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def sweep(base: Path) -> None:
+    """Clean up after runs that were killed; a folder's name begins with the id of its run's process."""
+    for folder in base.glob("*-*"):
+        if not Path("/proc", folder.name.partition("-")[0]).exists():
+            clean(folder)
 
 
-def _use(folder: Path) -> IO[str]:
-    """Return the open file whose shared lock says that this process uses the node."""
-    while True:
-        folder.mkdir(exist_ok=True)
+def clean(folder: Path) -> None:
+    """Take away the cgroups and the folder of a node whose processes are gone."""
+    for mounted in Path("/proc/self/mounts").read_text().splitlines():
+        place, kind = mounted.split()[1:3]
+        if kind in ("cgroup", "cgroup2"):
+            for group, _, _ in os.walk(Path(place) / f"tidegate-{folder.name}", topdown=False):
+                _remove_group(Path(group))
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_group(group: Path) -> None:
+    """Remove a cgroup; the kernel needs a moment after its last process."""
+    for _ in range(100):
         try:
-            users = (folder / USERS).open("a")
-            fcntl.flock(users, fcntl.LOCK_SH)
-            if os.fstat(users.fileno()).st_ino == (folder / USERS).stat().st_ino:
-                return users
+            return group.rmdir()
         except FileNotFoundError:
-            pass  # the last user has just gone: a new one is made
-        time.sleep(0.05)
-
-
-def _start(folder: Path) -> None:
-    if (folder / STARTED).exists():
-        return
-    with (folder / "keeper.log").open("ab") as log:
-        keeper = subprocess.Popen(
-            [sys.executable, "-m", "tests.node.keeper", str(folder)],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,  # Ctrl-C is for the tests: the node goes when they do
-        )
-    (folder / STARTED).write_text(str(keeper.pid))
-
-
-def _wait(folder: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while not (folder / READY).exists():
-        if (folder / FAILED).exists():
-            raise RuntimeError(f"the node could not be brought up: {(folder / FAILED).read_text()}")
-        if not _runs(folder, STARTED):
-            raise RuntimeError(f"the node's keeper has ended: {(folder / 'keeper.log').read_text()}")
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"the node is not there after {START_SECONDS} s; its logs are in {folder}")
-        time.sleep(0.1)
-
-
-def _let_go(folder: Path) -> None:
-    """Wait until the node is gone, unless somebody else uses it."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and _runs(folder, STARTED):
-        try:
-            with (folder / USERS).open() as users:
-                # Its keeper holds the lock while it ends the node, others share it.
-                if not nobody_uses(users) and _shared(users):
-                    return
-        except FileNotFoundError:
-            return
-        time.sleep(0.05)
-
-
-def _shared(users: IO[str]) -> bool:
-    with suppress(BlockingIOError):
-        fcntl.flock(users, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return True
-    return False
-
-
-def _sweep(base: Path, own: Path) -> None:
-    """Clean up after runs whose keeper was killed as well."""
-    for folder in base.iterdir():
-        if folder.suffix == ".gone":
-            shutil.rmtree(folder, ignore_errors=True)
-        if folder == own or not (folder / USERS).exists():
-            continue
-        with suppress(FileNotFoundError), (folder / USERS).open("a") as users:
-            if nobody_uses(users) and not _runs(folder, PROCESS):
-                clean(folder)
-
-
-def _runs(folder: Path, file: str) -> bool:
-    """Tell whether a process of a node, whose id stands in a file, is still there."""
-    try:
-        process = Path("/proc") / (folder / file).read_text()
-        command = (process / "cmdline").read_text()
-        # A process that has just been started has no command line for a moment; one that has ended has none any more.
-        ended = (process / "stat").read_text().rpartition(")")[2].split()[0] in ("Z", "X")
-    except OSError:
-        return False
-    return not ended and (not command or str(folder) in command)
+            return None
+        except OSError:
+            time.sleep(0.02)
+    return None

@@ -1,51 +1,64 @@
-"""Images made of a folder, without a registry and without a builder."""
+"""The project's own images: what they are made of, and as whom they run."""
 
-import json
-from pathlib import Path
+import stat
 
 import pytest
+from tidegate_contracts import eviction_process, proxy_process
 
-from lab.tools import debian
-
-from .environment import PATIENCE, until
-from .image_archives import Configuration, pack
-from .machine import Machine
-from .parts import PACKAGES
-
-
-def shell(root: Path) -> Path:
-    """Make a root file system of a shell and one file."""
-    (root / "bin").mkdir(parents=True)
-    (root / "bin" / "sh").write_bytes(debian.unpacked(*PACKAGES).path("busybox").read_bytes())
-    (root / "bin" / "sh").chmod(0o755)
-    (root / "told").write_text("from the file\n")
-    (root / "told").chmod(0o600)
-    (root / "link").symlink_to("told")
-    return root
-
-
-def test_a_folder_becomes_an_image_that_runs_as_its_configuration_says(node: Machine, tmp_path: Path) -> None:
-    archive = tmp_path / "image.tar"
-    script = 'read line < /link; echo "{\\"event\\": \\"$line, $GREETING, $PWD\\"}"'
-    pack(
-        shell(tmp_path / "root"),
-        ["localhost/told:1"],
-        archive,
-        Configuration(["/bin/sh", "-c", script], {"GREETING": "hello"}, user="0:0", folder="/bin"),
-    )
-    node.import_image(archive)
-    node.kubectl("run", "told", "--image=localhost/told:1", "--restart=Never")
-    try:
-        until(lambda: node.get("pod", "told")["status"]["phase"] == "Succeeded", PATIENCE, "the pod to be done")
-        assert json.loads(node.kubectl("logs", "told").stdout) == {"event": "from the file, hello, /bin"}
-    finally:
-        node.kubectl("delete", "pod", "told", "--now")
+from .environment import Environment
+from .images import POLICY, PROXY, Product, built_image, contents
 
 
 @pytest.mark.usefixtures("node")
-def test_the_same_folder_becomes_the_same_image(tmp_path: Path) -> None:
-    """Whenever it was made, and whoever made it."""
-    for name in ("first", "second"):
-        pack(shell(tmp_path / name), ["localhost/told:1"], tmp_path / f"{name}.tar", Configuration())
-        (tmp_path / name / "told").touch()
-    assert (tmp_path / "first.tar").read_bytes() == (tmp_path / "second.tar").read_bytes()
+@pytest.mark.parametrize(
+    ("product", "command", "megabytes"),
+    [
+        (PROXY, ["python", "-m", proxy_process.MODULE], 100),
+        (POLICY, ["python", "-m", eviction_process.MODULE, "serve"], 200),
+    ],
+    ids=["proxy", "eviction policy"],
+)
+def test_an_image_adds_its_package_to_its_base_and_nothing_of_how_it_was_built(
+    product: Product, command: list[str], megabytes: int
+) -> None:
+    image = contents(built_image(product))
+    assert image.names == [product.image]
+    assert image.configuration["User"] == "1000:1000"
+    assert image.configuration["Cmd"] == command
+    assert not [setting for setting in image.configuration["Env"] if setting.startswith("PIP_")]
+    assert f"/opt/tidegate/{product.package}/__main__.py" in image.added
+    assert not [name for name in image.added if name.endswith(("pip.conf", product.requirements.rpartition("/")[2]))]
+    assert not [name for name, file in image.added.items() if file.mode & (stat.S_ISUID | stat.S_ISGID | stat.S_IWOTH)]
+    assert sum(file.size for file in image.added.values()) < megabytes << 20
+
+
+@pytest.mark.parametrize(
+    ("environment", "product", "prefix", "container"),
+    [
+        ("proxied", PROXY, "inference-proxy", "proxy"),
+        ("kept", POLICY, "ondemand-main", "eviction-policy"),
+    ],
+    indirect=["environment"],
+    ids=["proxy", "eviction policy"],
+)
+def test_an_image_holds_no_tool_that_installs_or_builds_and_runs_as_nobody_in_particular(
+    environment: Environment, product: Product, prefix: str, container: str
+) -> None:
+    pod = environment.pods(prefix)[0]
+
+    def python(program: str) -> str:
+        return environment.run(pod["metadata"]["name"], container, "python", "-c", program, check=False).strip()
+
+    (told,) = (
+        one
+        for one in [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
+        if one["image"] == product.image
+    )
+    assert told["name"] == container
+    assert told["securityContext"]["readOnlyRootFilesystem"] is True
+    tools = "('pip', 'setuptools', 'wheel')"
+    assert python(f"import importlib.util as u; print([n for n in {tools} if u.find_spec(n)])") == "[]"
+    status = python("print(open('/proc/1/status').read())")
+    (user,) = [line.split()[1:] for line in status.splitlines() if line.startswith("Uid:")]
+    assert user == ["1000"] * 4
+    assert "Read-only file system" in python("open('/opt/tidegate/written', 'w')")

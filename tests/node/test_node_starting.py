@@ -7,23 +7,9 @@ from typing import Any
 from tidegate_contracts import eviction_process, proxy_process, triton
 from tidegate_proxy.access.api_keys import hash_line
 
-from .environment import (
-    NAMESPACE,
-    PATIENCE,
-    PROXIES,
-    SLICE,
-    SLICES,
-    Environment,
-    Event,
-    condition,
-    container_status,
-    is_ready,
-    until,
-)
-from .settings import NODE
+from .environment import PATIENCE, SLICE, SLICES, Environment, condition, container_status, is_ready, until
 
 ON_DEMAND, PRELOAD = "ondemand-small-0", "preload-main-0"
-ON_DEMANDS = tuple(f"ondemand-small-{number}" for number in range(SLICES))
 SECRET_FILE = eviction_process.CONTROL_SECRET_FILE
 
 
@@ -37,153 +23,120 @@ def everybody(environment: Environment) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def seconds_between(first: Event, second: Event) -> float:
-    return (second.at - first.at).total_seconds()
-
-
-def test_every_pod_of_the_environment_runs_under_pod_security_restricted(environment: Environment) -> None:
-    root = ("run", "root", "--image=localhost/pause:test", "--dry-run=server")
-    refused = environment.machine.kubectl(f"--namespace={NAMESPACE}", *root, check=False)
-    assert 'violates PodSecurity "restricted:' in refused.stderr
-    with environment.alone(ON_DEMAND):
-        names = {pod["metadata"]["name"] for pod in environment.pods("") if pod["status"]["phase"] == "Running"}
-    assert {*ON_DEMANDS, PRELOAD} < names
-    assert len([name for name in names if name.startswith("inference-proxy-")]) >= 2
-
-
 def test_triton_is_started_only_when_the_policy_has_made_its_secret(environment: Environment) -> None:
     """A native sidecar with a start-up probe; the stand-in takes two seconds over the secret."""
-    with environment.alone(ON_DEMAND):
-        pod = environment.pod(ON_DEMAND)
-        policy, server = environment.log(pod, "eviction-policy"), environment.log(pod, "triton")
-        started, secret = policy.wait("started"), policy.wait("secret")
-        assert seconds_between(started, secret) >= 2
-        assert seconds_between(secret, server.wait("started")) >= 0
-        assert "failed" not in server.names()
-        assert container_status(pod, "eviction-policy")["ready"]
+    pod = environment.pod(ON_DEMAND)
+    policy, server = environment.log(pod, "eviction-policy"), environment.log(pod, "triton")
+    started, secret = policy.wait("started"), policy.wait("secret")
+    assert (secret.at - started.at).total_seconds() >= 2
+    assert secret.at <= server.wait("started").at
+    assert "failed" not in server.names()
+    assert container_status(pod, "eviction-policy")["ready"]
 
 
 def test_a_triton_counts_as_ready_only_when_it_says_so(environment: Environment) -> None:
     """The stand-in lives after two seconds, which a start-up probe sees after ten, and is ready after fourteen."""
-    with environment.alone(PRELOAD):
-        pod = environment.pod(PRELOAD)
-        status = container_status(pod, "triton")
-        assert status["started"]
-        assert status["ready"]
-        started = environment.log(pod, "triton", status["restartCount"]).wait("started")
-        ready = condition(pod, "Ready")
-        # Kubernetes tells whole seconds.
-        since = datetime.fromisoformat(ready["lastTransitionTime"])
-        assert (since - started.at).total_seconds() > 14 - 1
+    pod = environment.pod(PRELOAD)
+    status = container_status(pod, "triton")
+    assert status["started"]
+    assert status["ready"]
+    started = environment.log(pod, "triton", status["restartCount"]).wait("started")
+    ready = condition(pod, "Ready")
+    # Kubernetes tells whole seconds.
+    since = datetime.fromisoformat(ready["lastTransitionTime"])
+    assert (since - started.at).total_seconds() > 14 - 1
 
 
 def test_containers_run_as_nobody_in_particular_and_may_do_nothing_in_particular(environment: Environment) -> None:
-    with environment.alone(ON_DEMAND, PRELOAD, PROXIES):
-        for pod, container in everybody(environment):
-            said = environment.run(pod, container["name"], "cat", "/proc/1/status")
-            status = {name: values.split() for name, _, values in (line.partition(":") for line in said.splitlines())}
-            assert status["Uid"] == status["Gid"] == ["1000"] * 4, (pod, container["name"])
-            for capabilities in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
-                assert int(status[capabilities][0], 16) == 0, (pod, container["name"], capabilities)
-            assert status["NoNewPrivs"] == ["1"]
-            assert status["Seccomp"] == ["2"], "no filter"
+    for pod, container in everybody(environment):
+        said = environment.run(pod, container["name"], "cat", "/proc/1/status")
+        status = {name: values.split() for name, _, values in (line.partition(":") for line in said.splitlines())}
+        assert status["Uid"] == status["Gid"] == ["1000"] * 4, (pod, container["name"])
+        for capabilities in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+            assert int(status[capabilities][0], 16) == 0, (pod, container["name"], capabilities)
+        assert status["NoNewPrivs"] == ["1"]
+        assert status["Seccomp"] == ["2"], "no filter"
+        token = environment.run(pod, container["name"], "ls", "/var/run/secrets", check=False)
+        assert "No such file or directory" in token, "a token of the cluster"
 
 
 def test_containers_write_where_they_are_meant_to_and_nowhere_else(environment: Environment) -> None:
-    with environment.alone(ON_DEMAND, PRELOAD, PROXIES):
-        for pod, container in everybody(environment):
-            mounts = container["volumeMounts"]
-            places = {mount["mountPath"]: not mount.get("readOnly", False) for mount in mounts} | {"/": False}
-            assert any(places.values()), "every container of ours has a scratch folder"
-            files = {f"{place}/written".replace("//", "/"): writable for place, writable in places.items()}
-            said = environment.run(pod, container["name"], "touch", *files, check=False).splitlines()
-            refused = {file for file in files if f"touch: {file}: Read-only file system" in said}
-            assert refused == {file for file, writable in files.items() if not writable}, (pod, said)
-            assert len(said) - len(refused) <= 1, "kubectl's own line is the only other one"
-
-
-def test_no_container_has_a_token_of_the_cluster(environment: Environment) -> None:
-    with environment.alone(ON_DEMAND, PRELOAD, PROXIES):
-        for pod, container in everybody(environment):
-            said = environment.run(pod, container["name"], "ls", "/var/run/secrets", check=False)
-            assert "No such file or directory" in said
+    for pod, container in everybody(environment):
+        mounts = container["volumeMounts"]
+        places = {mount["mountPath"]: not mount.get("readOnly", False) for mount in mounts} | {"/": False}
+        assert any(places.values()), "every container of ours has a scratch folder"
+        files = {f"{place}/written".replace("//", "/"): writable for place, writable in places.items()}
+        said = environment.run(pod, container["name"], "touch", *files, check=False).splitlines()
+        refused = {file for file in files if f"touch: {file}: Read-only file system" in said}
+        assert refused == {file for file, writable in files.items() if not writable}, (pod, said)
+        assert len(said) - len(refused) <= 1, "kubectl's own line is the only other one"
 
 
 def test_datasets_settings_and_keys_are_where_the_contracts_say(environment: Environment) -> None:
-    with environment.alone(ON_DEMAND, PRELOAD, PROXIES):
-        for server, container in ((ON_DEMAND, "triton"), (ON_DEMAND, "eviction-policy"), (PRELOAD, "triton")):
-            assert environment.run(server, container, "ls", triton.REPOSITORY_ROOT).split() == ["churn", "digits"]
-        settings = environment.run(
-            ON_DEMAND,
-            "eviction-policy",
-            "cat",
-            f"{eviction_process.SETTINGS_ROOT}/{eviction_process.SETTINGS_FILE}",
-        )
-        assert [model["name"] for model in json.loads(settings)["models"]] == ["digits"]
-        proxy = environment.pods("inference-proxy")[0]
-        name = proxy["metadata"]["name"]
-        keys = environment.run(name, "proxy", "cat", f"{proxy_process.API_KEYS_ROOT}/tests")
-        assert keys == hash_line(environment.key)
-        assert environment.log(proxy, "proxy").wait("started").details["environment"] == "trial"
+    for server, container in ((ON_DEMAND, "triton"), (ON_DEMAND, "eviction-policy"), (PRELOAD, "triton")):
+        assert environment.run(server, container, "ls", triton.REPOSITORY_ROOT).split() == ["churn", "digits"]
+    file = f"{eviction_process.SETTINGS_ROOT}/{eviction_process.SETTINGS_FILE}"
+    settings = environment.run(ON_DEMAND, "eviction-policy", "cat", file)
+    assert [model["name"] for model in json.loads(settings)["models"]] == ["digits"]
+    proxy = environment.pods("inference-proxy")[0]
+    keys = environment.run(proxy["metadata"]["name"], "proxy", "cat", f"{proxy_process.API_KEYS_ROOT}/tests")
+    assert keys == hash_line(environment.key)
+    assert environment.log(proxy, "proxy").wait("started").details["environment"] == "trial"
 
 
 def test_shared_memory_has_the_size_that_was_declared(environment: Environment) -> None:
-    with environment.alone(ON_DEMAND):
-        (line,) = environment.run(ON_DEMAND, "triton", "grep", " /dev/shm ", "/proc/mounts").splitlines()
+    (line,) = environment.run(ON_DEMAND, "triton", "grep", " /dev/shm ", "/proc/mounts").splitlines()
     assert line.startswith("tmpfs ")
     assert f"size={16 * 1024}k" in line
 
 
 def test_the_control_secret_is_in_memory_and_only_the_policy_and_its_triton_see_it(environment: Environment) -> None:
-    with environment.alone(ON_DEMAND, "ondemand-small-1", PRELOAD, PROXIES):
-        secret = environment.run(ON_DEMAND, "triton", "cat", SECRET_FILE)
-        assert len(secret) >= 26
-        assert environment.run(ON_DEMAND, "eviction-policy", "cat", SECRET_FILE) == secret
-        assert environment.run("ondemand-small-1", "triton", "cat", SECRET_FILE) not in ("", secret)
-        for container, access in (("triton", "ro"), ("eviction-policy", "rw")):
-            said = environment.run(ON_DEMAND, container, "grep", eviction_process.CONTROL_ROOT, "/proc/mounts")
-            (line,) = said.splitlines()
-            _, _, kind, options, *_ = line.split()
-            assert (kind, options.split(",")[0]) == ("tmpfs", access)
-            assert "size=1024k" in options, "a volume in memory, not the node's disk, which here is in memory too"
-        for pod, other in everybody(environment):
-            if pod != ON_DEMAND:
-                assert "No such file" in environment.run(pod, other["name"], "cat", SECRET_FILE, check=False)
+    secret = environment.run(ON_DEMAND, "triton", "cat", SECRET_FILE)
+    assert len(secret) >= 26
+    assert environment.run(ON_DEMAND, "eviction-policy", "cat", SECRET_FILE) == secret
+    assert environment.run("ondemand-small-1", "triton", "cat", SECRET_FILE) not in ("", secret)
+    for container, access in (("triton", "ro"), ("eviction-policy", "rw")):
+        said = environment.run(ON_DEMAND, container, "grep", eviction_process.CONTROL_ROOT, "/proc/mounts")
+        (line,) = said.splitlines()
+        _, _, kind, options, *_ = line.split()
+        assert (kind, options.split(",")[0]) == ("tmpfs", access)
+        assert "size=1024k" in options, "a volume in memory, not the node's disk, which here is in memory too"
+    for pod, other in everybody(environment):
+        if pod != ON_DEMAND:
+            assert "No such file" in environment.run(pod, other["name"], "cat", SECRET_FILE, check=False)
 
 
 def test_the_control_secret_stands_in_no_object_and_in_no_log(environment: Environment) -> None:
-    with environment.alone(ON_DEMAND):
-        secret = environment.run(ON_DEMAND, "triton", "cat", SECRET_FILE)
-        kinds = environment.machine.kubectl("api-resources", "--verbs=list", "--namespaced", "--output=name").stdout
-        everything = environment.kubectl("get", ",".join(kinds.split()), "--output=json")
-        assert ON_DEMAND in everything
-        assert secret not in everything
-        logs = environment.kubectl("logs", ON_DEMAND, "--all-containers")
-        assert '"event":"secret"' in logs
-        assert secret not in logs
+    secret = environment.run(ON_DEMAND, "triton", "cat", SECRET_FILE)
+    kinds = environment.machine.kubectl("api-resources", "--verbs=list", "--namespaced", "--output=name").stdout
+    everything = environment.kubectl("get", ",".join(kinds.split()), "--output=json")
+    assert ON_DEMAND in everything
+    assert secret not in everything
+    logs = environment.kubectl("logs", ON_DEMAND, "--all-containers")
+    assert '"event":"secret"' in logs
+    assert secret not in logs
 
 
 def test_model_control_answers_nobody_without_the_secret(environment: Environment) -> None:
     index = f"http://127.0.0.1:{triton.HTTP_PORT}/v2/repository/index"
-    with environment.alone(ON_DEMAND, PRELOAD):
-        secret = environment.run(ON_DEMAND, "eviction-policy", "cat", SECRET_FILE)
-        with_it = ("wget", "-q", "-O-", f"--header={triton.RESTRICTED_KEY}: {secret}", "--post-data={}", index)
-        assert environment.run(ON_DEMAND, "eviction-policy", *with_it).strip() == "[]"
-        for pod in (ON_DEMAND, PRELOAD):
-            assert "403 Forbidden" in environment.post(pod, "triton", index, check=False)
-        # A server that polls has made one of its own, and forgotten it.
-        assert "403 Forbidden" in environment.run(PRELOAD, "triton", *with_it, check=False)
+    secret = environment.run(ON_DEMAND, "eviction-policy", "cat", SECRET_FILE)
+    with_it = ("wget", "-q", "-O-", f"--header={triton.RESTRICTED_KEY}: {secret}", "--post-data={}", index)
+    assert environment.run(ON_DEMAND, "eviction-policy", *with_it).strip() == "[]"
+    for pod in (ON_DEMAND, PRELOAD):
+        assert "403 Forbidden" in environment.post(pod, "triton", index, check=False)
+    # A server that polls has made one of its own, and forgotten it.
+    assert "403 Forbidden" in environment.run(PRELOAD, "triton", *with_it, check=False)
 
 
 def test_the_names_in_the_routing_table_lead_to_the_addresses_of_the_pods(environment: Environment) -> None:
     """As a proxy sees it: headless Services, resolved by the cluster's own DNS."""
-    carrier = environment.machine.get("configmap/inference-proxy-routing", f"--namespace={NAMESPACE}")
+    carrier = environment.machine.get("configmap/inference-proxy-routing", f"--namespace={environment.namespace}")
     table = json.loads(carrier["data"][proxy_process.ROUTING_FILE])
     pools = {
         pool["host"]: f"{server['name']}-{pool['name']}" for server in table["servers"] for pool in server["pools"]
     }
     assert set(pools.values()) == {"ondemand-small", "preload-main"}
-    hosts = pools | {f"inference-proxy-headless.{NAMESPACE}.svc": "inference-proxy-"}
+    hosts = pools | {f"inference-proxy-headless.{environment.namespace}.svc": "inference-proxy-"}
 
     def lead_to_pods() -> bool:
         ready = {
@@ -196,26 +149,22 @@ def test_the_names_in_the_routing_table_lead_to_the_addresses_of_the_pods(enviro
 
 
 def test_a_call_goes_through_the_service_and_a_proxy_to_a_triton_of_the_models_pool(environment: Environment) -> None:
-    with environment.alone(ON_DEMAND, PRELOAD, PROXIES):
-        proxy = environment.proxy()
-        for model, pool in (("digits", "ondemand-small-"), ("churn", "preload-main-")):
-            url = f"http://inference-proxy.{NAMESPACE}.svc/v2/models/{model}/infer"
-            assert json.loads(environment.post(proxy, "proxy", url))["served_by"].startswith(pool)
+    proxy = environment.proxy()
+    for model, pool in (("digits", "ondemand-small-"), ("churn", "preload-main-")):
+        url = f"http://inference-proxy.{environment.namespace}.svc/v2/models/{model}/infer"
+        assert json.loads(environment.post(proxy, "proxy", url))["served_by"].startswith(pool)
 
 
 def test_a_replica_without_a_slice_waits_and_the_reason_is_said(environment: Environment) -> None:
-    assert environment.machine.get("node", NODE)["status"]["allocatable"][SLICE] == str(SLICES)
+    assert environment.machine.get("nodes")["items"][0]["status"]["allocatable"][SLICE] == str(SLICES)
+
+    def why_pending() -> str:
+        pods = environment.pods(f"ondemand-small-{SLICES}")
+        return "".join(condition(pod, "PodScheduled").get("message", "") for pod in pods)
+
     try:
         environment.kubectl("scale", "statefulset/ondemand-small", f"--replicas={SLICES + 1}")
-        said = until(lambda: why_pending(environment, f"ondemand-small-{SLICES}"), PATIENCE, "a reason")
+        said = until(why_pending, PATIENCE, "a reason")
     finally:
         environment.kubectl("scale", "statefulset/ondemand-small", f"--replicas={SLICES}")
     assert f"Insufficient {SLICE}" in said
-
-
-def why_pending(environment: Environment, name: str) -> str:
-    for pod in environment.pods(name):
-        scheduled = condition(pod, "PodScheduled")
-        if scheduled.get("status") == "False":
-            return str(scheduled["message"])
-    return ""

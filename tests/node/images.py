@@ -1,0 +1,317 @@
+"""The images of a node, all in the cache before any namespace is made; no registry of images is asked.
+
+Stand-ins and single programs are folders that become archives. The project's own are built from their Dockerfiles by a
+real builder, on a base that is what `python:3.11-slim` is to users: a Python with pip, a shell, and nothing to compile
+with. It holds the Python that runs the tests; packages come through pip, configured as this machine's.
+"""
+
+import configparser
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pip
+
+from lab import tools
+from lab.tools import debian, gotoolchain, pins
+from lab.tools.cache import cache_root, digest, once
+from lab.tools.errors import ToolError
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = Path(__file__).parent / "images"
+ROLES = ("usr/bin/tritonserver", "usr/bin/python", "usr/bin/caller", "pause")
+STAND_INS = ("triton", "proxy", "eviction-policy", "caller", "pause")
+SHELL = ("sh", "cat", "env", "head", "base64", "tr", "ls", "rm", "touch", "sleep", "grep", "mount", "wget", "id")
+"""What Triton's start line, pip and the tests use."""
+PYTHON = "opt/python"
+"""Where images have a real Python: `helm test` runs one in the proxy's stand-in too."""
+NOT_COPIED = ("__pycache__", "*-packages", "config-*", "ensurepip", "idlelib", "lib2to3", "test", "tests", "tkinter")
+LIBRARIES = (
+    *("libgcc_s.so.1", "libstdc++.so.6", "libm.so.6"),
+    *("libdl.so.2", "libpthread.so.0", "libresolv.so.2", "librt.so.1", "libutil.so.1"),
+)
+"""What compiled packages may count on, on every Linux that wheels are made for, beside the C library."""
+ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LD_LIBRARY_PATH": f"/{PYTHON}/lib"}
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+PASSED_ON = ("index-url", "extra-index-url", "trusted-host", "proxy", "default-timeout", "timeout", "retries")
+BUILD_SECONDS = 10 * 60
+
+
+@dataclass(frozen=True)
+class Product:
+    """Something that has an image of its own."""
+
+    image: str
+    folder: str
+    package: str
+    requirements: str
+
+    def ingredients(self) -> list[bytes]:
+        """Return everything that the image depends on."""
+        folders = ("contracts/tidegate_contracts", "service/tidegate_service", f"{self.folder}/{self.package}")
+        found = [file for folder in folders for file in sorted((ROOT / folder).rglob("*"))]
+        files = [ROOT / self.folder / "Dockerfile", ROOT / ".dockerignore", ROOT / self.requirements]
+        files += [file for file in found if file.is_file() and file.suffix != ".pyc"]
+        files += [Path(__file__), Path(sys.executable).resolve()]
+        return [part for file in files for part in (file.name.encode(), file.read_bytes())]
+
+
+PROXY = Product("localhost/inference-proxy:test", "proxy", "tidegate_proxy", "requirements/proxy.txt")
+POLICY = Product(
+    "localhost/inference-eviction-policy:test", "policies/eviction", "tidegate_eviction", "requirements/eviction.txt"
+)
+
+
+def archives(packages: debian.Unpacked) -> list[Path]:
+    """Return the archives of all images that a node has; the first time takes minutes, and a network."""
+    return [stand_ins(packages), single_program("coredns"), *map(built_image, (PROXY, POLICY))]
+
+
+# ---- a folder becomes an image ----
+
+
+def pack(root: Path, names: Sequence[str], archive: Path, entrypoint: Sequence[str] = ()) -> None:
+    """Write a folder as an image with these names: an OCI layout in a tar file, the same bytes each time."""
+    layer = _tar({"": root})
+    config = {
+        "architecture": pins.system()[1],
+        "os": "linux",
+        "config": {"Entrypoint": [*entrypoint], "Env": [f"{name}={value}" for name, value in ENVIRONMENT.items()]},
+        "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
+    }
+    blobs = [layer, _json(config)]
+    described = {"config": _described(blobs[1], "config.v1+json"), "layers": [_described(layer, "layer.v1.tar")]}
+    media = "application/vnd.oci.image.manifest.v1+json"
+    manifest = _json({"schemaVersion": 2, "mediaType": media, **described})
+    named = [
+        {**_described(manifest, "manifest.v1+json"), "annotations": {"io.containerd.image.name": name}}
+        for name in names
+    ]
+    files = {f"blobs/sha256/{_digest(blob).removeprefix('sha256:')}": blob for blob in (*blobs, manifest)}
+    files["index.json"] = _json({"schemaVersion": 2, "manifests": named})
+    files["oci-layout"] = _json({"imageLayoutVersion": "1.0.0"})
+    archive.write_bytes(_tar(files))
+
+
+def _described(blob: bytes, kind: str) -> dict[str, Any]:
+    return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": _digest(blob), "size": len(blob)}
+
+
+def _digest(blob: bytes) -> str:
+    return f"sha256:{hashlib.sha256(blob).hexdigest()}"
+
+
+def _json(tree: Any) -> bytes:
+    return json.dumps(tree, sort_keys=True).encode()
+
+
+def _tar(content: dict[str, Path] | dict[str, bytes]) -> bytes:
+    """Return folders and files as a tar archive of root's, without times."""
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name, value in content.items():
+            if isinstance(value, bytes):
+                member = tarfile.TarInfo(name)
+                member.size = len(value)
+                tar.addfile(member, io.BytesIO(value))
+                continue
+            for path in sorted(value.rglob("*")):
+                member = tar.gettarinfo(path, str(path.relative_to(value)))
+                member.uid = member.gid = member.mtime = 0
+                member.uname = member.gname = ""
+                with path.open("rb") if member.isreg() else io.BytesIO() as file:
+                    tar.addfile(member, file)
+    return whole.getvalue()
+
+
+def stand_ins(packages: debian.Unpacked) -> Path:
+    """Return an archive with an image that plays every part, under all their names; made on first use."""
+    sources = sorted(path for path in SOURCES.iterdir() if path.suffix in (".go", ".mod"))
+    busybox = packages.path("busybox")
+    parts = [path.read_bytes() for path in (Path(__file__), *sources, busybox, Path(sys.executable).resolve())]
+    archive = cache_root() / "images" / f"{digest(*STAND_INS, *parts)}.tar"
+
+    def make(partial: Path) -> None:
+        root = partial.parent / "root"
+        _shell(root, busybox)
+        program = root / "usr" / "bin" / "stand-in"
+        go = [str(gotoolchain.go().path), "build", "-trimpath", "-ldflags", "-s -w", "-o", str(program)]
+        subprocess.run(go, cwd=SOURCES, env=gotoolchain.environment(), check=True, timeout=BUILD_SECONDS)
+        for role in ROLES:
+            (root / role).symlink_to("/usr/bin/stand-in")
+        _copy_python(root)
+        pack(root, [f"localhost/{name}:test" for name in STAND_INS], partial, ["/pause"])
+
+    once(archive, make, "the stand-in images")
+    return archive
+
+
+def single_program(tool: str) -> Path:
+    """Return an archive with an image that holds one of our static programs and nothing else."""
+    program = tools.path(tool)
+    archive = cache_root() / "images" / f"{digest(Path(__file__).read_bytes(), tool, str(program))}.tar"
+
+    def make(partial: Path) -> None:
+        root = partial.parent / "root"
+        root.mkdir()
+        shutil.copy(program, root / tool)
+        pack(root, [f"localhost/{tool}:test"], partial, [f"/{tool}"])
+
+    once(archive, make, f"the image of {tool}")
+    return archive
+
+
+def _shell(root: Path, busybox: Path) -> None:
+    """Make a root folder with a shell in it."""
+    for folder in ("bin", "usr/bin", "usr/local/bin", "tmp", "etc/ssl/certs", "proc", "sys", "dev", "run", "var/tmp"):
+        (root / folder).mkdir(parents=True)
+    (root / "tmp").chmod(0o1777)
+    shutil.copy(busybox, root / "bin" / "busybox")
+    for applet in SHELL:
+        (root / "bin" / applet).symlink_to("busybox")
+
+
+def _copy_python(root: Path) -> Path:
+    """Copy the Python that runs this, and the libraries that it is linked with; return its standard library's place."""
+    program = Path(sys.executable).resolve()
+    home = root / PYTHON
+    (home / "bin").mkdir(parents=True)
+    shutil.copy(program, home / "bin" / "python3")
+    library = Path(sysconfig.get_path("stdlib"))
+    copied = home / library.relative_to(sys.base_prefix)
+    shutil.copytree(library, copied, ignore=shutil.ignore_patterns(*NOT_COPIED))
+    programs = [program, *library.glob("lib-dynload/*.so")]
+    linked = subprocess.run(["ldd", *programs], capture_output=True, text=True, timeout=60).stdout
+    for name, place in {*re.findall(r"^\s*(?:(\S+) => )?(/\S+) \(", linked, re.MULTILINE)}:
+        # The loader, which stands there without an arrow, is looked for where it is; the others where the image says.
+        target = home / "lib" / name if name else root / place.strip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(place, target)
+    return copied
+
+
+# ---- the project's own images, built ----
+
+
+def built_image(product: Product) -> Path:
+    """Return an archive with a product's image; made on first use. Needs Linux and root."""
+    archive = cache_root() / "images" / f"{digest(product.image, *product.ingredients())}.tar"
+    once(archive, lambda partial: _build(product, partial), f"the image of {product.folder}")
+    return archive
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What an archive with one image tells of it."""
+
+    names: list[str]
+    configuration: dict[str, Any]
+    added: dict[str, tarfile.TarInfo]
+    """The regular files of its last layer, by path."""
+
+
+def contents(archive: Path) -> Contents:
+    """Read an archive of `built_image`."""
+    with tarfile.open(archive) as image:
+        (told,) = json.load(_extracted(image, "manifest.json"))
+        configuration = json.load(_extracted(image, told["Config"]))["config"]
+        with tarfile.open(fileobj=_extracted(image, told["Layers"][-1])) as layer:
+            added = {f"/{member.name}": member for member in layer.getmembers() if member.isreg()}
+    return Contents(told["RepoTags"], configuration, added)
+
+
+def _extracted(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    file = archive.extractfile(name)
+    assert file is not None
+    return file
+
+
+def _build(product: Product, partial: Path) -> None:
+    room = partial.parent
+    packages = debian.unpacked("buildah", "busybox-static")
+    certificates = _base(room / "base", packages.path("busybox"))
+    pack(room / "base", ["localhost/python:3.11-slim"], room / "base.tar")
+    (room / "pip.conf").write_text(_pip_configuration(certificates))
+    (room / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
+    (room / "registries.conf").write_text("")
+    _library_cache(packages, room / "ld.so.cache")
+    alone = f'mount --bind "{room}/ld.so.cache" /etc/ld.so.cache && exec "$0" "$@"'
+    storage = [f"--root={room}/storage", f"--runroot={room}/run", "--storage-driver=vfs"]
+    buildah = ["unshare", "--mount", "sh", "-ec", alone, str(packages.path("buildah")), *storage]
+    settings = {"TMPDIR": str(room), "CONTAINERS_REGISTRIES_CONF": str(room / "registries.conf")}
+    environment = packages.environment() | settings
+    policy, dockerfile = f"--signature-policy={room}/policy.json", ROOT / product.folder / "Dockerfile"
+    build = [
+        *(*buildah, "build", policy, "--isolation=chroot", f"--build-arg=BASE=oci-archive:{room}/base.tar"),
+        *(f"--secret=id=pip,src={room}/pip.conf", f"--file={dockerfile}", f"--tag={product.image}", str(ROOT)),
+    ]
+    push = [*buildah, "push", policy, product.image, f"docker-archive:{partial}:{product.image}"]
+    for command in (build, push):
+        _run(command, environment, f"building {product.image} failed", f"see {dockerfile}")
+
+
+def _library_cache(packages: debian.Unpacked, cache: Path) -> None:
+    """Write where libraries are, for the loader: buildah starts itself again, without its environment."""
+    folders = sorted({str(file.parent) for file in packages.root.glob("**/lib/**/*.so.*")})
+    own = cache.with_name("ld.so.conf")
+    own.write_text("\n".join([*folders, "include /etc/ld.so.conf", ""]))
+    command = ["/sbin/ldconfig", "-X", "-C", str(cache), "-f", str(own)]
+    _run(command, os.environ, "listing the builder's libraries failed", "see what ldconfig says")
+
+
+def _run(command: list[str], environment: Mapping[str, str], failure: str, way_out: str) -> None:
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=BUILD_SECONDS)
+    if done.returncode:
+        said = "\n".join((done.stdout + done.stderr).splitlines()[-30:])
+        raise ToolError(f"{failure}:\n{said}\n  way out: {way_out}")
+
+
+def _base(root: Path, busybox: Path) -> bool:
+    """Make the base's root folder; tell whether it has this machine's certificates."""
+    _shell(root, busybox)
+    (root / "root").mkdir()
+    (root / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+    (root / "etc" / "group").write_text("root:x:0:\n")
+    library = _copy_python(root)
+    for name in ("python", "python3"):
+        (root / "usr/local/bin" / name).symlink_to(f"/{PYTHON}/bin/python3")
+    listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True, timeout=20).stdout
+    for name, place in re.findall(r"^\s*(\S+) \([^)]*\) => (\S+)$", listed, re.MULTILINE):
+        target = root / PYTHON / "lib" / name
+        if name in LIBRARIES and not target.exists():
+            shutil.copy(place, target)
+    package = Path(pip.__file__).parent
+    for part in (package, package.with_name(f"pip-{pip.__version__}.dist-info")):
+        shutil.copytree(part, library / "site-packages" / part.name, ignore=shutil.ignore_patterns("__pycache__"))
+    own = Path(os.environ.get("PIP_CERT") or CERTIFICATES)
+    if own.exists():
+        shutil.copy(own, root / CERTIFICATES.strip("/"))
+    return own.exists()
+
+
+def _pip_configuration(certificates: bool) -> str:
+    """Return what this machine's pip is told about where packages are, as a file."""
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    told: dict[str, str] = {}
+    for line in subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines():
+        key, _, value = line.partition("=")
+        section, _, option = key.rpartition(".")
+        if option in PASSED_ON and (option not in told or section == ":env:"):
+            told[option] = value.strip("'\"")
+    if certificates:
+        told["cert"] = CERTIFICATES
+    written, text = configparser.RawConfigParser(), io.StringIO()
+    written["global"] = told
+    written.write(text)
+    return text.getvalue()

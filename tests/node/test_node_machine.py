@@ -1,0 +1,87 @@
+"""Where no real node can run, that is said by name; and of one that ran nothing is left, however its tests ended."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab import tools
+
+from .environment import PATIENCE, until
+from .images import ROOT
+from .machine import CONTROLLERS, cgroup_mounts, handed_down, sweep, why_not
+
+
+def test_tests_that_cannot_run_here_say_so_in_one_line_with_their_number() -> None:
+    """A machine without apt, util-linux and everything else."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/node/test_node_images.py"]
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"PATH": "/nowhere"}, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
+    assert line.startswith("SKIPPED [4] ")
+    assert "NOT RUN: NO REAL NODE CAN RUN HERE" in line
+    assert len([line for line in done.stdout.splitlines() if line.startswith("  tests/node/")]) == 4, done.stdout
+
+
+def test_what_a_machine_lacks_for_a_node_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    for user, said in (
+        (1000, "containers need Linux and root"),
+        (0, "there is no apt-get and no dpkg-deb on the PATH"),
+    ):
+        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+        assert said in why_not()
+
+
+def test_cgroups_of_version_2_must_hand_their_controllers_down(tmp_path: Path) -> None:
+    assert handed_down(tmp_path) == CONTROLLERS, "version 1 has a folder for each"
+    (tmp_path / "cgroup.subtree_control").write_text("cpu memory\n")
+    assert CONTROLLERS - handed_down(tmp_path) == {"cpuset", "pids"}
+
+
+PROGRAM = """
+import time
+from tests.node.machine import machine
+with machine():
+    print("up", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize("up", [False, True], ids=["while its node comes up", "with its node"])
+def test_of_a_run_that_is_killed_no_process_is_left_and_the_next_one_sweeps_up_the_rest(up: bool) -> None:
+    base = tools.cache_root() / "node"
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], cwd=ROOT, stdout=subprocess.PIPE, text=True) as other:
+        try:
+            (folder,) = until(lambda: [*base.glob(f"{other.pid}-*")], PATIENCE, "a node that comes up")
+            if up:
+                assert other.stdout
+                assert other.stdout.readline() == "up\n"
+            started = folder / "cluster" / "logs" / "kube-apiserver.log"
+            until(started.exists, PATIENCE, "a control plane")
+            until(lambda: processes(str(folder)), PATIENCE, "its processes")
+        finally:
+            other.kill()
+    until(lambda: not processes(str(folder)), PATIENCE, "the processes to be gone")
+    assert str(folder) not in Path("/proc/self/mounts").read_text()
+    sweep(base)
+    assert not folder.exists()
+    assert not [group for place in cgroup_mounts() for group in place.glob(f"tidegate-{folder.name}")]
+
+
+def processes(mark: str) -> list[Path]:
+    """Return the processes whose command or environment names a text."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (process / "cmdline").read_text() or mark in (process / "environ").read_text(errors="replace"):
+                found.append(process)
+        except OSError:
+            continue
+    return found

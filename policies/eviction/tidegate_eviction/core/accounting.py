@@ -49,14 +49,7 @@ class FootprintTable:
 
     def source(self, name: str) -> FootprintSource:
         """Tell where a size comes from."""
-        spec = self._specs.get(name)
-        if spec is not None and spec.footprint_bytes is not None:
-            return "declared"
-        if name in self._learned:
-            return "measured"
-        if spec is not None and spec.estimate_bytes is not None:
-            return spec.estimate_from
-        return "unknown"
+        return self._find(name)[1]
 
     def known(self, name: str) -> bool:
         """Tell whether a size is more than an estimate."""
@@ -65,15 +58,19 @@ class FootprintTable:
     def of(self, name: str) -> int:
         """Return a size. A measurement counts against a smaller declaration; a model of which nothing is known is
         thought to be as large as most others."""
+        size = self._find(name)[0]
+        return self._usual() if size is None else size
+
+    def _find(self, name: str) -> tuple[int | None, FootprintSource]:
         spec = self._specs.get(name)
         learned = self._learned.get(name, ("", None))[1]
         if spec is not None and spec.footprint_bytes is not None:
-            return max(spec.footprint_bytes, learned or 0)
+            return max(spec.footprint_bytes, learned or 0), "declared"
         if learned is not None:
-            return learned
+            return learned, "measured"
         if spec is not None and spec.estimate_bytes is not None:
-            return spec.estimate_bytes
-        return self._usual()
+            return spec.estimate_bytes, spec.estimate_from
+        return None, "unknown"
 
     def _usual(self) -> int:
         """Return the median of the known sizes, else a tenth of the capacity; never more than pinned models leave."""
@@ -117,10 +114,6 @@ class CapacityLedger:
         self.tangled: set[str] = set()
         """Models with parts, and those that others need: what their eviction frees depends on other evictions."""
 
-    def needed(self, pieces: Iterable[str], size: Callable[[str], int]) -> int:
-        """Return what would have to be charged for these pieces."""
-        return sum(size(piece) for piece in pieces if piece not in self.charges)
-
     def take(self, model: str, pieces: tuple[str, ...], size: Callable[[str], int]) -> tuple[str, ...]:
         """Charge these pieces to a model; return those that were not there yet."""
         new = tuple(piece for piece in pieces if piece not in self.charges)
@@ -155,10 +148,6 @@ class CapacityLedger:
                 gone.append(piece)
         self.tangled.discard(model)
         return tuple(gone)
-
-    def free(self, model: str, pieces: tuple[str, ...], expected_bytes: int, *, sure: bool, now: float) -> None:
-        """Begin to wait for the memory of pieces that have left."""
-        self.freeing[model] = Freeing(model, pieces, self.size(pieces), expected_bytes, sure, now)
 
     def drop(self, pieces: Iterable[str]) -> int:
         """End the charges of pieces that have left; return what that frees."""
@@ -203,14 +192,6 @@ class PieceMemory:
     sure: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Reclaimed:
-    """Memory that need not be waited for any more, and what of it is charged as leaked."""
-
-    freeing: Freeing
-    leaked_bytes: int
-
-
 class MemoryEstimate:
     """The last reading, and what is known by it."""
 
@@ -219,7 +200,8 @@ class MemoryEstimate:
         self._base: int | None = None
         self._used = 0
         self._read_at: float | None = None
-        self._taken: dict[str, PieceMemory] = {}
+        self.taken: dict[str, PieceMemory] = {}
+        """Pieces that take memory, as far as was told."""
         self._fresh: dict[str, int] = {}
         """Pieces loaded since the last quiet moment, and by which load."""
         self._unsettled = False
@@ -230,35 +212,26 @@ class MemoryEstimate:
     def loaded(self, load: int, sizes: Mapping[str, int], *, measured: bool) -> None:
         """Note that pieces were loaded, with their sizes: measured ones, or what they are thought to be."""
         for piece, size in sizes.items():
-            self._taken[piece] = PieceMemory(size, measured)
+            self.taken[piece] = PieceMemory(size, measured)
             if not measured:
                 self._fresh[piece] = load
-
-    def found(self, load: int, sizes: Mapping[str, int]) -> None:
-        """Note that pieces are loaded, some of which may be known from before the connection broke."""
-        self.loaded(load, {piece: size for piece, size in sizes.items() if piece not in self._taken}, measured=False)
 
     def waits_on(self, room: CapacityLedger) -> None:
         """Count what is being freed as taken again: the connection broke, and its memory may come back or not."""
         for each in room.freeing.values():
             for piece in each.pieces:
                 share = each.expected_bytes * room.charges[piece] // max(1, each.bytes)
-                self._taken[piece] = PieceMemory(share, each.sure)
-
-    @property
-    def taken(self) -> list[str]:
-        """Pieces that take memory, as far as was told."""
-        return list(self._taken)
+                self.taken[piece] = PieceMemory(share, each.sure)
 
     def forget(self, pieces: Collection[str]) -> None:
         """Forget all but these pieces."""
-        for piece in self._taken.keys() - set(pieces):
-            del self._taken[piece]
+        for piece in self.taken.keys() - set(pieces):
+            del self.taken[piece]
             self._fresh.pop(piece, None)
 
     def unloaded(self, pieces: Collection[str]) -> tuple[int, bool]:
         """Note that pieces are loaded no longer; return what is to come back, and whether that is sure."""
-        taken = [self._taken.pop(piece) for piece in pieces if piece in self._taken]
+        taken = [self.taken.pop(piece) for piece in pieces if piece in self.taken]
         for piece in pieces:
             self._fresh.pop(piece, None)
         return sum(each.bytes for each in taken), all(each.sure for each in taken)
@@ -273,12 +246,13 @@ class MemoryEstimate:
         self._used = used_bytes
         self._read_at = now
 
-    def back(self, freeing: Collection[Freeing], tolerance: int, patience: float) -> list[Reclaimed]:
-        """Return which of these (the one waited for longest first) are back, or given up, as of the last reading.
+    def back(self, freeing: Collection[Freeing], tolerance: int, patience: float) -> list[tuple[str, int]]:
+        """Return which models' memory (the one waited for longest first) is back, or given up, as of the last reading,
+        each with the bytes of it that are charged as leaked.
 
         What has been waited for longer than `patience` seconds is given up: what is missing is charged as leaked.
         """
-        done: list[Reclaimed] = []
+        done: list[tuple[str, int]] = []
         left = sum(each.expected_bytes for each in freeing)
         for each in freeing:
             if self._read_at is None or self._read_at < each.since:
@@ -293,7 +267,7 @@ class MemoryEstimate:
                 leaked = min(missing, each.bytes) if each.sure else 0
                 self.leaked += leaked
                 self._base = (self._base or 0) + missing - leaked
-            done.append(Reclaimed(each, leaked))
+            done.append((each.model, leaked))
             left -= each.expected_bytes
             self._unsettled = True
         return done
@@ -302,7 +276,7 @@ class MemoryEstimate:
         """Judge the last reading at a quiet moment: return by how much the leak has grown (negative: come back), and
         what the pieces really take that were loaded since the last quiet moment."""
         if self._base is None:
-            self._base = self._used - self.leaked - sum(each.bytes for each in self._taken.values())
+            self._base = self._used - self.leaked - sum(each.bytes for each in self.taken.values())
             self._fresh.clear()
             self._unsettled = False
             return 0, {}
@@ -310,7 +284,7 @@ class MemoryEstimate:
         learned, before = {}, self.leaked
         if self._fresh:
             difference = self._spread(difference)
-            learned = {piece: self._taken[piece].bytes for piece in self._fresh}
+            learned = {piece: self.taken[piece].bytes for piece in self._fresh}
             self._fresh.clear()
         elif -difference > tolerance and self.leaked:
             back = min(self.leaked, -difference)
@@ -328,11 +302,11 @@ class MemoryEstimate:
 
     def _thought(self) -> int:
         """Return what a reading would be if all unloaded memory were back."""
-        return (self._base or 0) + self.leaked + sum(each.bytes for each in self._taken.values())
+        return (self._base or 0) + self.leaked + sum(each.bytes for each in self.taken.values())
 
     def _spread(self, difference: int) -> int:
         """Share a difference among what was loaded since the last quiet moment, by size; return what is left."""
-        pieces = [self._taken[piece] for piece in self._fresh]
+        pieces = [self.taken[piece] for piece in self._fresh]
         whole = sum(each.bytes for each in pieces)
         sure = len(set(self._fresh.values())) == 1 and not self._unsettled
         left = difference

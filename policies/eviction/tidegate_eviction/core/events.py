@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tidegate_contracts import lease
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(NamedTuple):
     """Load a model (an ensemble brings its parts); report `load_ended(number, …)` once, however long it takes."""
 
     number: int
@@ -23,8 +22,7 @@ class Load:
     """The server is loading it already: do not order it, only watch until it has ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unload:
+class Unload(NamedTuple):
     """Unload these, in this order, each by its name; report `unload_ended(number, …)` when none is loaded any more.
 
     Of several commands the earlier one begins first: an ensemble goes before its parts.
@@ -38,8 +36,7 @@ class Unload:
     """The server is unloading it already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recycle:
+class Recycle(NamedTuple):
     """Restart the server: no lease lives any more. Report `server_lost` and then `recover`."""
 
     reason: str
@@ -53,16 +50,14 @@ the pool · it turned out larger than thought, or the capacity shrank · the poo
 longer, though no unload was ordered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(NamedTuple):
     """A ticket's answer: exactly one for each ticket that is not cancelled."""
 
     ticket: "Ticket"
     answer: lease.Granted | lease.Refusal
 
 
-@dataclass(frozen=True, slots=True)
-class LoadBegan:
+class LoadBegan(NamedTuple):
     """A load was ordered, `queued_seconds` after the first caller that waits for it asked."""
 
     model: str
@@ -71,8 +66,7 @@ class LoadBegan:
     queued_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(NamedTuple):
     """A model is resident."""
 
     model: str
@@ -84,8 +78,7 @@ class Loaded:
     waiters: int
 
 
-@dataclass(frozen=True, slots=True)
-class LoadFailed:
+class LoadFailed(NamedTuple):
     """A load failed; it is tried again after `retry_seconds` at the earliest, when the model is wanted."""
 
     model: str
@@ -94,24 +87,21 @@ class LoadFailed:
     retry_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Quarantined:
+class Quarantined(NamedTuple):
     """A model is not tried any more until it changes, or is released by hand."""
 
     model: str
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
+class Allowed(NamedTuple):
     """A model is out of quarantine."""
 
     model: str
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Evicted:
+class Evicted(NamedTuple):
     """The unload of a model begins; `wanted_by` names the model that its room is for, if there is one."""
 
     model: str
@@ -121,8 +111,7 @@ class Evicted:
     footprint_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class UnloadFailed:
+class UnloadFailed(NamedTuple):
     """An unload failed; it is ordered again."""
 
     model: str
@@ -130,8 +119,7 @@ class UnloadFailed:
     failures: int
 
 
-@dataclass(frozen=True, slots=True)
-class Freed:
+class Freed(NamedTuple):
     """Room is free again, `seconds` after the server said that the model is unloaded."""
 
     model: str
@@ -139,8 +127,7 @@ class Freed:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Leaked:
+class Leaked(NamedTuple):
     """Memory that did not come back is charged as leaked; with negative bytes, and no model: it came back after all."""
 
     model: str
@@ -149,24 +136,21 @@ class Leaked:
     """All that has leaked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overrun:
+class Overrun(NamedTuple):
     """More is charged than the capacity, by so many bytes: a model is larger than thought, or the capacity shrank."""
 
     bytes: int
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyFailed:
+class PolicyFailed(NamedTuple):
     """A policy raised an exception; the least recently used models are evicted instead."""
 
     policy: str
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Recycling:
+class Recycling(NamedTuple):
     """No new leases: the server is to be restarted once the last one has ended."""
 
     reason: str
@@ -178,8 +162,7 @@ Event = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
+class Ticket(NamedTuple):
     """A caller that waits for a lease; an `Answered` follows by `deadline` at the latest, if `tick` is called then."""
 
     number: int

@@ -8,10 +8,10 @@ from operator import attrgetter
 
 from ..policies.built_in import least_recently_used
 from ..policies.policy import Candidate, FreedBytes, freed_by
+from . import transitions
 from .events import EvictionReason, PolicyFailed, Recycle
 from .pool import Model, Pool
-from .states import Cause, State
-from .transitions import ModelTransitions
+from .states import State
 
 _SOON = 1.0
 """Seconds after which to ask again, where it is not known how long something takes."""
@@ -119,107 +119,91 @@ class VictimSelector:
         return sorted(models, key=lambda model: len(model.held))
 
 
-class Planner:
-    """Goes through what is wanted, in order, whenever something has happened."""
-
-    def __init__(self, pool: Pool, transitions: ModelTransitions) -> None:
-        self._pool = pool
-        self._transitions = transitions
-        self._recycled = False
-
-    def run(self) -> None:
-        """Begin what can begin now, and compute when there may be more."""
-        pool = self._pool
-        pool.dirty = False
-        pool.plan_at = math.inf
-        if not pool.ready or pool.leaving:
-            return
-        if pool.recycling:
-            self._recycle()
-            return
-        self._recycled = False
-        self._unload()
-        self._want()
-        victims = VictimSelector(pool)
-        self._relieve(victims)
-        _QueuePass(pool, self._transitions, victims).run()
-        pool.dirty = False
-
-    def retry_after(self, model: Model) -> float:
-        """Return after how many seconds a lease on a model may be had, or its load begin."""
-        pool, wait = self._pool, _SOON
-        if model.state is State.LOADING and model.operation is not None:
-            wait = max(_SOON, pool.load_estimate(model) - (pool.now - model.operation.since))
-        elif model.state is State.QUEUED and model.due > pool.now:
-            wait = model.due - pool.now + _JUST_AFTER
-        elif model.state is State.QUEUED and pool.loads and not model.room_made:
-            wait = min(
-                max(_SOON, pool.load_estimate(other) - (pool.now - other.operation.since))
-                for other in pool.loads.values()
-                if other.operation is not None
-            )
-        elif model.state is State.DRAINING:
-            wait = max(0.0, model.leased_until - pool.now) + _SOON
-        return min(pool.rules.retry_most_seconds, wait)
-
-    def _recycle(self) -> None:
-        """Have the server restarted once no lease lives."""
-        pool = self._pool
-        if not self._recycled and not any(model.leases for model in pool.holding()):
-            self._recycled = True
+def plan(pool: Pool) -> None:
+    """Go through what is wanted, in order: begin what can begin now, and compute when there may be more."""
+    pool.dirty = False
+    pool.plan_at = math.inf
+    if not pool.ready or pool.leaving:
+        return
+    if pool.recycling:
+        if not pool.restart_ordered and not any(model.leases for model in pool.holding()):
+            pool.restart_ordered = True
             pool.order(Recycle(pool.recycling))
+        return
+    pool.restart_ordered = False
+    _unload(pool)
+    _want(pool)
+    victims = VictimSelector(pool)
+    _relieve(pool, victims)
+    _QueuePass(pool, victims).run()
+    pool.dirty = False
 
-    def _unload(self) -> None:
-        """Unload what has drained, and order failed unloads again."""
-        pool, transitions = self._pool, self._transitions
-        held = transitions.held
-        if held:
-            pool.plan_at = min(pool.plan_at, transitions.held_until)
-        for model in list(pool.by[State.UNLOADING].values()):
-            if model.unload_again <= pool.now:
-                transitions.unload_again(model)
-            pool.plan_at = min(pool.plan_at, model.unload_again)
-        for model in list(pool.by[State.DRAINING].values()):
-            if not model.leases and not held:
-                transitions.drained(model)
 
-    def _want(self) -> None:
-        """Queue what is pinned or has a warm window; drop what is not wanted any more."""
-        pool = self._pool
-        for name in (*pool.pinned, *pool.warm):
-            model = pool.models.get(name)
-            if model is not None and model.state is State.COLD and pool.demanded(model):
-                self._transitions.queue(model)
-        for model in list(pool.by[State.QUEUED].values()):
-            if model.waiters or pool.demanded(model):
-                continue
-            if model.room_made and pool.now < model.room_kept_until:
-                pool.plan_at = min(pool.plan_at, model.room_kept_until)
-            else:
-                pool.move(model, Cause.UNWANTED)
+def retry_after(pool: Pool, model: Model) -> float:
+    """Return after how many seconds a lease on a model may be had, or its load begin."""
+    wait = _SOON
+    if model.state is State.LOADING:
+        wait = _load_ends_in(pool, model)
+    elif model.state is State.QUEUED and model.due > pool.now:
+        wait = model.due - pool.now + _JUST_AFTER
+    elif model.state is State.QUEUED and pool.loads and not model.room_made:
+        wait = min(_load_ends_in(pool, other) for other in pool.loads.values())
+    elif model.state is State.DRAINING:
+        wait = max(0.0, model.leased_until - pool.now) + _SOON
+    return min(pool.rules.retry_most_seconds, wait)
 
-    def _relieve(self, victims: VictimSelector) -> None:
-        """Evict models while more is charged than there is."""
-        pool = self._pool
-        over = -pool.free - pool.room.pending
-        if over <= 0:
-            return
-        if not self._transitions.held:
-            for victim in victims.choose(over) or victims.all():
-                self._transitions.evict(victim, "overrun")
-        over = -pool.free - pool.room.pending
-        if over > 0 and (due := victims.due(1)) > pool.now:
-            pool.plan_at = min(pool.plan_at, due)
+
+def _load_ends_in(pool: Pool, model: Model) -> float:
+    return max(_SOON, pool.load_estimate(model) - (pool.now - model.operation.since))
+
+
+def _unload(pool: Pool) -> None:
+    """Unload what has drained, and order failed unloads again."""
+    until = transitions.held_until(pool)
+    if pool.now < until:
+        pool.plan_at = min(pool.plan_at, until)
+    for model in list(pool.by[State.UNLOADING].values()):
+        if model.unload_again <= pool.now:
+            transitions.order_unload(pool, model, model.operation.pieces)
+        pool.plan_at = min(pool.plan_at, model.unload_again)
+    for model in list(pool.by[State.DRAINING].values()):
+        if not model.leases and pool.now >= until:
+            transitions.evict(pool, model, model.drained_for, cause="drained")
+
+
+def _want(pool: Pool) -> None:
+    """Queue what is pinned or has a warm window; drop what is not wanted any more."""
+    for name in (*pool.pinned, *pool.warm):
+        model = pool.models.get(name)
+        if model is not None and model.state is State.COLD and pool.demanded(model):
+            transitions.queue(pool, model)
+    for model in list(pool.by[State.QUEUED].values()):
+        if model.waiters or pool.demanded(model):
+            continue
+        if model.room_made and pool.now < model.room_kept_until:
+            pool.plan_at = min(pool.plan_at, model.room_kept_until)
+        else:
+            pool.move(model, "unwanted")
+
+
+def _relieve(pool: Pool, victims: VictimSelector) -> None:
+    """Evict models while more is charged than there is."""
+    if (over := -pool.free - pool.room.pending) <= 0:
+        return
+    if pool.now >= transitions.held_until(pool):
+        for victim in victims.choose(over) or victims.all():
+            transitions.evict(pool, victim, "overrun")
+    if -pool.free - pool.room.pending > 0 and (due := victims.due(1)) > pool.now:
+        pool.plan_at = min(pool.plan_at, due)
 
 
 class _QueuePass:
     """One pass over the queue: room is given in its order; what was freed for a model is kept for it."""
 
-    def __init__(self, pool: Pool, transitions: ModelTransitions, victims: VictimSelector) -> None:
+    def __init__(self, pool: Pool, victims: VictimSelector) -> None:
         self._pool = pool
-        self._transitions = transitions
         self._victims = victims
-        self._held = transitions.held
+        self._held = pool.now < transitions.held_until(pool)
         self._ahead = 0
         """Bytes set aside for models further in front."""
         self._passing = 0
@@ -273,11 +257,11 @@ class _QueuePass:
 
     def _next(self, model: Model) -> None:
         """Begin the load of a model, make room for it, or say what it waits for."""
-        pool, transitions = self._pool, self._transitions
+        pool = self._pool
         forced, needed = pool.demanded(model), pool.needed(model)
         if not self._fits_at_all(model):
             return
-        if (until := transitions.entangled(model)) is not None:
+        if (until := transitions.entangled(pool, model)) is not None:
             model.due, model.why = until, "it, or a part of it, is still being loaded or unloaded for others"
             return
         kept = sum(self._kept.values()) - self._kept.get(model.name, 0)
@@ -309,21 +293,22 @@ class _QueuePass:
             return False
         if whole > limit - pool.memory.leaked:
             model.why = "it does not fit beside what has leaked"
-            if self._transitions.calm:
+            if transitions.calm(pool):
                 pool.recycle(f'"{model.name}" does not fit beside the {pool.memory.leaked} bytes that have leaked')
             return False
         return True
 
     def _begin(self, model: Model, needed: int) -> None:
-        pool, transitions = self._pool, self._transitions
-        alone = transitions.alone(model)
-        if self._held or self._quiet or (alone and not transitions.calm) or len(pool.loads) >= pool.rules.loads_at_once:
+        pool = self._pool
+        alone = transitions.alone(pool, model)
+        full = len(pool.loads) >= pool.rules.loads_at_once
+        if self._held or self._quiet or full or (alone and not transitions.calm(pool)):
             model.why = "it waits for its turn: others are being loaded or unloaded"
             self._quiet = self._quiet or alone
             self._set_aside(model, needed)
             return
         self._kept.pop(model.name, None)
-        transitions.load(model)
+        transitions.load(pool, model)
         self._held = alone
 
     def _make_room(self, model: Model, needed: int, short: int, *, forced: bool) -> None:
@@ -335,7 +320,7 @@ class _QueuePass:
         victims = self._victims.choose(short, forced=forced, wanted=model.pieces)
         if victims:
             for victim in victims:
-                self._transitions.evict(victim, reason, model.name)
+                transitions.evict(pool, victim, reason, model.name)
             model.room_made, model.why = True, "room for it is being freed"
             model.room_kept_until = pool.now + pool.rules.retry_most_seconds
             self._kept[model.name] = needed

@@ -37,7 +37,7 @@ class Waiter:
     room_by: float = math.inf
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Operation:
     """A load or an unload that is under way."""
 
@@ -52,6 +52,10 @@ class Operation:
     watched: bool = False
     """It was under way already at the start, so it is not known since when."""
     identity: tuple[str, tuple[int, ...]] = ("", ())
+
+
+NO_OPERATION = Operation(0, 0.0, ())
+"""Of a model that is neither being loaded nor unloaded."""
 
 
 @dataclass(slots=True)
@@ -90,7 +94,7 @@ class Model:
     """What was loaded: stamp and versions."""
     versions: tuple[int, ...] = ()
     load_seconds: float | None = None
-    operation: Operation | None = None
+    operation: Operation = NO_OPERATION
     failures: Failures = field(default_factory=Failures)
     suspect: bool = False
     """The server ended while it and others were loaded: it is loaded alone next time."""
@@ -143,6 +147,8 @@ class Pool:
         self.sizes = FootprintTable()
         self.room = CapacityLedger()
         self.memory = MemoryEstimate()
+        self.before = MemoryEstimate()
+        """What was known of the memory of the server that was lost."""
         self.models: dict[str, Model] = {}
         self.by: dict[State, dict[str, Model]] = {state: {} for state in State}
         self.loads: dict[int, Model] = {}
@@ -152,6 +158,7 @@ class Pool:
         self.leaving = False
         self.recycling = ""
         """Why the server is to be restarted; empty while it is not."""
+        self.restart_ordered = False
         self.pressed_until = -math.inf
         """Until when a caller wants room that there is none of."""
         self.dirty = True
@@ -160,6 +167,8 @@ class Pool:
         self.window_at = math.inf
         self.step = Step()
         self.numbers = itertools.count(1)
+        self.serial = 0
+        """Of the latest grant of a lease."""
         self.pinned: tuple[str, ...] = ()
         self._pinned_pieces: frozenset[str] = frozenset()
         self._alarms: list[tuple[float, int, Lease | Waiter]] = []
@@ -198,7 +207,7 @@ class Pool:
         """Add a model, cold."""
         candidate = Candidate(name, 0, last_use=-math.inf, resident_since=self.now, load_seconds=0.0, gap_seconds=0.0)
         model = self.models[name] = Model(name, spec, candidate)
-        self.move(model, Cause.ADDED)
+        self.move(model, "added")
         return model
 
     def move(self, model: Model, cause: Cause) -> None:
@@ -240,7 +249,7 @@ class Pool:
 
     def needed(self, model: Model) -> int:
         """Return the bytes that a load of it would have to be charged."""
-        return self.room.needed(model.pieces, self.sizes.of)
+        return sum(self.sizes.of(piece) for piece in model.pieces if piece not in self.room.charges)
 
     def whole(self, model: Model) -> int:
         """Return the bytes of it with all its parts."""

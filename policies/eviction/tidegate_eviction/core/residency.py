@@ -7,56 +7,16 @@ from types import MappingProxyType
 
 from tidegate_contracts import lease
 
+from . import leases, reconciler, transitions
 from .events import Answered, Overrun, Step, Ticket
-from .leases import LeaseTable, WaitQueue, quarantined, unknown
-from .planner import Planner
+from .planner import plan
 from .pool import Model, Pool, Waiter
-from .reconciler import Reconciler
 from .rules import ModelSpec, PoolRules, ServerInventory, WarmWindow
 from .states import State
-from .transitions import ModelTransitions
 
 _ROUNDS = 4
 """A busy answer frees a place in the queue, and that may free another in turn; what is left then waits for the next
 step."""
-
-
-def listing(pool: Pool, incarnation: str, now: float) -> lease.Listing:
-    """Return every model, by name, and the room they take together."""
-    room = pool.room
-    loading = sum(room.size(model.operation.pieces) for model in pool.loads.values() if model.operation is not None)
-    return lease.Listing(
-        incarnation=incarnation,
-        policy=pool.rules.policy.name,
-        capacity_bytes=pool.rules.capacity_bytes,
-        resident_bytes=room.total - loading - room.pending,
-        loading_bytes=loading,
-        freeing_bytes=room.pending,
-        leaked_bytes=pool.memory.leaked,
-        free_bytes=max(0, pool.free),
-        models=tuple(_listed(pool, pool.models[name], now) for name in sorted(pool.models)),
-    )
-
-
-def _listed(pool: Pool, model: Model, now: float) -> lease.Listed:
-    resident = model.state is State.RESIDENT
-    evictable = resident and model.at < math.inf
-    return lease.Listed(
-        model=model.name,
-        state=model.state.value,
-        why=model.why or (model.failures.why if model.failures.count else ""),
-        footprint_bytes=pool.room.size(model.held) if model.held else pool.whole(model),
-        footprint_from=pool.sizes.source(model.name),
-        idle_seconds=max(0.0, now - model.candidate.last_use) if resident and model.used_at > -math.inf else None,
-        evictable_in=max(0.0, model.at - now) if evictable else None,
-        pinned=model.pinned,
-        versions=model.versions,
-        leases=tuple(
-            lease.LeaseOf(holder=held.holder, seconds_left=max(0.0, held.ends - now), in_flight=held.in_flight)
-            for held in model.leases.values()
-        ),
-        waiters=len(model.waiters),
-    )
 
 
 class Residency:
@@ -68,11 +28,6 @@ class Residency:
 
     def __init__(self, rules: PoolRules, incarnation: str, now: float = 0.0) -> None:
         self._pool = Pool(rules, now)
-        self._transitions = ModelTransitions(self._pool)
-        self._leases = LeaseTable(self._pool)
-        self._planner = Planner(self._pool, self._transitions)
-        self._waiting = WaitQueue(self._pool, self._transitions, self._leases, self._planner)
-        self._reconciler = Reconciler(self._pool, self._transitions, self._leases)
         self._start = incarnation
         self._losses = 0
         self._pool.configure(rules, {})
@@ -87,41 +42,45 @@ class Residency:
         To be called before `recover`, when the file or the repository changed, and well before a window opens: by a
         lease and two loads (of `default_load_seconds`, where nothing is known of a load).
         """
+        pool = self._pool
         with self._stepping(now) as step:
-            for model in self._pool.models.values():
+            for model in pool.models.values():
                 if model.name not in specs:
-                    self._waiting.answer_all(model, unknown(model.name))
-            self._pool.windows = windows
-            self._reconciler.configure(rules, specs)
-            if self._pool.free < 0:
-                self._pool.tell(Overrun(-self._pool.free, "the settings changed"))
+                    leases.answer_all(pool, model, leases.unknown(model.name))
+            pool.windows = windows
+            reconciler.configure(pool, rules, specs)
+            if pool.free < 0:
+                pool.tell(Overrun(-pool.free, "the settings changed"))
         return step
 
     def recover(self, found: ServerInventory, now: float) -> Step:
         """Begin, or go on after `server_lost`, with what the server has: every resident model counts as leased for one
         full period."""
+        pool = self._pool
         with self._stepping(now) as step:
-            self._reconciler.recover(found)
-            for model in list(self._pool.by[State.RESIDENT].values()):
-                self._waiting.grant_all(model, self.incarnation)
-            if self._pool.free < 0:
-                self._pool.tell(Overrun(-self._pool.free, "the server has loaded more than there is room for"))
+            reconciler.recover(pool, found)
+            for model in list(pool.by[State.RESIDENT].values()):
+                leases.grant_all(pool, model, self.incarnation)
+            if pool.free < 0:
+                pool.tell(Overrun(-pool.free, "the server has loaded more than there is room for"))
         return step
 
     def server_lost(self, now: float) -> Step:
         """The server has ended: its models are cold, leases void, loads forgotten; callers wait on."""
+        pool = self._pool
         with self._stepping(now) as step:
             self._losses += 1
-            self._reconciler.lost()
-            for model in list(self._pool.by[State.QUARANTINED].values()):
-                self._waiting.answer_all(model, quarantined(model))
+            reconciler.lost(pool)
+            for model in list(pool.by[State.QUARANTINED].values()):
+                leases.answer_all(pool, model, leases.quarantined(model))
         return step
 
     def retry(self, model: str, now: float) -> Step:
         """Let a model out of quarantine or back-off, by hand; nothing happens to one that is in neither."""
+        pool = self._pool
         with self._stepping(now) as step:
-            if (found := self._pool.models.get(model)) is not None:
-                self._reconciler.allow(found, "it was released by hand")
+            if (found := pool.models.get(model)) is not None:
+                reconciler.allow(pool, found, "it was released by hand")
         return step
 
     def leave(self, now: float) -> Step:
@@ -144,7 +103,7 @@ class Residency:
             found = pool.models.get(model)
             answer = self._at_once(found, model, holder)
             if answer is None and found is not None:
-                ticket = self._waiting.wait(found, holder, wait_seconds, room_seconds)
+                ticket = leases.wait(pool, found, holder, wait_seconds, room_seconds)
         if answer is None:
             for event in step.events:
                 if isinstance(event, Answered) and event.ticket is ticket:
@@ -170,14 +129,15 @@ class Residency:
         or its room is wanted, or it drains. With requests in flight it lives on even then, but is still told as lost:
         no request may begin under it. A lease that has just ended is given anew where the model is still resident.
         """
+        pool = self._pool
         with self._stepping(now) as step:
-            lost = self._leases.renew(holder, uses, void=incarnation != self.incarnation)
-        accepts = self._pool.accepts
+            lost = leases.renew(pool, holder, uses, void=incarnation != self.incarnation)
+        accepts = pool.accepts
         answer = lease.Renewed(
             incarnation=self.incarnation,
-            lease_seconds=self._pool.rules.lease_seconds,
+            lease_seconds=pool.rules.lease_seconds,
             lost=lost,
-            resident=tuple(self._pool.by[State.RESIDENT]) if accepts else (),
+            resident=tuple(pool.by[State.RESIDENT]) if accepts else (),
             accepts=accepts,
         )
         return step, answer
@@ -194,9 +154,10 @@ class Residency:
 
         `serials`: of the latest grants the holder knows of; a lease that was granted anew since is not ended.
         """
+        pool = self._pool
         with self._stepping(now) as step:
             if incarnation == self.incarnation:
-                self._leases.release(holder, models, serials)
+                leases.release(pool, holder, models, serials)
         return step
 
     # What the server did
@@ -220,19 +181,19 @@ class Residency:
             if model is None:
                 return step
             if error is not None:
-                self._transitions.failed(model, error)
-                self._waiting.answer_all(model, self._waiting.failed(model))
+                transitions.failed(pool, model, error)
+                leases.answer_all(pool, model, leases.failed(pool, model))
                 return step
-            self._transitions.loaded(model, measured_bytes, versions)
+            transitions.loaded(pool, model, measured_bytes, versions)
             over = -pool.free - pool.room.pending
             if over > 0:
                 pool.tell(Overrun(over, f"{model.name} is larger than was thought"))
             if model.spec is None:
-                self._reconciler.drain(model, "removed")
+                reconciler.drain(pool, model, "removed")
             elif model.identity != model.wanted_identity:
-                self._reconciler.drain(model, "changed")
-            elif over <= 0 or self._reconciler.fit(model, over):
-                self._waiting.grant_all(model, self.incarnation)
+                reconciler.drain(pool, model, "changed")
+            elif over <= 0 or reconciler.fit(pool, model, over):
+                leases.grant_all(pool, model, self.incarnation)
         return step
 
     def unload_ended(self, number: int, now: float, error: str | None = None) -> Step:
@@ -241,9 +202,9 @@ class Residency:
         with self._stepping(now) as step:
             model = pool.unloads.pop(number, None)
             if model is not None and error is None:
-                self._transitions.unloaded(model)
+                transitions.unloaded(pool, model)
             elif model is not None:
-                self._transitions.not_unloaded(model, error or "")
+                transitions.not_unloaded(pool, model, error or "")
         return step
 
     def vanished(self, models: Iterable[str], now: float) -> Step:
@@ -256,8 +217,8 @@ class Residency:
         with self._stepping(now) as step:
             for name in models:
                 model = pool.by[State.RESIDENT].get(name)
-                if model is not None and not pool.leaving and self._transitions.entangled(model) is None:
-                    self._transitions.vanished(model)
+                if model is not None and not pool.leaving and transitions.entangled(pool, model) is None:
+                    transitions.vanished(pool, model)
         return step
 
     @property
@@ -272,7 +233,7 @@ class Residency:
         with self._stepping(now) as step:
             if pool.rules.measures and pool.ready:
                 pool.memory.read(used_bytes, pool.now)
-                self._transitions.read()
+                transitions.read(pool)
         return step
 
     @property
@@ -294,8 +255,21 @@ class Residency:
         return None if at == math.inf else at
 
     def listing(self, now: float) -> lease.Listing:
-        """Return what sits in the slice."""
-        return listing(self._pool, self.incarnation, max(now, self._pool.now))
+        """Return every model, by name, and the room they take together."""
+        pool, room = self._pool, self._pool.room
+        now = max(now, pool.now)
+        loading = sum(room.size(model.operation.pieces) for model in pool.loads.values())
+        return lease.Listing(
+            incarnation=self.incarnation,
+            policy=pool.rules.policy.name,
+            capacity_bytes=pool.rules.capacity_bytes,
+            resident_bytes=room.total - loading - room.pending,
+            loading_bytes=loading,
+            freeing_bytes=room.pending,
+            leaked_bytes=pool.memory.leaked,
+            free_bytes=max(0, pool.free),
+            models=tuple(self._listed(pool.models[name], now) for name in sorted(pool.models)),
+        )
 
     @property
     def incarnation(self) -> str:
@@ -319,9 +293,31 @@ class Residency:
 
     # Inside
 
+    def _listed(self, model: Model, now: float) -> lease.Listed:
+        pool, resident = self._pool, model.state is State.RESIDENT
+        return lease.Listed(
+            model=model.name,
+            state=model.state.value,
+            why=model.why or (model.failures.why if model.failures.count else ""),
+            footprint_bytes=pool.room.size(model.held) if model.held else pool.whole(model),
+            footprint_from=pool.sizes.source(model.name),
+            idle_seconds=max(0.0, now - model.candidate.last_use) if resident and model.used_at > -math.inf else None,
+            evictable_in=max(0.0, model.at - now) if resident and model.at < math.inf else None,
+            pinned=model.pinned,
+            versions=model.versions,
+            leases=tuple(
+                lease.LeaseOf(holder=held.holder, seconds_left=max(0.0, held.ends - now), in_flight=held.in_flight)
+                for held in model.leases.values()
+            ),
+            waiters=len(model.waiters),
+        )
+
     @contextlib.contextmanager
     def _stepping(self, now: float) -> Iterator[Step]:
-        """Take a step: what is due first, then what was told, then what follows."""
+        """Take a step: what is due first, then what was told, then what follows.
+
+        It is planned as long as anything changes, and the callers whose time is over are answered.
+        """
         pool = self._pool
         pool.now = max(pool.now, now)
         step = pool.step = Step()
@@ -329,43 +325,34 @@ class Residency:
         for whom in pool.due():
             if isinstance(whom, Waiter):
                 late.append(whom)
-            elif self._leases.is_live(whom):
-                if whom.ends <= pool.now:
-                    self._leases.end(whom, whom.ends)
-                else:
-                    pool.alarm(whom.ends, whom)
+            else:
+                leases.due(pool, whom)
         if pool.window_at <= pool.now:
             pool.watch_windows()
         yield step
-        self._settle(late)
-
-    def _settle(self, late: list[Waiter]) -> None:
-        """Plan as long as anything changes, and answer the callers whose time is over."""
-        pool = self._pool
         for _ in range(_ROUNDS):
             planned = pool.dirty or pool.plan_at <= pool.now
             if planned:
-                self._planner.run()
+                plan(pool)
             late.extend(whom for whom in pool.due() if isinstance(whom, Waiter))
             while late:
-                self._waiting.out_of_time(late.pop(0))
+                leases.out_of_time(pool, late.pop(0))
             if not planned:
                 break
-            self._waiting.hopeless()
+            leases.hopeless(pool)
 
     def _at_once(self, found: Model | None, name: str, holder: str) -> lease.Granted | lease.Refusal | None:
         """Return an answer that needs no waiting."""
         pool = self._pool
         if found is None or found.spec is None or not found.spec.callable:
-            return unknown(name)
-        if not self._pool.accepts and not (
-            found.state is State.RESIDENT and holder in found.leases and not pool.recycling
-        ):
-            return self._waiting.busy(found)
-        if found.state is State.RESIDENT:
-            return self._leases.grant(found, holder, 0.0, self.incarnation)
+            return leases.unknown(name)
+        resident = found.state is State.RESIDENT
+        if not pool.accepts and not (resident and holder in found.leases and not pool.recycling):
+            return leases.busy(pool, found)
+        if resident:
+            return leases.grant(pool, found, holder, 0.0, self.incarnation)
         if found.failures.quarantined:
-            return quarantined(found)
+            return leases.quarantined(found)
         if found.state in (State.COLD, State.QUEUED):
-            return self._waiting.too_large(found)
+            return leases.too_large(pool, found)
         return None

@@ -1,6 +1,6 @@
 """What the core is told: its pool's rules, its models, and when some of them are to be warm.
 
-FootprintTable are bytes, times are seconds; points in time are seconds of the monotonic clock that `now` is of.
+Footprints are bytes, times are seconds; points in time are seconds of the monotonic clock that `now` is of.
 """
 
 from collections.abc import Mapping

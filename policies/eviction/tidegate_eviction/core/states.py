@@ -3,10 +3,8 @@
 Metrics, `list`, the page and docs/eviction.md derive from it, and `core` changes a state only along a transition.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 
 class State(StrEnum):
@@ -43,32 +41,14 @@ _SENTENCES: Final = {
 HOLDS_ROOM: Final = frozenset({State.LOADING, State.RESIDENT, State.DRAINING, State.UNLOADING, State.FREEING})
 """States in which a model's footprint is charged to the capacity."""
 
-
-class Cause(StrEnum):
-    """What leads from one state to another."""
-
-    ADDED = "added"
-    REMOVED = "removed"
-    WANTED = "wanted"
-    UNWANTED = "unwanted"
-    FOUND = "found"
-    BEGUN = "begun"
-    LOADED = "loaded"
-    FAILED = "failed"
-    EVICTED = "evicted"
-    OUTDATED = "outdated"
-    KEPT = "kept"
-    DRAINED = "drained"
-    UNLOADED = "unloaded"
-    FREED = "freed"
-    GAVE_UP = "gave-up"
-    ALLOWED = "allowed"
-    LOST = "lost"
-    VANISHED = "vanished"
+Cause = Literal[
+    "added", "removed", "wanted", "unwanted", "found", "begun", "loaded", "failed", "evicted", "outdated", "kept",
+    "drained", "unloaded", "freed", "gave-up", "allowed", "lost", "vanished",
+]  # fmt: skip
+"""What leads from one state to another."""
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(NamedTuple):
     """From one state to another, and why."""
 
     before: State
@@ -78,32 +58,32 @@ class Transition:
 
 
 TRANSITIONS: Final = (
-    Transition(State.UNKNOWN, Cause.ADDED, State.COLD, "The settings names it, or the server has it at start."),
-    Transition(State.COLD, Cause.REMOVED, State.UNKNOWN, "The settings name it no longer."),
-    Transition(State.QUEUED, Cause.REMOVED, State.UNKNOWN, "The same; callers that wait are told that it is unknown."),
-    Transition(State.QUARANTINED, Cause.REMOVED, State.UNKNOWN, "The same."),
-    Transition(State.COLD, Cause.WANTED, State.QUEUED, "A caller asks for it, or it is pinned or has a warm window."),
-    Transition(State.QUEUED, Cause.UNWANTED, State.COLD, "No caller waits any more, and no room was made for it."),
-    Transition(State.COLD, Cause.FOUND, State.RESIDENT, "The server has it at start, or when it is back."),
-    Transition(State.COLD, Cause.BEGUN, State.LOADING, "The server has it loading at start: that is watched."),
-    Transition(State.QUEUED, Cause.BEGUN, State.LOADING, "There is room, and it is its turn."),
-    Transition(State.LOADING, Cause.LOADED, State.RESIDENT, "It is loaded; all callers that wait get a lease."),
-    Transition(State.LOADING, Cause.FAILED, State.UNLOADING, "The server failed to load it: what there is of it goes."),
-    Transition(State.RESIDENT, Cause.EVICTED, State.UNLOADING, "Its room is needed, and it has no lease."),
-    Transition(State.RESIDENT, Cause.OUTDATED, State.DRAINING, "It changed, or the settings name it no longer."),
-    Transition(State.RESIDENT, Cause.VANISHED, State.UNLOADING, "The server has it no longer: its leases are void."),
-    Transition(State.DRAINING, Cause.KEPT, State.RESIDENT, "What is loaded is what the settings want, after all."),
-    Transition(State.DRAINING, Cause.DRAINED, State.UNLOADING, "The last lease has ended."),
-    Transition(State.UNLOADING, Cause.UNLOADED, State.FREEING, "The server says so, if need be after another try."),
-    Transition(State.FREEING, Cause.FREED, State.COLD, "Its memory is back, or what is not was charged as leaked."),
-    Transition(State.COLD, Cause.GAVE_UP, State.QUARANTINED, "It failed to load too often."),
-    Transition(State.QUARANTINED, Cause.ALLOWED, State.COLD, "It changed, or was released by hand."),
+    Transition(State.UNKNOWN, "added", State.COLD, "The settings names it, or the server has it at start."),
+    Transition(State.COLD, "removed", State.UNKNOWN, "The settings name it no longer."),
+    Transition(State.QUEUED, "removed", State.UNKNOWN, "The same; callers that wait are told that it is unknown."),
+    Transition(State.QUARANTINED, "removed", State.UNKNOWN, "The same."),
+    Transition(State.COLD, "wanted", State.QUEUED, "A caller asks for it, or it is pinned or has a warm window."),
+    Transition(State.QUEUED, "unwanted", State.COLD, "No caller waits any more, and no room was made for it."),
+    Transition(State.COLD, "found", State.RESIDENT, "The server has it at start, or when it is back."),
+    Transition(State.COLD, "begun", State.LOADING, "The server has it loading at start: that is watched."),
+    Transition(State.QUEUED, "begun", State.LOADING, "There is room, and it is its turn."),
+    Transition(State.LOADING, "loaded", State.RESIDENT, "It is loaded; all callers that wait get a lease."),
+    Transition(State.LOADING, "failed", State.UNLOADING, "The server failed to load it: what there is of it goes."),
+    Transition(State.RESIDENT, "evicted", State.UNLOADING, "Its room is needed, and it has no lease."),
+    Transition(State.RESIDENT, "outdated", State.DRAINING, "It changed, or the settings name it no longer."),
+    Transition(State.RESIDENT, "vanished", State.UNLOADING, "The server has it no longer: its leases are void."),
+    Transition(State.DRAINING, "kept", State.RESIDENT, "What is loaded is what the settings want, after all."),
+    Transition(State.DRAINING, "drained", State.UNLOADING, "The last lease has ended."),
+    Transition(State.UNLOADING, "unloaded", State.FREEING, "The server says so, if need be after another try."),
+    Transition(State.FREEING, "freed", State.COLD, "Its memory is back, or what is not was charged as leaked."),
+    Transition(State.COLD, "gave-up", State.QUARANTINED, "It failed to load too often."),
+    Transition(State.QUARANTINED, "allowed", State.COLD, "It changed, or was released by hand."),
     *(
-        Transition(state, Cause.LOST, State.COLD, "The server ended: nothing is loaded, leases are void.")
+        Transition(state, "lost", State.COLD, "The server ended: nothing is loaded, leases are void.")
         for state in State
         if state in HOLDS_ROOM
     ),
-)  # fmt: skip
+)
 
-AFTER: Final[Mapping[tuple[State, Cause], State]] = {(step.before, step.cause): step.after for step in TRANSITIONS}
+AFTER: Final = {(step.before, step.cause): step.after for step in TRANSITIONS}
 """Where a cause leads from a state; what is not here does not happen."""

@@ -3,7 +3,6 @@
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import fields
 
 from tidegate_service import json_lines
 
@@ -45,7 +44,7 @@ def configure(level: str) -> None:
 def tell(event: events.Event, counts: Counts, footprints: Footprints, specs: Mapping[str, ModelSpec]) -> None:
     """Log and count an event, and remember what it tells of footprints."""
     level, text = _LINES[type(event)]
-    said = {_camel(field.name): getattr(event, field.name) for field in fields(event)}
+    said = {_camel(name): value for name, value in event._asdict().items()}
     name = getattr(event, "model", "")
     said["event"] = re.sub(r"(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
     log.log(level, text, *([name] if "%s" in text else []), extra={"said": said})

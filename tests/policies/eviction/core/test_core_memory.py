@@ -42,7 +42,7 @@ class Triton:
     def back(self, *freeing: Freeing, after: float = 1.0) -> list[tuple[str, int]]:
         self.now += after
         self.memory.read(self.used, self.now)
-        return [(each.freeing.model, each.leaked_bytes) for each in self.memory.back(freeing, TOLERANCE, 30.0)]
+        return self.memory.back(freeing, TOLERANCE, 30.0)
 
 
 def test_what_a_load_took_is_learned_at_the_next_quiet_moment() -> None:

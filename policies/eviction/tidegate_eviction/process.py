@@ -4,6 +4,7 @@ import asyncio
 import logging
 import secrets
 import signal
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,15 +50,13 @@ class ServeOptions:
     drain_seconds: float = 30.0
     """How long requests may take to end after SIGTERM."""
 
-    @property
-    def secret(self) -> Path:
-        """The file with the control secret."""
-        return self.control / Path(eviction_process.CONTROL_SECRET_FILE).name
 
-    @property
-    def recycle(self) -> Path:
-        """The file that asks for a restart of the server."""
-        return self.control / Path(eviction_process.RECYCLE_FILE).name
+async def every_second(work: Callable[[], Awaitable[None] | None]) -> None:
+    """Do something every second, for ever."""
+    while True:
+        if (doing := work()) is not None:
+            await doing
+        await asyncio.sleep(1.0)
 
 
 class EvictionPolicy:
@@ -78,7 +77,7 @@ class EvictionPolicy:
         options = self.options
         for folder in (options.control, options.state):
             folder.mkdir(parents=True, exist_ok=True)
-        secret = control_secret(options.secret)
+        secret = control_secret(options.control / Path(eviction_process.CONTROL_SECRET_FILE).name)
         self._footprints.read()
         self.settings.start()
         service = self.service
@@ -98,22 +97,16 @@ class EvictionPolicy:
         heartbeat = Heartbeat()
         self._admin = AdminThread(make_admin(self._snapshot, heartbeat.why_stalled), listeners["admin"])
         self._admin.start()
-        connection = Connection(
-            secret, options.recycle, service.settings.grpc_tls, options.server, options.server_metrics, options.tls
-        )
+        recycle = options.control / Path(eviction_process.RECYCLE_FILE).name
+        tls = service.settings.grpc_tls
+        connection = Connection(secret, recycle, tls, options.server, options.server_metrics, options.tls)
         kind = KINDS[service.settings.kind]
         self.driver = service.driver = kind.driver(connection, lambda: service.repository, service)
         self._serving = self._loop.create_task(self._server._serve([listeners["lease"]]))
         self._following = self._loop.create_task(self.driver.follow())
-        self._tasks = [self._following]
-        for work in (
-            heartbeat.beat(),
-            self.settings.follow(),
-            self.settings.keep_following(),
-            service.follow_repository(),
-            service.keep_footprints(),
-        ):
-            self._tasks.append(self._loop.create_task(work))
+        self._tasks = [self._following, self._loop.create_task(service.follow_repository())]
+        for work in (heartbeat.beat, self.settings.look, self.settings.keep, service.keep):
+            self._tasks.append(self._loop.create_task(every_second(work)))
         log.info("serving", extra={"said": {"ports": self.ports, "kind": service.settings.kind}})
 
     @property

@@ -1,5 +1,6 @@
 """Files that other processes read at any time: each is replaced as a whole. One is the control secret."""
 
+import logging
 import os
 import re
 import secrets
@@ -9,6 +10,7 @@ SECRET_MODE = 0o640
 """The server's container reads the secret, too; the pod's file system group may be what the two have in common."""
 # What `secrets.token_hex` makes: no character that a shell, an option or a header reads as another.
 _SECRET = re.compile(r"[0-9a-f]{64}")
+log = logging.getLogger(__name__)
 
 
 def write_whole(path: Path, data: bytes, mode: int | None = None) -> None:
@@ -26,6 +28,28 @@ def write_whole(path: Path, data: bytes, mode: int | None = None) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
+
+
+class KeptFile:
+    """A file that a process can do without until it is started again; `loss` says what is lost then."""
+
+    def __init__(self, path: Path, loss: str) -> None:
+        self.path = path
+        self._loss = loss
+        self._said = ""
+        """Why it could not be written, as it was logged."""
+
+    def write(self, data: bytes) -> bool:
+        """Replace it, and tell whether that could be done; blocks. A failure is logged once."""
+        try:
+            write_whole(self.path, data)
+        except OSError as error:
+            if str(error) != self._said:
+                self._said = str(error)
+                log.warning("%s cannot be written: %s: %s", self.path, self._loss, error)
+            return False
+        self._said = ""
+        return True
 
 
 def control_secret(path: Path) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
-from .files import write_whole
+from .files import KeptFile
 
 FILE = "footprints.json"
 REMEMBERED = 5
@@ -36,24 +36,22 @@ class Footprints:
     """The measurements, in one file that is always whole."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / FILE
+        self._file = KeptFile(folder / FILE, "footprints are measured anew after a restart")
         self.models: dict[str, Measurements] = {}
         self.lease_seconds: float | None = None
         """The longest lease that may live: a predecessor's, and one of earlier settings, until it has run out."""
         self._granted: float | None = None
         self._runs_out = -math.inf
         self._changed = False
-        self._said = ""
-        """Why it could not be written, as it was logged."""
 
     def read(self) -> None:
         """Read the file; what is no such file is logged, and measured anew."""
         try:
-            said = _File.model_validate_json(self.path.read_bytes())
+            said = _File.model_validate_json(self._file.path.read_bytes())
         except FileNotFoundError:
             return
         except (OSError, ValidationError) as error:
-            log.warning("%s is not used, footprints are measured anew: %s", self.path, error)
+            log.warning("%s is not used, footprints are measured anew: %s", self._file.path, error)
         else:
             self.lease_seconds, self.models = said.lease_seconds, said.models
 
@@ -107,12 +105,5 @@ class Footprints:
 
     def write(self, text: str) -> None:
         """Write the file; blocks. A failure is logged, and `changed` returns the text again."""
-        try:
-            write_whole(self.path, text.encode())
-        except OSError as error:
+        if not self._file.write(text.encode()):
             self._changed = True
-            if str(error) != self._said:
-                self._said = str(error)
-                log.warning("%s cannot be written, footprints are measured anew after a restart: %s", self.path, error)
-        else:
-            self._said = ""

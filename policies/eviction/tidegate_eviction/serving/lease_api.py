@@ -4,6 +4,7 @@ import asyncio
 from typing import TypeVar
 
 from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 from tidegate_contracts import lease
@@ -30,7 +31,7 @@ def make_lease_api(desk: EvictionService) -> FastAPI:
 
     @app.exception_handler(_WrongError)
     async def wrong(_: Request, error: _WrongError) -> Response:
-        return _json(_Why(why=str(error)), error.status)
+        return JSONResponse({"why": str(error)}, error.status)
 
     @app.post(lease.ACQUIRE_PATH)
     async def acquire(request: Request) -> Response:
@@ -61,10 +62,6 @@ def make_lease_api(desk: EvictionService) -> FastAPI:
         return Response(status_code=204)
 
     return app
-
-
-class _Why(Message):
-    why: str
 
 
 async def _message(request: Request, kind: type[Said]) -> Said:

@@ -5,7 +5,7 @@ caller's own word.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -72,19 +72,15 @@ class Snapshot:
     """Why the settings file as it lies there is not in use; empty while it is."""
 
 
+@dataclass(frozen=True)
 class SnapshotCollector(Collector):
     """Returns the metrics of one snapshot; made for each scrape."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+    snapshot: Snapshot
 
     def collect(self) -> Iterator[Metric]:
-        """Return every metric."""
-        yield from self._counts(self._snapshot.counts)
-        yield from self._gauges()
-        yield from self._models()
-
-    def _counts(self, counts: Counts) -> Iterator[Metric]:
+        """Yield every metric."""
+        snapshot, counts = self.snapshot, self.snapshot.counts
         for name, text in TOTALS.items():
             yield CounterMetricFamily(PREFIX + name, text, counts.totals[name])
         for name, (label, text) in LABELLED.items():
@@ -96,15 +92,13 @@ class SnapshotCollector(Collector):
             values = counts.histograms[name]
             yield HistogramMetricFamily(PREFIX + name, text, buckets=values.cumulative(), sum_value=values.seconds)
         failures = "Times the settings were refused."
-        yield CounterMetricFamily(f"{PREFIX}settings_failures", failures, self._snapshot.settings_failures)
-
-    def _gauges(self) -> Iterator[Metric]:
-        snapshot, listing, reading = self._snapshot, self._snapshot.listing, self._snapshot.reading
+        yield CounterMetricFamily(f"{PREFIX}settings_failures", failures, snapshot.settings_failures)
+        listing, reading = snapshot.listing, snapshot.reading
         kinds = ("capacity", "resident", "loading", "freeing", "leaked", "free")
-        room = {kind: getattr(listing, f"{kind}_bytes") for kind in kinds}
-        yield _labelled("bytes", "Bytes of the slice, by what is there.", "kind", room)
-        sources = {source: int(source == reading.source) for source in snapshot.memory_sources}
-        yield _labelled("memory_source", "1 for where readings of memory come from.", "source", sources)
+        room = {(kind,): getattr(listing, f"{kind}_bytes") for kind in kinds}
+        yield _labelled("bytes", "Bytes of the slice, by what is there.", ["kind"], room)
+        sources = {(source,): int(source == reading.source) for source in snapshot.memory_sources}
+        yield _labelled("memory_source", "1 for where readings of memory come from.", ["source"], sources)
         waiters = sum(each.waiters for each in listing.models)
         is_good = int(not snapshot.settings_error)
         for name, text, value in (
@@ -118,23 +112,20 @@ class SnapshotCollector(Collector):
         ):
             if value is not None:
                 yield GaugeMetricFamily(PREFIX + name, text, value)
-
-    def _models(self) -> Iterator[Metric]:
-        models = sorted(self._snapshot.listing.models, key=lambda each: each.model)
+        models = sorted(listing.models, key=lambda each: each.model)
         found = Counter(each.state for each in models)
-        states = {state.value: found[state.value] for state in State}
-        yield _labelled("models", "Models in each state.", "state", states)
-        state_of = GaugeMetricFamily(
-            f"{PREFIX}model_state", "1 for the state that a model is in.", labels=["model", "state"]
-        )
-        footprint = GaugeMetricFamily(
-            f"{PREFIX}model_footprint_bytes", "What a model takes, and how that is known.", labels=["model", "from"]
-        )
-        for each in models[:NAMED_MODELS]:
-            state_of.add_metric([each.model, each.state], 1)
-            if each.footprint_bytes is not None:
-                footprint.add_metric([each.model, each.footprint_from], each.footprint_bytes)
-        yield from (state_of, footprint)
+        states = {(state.value,): found[state.value] for state in State}
+        yield _labelled("models", "Models in each state.", ["state"], states)
+        named = models[:NAMED_MODELS]
+        state_of = {(each.model, each.state): 1 for each in named}
+        yield _labelled("model_state", "1 for the state that a model is in.", ["model", "state"], state_of)
+        known = {
+            (each.model, each.footprint_from): each.footprint_bytes
+            for each in named
+            if each.footprint_bytes is not None
+        }
+        text = "What a model takes, and how that is known."
+        yield _labelled("model_footprint_bytes", text, ["model", "from"], known)
 
 
 def render(snapshot: Snapshot) -> bytes:
@@ -144,8 +135,8 @@ def render(snapshot: Snapshot) -> bytes:
     return generate_latest(registry)
 
 
-def _labelled(name: str, text: str, label: str, values: dict[str, int]) -> Metric:
-    family = GaugeMetricFamily(PREFIX + name, text, labels=[label])
-    for word, value in values.items():
-        family.add_metric([word], value)
+def _labelled(name: str, text: str, labels: list[str], values: Mapping[tuple[str, ...], int]) -> Metric:
+    family = GaugeMetricFamily(PREFIX + name, text, labels=labels)
+    for words, value in values.items():
+        family.add_metric(words, value)
     return family

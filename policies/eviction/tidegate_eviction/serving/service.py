@@ -4,12 +4,11 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from time import monotonic
-from typing import TypeVar
 
 from tidegate_contracts import lease
 from tidegate_contracts.eviction import EvictionSettings
@@ -37,13 +36,10 @@ LOOK_MOST_SECONDS, LOOK_LEAST_SECONDS = 1.0, 0.1
 second; then what was seen last counts."""
 LOOKS_AT_ONCE = 4
 AFTER_DEFECT_SECONDS = 1.0
-KEEP_SECONDS = 1.0
-"""Seconds between two writes of what was learned."""
 WINDOWS_SECONDS = 60.0
 """Seconds after which warm windows are computed anew, by the wall clock as it is then."""
 _TO_LOOK_AT = frozenset({State.UNKNOWN, State.COLD, State.QUARANTINED})
 _FIXED = ("kind", "kind"), ("grpc_tls", "grpcTls")
-Result = TypeVar("Result")
 log = logging.getLogger(__name__)
 
 
@@ -109,7 +105,7 @@ class EvictionService:
                 found = catalog.look(seen)
                 return found, catalog.specs(found, self.footprints)
 
-            found, specs = await _in_thread(read, self._look_threads)
+            found, specs = await asyncio.get_running_loop().run_in_executor(self._look_threads, read)
             if catalog is not self._catalog:
                 return  # the settings have changed meanwhile: the next look is due at once
             changed = specs != self._specs or self.settings is not self._told
@@ -128,13 +124,11 @@ class EvictionService:
                     await self._wake.wait()
             self._wake.clear()
 
-    async def keep_footprints(self) -> None:
-        """Write what was learned, for ever."""
-        while True:
-            await asyncio.sleep(KEEP_SECONDS)
-            self._remember_leases()
-            if (text := self.footprints.changed()) is not None:
-                await _in_thread(lambda text=text: self.footprints.write(text))  # type: ignore[misc]
+    async def keep(self) -> None:
+        """Write what was learned since the last time; to be called every second or so."""
+        self._remember_leases()
+        if (text := self.footprints.changed()) is not None:
+            await asyncio.to_thread(self.footprints.write, text)
 
     def configure(self) -> None:
         """Tell the core the settings, the models, and their warm windows."""
@@ -301,9 +295,9 @@ class EvictionService:
         await asyncio.wait({looking}, timeout=seconds)
 
     async def _look_anew(self, model: str) -> None:
-        catalog, seen = self._catalog, self._seen
+        has_changed, loop = self._catalog.has_changed, asyncio.get_running_loop()
         try:
-            if await _in_thread(lambda: catalog.has_changed(model, seen), self._look_threads):
+            if await loop.run_in_executor(self._look_threads, has_changed, model, self._seen):
                 await self.look()
         except Exception:  # what was seen last counts
             log.exception("the policy has a defect")
@@ -340,7 +334,3 @@ class EvictionService:
             for window in self.settings.warm_windows
             for opens, closes in seconds_open(window, wall)
         ]
-
-
-async def _in_thread(work: Callable[[], Result], where: Executor | None = None) -> Result:
-    return await asyncio.get_running_loop().run_in_executor(where, work)

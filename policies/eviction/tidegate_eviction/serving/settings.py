@@ -14,10 +14,8 @@ from tidegate_contracts.eviction import EvictionSettings, WarmWindow
 
 from ..kinds import KINDS
 from ..policies import registry
-from .files import write_whole
+from .files import KeptFile
 
-LOOK_SECONDS = 1.0
-"""Seconds between two looks at the file."""
 log = logging.getLogger(__name__)
 
 
@@ -95,10 +93,9 @@ class SettingsFile:
         self._seen: object = None
         self._is_unread = False
         """Whether it could not be read, which may be otherwise next time: a disk fails, or too many files are open."""
-        self._copy = copy
+        self._copy = KeptFile(copy, "over a bad settings file a restart fails")
         self._uncopied: bytes | None = None
         """Settings that are in use, and not in the copy yet."""
-        self._why_uncopied = ""
 
     def start(self) -> None:
         """Use the file, or the copy when it is bad; raises SettingsError when the copy is bad, too."""
@@ -106,37 +103,16 @@ class SettingsFile:
             self.load()
         except SettingsError as error:
             try:
-                self._use(self._copy.read_bytes())
+                self._use(self._copy.path.read_bytes())
             except (OSError, SettingsError):
                 raise SettingsError(f"{self.path}: {error}") from None
             self._refused(error)
 
-    async def follow(self) -> None:
-        """Use the file whenever it has changed, for ever."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            self.look()
-
-    async def keep_following(self) -> None:
-        """Keep what is in use in the copy, for ever."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            await self.keep()
-
     async def keep(self) -> None:
-        """Write what is in use to the copy; while that fails, it is logged once, and tried again next time."""
-        if (data := self._uncopied) is None:
-            return
-        try:
-            await asyncio.to_thread(write_whole, self._copy, data)
-        except OSError as error:
-            if str(error) != self._why_uncopied:
-                self._why_uncopied = str(error)
-                log.warning("%s cannot be written: over a bad settings file a restart fails: %s", self._copy, error)
-        else:
-            self._why_uncopied = ""
-            if self._uncopied is data:
-                self._uncopied = None
+        """Write what is in use to the copy; what could not be written is tried again next time."""
+        data = self._uncopied
+        if data is not None and await asyncio.to_thread(self._copy.write, data) and self._uncopied is data:
+            self._uncopied = None
 
     def load(self) -> None:
         """Read the file and use it; raises SettingsError, and then what was in use stays in use."""

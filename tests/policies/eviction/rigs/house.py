@@ -10,6 +10,7 @@ from typing import Any
 from tidegate_contracts import lease
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
 from tidegate_eviction.kinds import KINDS
+from tidegate_eviction.process import every_second
 from tidegate_eviction.server import Connection, ServerDriver
 from tidegate_eviction.serving.footprints import Footprints
 from tidegate_eviction.serving.service import EvictionService
@@ -88,7 +89,7 @@ async def house(root: Path, stand_in: StandIn, port: int, **changes: Any) -> Asy
     connection = Connection(SECRET, root / "recycle", address=f"127.0.0.1:{port}", metrics_url="")
     service.driver = driver = KINDS["triton"].driver(connection, lambda: service.repository, service)
     tasks = [
-        asyncio.create_task(work) for work in (driver.follow(), service.follow_repository(), service.keep_footprints())
+        asyncio.create_task(work) for work in (driver.follow(), service.follow_repository(), every_second(service.keep))
     ]
     try:
         yield House(service, driver, stand_in, footprints)

@@ -19,13 +19,7 @@ def line(message: str, *words: object, said: dict[str, object] | None = None) ->
 def test_a_line_holds_when_who_and_what_and_what_was_said_beside_it() -> None:
     found = json.loads(line("%s is away", "é\n", said={"model": "a", "seconds": 0.5}))
     assert found.pop("time").endswith("+00:00")
-    assert found == {
-        "level": "warning",
-        "logger": "a.logger",
-        "message": "é\n is away",
-        "model": "a",
-        "seconds": 0.5,
-    }
+    assert found == {"level": "warning", "logger": "a.logger", "message": "é\n is away", "model": "a", "seconds": 0.5}
 
 
 def test_a_line_is_one_line_whatever_is_said() -> None:

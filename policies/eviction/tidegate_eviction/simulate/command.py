@@ -38,8 +38,7 @@ def simulate_command(
     replicas: Annotated[int, typer.Option(help="How many replicas the pool has.", min=1, max=1000)] = 1,
     idle_seconds: Annotated[float, typer.Option(help="Idle for so long a model may go; 0: at once.", min=0)] = 300.0,
     wait_seconds: Annotated[
-        float,
-        typer.Option(help="How long a request waits for room before it is busy; loads are waited for.", min=0),
+        float, typer.Option(help="How long a request waits for room before it is busy; loads are waited for.", min=0)
     ] = 0.0,
     lease_seconds: Annotated[
         float, typer.Option(help="How long leases are; 0: proxies give them back after their last request.", min=0)

@@ -11,10 +11,7 @@ from .books import RULES, specs
 from .world import World
 from .worlds import had, started
 
-ENSEMBLES = {
-    **specs({"pair": 10, "trio": 10, "alone": 40}),
-    **specs({"part": 30, "more": 10}, callable=False),
-}
+ENSEMBLES = {**specs({"pair": 10, "trio": 10, "alone": 40}), **specs({"part": 30, "more": 10}, callable=False)}
 ENSEMBLES["pair"] = replace(ENSEMBLES["pair"], parts=("part",))
 ENSEMBLES["trio"] = replace(ENSEMBLES["trio"], parts=("part", "more"))
 

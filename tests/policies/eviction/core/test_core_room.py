@@ -4,12 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.core.events import (
-    Load,
-    PolicyFailed,
-    Ticket,
-    Unload,
-)
+from tidegate_eviction.core.events import Load, PolicyFailed, Ticket, Unload
 from tidegate_eviction.core.rules import ModelSpec
 from tidegate_eviction.policies.policy import Candidate, Policy
 from tidegate_eviction.policies.registry import find

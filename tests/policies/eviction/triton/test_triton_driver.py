@@ -39,10 +39,7 @@ def test_a_failed_load_is_told_in_tritons_words() -> None:
     async def work(driver: TritonDriver, heard: Heard) -> None:
         driver.carry_out([Load(1, "a"), Load(2, "missing")])
         said = {(await heard.said.get())[1:3] for _ in range(2)}
-        assert said == {
-            (1, "no memory"),
-            (2, "failed to load 'missing', failed to poll from model repository"),
-        }
+        assert said == {(1, "no memory"), (2, "failed to load 'missing', failed to poll from model repository")}
 
     with_driver(StandIn({"a": 1}, failing={"a": "no memory"}), work)
 

@@ -17,11 +17,12 @@ each policy is held against the bound of the requests which it answered itself.
 """
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
-from .outcome import Bound
+from .outcome import Bound, Progress
 from .trace import MissingLibraryError, SimulationError, Trace
 
 MOST_MODELS = 20
@@ -29,13 +30,10 @@ MOST_MODELS = 20
 MOST_REQUESTS = 100_000
 """Of so many steps at most the linear program is solved: beyond, it takes longer than people wait."""
 
-Progress = Callable[[int, int], None]
-
 
 def bound(trace: Trace, capacity_bytes: int, progress: Progress | None = None) -> Bound | None:
     """Return the best bound that can be had in reasonable time, None if there is none: the trace is too long."""
-    used = sorted(set(trace.which))
-    if len(used) <= MOST_MODELS:
+    if len(set(trace.which)) <= MOST_MODELS:
         return Bound(optimum(trace, capacity_bytes, progress), exact=True)
     if len(trace) <= MOST_REQUESTS or sum(1 for _ in _steps(trace)) <= MOST_REQUESTS:
         return Bound(relaxation(trace, capacity_bytes), exact=False)
@@ -50,9 +48,7 @@ def optimum(trace: Trace, capacity_bytes: int, progress: Progress | None = None)
     every set s with m the lesser of least[s] and least[s without m] + m's load. As long as requests of m are worked on,
     sets without m are impossible; afterwards they cost what they cost with it.
     """
-    often: dict[int, int] = {}
-    for which in trace.which:
-        often[which] = often.get(which, 0) + 1
+    often = Counter(trace.which)
     # The most used ones get the high bits: their halves of the sets are few long runs of memory.
     bits = {which: bit for bit, which in enumerate(sorted(often, key=lambda each: often[each]))}
     costs = {which: round(trace.models[which].load_seconds * 1e3) for which in often}

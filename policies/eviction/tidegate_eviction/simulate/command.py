@@ -4,17 +4,16 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from ..core.rules import PoolRules
-from ..policies.policy import Policy
 from ..policies.registry import find
 from .engine import SimulationSetting
 from .trace import SimulationError, Trace, read_trace, write_trace
@@ -77,11 +76,16 @@ def simulate_command(
         if 0 < lease_seconds < LEAST_LEASE:
             why = "renewing such short ones would take longer than all else"
             raise SimulationError(f"--lease-seconds {lease_seconds}: it is 0, or at least {LEAST_LEASE:g}; {why}.")
-        policies = _policies(policy, compare)
-        from .report import check_plot
+        wanted = dict.fromkeys([*COMPARED, policy] if compare else [policy])
+        try:
+            policies = [find(name) for name in wanted if name]
+        except ValueError as error:
+            raise SimulationError(f"--policy {policy}: {error}.") from None
+        from . import compare as comparing
+        from . import report  # these import what takes long, and is not always installed
 
         if plot:
-            check_plot(plot)
+            report.check_plot(plot)
         read = read_trace(trace)
         setting = SimulationSetting(
             policy=policies[0], capacity_bytes=read.total_bytes if sweep else capacity_bytes(capacity, read),
@@ -89,10 +93,29 @@ def simulate_command(
             lease_seconds=lease_seconds, unload_seconds=unload_seconds, freeing_seconds=freeing_seconds,
             residency_factor=residency_factor, instant=instant,
         )  # fmt: skip
+        notes: list[str] = []
+        said: object
         if sweep:
-            _sweep(read, setting, policies, plot, as_json)
+            points = list(comparing.sweep(read, setting, policies))
+            table = report.curve(points)
+            said = [report.as_json(read, point.capacity_bytes, replicas, point.rows) for point in points]
+            if plot:
+                report.plot_sweep(plot, report.about(read), points)
         else:
-            _simulate(read, setting, policies if compare else None, bound and compare, plot, as_json)
+            bounded = bound and compare
+            compared = (
+                comparing.compare(read, setting, policies, bounded) if compare else [comparing.run(read, setting)]
+            )
+            rows = list(compared)
+            table, notes = report.table(read, setting, rows), report.notes(rows, bounded)
+            said = report.as_json(read, setting.capacity_bytes, replicas, rows)
+            if plot:
+                report.plot_rows(plot, str(table.title), read, rows)
+        if as_json:
+            print(json.dumps(said))
+        else:
+            Console(width=None if sys.stdout.isatty() else 140).print(table)
+            print(*notes, sep="\n", end="\n" if notes else "")
 
 
 def generate_command(
@@ -146,67 +169,10 @@ def capacity_bytes(text: str, trace: Trace) -> int:
     raise SimulationError(f"{said}. Write bytes (9663676416, 9Gi, 500M), or per cent of all footprints (40%).")
 
 
-def _policies(policy: str, compare: bool) -> list[Policy]:
-    wanted = dict.fromkeys([*COMPARED, policy] if compare else [policy])
-    try:
-        return [find(name) for name in wanted if name]
-    except ValueError as error:
-        raise SimulationError(f"--policy {policy}: {error}.") from None
-
-
-def _simulate(
-    trace: Trace,
-    setting: SimulationSetting,
-    policies: Sequence[Policy] | None,
-    bounded: bool,
-    plot: Path | None,
-    as_json: bool,
-) -> None:
-    from . import report
-    from .compare import compare, run
-    from .report import plot_rows
-
-    rows = list(compare(trace, setting, policies, bounded)) if policies else [run(trace, setting)]
-    made = report.table(trace, setting, rows)
-    if plot:
-        plot_rows(plot, str(made.title), trace, rows)
-    if as_json:
-        print(json.dumps(report.as_json(trace, setting.capacity_bytes, setting.replicas, rows)))
-        return
-    _print(made)
-    for note in report.notes(rows, bounded):
-        print(note)
-
-
-def _sweep(
-    trace: Trace, setting: SimulationSetting, policies: Sequence[Policy], plot: Path | None, as_json: bool
-) -> None:
-    from . import report
-    from .compare import sweep
-    from .report import plot_sweep
-
-    points = list(sweep(trace, setting, policies))
-    if plot:
-        plot_sweep(plot, report.about(trace), points)
-    if as_json:
-        each = [report.as_json(trace, point.capacity_bytes, setting.replicas, point.rows) for point in points]
-        print(json.dumps(each))
-        return
-    _print(report.curve(points))
-
-
-def _print(table: object) -> None:
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
-
-
 @contextmanager
 def _answering() -> Iterator[None]:
     try:
         yield
     except SimulationError as error:
-        _refuse(str(error))
-
-
-def _refuse(why: str) -> NoReturn:
-    print(why, file=sys.stderr)
-    raise typer.Exit(WRONG_INPUT)
+        print(error, file=sys.stderr)
+        raise typer.Exit(WRONG_INPUT) from None

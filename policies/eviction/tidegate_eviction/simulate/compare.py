@@ -16,7 +16,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from ..policies.policy import Candidate, Policy, take
 from .engine import SimulationSetting, simulate
@@ -26,22 +26,23 @@ from .trace import MissingLibraryError, Trace
 _TINY = 1e-9
 
 
-def belady(trace: Trace) -> Policy:
-    """Return Belady's rule, knowing this trace."""
-    next_use = _future(trace)
-    return _policy("Belady", lambda candidate, now: -next_use(candidate.name, now))
-
-
-def weighted_belady(trace: Trace) -> Policy:
-    """Return Belady's rule, weighted by what loads take, and by size."""
-    next_use = _future(trace)
+def offline_policies(trace: Trace) -> Iterator[Policy]:
+    """Yield Belady's rule, and the same weighted by what loads take and by size; both know this trace."""
+    uses: dict[str, array[float]] = {model.name: array("d") for model in trace.models}
+    for seconds, which in trace.requests():
+        uses[trace.models[which].name].append(seconds)
     load_seconds = {model.name: model.load_seconds for model in trace.models}
 
-    def worth(candidate: Candidate, now: float) -> float:
-        until = max(_TINY, next_use(candidate.name, now) - now)
-        return load_seconds[candidate.name] / max(1, candidate.bytes) / until
+    def until(candidate: Candidate, now: float) -> float:
+        times = uses[candidate.name]
+        place = bisect_right(times, now)
+        return times[place] - now if place < len(times) else math.inf
 
-    return _policy("Belady, weighted", worth)
+    def worth(candidate: Candidate, now: float) -> float:
+        return load_seconds[candidate.name] / max(1, candidate.bytes) / max(_TINY, until(candidate, now))
+
+    yield _policy("Belady", lambda candidate, now: -until(candidate, now))
+    yield _policy("Belady, weighted", worth)
 
 
 def _policy(name: str, worth: Callable[[Candidate, float], float]) -> Policy:
@@ -49,19 +50,6 @@ def _policy(name: str, worth: Callable[[Candidate, float], float]) -> Policy:
         return take(sorted(candidates, key=lambda candidate: worth(candidate, now)), needed_bytes)
 
     return Policy(name, "It knows every request to come.", choose, idle_limits=False)
-
-
-def _future(trace: Trace) -> Callable[[str, float], float]:
-    """Return a function of model and time that returns when the model is asked for next."""
-    uses: dict[str, array[float]] = {model.name: array("d") for model in trace.models}
-    for seconds, which in trace.requests():
-        uses[trace.models[which].name].append(seconds)
-
-    def next_use(name: str, now: float) -> float:
-        place = bisect_right(uses[name], now)
-        return uses[name][place] if place < len(uses[name]) else math.inf
-
-    return next_use
 
 
 CACHES: Final[Mapping[str, str]] = {"LRU": "LRU", "GDSF": "GDSF", "SIEVE": "Sieve", "Belady": "Belady"}
@@ -77,37 +65,26 @@ def peers(trace: Trace, capacity_bytes: int) -> Iterator[tuple[str, Outcome]]:
         raise MissingLibraryError(
             "libCacheSim's caches, for libcachesim is not installed (it exists for Linux on x86-64 alone)"
         ) from None
-    next_use = _next_uses(trace)
-    for name, called in CACHES.items():
-        yield name, _run(trace, getattr(libcachesim, called)(capacity_bytes), libcachesim.Request, next_use)
-
-
-def _run(trace: Trace, cache: Any, request: Any, next_use: list[int]) -> Outcome:
-    outcome = Outcome(requests=len(trace))
-    for position, (seconds, which) in enumerate(trace.requests()):
-        model = trace.models[which]
-        if model.footprint_bytes > cache.cache_size:
-            outcome.too_large += 1
-            continue
-        asked = request(
-            obj_id=which, obj_size=model.footprint_bytes, clock_time=int(seconds), next_access_vtime=next_use[position]
-        )
-        hit = cache.get(asked)
-        if not hit:
-            outcome.loaded(seconds, model.load_seconds)
-        outcome.started(position, seconds, 0.0, hit=hit)
-    return outcome
-
-
-def _next_uses(trace: Trace) -> list[int]:
-    """Return, for each request, the position of the next one for its model, as Belady wants it."""
-    found = [NEVER] * len(trace)
+    next_use = [NEVER] * len(trace)  # of each request, the position of the next one for its model
     seen: dict[int, int] = {}
     for position in range(len(trace) - 1, -1, -1):
         which = trace.which[position]
-        found[position] = seen.get(which, NEVER)
+        next_use[position] = seen.get(which, NEVER)
         seen[which] = position
-    return found
+    for name, called in CACHES.items():
+        cache, outcome = getattr(libcachesim, called)(capacity_bytes), Outcome(requests=len(trace))
+        for position, (seconds, which) in enumerate(trace.requests()):
+            size = trace.models[which].footprint_bytes
+            if size > cache.cache_size:
+                outcome.too_large += 1
+                continue
+            asked = libcachesim.Request(
+                obj_id=which, obj_size=size, clock_time=int(seconds), next_access_vtime=next_use[position]
+            )
+            if not (hit := cache.get(asked)):
+                outcome.loads.append((seconds, trace.models[which].load_seconds))
+            outcome.started(position, seconds, 0.0, hit=hit)
+        yield name, outcome
 
 
 TELL_EVERY_SECONDS = 3.0
@@ -181,7 +158,7 @@ def compare(
                     bounded = False
             row = replace(row, bound=known.get(answered))
         yield row
-    for offline in (belady(trace), weighted_belady(trace)):
+    for offline in offline_policies(trace):
         yield replace(run(trace, replace(setting, policy=offline)), kind="offline")
     try:
         for name, outcome in peers(trace, setting.capacity_bytes * setting.replicas):

@@ -17,7 +17,7 @@ from ..core.events import Answered, Command, Evicted, Load, Recycle, Step, Ticke
 from ..core.residency import Residency
 from ..core.rules import ModelSpec, PoolRules, ServerInventory
 from ..policies.policy import Candidate, Policy
-from .outcome import Outcome
+from .outcome import Outcome, Progress
 from .trace import Trace
 
 
@@ -90,7 +90,7 @@ class SimulatedReplica:
         self._do(self._core.configure(_rules(trace, setting), specs, (), clock.now))
         self._do(self._core.recover(ServerInventory(), clock.now))
         if setting.lease_seconds:
-            self._renew_later()
+            self._renew()
 
     @property
     def unfinished(self) -> bool:
@@ -175,12 +175,9 @@ class SimulatedReplica:
             del self._leases[holder][which]
             self._do(self._core.release(holder, self._core.incarnation, [self._models[which].name], now))
 
-    def _renew_later(self) -> None:
-        self._clock.later(self._setting.lease_seconds / lease.RENEWALS_PER_LEASE, self._renew)
-
     def _renew(self) -> None:
-        """Renew the leases of every proxy, and release those that are lost."""
-        self._renew_later()
+        """Renew the leases of every proxy, now and later, and release those that are lost."""
+        self._clock.later(self._setting.lease_seconds / lease.RENEWALS_PER_LEASE, self._renew)
         now = self._clock.now
         for holder, leases in self._leases.items():
             uses = {
@@ -206,8 +203,12 @@ class SimulatedReplica:
         while steps:
             step = steps.popleft()
             for event in step.events:
-                if isinstance(event, Answered):
-                    self._answered(event)
+                if isinstance(event, Answered) and (position := self._waiting.pop(event.ticket, None)) is not None:
+                    ticket = event.ticket
+                    if isinstance(event.answer, lease.Granted):
+                        self._work(position, self._which[ticket.model], ticket.holder, ticket.asked)
+                    else:
+                        self._refused(event.answer)
                 elif isinstance(event, Evicted):
                     self._outcome.evictions += 1
             for command in step.commands:
@@ -219,16 +220,6 @@ class SimulatedReplica:
         due = self._core.next_deadline()
         self.deadline = FOR_EVER if due is None else due
 
-    def _answered(self, event: Answered) -> None:
-        position = self._waiting.pop(event.ticket, None)
-        if position is None:
-            return
-        ticket = event.ticket
-        if isinstance(event.answer, lease.Granted):
-            self._work(position, self._which[ticket.model], ticket.holder, ticket.asked)
-        else:
-            self._refused(event.answer)
-
     def _carry_out(self, command: Command) -> list[Step]:
         """Act as the server; return the steps that follow at once."""
         if isinstance(command, Recycle):
@@ -237,8 +228,9 @@ class SimulatedReplica:
         if isinstance(command, Load):
             self._loading.add(which)
             self._used_bytes += self._models[which].footprint_bytes
-            self._outcome.loaded(self._clock.now, self._models[which].load_seconds)
-            seconds = 0.0 if self._setting.instant else self._models[which].load_seconds
+            seconds = self._models[which].load_seconds
+            self._outcome.loads.append((self._clock.now, seconds))
+            seconds = 0.0 if self._setting.instant else seconds
             return self._after(seconds, partial(self._loaded, command, which))
         self._resident.discard(which)
         return self._after(self._setting.unload_seconds, partial(self._unloaded, command, which))
@@ -295,9 +287,6 @@ def _with_true_costs(policy: Policy, trace: Trace) -> Policy:
     return replace(policy, choose=choose)
 
 
-Progress = Callable[[int, int], None]
-
-
 class Simulation:
     """One run over a trace: a clock, and a replica or several."""
 
@@ -310,7 +299,11 @@ class Simulation:
         self._replicas = [
             SimulatedReplica(str(number), trace, setting, self, self._outcome) for number in range(setting.replicas)
         ]
-        self._ranks = [self._ranked(model.name) for model in trace.models]
+        # By rendezvous hashing (Thaler and Ravishankar 1998), which the proxy uses too.
+        self._ranks = [
+            sorted(self._replicas, key=lambda each: _weight(each.name, model.name), reverse=True)
+            for model in trace.models
+        ]
 
     def run(self, progress: Progress | None = None) -> Outcome:
         """Simulate every request, and what follows from them."""
@@ -361,13 +354,9 @@ class Simulation:
                 return
         ranked[-1].ask(position, which, last=True)
 
-    def _ranked(self, model: str) -> list[SimulatedReplica]:
-        """Return the replicas in the order of rendezvous hashing (Thaler and Ravishankar 1998)."""
 
-        def weight(replica: SimulatedReplica) -> bytes:
-            return hashlib.blake2b(f"{replica.name}\0{model}".encode(), digest_size=8).digest()
-
-        return sorted(self._replicas, key=weight, reverse=True)
+def _weight(replica: str, model: str) -> bytes:
+    return hashlib.blake2b(f"{replica}\0{model}".encode(), digest_size=8).digest()
 
 
 def simulate(trace: Trace, setting: SimulationSetting, progress: Progress | None = None) -> Outcome:

@@ -2,10 +2,12 @@
 
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 QUANTILES = 50, 95, 99
+Progress = Callable[[int, int], None]
+"""Told now and then how much of something long is done, and how much it is."""
 
 
 @dataclass(slots=True)
@@ -35,10 +37,6 @@ class Outcome:
         self.waits.append(wait)
         self.starts.append(now)
         self.positions.append(position)
-
-    def loaded(self, now: float, seconds: float) -> None:
-        """Count a load."""
-        self.loads.append((now, seconds))
 
     @property
     def load_seconds(self) -> float:

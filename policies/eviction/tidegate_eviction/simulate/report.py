@@ -93,13 +93,16 @@ def as_json(trace: Trace, capacity_bytes: int, replicas: int, rows: Sequence[Com
         "models_bytes": trace.total_bytes,
         "capacity_bytes": capacity_bytes,
         "replicas": replicas,
-        "rows": [_row(row) for row in rows],
+        "rows": [
+            {
+                "name": row.name,
+                "kind": row.kind,
+                **row.outcome.figures(),
+                "bound": row.bound and {"seconds": round(row.bound.seconds, 3), "exact": row.bound.exact},
+            }
+            for row in rows
+        ],
     }
-
-
-def _row(row: ComparisonRow) -> Mapping[str, Any]:
-    least = row.bound and {"seconds": round(row.bound.seconds, 3), "exact": row.bound.exact}
-    return {"name": row.name, "kind": row.kind, **row.outcome.figures(), "bound": least}
 
 
 KINDS: Final = (".png", ".svg")

@@ -1,11 +1,11 @@
-"""What simulations refuse."""
+"""Traces of requests to models: read, checked and written."""
 
 import gzip
 import io
 import math
 import zlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -20,8 +20,6 @@ class MissingLibraryError(SimulationError):
 
 
 MEGABYTE = 10**6
-WHOLE = 0
-"""The number that a request's line has in no file: of problems that concern all of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +55,6 @@ class Trace:
     def requests(self) -> Iterator[tuple[float, int]]:
         """Return time and model of each."""
         return zip(self.seconds, self.which, strict=True)
-
-    def only(self, numbers: Sequence[int]) -> "Trace":
-        """Return the trace with only these requests, by their position."""
-        seconds, which = self.seconds, self.which
-        return Trace(
-            self.models, array("d", (seconds[each] for each in numbers)), array("l", (which[each] for each in numbers))
-        )
 
 
 def read_trace(path: Path) -> Trace:
@@ -127,7 +118,7 @@ def _parsed(path: Path, lines: io.TextIOWrapper) -> Trace:
         seconds.append(at)
         which.append(index)
     if not seconds:
-        _refuse(path, WHOLE, "there is no request in it. Requests are lines `time_ms,id`.")
+        raise SimulationError(f"{path}: there is no request in it. Requests are lines `time_ms,id`.")
     return Trace(tuple(trace_models), seconds, which)
 
 
@@ -160,4 +151,4 @@ def _number(value: float) -> str:
 
 
 def _refuse(path: Path, number: int, why: str) -> NoReturn:
-    raise SimulationError(f"{path}:{number}: {why}" if number else f"{path}: {why}")
+    raise SimulationError(f"{path}:{number}: {why}")

@@ -48,13 +48,7 @@ class Zoo:
     seed: int = 0
 
 
-LEAST: dict[str, float] = {
-    "models": 1,
-    "requests": 1,
-    "hours": 0.01,
-    "footprint_mb": 0.001,
-    "load_mb_per_second": 0.001,
-}
+LEAST: dict[str, float] = {"models": 1, "requests": 1, "hours": 0.01, "footprint_mb": 1e-3, "load_mb_per_second": 1e-3}
 MOST: dict[str, float] = {"diurnal": 1, "bursty": 1, "nightly": 1, "zipf": 10, "spread": 5, "models": 10**6}
 
 

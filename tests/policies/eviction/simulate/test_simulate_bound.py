@@ -12,7 +12,7 @@ from tidegate_eviction.simulate.trace import SimulationError, Trace
 from tests.counts import examples
 
 from .plain import greedy_dual, lru, plainly
-from .traces import day, trace_of
+from .traces import day, only, trace_of
 
 
 def by_trying(trace: Trace, capacity: int) -> float:
@@ -74,7 +74,7 @@ def test_no_plain_policy_beats_the_linear_program_through_a_day(share: float) ->
     trace = day()
     capacity = round(share * trace.total_bytes)
     results = [plainly(trace, capacity, order) for order in (lru, greedy_dual)]
-    possible = trace.only(_possible(trace, capacity))
+    possible = only(trace, _possible(trace, capacity))
     assert relaxation(possible, capacity) < min(plain.load_seconds for plain in results)
 
 

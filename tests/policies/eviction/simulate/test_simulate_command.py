@@ -11,7 +11,7 @@ from tidegate_eviction.simulate.command import COMPARED, add_to, capacity_bytes
 from tidegate_eviction.simulate.trace import SimulationError, write_trace
 from typer.testing import CliRunner, Result
 
-from .traces import day, trace_of
+from .traces import day, only, trace_of
 
 app = typer.Typer(pretty_exceptions_enable=False)
 add_to(app)
@@ -193,7 +193,7 @@ def test_a_zoo_that_cannot_be_is_refused(tmp_path: Path) -> None:
 
 
 def test_several_replicas_with_real_leases_are_simulated(tmp_path: Path) -> None:
-    write_trace(day().only(range(600)), tmp_path / "t.csv")
+    write_trace(only(day(), range(600)), tmp_path / "t.csv")
     options = ("--trace", tmp_path / "t.csv", "--capacity", "40%", "--policy", "cost-aware", "--replicas", 2)
     more = ("--lease-seconds", 30, "--holders", 2, "--unload-seconds", 1, "--freeing-seconds", 1, "--wait-seconds", 20)
     (row,) = rows(*options, *more).values()

@@ -18,7 +18,7 @@ from tidegate_eviction.simulate.zoo import Zoo, generate
 from tests.counts import examples
 
 from .plain import Order, Plain, greedy_dual, lru, plainly
-from .traces import day, trace_of
+from .traces import day, only, trace_of
 
 LRU = SimulationSetting(find("lru"), 10, residency_factor=0)
 PLAIN = replace(LRU, instant=True)
@@ -224,7 +224,7 @@ def test_every_request_is_answered_or_refused_once_whatever_is_simulated() -> No
 
 
 def test_the_same_simulation_is_the_same_outcome() -> None:
-    trace = day().only(range(2000))
+    trace = only(day(), range(2000))
     setting = SimulationSetting(
         find("cost-aware"), round(0.4 * trace.total_bytes), wait_seconds=20, lease_seconds=30, replicas=2
     )

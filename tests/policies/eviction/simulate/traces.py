@@ -16,5 +16,13 @@ def day(seed: int = 2) -> Trace:
 
 def trace_of(requests: Sequence[tuple[float, int]], *models: tuple[int, float, float]) -> Trace:
     """Return a trace of requests (seconds, model) to models (bytes, load seconds, warm seconds)."""
-    traced = tuple(TracedModel(f"m{number}", *model) for number, model in enumerate(models))
-    return Trace(traced, array("d", (time for time, _ in requests)), array("l", (which for _, which in requests)))
+    return _trace(requests, tuple(TracedModel(f"m{number}", *model) for number, model in enumerate(models)))
+
+
+def only(trace: Trace, numbers: Sequence[int]) -> Trace:
+    """Return a trace with only these requests, by their position."""
+    return _trace([(trace.seconds[each], trace.which[each]) for each in numbers], trace.models)
+
+
+def _trace(requests: Sequence[tuple[float, int]], models: tuple[TracedModel, ...]) -> Trace:
+    return Trace(models, array("d", (time for time, _ in requests)), array("l", (which for _, which in requests)))

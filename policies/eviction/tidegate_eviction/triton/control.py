@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class ServerCallError(Exception):
-    """A call to Triton that failed; the text is for people."""
+    """A call to Triton that failed, or had no answer in time; the text is for people."""
 
 
 class RefusedError(ServerCallError):
@@ -38,10 +38,6 @@ class RefusedError(ServerCallError):
 
 class LostError(ServerCallError):
     """There is no connection to Triton, or it broke: it is not known what became of the call."""
-
-
-class SlowError(ServerCallError):
-    """There was no answer in time. Triton may still do what it was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +63,7 @@ class ModelIndex:
 
     def having(self, state: str) -> frozenset[str]:
         """Return the models that have a version in a state."""
-        return frozenset(
-            name for name, versions in self.models.items() if any(each.state == state for each in versions)
-        )
+        return frozenset(name for name in self.models if self.in_state(name, state))
 
     def why_not(self, model: str) -> str:
         """Return why a model is not ready, in Triton's words; nothing where it says nothing."""
@@ -154,7 +148,7 @@ class TritonControl:
     ) -> None:
         """Load a model. `config` (JSON) takes the place of its config.pbtxt, `files` that of its whole folder.
 
-        Raises RefusedError when the load failed, SlowError or LostError when that is not known.
+        Raises RefusedError when the load failed, another ServerCallError when that is not known.
         """
         request = messages.RepositoryModelLoadRequest(model_name=model)
         if config is not None:
@@ -199,7 +193,7 @@ class TritonControl:
                     f"Triton was started with another control secret than the one of this policy: {said}"
                 ) from None
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise SlowError(f"Triton did not answer {method} within {seconds:g} s") from None
+                raise ServerCallError(f"Triton did not answer {method} within {seconds:g} s") from None
             if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
                 raise LostError(f"the connection to Triton at {self.address} broke: {said}") from None
             raise RefusedError(said) from None
@@ -224,9 +218,8 @@ class TritonControl:
 def certified_name(certificate: bytes) -> str:
     """Return a name that a certificate (PEM, the first of the chain) is good for; raises LostError without any."""
     try:
-        names = x509.load_pem_x509_certificate(certificate).extensions.get_extension_for_class(
-            x509.SubjectAlternativeName
-        )
+        extensions = x509.load_pem_x509_certificate(certificate).extensions
+        names = extensions.get_extension_for_class(x509.SubjectAlternativeName)
         return names.value.get_values_for_type(x509.DNSName)[0].replace("*", "any")
     except (ValueError, x509.ExtensionNotFound, IndexError) as error:
         raise LostError(f"Triton's certificate (tls.crt) names no host: {error}") from None

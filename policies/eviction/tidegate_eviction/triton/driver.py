@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import TypeVar
 
 from ..core.events import Command, Load, Recycle, Unload
 from ..core.rules import ServerInventory
@@ -34,7 +33,6 @@ INDEX_SECONDS = 10.0
 """Seconds between two looks at the index; what two of them lack has vanished."""
 SURE_SECONDS = 1.0
 """Seconds after which an unload shows that a predecessor had just ordered."""
-Result = TypeVar("Result")
 log = logging.getLogger(__name__)
 
 
@@ -73,7 +71,8 @@ class TritonDriver:
             await self._control.connect()
             try:
                 await self._memory.prepare()
-                reading = await self._first_reading()
+                reading = await self._memory.read()
+                self._server = reading.server
                 found = await self._found()
             except ServerCallError as error:
                 if why != str(error):
@@ -128,13 +127,6 @@ class TritonDriver:
             served = {}
         return found_in(index, served)
 
-    async def _is_served(self, model: str) -> bool:
-        """Tell whether Triton serves a model; True where it does not answer."""
-        try:
-            return model in await self._control.served()
-        except ServerCallError:
-            return True
-
     async def _compare(self) -> None:
         """Compare the resident models with the index, for ever, and report those that two looks do not find."""
         before: frozenset[str] = frozenset()
@@ -179,12 +171,11 @@ class TritonDriver:
 
     async def _load(self, command: Load) -> None:
         before = None if command.watch else await self._settled(command.alone)
-        error = None
         if command.watch:
             error = await self._watch.load(command.model, None)
         else:
             try:
-                override = await _in_thread(lambda: self._override(command.model, command.versions))
+                override = await asyncio.to_thread(self._override, command.model, command.versions)
             except (RepositoryError, OSError) as wrong:
                 self._events.load_ended(command.number, str(wrong), None, ())
                 return
@@ -224,7 +215,7 @@ class TritonDriver:
         return await self._issue(command.model, with_versions(config, command.versions))
 
     async def _unload(self, command: Unload) -> None:
-        said, told = "", set()
+        said, told = "", set[str]()
         if not command.watch:
             async with self._one_after_another:  # an ensemble goes before its parts
                 for name in command.names:
@@ -232,8 +223,8 @@ class TritonDriver:
                         await self._control.unload(name, CALL_SECONDS)
                     except RefusedError as error:
                         said = str(error)
-                        if not await self._is_served(name):
-                            told.add(name)
+                        with suppress(ServerCallError):
+                            told |= {name} - (await self._control.served()).keys()
                     except ServerCallError as error:
                         log.warning("it is not known whether %s is unloaded, so the index is watched: %s", name, error)
                     else:
@@ -272,7 +263,7 @@ class TritonDriver:
                     await self._read_now.wait()
             self._read_now.clear()
             try:
-                reading = await self._memory.read(_in_thread)
+                reading = await self._memory.read()
             except ServerCallError as error:
                 if monotonic() - last > BLIND_SECONDS:
                     self._events.memory_is_blind(str(error))
@@ -287,28 +278,19 @@ class TritonDriver:
             return SLOW_SECONDS
         return METRICS_SECONDS if self._memory.last.source == MemorySource.METRICS else FAST_SECONDS
 
-    async def _first_reading(self) -> MemoryReading:
-        reading = await self._memory.read(_in_thread)
-        self._server = reading.server
-        return reading
-
     async def _settled(self, is_worth_it: bool) -> MemoryReading | None:
         """Return a reading that shows all that has happened; None when there is none, or it would take too long."""
         if self._memory.last.source == MemorySource.METRICS and not is_worth_it:
             return None
         try:
-            reading = await self._memory.read(_in_thread)
+            reading = await self._memory.read()
             if reading.source == MemorySource.METRICS:
                 await asyncio.sleep(SETTLE_SECONDS)
-                reading = await self._memory.read(_in_thread)
+                reading = await self._memory.read()
         except ServerCallError as error:
             log.warning("memory cannot be read: %s", error)
             return None
         return reading
-
-
-async def _in_thread(work: Callable[[], Result]) -> Result:
-    return await asyncio.get_running_loop().run_in_executor(None, work)
 
 
 def found_in(index: ModelIndex, served: Mapping[str, tuple[int, ...]]) -> ServerInventory:

@@ -1,5 +1,6 @@
 """Readings of the memory that a Triton uses: room counts as free only when it came back, whatever an unload says."""
 
+import asyncio
 import hashlib
 import http.client
 import json
@@ -34,9 +35,8 @@ READ_SECONDS = 5.0
 METRICS_TRIES = 5
 """After so many first readings in a row without an answer of Triton's metrics, readings go on without them."""
 USED, TOTAL = "nv_gpu_memory_used_bytes", "nv_gpu_memory_total_bytes"
-_OPENER = urllib.request.build_opener(
-    urllib.request.ProxyHandler({})
-)  # Triton is in the same pod, whatever the environment says
+# Triton is in the same pod, whatever the environment says.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 log = logging.getLogger(__name__)
 
 
@@ -88,24 +88,24 @@ class MemoryReader:
         else:
             self._has_model = True
 
-    async def read(self, in_thread: Callable[[Callable[[], Any]], Any]) -> MemoryReading:
+    async def read(self) -> MemoryReading:
         """Return a reading; raises ServerCallError when there should be one and is none now.
 
         All readings of one start of Triton are from one source: numbers of two cannot be compared.
         """
-        reading = await self._read(in_thread)
+        reading = await self._read()
         if self._source not in (None, reading.source):
             raise RefusedError(f"memory was read from {self._source}, which tells nothing now")
         self._source, self.last, self._tries = reading.source, reading, 0
         return reading
 
-    async def _read(self, in_thread: Callable[[Callable[[], Any]], Any]) -> MemoryReading:
+    async def _read(self) -> MemoryReading:
         said = await self._ask() if self._has_model else None
         server = "" if said is None else said["server"]
         if said is not None and (gpu := said["gpu"]) is not None:
             return MemoryReading(MemorySource.NVML, gpu["used"], gpu["total"], server)
         try:
-            told = await in_thread(self._from_metrics) if self._has_metrics else None
+            told = await asyncio.to_thread(self._from_metrics) if self._has_metrics else None
         except LostError as error:
             if self._source is not None:
                 raise
@@ -141,14 +141,9 @@ class MemoryReader:
 
 def gpu_memory(metrics: str) -> tuple[int, int] | None:
     """Return the used and the total bytes of all GPUs in Triton's metrics; None where they tell of no GPU."""
-    sums = {USED: 0.0, TOTAL: 0.0}
-    told = False
-    for family in text_string_to_metric_families(metrics):
-        if family.name in sums:
-            for sample in family.samples:
-                sums[family.name] += sample.value
-                told = True
-    return (int(sums[USED]), int(sums[TOTAL])) if told else None
+    families = {family.name: family.samples for family in text_string_to_metric_families(metrics)}
+    used, total = (families.get(name, []) for name in (USED, TOTAL))
+    return (int(sum(each.value for each in used)), int(sum(each.value for each in total))) if used or total else None
 
 
 def _fetch(url: str) -> str:

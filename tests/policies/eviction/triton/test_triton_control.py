@@ -12,7 +12,7 @@ from tidegate_eviction.triton.control import (
     LostError,
     ModelIndex,
     RefusedError,
-    SlowError,
+    ServerCallError,
     TritonControl,
     VersionState,
     certified_name,
@@ -36,7 +36,7 @@ def with_control(stand_in: StandIn, work: Callable[[TritonControl], Awaitable[No
 
 def test_a_silence_is_told_apart_from_a_refusal() -> None:
     async def work(control: TritonControl) -> None:
-        with pytest.raises(SlowError, match=r"RepositoryModelLoad within 0\.1 s"):
+        with pytest.raises(ServerCallError, match=r"RepositoryModelLoad within 0\.1 s"):
             await control.load("a", 0.1)
 
     with_control(StandIn({"a": 1}, silent={"a"}), work)

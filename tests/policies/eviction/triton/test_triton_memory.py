@@ -3,7 +3,6 @@
 import asyncio
 import http.client
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -45,10 +44,6 @@ class Asked(TritonControl):
         return self.said
 
 
-async def in_thread(work: Callable[[], Any]) -> Any:
-    return work()
-
-
 def reading(said: object, metrics: str | Exception = "") -> MemoryReading:
     def fetch(_: str) -> str:
         if isinstance(metrics, Exception):
@@ -59,7 +54,7 @@ def reading(said: object, metrics: str | Exception = "") -> MemoryReading:
 
     async def run() -> MemoryReading:
         await memory.prepare()
-        return await memory.read(in_thread)
+        return await memory.read()
 
     return asyncio.run(run())
 
@@ -112,13 +107,13 @@ def test_a_first_reading_waits_for_metrics_only_so_often_and_goes_on_blind_until
         for _ in range(METRICS_TRIES - 1):
             await memory.prepare()
             with pytest.raises(LostError):
-                await memory.read(in_thread)
+                await memory.read()
         await memory.prepare()
         for _ in range(2):
-            assert await memory.read(in_thread) == MemoryReading(MemorySource.NONE, None, None, "7:1")
+            assert await memory.read() == MemoryReading(MemorySource.NONE, None, None, "7:1")
         answers.append(METRICS)
         await memory.prepare()
-        assert (await memory.read(in_thread)).source is MemorySource.METRICS
+        assert (await memory.read()).source is MemorySource.METRICS
 
     asyncio.run(run())
 
@@ -140,7 +135,7 @@ def test_metrics_without_a_gpu_are_asked_once_only() -> None:
         memory = MemoryReader(Asked(json.dumps(said(None)).encode()), "http://nowhere", fetch)
         await memory.prepare()
         for _ in range(3):
-            await memory.read(in_thread)
+            await memory.read()
 
     asyncio.run(run())
     assert len(asked) == 1
@@ -163,11 +158,11 @@ def test_a_driver_that_falls_silent_is_not_replaced_by_another_number() -> None:
     async def run() -> None:
         memory = MemoryReader(control, "http://nowhere", lambda _: METRICS)
         await memory.prepare()
-        assert (await memory.read(in_thread)).used_bytes == 5
+        assert (await memory.read()).used_bytes == 5
         control.said = json.dumps(said(None)).encode()
         with pytest.raises(RefusedError, match="read from nvml, which tells nothing now"):
-            await memory.read(in_thread)
+            await memory.read()
         await memory.prepare()  # another Triton, another source
-        assert (await memory.read(in_thread)).source is MemorySource.METRICS
+        assert (await memory.read()).source is MemorySource.METRICS
 
     asyncio.run(run())

@@ -7,7 +7,7 @@ caller's own word.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -135,7 +135,8 @@ def render(snapshot: Snapshot) -> bytes:
     return generate_latest(registry)
 
 
-def _labelled(name: str, text: str, labels: list[str], values: Mapping[tuple[str, ...], int]) -> Metric:
+def _labelled(name: str, text: str, labels: list[str], values: Mapping[Any, int]) -> Metric:
+    """Return gauges by their labels' words."""
     family = GaugeMetricFamily(PREFIX + name, text, labels=labels)
     for words, value in values.items():
         family.add_metric(words, value)

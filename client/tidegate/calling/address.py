@@ -35,23 +35,28 @@ def proxy_url(said: str | None = None, environ: Mapping[str, str] = os.environ) 
             where=where,
             do=f"set {VARIABLE} to its host, host:port or URL, such as https://inference.example.com",
         )
+
+    def wrong(why: str) -> UsageError:
+        do = "write host, host:port or URL, such as https://inference.example.com"
+        return UsageError("this is no address of an inference proxy", where=where, why=why, do=do)
+
     has_scheme = "://" in text
     try:
         parts = urlsplit(text if has_scheme else f"//{text}")
         port = parts.port
     except ValueError:
-        raise _wrong(where, "its port or its brackets are wrong") from None
+        raise wrong("its port or its brackets are wrong") from None
     if "@" in parts.netloc:
-        raise _wrong(where, "it has a user or a password, which do not belong into an address")
+        raise wrong("it has a user or a password, which do not belong into an address")
     if parts.query or parts.fragment or "?" in text or "#" in text:
-        raise _wrong(where, "it has a query or a fragment")
+        raise wrong("it has a query or a fragment")
     if has_scheme and parts.scheme not in ("http", "https"):
-        raise _wrong(where, f"its scheme is {parts.scheme!r}, and http and https are known")
+        raise wrong(f"its scheme is {parts.scheme!r}, and http and https are known")
     host = parts.netloc.rpartition(":")[0] if port is not None else parts.netloc.removesuffix(":")
     if not _HOST.fullmatch(host):
-        raise _wrong(where, "it has no host, or one that is none")
+        raise wrong("it has no host, or one that is none")
     if not _PATH.fullmatch(parts.path) or any(step in (".", "..") for step in parts.path.split("/")):
-        raise _wrong(where, "its path is none")
+        raise wrong("its path is none")
     scheme = parts.scheme if has_scheme else "http" if port == _HTTP_SERVICE_PORT else "https"
     default = 443 if scheme == "https" else 80
     return f"{scheme}://{host.lower()}{'' if port in (None, default) else f':{port}'}{parts.path.rstrip('/')}"
@@ -59,9 +64,7 @@ def proxy_url(said: str | None = None, environ: Mapping[str, str] = os.environ) 
 
 def of_server(server: str | None) -> str:
     """Return where the addresses of a server begin; raises UsageError."""
-    if server is None:
-        return ""
-    return f"/servers/{_name(server, 'server')}"
+    return "" if server is None else f"/servers/{_name(server, 'server')}"
 
 
 def model_path(server: str | None, model: str, version: Version, tail: str = "") -> str:
@@ -90,12 +93,3 @@ def _number(version: int | str) -> str:
     if isinstance(version, bool) or not _NUMBER.fullmatch(text):
         raise UsageError(f"{text!r} is no version", why="a version is a number from 1, without leading zeros")
     return text
-
-
-def _wrong(where: str, why: str) -> UsageError:
-    return UsageError(
-        "this is no address of an inference proxy",
-        where=where,
-        why=why,
-        do="write host, host:port or URL, such as https://inference.example.com",
-    )

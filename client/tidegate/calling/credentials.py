@@ -40,55 +40,41 @@ _MOST_BYTES: Final = 65536
 
 
 class Credential:
-    """The header that identifies the caller. This base has none: the proxy then decides what such a call may do."""
+    """The header that identifies the caller. Without one, the proxy decides what such a call may do."""
 
-    source = "nowhere"
-    """Where it is from, for people."""
+    def __init__(self, source: str = "nowhere", header: tuple[str, str] | None = None) -> None:
+        """`source` is for people; `header` has a name and a value."""
+        self.source = source
+        self._header = header
 
     def header(self, seconds: float | None = None) -> tuple[str, str] | None:  # noqa: ARG002
         """Return the header to send, None without any; it is not waited for longer than so many seconds.
 
         Raises UsageError, UnreachableError.
         """
-        return None
+        return self._header
 
     def renew(self) -> bool:
         """Forget what is remembered, for it was refused; tell whether there may be a newer one."""
         return False
 
 
-class StaticCredential(Credential):
-    """A key or token that stays as it is."""
-
-    def __init__(self, source: str, name: str, value: str) -> None:
-        """`name` and `value` are those of the header."""
-        self.source = source
-        self._header = (name, value)
-
-    def header(self, seconds: float | None = None) -> tuple[str, str]:  # noqa: ARG002
-        """Return the header."""
-        return self._header
-
-
 class TokenFile(Credential):
     """A token in a file that is kept fresh, such as a projected service account token."""
 
-    source = TOKEN_FILE
-
     def __init__(self, path: str | Path) -> None:
         """Nothing is read yet."""
+        super().__init__(TOKEN_FILE)
         self._path = Path(path)
-        self._header: tuple[str, str] | None = None
 
-    def header(self, seconds: float | None = None) -> tuple[str, str]:  # noqa: ARG002
+    def header(self, seconds: float | None = None) -> tuple[str, str] | None:  # noqa: ARG002
         """Return the header with what stands in the file now; raises UsageError."""
         try:
             with self._path.open("rb") as file:
                 token = file.read(_MOST_BYTES).decode("utf-8", "replace").strip()
         except OSError as error:
-            raise UsageError(
-                "the token cannot be read", where=f"{TOKEN_FILE} ({self._path})", why=error.strerror or str(error)
-            ) from None
+            where = f"{TOKEN_FILE} ({self._path})"
+            raise UsageError("the token cannot be read", where=where, why=error.strerror or str(error)) from None
         self._header = _bearer(TOKEN_FILE, token)
         return self._header
 
@@ -104,13 +90,12 @@ class TokenFile(Credential):
 class DominoToken(Credential):
     """The token of a Domino run, asked of the run's own token service and again before it ends."""
 
-    source = "Domino's access token"
-
     def __init__(self, url: str, otherwise: Credential | None = None) -> None:
         """`url` is the base of the service: `/access-token` is below it.
 
         `otherwise` serves where it does not answer, and it is not asked again for a minute then.
         """
+        super().__init__("Domino's access token")
         self._otherwise = otherwise
         base = url.rstrip("/")
         scheme, _, rest = base.rpartition("://")
@@ -120,7 +105,6 @@ class DominoToken(Credential):
         self._url = base + _ACCESS_TOKEN
         self._transport = Transport(base)
         self._lock = threading.Lock()
-        self._header: tuple[str, str] | None = None
         self._until = 0.0
         self._ask_at = 0.0
 
@@ -133,7 +117,11 @@ class DominoToken(Credential):
             if self._otherwise is not None and time.monotonic() < self._ask_at:
                 return self._otherwise.header()
             if self._header is None or time.monotonic() >= self._until:
-                self._renewed(end)
+                token = self._ask(end)
+                self._header = _bearer(self.source, token)
+                left = _seconds_left(token)
+                good = _HOLD_SECONDS if left is None else max(left - _EARLY_SECONDS, left / 2)
+                self._until = time.monotonic() + good
             return self._header
         except UnreachableError:
             if self._header is not None and time.monotonic() < self._until + _EARLY_SECONDS:
@@ -151,13 +139,6 @@ class DominoToken(Credential):
         with self._lock:
             self._header = None
         return True
-
-    def _renewed(self, end: float) -> None:
-        token = self._ask(end)
-        self._header = _bearer(self.source, token)
-        left = _seconds_left(token)
-        good = _HOLD_SECONDS if left is None else max(left - _EARLY_SECONDS, left / 2)
-        self._until = time.monotonic() + good
 
     def _ask(self, end: float) -> str:
         while True:
@@ -183,17 +164,18 @@ class DominoToken(Credential):
 
 def find_credential(environ: Mapping[str, str] = os.environ) -> Credential:
     """Return the first credential that there is of what the module names; without any, one that says nothing."""
-    if key := environ.get(API_KEY, "").strip():
-        return StaticCredential(API_KEY, "X-API-Key", _sendable(API_KEY, key))
-    if token := environ.get(TOKEN, "").strip():
-        return StaticCredential(TOKEN, *_bearer(TOKEN, token))
-    if path := environ.get(TOKEN_FILE, "").strip():
+    said = {name: environ.get(name, "").strip() for name in (API_KEY, TOKEN, TOKEN_FILE, DOMINO_PROXY, DOMINO_KEY)}
+    if key := said[API_KEY]:
+        return Credential(API_KEY, ("X-API-Key", _sendable(API_KEY, key)))
+    if token := said[TOKEN]:
+        return Credential(TOKEN, _bearer(TOKEN, token))
+    if path := said[TOKEN_FILE]:
         return TokenFile(path)
-    domino_key = environ.get(DOMINO_KEY, "").strip()
-    own = StaticCredential(DOMINO_KEY, "X-Domino-Api-Key", _sendable(DOMINO_KEY, domino_key)) if domino_key else None
-    domino = environ.get(DOMINO_PROXY, "").strip()
-    if domino or (own is None and any(environ.get(name) for name in _IN_DOMINO)):
-        return DominoToken(domino or DOMINO_DEFAULT, own)
+    own = None
+    if key := said[DOMINO_KEY]:
+        own = Credential(DOMINO_KEY, ("X-Domino-Api-Key", _sendable(DOMINO_KEY, key)))
+    if said[DOMINO_PROXY] or (own is None and any(environ.get(name) for name in _IN_DOMINO)):
+        return DominoToken(said[DOMINO_PROXY] or DOMINO_DEFAULT, own)
     return own or Credential()
 
 

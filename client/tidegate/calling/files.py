@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy
 
 from ..errors import UsageError, install
-from .signature import Signature
+from .inputs import Signature
 from .tensors import Answer, Array, dtype_of, type_of
 
 KINDS: Final = (".json", ".npy", ".npz", ".csv")

@@ -1,20 +1,77 @@
-"""What people hand to a model – tables, arrays, dicts, lists – as tensors that fit its signature.
+"""What a model takes and gives, and what people hand to it – tables, arrays, dicts, lists – as tensors that fit.
 
 pandas is not imported: who hands over a DataFrame has it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy
 
 from ..errors import UsageError
-from .signature import Signature, Tensor, nearest
+from ..names import nearest
 from .tensors import Array, dtype_of
 
 _DIGITS: Final = {"FP16": 11, "BF16": 8, "FP32": 24, "FP64": 53}
 """Binary digits of whole numbers that a type always holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """An input or an output."""
+
+    name: str
+    data_type: str
+    """Of the protocol: `FP32`, `BYTES`."""
+    dims: tuple[int, ...]
+    """Without the batch's dimension; -1 is any number."""
+    optional: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.data_type}[{', '.join('any' if dim < 0 else str(dim) for dim in self.dims)}]"
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Tell whether an array of this shape is one such tensor."""
+        return len(shape) == len(self.dims) and all(
+            dim in (-1, size) for dim, size in zip(self.dims, shape, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Of one model."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    max_batch: int
+    """Rows that one request may have; 0: the model takes no batches."""
+    decoupled: bool
+    """Whether a request may have any number of answers."""
+    sequential: bool = False
+    """Whether requests are steps of sequences: then each has one row, whatever the batch."""
+
+    @property
+    def required(self) -> tuple[Tensor, ...]:
+        """Inputs that every request has."""
+        return tuple(each for each in self.inputs if not each.optional)
+
+    def __str__(self) -> str:
+        inputs = ", ".join(f"{each}{' (optional)' if each.optional else ''}" for each in self.inputs)
+        batch = f"; up to {self.max_batch} rows at once" if self.max_batch and not self.sequential else ""
+        return f"{inputs}{batch}"
+
+
+def signature_of(config: Mapping[str, Any]) -> Signature:
+    """Return the signature that a configuration has (`ModelConfig` of Triton's model_config.proto, as JSON)."""
+    policy = config.get("model_transaction_policy") or {}
+    return Signature(
+        _tensors(config.get("input", ())),
+        _tensors(config.get("output", ())),
+        int(config.get("max_batch_size", 0)),
+        bool(policy.get("decoupled", False)),
+        "sequence_batching" in config,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +102,7 @@ def take(given: Any, signature: Signature | None) -> Inputs:
     known = {each.name: each for each in signature.inputs}
     for name in columns:
         if name not in known:
-            hint = nearest(name, known)
-            raise UsageError(f"the model has no input {name!r}", do=hint or f"it takes {signature}")
+            raise UsageError(f"the model has no input {name!r}", do=nearest(name, known, f"it takes {signature}"))
     lacking = [each.name for each in signature.required if each.name not in columns]
     if lacking:
         raise UsageError(f"the input {', '.join(lacking)} is missing", do=f"the model takes {signature}")
@@ -80,35 +136,45 @@ def cast(value: Any, tensor: Tensor) -> Array:
         return found
     if found.dtype.kind not in "biuf" and found.dtype.name != "bfloat16":
         raise UsageError(f"input {tensor.name} has what is no number", do=f"it takes {tensor}")
-    if dtype.kind == "b" or dtype.kind in "iu":
+    if dtype.kind in "biu":
         lowest, highest = (0, 1) if dtype.kind == "b" else (numpy.iinfo(dtype).min, numpy.iinfo(dtype).max)
         whole = found.dtype.kind != "f" or bool((numpy.isfinite(found) & (found == numpy.trunc(found))).all())
-        if not whole or (found.size and (int(found.min()) < lowest or int(found.max()) > highest)):
-            raise UsageError(
-                f"input {tensor.name} has numbers that {tensor.data_type} cannot hold", do=f"it takes {tensor}"
-            )
-    with numpy.errstate(over="ignore"):
-        made = found.astype(dtype)
-    if found.dtype.kind in "iu" and dtype.kind not in "biu":
-        _exact(found, made, tensor)
-    if dtype.kind not in "biu" and bool((numpy.isinf(made) & numpy.isfinite(found)).any()):
-        raise UsageError(
-            f"input {tensor.name} has numbers that {tensor.data_type} cannot hold", do=f"it takes {tensor}"
-        )
+        fits = whole and (not found.size or (int(found.min()) >= lowest and int(found.max()) <= highest))
+        made = found.astype(dtype) if fits else found
+    else:
+        with numpy.errstate(over="ignore"):
+            made = found.astype(dtype)
+        if found.dtype.kind in "iu":
+            _exact(found, made, tensor)
+        fits = not (numpy.isinf(made) & numpy.isfinite(found)).any()
+    if not fits:
+        what = f"input {tensor.name} has numbers that {tensor.data_type} cannot hold"
+        raise UsageError(what, do=f"it takes {tensor}")
     return made
 
 
 def _exact(found: Array, made: Array, tensor: Tensor) -> None:
     """Raise UsageError where a whole number has become another one; numbers that have fractions are rounded always."""
     surely = 1 << _DIGITS[tensor.data_type]
-    if not found.size or (int(found.min()) >= -surely and int(found.max()) <= surely):
-        return
-    for before, after in zip(found.flat, made.flat, strict=True):
-        if not -surely <= int(before) <= surely and (not numpy.isfinite(after) or int(after) != int(before)):
+    large = (found < -surely) | (found > surely)
+    for before, after in zip(found[large], made[large], strict=True):
+        if not numpy.isfinite(after) or int(after) != int(before):
             raise UsageError(
                 f"input {tensor.name} has the whole number {before}, which {tensor.data_type} cannot hold exactly",
                 do=f"give it as a float where rounding does no harm: it takes {tensor}",
             )
+
+
+def _tensors(said: Iterable[Mapping[str, Any]]) -> tuple[Tensor, ...]:
+    return tuple(
+        Tensor(
+            str(each["name"]),
+            {"STRING": "BYTES"}.get(kind := str(each["data_type"]).removeprefix("TYPE_"), kind),
+            tuple(int(dim) for dim in each.get("dims", ())),
+            bool(each.get("optional", False)),
+        )
+        for each in said
+    )
 
 
 def _columns(given: Any, signature: Signature | None) -> tuple[bool, dict[str, Any]]:

@@ -1,29 +1,58 @@
 """One model behind a proxy: takes what people have, gives what they expect. No MLflow here."""
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy
 
 from ..errors import RefusedError, UnreachableError, UsageError
 from .address import Version
-from .inputs import is_frame, requests, take
-from .proxy import ProxyClient
-from .signature import Signature, signature_of
-from .tensors import Answer, Array, dtype_of, pack_json, unpack_json, values
+from .inputs import Signature, is_frame, requests, signature_of, take
+from .proxy import How, ProxyClient
+from .replies import Reply
+from .tensors import Answer, Array, dtype_of, pack_json, unpack, values
 
 Route = Literal["v2", "predict"]
+ROUTES: Final[dict[str, Route]] = {"v2": "v2", "predict": "predict"}
+"""Binary tensors; JSON, as Domino's reference implementation has it."""
+_OWN: Final = ("version", "sticky", "deadline")
 _TO_TRITON: Final = ("sequence_id", "sequence_start", "sequence_end", "priority", "timeout")
-"""What of the parameters of a call goes to Triton; the other ones are `version`, `sticky` and `deadline`."""
+"""What of the parameters of a call goes to Triton."""
 _HIDDEN_SECONDS: Final = 60.0
 """How long it holds that a caller may not inspect the model, until that is tried again."""
 LONGEST: Final = 1e6
 """Seconds that a call may be given."""
-_OWN: Final = ("version", "sticky", "deadline")
-_END: Final = "end"
-"""Among a call's parameters, once they are checked: when its time is up, of the monotonic clock."""
+
+
+@dataclass(frozen=True)
+class _Call:
+    """How a model is called, and when the time is up: one time for all that a call asks of the proxy."""
+
+    version: Version
+    sticky: str | None
+    parameters: dict[str, Any]
+    """Those for Triton."""
+    end: float
+    """Of the monotonic clock."""
+    is_limited: bool
+    """Whether the caller said how long it may take."""
+
+    @property
+    def left(self) -> float:
+        """Seconds; with none left, the proxy's client says so."""
+        return self.end - time.monotonic()
+
+    def step(self, place: int, parts: int) -> "_Call":
+        """Return how one part of several is called: a sequence begins with the first and ends with the last."""
+        if parts == 1 or "sequence_id" not in self.parameters:
+            return self
+        begins, ends = (bool(self.parameters.get(name)) for name in ("sequence_start", "sequence_end"))
+        which = {"sequence_start": begins and place == 0, "sequence_end": ends and place == parts - 1}
+        return replace(self, parameters=self.parameters | which)
 
 
 class Model:
@@ -50,14 +79,12 @@ class Model:
         self._signatures: dict[str, tuple[Signature | None, float]] = {}
         """By version; each with the time (of the monotonic clock) until which it holds."""
 
-    def signature(self, version: Version = None, deadline: float | None = None) -> Signature | None:
+    def signature(self) -> Signature | None:
         """Return what the model takes, asked once and kept; None where the caller may not inspect it.
 
-        `deadline`: the seconds that asking may take. Raises NotFoundError, UnreachableError and what else a call does.
+        Raises NotFoundError, UnreachableError and what else a call does.
         """
-        which = self.version if version is None else version
-        found, until = self._signatures.get(str(which or ""), (None, 0.0))
-        return found if time.monotonic() < until else self._look(which, deadline)
+        return self._signature(self._checked(None))
 
     def predict(self, given: Any, params: Mapping[str, Any] | None = None) -> Any:
         """Return the outputs by name, as arrays with one row for each row that was given; of a table, as a table.
@@ -74,18 +101,18 @@ class Model:
 
         Where it took several requests, and several versions answered, all are named.
         """
-        how = self._checked(params)
-        signature = self.signature(how.get("version"), _left(how))
+        call = self._checked(params)
+        signature = self._signature(call)
         answered: list[Answer] = []
         try:
-            return self._answer(given, signature, how, answered)
+            return self._answer(given, signature, call, answered)
         except UsageError:
             # Another version may serve by now, and take something else. Steps of a sequence are not done twice.
-            newer = None if "sequence_id" in how else self._look(self._which(how), _left(how))
+            newer = None if "sequence_id" in call.parameters else self._look(call)
             if newer is None or newer == signature:
                 raise
             if not answered:
-                return self._answer(given, newer, how, answered)
+                return self._answer(given, newer, call, answered)
         raise UnreachableError(
             f"the model {self.name} was changed while its rows were answered",
             where=self.proxy.url,
@@ -95,108 +122,86 @@ class Model:
 
     def predict_stream(self, given: Any, params: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
         """Give the outputs of each answer as it comes: values by the names of outputs. One, if the model has one."""
-        how = self._checked(params)
-        signature = self.signature(how.get("version"), _left(how))
+        call = self._checked(params)
+        signature = self._signature(call)
         if signature is None or not signature.decoupled:
             yield self.predict(given, params)
             return
         names = [each.name for each in signature.outputs]
         for inputs in requests(take(given, signature), signature):
-            for said in self._streamed(inputs, how):
+            for said in self._streamed(inputs, call, ends=call.is_limited):
                 yield {name: said[name] for name in names if name in said}
 
     # ---
-    def _answer(self, given: Any, signature: Signature | None, how: Mapping[str, Any], found: "list[Answer]") -> Answer:
+    def _answer(self, given: Any, signature: Signature | None, call: _Call, found: list[Answer]) -> Answer:
         """Return the whole answer; `found` has those to its parts, also when one of them fails."""
         taken = take(given, signature)
+        parts = list(requests(taken, signature))
         if signature is not None and signature.decoupled:
-            for inputs in requests(taken, signature):
-                for said in self._streamed(inputs, {**how, "deadline": _left(how)}):  # it is to end, whatever comes
+            for inputs in parts:
+                for said in self._streamed(inputs, call, ends=True):
                     found.append(Answer(_typed(said, signature), self.name, str(said.get("model_version", ""))))
             return _joined(found, numpy.stack) if found else Answer({}, self.name, "")
-        parts = list(requests(taken, signature))
         for place, inputs in enumerate(parts):
-            found.append(self._call(inputs, _step(how, place, len(parts))))
+            found.append(self._call(inputs, call.step(place, len(parts))))
         if not found:
             raise UsageError("there are no rows to answer")
         if taken.rows is None or (taken.batched and len(found) == 1):
             return found[0]
         return _joined(found, numpy.concatenate if taken.batched else numpy.stack)
 
-    def _call(self, inputs: dict[str, Array], how: Mapping[str, Any]) -> Answer:
-        version = self._which(how)
-        parameters = {name: how[name] for name in _TO_TRITON if name in how}
-        sticky, deadline = how.get("sticky"), _left(how)
+    def _how(self, call: _Call, *, ends: bool = True) -> How:
+        deadline = call.left if ends else None
+        return {"server": self.server, "version": call.version, "sticky": call.sticky, "deadline": deadline}
+
+    def _call(self, inputs: dict[str, Array], call: _Call) -> Answer:
         if self.route == "v2":
-            return self.proxy.infer(
-                self.name,
-                inputs,
-                server=self.server,
-                version=version,
-                parameters=parameters,
-                sticky=sticky,
-                deadline=deadline,
-            )
-        assert self.server is not None
-        payload = pack_json(inputs, parameters)
-        said = self.proxy.predict(self.server, self.name, version, payload, sticky=sticky, deadline=deadline)
-        return unpack_json(said, f"{self.proxy.url}/predict")
+            return self.proxy.infer(self.name, inputs, call.parameters, **self._how(call))
+        payload = pack_json(inputs, call.parameters)
+        said = self.proxy.predict(self.name, payload, **self._how(call))
+        return unpack(Reply(200, {}, json.dumps(said).encode()), f"{self.proxy.url}/predict")
 
-    def _streamed(self, inputs: dict[str, Array], how: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        version = self._which(how)
+    def _streamed(self, inputs: dict[str, Array], call: _Call, *, ends: bool) -> Iterator[dict[str, Any]]:
         body: dict[str, Any] = {name: values(array, name) for name, array in inputs.items()}
-        if parameters := {name: how[name] for name in _TO_TRITON if name in how}:
-            body["parameters"] = parameters
-        sticky, deadline = how.get("sticky"), _left(how) if "deadline" in how else None
-        return self.proxy.stream(self.name, body, server=self.server, version=version, sticky=sticky, deadline=deadline)
+        if call.parameters:
+            body["parameters"] = call.parameters
+        return self.proxy.stream(self.name, body, **self._how(call, ends=ends))
 
-    def _which(self, how: Mapping[str, Any]) -> Version:
-        said: Version = how.get("version")
-        return self.version if said is None else said
+    def _checked(self, params: Mapping[str, Any] | None) -> _Call:
+        """Return how a call is made by its parameters; raises UsageError."""
+        said = {name: value for name, value in (params or {}).items() if value is not None}
+        if unknown := sorted(said.keys() - {*_OWN, *_TO_TRITON}):
+            known = ", ".join((*_OWN, *_TO_TRITON))
+            raise UsageError(f"there is no parameter {unknown[0]!r}", do=f"there are {known}")
+        deadline = said.get("deadline", self.proxy.seconds)
+        if not isinstance(deadline, int | float) or not 0 <= deadline < LONGEST:
+            raise UsageError(f"the deadline {deadline!r} is no time", do="give seconds, as 2.5")
+        return _Call(
+            said.get("version", self.version),
+            said.get("sticky"),
+            {name: said[name] for name in _TO_TRITON if name in said},
+            time.monotonic() + deadline,
+            "deadline" in said,
+        )
 
-    def _checked(self, params: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the parameters of a call, and when its time is up: one time for all that it asks of the proxy."""
-        how = _checked(params)
-        return how | {_END: time.monotonic() + how.get("deadline", self.proxy.seconds)}
+    def _signature(self, call: _Call) -> Signature | None:
+        found, until = self._signatures.get(str(call.version or ""), (None, 0.0))
+        return found if time.monotonic() < until else self._look(call)
 
-    def _look(self, version: Version, deadline: float | None = None) -> Signature | None:
+    def _look(self, call: _Call) -> Signature | None:
         """Ask what the model takes, and keep it."""
         found, until = None, float("inf")
         try:
-            found = signature_of(self.proxy.config(self.name, server=self.server, version=version, deadline=deadline))
+            config = self.proxy.config(self.name, server=self.server, version=call.version, deadline=call.left)
+            found = signature_of(config)
         except RefusedError:
             until = time.monotonic() + _HIDDEN_SECONDS  # a caller that may not inspect the model may still call it
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             what = f"the configuration of {self.name} cannot be understood"
             raise UnreachableError(what, where=self.proxy.url) from None
         with self._lock:
-            self._signatures[str(version or "")] = found, until
+            self._signatures[str(call.version or "")] = found, until
         return found
-
-
-def _checked(params: Mapping[str, Any] | None) -> dict[str, Any]:
-    said = {name: value for name, value in (params or {}).items() if value is not None}
-    unknown = sorted(said.keys() - {*_OWN, *_TO_TRITON})
-    if unknown:
-        known = ", ".join((*_OWN, *_TO_TRITON))
-        raise UsageError(f"there is no parameter {unknown[0]!r}", do=f"there are {known}")
-    deadline = said.get("deadline", 1.0)
-    if not isinstance(deadline, int | float) or not 0 <= deadline < LONGEST:
-        raise UsageError(f"the deadline {deadline!r} is no time", do="give seconds, as 2.5")
-    return said
-
-
-def _left(how: Mapping[str, Any]) -> float:
-    """Return the seconds that a call has left; with none, the proxy's client says so."""
-    return float(how[_END]) - time.monotonic()
-
-
-def _step(how: Mapping[str, Any], place: int, parts: int) -> Mapping[str, Any]:
-    """Return how one part of several is called: a sequence begins with the first and ends with the last."""
-    if parts == 1 or "sequence_id" not in how:
-        return how
-    begins, ends = bool(how.get("sequence_start")), bool(how.get("sequence_end"))
-    return {**how, "sequence_start": begins and place == 0, "sequence_end": ends and place == parts - 1}
 
 
 def _typed(said: Mapping[str, Any], signature: Signature) -> dict[str, Array]:

@@ -4,11 +4,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from random import uniform
+from types import MappingProxyType
 from typing import Final
 
 from ..errors import TidegateError, UnreachableError
 from .credentials import Credential
-from .problems import Reply, error_of, is_failure, retry_after
+from .replies import Reply, error_of, is_failure, retry_after
 from .transport import Body, NotSentError, TimeIsUpError, Transport
 
 _FIRST_PAUSE: Final = 0.1
@@ -17,6 +18,7 @@ _MOST_TRIES: Final = 3
 """Of what surely did nothing, or does no harm, and met no proxy that said when to come again."""
 _MARGIN: Final = 0.25
 """The proxy is told to end so many seconds earlier than the caller does, so that its answer still arrives."""
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _CREDENTIALS: Final = ("Authorization", "X-API-Key", "X-Domino-Api-Key")
 Once = Callable[[Mapping[str, str], float], Reply]
 """Sends a request with these headers, and returns the answer by then (of the monotonic clock)."""
@@ -25,11 +27,8 @@ Once = Callable[[Mapping[str, str], float], Reply]
 class Deadline:
     """The time that one call has, all its tries together."""
 
-    __slots__ = ("_end", "_pause", "seconds")
-
     def __init__(self, seconds: float) -> None:
         """The time begins now."""
-        self.seconds = seconds
         self._end = time.monotonic() + seconds
         self._pause = _FIRST_PAUSE
 
@@ -128,12 +127,12 @@ class Requester:
         self,
         method: str,
         path: str,
-        body: Body,
-        headers: Mapping[str, str],
-        deadline: float | None,
-        also: tuple[int, ...] = (),
+        body: Body = (),
+        headers: Mapping[str, str] = NO_HEADERS,
+        deadline: float | None = None,
+        also: int = 200,
     ) -> Reply:
-        """Return the answer 200, or one of `also`; raises the error that any other one means."""
+        """Return the answer 200, or `also`; raises the error that any other one means."""
 
         def once(said: Mapping[str, str], end: float) -> Reply:
             return self.transport.ask(method, path, body, said, end)
@@ -147,10 +146,10 @@ class Requester:
         path: str,
         headers: Mapping[str, str],
         deadline: float | None,
-        also: tuple[int, ...] = (),
+        also: int = 200,
         tell_deadline: bool = True,
     ) -> Reply:
-        """Return the answer 200, or one of `also`, trying again what may be tried again."""
+        """Return the answer 200, or `also`, trying again what may be tried again."""
         until = Deadline(self.seconds if deadline is None else deadline)
         where = self.transport.url + path
         tries, renewed = 0, False
@@ -167,7 +166,7 @@ class Requester:
                 if may and tries < _MOST_TRIES and until.wait():
                     continue
                 raise
-            if reply.status == 200 or reply.status in also:
+            if reply.status in (200, also):
                 return reply
             if reply.status == 401 and not renewed and self._credential.renew():
                 renewed = True
@@ -186,30 +185,29 @@ class Requester:
         said = {"User-Agent": "tidegate", **headers}
         if (who := self._credential.header(max(until.left, 0.0))) is not None:
             said[who[0]] = who[1]
-        left = until.left if tell_deadline else None  # after the credential, which may take a while
-        if left is not None:
+        if tell_deadline:
+            left = until.left  # after the credential, which may take a while
             said["request-timeout"] = f"{max(left - _MARGIN, left / 2, 0.001):.3f}"
         return said
 
     def _counted(self, once: Once, said: Mapping[str, str], until: Deadline, where: str) -> Reply:
         """Try once, and let the breaker know how it went."""
-        breaker = self._breaker
         if until.left <= 0:  # which says nothing of the proxy
             raise TimeIsUpError("there was no answer in time", where=where, do="wait longer, or try again later")
         end = time.monotonic() + until.left
-        if breaker is None:
+        if self._breaker is None:
             return once(said, end)
-        trial = breaker.check(where)
+        trial = self._breaker.check(where)
         try:
             reply = once(said, end)
         except UnreachableError:
-            breaker.failed(trial=trial)
+            self._breaker.failed(trial=trial)
             raise
         except BaseException:
-            breaker.undecided(trial=trial)
+            self._breaker.undecided(trial=trial)
             raise
         if is_failure(reply):
-            breaker.failed(trial=trial)
+            self._breaker.failed(trial=trial)
         else:
-            breaker.succeeded()
+            self._breaker.succeeded()
         return reply

@@ -6,7 +6,7 @@ Data types are those of `tritonclient.utils`, which also knows how texts are pac
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,11 +21,16 @@ from tritonclient.utils import (
 )
 
 from ..errors import UnreachableError, UsageError
-from .problems import Reply
+from .replies import Reply
 
 Array = NDArray[Any]
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 VERSION: Final = "tidegate-model-version"
+
+_MALFORMED: Final = (
+    ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError, struct.error,
+)  # fmt: skip
+"""What reading an answer of a strange form raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +65,11 @@ def dtype_of(data_type: str) -> numpy.dtype[Any]:
 
 
 def pack(
-    inputs: Mapping[str, Array], outputs: Sequence[str] = (), parameters: Mapping[str, Any] | None = None
+    inputs: Mapping[str, Array], parameters: Mapping[str, Any] | None = None
 ) -> tuple[list[bytes | memoryview], int]:
     """Return the body of an inference request in pieces, and the length of its JSON; arrays are not copied.
 
-    The JSON comes first; `outputs` are those that are wanted, all without any. Raises UsageError.
+    The JSON comes first. Raises UsageError.
     """
     described = []
     pieces: list[bytes | memoryview] = []
@@ -75,10 +80,7 @@ def pack(
         described.append({"name": name, "datatype": data_type, "shape": list(array.shape), "parameters": size})
         if len(piece):
             pieces.append(piece)
-    said: dict[str, Any] = {"inputs": described}
-    if outputs:
-        said["outputs"] = [{"name": name, "parameters": {"binary_data": True}} for name in outputs]
-    said["parameters"] = dict(parameters or {}) | ({} if outputs else {"binary_data_output": True})
+    said = {"inputs": described, "parameters": dict(parameters or {}) | {"binary_data_output": True}}
     try:
         head = json.dumps(said, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError) as error:
@@ -127,23 +129,9 @@ def unpack(reply: Reply, where: str) -> Answer:
                 end += size
         version = str(said.get("model_version") or reply.headers.get(VERSION, ""))
         return Answer(outputs, str(said.get("model_name", "")), version, said.get("parameters", {}))
-    except (
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        ArithmeticError,
-        UsageError,
-        struct.error,
-    ) as error:
+    except (*_MALFORMED, UsageError) as error:
         why = f"{type(error).__name__}: {error}"
         raise UnreachableError("this is no answer to an inference request", where=where, why=why) from None
-
-
-def unpack_json(said: Mapping[str, Any], where: str) -> Answer:
-    """Return the same of an answer that is plain JSON."""
-    return unpack(Reply(200, {}, json.dumps(said).encode()), where)
 
 
 def _bytes_of(array: Array, data_type: str, name: str) -> bytes | memoryview:

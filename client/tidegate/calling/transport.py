@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPResponse
-from pathlib import Path
 from typing import Any, Final
 
 import urllib3
@@ -18,9 +17,10 @@ from urllib3 import exceptions as http
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from ..errors import UnreachableError, UsageError
-from .problems import Reply
+from .replies import Reply
 
 CA: Final = "TIDEGATE_PROXY_CA"
+"""A file of certificates that are believed besides the system's."""
 _CONNECTIONS: Final = 64
 """Kept at most."""
 _CONNECT_SECONDS: Final = 5.0
@@ -118,12 +118,12 @@ class _TlsConnection(_Connection, HTTPSConnection):
 class Transport:
     """Talks to one address; made for threads."""
 
-    def __init__(self, url: str, ca: str | Path | None = None) -> None:
-        """`ca`: a file of certificates that are believed besides the system's; raises UsageError."""
+    def __init__(self, url: str) -> None:
+        """Connect to nothing yet; raises UsageError where TIDEGATE_PROXY_CA cannot be read."""
         self.url = url
         parts = urllib3.util.parse_url(url)
         self._path = (parts.path or "").rstrip("/")
-        more: dict[str, Any] = {"ssl_context": _context(ca)} if parts.scheme == "https" else {}
+        more: dict[str, Any] = {"ssl_context": _context()} if parts.scheme == "https" else {}
         self._pool = urllib3.connectionpool.connection_from_url(url, maxsize=_CONNECTIONS, block=False, **more)
         self._pool.ConnectionCls = _TlsConnection if more else _Connection
 
@@ -269,10 +269,9 @@ def _reason(error: BaseException) -> str:
     return str(inner.args[0]) if inner.args and isinstance(inner.args[0], str) else type(inner).__name__
 
 
-def _context(ca: str | Path | None) -> ssl.SSLContext:
+def _context() -> ssl.SSLContext:
     context = ssl.create_default_context()
-    file = ca or os.environ.get(CA)
-    if file:
+    if file := os.environ.get(CA):
         try:
             context.load_verify_locations(cafile=file)
         except (OSError, ssl.SSLError) as error:

@@ -12,7 +12,7 @@ from mlflow.pyfunc.model import PythonModel
 
 from ..errors import UsageError
 from .address import Version
-from .model import LONGEST, Model, Route
+from .model import LONGEST, ROUTES, Model
 from .proxy import SECONDS, ProxyClient
 from .retries import CircuitBreaker
 
@@ -70,12 +70,11 @@ class TritonModel(PythonModel):
 def make_model(context: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> Model:
     """Return the model that a context means, called as the environment's variables say; raises UsageError."""
     route = environ.get(ROUTE, "v2")
-    if route not in ("v2", "predict"):
+    if route not in ROUTES:
         raise UsageError(f"{route!r} is no route", where=ROUTE, do="there are v2 and predict")
-    said: Route = "v2" if route == "v2" else "predict"
     proxy = ProxyClient(seconds=_seconds(environ), breaker=CircuitBreaker())
     server = context.get("inference_server_name") or None
-    return Model(proxy, context["model_name"], server=server, version=_version(context, environ), route=said)
+    return Model(proxy, context["model_name"], server=server, version=_version(context, environ), route=ROUTES[route])
 
 
 def _read(path: Path) -> dict[str, str]:

@@ -55,17 +55,17 @@ def predict(
 ) -> None:
     """Call a model, and show what it answers and which version did."""
     with answering():
-        from ..calling.model import Model
+        from ..calling.model import ROUTES, Model
         from ..status.proxies import proxy_of
 
         name, _, version = model.partition("@")
-        if route not in ("v2", "predict"):
+        if route not in ROUTES:
             raise UsageError(f"{route!r} is no route", do="there are v2 and predict")
         found = proxy_of(name, environment, plane, proxy)
         if route == "predict" and server is None:
             server = _server(name, found)
         with found.client(timeout) as client:
-            called = Model(client, name, server=server, version=version or None, route=route)  # type: ignore[arg-type]
+            called = Model(client, name, server=server, version=version or None, route=ROUTES[route])
             given = _given(called, data, inputs or [], zeros)
             params = {"sticky": sticky, "deadline": timeout}
             if stream:

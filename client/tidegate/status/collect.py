@@ -9,8 +9,8 @@ from typing import Any, Final
 from tidegate_contracts.environments import ModelFacts
 from tidegate_contracts.triton import ALIAS_PARAMETER
 
+from ..calling.inputs import signature_of
 from ..calling.proxy import ProxyClient
-from ..calling.signature import signature_of
 from ..errors import BusyError, NotFoundError, RefusedError, TidegateError
 from .proxies import KnownProxy
 from .report import Loading, ModelStatus, PlaneStatus, VersionStatus

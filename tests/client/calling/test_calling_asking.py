@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy
 import pytest
-from tidegate.calling.credentials import Credential, StaticCredential
+from tidegate.calling.credentials import Credential
 from tidegate.calling.proxy import ProxyClient
 from tidegate.calling.retries import CircuitBreaker
 from tidegate.errors import BusyError, NotFoundError, RefusedError, UnreachableError, UsageError
@@ -35,7 +35,7 @@ from tests.proxy.rigs.upstream import (
     upstream,
 )  # fmt: skip
 
-KEY = StaticCredential("a test", "X-API-Key", "tgk_not-for-anybody")
+KEY = Credential("a test", ("X-API-Key", "tgk_not-for-anybody"))
 ONE = {"IN": numpy.ones(4, numpy.float32)}
 ANSWER = {"model_name": "m", "model_version": "1", "outputs": []}
 
@@ -222,14 +222,14 @@ def test_a_busy_proxy_is_asked_again_for_a_stream_too(behind: Upstream) -> None:
 
 
 def test_a_credential_that_ended_is_renewed_once(behind: Upstream) -> None:
-    class Renewed(StaticCredential):
+    class Renewed(Credential):
         times = 0
 
         def renew(self) -> bool:
             self.times += 1
             return True
 
-    who = Renewed("a test", "X-API-Key", "k")
+    who = Renewed("a test", ("X-API-Key", "k"))
     behind.behave = by_turns(problem(Kind.UNAUTHENTICATED), well)
     ProxyClient(f"http://{behind.http}", who).infer("m", ONE)
     behind.behave = problem(Kind.UNAUTHENTICATED)
@@ -286,7 +286,7 @@ def test_names_that_climb_or_are_none_are_never_sent(behind: Upstream, name: str
         lambda: calls.metadata(name),
         lambda: calls.infer("m", ONE, server=name),
         lambda: calls.infer("m", ONE, version=name),
-        lambda: calls.predict(name, "m", None, {}),
+        lambda: calls.predict("m", {}, server=name),
     ):
         with pytest.raises(UsageError):
             call()
@@ -305,11 +305,12 @@ def test_threads_share_a_client(behind: Upstream) -> None:
     assert behind.connections <= 8
 
 
-def test_an_authority_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_an_authority_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "empty").write_text("no certificate")
     for name in ("empty", "missing"):
+        monkeypatch.setenv("TIDEGATE_PROXY_CA", str(tmp_path / name))
         with pytest.raises(UsageError, match="TIDEGATE_PROXY_CA"):
-            ProxyClient("https://proxy", KEY, ca=tmp_path / name)
+            ProxyClient("https://proxy", KEY)
 
 
 def test_answer_then_close_is_an_answer(behind: Upstream) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy
 import pytest
 from tidegate.calling.files import read_inputs, read_words, shown, write_outputs
-from tidegate.calling.problems import Reply
+from tidegate.calling.replies import Reply
 from tidegate.calling.tensors import Answer, unpack
 from tidegate.errors import UnreachableError, UsageError
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from tidegate.calling.inputs import Inputs, requests, take
-from tidegate.calling.signature import Signature, Tensor, signature_of
+from tidegate.calling.inputs import Inputs, Signature, Tensor, requests, signature_of, take
 from tidegate.errors import UsageError
 
 FEATURES = Signature((Tensor("input__0", "FP32", (3,)),), (Tensor("output__0", "FP32", (1,)),), 8, False)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate.calling.problems import _SAID, Reply, error_of, is_failure, retry_after
+from tidegate.calling.replies import _SAID, Reply, error_of, is_failure, retry_after
 from tidegate.errors import (
     BusyError,
     ExitCode,

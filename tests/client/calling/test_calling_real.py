@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from tidegate.calling.credentials import StaticCredential
+from tidegate.calling.credentials import Credential
 from tidegate.calling.model import Model
 from tidegate.calling.proxy import ProxyClient
 from tidegate.calling.tensors import Array
@@ -29,7 +29,7 @@ BODY = {"inputs": [{"name": "INPUT", "datatype": "INT32", "shape": [1], "data": 
 
 @pytest.fixture(scope="module")
 def calls(front: Front) -> Iterator[ProxyClient]:
-    with ProxyClient(f"http://{front.proxy.http}", StaticCredential("a test", "X-API-Key", front.key)) as made:
+    with ProxyClient(f"http://{front.proxy.http}", Credential("a test", ("X-API-Key", front.key))) as made:
         yield made
 
 
@@ -57,7 +57,7 @@ def test_it_tells_what_a_model_is(calls: ProxyClient) -> None:
 
 def test_another_credential_is_refused(front: Front) -> None:
     with pytest.raises(RefusedError):
-        ProxyClient(f"http://{front.proxy.http}", StaticCredential("a test", "X-API-Key", "tgk_wrong")).whoami()
+        ProxyClient(f"http://{front.proxy.http}", Credential("a test", ("X-API-Key", "tgk_wrong"))).whoami()
 
 
 @settings(parent=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -89,9 +89,7 @@ def test_600_kb_come_back_as_they_do_to_tritonclient(calls: ProxyClient, front: 
     assert found.flags.aligned
 
 
-def test_outputs_versions_and_parameters_are_chosen(calls: ProxyClient) -> None:
-    answer = calls.infer("add_sub", {"INPUT0": SIXTEEN, "INPUT1": SIXTEEN}, outputs=["OUTPUT1"])
-    assert {name: array.tolist() for name, array in answer.outputs.items()} == {"OUTPUT1": [0] * 16}
+def test_versions_and_parameters_are_chosen(calls: ProxyClient) -> None:
     for version in (1, 2):
         answer = calls.infer("versions", {"INPUT": SIXTEEN[:1]}, version=version, server=SERVER)
         assert (answer.version, answer.outputs["VERSION"].tolist()) == (str(version), [version])
@@ -110,7 +108,7 @@ def test_bodies_of_the_protocol_go_and_come_as_they_are(calls: ProxyClient) -> N
     ]
     expected = {"model_name": "versions", "model_version": "2", "outputs": outputs}
     assert calls.infer_json("versions", BODY, version=2) == expected
-    assert calls.predict(SERVER, "versions", 2, BODY) == expected
+    assert calls.predict("versions", BODY, server=SERVER, version=2) == expected
 
 
 def test_what_triton_refuses_is_told_in_its_words(calls: ProxyClient) -> None:
@@ -143,7 +141,6 @@ def test_a_host_and_a_port_are_spoken_to_in_tls_with_whom_the_authority_vouches_
         monkeypatch.setenv("TIDEGATE_API_KEY", key)
         with pytest.raises(UnreachableError, match=r"not believed(.|\n)*TIDEGATE_PROXY_CA"):
             ProxyClient().whoami()
-        assert ProxyClient(ca=tmp_path / "ca.crt").whoami().principal == CALLER
         with pytest.raises(UnreachableError):
             ProxyClient(f"http://{front.http}", seconds=2).whoami()
         monkeypatch.setenv("TIDEGATE_PROXY_CA", str(tmp_path / "ca.crt"))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate.calling import sse as events_module
-from tidegate.calling.sse import events
+from tidegate.calling import replies
+from tidegate.calling.replies import events
 from tidegate.errors import UnreachableError
 
 said = st.lists(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3), max_size=4)
@@ -54,7 +54,7 @@ def test_half_an_event_is_an_error_and_not_an_answer(body: bytes) -> None:
 
 
 def test_an_event_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events_module, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(replies, "_MOST_BYTES", 1000)
     with pytest.raises(UnreachableError, match="more than"):
         list(events((b"x" * 100 for _ in range(1000)), "here"))
     with pytest.raises(UnreachableError, match="more than"):

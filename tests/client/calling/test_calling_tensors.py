@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from tidegate.calling.problems import Reply
-from tidegate.calling.tensors import HEADER_LENGTH, Array, dtype_of, pack, pack_json, type_of, unpack, unpack_json
+from tidegate.calling.replies import Reply
+from tidegate.calling.tensors import HEADER_LENGTH, Array, dtype_of, pack, pack_json, type_of, unpack
 from tidegate.errors import UnreachableError, UsageError
 
 TYPES = {
@@ -114,7 +114,7 @@ def test_plain_json_says_the_same() -> None:
         ],
         "parameters": {"priority": 1},
     }
-    answer = unpack_json({"model_name": "m", "model_version": "1", "outputs": said["inputs"]}, "here")
+    answer = unpack(Reply(200, {}, json.dumps({"model_name": "m", "outputs": said["inputs"]}).encode()), "here")
     assert answer.outputs["A"].tolist() == [[1.5, 2.0]]
     assert answer.outputs["B"].tolist() == ["ä".encode()]
 

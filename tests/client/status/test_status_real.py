@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 import pytest
-from tidegate.calling.credentials import StaticCredential
+from tidegate.calling.credentials import Credential
 from tidegate.calling.proxy import ProxyClient
 from tidegate_contracts.environments import Environments
 
@@ -25,7 +25,7 @@ def by_name(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def calls(desk: Desk) -> ProxyClient:
-    return ProxyClient(desk.environment.url, StaticCredential("a test", "X-API-Key", desk.environment.keys["visitor"]))
+    return ProxyClient(desk.environment.url, Credential("a test", ("X-API-Key", desk.environment.keys["visitor"])))
 
 
 def test_looking_tells_what_is_there_and_loads_nothing(desk: Desk) -> None:

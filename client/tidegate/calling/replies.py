@@ -1,11 +1,12 @@
-"""What the proxy and Triton answer when they do not do it, as errors that people understand.
+"""What the proxy and Triton answer: replies, the events of a stream, and errors that people understand.
 
-The proxy's problems are RFC 9457 (docs/proxy-api.md, "Problems"); Triton's own errors are `{"error": "…"}`.
+The proxy's problems are RFC 9457 (docs/proxy-api.md, "Problems"); Triton's own errors are `{"error": "…"}`. Events are
+server-sent ones (WHATWG HTML, 9.2), each one line `data: {…}`, as `generate_stream` answers.
 """
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ from ..errors import (
 
 PROBLEM: Final = "application/problem+json"
 _MOST_SHOWN: Final = 2000
+_MOST_BYTES: Final = 1 << 26
+"""Of one event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,47 +36,31 @@ class Reply:
     body: bytearray | bytes
 
     def json(self) -> Any:
-        """Return what the body says; raises ValueError."""
-        return json.loads(self.body)
+        """Return what the body says; None for what is no JSON."""
+        return _loaded(self.body)
 
 
 _SAID: Final[dict[str, tuple[type[TidegateError], str, str]]] = {
     "malformed": (UsageError, "the proxy cannot understand the request", ""),
     "unauthenticated": (RefusedError, "the proxy does not believe the credential", "get a new one: it may have ended"),
     "denied": (RefusedError, "you may not do this", "ask the platform's admin for the rule that is named"),
-    "unknown": (
-        NotFoundError,
-        "the proxy knows nothing of this name, or nothing that you may see",
-        "look at the spelling, or ask the platform's admin for an access rule",
-    ),
+    "unknown": (NotFoundError, "the proxy knows nothing of this name, or nothing that you may see",
+                "look at the spelling, or ask the platform's admin for an access rule"),
     "method-not-allowed": (UsageError, "this address takes another method", "see whether it is the proxy's"),
     "request-timeout": (UnreachableError, "the request came too slowly", "try again"),
     "too-large": (UsageError, "the request is larger than the proxy takes", "send less at once"),
-    "headers-too-large": (
-        UsageError,
-        "the request's headers are larger than the proxy takes",
-        "shorten the credential",
-    ),
-    "load-failed": (
-        LoadFailedError,
-        "the model cannot be loaded",
-        "tell who owns the model; trying again does not help",
-    ),
+    "headers-too-large": (UsageError, "the request's headers are larger than the proxy takes",
+                          "shorten the credential"),
+    "load-failed": (LoadFailedError, "the model cannot be loaded",
+                    "tell who owns the model; trying again does not help"),
     "rate-limited": (BusyError, "these are too many requests", "try again later"),
     "internal": (UnreachableError, "the proxy has a defect", "tell the platform's admin, with the request's id"),
-    "upstream-failed": (
-        UnreachableError,
-        "the inference server did not answer",
-        "try again if doing the work twice does no harm",
-    ),
+    "upstream-failed": (UnreachableError, "the inference server did not answer",
+                        "try again if doing the work twice does no harm"),
     "busy": (BusyError, "the server is busy", "try again later"),
     "deadline-exceeded": (UnreachableError, "there was no answer in time", "wait longer, or try again later"),
-    "never-fits": (
-        LoadFailedError,
-        "the model is larger than the memory that it would get",
-        "tell who owns the model",
-    ),
-}
+    "never-fits": (LoadFailedError, "the model is larger than the memory that it would get", "tell who owns the model"),
+}  # fmt: skip
 """By the last word of the problem's type: docs/proxy-api.md has the table, and a test compares them."""
 _FAILURES: Final = frozenset({500, 502, 504})
 """Statuses that count against the proxy, for the breaker."""
@@ -83,7 +70,7 @@ def retry_after(reply: Reply) -> float | None:
     """Return the seconds after which the proxy says to come again, which also says that nothing was done, or None."""
     if reply.status not in (429, 503):
         return None
-    said = _object(reply).get("retryAfterSeconds") if _is_problem(reply) else None
+    said = _object(reply).get("retryAfterSeconds") if is_problem(reply) else None
     if said is None:
         said = reply.headers.get("retry-after")
     try:
@@ -95,13 +82,13 @@ def retry_after(reply: Reply) -> float | None:
 
 def is_failure(reply: Reply) -> bool:
     """Tell whether the answer says that the proxy, or what is behind it, does not work."""
-    return reply.status in _FAILURES and (_is_problem(reply) or not _object(reply).get("error"))
+    return reply.status in _FAILURES and (is_problem(reply) or not _object(reply).get("error"))
 
 
 def error_of(reply: Reply, where: str, *, anonymous: bool = False) -> TidegateError:
     """Return the error that an answer other than 200 means; `anonymous` where no credential was sent."""
     said = _object(reply)
-    if not _is_problem(reply):
+    if not is_problem(reply):
         return _of_triton(reply.status, said.get("error"), where)
     word = str(said.get("type", "")).rpartition("/")[2]
     kind, what, do = _SAID.get(word, (UnreachableError, f"the proxy answers {reply.status}", ""))
@@ -113,6 +100,57 @@ def error_of(reply: Reply, where: str, *, anonymous: bool = False) -> TidegateEr
     if kind is BusyError:
         return BusyError(what, where=where, why=why, do=do, retry_after=retry_after(reply))
     return kind(what, where=where, why=why, do=do)
+
+
+def events(pieces: Iterator[bytes], where: str) -> Iterator[dict[str, Any]]:
+    """Give what each event says, from a body that comes in pieces, cut anywhere.
+
+    Raises UnreachableError for an event that is an error of the model's, for what is none, and for half an event.
+    """
+    data: list[bytes] = []
+    size = 0
+    for line in _lines(pieces, where):
+        if line:
+            name, _, value = line.partition(b":")
+            if name == b"data":
+                data.append(value.removeprefix(b" "))
+                size += len(line) + 1
+                if size > _MOST_BYTES:
+                    raise _too_long(where)
+        elif data:
+            yield _event(b"\n".join(data), where)
+            data, size = [], 0
+    if data:
+        raise UnreachableError("the stream was cut in the middle of an answer", where=where, do="try again")
+
+
+def _lines(pieces: Iterator[bytes], where: str) -> Iterator[bytes]:
+    rest = bytearray()
+    for piece in pieces:
+        rest += piece
+        if b"\n" not in piece:
+            if len(rest) > _MOST_BYTES:
+                raise _too_long(where)
+            continue
+        *lines, rest = rest.split(b"\n")
+        for line in lines:
+            yield bytes(line.removesuffix(b"\r"))
+    if rest:
+        yield bytes(rest)
+
+
+def _too_long(where: str) -> UnreachableError:
+    return UnreachableError(f"an answer of the stream has more than {_MOST_BYTES} bytes", where=where)
+
+
+def _event(data: bytes, where: str) -> dict[str, Any]:
+    said = _loaded(data)
+    if not isinstance(said, dict):
+        raise UnreachableError("an answer of the stream is no JSON object", where=where)
+    if set(said) == {"error"}:
+        what = "the model reported an error in the middle of its stream"
+        raise UnreachableError(what, where=where, why=_shown(said["error"]))
+    return said
 
 
 def _of_triton(status: int, error: object, where: str) -> TidegateError:
@@ -129,16 +167,21 @@ def _of_triton(status: int, error: object, where: str) -> TidegateError:
     return UnreachableError("the inference server failed", where=where, why=why, do="tell who owns the model")
 
 
-def _is_problem(reply: Reply) -> bool:
+def is_problem(reply: Reply) -> bool:
+    """Tell whether the proxy itself says that something is wrong."""
     return reply.headers.get("content-type", "").partition(";")[0].strip().lower() == PROBLEM
 
 
 def _object(reply: Reply) -> dict[str, Any]:
-    try:
-        said = reply.json()
-    except (ValueError, RecursionError):
-        return {}
+    said = reply.json()
     return said if isinstance(said, dict) else {}
+
+
+def _loaded(text: bytes | bytearray) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _shown(text: object) -> str:

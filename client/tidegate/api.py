@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .life.context import Context
     from .life.publish import Outcome
     from .registry import Record, RegisteredVersion, SigningKey
-    from .status.report import PlaneStatus
+    from .status.collect import PlaneStatus
 
 CALL_SECONDS: Final = 60.0
 

@@ -1,28 +1,103 @@
 """What is served where, and how much it is used: asked of the proxies, which ask their Tritons. Nothing is loaded."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from tidegate_contracts.environments import ModelFacts
+from tidegate_contracts.message import Message
 from tidegate_contracts.triton import ALIAS_PARAMETER
 
 from ..calling.inputs import signature_of
 from ..calling.proxy import ProxyClient
 from ..errors import BusyError, NotFoundError, RefusedError, TidegateError
 from .proxies import KnownProxy
-from .report import Loading, ModelStatus, PlaneStatus, VersionStatus
 
 _AT_ONCE: Final = 8
 _ANSWER_SECONDS: Final = 15.0
 _READY_SECONDS: Final = 3.0
 """For a model of which nothing is in memory where all of it should be."""
+Loading = Literal["preload", "on-demand"]
 Statistics = dict[str, dict[str, Any]]
 """Triton's statistics of one model, by version."""
 Key = tuple[str | None, str]
 """Server, where it is known, and model."""
+
+
+class VersionStatus(Message):
+    """One version of a model; counts are since it was loaded, of one replica."""
+
+    version: str
+    ready: bool | None = None
+    """None where that could not be told."""
+    requests: int = 0
+    """Those that were answered."""
+    failures: int = 0
+    rows: int = 0
+    """Rows of batches in them."""
+    mean_seconds: float | None = None
+    """Of an answered request, in Triton."""
+    queue_seconds: float | None = None
+    """What of that it waited for its turn."""
+    last_used: datetime | None = None
+    per_second: float | None = None
+    """Requests in the time that was watched; None where both counts are not of one load at one replica."""
+    busy: float | None = None
+    """Share of the time that was watched in which it was computing; more than 1 where several instances were."""
+
+
+class ModelStatus(Message):
+    """One model on one data plane."""
+
+    environment: str
+    plane: str
+    model: str
+    server: str | None = None
+    pool: str | None = None
+    loading: Loading | None = None
+    state: Literal["ready", "not-ready", "absent", "hidden", "failing"]
+    """`absent`: no version of it is in a pool that has all of its models in memory; `hidden`: this caller may not see
+    it; `failing`: see `why`. An on-demand model is ready when it can be loaded."""
+    why: str = ""
+    resident: bool | None = None
+    """Whether it is in memory; None where that could not be told."""
+    traffic: str
+    """Who decides which version answers: `90 % 1, 10 % 2`, `champion → 3`, `newest`."""
+    versions: tuple[VersionStatus, ...] = ()
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    max_batch: int | None = None
+    """Rows that a request may have; 0: it takes no batches. None where it would have to be loaded to tell."""
+
+    @property
+    def heat(self) -> tuple[float, float, int]:
+        """How much of the time it was computing; requests a second, and all that were answered, to its versions."""
+        return (
+            sum(each.busy or 0.0 for each in self.versions),
+            sum(each.per_second or 0.0 for each in self.versions),
+            sum(each.requests for each in self.versions),
+        )
+
+
+class PlaneStatus(Message):
+    """One environment on one data plane."""
+
+    environment: str
+    plane: str
+    proxy: str
+    caller: str = ""
+    """As whom the proxy knows the caller."""
+    error: str = ""
+    """Why nothing could be learned."""
+    exit_code: int = 0
+    """With which `tidegate` ends for that."""
+    unavailable: tuple[str, ...] = ()
+    """Pools that gave no statistics, as `server/pool`."""
+    models: tuple[ModelStatus, ...] = ()
+    """The hottest first."""
 
 
 def collect(
@@ -38,11 +113,6 @@ def collect(
     if model is not None and not any(each.models or each.error for each in found):
         raise NotFoundError(f"there is no model {model!r}", do="`tidegate models` shows all that you may see")
     return found
-
-
-def failures(planes: Iterable[PlaneStatus]) -> list[str]:
-    """Return what kept some of them from being asked."""
-    return [f"{each.environment or each.proxy} {each.plane}: {each.error}" for each in planes if each.error]
 
 
 def _plane(proxy: KnownProxy, model: str | None, watch_seconds: float, signatures: bool) -> PlaneStatus:
@@ -62,7 +132,8 @@ def _plane(proxy: KnownProxy, model: str | None, watch_seconds: float, signature
                     lambda key: collector.model(key, before.get(key, {}), now.get(key, {}), seconds, signatures),
                     sorted(now, key=str),
                 )
-                hottest = sorted(models, key=lambda each: (-each.busy, -each.per_second, -each.requests, each.model))
+                by_name = sorted(models, key=lambda each: each.model)
+                hottest = sorted(by_name, key=lambda each: each.heat, reverse=True)
             lacking = tuple(sorted(collector.unavailable))
             return PlaneStatus(**about, caller=caller.principal, unavailable=lacking, models=tuple(hottest))
     except TidegateError as error:
@@ -90,40 +161,38 @@ class _Collector:
 
     def count(self) -> dict[Key, Statistics]:
         """Return the statistics of each model that there is, by version; empty for what is not in memory."""
-        found: dict[Key, Statistics] = {}
         if self._facts is None:
-            self._ask(found, None, self._only)
-            return {key: statistics for key, statistics in found.items() if self._only in (None, key[1])}
+            return {key: said for key, said in self._ask(None, None).items() if self._only in (None, key[1])}
         wanted = {key: facts for key, facts in self._facts.items() if self._only in (None, facts.name)}
-        found = {key: {} for key in wanted}
         on_demand = {key for key, facts in wanted.items() if self._loading_of(facts) == "on-demand"}
+        found: dict[Key, Statistics] = {key: {} for key in wanted}
         for server in sorted({facts.server for key, facts in wanted.items() if key not in on_demand}):
-            self._ask(found, server, None)
+            found |= {key: said for key, said in self._ask(server, None).items() if key in wanted.keys() - on_demand}
         # Of an on-demand pool, only the question for one model finds the replica that has it in memory.
         for key in on_demand:
-            found[key] = {}
-            self._ask(found, *key)
-        return {key: statistics for key, statistics in found.items() if key in wanted}
+            found |= self._ask(*key)
+        return found
 
     def model(self, key: Key, before: Statistics, now: Statistics, seconds: float, signatures: bool) -> ModelStatus:
         """Return what there is to say of a model."""
         server, name = key
         facts = None if self._facts is None else self._facts[key]
         loading = None if facts is None else self._loading_of(facts)
-        unknown = facts is not None and f"{server}/{facts.pool}" in self.unavailable
+        pool = None if facts is None else facts.pool
+        resident = None if pool is not None and f"{server}/{pool}" in self.unavailable else bool(now)
         said: dict[str, Any] = {
-            "environment": self._environment, "plane": self._plane, "model": name, "server": server,
-            "pool": None if facts is None else facts.pool, "loading": loading,
-            "resident": None if unknown else bool(now),
+            "environment": self._environment, "plane": self._plane, "model": name, "server": server, "pool": pool,
+            "loading": loading, "resident": resident,
         }  # fmt: skip
         named = () if facts is None else tuple(str(share.version) for share in facts.versions)
         config: Mapping[str, Any] = {}
-        absent = loading == "preload" and said["resident"] is False
+        absent = loading == "preload" and resident is False
         try:
             ready = self._client.ready(name, server=server, deadline=_READY_SECONDS if absent else None)
             wants_config = signatures or (facts is not None and facts.alias)
             if wants_config and (now or (loading == "preload" and ready)):
-                config = self._config(name, server)
+                with suppress(TidegateError):  # a model that is not ready has none
+                    config = self._client.config(name, server=server)
             said["versions"] = tuple(
                 _version(number, self._ready(name, server, number, now), before.get(number), now.get(number), seconds)
                 for number in sorted({*now, *named}, key=_as_number)
@@ -143,26 +212,20 @@ class _Collector:
         return ModelStatus(**said, traffic=_traffic(facts, config))
 
     # ---
-    def _ask(self, found: dict[Key, Statistics], server: str | None, model: str | None) -> None:
-        """Add the statistics of a model, or of all models of a server, to those that were found."""
+    def _ask(self, server: str | None, model: str | None) -> dict[Key, Statistics]:
+        """Return the statistics of a model, or of all models of a server."""
         try:
             statistics = self._client.statistics(model, server=server)
         except NotFoundError:
-            return  # nothing there that this caller may inspect
+            return {}  # nothing there that this caller may inspect
         self.unavailable |= set(statistics.unavailable)
+        found: dict[Key, Statistics] = {}
         for entry in statistics.models:
-            key = (server, str(entry["name"]))
-            if self._facts is None or key in self._facts:
-                found.setdefault(key, {})[str(entry.get("version", ""))] = entry
+            found.setdefault((server, str(entry["name"])), {})[str(entry.get("version", ""))] = entry
+        return found
 
     def _loading_of(self, facts: ModelFacts) -> Loading | None:
         return self._loading.get((facts.server, facts.pool))
-
-    def _config(self, name: str, server: str | None) -> Mapping[str, Any]:
-        try:
-            return self._client.config(name, server=server)
-        except TidegateError:
-            return {}  # a model that is not ready has none
 
     def _ready(self, name: str, server: str | None, number: str, now: Statistics) -> bool | None:
         try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tidegate import environments
-from tidegate.cli import deploy as commands
+from tidegate.cli import life as commands
 from tidegate.errors import ExitCode, NotFoundError, RefusedError, TidegateError, UnfinishedError, UsageError
 from tidegate.life import ready
 from tidegate.life.context import Context

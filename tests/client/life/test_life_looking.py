@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tidegate.cli import audit
+from tidegate.cli import life
 from tidegate.errors import BusyError, ExitCode, NotFoundError
 from tidegate.life.audit import Found, diff, prune, unserved, verify
 from tidegate.life.deploy import deploy, promote
@@ -110,31 +110,31 @@ def test_a_folder_that_nobody_registered_is_a_stray(world: World, copied: Path) 
 
 
 def test_the_commands_say_what_they_found_by_their_exit_codes(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    audit.verify("dev", ["pruned"], json=True)
+    life.verify("dev", ["pruned"], json=True)
     assert json.loads(capsys.readouterr().out)["found"] == []
     (copied / "1" / "factor").write_text("4 ")
     with pytest.raises(Exit) as ended:
-        audit.verify("dev", ["pruned"])
+        life.verify("dev", ["pruned"])
     assert ended.value.exit_code == ExitCode.INTEGRITY
     assert "1/factor" in capsys.readouterr().out
     with pytest.raises(Exit) as ended:
-        audit.diff("dev", "prod", "pruned")
+        life.diff("dev", "prod", "pruned")
     assert ended.value.exit_code == ExitCode.FOUND
     assert "version 3" in capsys.readouterr().out
-    audit.diff("dev", "dev", "pruned", json=True)
+    life.diff("dev", "dev", "pruned", json=True)
     assert json.loads(capsys.readouterr().out) == []
-    audit.history("pruned", "dev", json=True)
+    life.history("pruned", "dev", json=True)
     told = json.loads(capsys.readouterr().out)
     assert [(each["what"], each["version"], each["previous"]) for each in told] == [
         ("deploy", 3, 2), ("deploy", 2, 1), ("deploy", 1, None)
     ]  # fmt: skip
-    audit.history("pruned")
+    life.history("pruned")
     assert "promote" in capsys.readouterr().out
-    audit.prune("dev", "pruned")
+    life.prune("dev", "pruned")
     assert "1 version that nobody serves" in capsys.readouterr().out
     assert (copied / "1").is_dir()
     with pytest.raises(Exit) as ended:
-        audit.diff("dev", "prd")
+        life.diff("dev", "prd")
     assert ended.value.exit_code == ExitCode.NOT_FOUND
     assert "did you mean prod" in capsys.readouterr().err
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 import typer
-from tidegate.cli.predict import predict
-from tidegate.cli.status import models, status
+from tidegate.cli.calls import models, predict, status
 from tidegate_contracts import routing
 from typer.testing import CliRunner
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tidegate import Tidegate
-from tidegate.cli.status import _cells, models, status
+from tidegate.cli.calls import _cells, models, status
 from tidegate.status.collect import _version
 from tidegate_contracts.environments import Environment, Environments, ModelFacts
 from tidegate_proxy.problems import CONTENT_TYPE, Kind, Problem

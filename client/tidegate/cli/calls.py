@@ -1,0 +1,270 @@
+"""`tidegate predict`, `status` and `models`: calls a model, and tells which there are, where, and how much used."""
+
+import time
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import ExitCode, UsageError
+from .output import Json, answering, note, print_json, print_table
+
+if TYPE_CHECKING:
+    from ..calling.model import Model
+    from ..calling.tensors import Answer
+    from ..status.collect import ModelStatus, PlaneStatus, VersionStatus
+    from ..status.proxies import KnownProxy
+
+_SHOWN = 8
+"""Values of an output that a table has."""
+_LONGEST = 200
+"""Characters of a text that it has."""
+Only = Annotated[str | None, typer.Argument(help="Only this model.")]
+Environment = Annotated[
+    str | None, typer.Option("--environment", "-e", help="The environment, such as dev; all of them without it.")
+]
+Plane = Annotated[str | None, typer.Option("--plane", help="The data plane; all of them without it.")]
+Proxy = Annotated[
+    str | None,
+    typer.Option("--proxy", help="Address of an inference proxy, instead of the environments that are known."),
+]
+
+
+def predict(
+    model: Annotated[str, typer.Argument(help="A model, or a model and a version: fraud, fraud@3.")],
+    data: Annotated[
+        str | None, typer.Option("--data", "-d", help="Inputs: a .json, .npy, .npz or .csv file; - is JSON from stdin.")
+    ] = None,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", "-i", help="An input, as NAME=VALUE with JSON; may be repeated.")
+    ] = None,
+    zeros: Annotated[bool, typer.Option("--zeros", help="Send zeros: does it answer at all?")] = False,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Print every answer as it comes, one a line, as JSON.")
+    ] = False,
+    environment: Annotated[
+        str | None, typer.Option("--environment", "-e", help="The environment; else DOMINO_INFERENCE_PROXY says where.")
+    ] = None,
+    plane: Plane = None,
+    proxy: Annotated[str | None, typer.Option("--proxy", help="Address of the inference proxy.")] = None,
+    server: Annotated[
+        str | None, typer.Option("--server", help="Inference server, where several have a model of that name.")
+    ] = None,
+    route: Annotated[
+        str, typer.Option("--route", help="v2: binary tensors; predict: JSON, as Domino's reference has it.")
+    ] = "v2",
+    sticky: Annotated[
+        str | None, typer.Option("--sticky", help="Calls with the same word get the same version.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.01, max=999999, help="Seconds to wait, all tries together.")
+    ] = 60.0,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the outputs to a .npz or .json file.")] = None,
+    json: Json = False,
+) -> None:
+    """Call a model, and show what it answers and which version did."""
+    with answering():
+        from ..calling.model import ROUTES, Model
+        from ..status.proxies import proxy_of
+
+        name, _, version = model.partition("@")
+        if route not in ROUTES:
+            raise UsageError(f"{route!r} is no route", do="there are v2 and predict")
+        found = proxy_of(name, environment, plane, proxy)
+        if route == "predict" and server is None:
+            server = _server(name, found)
+        with found.client(timeout) as client:
+            called = Model(client, name, server=server, version=version or None, route=ROUTES[route])
+            given = _given(called, data, inputs or [], zeros)
+            params = {"sticky": sticky, "deadline": timeout}
+            if stream:
+                for each in called.predict_stream(given, params):
+                    said = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in each.items()}
+                    print(dumps(said, ensure_ascii=False), flush=True)
+                return
+            began = time.monotonic()
+            answer = called.ask(given, params)
+            _show_answer(answer, time.monotonic() - began, out, json)
+
+
+def _server(model: str, proxy: "KnownProxy") -> str:
+    """Return the only server that has the model, for the route whose requests must name it."""
+    having = [] if proxy.facts is None else [each.server for each in proxy.facts.models if each.name == model]
+    if len(having) != 1:
+        known = f"; it is on {', '.join(having)}" if having else ""
+        raise UsageError("--route predict needs --server: its requests name the inference server", do=f"name it{known}")
+    return having[0]
+
+
+def _given(model: "Model", data: str | None, words: list[str], zeros: bool) -> Any:
+    from ..calling import files
+
+    if sum((data is not None, bool(words), zeros)) != 1:
+        raise UsageError("inputs are given by one of --data, --input and --zeros")
+    if data is not None:
+        return files.read_inputs(data)
+    if words:
+        return files.read_words(words)
+    signature = model.signature()
+    if signature is None:
+        model.proxy.whoami()  # a credential that is wrong is refused here, and is not a rule that is missing
+        do = "ask for an access rule with the action inspect, or give inputs"
+        raise UsageError(f"it is not known what {model.name} takes", do=do)
+    return files.zeros(signature)
+
+
+def _show_answer(answer: "Answer", seconds: float, out: Path | None, json: bool) -> None:
+    from ..calling.files import plain, shown, write_outputs
+
+    if out is not None:
+        write_outputs(answer, out)
+    if json:
+        said = {"model": answer.model, "version": answer.version, "seconds": round(seconds, 6)}
+        print_json(said | ({} if out else {"outputs": plain(answer)}))
+        return
+    rows = []
+    for name, output in plain(answer).items():
+        values = ", ".join(_short(value) for value in shown(answer.outputs[name], _SHOWN))
+        more = ", …" if len(output["data"]) > _SHOWN else ""
+        rows.append((name, output["datatype"], "×".join(map(str, output["shape"])), values + more))
+    which = f", version {answer.version}" if answer.version else ""
+    print_table(("OUTPUT", "TYPE", "SHAPE", "VALUES"), rows, f"{answer.model}{which}, {seconds * 1000:.1f} ms")
+    if out is not None:
+        note(f"written to {out}")
+
+
+def _short(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)[:_LONGEST].replace("\n", "\ufffd")
+
+
+def status(
+    model: Only = None,
+    environment: Environment = None,
+    plane: Plane = None,
+    proxy: Proxy = None,
+    watch: Annotated[
+        float, typer.Option("--watch", min=0, max=3600, help="Seconds to watch for rates; 0 shows totals alone.")
+    ] = 1.0,
+    json: Json = False,
+) -> None:
+    """Show what is in memory where, which versions answer, how much they are used, and who is hot. Loads nothing."""
+    with answering():
+        from ..status.collect import collect
+        from ..status.proxies import proxies
+
+        found = collect(proxies(environment, plane, proxy), model, watch_seconds=watch)
+        if json:
+            print_json(found)
+        else:
+            for each in found:
+                _show(each, watched=watch > 0)
+        _end(found, json)
+
+
+def models(
+    model: Only = None,
+    environment: Environment = None,
+    plane: Plane = None,
+    proxy: Proxy = None,
+    json: Json = False,
+) -> None:
+    """Show which models there are, where, which versions answer, what they take and give. Loads nothing."""
+    with answering():
+        from ..status.collect import collect
+        from ..status.proxies import proxies
+
+        found = collect(proxies(environment, plane, proxy), model, signatures=True)
+        shown = sorted((each for at in found for each in at.models), key=lambda each: each.model)
+        if json:
+            print_json(shown)
+        else:
+            columns = (
+                "MODEL", "ENVIRONMENT", "SERVER", "LOADING", "VERSIONS", "TRAFFIC", "INPUTS", "OUTPUTS", "#BATCH",
+            )  # fmt: skip
+            print_table(columns, [_model_row(each) for each in shown])
+        _end(found, json)
+
+
+def _end(planes: "list[PlaneStatus]", json: bool) -> None:
+    """End with the exit code of what could not be asked, where all have one; in words where no JSON says it."""
+    if failed := [each for each in planes if each.error]:
+        for each in () if json else failed:
+            note(f"{each.environment or each.proxy} {each.plane}: {each.error}")
+        codes = {each.exit_code for each in failed}
+        raise typer.Exit(codes.pop() if len(codes) == 1 else ExitCode.UNREACHABLE)
+
+
+def _show(plane: "PlaneStatus", *, watched: bool) -> None:
+    if plane.error:
+        return
+    rate = ("#PER SECOND", "#BUSY") if watched else ()
+    columns = (
+        "MODEL", "SERVER", "STATE", "TRAFFIC", "VERSION", "#REQUESTS", "#FAILED", *rate, "#MEAN", "#QUEUED",
+        "LAST USED",
+    )  # fmt: skip
+    rows = [row for model in plane.models for row in _rows(model, watched)]
+    at = f"{plane.environment} on {plane.plane}" if plane.plane else plane.environment
+    print_table(columns, rows, f"{at}: {plane.proxy} (you are {plane.caller})")
+    note(f"{at}: counts are of one replica of each pool, since it loaded the model")
+    for pool in plane.unavailable:
+        note(f"{at}: the pool {pool} gives no statistics now")
+    for model in plane.models:
+        if model.why:
+            note(f"{model.model}: {model.why}")
+        if model.state == "absent":
+            note(
+                f"{model.model}: no version of it is in memory: nobody has deployed it here, or Triton cannot load it\n"
+                f"  do: tidegate history {model.model} tells who brought what; `tidegate deploy` or `promote` brings it"
+            )
+
+
+def _model_row(model: "ModelStatus") -> tuple[object, ...]:
+    unloaded = model.resident is False and model.state != "absent"
+    return (
+        model.model,
+        f"{model.environment} {model.plane}".strip(),
+        model.server,
+        model.loading if model.state in ("ready", "not-ready") else _state(model),
+        ", ".join(version.version for version in model.versions),
+        model.traffic,
+        "\n".join(model.inputs) or ("(not in memory)" if unloaded else ""),
+        "\n".join(model.outputs),
+        model.max_batch,
+    )
+
+
+def _rows(model: "ModelStatus", watched: bool) -> list[tuple[object, ...]]:
+    server = model.server if model.pool is None else f"{model.server}/{model.pool}"
+    head: tuple[object, ...] = (model.model, server, _state(model), model.traffic)
+    blank: tuple[object, ...] = ("", "", "", "")
+    if not model.versions:
+        return [(*head, *[""] * (8 if watched else 6))]
+    return [(*(blank if number else head), *_cells(each, watched)) for number, each in enumerate(model.versions)]
+
+
+def _cells(version: "VersionStatus", watched: bool) -> tuple[object, ...]:
+    rate: tuple[str, ...] = ("", "") if watched else ()
+    if watched and version.per_second is not None and version.busy is not None:
+        rate = (f"{version.per_second:.1f}", f"{100 * version.busy:.0f} %")
+    return (
+        version.version if version.ready else f"{version.version} (not ready)",
+        version.requests,
+        version.failures,
+        *rate,
+        _time(version.mean_seconds),
+        _time(version.queue_seconds),
+        "never" if version.last_used is None else f"{version.last_used:%Y-%m-%d %H:%M:%S} UTC",
+    )
+
+
+def _state(model: "ModelStatus") -> str:
+    if model.state != "ready":
+        return {"not-ready": "not ready", "absent": "not deployed"}.get(model.state, model.state)
+    if model.loading != "on-demand":
+        return "ready"
+    return {True: "in memory", False: "on demand", None: "on demand?"}[model.resident]
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1000:.2f} ms"

@@ -1,0 +1,256 @@
+"""What becomes of a model: registered, brought into environments and back, compared, told and tidied up."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..api import Tidegate
+from ..errors import ExitCode, UsageError
+from ..life import WAIT_SECONDS
+from .output import Json, answering, counted, note, print_json, print_table, progress, size
+
+if TYPE_CHECKING:
+    from ..life.publish import Outcome
+
+PASSWORD = "TIDEGATE_SIGNING_KEY_PASSWORD"
+Model = Annotated[
+    str, typer.Argument(help="A model, or a model and its version or alias: fraud, fraud@3, fraud@champion.")
+]
+Name = Annotated[str, typer.Argument(help="The model.")]
+OneModel = Annotated[str | None, typer.Argument(help="Only this model.")]
+Environment = Annotated[str, typer.Argument(help="The environment, such as prod.")]
+Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for Triton to load the version.")]
+Replace = Annotated[
+    bool,
+    typer.Option(
+        "--replace", help="Let the old version go as the new one comes, where they cannot serve side by side."
+    ),
+]
+PublicKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--public-key", envvar="TIDEGATE_PUBLIC_KEY", help="Take only versions signed with this key's other half."
+    ),
+]
+Root = Annotated[
+    list[Path] | None,
+    typer.Option("--root", help="Take only versions that are signed with a certificate of this root; may be repeated."),
+]
+
+
+@contextmanager
+def _opened(
+    wait: float = WAIT_SECONDS, public_key: Path | None = None, roots: list[Path] | None = None
+) -> Iterator[Tidegate]:
+    with (
+        answering(),
+        Tidegate(public_key=public_key, roots=roots or (), wait_seconds=wait, tell=note, progress=progress) as tidegate,
+    ):
+        yield tidegate
+
+
+def register(
+    entry: Annotated[Path, typer.Argument(help="Folder of the entry: config.pbtxt and one version folder.")],
+    name: Annotated[str | None, typer.Option("--name", help="Name of the model; the folder's by default.")] = None,
+    server: Annotated[
+        str | None, typer.Option("--server", help="Inference server that endpoints name in their calls.")
+    ] = None,
+    golden: Annotated[
+        Path | None,
+        typer.Option("--golden", help="JSON file: a request, and the outputs it must have wherever it is deployed."),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option("--key", help=f"Sign with this private key (PEM); its password, if any, in {PASSWORD}."),
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option("--certificate", help="The key's certificate (PEM).")] = None,
+    chain: Annotated[
+        list[Path] | None, typer.Option("--chain", help="A certificate between that and a root; may be repeated.")
+    ] = None,
+    experiment: Annotated[
+        str | None, typer.Option("--experiment", help="MLflow experiment to make the runs in.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Register an entry in MLflow as a new version, with its digests; the same content is always the same version."""
+    with _opened() as tidegate:
+        from ..registry import Registry, SigningKey
+
+        if key is None and (certificate is not None or chain):
+            raise UsageError("a certificate signs nothing without its key", do="name the key with --key")
+        signing = None
+        if key is not None:
+            signing = SigningKey(key, os.environ.get(PASSWORD) or None, certificate, tuple(chain or ()))
+        version = tidegate.register(entry, name, server=server, golden=golden, key=signing, experiment=experiment)
+        if json:
+            print_json(version)
+            return
+        manifest = Registry().manifest(version)
+        columns = ("Model", "#Version", "#Files", "Size", "Manifest", "Registered by", "Client model")
+        row = (
+            version.model, version.number, len(manifest.files), size(manifest.size), version.manifest_sha256[:12],
+            version.registered_by, version.client_model,
+        )  # fmt: skip
+        print_table(columns, [row])
+
+
+def deploy(
+    model: Model,
+    to: Annotated[
+        str | None, typer.Option("--to", help="The environment; needed where several take any version.")
+    ] = None,
+    replace: Replace = False,
+    wait: Wait = WAIT_SECONDS,
+    public_key: PublicKey = None,
+    root: Root = None,
+    json: Json = False,
+) -> None:
+    """Bring a registered version into an environment such as dev: verified, tried, and only then called."""
+    with _opened(wait, public_key, root) as tidegate:
+        _show(tidegate.deploy(model, to, replace=replace), json)
+
+
+def promote(
+    model: Model,
+    to: Annotated[str, typer.Option("--to", help="The environment, such as prod.")],
+    replace: Replace = False,
+    wait: Wait = WAIT_SECONDS,
+    public_key: PublicKey = None,
+    root: Root = None,
+    json: Json = False,
+) -> None:
+    """Bring a version from one environment into the next, such as from dev into prod, by the rules of that one."""
+    with _opened(wait, public_key, root) as tidegate:
+        _show(tidegate.promote(model, to, replace=replace), json)
+
+
+def rollback(
+    model: Name,
+    environment: Annotated[str, typer.Option("--in", help="The environment, such as prod.")],
+    version: Annotated[
+        int | None, typer.Option("--version", help="The version to go back to; else the one that was there before.")
+    ] = None,
+    replace: Replace = False,
+    wait: Wait = WAIT_SECONDS,
+    public_key: PublicKey = None,
+    root: Root = None,
+    json: Json = False,
+) -> None:
+    """Go back to the version that an environment had before: nothing is fetched where it is still there."""
+    with _opened(wait, public_key, root) as tidegate:
+        _show(tidegate.roll_back(model, environment, version, replace=replace), json)
+
+
+def verify(
+    environment: Environment,
+    models: Annotated[list[str] | None, typer.Argument(help="Only these models.")] = None,
+    json: Json = False,
+) -> None:
+    """Compare what an environment's repositories hold with the registry, byte for byte.
+
+    Exit code 7 where content is another than was registered, 1 where anything else was found.
+    """
+    with _opened() as tidegate:
+        said = tidegate.verify(environment, models or ())
+        if json:
+            print_json(said)
+        else:
+            if said.found:
+                rows = ((each.kind, each.model, each.version, each.what, each.where) for each in said.found)
+                print_table(("found", "model", "#version", "what", "where"), rows)
+            looked = f"{counted(said.versions, 'version')}, {size(said.bytes)}"
+            print(f"{said.environment}: {looked}; {counted(len(said.found), 'finding')}")
+        if said.found:
+            raise typer.Exit(ExitCode.INTEGRITY if said.content else ExitCode.FOUND)
+
+
+def diff(
+    one: Annotated[str, typer.Argument(help="An environment, such as dev.")],
+    other: Annotated[str, typer.Argument(help="Another one, such as prod.")],
+    model: OneModel = None,
+    json: Json = False,
+) -> None:
+    """Show what differs between two environments: versions, files, configurations, and how they are called.
+
+    Exit code 1 where something does.
+    """
+    with _opened() as tidegate:
+        found = tidegate.diff(one, other, model)
+        if json:
+            print_json(found)
+        elif found:
+            print_table(
+                ("model", "what", one, other), ((each.model, each.what, each.one, each.other) for each in found)
+            )
+        else:
+            print(f"nothing differs between {one} and {other}")
+        if found:
+            raise typer.Exit(ExitCode.FOUND)
+
+
+def history(
+    model: Name,
+    environment: Annotated[str | None, typer.Option("--in", help="Only this environment.")] = None,
+    json: Json = False,
+) -> None:
+    """Show what became of a model: who registered, deployed, promoted and rolled back which version, when and where."""
+    with _opened() as tidegate:
+        records = tidegate.history(model, environment)
+        if json:
+            print_json(records)
+            return
+        rows = (
+            (
+                each.when.strftime("%Y-%m-%d %H:%M:%SZ"), each.what, each.version, each.previous, each.environment,
+                each.plane, each.source, each.who, (each.manifest_sha256 or "")[:12],
+                re.sub("[0-9a-f]{64}", lambda digest: digest[0][:12], each.note),
+            )
+            for each in records
+        )  # fmt: skip
+        columns = (
+            "when", "what", "#version", "#before", "environment", "data plane", "from", "who", "manifest", "note",
+        )  # fmt: skip
+        print_table(columns, rows)
+
+
+def prune(
+    environment: Environment,
+    model: OneModel = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove them; without it they are only shown.")] = False,
+    json: Json = False,
+) -> None:
+    """Show the versions that nobody serves and no rollback needs, and with --yes remove them.
+
+    The registry keeps them all: `tidegate deploy` and `tidegate promote` bring any of them back.
+    """
+    with _opened() as tidegate:
+        found = tidegate.unserved(environment, model)
+        if found and not json:  # before anything is removed
+            rows = ((each.model, each.version, size(each.bytes), each.where) for each in found)
+            print_table(("model", "#version", "#size", "where"), rows)
+        removed = tidegate.prune(environment, found) if yes else []
+        if json:
+            print_json({"unserved": found, "removed": removed})
+            return
+        if yes:
+            print(f"removed {counted(len(removed), 'version')}, {size(sum(each.bytes for each in removed))}")
+        else:
+            total = size(sum(each.bytes for each in found))
+            more = "; --yes removes them" if found else ""
+            print(f"{counted(len(found), 'version')} that nobody serves, {total}{more}")
+
+
+def _show(outcome: "Outcome", json: bool) -> None:
+    if json:
+        print_json(outcome)
+        return
+    before = f" (before: version {outcome.previous})" if outcome.previous is not None else ""
+    does = "has" if outcome.changed else "has already"
+    print(f"{outcome.environment} {does} version {outcome.version} of {outcome.model}{before}")
+    for each in outcome.notes:
+        note(f"note: {each}")

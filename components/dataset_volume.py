@@ -51,10 +51,7 @@ class DatasetVolume(pulumi.ComponentResource):
                 mount_options=none_if_empty(args.mount_options),
                 # Reserved for this claim, so that no other claim of the cluster can take it.
                 claim_ref=k8s.core.v1.ObjectReferenceArgs(
-                    api_version="v1",
-                    kind="PersistentVolumeClaim",
-                    namespace=place.namespace,
-                    name=args.name,
+                    api_version="v1", kind="PersistentVolumeClaim", namespace=place.namespace, name=args.name
                 ),
                 csi=of_kind(args.source, CsiSource, lambda source: _csi(source, place)),
                 nfs=of_kind(

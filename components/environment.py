@@ -137,10 +137,7 @@ class Environment(pulumi.ComponentResource):
         )
         Proxy(f"{name}-proxy", args.proxy, place, args.servers, args.domino, ready)
         when(args.monitoring, lambda monitoring: Monitoring(f"{name}-monitoring", monitoring, place, inside))
-        when(
-            args.domino,
-            lambda domino: when(domino.mesh, lambda mesh: Mesh(f"{name}-mesh", mesh, place, inside)),
-        )
+        when(args.domino, lambda domino: when(domino.mesh, lambda mesh: Mesh(f"{name}-mesh", mesh, place, inside)))
         self.register_outputs({})
 
     def _namespace(self, name: str, args: EnvironmentArgs, place: Place) -> k8s.core.v1.Namespace:

@@ -119,8 +119,7 @@ def _ingress(
         spec=k8s.networking.v1.IngressSpecArgs(
             ingress_class_name=ingress.class_name,
             tls=when(
-                args.tls,
-                lambda tls: [k8s.networking.v1.IngressTLSArgs(hosts=[ingress.host], secret_name=tls.secret)],
+                args.tls, lambda tls: [k8s.networking.v1.IngressTLSArgs(hosts=[ingress.host], secret_name=tls.secret)]
             ),
             rules=[
                 k8s.networking.v1.IngressRuleArgs(

@@ -94,9 +94,7 @@ class GpuPlacement(pulumi.ComponentResource):
                 args,
                 MigPlacement,
                 lambda mig: if_true(
-                    equals(mig.strategy, "single"),
-                    lambda: {GPU: "1"},
-                    lambda: {f"nvidia.com/mig-{mig.profile}": "1"},
+                    equals(mig.strategy, "single"), lambda: {GPU: "1"}, lambda: {f"nvidia.com/mig-{mig.profile}": "1"}
                 ),
             ),
             of_kind(args, WholeGpuPlacement, lambda gpu: {GPU: f"{gpu.count}"}),
@@ -132,9 +130,7 @@ class GpuPlacement(pulumi.ComponentResource):
                 claim.product,
                 # The label has dashes where the device's own name has spaces.
                 lambda product: [
-                    _expression(
-                        f"device.attributes['gpu.nvidia.com'].productName.replace(' ', '-') == '{product}'",
-                    )
+                    _expression(f"device.attributes['gpu.nvidia.com'].productName.replace(' ', '-') == '{product}'")
                 ],
             ),
         )

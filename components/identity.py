@@ -30,7 +30,5 @@ def variables(identity: Identity | None) -> list[k8s.core.v1.EnvVarArgs] | None:
     """Return the environment variables of the Tritons."""
     # Triton reads Azure with an account key unless it is told to use the pod's identity.
     return of_kind(
-        identity,
-        AzureIdentity,
-        lambda _: [k8s.core.v1.EnvVarArgs(name="AZURE_STORAGE_AUTH_TYPE", value="default")],
+        identity, AzureIdentity, lambda _: [k8s.core.v1.EnvVarArgs(name="AZURE_STORAGE_AUTH_TYPE", value="default")]
     )

@@ -66,12 +66,7 @@ class NetworkBoundary(pulumi.ComponentResource):
             )
 
         policy("default-deny", pod_selector=_EVERY_POD, policy_types=["Ingress", "Egress"])
-        policy(
-            "dns",
-            pod_selector=_EVERY_POD,
-            policy_types=["Egress"],
-            egress=[_dns(args.dns)],
-        )
+        policy("dns", pod_selector=_EVERY_POD, policy_types=["Egress"], egress=[_dns(args.dns)])
         when(
             none_if_empty(joined(each(args.callers, _peer), callers)),
             lambda peers: policy(
@@ -80,8 +75,7 @@ class NetworkBoundary(pulumi.ComponentResource):
                 policy_types=["Ingress"],
                 ingress=[
                     k8s.networking.v1.NetworkPolicyIngressRuleArgs(
-                        from_=peers,
-                        ports=[_port(proxy_process.HTTP_PORT), _port(proxy_process.GRPC_PORT)],
+                        from_=peers, ports=[_port(proxy_process.HTTP_PORT), _port(proxy_process.GRPC_PORT)]
                     )
                 ],
             ),
@@ -99,10 +93,7 @@ class NetworkBoundary(pulumi.ComponentResource):
             ingress=[_from(_own(proxies), inference)],
         )
         policy(
-            "policy-from-proxy",
-            pod_selector=on_demand,
-            policy_types=["Ingress"],
-            ingress=[_from(_own(proxies), lease)],
+            "policy-from-proxy", pod_selector=on_demand, policy_types=["Ingress"], ingress=[_from(_own(proxies), lease)]
         )
         policy(
             "metrics-of-proxy",
@@ -186,9 +177,7 @@ def address_peer(cidr: Any) -> Peer:
 
 def _peer(peer: Caller | Reach) -> Peer:
     return either(
-        peer.cidr,
-        address_peer,
-        lambda: _pods_of(peer, {"namespaceSelector": {"matchLabels": peer.namespace_labels}}),
+        peer.cidr, address_peer, lambda: _pods_of(peer, {"namespaceSelector": {"matchLabels": peer.namespace_labels}})
     )
 
 

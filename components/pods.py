@@ -65,12 +65,7 @@ def container_security_context() -> k8s.core.v1.SecurityContextArgs:
 
 
 def http_probe(
-    path: str,
-    port: str,
-    *,
-    period_seconds: Input[int],
-    failure_threshold: Input[int],
-    timeout_seconds: Input[int] = 5,
+    path: str, port: str, *, period_seconds: Input[int], failure_threshold: Input[int], timeout_seconds: Input[int] = 5
 ) -> k8s.core.v1.ProbeArgs:
     """Return a probe by HTTP GET of `path` on a named port."""
     return k8s.core.v1.ProbeArgs(

@@ -100,10 +100,7 @@ def access_table(proxy: ProxyArgs) -> Tree:
                 "models": rule.models,
             },
         ),
-        "rateLimit": {
-            "requestsPerMinute": proxy.rate_limit.requests_per_minute,
-            "burst": proxy.rate_limit.burst,
-        },
+        "rateLimit": {"requestsPerMinute": proxy.rate_limit.requests_per_minute, "burst": proxy.rate_limit.burst},
     }
 
 
@@ -132,8 +129,7 @@ def proxy_settings(proxy: ProxyArgs, place: Place, domino: Domino | None) -> Tre
         when(
             domino,
             lambda found: if_true(
-                proxy.auth.domino_principal,
-                lambda: {variable("domino_principal_url"): _principal_url(found)},
+                proxy.auth.domino_principal, lambda: {variable("domino_principal_url"): _principal_url(found)}
             ),
         ),
     )

@@ -4,14 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from .definition import DataPlane, Environment, Header, Platform
-from .definition.datasets import (
-    ClaimDataset,
-    CsiDataset,
-    Dataset,
-    EfsDataset,
-    HostPathDataset,
-    NfsDataset,
-)
+from .definition.datasets import ClaimDataset, CsiDataset, Dataset, EfsDataset, HostPathDataset, NfsDataset
 from .definition.models import Model
 from .definition.pools import Pool
 from .definition.servers import Server

@@ -109,12 +109,7 @@ class TritonPool(pulumi.ComponentResource):
 
 
 def _queue_autoscaler(
-    resource_name: str,
-    name: str,
-    place: Place,
-    labels: Texts,
-    scaling: QueueScaling,
-    opts: pulumi.ResourceOptions,
+    resource_name: str, name: str, place: Place, labels: Texts, scaling: QueueScaling, opts: pulumi.ResourceOptions
 ) -> k8s.apiextensions.CustomResource:
     """Declare a KEDA ScaledObject of the StatefulSet of the same name."""
     pods = f'namespace="{place.namespace}",pod=~"{name}-[0-9]+"'

@@ -10,7 +10,7 @@ Object = Mapping[str, Any]
 
 # The place to say "no schema", on purpose and with the reason. Everything else must have one.
 SCHEMALESS: Mapping[tuple[str, str], str] = {
-    ("apps.dominodatalab.com/v1alpha1", "Mutation"): "Domino publishes its CRD in no package",
+    ("apps.dominodatalab.com/v1alpha1", "Mutation"): "Domino publishes its CRD in no package"
 }
 
 

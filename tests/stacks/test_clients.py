@@ -139,10 +139,7 @@ def test_otherwise_the_address_is_the_service_that_there_is(
         ({"kind": "efs", "fileSystemId": "fs-1", "accessPointId": "fsap-2"}, "efs:fs-1:fsap-2"),
         ({"kind": "nfs", "server": "nfs.example.com", "path": "/m"}, "nfs:nfs.example.com:/m"),
         ({"kind": "claim", "claimName": "theirs"}, "claim:east:tidegate-prod/theirs"),
-        (
-            {"kind": "nfs", "server": "n", "path": "/m", "domino": {"datasetId": "65f1"}},
-            "nfs:n:/m/filecache/65f1",
-        ),
+        ({"kind": "nfs", "server": "n", "path": "/m", "domino": {"datasetId": "65f1"}}, "nfs:n:/m/filecache/65f1"),
     ],
 )
 def test_a_volume_is_named_by_what_it_is(dataset: dict[str, Any], volume: str) -> None:

@@ -42,12 +42,7 @@ def nodes(**value: Any) -> GpuNodes:
         ),
         ({"kind": "time-slicing"}, devices.Device("time-slicing"), "time-sliced GPU", 1),
         ({"kind": "mps"}, devices.Device("mps"), "MPS share of a GPU", 1),
-        (
-            {"kind": "dra", "profile": "1g.10gb"},
-            devices.Device("dra", "1g.10gb"),
-            "device by DRA (1g.10gb)",
-            1,
-        ),
+        ({"kind": "dra", "profile": "1g.10gb"}, devices.Device("dra", "1g.10gb"), "device by DRA (1g.10gb)", 1),
         # A whole GPU by another way of asking is the same GPU.
         ({"kind": "dra", "deviceClass": "gpu.nvidia.com"}, devices.Device("gpu"), "whole GPU", 1),
     ],

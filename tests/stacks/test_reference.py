@@ -208,14 +208,8 @@ def test_mistakes_are_refused_by_the_schema_and_by_make_check(path: PATH, value:
         ((*DEV, "pullSecrets"), []),
         ((*DEV, "network"), {"callers": []}),
         ((*DEV, "servers"), [{"name": "preload", "triton": {"logVerbose": 1, "environment": {"LOG": None}}}]),
-        (
-            (*DEV, "servers"),
-            [{"name": "preload", "repository": {"path": None}}],
-        ),
-        (
-            (*DEV, "servers"),
-            [{"name": "preload", "pools": [{"name": "main", "placement": {"product": None}}]}],
-        ),
+        ((*DEV, "servers"), [{"name": "preload", "repository": {"path": None}}]),
+        ((*DEV, "servers"), [{"name": "preload", "pools": [{"name": "main", "placement": {"product": None}}]}]),
         ((*DEV, "datasets"), [{"name": "models", "capacity": "1Ti"}]),
         ((*DEV, "datasets"), [{"name": "models", "kind": "claim", "claimName": "models"}]),
         ((*DEV, "proxy", "exposure"), {"kind": "ingress", "host": "dev.example.com"}),

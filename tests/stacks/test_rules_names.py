@@ -8,12 +8,7 @@ import pytest
 
 from stacks.problems import Position
 from stacks.rules import names
-from tests.stacks.definition.examples import (
-    GONE,
-    assert_refused,
-    edited_at,
-    problems,
-)
+from tests.stacks.definition.examples import GONE, assert_refused, edited_at, problems
 from tests.stacks.rule_tables import BrokenTable, KeptTable
 
 PRELOAD = {"mode": "preload"}
@@ -22,10 +17,7 @@ SHARED_PLANE = {"dataPlanes/east": GONE, "dataPlanes/lab/environments": ["dev", 
 
 
 def server(*pools: str) -> dict[str, Any]:
-    return {
-        "repository": {"dataset": "models"},
-        "pools": [{"name": pool, "loading": PRELOAD} for pool in pools],
-    }
+    return {"repository": {"dataset": "models"}, "pools": [{"name": pool, "loading": PRELOAD} for pool in pools]}
 
 
 BROKEN: BrokenTable = {

@@ -216,11 +216,7 @@ def models(draw: st.DrawFn, platform_servers: list[Tree]) -> list[Tree]:
                 ),
                 **draw(
                     sometimes(
-                        {
-                            "idleSeconds": st.integers(30, 3600),
-                            "pinned": st.booleans(),
-                            "footprint": st.just("100Mi"),
-                        }
+                        {"idleSeconds": st.integers(30, 3600), "pinned": st.booleans(), "footprint": st.just("100Mi")}
                     )
                 ),
             }

@@ -143,12 +143,7 @@ class ToyKind:
         return [folder] if (folder / FILE).exists() else sorted(file.parent for file in folder.glob(f"*/{FILE}"))
 
     def check(
-        self,
-        folder: Path,
-        name: str | None = None,
-        *,
-        backends: Collection[str] | None = None,
-        gpu: bool | None = None,
+        self, folder: Path, name: str | None = None, *, backends: Collection[str] | None = None, gpu: bool | None = None
     ) -> list[Finding]:
         found = [] if self._read(folder).get("tensors") else [error("there are no tensors", f"{FILE}:1")]
         if backends is not None and "toy" not in backends:

@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from stacks.definition.base import byte_count, quantity_value
-from tests.stacks.definition.examples import (
-    GONE,
-    PRODUCT,
-    assert_said_in_full,
-    edited_at,
-    problems,
-    stands_at,
-)
+from tests.stacks.definition.examples import GONE, PRODUCT, assert_said_in_full, edited_at, problems, stands_at
 
 COLD = "servers/main/pools/cold"
 TRITON = "servers/main/triton"

@@ -40,45 +40,27 @@ def placed(placement: dict[str, Any]) -> list[KubernetesObject]:
 @pytest.mark.parametrize(
     ("placement", "selector", "limit"),
     [
-        (
-            {"kind": "mig", "profile": "1g.10gb", "product": PRODUCT},
-            {
-                "nvidia.com/gpu.product": PRODUCT,
-                "nvidia.com/mig.strategy": "mixed",
-                "nvidia.com/mig.config.state": "success",
-            },
-            {"nvidia.com/mig-1g.10gb": "1"},
-        ),
-        (
-            {"kind": "mig", "profile": "3g.40gb"},
-            {"nvidia.com/mig.strategy": "mixed", "nvidia.com/mig.config.state": "success"},
-            {"nvidia.com/mig-3g.40gb": "1"},
-        ),
-        (
-            {"kind": "mig", "profile": "1g.10gb", "product": PRODUCT, "strategy": "single"},
-            {
-                "nvidia.com/gpu.product": f"{PRODUCT}-MIG-1g.10gb",
-                "nvidia.com/mig.strategy": "single",
-                "nvidia.com/mig.config.state": "success",
-            },
-            {"nvidia.com/gpu": "1"},
-        ),
+        ({"kind": "mig", "profile": "1g.10gb", "product": PRODUCT}, {"nvidia.com/gpu.product": PRODUCT,
+         "nvidia.com/mig.strategy": "mixed", "nvidia.com/mig.config.state": "success"},
+         {"nvidia.com/mig-1g.10gb": "1"}),
+        ({"kind": "mig", "profile": "3g.40gb"},
+         {"nvidia.com/mig.strategy": "mixed", "nvidia.com/mig.config.state": "success"},
+         {"nvidia.com/mig-3g.40gb": "1"}),
+        ({"kind": "mig", "profile": "1g.10gb", "product": PRODUCT, "strategy": "single"},
+         {"nvidia.com/gpu.product": f"{PRODUCT}-MIG-1g.10gb", "nvidia.com/mig.strategy": "single",
+         "nvidia.com/mig.config.state": "success"}, {"nvidia.com/gpu": "1"}),
         ({"kind": "gpu", "count": 2, "product": PRODUCT}, {"nvidia.com/gpu.product": PRODUCT}, {"nvidia.com/gpu": "2"}),
         ({"kind": "gpu"}, {}, {"nvidia.com/gpu": "1"}),
-        (
-            {"kind": "time-slicing", "product": PRODUCT},
-            {"nvidia.com/gpu.product": PRODUCT, "nvidia.com/gpu.sharing-strategy": "time-slicing"},
-            {"nvidia.com/gpu.shared": "1"},
-        ),
-        (
-            {"kind": "mps", "product": PRODUCT, "renamed": False},
-            {"nvidia.com/gpu.product": f"{PRODUCT}-SHARED", "nvidia.com/gpu.sharing-strategy": "mps"},
-            {"nvidia.com/gpu": "1"},
-        ),
+        ({"kind": "time-slicing", "product": PRODUCT},
+         {"nvidia.com/gpu.product": PRODUCT, "nvidia.com/gpu.sharing-strategy": "time-slicing"},
+         {"nvidia.com/gpu.shared": "1"}),
+        ({"kind": "mps", "product": PRODUCT, "renamed": False},
+         {"nvidia.com/gpu.product": f"{PRODUCT}-SHARED", "nvidia.com/gpu.sharing-strategy": "mps"},
+         {"nvidia.com/gpu": "1"}),
         ({"kind": "dra", "profile": "1g.10gb"}, {}, {}),
         ({"kind": "cpu"}, {}, {}),
     ],
-)
+)  # fmt: skip
 def test_a_placement_gives_its_selector_and_its_resource(
     placement: dict[str, Any], selector: dict[str, str], limit: dict[str, str]
 ) -> None:

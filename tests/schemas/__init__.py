@@ -1,26 +1,71 @@
 """Validates Kubernetes objects offline, field by field: what a strict API server would refuse is a violation here.
 
-- `check(objects)`: every object against its schema, in process, in milliseconds.
-- `kubeconform(files)`: the same schemas through the real kubeconform, on files.
-- `kubernetes_validate_strict(obj)`, `crd_violations(obj)`: one object of a built-in kind, of a custom kind.
-
-A kind without a schema never passes silently: it is a violation, unless SCHEMALESS names it on purpose; then it stands
-in the report's `skipped`. What no schema can say is not checked: CEL rules, defaults, immutability, admission.
+`check` asks the schemas in process, in milliseconds; `kubeconform` asks the real kubeconform, on files. A kind without
+a schema is a violation. What no schema can say is not checked: CEL rules, defaults, immutability, admission.
 """
 
-from tests.schemas.builtin import kubernetes_validate_strict
-from tests.schemas.conform import kubeconform
-from tests.schemas.custom import crd_violations
-from tests.schemas.kinds import SCHEMALESS, NoSchemaError, Object, Report
-from tests.schemas.together import check
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
-__all__ = [
-    "SCHEMALESS",
-    "NoSchemaError",
-    "Object",
-    "Report",
-    "check",
-    "crd_violations",
-    "kubeconform",
-    "kubernetes_validate_strict",
-]
+from lab import tools
+
+from . import builtin, custom
+
+Object = Mapping[str, Any]
+SECONDS = 300
+
+
+def check(objects: Iterable[Object]) -> list[str]:
+    """Return a line for everything that is wrong with the objects: which one, where, what."""
+    found = []
+    for obj in objects:
+        kind = str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
+        name = "/".join(str(obj["metadata"][key]) for key in ("namespace", "name") if obj["metadata"].get(key))
+        validator = custom.validator(*kind) or builtin.validator(*kind)
+        if validator is None:
+            found.append(f"{kind[1]} {name}: no schema for {' '.join(kind)}")
+            continue
+        for error in validator.iter_errors(obj):
+            where = ".".join(map(str, error.absolute_path)) or "object"
+            found.append(f"{kind[1]} {name}: {where}: {error.message[:400]}")
+    return sorted(found)
+
+
+def kubeconform(folder: Path) -> tuple[int, list[str]]:
+    """Run `kubeconform -strict` on the files in a folder; return how many objects it checked, and what is wrong.
+
+    Raises RuntimeError when kubeconform itself fails.
+    """
+    # The custom kinds first: their files are found by the whole group, the built-in ones only by its first label.
+    places = [
+        f"{custom.folder()}/{{{{.Group}}}}/{{{{.ResourceKind}}}}_{{{{.ResourceAPIVersion}}}}.json",
+        f"{builtin.folder()}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json",
+    ]
+    done = subprocess.run(
+        [tools.path("kubeconform"), "-strict", "-output", "json", "-verbose"]
+        + [word for place in places for word in ("-schema-location", place)]
+        + [folder],
+        capture_output=True,
+        timeout=SECONDS,
+        # If a schema ever referred to the web, this must fail, and not be fetched.
+        env=os.environ | {"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": ""},
+    )
+    try:
+        checked = [found for found in json.loads(done.stdout)["resources"] if found["status"]]
+    except (ValueError, KeyError, TypeError):
+        output = (done.stdout + done.stderr).decode(errors="replace")
+        raise RuntimeError(f"kubeconform failed with exit code {done.returncode}: {output[:2000]}") from None
+    wrong = (found for found in checked if found["status"] != "statusValid")
+    return len(checked), sorted(line for found in wrong for line in _lines(found))
+
+
+def _lines(found: Mapping[str, Any]) -> list[str]:
+    # Its list of errors stops at the first level; the message has all of them, on one line, with mere headings between.
+    errors = re.findall(r"- at '([^']*)': (.*?)(?=\s+- at '|$)", found["msg"])
+    lines = [f"{where or 'object'}: {error}" for where, error in errors if error != "validation failed"]
+    return [f"{found['filename']}: {found['kind']} {found['name']}: {line}" for line in lines or [found["msg"]]]

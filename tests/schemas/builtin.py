@@ -12,7 +12,6 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 from lab.tools.cache import cache_root, digest, once
-from tests.schemas.kinds import NoSchemaError, Object, complaints, gvk
 
 KUBERNETES = "1.36"
 DEFINITIONS = "_definitions.json"
@@ -55,13 +54,8 @@ def validator(api_version: str, kind: str) -> Draft202012Validator | None:
     # Two groups can share their first label; the schema itself knows its whole one.
     if api_version not in schema.get("properties", {}).get("apiVersion", {}).get("enum", ()):
         return None
-    return Draft202012Validator(schema, registry=_registry())
-
-
-@cache
-def _registry() -> Registry[Any]:
     registry: Registry[Any] = Registry().with_resource(DEFINITIONS, DRAFT202012.create_resource(_definitions()))
-    return registry
+    return Draft202012Validator(schema, registry=registry)
 
 
 @cache
@@ -84,14 +78,3 @@ def definition(name: str) -> dict[str, Any]:
 
     found: dict[str, Any] = whole(_definitions()["$defs"][name])
     return found
-
-
-def kubernetes_validate_strict(obj: Object) -> list[str]:
-    """Return what the strict schema of `kubernetes-validate` finds wrong with an object, all of it, not only the first.
-
-    Raises NoSchemaError for a kind that is not Kubernetes' own.
-    """
-    found = validator(*gvk(obj))
-    if found is None:
-        raise NoSchemaError(f"Kubernetes {KUBERNETES} has no schema for {' '.join(gvk(obj))}")
-    return complaints(obj, found)

@@ -17,7 +17,6 @@ from jsonschema import Draft202012Validator
 from lab import tools
 from lab.tools.cache import cache_root, digest, once
 from tests.schemas import builtin
-from tests.schemas.kinds import NoSchemaError, Object, complaints, gvk
 
 Schema = dict[str, Any]
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -135,11 +134,3 @@ def validator(api_version: str, kind: str) -> Draft202012Validator | None:
     """Return the validator of a custom kind; nothing when no pinned module has it."""
     file = folder() / file_name(api_version, kind)
     return Draft202012Validator(json.loads(file.read_text("utf-8"))) if file.is_file() else None
-
-
-def crd_violations(obj: Object) -> list[str]:
-    """Return what is wrong with an object of a custom kind; raises NoSchemaError when no pinned CRD defines it."""
-    found = validator(*gvk(obj))
-    if found is None:
-        raise NoSchemaError(f"no pinned CRD defines {' '.join(gvk(obj))}")
-    return complaints(obj, found)

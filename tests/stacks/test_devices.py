@@ -34,19 +34,15 @@ def nodes(**value: Any) -> GpuNodes:
         ({"kind": "cpu"}, None, "", 0),
         ({"kind": "gpu", "count": 2}, devices.Device("gpu"), "whole GPU", 2),
         ({"kind": "mig", "profile": "1g.10gb"}, devices.Device("mig", "1g.10gb", "mixed"), "MIG 1g.10gb (mixed)", 1),
-        (
-            {"kind": "mig", "profile": "1g.10gb", "strategy": "single", "product": A100},
-            devices.Device("mig", "1g.10gb", "single"),
-            "MIG 1g.10gb (single)",
-            1,
-        ),
+        ({"kind": "mig", "profile": "1g.10gb", "strategy": "single", "product": A100},
+         devices.Device("mig", "1g.10gb", "single"), "MIG 1g.10gb (single)", 1),
         ({"kind": "time-slicing"}, devices.Device("time-slicing"), "time-sliced GPU", 1),
         ({"kind": "mps"}, devices.Device("mps"), "MPS share of a GPU", 1),
         ({"kind": "dra", "profile": "1g.10gb"}, devices.Device("dra", "1g.10gb"), "device by DRA (1g.10gb)", 1),
         # A whole GPU by another way of asking is the same GPU.
         ({"kind": "dra", "deviceClass": "gpu.nvidia.com"}, devices.Device("gpu"), "whole GPU", 1),
     ],
-)
+)  # fmt: skip
 def test_a_placement_asks_for_so_many_devices_of_one_kind(
     value: dict[str, Any], device: devices.Device | None, words: str, count: int
 ) -> None:

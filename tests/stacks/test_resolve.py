@@ -302,11 +302,8 @@ def test_the_reference_definition_resolves_without_a_lock() -> None:
     ("repository", "registries", "expected"),
     [
         ("nvcr.io/nvidia/tritonserver", {}, "nvcr.io/nvidia/tritonserver"),
-        (
-            "nvcr.io/nvidia/tritonserver",
-            {"nvcr.io": "mirror.example.com/nvcr"},
-            "mirror.example.com/nvcr/nvidia/tritonserver",
-        ),
+        ("nvcr.io/nvidia/tritonserver", {"nvcr.io": "mirror.example.com/nvcr"},
+         "mirror.example.com/nvcr/nvidia/tritonserver"),
         ("nvcr.io/nvidia/tritonserver", {"quay.io": "mirror.example.com"}, "nvcr.io/nvidia/tritonserver"),
         ("library/busybox", {"docker.io": "mirror.example.com/hub"}, "mirror.example.com/hub/library/busybox"),
         ("busybox", {"docker.io": "mirror.example.com"}, "mirror.example.com/busybox"),
@@ -314,7 +311,7 @@ def test_the_reference_definition_resolves_without_a_lock() -> None:
         ("localhost:5000/a", {"localhost:5000": "mirror.example.com"}, "mirror.example.com/a"),
         ("localhost/a", {"localhost": "mirror.example.com"}, "mirror.example.com/a"),
     ],
-)
+)  # fmt: skip
 def test_an_image_comes_from_the_mirror_of_its_registry(
     repository: str, registries: dict[str, str], expected: str
 ) -> None:

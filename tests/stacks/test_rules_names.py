@@ -22,93 +22,45 @@ def server(*pools: str) -> dict[str, Any]:
 
 BROKEN: BrokenTable = {
     names.no_two_stacks_share_a_name: [
-        (
-            {
-                "environments": [{"name": "a"}, {"name": "a-b"}],
-                "dataPlanes": [{"name": "b-c", "environments": ["a"]}, {"name": "c", "environments": ["a-b"]}],
-            },
-            "- »a-b",
-            "would both be the stack a-b-c",
-        ),
-        (
-            {"dataPlanes/lab/environments": ["dev", "dev"]},
-            "- »dev",
-            'environment "dev" stands twice in data plane "lab"',
-        ),
+        ({"environments": [{"name": "a"}, {"name": "a-b"}],
+         "dataPlanes": [{"name": "b-c", "environments": ["a"]}, {"name": "c", "environments": ["a-b"]}]}, "- »a-b",
+         "would both be the stack a-b-c"),
+        ({"dataPlanes/lab/environments": ["dev", "dev"]}, "- »dev",
+         'environment "dev" stands twice in data plane "lab"'),
     ],
     names.no_two_data_planes_share_a_cluster: [
-        (
-            {"dataPlanes/lab/context": "one", "dataPlanes/east/context": "one"},
-            "»context: one",
-            'data planes "lab" and "east" have one context, one',
-        ),
+        ({"dataPlanes/lab/context": "one", "dataPlanes/east/context": "one"}, "»context: one",
+         'data planes "lab" and "east" have one context, one'),
         ({"dataPlanes/east/context": "lab"}, "»context: lab", "one context, lab"),
     ],
     names.no_two_environments_of_a_cluster_share_a_namespace: [
-        (
-            {**SHARED_PLANE, "environments/dev/namespace": "n", "environments/prod/namespace": "n"},
-            "»namespace: n",
-            'environments "dev" and "prod" would share the namespace n on data plane "lab"',
-        ),
-        (
-            {**SHARED_PLANE, "environments/dev/namespace": "tidegate-prod"},
-            "- »name: prod",
-            "would share the namespace tidegate-prod",
-        ),
+        ({**SHARED_PLANE, "environments/dev/namespace": "n", "environments/prod/namespace": "n"}, "»namespace: n",
+         'environments "dev" and "prod" would share the namespace n on data plane "lab"'),
+        ({**SHARED_PLANE, "environments/dev/namespace": "tidegate-prod"}, "- »name: prod",
+         "would share the namespace tidegate-prod"),
     ],
     names.no_two_pools_become_one_object: [
-        (
-            {"servers/a": server("b-c"), "servers/a-b": server("c")},
-            "name: »c",
-            'pool "b-c" of server "a" and pool "c" of server "a-b" would share the Kubernetes name a-b-c',
-        ),
+        ({"servers/a": server("b-c"), "servers/a-b": server("c")}, "name: »c",
+         'pool "b-c" of server "a" and pool "c" of server "a-b" would share the Kubernetes name a-b-c'),
         ({"servers/a": server("b", "b-headless")}, "name: »b-headless", "would share the Kubernetes name a-b-headless"),
         ({"servers/inference": server("proxy")}, "name: »proxy", "the proxy and pool"),
     ],
     names.pool_names_leave_room_for_what_kubernetes_appends: [
-        ({"servers/" + "s" * 30: server("p" * 22)}, "name: »ppp", "has 53 characters")
+        ({"servers/" + "s" * 30: server("p" * 22)}, "name: »ppp", "has 53 characters"),
     ],
     names.no_two_stacks_of_a_cluster_share_a_host_and_path: [
-        (
-            {**SHARED_PLANE, "proxy/exposure": INGRESS},
-            "host: »i.example.com",
-            "stacks dev-lab and prod-lab would both answer at i.example.com/",
-        ),
-        (
-            {
-                **SHARED_PLANE,
-                "proxy/exposure": INGRESS,
-                "environments/prod/proxy": {
-                    "exposure": {
-                        "kind": "http-route",
-                        "host": "i.example.com",
-                        "gateway": "g",
-                        "gatewayNamespace": "gateways",
-                    }
-                },
-            },
-            "host: »i.example.com",
-            "would both answer at i.example.com/",
-        ),
+        ({**SHARED_PLANE, "proxy/exposure": INGRESS}, "host: »i.example.com",
+         "stacks dev-lab and prod-lab would both answer at i.example.com/"),
+        ({**SHARED_PLANE, "proxy/exposure": INGRESS, "environments/prod/proxy": {"exposure": {"kind": "http-route",
+         "host": "i.example.com", "gateway": "g", "gatewayNamespace": "gateways"}}}, "host: »i.example.com",
+         "would both answer at i.example.com/"),
     ],
     names.no_two_stacks_of_a_cluster_share_a_volume: [
-        (
-            {
-                **SHARED_PLANE,
-                "environments/dev/namespace": "a-b",
-                "environments/prod/namespace": "a",
-                "environments/prod/datasets/b-models": {
-                    "name": "b-models",
-                    "kind": "nfs",
-                    "server": "nfs.example.com",
-                    "path": "/x",
-                },
-            },
-            "name: »b-models",
-            "stacks dev-lab and prod-lab would share the PersistentVolume a-b-models",
-        )
+        ({**SHARED_PLANE, "environments/dev/namespace": "a-b", "environments/prod/namespace": "a",
+         "environments/prod/datasets/b-models": {"name": "b-models", "kind": "nfs", "server": "nfs.example.com",
+         "path": "/x"}}, "name: »b-models", "stacks dev-lab and prod-lab would share the PersistentVolume a-b-models"),
     ],
-}
+}  # fmt: skip
 
 OTHERS: dict[str, dict[str, Any]] = {
     "monitoring": {"monitoring": {"operator": True}},
@@ -137,7 +89,7 @@ KEPT: KeptTable = {
     names.no_two_data_planes_share_a_cluster: [{"dataPlanes/east/context": "Lab"}],
     names.no_two_environments_of_a_cluster_share_a_namespace: [
         # The same namespace in two clusters is two namespaces.
-        {"environments/dev/namespace": "n", "environments/prod/namespace": "n"}
+        {"environments/dev/namespace": "n", "environments/prod/namespace": "n"},
     ],
     names.no_two_pools_become_one_object: [{"servers/inference": server("proxy-2")}],
     names.pool_names_leave_room_for_what_kubernetes_appends: [{"servers/" + "s" * 30: server("p" * 21)}],
@@ -147,7 +99,7 @@ KEPT: KeptTable = {
         {**SHARED_PLANE, "proxy/exposure": INGRESS, "environments/prod/proxy": {"exposure": {"path": "/prod"}}},
     ],
     names.no_two_stacks_of_a_cluster_share_a_volume: [SHARED_PLANE],
-}
+}  # fmt: skip
 
 WINDOW = {"name": "nightly", "opens": "0 1 * * *", "durationSeconds": 60, "models": ["ocr"]}
 TWICE: dict[str, list[dict[str, Any]]] = {

@@ -151,11 +151,8 @@ WRONG: tuple[tuple[str, Any, str], ...] = (
     ("proxy/exposure", {"host": "i"}, "»exposure:"),
     ("proxy/exposure", "ingress", "exposure: »ingress"),
     ("proxy/tls", {"kind": "cert-manager", "issuer": "x", "issuerKind": "Isuer"}, "issuerKind: »Isuer"),
-    (
-        f"{COLD}/autoscaling",
-        {"kind": "queue", "min": 1, "max": 1, "prometheusAddress": "http:// x"},
-        "prometheusAddress: »http:// x",
-    ),
+    (f"{COLD}/autoscaling", {"kind": "queue", "min": 1, "max": 1, "prometheusAddress": "http:// x"},
+     "prometheusAddress: »http:// x"),
     (f"{COLD}/autoscaling", {"kind": "queue", "min": 1, "max": 1}, "»autoscaling:"),
     # datasets and repositories
     ("datasets", [{"name": "models", "kind": "efs", "fileSystemId": "0a1b"}], "fileSystemId: »0a1b"),
@@ -241,10 +238,8 @@ RIGHT: tuple[tuple[str, Any], ...] = (
     ("proxy/auth/oidc/0/jwksUrl", "http://keycloak-http.domino-platform/certs"),
     ("servers/main/repository", {"dataset": "models", "path": "filecache/a-b_c.d"}),
     (f"{TRITON}/environment", {"_A1": ""}),
-    (
-        f"{TRITON}/extraArguments",
-        ["--backend-config=python,shm-default-byte-size=1048576", "--cache-config=local,size=1"],
-    ),
+    (f"{TRITON}/extraArguments",
+     ["--backend-config=python,shm-default-byte-size=1048576", "--cache-config=local,size=1"]),
     (f"{TRITON}/metrics", {"latencySummaries": [{"quantile": 0.99, "error": 0.001}]}),
     (f"{TRITON}/rateLimiter", {"resources": {"R1": 4}}),
     (GROUP, {**NODES, "product": "NVIDIA-A30", "sharing": {"kind": "time-slicing", "replicas": 48}}),
@@ -252,7 +247,7 @@ RIGHT: tuple[tuple[str, Any], ...] = (
     ("monitoring", {"operator": True, "labels": {"release": "prometheus"}}),
     ("proxy/tolerations", [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]),
     ("datasets/models/mountOptions", ["nconnect=8"]),
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("path", "value"), RIGHT, ids=[f"{path}={str(value)[:40]}" for path, value in RIGHT])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -27,186 +26,178 @@ UNKNOWN_NODES = {**NODES, "product": "NVIDIA-A30"}
 BOUNDS = {"min": 2, "max": 4}
 
 
-@dataclass(frozen=True)
-class Refused:
-    """A validator, an edit that it refuses, and what is said."""
-
-    validator: str
-    edits: dict[str, Any]
-    at: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.validator}-{self.what[:40]}"
-
-
-REFUSED: tuple[Refused, ...] = (
-    Refused("Promotion.hours_of_service_are_counted_somewhere", {"environments/prod/promotion": {"soakHours": 24}},
-        "»promotion:", "name it in from"),
-    Refused("UrlProbe._tokens_travel_encrypted",
-        {"gate/probe": {"kind": "url", "url": "http://127.0.0.1/x", "tokenVariable": "TOKEN"}}, "»probe:",
-        "tokenVariable would send a token there"),
-    Refused("Alerts._a_service_or_an_address", {"gate/alerts": {"kind": "prometheus"}}, "»alerts:", "service or url"),
-    Refused("Gate._there_is_time_to_settle", {"gate": {"timeoutSeconds": 60, "settleSeconds": 60}}, "»gate:",
-        "settleSeconds 60 is not less than timeoutSeconds 60"),
-    Refused("Resources._limit_is_at_least_the_request", {"proxy/resources": {"cpu": "500m", "cpuLimit": "0.4"}},
-        "»resources:", "cpuLimit 0.4 is less than cpu 500m"),
-    Refused(
-        "Resources._limit_is_at_least_the_request",
-        {f"{COLD}/resources": {"cpuLimit": "999m"}},  # the default asks for 1
-        "»resources:",
-        "cpuLimit 999m is less than cpu",
-    ),
-    Refused("ReplicaBounds._bounds_are_in_order", {"proxy/autoscaling": {"min": 3, "max": 2}}, "»autoscaling:",
-        "min 3 is more than max 2"),
-    Refused("Pool._replicas_or_autoscaling",
-        {f"{COLD}/replicas": 1, f"{COLD}/autoscaling": {"kind": "cpu", "min": 1, "max": 2}}, "- »name: cold",
-        "replicas and autoscaling cannot stand together"),
-    Refused("Proxy._replicas_or_autoscaling", {"proxy/replicas": 2, "environments/prod/proxy": {"autoscaling": BOUNDS}},
-        "»proxy:", "in an overlay, `replicas: null` takes the inherited number away"),
-    Refused("Pool._shared_memory_is_part_of_the_memory", {f"{COLD}/sharedMemory": "8Gi"}, "- »name: cold",
-        "sharedMemory 8Gi counts against the memory limit, 8Gi, and must be less"),
-    Refused("OnDemand._idle_is_at_least_the_lease", {f"{COLD}/loading/idleSeconds": 14}, "»loading:",
-        "idleSeconds 14 is less than leaseSeconds 15"),
-    Refused("OnDemand._idle_is_at_least_the_lease", {f"{COLD}/loading/leaseSeconds": 301}, "»loading:",
-        "idleSeconds 300 is less than leaseSeconds 301"),
-    Refused("WarmWindow._opens_is_a_cron_expression", {WINDOWS: [{**WINDOW, "opens": "nightly"}]}, "- »name: nightly",
-        "opens 'nightly' is no cron expression of five fields"),
-    Refused("WarmWindow._time_zone_is_known", {WINDOWS: [{**WINDOW, "timeZone": "Europe/Berlim"}]}, "- »name: nightly",
-        "timeZone 'Europe/Berlim' is no IANA time zone"),
-    Refused("TritonSettings._extra_arguments_leave_ours_alone",
-        {"servers/main/triton": {"extraArguments": ["--log-info=true", "--exit-timeout-secs=1"]}}, "»triton:",
-        "Tidegate sets it itself, from triton.exitTimeoutSeconds"),
-    Refused("TritonSettings._extra_arguments_leave_ours_alone",
-        {"servers/main/triton": {"extraArguments": ["--http-restricted-api=inference:a=b"]}}, "»triton:",
-        "extraArguments may not set --http-restricted-api: Tidegate sets it itself"),
-    Refused("OidcIssuer.an_audience_is_named", {"proxy/auth/oidc/0/audiences": GONE}, "- »issuer:",
-        "the issuer has no audiences"),
-    Refused("OidcIssuer.an_audience_is_named", {"proxy/auth/oidc/0/audiences": []}, "- »issuer:",
-        "name the audience of this proxy"),
-    Refused("AccessRule.somebody_is_named", {"proxy/access/callers/groups": GONE}, "- »name: callers",
-        "names neither principals nor groups"),
-    Refused("_Peer.addresses_stand_alone", {"network/callers/ingress/podLabels": {"app": "x"}}, "- »name: ingress",
-        "cidr stands alone"),
-    Refused("_Peer.somebody_is_meant", {"network/reach/identity/cidr": GONE}, "- »name: identity",
-        "say who: namespaceLabels (and podLabels), or a cidr"),
-    Refused("Model._traffic_is_whole",
-        {"models/churn/versions": [{"version": 1, "weight": 20}, {"version": 2, "weight": 70}]}, "- »name: churn",
-        "the weights of versions must sum to 100, and 20 + 70 is 90"),
-    Refused("Model._traffic_is_whole", {"models/churn/versions": [{"version": 1, "weight": 0}]}, "- »name: churn",
-        "and 0 is 0"),
-    Refused("Model._traffic_is_whole",
-        {"models/churn/versions": [{"version": 1, "weight": 50}, {"version": 1, "weight": 50}]}, "- »name: churn",
-        "version 1 stands twice"),
-    Refused("Model._a_candidate_has_no_traffic",
-        {"models/churn/versions": [{"version": 1, "weight": 100}], "models/churn/mirror": {"version": 1, "percent": 5}},
-        "- »name: churn", "version 1 has traffic, so it is no candidate for mirror"),
-    Refused("Model.a_mirror_has_versions_beside_it", {"models/churn/mirror": {"version": 2, "percent": 5}},
-        "- »name: churn", "mirror stands beside versions"),
-    Refused("Model.a_mirror_has_versions_beside_it",
-        {"models/churn/alias": "champion", "models/churn/mirror": {"version": 2, "percent": 5}}, "- »name: churn",
-        "mirror stands beside versions"),
-    Refused("Model.traffic_is_said_once",
-        {"models/churn/versions": [{"version": 1, "weight": 100}], "models/churn/alias": "champion"}, "- »name: churn",
-        "versions and alias cannot stand together"),
-    Refused("GpuNodes.cut_or_shared",
-        {LAB: [{**NODES, "mig": {"slices": {"1g.10gb": 1}}, "sharing": {"kind": "mps", "replicas": 2}}]}, "- »nodes: 1",
-        "mig and sharing cannot stand together"),
-    Refused("GpuNodes._slices_fit_on_one_gpu", {LAB: [{**NODES, "mig": {"slices": {"1g.5gb": 1}}}]}, "- »nodes: 1",
-        f"{PRODUCT} has no MIG profile 1g.5gb; it has 1g.10gb, 1g.20gb"),
-    Refused("GpuNodes._slices_fit_on_one_gpu", {LAB: [{**NODES, "mig": {"slices": {"3g.40gb": 2, "1g.10gb": 1}}}]},
-        "- »nodes: 1", f"these slices do not fit on one {PRODUCT} together: 2 × 3g.40gb, 1 × 1g.10gb"),
-    Refused("GpuNodes._slices_fit_on_one_gpu",
-        {LAB: [{**NODES, "mig": {"strategy": "single", "slices": {"3g.40gb": 1, "1g.10gb": 1}}}]}, "- »nodes: 1",
-        "MIG strategy single needs slices of one profile"),
-    Refused(  # whatever the product
-        "GpuNodes._slices_fit_on_one_gpu",
-        {LAB: [{**UNKNOWN_NODES, "mig": {"strategy": "single", "slices": {"1g.6gb": 1, "2g.12gb": 1}}}]},
-        "- »nodes: 1",
-        "MIG strategy single needs slices of one profile",
-    ),
-    Refused("TritonServer._strict_readiness_is_for_preloaded_models",
-        {"servers/main/triton": {"strictReadiness": True}}, "- »name: main", "cannot stand together"),
-    Refused("Resources._memory_is_enough_for_a_process", {"proxy/resources": {"memory": "2Mi"}}, "»resources:",
-        "is a unit missing"),
-    Refused("DraPlacement.slices_have_a_profile", {f"{COLD}/placement": {"kind": "dra"}}, "»placement:",
-        "say which profile"),
-    Refused("DraPlacement.whole_gpus_have_no_profile",
-        {f"{COLD}/placement": {"kind": "dra", "deviceClass": "gpu.nvidia.com", "profile": "1g.10gb"}}, "»placement:",
-        "take profile away"),
-    Refused("Environment._production_is_no_trial", {"environments/prod/local": True}, "- »name: prod",
-        "production and local cannot stand together"),
-    Refused("Environment.namespace", {"environments/dev/namespace": "kube-system"}, "namespace: »kube-system",
-        "'kube-system' belongs to Kubernetes"),
-    Refused("Environment.namespace", {"environments/dev/namespace": "default"}, "namespace: »default",
-        "'default' belongs to Kubernetes"),
-    Refused("Environment._namespace_is_its_own",
-        {"environments/dev/name": "d" * 60, "dataPlanes/lab/environments": ["d" * 60]}, "- »name: ddd",
-        "has 69 characters, and it may have 63"),
-    Refused("Environment.labels", {"environments/dev/labels": {"pod-security.kubernetes.io/enforce": "privileged"}},
-        "»labels:", "'pod-security.kubernetes.io/enforce' is a label that Tidegate or Kubernetes sets itself"),
-    Refused("Environment.labels", {"environments/dev/labels": {"app.kubernetes.io/name": "x"}}, "»labels:",
-        "'app.kubernetes.io/name' is a label that"),
-    Refused("MigPlacement.a_strategy_of_single_names_a_product",
-        {f"{COLD}/placement": {"kind": "mig", "profile": "1g.10gb", "strategy": "single"}}, "»placement:",
-        "MIG strategy single needs a product"),
-    Refused("TritonSettings.environment", {"servers/main/triton": {"environment": {"HOME": "/root"}}}, "»environment:",
-        "'HOME' is a variable that Tidegate sets itself"),
-    Refused(
-        "TritonServer._environment_leaves_the_identity_alone",
-        {
-            "servers/main/identity": {"cloud": "azure", "clientId": "0f6b8a3e-0000-4000-8000-000000000001"},
-            "servers/main/triton": {"environment": {"AZURE_STORAGE_AUTH_TYPE": "key"}},
-        },
-        "- »name: main",
-        "beside an identity of Azure",
-    ),
-    Refused(
-        "IngressExposure.annotations",
-        {
-            "proxy/exposure": {
-                "kind": "ingress",
-                "host": "a.example.com",
-                "annotations": {"nginx.ingress.kubernetes.io/server-snippet": "return 200;"},
-            }
-        },
-        "»annotations:",
-        "'nginx.ingress.kubernetes.io/server-snippet' leads requests past the proxy",
-    ),
-    Refused("Environment._annotations_leave_ours_alone",
-        {"environments/dev/annotations": {"tidegate.dev/guardrails": "{}"}}, "- »name: dev",
-        "annotations may not set tidegate.dev/guardrails"),
-)  # fmt: skip
+REFUSED: dict[str, list[tuple[dict[str, Any], str, str]]] = {
+    "Promotion.hours_of_service_are_counted_somewhere": [
+        ({"environments/prod/promotion": {"soakHours": 24}}, "»promotion:", "name it in from"),
+    ],
+    "UrlProbe._tokens_travel_encrypted": [
+        ({"gate/probe": {"kind": "url", "url": "http://127.0.0.1/x", "tokenVariable": "TOKEN"}}, "»probe:",
+         "tokenVariable would send a token there"),
+    ],
+    "Alerts._a_service_or_an_address": [({"gate/alerts": {"kind": "prometheus"}}, "»alerts:", "service or url")],
+    "Gate._there_is_time_to_settle": [
+        ({"gate": {"timeoutSeconds": 60, "settleSeconds": 60}}, "»gate:",
+         "settleSeconds 60 is not less than timeoutSeconds 60"),
+    ],
+    "Resources._limit_is_at_least_the_request": [
+        ({"proxy/resources": {"cpu": "500m", "cpuLimit": "0.4"}}, "»resources:", "cpuLimit 0.4 is less than cpu 500m"),
+        # the default asks for 1
+        ({f"{COLD}/resources": {"cpuLimit": "999m"}}, "»resources:", "cpuLimit 999m is less than cpu"),
+    ],
+    "ReplicaBounds._bounds_are_in_order": [
+        ({"proxy/autoscaling": {"min": 3, "max": 2}}, "»autoscaling:", "min 3 is more than max 2"),
+    ],
+    "Pool._replicas_or_autoscaling": [
+        ({f"{COLD}/replicas": 1, f"{COLD}/autoscaling": {"kind": "cpu", "min": 1, "max": 2}}, "- »name: cold",
+         "replicas and autoscaling cannot stand together"),
+    ],
+    "Proxy._replicas_or_autoscaling": [
+        ({"proxy/replicas": 2, "environments/prod/proxy": {"autoscaling": BOUNDS}}, "»proxy:",
+         "in an overlay, `replicas: null` takes the inherited number away"),
+    ],
+    "Pool._shared_memory_is_part_of_the_memory": [
+        ({f"{COLD}/sharedMemory": "8Gi"}, "- »name: cold",
+         "sharedMemory 8Gi counts against the memory limit, 8Gi, and must be less"),
+    ],
+    "OnDemand._idle_is_at_least_the_lease": [
+        ({f"{COLD}/loading/idleSeconds": 14}, "»loading:", "idleSeconds 14 is less than leaseSeconds 15"),
+        ({f"{COLD}/loading/leaseSeconds": 301}, "»loading:", "idleSeconds 300 is less than leaseSeconds 301"),
+    ],
+    "WarmWindow._opens_is_a_cron_expression": [
+        ({WINDOWS: [{**WINDOW, "opens": "nightly"}]}, "- »name: nightly",
+         "opens 'nightly' is no cron expression of five fields"),
+    ],
+    "WarmWindow._time_zone_is_known": [
+        ({WINDOWS: [{**WINDOW, "timeZone": "Europe/Berlim"}]}, "- »name: nightly",
+         "timeZone 'Europe/Berlim' is no IANA time zone"),
+    ],
+    "TritonSettings._extra_arguments_leave_ours_alone": [
+        ({"servers/main/triton": {"extraArguments": ["--log-info=true", "--exit-timeout-secs=1"]}}, "»triton:",
+         "Tidegate sets it itself, from triton.exitTimeoutSeconds"),
+        ({"servers/main/triton": {"extraArguments": ["--http-restricted-api=inference:a=b"]}}, "»triton:",
+         "extraArguments may not set --http-restricted-api: Tidegate sets it itself"),
+    ],
+    "OidcIssuer.an_audience_is_named": [
+        ({"proxy/auth/oidc/0/audiences": GONE}, "- »issuer:", "the issuer has no audiences"),
+        ({"proxy/auth/oidc/0/audiences": []}, "- »issuer:", "name the audience of this proxy"),
+    ],
+    "AccessRule.somebody_is_named": [
+        ({"proxy/access/callers/groups": GONE}, "- »name: callers", "names neither principals nor groups"),
+    ],
+    "_Peer.addresses_stand_alone": [
+        ({"network/callers/ingress/podLabels": {"app": "x"}}, "- »name: ingress", "cidr stands alone"),
+    ],
+    "_Peer.somebody_is_meant": [
+        ({"network/reach/identity/cidr": GONE}, "- »name: identity",
+         "say who: namespaceLabels (and podLabels), or a cidr"),
+    ],
+    "Model._traffic_is_whole": [
+        ({"models/churn/versions": [{"version": 1, "weight": 20}, {"version": 2, "weight": 70}]}, "- »name: churn",
+         "the weights of versions must sum to 100, and 20 + 70 is 90"),
+        ({"models/churn/versions": [{"version": 1, "weight": 0}]}, "- »name: churn", "and 0 is 0"),
+        ({"models/churn/versions": [{"version": 1, "weight": 50}, {"version": 1, "weight": 50}]}, "- »name: churn",
+         "version 1 stands twice"),
+    ],
+    "Model._a_candidate_has_no_traffic": [
+        ({"models/churn/versions": [{"version": 1, "weight": 100}],
+         "models/churn/mirror": {"version": 1, "percent": 5}}, "- »name: churn",
+         "version 1 has traffic, so it is no candidate for mirror"),
+    ],
+    "Model.a_mirror_has_versions_beside_it": [
+        ({"models/churn/mirror": {"version": 2, "percent": 5}}, "- »name: churn", "mirror stands beside versions"),
+        ({"models/churn/alias": "champion", "models/churn/mirror": {"version": 2, "percent": 5}}, "- »name: churn",
+         "mirror stands beside versions"),
+    ],
+    "Model.traffic_is_said_once": [
+        ({"models/churn/versions": [{"version": 1, "weight": 100}], "models/churn/alias": "champion"}, "- »name: churn",
+         "versions and alias cannot stand together"),
+    ],
+    "GpuNodes.cut_or_shared": [
+        ({LAB: [{**NODES, "mig": {"slices": {"1g.10gb": 1}}, "sharing": {"kind": "mps", "replicas": 2}}]},
+         "- »nodes: 1", "mig and sharing cannot stand together"),
+    ],
+    "GpuNodes._slices_fit_on_one_gpu": [
+        ({LAB: [{**NODES, "mig": {"slices": {"1g.5gb": 1}}}]}, "- »nodes: 1",
+         f"{PRODUCT} has no MIG profile 1g.5gb; it has 1g.10gb, 1g.20gb"),
+        ({LAB: [{**NODES, "mig": {"slices": {"3g.40gb": 2, "1g.10gb": 1}}}]}, "- »nodes: 1",
+         f"these slices do not fit on one {PRODUCT} together: 2 × 3g.40gb, 1 × 1g.10gb"),
+        ({LAB: [{**NODES, "mig": {"strategy": "single", "slices": {"3g.40gb": 1, "1g.10gb": 1}}}]}, "- »nodes: 1",
+         "MIG strategy single needs slices of one profile"),
+        # whatever the product
+        ({LAB: [{**UNKNOWN_NODES, "mig": {"strategy": "single", "slices": {"1g.6gb": 1, "2g.12gb": 1}}}]},
+         "- »nodes: 1", "MIG strategy single needs slices of one profile"),
+    ],
+    "TritonServer._strict_readiness_is_for_preloaded_models": [
+        ({"servers/main/triton": {"strictReadiness": True}}, "- »name: main", "cannot stand together"),
+    ],
+    "Resources._memory_is_enough_for_a_process": [
+        ({"proxy/resources": {"memory": "2Mi"}}, "»resources:", "is a unit missing"),
+    ],
+    "DraPlacement.slices_have_a_profile": [
+        ({f"{COLD}/placement": {"kind": "dra"}}, "»placement:", "say which profile"),
+    ],
+    "DraPlacement.whole_gpus_have_no_profile": [
+        ({f"{COLD}/placement": {"kind": "dra", "deviceClass": "gpu.nvidia.com", "profile": "1g.10gb"}}, "»placement:",
+         "take profile away"),
+    ],
+    "Environment._production_is_no_trial": [
+        ({"environments/prod/local": True}, "- »name: prod", "production and local cannot stand together"),
+    ],
+    "Environment.namespace": [
+        ({"environments/dev/namespace": "kube-system"}, "namespace: »kube-system",
+         "'kube-system' belongs to Kubernetes"),
+        ({"environments/dev/namespace": "default"}, "namespace: »default", "'default' belongs to Kubernetes"),
+    ],
+    "Environment._namespace_is_its_own": [
+        ({"environments/dev/name": "d" * 60, "dataPlanes/lab/environments": ["d" * 60]}, "- »name: ddd",
+         "has 69 characters, and it may have 63"),
+    ],
+    "Environment.labels": [
+        ({"environments/dev/labels": {"pod-security.kubernetes.io/enforce": "privileged"}}, "»labels:",
+         "'pod-security.kubernetes.io/enforce' is a label that Tidegate or Kubernetes sets itself"),
+        ({"environments/dev/labels": {"app.kubernetes.io/name": "x"}}, "»labels:",
+         "'app.kubernetes.io/name' is a label that"),
+    ],
+    "MigPlacement.a_strategy_of_single_names_a_product": [
+        ({f"{COLD}/placement": {"kind": "mig", "profile": "1g.10gb", "strategy": "single"}}, "»placement:",
+         "MIG strategy single needs a product"),
+    ],
+    "TritonSettings.environment": [
+        ({"servers/main/triton": {"environment": {"HOME": "/root"}}}, "»environment:",
+         "'HOME' is a variable that Tidegate sets itself"),
+    ],
+    "TritonServer._environment_leaves_the_identity_alone": [
+        ({"servers/main/identity": {"cloud": "azure", "clientId": "0f6b8a3e-0000-4000-8000-000000000001"},
+         "servers/main/triton": {"environment": {"AZURE_STORAGE_AUTH_TYPE": "key"}}}, "- »name: main",
+         "beside an identity of Azure"),
+    ],
+    "IngressExposure.annotations": [
+        ({"proxy/exposure": {"kind": "ingress", "host": "a.example.com",
+         "annotations": {"nginx.ingress.kubernetes.io/server-snippet": "return 200;"}}}, "»annotations:",
+         "'nginx.ingress.kubernetes.io/server-snippet' leads requests past the proxy"),
+    ],
+    "Environment._annotations_leave_ours_alone": [
+        ({"environments/dev/annotations": {"tidegate.dev/guardrails": "{}"}}, "- »name: dev",
+         "annotations may not set tidegate.dev/guardrails"),
+    ],
+}  # fmt: skip
 
 ACCEPTED: dict[str, dict[str, Any]] = {
-    "MigPlacement.a_strategy_of_single_names_a_product": {
-        f"{COLD}/placement/strategy": "single",
+    "MigPlacement.a_strategy_of_single_names_a_product": {f"{COLD}/placement/strategy": "single",
         f"{LAB}/1": {**NODES, "mig": {"strategy": "single", "slices": {"1g.10gb": 7}}},
-        "dataPlanes/east/gpus/1": {**NODES, "mig": {"strategy": "single", "slices": {"1g.10gb": 7}}},
-    },
-    "DraPlacement.whole_gpus_have_no_profile": {
-        f"{COLD}/placement": {"kind": "dra", "deviceClass": "gpu.nvidia.com"},
-        f"{COLD}/loading/capacity": "4Gi",
-        f"{LAB}/1": UNKNOWN_NODES,
-        "dataPlanes/east/gpus/1": UNKNOWN_NODES,
-    },
+        "dataPlanes/east/gpus/1": {**NODES, "mig": {"strategy": "single", "slices": {"1g.10gb": 7}}}},
+    "DraPlacement.whole_gpus_have_no_profile": {f"{COLD}/placement": {"kind": "dra", "deviceClass": "gpu.nvidia.com"},
+        f"{COLD}/loading/capacity": "4Gi", f"{LAB}/1": UNKNOWN_NODES, "dataPlanes/east/gpus/1": UNKNOWN_NODES},
     "TritonSettings.environment": {"servers/main/triton": {"environment": {"HOMELY": "/root"}}},
     "TritonServer._environment_leaves_the_identity_alone":
         {"servers/main/triton": {"environment": {"AZURE_STORAGE_AUTH_TYPE": "key"}}},
-    "IngressExposure.annotations": {
-        "proxy/exposure": {
-            "kind": "ingress",
-            "host": "a.example.com",
-            "annotations": {"nginx.ingress.kubernetes.io/proxy-body-size": "64m"},
-        },
-    },
+    "IngressExposure.annotations": {"proxy/exposure": {"kind": "ingress", "host": "a.example.com",
+        "annotations": {"nginx.ingress.kubernetes.io/proxy-body-size": "64m"}}},
     "TritonServer._strict_readiness_is_for_preloaded_models": {"servers/main/triton": {"strictReadiness": False}},
     "Resources._memory_is_enough_for_a_process": {"proxy/resources": {"memory": "16Mi"}},
-    "DraPlacement.slices_have_a_profile": {
-        f"{COLD}/placement": {"kind": "dra", "profile": "1g.10gb"},
+    "DraPlacement.slices_have_a_profile": {f"{COLD}/placement": {"kind": "dra", "profile": "1g.10gb"},
         "dataPlanes/lab/gpus/1": {**UNKNOWN_NODES, "mig": {"strategy": "dra", "slices": {"1g.10gb": 1}}},
-        "dataPlanes/east/gpus/1": {**UNKNOWN_NODES, "mig": {"strategy": "dra", "slices": {"1g.10gb": 1}}},
-    },
+        "dataPlanes/east/gpus/1": {**UNKNOWN_NODES, "mig": {"strategy": "dra", "slices": {"1g.10gb": 1}}}},
     "Environment._production_is_no_trial": {"environments/dev/local": True},
     "Environment._namespace_is_its_own": {"environments/dev/namespace": "a" * 63},
     "Environment.labels": {"environments/dev/labels": {"example.com/name": "x"}},
@@ -214,43 +205,40 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "Resources._limit_is_at_least_the_request": {"proxy/resources": {"cpu": "500m", "cpuLimit": "0.5"}},
     "ReplicaBounds._bounds_are_in_order": {"proxy/autoscaling": {"min": 2, "max": 2}},
     "Pool._replicas_or_autoscaling": {f"{COLD}/autoscaling": {"kind": "cpu", "min": 1, "max": 2}},
-    "Proxy._replicas_or_autoscaling":
-        {"proxy/replicas": 2, "environments/prod/proxy": {"autoscaling": BOUNDS, "replicas": None}},
+    "Proxy._replicas_or_autoscaling": {"proxy/replicas": 2,
+        "environments/prod/proxy": {"autoscaling": BOUNDS, "replicas": None}},
     "Pool._shared_memory_is_part_of_the_memory": {f"{COLD}/sharedMemory": "8191Mi"},
     "OnDemand._idle_is_at_least_the_lease": {f"{COLD}/loading/idleSeconds": 15},
     "WarmWindow._opens_is_a_cron_expression": {WINDOWS: [{**WINDOW, "opens": "*/5 8-18 * * MON-FRI"}]},
     "WarmWindow._time_zone_is_known": {WINDOWS: [{**WINDOW, "timeZone": "Europe/Berlin"}]},
-    "TritonSettings._extra_arguments_leave_ours_alone":
-        {"servers/main/triton": {"extraArguments": ["--cuda-graph=x", "--model-load-retry-count=2"]}},
-    "UrlProbe._tokens_travel_encrypted":
-        {"gate/probe": {"kind": "url", "url": "https://i.example.com/x", "tokenVariable": "TOKEN"}},
-    "Alerts._a_service_or_an_address":
-        {"gate/alerts": {"kind": "alertmanager", "service": {"name": "alertmanager-operated", "port": 9093}}},
+    "TritonSettings._extra_arguments_leave_ours_alone": {"servers/main/triton": {"extraArguments": ["--cuda-graph=x",
+        "--model-load-retry-count=2"]}},
+    "UrlProbe._tokens_travel_encrypted": {"gate/probe": {"kind": "url", "url": "https://i.example.com/x",
+        "tokenVariable": "TOKEN"}},
+    "Alerts._a_service_or_an_address": {"gate/alerts": {"kind": "alertmanager",
+        "service": {"name": "alertmanager-operated", "port": 9093}}},
     "Gate._there_is_time_to_settle": {"gate": {"timeoutSeconds": 60, "settleSeconds": 59}},
     "OidcIssuer.an_audience_is_named": {"proxy/auth/oidc/0/audiences": ["a", "b"]},
     "AccessRule.somebody_is_named": {"proxy/access/callers": {"principals": ["x"]}},
     "_Peer.addresses_stand_alone": {"network/callers/ingress": {"cidr": "10.0.0.0/8"}},
     "_Peer.somebody_is_meant": {"network/callers/ingress": {"namespaceLabels": {"a": "b"}, "podLabels": {"app": "x"}}},
-    "Promotion.hours_of_service_are_counted_somewhere":
-        {"environments/prod/promotion": {"from": "dev", "soakHours": 24}},
+    "Promotion.hours_of_service_are_counted_somewhere": {"environments/prod/promotion": {"from": "dev",
+        "soakHours": 24}},
     "Model.traffic_is_said_once": {"models/churn/versions": [], "models/churn/alias": "champion"},
-    "Model.a_mirror_has_versions_beside_it": {
-        "models/churn/versions": [{"version": 1, "weight": 100}],
-        "models/churn/mirror": {"version": 2, "percent": 100},
-    },
-    "Model._a_candidate_has_no_traffic": {
-        "models/churn/versions": [{"version": 1, "weight": 100}, {"version": 2, "weight": 0}],
-        "models/churn/mirror": {"version": 2, "percent": 1},
-    },
+    "Model.a_mirror_has_versions_beside_it": {"models/churn/versions": [{"version": 1, "weight": 100}],
+        "models/churn/mirror": {"version": 2, "percent": 100}},
+    "Model._a_candidate_has_no_traffic": {"models/churn/versions": [{"version": 1, "weight": 100},
+        {"version": 2, "weight": 0}], "models/churn/mirror": {"version": 2, "percent": 1}},
     "Model._traffic_is_whole": {"models/churn/versions": [{"version": 1, "weight": 100}, {"version": 2, "weight": 0}]},
     "GpuNodes.cut_or_shared": {f"{LAB}/1": {**UNKNOWN_NODES, "sharing": {"kind": "time-slicing", "replicas": 2}}},
     "GpuNodes._slices_fit_on_one_gpu": {f"{LAB}/1": {**UNKNOWN_NODES, "mig": {"slices": {"1g.6gb": 4}}}},
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUSED, ids=str)
-def test_what_a_validator_refuses_is_said_once_where_it_stands(case: Refused) -> None:
-    assert_said_in_full(assert_refused(edited_at(case.edits), case.at, case.what))
+@pytest.mark.parametrize("row", [pytest.param(row, id=name) for name, rows in REFUSED.items() for row in rows])
+def test_what_a_validator_refuses_is_said_once_where_it_stands(row: tuple[Any, str, str]) -> None:
+    edits, at, what = row
+    assert_said_in_full(assert_refused(edited_at(edits), at, what))
 
 
 @pytest.mark.parametrize("validator", ACCEPTED)
@@ -260,8 +248,8 @@ def test_what_a_validator_accepts_is_let_through(validator: str) -> None:
 
 def test_every_validator_of_the_model_is_broken_and_kept_here() -> None:
     validators = {rule for part in sections() for rule in own_rules(part)}
-    assert validators - {case.validator for case in REFUSED} == set()
-    assert validators - set(ACCEPTED) == set()
+    assert validators <= REFUSED.keys()
+    assert validators <= ACCEPTED.keys()
 
 
 @pytest.mark.parametrize(
@@ -276,7 +264,7 @@ def test_an_abbreviation_of_an_argument_that_tidegate_sets_is_refused_too(argume
 @pytest.mark.parametrize(
     "opens",
     ["", "* * * *", "* * * * * *", "@daily", "60 * * * *", "* 24 * * *", "* * 0 * *", "0 0 30 2 *", "a b c d e",
-     "² * * * *", "*/0 * * * *", "5-1 * * * *", "1,,2 * * * *", "* * * * MON#9", "9" * 5_000 + " * * * *"],
+        "² * * * *", "*/0 * * * *", "5-1 * * * *", "1,,2 * * * *", "* * * * MON#9", "9" * 5_000 + " * * * *"],
 )  # fmt: skip
 def test_what_is_no_cron_expression_of_five_fields_is_refused(opens: str) -> None:
     found = problems(edited_at({WINDOWS: [{**WINDOW, "opens": opens}]}))

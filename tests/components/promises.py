@@ -324,35 +324,10 @@ def nothing_of_the_reference_implementation_s_defects_came_back(objects: Objects
             assert one["resources"]["limits"]
 
 
-ALL: tuple[Callable[[Objects], None], ...] = (
-    names_are_unique,
-    every_kind_has_its_place_in_the_order_of_application,
-    every_object_fulfils_its_schema,
-    every_pod_fulfils_pod_security_restricted,
-    everything_stands_in_the_namespace_of_the_environment,
-    every_object_carries_the_standard_labels,
-    selectors_match_their_own_pods_and_no_others,
-    services_lead_to_ports_that_containers_have,
-    headless_services_offer_the_very_ports_that_containers_listen_on,
-    exposures_lead_to_the_proxy_service,
-    only_the_proxy_is_exposed,
-    probes_ask_ports_of_their_own_container,
-    network_policies_open_ports_that_somebody_listens_on,
-    network_policies_deny_by_default,
-    only_the_proxy_may_come_to_servers_and_policies,
-    mounted_volumes_exist_and_volumes_are_mounted,
-    claims_and_volumes_belong_to_each_other,
-    service_accounts_exist_and_mount_no_token,
-    grace_periods_hold_pause_and_stop,
-    limits_are_at_least_requests,
-    gpu_pods_tolerate_and_select_what_they_ask_for,
-    autoscalers_own_the_number_of_replicas,
-    every_workload_has_a_budget,
-    on_demand_tritons_have_their_policy_and_its_secret_beside_them,
-    tritons_survive_a_model_that_fails_to_load,
-    the_routing_table_is_one_and_names_services_that_exist,
-    the_proxy_s_variables_are_settings_of_its,
-    eviction_settings_are_such,
-    monitors_read_ports_that_exist,
-    nothing_of_the_reference_implementation_s_defects_came_back,
+ALL: tuple[Callable[[Objects], None], ...] = tuple(
+    promise
+    for promise in list(globals().values())
+    if getattr(promise, "__module__", "") == __name__
+    and getattr(promise, "__code__", None) is not None
+    and promise is not volumes_name_config_maps_and_claims_that_exist
 )

@@ -66,14 +66,3 @@ def test_any_valid_definition_declares_environments_that_keep_every_promise(tree
 
 def given_claims(stack: Stack) -> frozenset[str]:
     return frozenset(item.claim_name for item in stack.platform.datasets if isinstance(item, ClaimDataset))
-
-
-def test_every_promise_is_asked_for() -> None:
-    written = {
-        name
-        for name, item in vars(promises).items()
-        if callable(item) and getattr(item, "__module__", "") == promises.__name__
-    }
-    assert written == {promise.__name__ for promise in promises.ALL} | {
-        "volumes_name_config_maps_and_claims_that_exist"
-    }

@@ -40,89 +40,66 @@ def named(items: list[dict[str, Any]], name: str) -> dict[str, Any]:
     return found
 
 
-def test_another_tag_of_the_proxy_changes_one_pod_template(tree: dict[str, Any]) -> None:
-    before = prod_east(tree)
-    named(tree["images"], "proxy")["tag"] = "0.2.0"
-    after = prod_east(tree)
-    assert before.keys() == after.keys()
-    assert changed(before, after) == {"Deployment inference-proxy"}
-    key = ("Deployment", "inference-proxy")
-    after[key]["spec"]["template"]["spec"]["containers"][0]["image"] = (
-        "registry.example.com/tidegate/inference-proxy:0.1.0"
-    )
-    assert before == after
+def model(**more: Any) -> dict[str, Any]:
+    return {"name": "new", "server": "ondemand", "pool": "small", **more}
 
 
-def test_a_server_with_an_image_of_its_own_changes_alone(tree: dict[str, Any]) -> None:
+TABLES = {"ConfigMap inference-proxy-routing", "ConfigMap ondemand-small-eviction"}
+SPLIT = [{"version": 1, "weight": 100}]
+
+
+@pytest.mark.parametrize(
+    ("edit", "wanted"),
+    [
+        (lambda tree: named(tree["images"], "proxy").update(tag="0.2.0"), {"Deployment inference-proxy"}),
+        (lambda tree: named(tree["images"], "triton-next").update(tag="26.09-py3"), {"StatefulSet preload-main"}),
+        (lambda tree: tree["models"].append(model(footprint="1Gi")), TABLES),  # nothing is restarted
+        (
+            lambda tree: named(tree["models"], "fraud-score").update(versions=SPLIT),
+            {"ConfigMap inference-proxy-routing"},
+        ),
+        (
+            lambda tree: tree["proxy"].update(timeouts={"requestSeconds": 30}),
+            {"ConfigMap inference-proxy-settings", "Deployment inference-proxy"},
+        ),
+    ],
+    ids=["tag of the proxy", "tag of one server", "new model", "shares of traffic", "time-out of the proxy"],
+)
+def test_an_edit_changes_the_objects_that_it_is_about(tree: dict[str, Any], edit: Any, wanted: set[str]) -> None:
     tree["images"].append({"name": "triton-next", "repository": "nvcr.io/nvidia/tritonserver", "tag": "26.08-py3"})
     named(tree["servers"], "preload")["image"] = "triton-next"
     before = prod_east(tree)
-    named(tree["images"], "triton-next")["tag"] = "26.09-py3"
-    assert changed(before, prod_east(tree)) == {"StatefulSet preload-main"}
-
-
-def test_a_new_model_changes_tables_and_restarts_nothing(tree: dict[str, Any]) -> None:
-    before = prod_east(tree)
-    tree["models"].append({"name": "new", "server": "ondemand", "pool": "small", "footprint": "1Gi"})
+    edit(tree)
     after = prod_east(tree)
     assert before.keys() == after.keys()
-    assert changed(before, after) == {"ConfigMap inference-proxy-routing", "ConfigMap ondemand-small-eviction"}
-
-
-def test_another_share_of_traffic_changes_the_routing_table_only(tree: dict[str, Any]) -> None:
-    before = prod_east(tree)
-    named(tree["models"], "fraud-score")["versions"] = [{"version": 3, "weight": 50}, {"version": 4, "weight": 50}]
-    assert changed(before, prod_east(tree)) == {"ConfigMap inference-proxy-routing"}
+    assert changed(before, after) == wanted
 
 
 def test_a_candidate_changes_tables_and_restarts_nothing(tree: dict[str, Any]) -> None:
     """The pool's eviction policy loads it beside the versions with traffic."""
-    model: dict[str, Any] = {"name": "new", "server": "ondemand", "pool": "small"}
-    model["versions"] = [{"version": 1, "weight": 100}]
-    tree["models"].append(model)
+    tree["models"].append(model(versions=SPLIT))
     before = prod_east(tree)
-    model["mirror"] = {"version": 2, "percent": 10}
+    tree["models"][-1]["mirror"] = {"version": 2, "percent": 10}
     after = prod_east(tree)
-    assert changed(before, after) == {"ConfigMap inference-proxy-routing", "ConfigMap ondemand-small-eviction"}
-    (settings,) = (item["data"] for key, item in after.items() if "ondemand-small-eviction" in key)
-    managed = eviction.EvictionSettings.model_validate_json(settings[eviction_process.SETTINGS_FILE]).models
+    assert changed(before, after) == TABLES
+    settings = after["ConfigMap", "ondemand-small-eviction"]["data"][eviction_process.SETTINGS_FILE]
+    managed = eviction.EvictionSettings.model_validate_json(settings).models
     assert [each.versions for each in managed if each.name == "new"] == [(1, 2)]
 
 
-def test_another_time_out_starts_new_proxies(tree: dict[str, Any]) -> None:
-    before = prod_east(tree)
-    tree["proxy"]["timeouts"] = {"requestSeconds": 30}
-    assert changed(before, prod_east(tree)) == {"ConfigMap inference-proxy-settings", "Deployment inference-proxy"}
-
-
-def test_a_removed_pool_disappears_with_all_its_objects(tree: dict[str, Any]) -> None:
-    before = prod_east(tree)
-    server = named(tree["servers"], "ondemand")
-    server["pools"] = [pool for pool in server["pools"] if pool["name"] != "large"]
-    tree["models"] = [model for model in tree["models"] if model.get("pool") != "large"]
-    after = prod_east(tree)
-    assert {" ".join(key) for key in before.keys() - after.keys()} == {
-        "ConfigMap ondemand-large-eviction",
-        "PodDisruptionBudget ondemand-large",
-        "Service ondemand-large",
-        "Service ondemand-large-headless",
-        "StatefulSet ondemand-large",
-    }
-    assert changed(before, after) == {"ConfigMap inference-proxy-routing"}
-
-
-def test_a_new_pool_appears_beside_the_others(tree: dict[str, Any]) -> None:
+def test_a_pool_appears_and_disappears_with_all_its_objects(tree: dict[str, Any]) -> None:
     before = prod_east(tree)
     server = named(tree["servers"], "ondemand")
     server["pools"].append({**named(server["pools"], "small"), "name": "cpu", "placement": {"kind": "cpu"}})
     after = prod_east(tree)
-    assert {kind for kind, _ in after.keys() - before.keys()} == {
-        "ConfigMap",
-        "PodDisruptionBudget",
-        "Service",
-        "StatefulSet",
-    }
     assert before.keys() <= after.keys()
+    assert {" ".join(key) for key in after.keys() - before.keys()} == {
+        "ConfigMap ondemand-cpu-eviction",
+        "PodDisruptionBudget ondemand-cpu",
+        "Service ondemand-cpu",
+        "Service ondemand-cpu-headless",
+        "StatefulSet ondemand-cpu",
+    }
     assert changed(before, after) == {"ConfigMap inference-proxy-routing"}
 
 

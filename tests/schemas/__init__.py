@@ -46,10 +46,9 @@ def kubeconform(folder: Path) -> tuple[int, list[str]]:
         f"{custom.folder()}/{{{{.Group}}}}/{{{{.ResourceKind}}}}_{{{{.ResourceAPIVersion}}}}.json",
         f"{builtin.folder()}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json",
     ]
+    command: list[str | Path] = [tools.path("kubeconform"), "-strict", "-output", "json", "-verbose"]
     done = subprocess.run(
-        [tools.path("kubeconform"), "-strict", "-output", "json", "-verbose"]
-        + [word for place in places for word in ("-schema-location", place)]
-        + [folder],
+        [*command, *(word for place in places for word in ("-schema-location", place)), folder],
         capture_output=True,
         timeout=SECONDS,
         # If a schema ever referred to the web, this must fail, and not be fetched.

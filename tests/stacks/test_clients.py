@@ -16,7 +16,6 @@ from components.proxy_files import routing_table
 from stacks import clients
 from stacks.definition.base import byte_count
 from stacks.resolve import resolve
-from stacks.stack import Definition
 from stacks.validate import read_definition
 from tests.counts import examples
 from tests.stacks.definition.examples import GONE, edited_at, valid
@@ -46,13 +45,6 @@ def location(edits: dict[str, Any], environment: str = "prod", name: str = "east
     found = plane(told(edits), environment, name).servers[0].location
     assert isinstance(found, DatasetLocation)
     return found
-
-
-def objects(definition: Definition, stack: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """The Kubernetes objects of a stack, by kind and name."""
-    (found,) = (item for item in definition.stacks if item.name == stack)
-    made = evaluate(lambda: Environment(stack, resolve(found, definition.lock)))
-    return {(str(item["kind"]), str(item["metadata"]["name"])): item for item in made}
 
 
 def test_the_reference_definition_tells_who_promotes_what_to_production() -> None:
@@ -111,25 +103,21 @@ def test_an_environment_that_lives_nowhere_has_no_planes_and_is_named() -> None:
         ({"exposure": INGRESS}, "https://inference.example.com/gpu"),
         ({"exposure": {**INGRESS, "path": "/"}, "tls": SECRET}, "https://inference.example.com"),
         ({"exposure": ROUTE}, "https://i.example.com"),
+        ({"exposure": {"kind": "load-balancer"}, "tls": SECRET}, "https://inference-proxy.tidegate-prod.svc:443"),
+        ({"exposure": {"kind": "cluster-ip"}}, "http://inference-proxy.tidegate-prod.svc:80"),
     ],
 )
-def test_behind_an_ingress_or_a_gateway_the_address_is_its_host_and_path(proxy: dict[str, Any], address: str) -> None:
-    assert plane(told({f"proxy/{key}": value for key, value in proxy.items()}), "prod", "east").proxy_url == address
-
-
-@pytest.mark.parametrize("exposure", [{"kind": "cluster-ip"}, {"kind": "load-balancer"}])
-@pytest.mark.parametrize("tls", [None, SECRET], ids=["http", "https"])
-def test_otherwise_the_address_is_the_service_that_there_is(
-    exposure: dict[str, Any], tls: dict[str, Any] | None
+def test_the_address_is_that_of_an_ingress_or_a_gateway_or_else_the_service(
+    proxy: dict[str, Any], address: str
 ) -> None:
-    definition = valid(edited_at({"proxy/exposure": exposure, **({"proxy/tls": tls} if tls else {})}))
-    address = plane(clients.environments(definition), "prod", "east").proxy_url
-    scheme, _, rest = address.partition("://")
-    host, _, port = rest.partition(":")
-    name, namespace, _ = host.split(".", 2)
-    service = objects(definition, "prod-east")["Service", name]
-    assert service["metadata"]["namespace"] == namespace == "tidegate-prod"
-    assert {"name": scheme, "port": int(port)}.items() <= service["spec"]["ports"][0].items()
+    definition = valid(edited_at({f"proxy/{key}": value for key, value in proxy.items()}))
+    assert plane(clients.environments(definition), "prod", "east").proxy_url == address
+    stack = definition.stacks[1]
+    made = evaluate(lambda: Environment("x", resolve(stack, definition.lock)))
+    (service,) = (each for each in made if (each["kind"], each["metadata"]["name"]) == ("Service", "inference-proxy"))
+    if "svc" in address:
+        scheme, _, port = address.split(":")
+        assert {"name": scheme, "port": int(port)}.items() <= service["spec"]["ports"][0].items()
 
 
 @pytest.mark.parametrize(
@@ -159,52 +147,32 @@ def test_buckets_behind_one_driver_are_told_apart_though_their_handles_are_not()
     assert of("one").startswith("csi:s3.csi.aws.com:any")
 
 
-def test_a_repository_in_object_storage_is_told_by_its_address_and_its_own_writers() -> None:
+def test_a_repository_in_object_storage_is_told_by_its_address_its_writers_and_its_backends() -> None:
     repository = {"url": "s3://models/prod", "writers": ["deployers"]}
     edits = {
         "environments/prod/servers": [{"name": "main", "repository": {"dataset": None, **repository}}],
         "network/reach/identity/by": ["proxy", "servers"],
+        "images/triton/backends": ["python", "onnxruntime"],
     }
     server = plane(told(edits), "prod", "east").servers[0]
     assert server.location == ObjectStoreLocation(url="s3://models/prod")
-    assert server.writers == ("deployers",)
-
-
-def test_the_backends_of_an_image_are_told_of_the_servers_that_run_it() -> None:
-    servers = plane(told({"images/triton/backends": ["python", "onnxruntime"]}), "prod", "east").servers
-    assert {server.backends for server in servers} == {("python", "onnxruntime")}
-    assert {server.backends for server in plane(told(), "prod", "east").servers} == {()}
+    assert (server.writers, server.backends) == (("deployers",), ("python", "onnxruntime"))
 
 
 @settings(parent=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees())
-def test_every_definition_has_environments_that_a_client_reads_back(tree: Tree) -> None:
+def test_clients_read_back_what_they_are_told_and_of_models_it_is_what_the_proxy_is_told(tree: Tree) -> None:
     definition = read_tree(tree)
-    text = clients.environments_text(definition)
-    assert Environments.model_validate_json(text) == clients.environments(definition)
-    assert text == clients.environments_text(read_tree(tree))
-
-
-@settings(parent=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(definition_trees())
-def test_clients_are_told_of_models_what_the_proxy_is_told(tree: Tree) -> None:
-    definition = read_tree(tree)
-    environments = clients.environments(definition)
-    for stack in definition.stacks:
-        place = Place(stack.environment.name, stack.namespace)
-        table = RoutingTable.model_validate(routing_table(place, resolve(stack, definition.lock).servers))
+    environments = Environments.model_validate_json(clients.environments_text(definition))
+    assert environments == clients.environments(definition)
+    plain = {**tree, "environments": [{**item, "promotion": {}} for item in tree["environments"]]}
+    for stack, other in zip(definition.stacks, read_tree(plain).stacks, strict=True):
+        resolved = resolve(stack, definition.lock)
+        assert resolved == resolve(other, definition.lock), "promotion is for clients"
+        table = RoutingTable.model_validate(
+            routing_table(Place(stack.environment.name, stack.namespace), resolved.servers)
+        )
         facts = plane(environments, stack.environment.name, stack.data_plane.name)
         keys = ("name", "server", "pool", "versions", "alias", "mirror", "footprint_bytes")
         by_proxy = {tuple(getattr(model, key) for key in keys) for model in table.models}
         assert {tuple(getattr(model, key) for key in keys) for model in facts.models} == by_proxy
-
-
-@settings(parent=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(definition_trees())
-def test_promotion_is_for_clients_and_changes_nothing_on_a_cluster(tree: Tree) -> None:
-    plain = {**tree, "environments": [dict(item) for item in tree["environments"]]}
-    for environment in plain["environments"]:
-        environment.pop("promotion", None)
-    with_it, without = read_tree(tree), read_tree(plain)
-    for one, other in zip(with_it.stacks, without.stacks, strict=True):
-        assert resolve(one, with_it.lock) == resolve(other, without.lock)

@@ -71,10 +71,6 @@ def test_scalars_follow_the_core_schema_of_yaml_1_2(written: str, value: object)
     assert type(got) is type(value)
 
 
-def test_keys_such_as_on_and_no_are_text() -> None:
-    assert parse("on: 1\nno: 2\ny: 3\n", "f.yaml").tree == {"on": 1, "no": 2, "y": 3}
-
-
 @pytest.mark.usefixtures("parser")
 def test_every_part_knows_its_place() -> None:
     document = parse("servers:\n  - name: a\n    pools: [x, {gpu: 1}]\n  -\n    name: b\n", "f.yaml")
@@ -98,11 +94,24 @@ def test_an_absent_path_has_the_place_of_its_nearest_ancestor() -> None:
     assert document.get(("a", "b")) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("on: 1\nno: 2\ny: 3\n", {"on": 1, "no": 2, "y": 3}),
+        ("'<<': 1\n", {"<<": 1}),
+        ("---\na: 1\n...\n", {"a": 1}),
+        ("\ufeffa: 1\r\nb: 2\r\n", {"a": 1, "b": 2}),
+    ],
+)
+def test_a_text_is_read(text: str, tree: dict[str, Any]) -> None:
+    document = parse(text, "f.yaml")
+    assert document.tree == tree
+    assert document.position((next(iter(tree)),)).column == 1
+
+
 def test_a_number_is_remembered_as_it_was_written() -> None:
-    document = parse("a: 26.10\nb: *x\n".replace("*x", "[1]"), "f.yaml")
-    assert document.text(("a",)) == "26.10"
-    assert document.text(("b",)) is None
-    assert document.text(("c",)) is None
+    document = parse("a: 26.10\nb: [1]", "f.yaml")
+    assert [document.text((key,)) for key in "abc"] == ["26.10", None, None]
 
 
 def test_a_rule_can_make_a_problem_at_a_path() -> None:
@@ -111,18 +120,10 @@ def test_a_rule_can_make_a_problem_at_a_path() -> None:
     assert str(problem) == "f.yaml:3:10: servers[a].gpu: advisory: too many"
 
 
-def test_a_byte_order_mark_of_utf_8_is_accepted(tmp_path: Path) -> None:
-    (tmp_path / "f.yaml").write_bytes(b"\xef\xbb\xbfa: \xc3\xa4\r\nb: 1\r\n")
-    document = load(tmp_path / "f.yaml")
-    assert document.tree == {"a": "ä", "b": 1}
-    assert document.position(("a",)).column == 1
-    assert document.position(("b",)).line == 2
-
-
 def test_the_file_is_named_as_the_user_named_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "f.yaml").write_text("a: 1")
+    (tmp_path / "f.yaml").write_bytes(b"\xef\xbb\xbfa: \xc3\xa4\r\n")
     monkeypatch.chdir(tmp_path)
-    assert load("./f.yaml").file == "./f.yaml"
+    assert (load("./f.yaml").file, load("./f.yaml").tree) == ("./f.yaml", {"a": "ä"})
 
 
 # ---- anchors ----
@@ -138,16 +139,8 @@ def test_anchors_aliases_and_merge_keys_work() -> None:
     assert document.position(("two", "d")).line == 2
     assert document.position(("one", "a")).line == 5
     assert document.value_position(("three",)) == Position("f.yaml", 7, 8)
-
-
-def test_each_alias_is_a_copy_of_its_own() -> None:
-    tree = parse("x: &x {a: [1]}\ny: *x\nz: {<<: *x}\n", "f.yaml").tree
-    tree["y"]["a"].append(2)
-    assert tree["x"] == tree["z"] == {"a": [1]}
-
-
-def test_a_quoted_merge_key_is_an_ordinary_key() -> None:
-    assert parse("'<<': 1\n", "f.yaml").tree == {"<<": 1}
+    document.tree["three"]["b"]["c"] = 7  # each alias is a copy of its own
+    assert document.tree["x"]["b"] == document.tree["one"]["b"] == {"c": 2}
 
 
 @pytest.mark.usefixtures("parser")
@@ -162,13 +155,10 @@ def test_a_bomb_of_anchors_is_refused_at_once() -> None:
     assert place(problem)[0] == 6
 
 
-def test_a_bomb_of_merge_keys_is_refused() -> None:
+def test_more_values_than_any_definition_has_are_refused_merged_or_written_out() -> None:
     members = ", ".join(f"k{n}: 1" for n in range(1_000))
     text = f"a: &a {{{members}}}\n" + "".join(f"b{n}: {{<<: *a}}\n" for n in range(300))
     assert "200,000" in only_problem_of(text).what
-
-
-def test_more_values_than_any_definition_has_are_refused() -> None:
     assert "comes to more than 200,000 values" in only_problem_of(f"a: [{'1,' * 200_001}]\n").what
 
 
@@ -181,14 +171,11 @@ def test_deep_nesting_is_refused_without_recursion(text: str) -> None:
 
 
 def test_deep_nesting_through_aliases_is_refused() -> None:
+    assert parse("a: " + "[" * 99 + "]" * 99, "f.yaml").tree
     text = "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 200))
     assert "more than 100 deep" in only_problem_of(text).what
     merged = "a0: &a0 {m: 1}\n" + "".join(f"a{n}: &a{n} {{m: {{<<: *a{n - 1}}}}}\n" for n in range(1, 200))
     assert "more than 100 deep" in only_problem_of(merged).what
-
-
-def test_a_depth_within_the_bound_is_read() -> None:
-    assert parse("a: " + "[" * 99 + "]" * 99, "f.yaml").tree
 
 
 # ---- what a file must not have ----
@@ -273,12 +260,76 @@ def test_what_cannot_be_read_is_said_in_plain_words_where_it_is(text: str, at: t
     assert first.do or first.why
 
 
-def test_one_document_may_be_marked_as_such() -> None:
-    assert parse("---\na: 1\n...\n", "f.yaml").tree == {"a": 1}
-
-
 def test_a_syntax_error_does_not_hide_what_was_found_before_it() -> None:
     assert [place(problem)[0] for problem in problems_of("a: 1\na: 2\nb: [\n")] == [2, 3]
+
+
+# ---- files that are no definition ----
+
+
+def refusal(path: Path | str) -> Problem:
+    with pytest.raises(DefinitionError) as caught:
+        load(path)
+    (problem,) = caught.value.problems
+    return problem
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n", "---\n", "~\n", "\ufeff"])
+def test_an_empty_definition_is_said_to_be_empty(text: str) -> None:
+    assert only_problem_of(text).what == "the file is empty"
+
+
+@pytest.mark.parametrize(("text", "kind"), [("- a", "a list"), ("just words", "text"), ("3", "a number")])
+def test_the_top_level_must_be_a_mapping(text: str, kind: str) -> None:
+    problem = only_problem_of(text)
+    assert problem.what.endswith(kind)
+    assert problem.where == Position("f.yaml", 1, 1)
+
+
+def test_a_missing_file_suggests_near_names_and_a_folder_says_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "inference.yaml").touch()
+    problem = refusal(tmp_path / "inferense.yaml")
+    assert "no such file" in problem.what
+    assert "inference.yaml" in problem.do
+    assert "no folder" in refusal(tmp_path / "nowhere" / "f.yaml").why
+    assert "no such file" in refusal("").what
+    assert "folder" in refusal(tmp_path).what
+    assert "inference.yaml" in refusal(tmp_path).do
+    assert "name of a file" in refusal("a\0b").what
+    assert "cannot be read" in refusal("x" * 5_000).what
+
+
+def test_any_refusal_of_the_system_is_one_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    assert "may not be read" in refusal("f.yaml").what
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"a: 1\nb\xff: 1\n", "byte 0xff at offset 6 (line 2)"),
+        ("a: 1".encode("utf-16"), "UTF-16"),
+        ("a: 1".encode("utf-32"), "UTF-32"),
+        (b"a: 1\nb: \0\n", "U+0000"),
+        (b"\x7fELF\x02\x01\x01\0\0", "U+007F"),
+        (b"\x89PNG\r\n\x1a\n", "byte 0x89 at offset 0 (line 1)"),
+        (b"a: \x1b[0m\n", "U+001B"),
+    ],
+)
+def test_junk_is_named_for_what_it_is(tmp_path: Path, data: bytes, words: str) -> None:
+    (tmp_path / "f.yaml").write_bytes(data)
+    problem = refusal(tmp_path / "f.yaml")
+    assert words in problem.what
+    assert problem.do
+
+
+def test_a_huge_file_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "f.yaml").open("wb") as stream:
+        stream.truncate(50_000_000_000)
+    assert "larger than 10 MB" in refusal(tmp_path / "f.yaml").what
 
 
 # ---- properties ----

@@ -81,17 +81,13 @@ def test_the_generated_files_are_those_of_the_model() -> None:
 def test_writing_changes_what_is_stale_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / reference.EXAMPLE).parent.mkdir()
     copyfile(EXAMPLE, tmp_path / reference.EXAMPLE)
-    assert [*reference.stale(tmp_path)] == [reference.PAGE, reference.SCHEMA, reference.GUARDRAILS]
     assert reference.write(tmp_path) == [reference.PAGE, reference.SCHEMA, reference.GUARDRAILS]
     (tmp_path / reference.SCHEMA).write_text("{}")
-    assert [*reference.stale(tmp_path)] == [reference.SCHEMA]
-    assert reference.write(tmp_path) == [reference.SCHEMA]
+    assert [*reference.stale(tmp_path)] == reference.write(tmp_path) == [reference.SCHEMA]
     assert reference.write(tmp_path) == []
 
 
-def test_check_names_stale_files_and_exits_with_1(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_names_stale_files_and_exits_with_1(monkeypatch: Any, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["reference", "--check"])
     monkeypatch.setattr(command, "stale", lambda: [reference.PAGE])
     assert command.main() == 1
@@ -117,9 +113,17 @@ def test_every_part_and_every_key_is_described(model: type[BaseModel]) -> None:
 # ---- the schema ----
 
 
-def test_the_schema_is_a_schema() -> None:
+def test_the_schema_is_one_whose_every_value_is_described_and_whose_every_part_is_used() -> None:
     VALIDATOR.check_schema(SCHEMA)
     assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    used = set(re.findall(r'"#/\$defs/(\w+)"', reference.files()[reference.SCHEMA]))
+    assert used == set(SCHEMA["$defs"])
+    for name, part in [("", SCHEMA), *SCHEMA["$defs"].items()]:
+        for key, value in part["properties"].items():
+            assert value.get("description"), f"{name}.{key}"
+            if "default" in value:
+                schema = jsonschema.Draft202012Validator({**value, "$defs": SCHEMA["$defs"]})
+                assert schema.is_valid(value["default"]), f"{name}.{key}"
 
 
 def test_the_reference_definition_is_valid_and_names_the_schema_in_its_first_line() -> None:
@@ -188,7 +192,6 @@ EAST = ("dataPlanes", 1)
         ((*EAST, "gpus", 0, "mig", "slices"), {"1g10gb": 1}),
         ((*EAST, "gpus", 0, "mig", "slices"), {"1g.10gb": 8}),
     ],
-    ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else "gone" if value is GONE else None,
 )
 def test_mistakes_are_refused_by_the_schema_and_by_make_check(path: PATH, value: Any) -> None:
     tree = edited(path, value)
@@ -218,7 +221,6 @@ def test_mistakes_are_refused_by_the_schema_and_by_make_check(path: PATH, value:
         ((*EAST, "proxy"), {"exposure": {"path": "/inference"}, "autoscaling": {"max": 20}}),
         ((*EAST, "storageClasses"), {"efs": None}),
     ],
-    ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else None,
 )
 def test_what_make_check_accepts_the_schema_accepts(path: PATH, value: Any) -> None:
     tree = edited(path, value)
@@ -226,58 +228,19 @@ def test_what_make_check_accepts_the_schema_accepts(path: PATH, value: Any) -> N
     assert [f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(tree)] == []
 
 
-def test_a_required_key_may_be_left_to_the_environments() -> None:
+def test_a_required_key_and_a_whole_part_may_be_left_to_the_environments() -> None:
     tree = copy.deepcopy(TREE)
     del tree["datasets"][0]["fileSystemId"]
-    tree["environments"][0]["datasets"] = [{"name": "models", "fileSystemId": "fs-0a1b2c3d4e5f60001"}]
-    assert checks(tree)
-    assert VALIDATOR.is_valid(tree)
-
-
-def test_any_part_may_be_said_by_the_environments_alone() -> None:
-    tree = copy.deepcopy(TREE)
     images = tree.pop("images")
     for environment in tree["environments"]:
         environment["images"] = copy.deepcopy(images)
+        environment["datasets"] = [{"name": "models", "fileSystemId": "fs-0a1b2c3d4e5f60001", "writers": []}]
+    tree["environments"][1]["datasets"][0]["fileSystemId"] = "fs-0a1b2c3d4e5f60002"
+    tree["dataPlanes"] = [{**plane, "datasets": None} for plane in tree["dataPlanes"]]
+    for plane in tree["dataPlanes"]:
+        del plane["datasets"]
     assert checks(tree)
     assert VALIDATOR.is_valid(tree)
-
-
-def test_choices_in_the_common_part_are_told_apart_by_their_kind() -> None:
-    for part in outline():
-        if part.tag is None or part.key is None:
-            continue
-        for model in part.models:
-            branch = SCHEMA["$defs"][f"{model.__name__}Common"]["properties"][part.tag]
-            assert branch["description"]
-            assert set(branch.get("enum", [branch.get("const")])) == set(tag_values(model, part.tag))
-
-
-def test_every_value_in_the_schema_is_described() -> None:
-    silent = [
-        f"{name}.{key}"
-        for name, part in [("", SCHEMA), *SCHEMA["$defs"].items()]
-        for key, value in part["properties"].items()
-        if not value.get("description")
-    ]
-    assert silent == []
-
-
-def test_every_default_is_valid_where_it_stands() -> None:
-    found = 0
-    for part in SCHEMA["$defs"].values():
-        for key, value in part["properties"].items():
-            if "default" in value:
-                found += 1
-                schema = {**value, "$defs": SCHEMA["$defs"]}
-                assert jsonschema.Draft202012Validator(schema).is_valid(value["default"]), key
-    assert found > 20
-
-
-def test_everything_in_the_schema_is_used() -> None:
-    text = reference.files()[reference.SCHEMA]
-    used = set(re.findall(r'"#/\$defs/(\w+)"', text))
-    assert used == set(SCHEMA["$defs"])
 
 
 # ---- the page ----
@@ -299,41 +262,29 @@ def test_every_key_of_every_part_is_in_a_table() -> None:
                 assert key.name in tags or f"\n| `{key.name}` | " in PAGE, f"{model.__name__}.{key.name}"
 
 
-def test_every_kind_has_a_heading() -> None:
+def test_every_kind_has_a_heading_and_is_told_apart_in_the_schema() -> None:
     for part in outline():
-        for model in part.models if part.tag else ():
-            value = "` or `".join(tag_values(model, part.tag or ""))
-            assert re.search(rf"^####? {re.escape(f'{part.title}, `{part.tag}: {value}`')}$", PAGE, re.MULTILINE)
+        for model in part.models if part.tag is not None and part.key is not None else ():
+            values = tag_values(model, part.tag or "")
+            heading = re.escape(f"{part.title}, `{part.tag}: {'` or `'.join(values)}`")
+            assert re.search(rf"^####? {heading}$", PAGE, re.MULTILINE)
+            branch = SCHEMA["$defs"][f"{model.__name__}Common"]["properties"][part.tag]
+            assert set(branch.get("enum", [branch.get("const")])) == set(values)
 
 
 def test_every_rule_is_listed() -> None:
-    for rule in (*rules.HEADER_RULES, *rules.STACK_RULES, *rules.DEFINITION_RULES):
-        assert f"**{sentence(rule.__name__)}**" in PAGE
     bases = {base for model in MODELS for base in model.__mro__ if issubclass(base, BaseModel)}
     own = [name for model in bases for name, _ in model_rules(model)]
     assert len(own) > 10
-    for name in own:
+    more = [rule.__name__ for rule in (*rules.HEADER_RULES, *rules.STACK_RULES, *rules.DEFINITION_RULES)]
+    for name in [*own, *more]:
         assert f"**{sentence(name)}**" in PAGE
 
 
-def test_examples_are_yaml_that_stands_in_the_reference_definition() -> None:
-    examples = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+def test_every_part_of_the_common_part_has_an_example_that_stands_in_the_reference_definition() -> None:
     lines = {line.strip() for line in EXAMPLE.read_text(encoding="utf-8").splitlines()}
-    assert len(examples) > 20
+    examples = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert {key.name for key in keys(Platform)} <= {next(iter(yaml.safe_load(example))) for example in examples}
     for example in examples:
-        parsed = yaml.safe_load(example)
-        assert isinstance(parsed, dict)
-        assert len(parsed) == 1
-        for line in example.splitlines():
-            assert line.strip() in lines or any(line.strip() in known for known in lines)
-
-
-def test_every_part_of_the_common_part_has_an_example() -> None:
-    for key in keys(Platform):
-        section = PAGE.split(f'<a id="{key.name}"></a>')[1].split("\n## ", 2)[1]
-        assert f"```yaml\n{key.name}:" in section, key.name
-
-
-def test_tables_have_as_many_cells_in_each_row_as_in_their_heading() -> None:
-    for table in re.findall(r"(?:^\|.*\n)+", PAGE, re.MULTILINE):
-        assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1
+        assert len(yaml.safe_load(example)) == 1
+        assert all(any(line.strip() in known for known in lines) for line in example.splitlines())

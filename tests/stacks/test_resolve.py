@@ -13,11 +13,9 @@ from components import Environment, EnvironmentArgs, evaluate
 from components.evaluate import KubernetesObject
 from components.proxy import CONFIG_CHECKSUM
 from stacks.definition.images import Image
-from stacks.images_lock import ImagesLock
 from stacks.load import load
 from stacks.resolve import resolve
 from stacks.stack import Definition, Stack
-from stacks.validate import read_definition
 from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
 from tests.strategies.platform import Tree
@@ -54,13 +52,6 @@ def shuffled(part: Any, chance: random.Random) -> Any:
 def test_the_order_of_items_and_keys_changes_nothing(tree: Tree, seed: int) -> None:
     other = shuffled(tree, random.Random(seed))
     assert resolved(read_tree(tree)) == resolved(read_tree(other))
-
-
-@settings(parent=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(definition_trees())
-def test_resolving_twice_gives_the_same(tree: Tree) -> None:
-    definition = read_tree(tree)
-    assert resolved(definition) == resolved(definition)
 
 
 @settings(parent=examples(10), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -290,12 +281,6 @@ def test_each_value_of_an_overlay_changes_what_it_says_and_nothing_else(name: st
         without_identity(objects_of(without_it, stack.name), stack),
     )
     assert {f"{path[0]}: {'.'.join(path[1:])}" for path in found} == SAID_BY_THE_OVERLAYS[name, leaf]
-
-
-def test_the_reference_definition_resolves_without_a_lock() -> None:
-    definition = read_definition(REFERENCE)
-    assert definition.lock == ImagesLock()
-    assert set(resolved(definition)) == {"dev-lab", "prod-east", "prod-west"}
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from stacks.rules import capacity
-from tests.stacks.definition.examples import GONE, PRODUCT, edited_at, said_by
-from tests.stacks.rule_tables import BrokenTable, KeptTable
+from tests.stacks.definition.examples import GONE, PRODUCT, BrokenTable, KeptTable, edited_at, said_by
 
 WARM, COLD = "servers/main/pools/warm", "servers/main/pools/cold"
 MIG: dict[str, Any] = {"kind": "mig", "product": PRODUCT}

@@ -8,8 +8,7 @@ import pytest
 
 from stacks.problems import Position
 from stacks.rules import names
-from tests.stacks.definition.examples import GONE, assert_refused, edited_at, problems
-from tests.stacks.rule_tables import BrokenTable, KeptTable
+from tests.stacks.definition.examples import GONE, BrokenTable, KeptTable, assert_refused, edited_at, problems
 
 PRELOAD = {"mode": "preload"}
 INGRESS = {"kind": "ingress", "host": "i.example.com"}

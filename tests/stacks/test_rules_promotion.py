@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from stacks.rules import promotion
-from tests.stacks.definition.examples import GONE
-from tests.stacks.rule_tables import BrokenTable, KeptTable
+from tests.stacks.definition.examples import GONE, BrokenTable, KeptTable
 
 NO_ISSUER = {"proxy/auth/oidc": GONE, "proxy/auth/apiKeys": {"secret": "keys"}}
 

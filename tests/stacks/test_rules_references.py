@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from stacks.rules import references
-from tests.stacks.definition.examples import GONE
-from tests.stacks.rule_tables import BrokenTable, KeptTable
+from tests.stacks.definition.examples import GONE, BrokenTable, KeptTable
 
 WINDOW = {"name": "nightly", "opens": "0 1 * * *", "durationSeconds": 3600}
 WINDOWS = "servers/main/pools/cold/loading/warmWindows"

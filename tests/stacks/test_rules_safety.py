@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from stacks.rules import safety
-from tests.stacks.definition.examples import GONE, edited_at, said_by
-from tests.stacks.rule_tables import BrokenTable, KeptTable
+from tests.stacks.definition.examples import GONE, BrokenTable, KeptTable, edited_at, said_by
 
 EVERYTHING = {"name": "all", "groups": ["*"]}
 ROUTE = {"kind": "http-route", "host": "i.example.com", "gateway": "g", "gatewayNamespace": "gateways"}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pytest
@@ -22,6 +21,11 @@ from stacks.stack import Definition
 from stacks.validate import validate
 
 Rule = Callable[..., Any]
+BrokenTable = dict[Rule, Sequence[tuple[Any, ...]]]
+"""Edits of the base definition that break a rule, the place that is shown (`key: »value`), a part of what is said; then
+the severity and the number of problems, where they are not `error` and 1."""
+KeptTable = Mapping[Rule, Sequence[Mapping[str, Any]]]
+"""Edits of the base definition that come near a rule and do not break it."""
 
 FILE: Final = "f.yaml"
 PRODUCT: Final = "NVIDIA-A100-SXM4-80GB"
@@ -261,15 +265,22 @@ def stands_at(problem: Problem, text: str, at: str) -> bool:
     return line[: problem.where.column - 1].endswith(before) and line[problem.where.column - 1 :].startswith(after)
 
 
-def assert_refused(text: str, at: str, what: str, *, among: bool = False, severity: str = "error") -> Problem:
-    """Check that `what` is said at the place that `at` shows, and unless it is `among` others nothing else."""
-    found = problems(text)
+def assert_refused(text: str, at: str, what: str = "", *, number: int = 1) -> Problem:
+    """Check that so many problems are said of a text, one of them `what` at the place that `at` shows; return it."""
+    return assert_said(problems(text), text, at, what, number=number)
+
+
+def assert_said(
+    found: list[Problem], text: str, at: str, what: str, *, number: int = 1, severity: str = "error"
+) -> Problem:
+    """Check that so many problems are said, one of them `what` at the place that `at` shows; return it."""
     said = "\n".join(map(str, found)) or "nothing is wrong"
+    assert len(found) == number, said
     fitting = [problem for problem in found if what in "\n".join((problem.what, problem.why, problem.do))]
-    assert fitting, f"{what!r} is not said, but:\n{said}"
-    assert among or len(found) == 1, f"more is said than {what!r}:\n{said}"
-    assert any(stands_at(problem, text, at) for problem in fitting), f"it is not said at {at!r}:\n{said}"
-    assert fitting[0].severity == severity
+    assert any(stands_at(problem, text, at) for problem in fitting), f"{what!r} is not said at {at!r}:\n{said}"
+    assert {problem.severity for problem in found} == {severity}
+    for problem in found:
+        assert_said_in_full(problem)
     return fitting[0]
 
 
@@ -284,67 +295,12 @@ def assert_said_in_full(problem: Problem) -> None:
     assert len(text) < 2_500
 
 
-@dataclass(frozen=True)
-class Broken:
-    """An edit that breaks one rule, and what is said about it."""
-
-    rule: Rule | str
-    edits: Mapping[str, Any]
-    at: str
-    what: str
-    severity: str = "error"
-    number: int = 1
-
-    def __str__(self) -> str:
-        """Name for the list of tests."""
-        return f"{name_of(self.rule)}-{self.what[:40]}"
-
-
-@dataclass(frozen=True)
-class Kept:
-    """An edit that comes near a rule and does not break it."""
-
-    rule: Rule | str
-    edits: Mapping[str, Any]
-
-    def __str__(self) -> str:
-        """Name for the list of tests."""
-        return f"{name_of(self.rule)}-{' '.join(self.edits)[:40]}"
-
-
-def name_of(rule: Rule | str) -> str:
-    """The name of a rule."""
-    return rule if isinstance(rule, str) else rule.__name__
-
-
-def said_by(rule: Rule | str, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
+def said_by(rule: Rule, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
     """What one rule alone says about a definition."""
-    every = (*rules.HEADER_RULES, *rules.STACK_RULES, *rules.DEFINITION_RULES)
-    assert name_of(rule) in {each.__name__ for each in every}, f"there is no rule {name_of(rule)}"
     with monkeypatch.context() as patch:
         for kind in ("HEADER_RULES", "STACK_RULES", "DEFINITION_RULES"):
-            patch.setattr(rules, kind, tuple(each for each in getattr(rules, kind) if each.__name__ == name_of(rule)))
+            patch.setattr(rules, kind, tuple(each for each in getattr(rules, kind) if each is rule))
         return problems(text)
-
-
-def check_broken(case: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that the rule says what it should, where it should, and that it says so among all the rules too."""
-    text = edited_at(case.edits)
-    found = said_by(case.rule, text, monkeypatch)
-    said = "\n".join(map(str, found)) or "nothing is wrong"
-    assert len(found) == case.number, said
-    fitting = [problem for problem in found if case.what in "\n".join((problem.what, problem.why, problem.do))]
-    assert fitting, f"{case.what!r} is not said, but:\n{said}"
-    assert any(stands_at(problem, text, case.at) for problem in fitting), f"it is not said at {case.at!r}:\n{said}"
-    assert {problem.severity for problem in found} == {case.severity}
-    for problem in found:
-        assert_said_in_full(problem)
-    assert set(found) <= set(problems(text))
-
-
-def check_kept(case: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that the rule says nothing."""
-    assert not said_by(case.rule, edited_at(case.edits), monkeypatch)
 
 
 def sections() -> Iterator[type[BaseModel]]:

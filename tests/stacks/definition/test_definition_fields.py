@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stacks.definition.base import byte_count, quantity_value
-from tests.stacks.definition.examples import GONE, PRODUCT, assert_said_in_full, edited_at, problems, stands_at
+from tests.stacks.definition.examples import GONE, PRODUCT, assert_refused, edited_at, problems
 
 COLD = "servers/main/pools/cold"
 TRITON = "servers/main/triton"
@@ -207,13 +207,7 @@ WRONG: tuple[tuple[str, Any, str], ...] = (
 @pytest.mark.parametrize(("path", "value", "at"), WRONG, ids=[f"{path}={str(value)[:40]}" for path, value, _ in WRONG])
 def test_a_wrong_value_is_said_once_at_its_place(path: str, value: Any, at: str) -> None:
     alone = {"environments/prod/datasets": GONE} if path == "datasets" else {}
-    text = edited_at({**alone, path: value})
-    found = problems(text)
-    said = "\n".join(map(str, found)) or "nothing is wrong"
-    assert len(found) == 1, said
-    assert found[0].severity == "error", said
-    assert stands_at(found[0], text, at), f"it is not said at {at!r}:\n{said}"
-    assert_said_in_full(found[0])
+    assert_refused(edited_at({**alone, path: value}), at)
 
 
 RIGHT: tuple[tuple[str, Any], ...] = (

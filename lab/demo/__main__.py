@@ -14,15 +14,16 @@ from rich.console import Console
 
 from lab.local_plane.process import CannotBeHadError, ProcessError
 
-from .lifecycle import walk as life
+from . import playing, walk
+from .lifecycle import scenes as life
 from .lifecycle.notebook import write_shell
 from .lifecycle.stage import LifeStage
+from .lifecycle.stage import introduce as introduce_life
 from .lifecycle.world import world
-from .lines import lines, text
+from .lines import to_try
 from .platform import platform
-from .playing import Played, write
+from .playing import Played
 from .show import Show
-from .walk import introduce, play, stage_for, summary
 
 FAILED, CANNOT, INTERRUPTED = 1, 3, 130
 CHECK_SECONDS = 0.5
@@ -40,14 +41,14 @@ class InterruptedBySignal(BaseException):
     """Ctrl-C, SIGTERM, or a terminal that was closed."""
 
 
-@app.command()
-def walk(json: Json = None) -> None:
+@app.command("walk")
+def walk_through(json: Json = None) -> None:
     """Show what it does, scene after scene; every claim is checked, and the first that does not hold ends it with 1."""
     show, begun = Show(Console()), time.monotonic()
     with _ending(show), _running(show, PLANE, platform) as made:
-        introduce(made, show)
-        played = play(stage_for(made, show))
-    _report(played, begun, show, json, summary)
+        walk.introduce(made, show)
+        played = walk.play(walk.stage_for(made, show))
+    _report(played, begun, show, json, "To try it yourself: make demo-up")
 
 
 @app.command()
@@ -55,9 +56,9 @@ def lifecycle(json: Json = None) -> None:
     """Show the life of a model, from a notebook to production and back; every claim is checked."""
     show, begun = Show(Console()), time.monotonic()
     with _ending(show), _running(show, WORLD, world) as made:
-        life.introduce(show)
-        played = life.play(LifeStage(made, show))
-    _report(played, begun, show, json, life.summary)
+        introduce_life(show)
+        played = playing.play(LifeStage(made, show), show, life.SCENES, made.check)
+    _report(played, begun, show, json, "To do it yourself: docs/models.md")
 
 
 @app.command()
@@ -80,21 +81,12 @@ def up() -> None:
     show = Show(Console())
     with _until_interrupted(show), _running(show, PLANE, platform) as made:
         show.the_zoo()
-        print(f"\n{text(lines(made))}\n\nIt runs until Ctrl-C.", flush=True)
+        print(f"\n{to_try(made)}\n\nIt runs until Ctrl-C.", flush=True)
         _stay(made.check)
 
 
-def _report(
-    played: list[Played],
-    begun: float,
-    show: Show,
-    json: Path | None,
-    summarise: Callable[[list[Played], float, Show], bool],
-) -> None:
-    seconds = time.monotonic() - begun
-    if json is not None:
-        write(played, seconds, json)
-    if not summarise(played, seconds, show):
+def _report(played: list[Played], begun: float, show: Show, json: Path | None, more: str) -> None:
+    if not playing.report(played, time.monotonic() - begun, show, more, json):
         raise SystemExit(FAILED)
 
 
@@ -143,11 +135,6 @@ def _ending(show: Show) -> Iterator[None]:
     except ProcessError as error:
         print(error, file=sys.stderr)
         raise SystemExit(FAILED) from None
-    except SystemExit as error:  # Triton's wheel could not be installed; the text says why
-        if isinstance(error.code, str):
-            print(error.code, file=sys.stderr)
-            raise SystemExit(CANNOT) from None
-        raise
 
 
 def _interrupt(*_: Any) -> None:

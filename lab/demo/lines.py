@@ -2,10 +2,11 @@
 
 import shlex
 import sys
-from dataclasses import dataclass
+
+from lab.local_plane.environment import LocalEnvironment
 
 from . import zoo
-from .platform import IDLE_SECONDS, ROOT, Platform
+from .platform import CALLER, IDLE_SECONDS, ROOT
 
 _CLIENT = """\
 import os, numpy, tritonclient.grpc as triton
@@ -17,42 +18,24 @@ print(client.infer("moose", [given], headers=who).as_numpy("OUTPUT"))
 """
 
 
-@dataclass(frozen=True)
-class Line:
-    """A command, and what it shows."""
-
-    sentence: str
-    command: str
-
-
-def lines(platform: Platform) -> list[Line]:
-    """Return what can be tried on a platform that runs; the first one sets the others' variables."""
-    proxy = platform.proxies[0]
+def to_try(platform: LocalEnvironment) -> str:
+    """Return sentences that end with a colon, each with its command below; the first one sets the others' variables."""
+    proxy, key = platform.proxies[0], platform.keys[CALLER]
     python = shlex.quote(sys.executable)
     paths = shlex.quote(f"{ROOT}/policies/eviction:{ROOT}/contracts:{ROOT}/service")
     numbers = '{"INPUT": [1, 2, 3, 4]}'
-    return [
-        Line(
-            "In another terminal, first of all",
-            f"export TIDEGATE_URL=http://{proxy.http} TIDEGATE_GRPC={proxy.grpc} TIDEGATE_KEY={platform.key}",
-        ),
-        Line(
-            f"A cold model is loaded on its first call; again at once it is warm, and {IDLE_SECONDS} s later it may go",
-            _curl("fox", "generate", numbers, "-i"),
-        ),
-        Line("One that streams", _curl(zoo.SINGER, "generate_stream", '{"COUNT": 5, "DELAY": 300}', "-N")),
-        Line("One that fails to load: twice, and it is put aside", _curl(zoo.BROKEN.name, "generate", numbers, "-i")),
-        Line("Triton's own client, over gRPC", f"{python} - <<'END'\n{_CLIENT}END"),
-        Line(
-            f"What sits in the slice now (as a page: http://{platform.policy.admin}/)",
-            f"PYTHONPATH={paths} {python} -m tidegate_eviction list --address {platform.policy.leases}",
-        ),
-    ]
-
-
-def text(wanted: list[Line]) -> str:
-    """Return them for people: sentences that end with a colon, each with its command below."""
-    return "\n\n".join(f"{line.sentence}:\n{line.command}" for line in wanted)
+    cold = f"A cold model is loaded on its first call; again at once it is warm, and {IDLE_SECONDS} s later it may go"
+    slice_ = f"What sits in the slice now (as a page: http://{platform.policy.admin}/)"
+    commands = {
+        "In another terminal, first of all":
+            f"export TIDEGATE_URL=http://{proxy.http} TIDEGATE_GRPC={proxy.grpc} TIDEGATE_KEY={key}",
+        cold: _curl("fox", "generate", numbers, "-i"),
+        "One that streams": _curl(zoo.SINGER, "generate_stream", '{"COUNT": 5, "DELAY": 300}', "-N"),
+        "One that fails to load: twice, and it is put aside": _curl(zoo.BROKEN.name, "generate", numbers, "-i"),
+        "Triton's own client, over gRPC": f"{python} - <<'END'\n{_CLIENT}END",
+        slice_: f"PYTHONPATH={paths} {python} -m tidegate_eviction list --address {platform.policy.leases}",
+    }  # fmt: skip
+    return "\n\n".join(f"{sentence}:\n{command}" for sentence, command in commands.items())
 
 
 def _curl(model: str, how: str, said: str, option: str) -> str:

@@ -8,7 +8,6 @@ from tidegate_contracts import routing
 from tidegate_contracts.eviction import Tuning
 
 from lab.local_plane.environment import ON_DEMAND, POOL, PRELOAD, LocalEnvironment, Plan, local_environment
-from lab.local_plane.repository import Model, publish
 
 from . import zoo
 
@@ -26,19 +25,6 @@ TUNING = Tuning(
     retry_most_seconds=10,
     failure_backoff_seconds=0.2,
 )
-
-
-class Platform(LocalEnvironment):
-    """All of it, while it runs."""
-
-    @property
-    def key(self) -> str:
-        """The API key of the visitor."""
-        return self.keys[CALLER]
-
-    def publish(self, server: str, model: Model) -> None:
-        """Publish a model to a server."""
-        publish(model, self.repository(server), self.staging(server))
 
 
 def plan() -> Plan:
@@ -69,9 +55,9 @@ def plan() -> Plan:
 
 
 @contextmanager
-def platform(root: Path) -> Iterator[Platform]:
+def platform(root: Path) -> Iterator[LocalEnvironment]:
     """Run all of it below a folder; it ends with the block. Raises CannotBeHadError and ProcessError."""
-    made = Platform(root, plan())
+    made = LocalEnvironment(root, plan())
     made.publish(PRELOAD, zoo.RESIDENT.model())
     for model in zoo.on_demand():
         made.publish(ON_DEMAND, model)

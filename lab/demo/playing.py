@@ -3,7 +3,7 @@
 import http.client
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -57,11 +57,23 @@ class Scene(Generic[Stage]):
     play: Callable[[Stage], Outcome]
 
 
+def scene(scenes: list[Scene[Stage]], claim: str) -> Callable[[Callable[[Stage], Outcome]], object]:
+    """Make the next scene of a function, called after it; its docstring is the title."""
+
+    def add(play: Callable[[Stage], Outcome]) -> Callable[[Stage], Outcome]:
+        title = (play.__doc__ or "").removesuffix(".")
+        scenes.append(Scene(play.__name__.replace("_", "-"), title, claim, play))
+        return play
+
+    return add
+
+
 @dataclass(frozen=True)
 class Played:
     """One scene, and what came of it."""
 
     name: str
+    title: str
     ok: bool
     text: str
     short: str
@@ -72,19 +84,19 @@ class Played:
 def play(stage: Stage, show: Show, wanted: Sequence[Scene[Stage]], check: Callable[[], None]) -> list[Played]:
     """Play scenes, with a check after each; the first one that does not hold what it claims is the last."""
     played: list[Played] = []
-    for number, scene in enumerate(wanted, 1):
-        show.scene(number, len(wanted), scene.title, scene.claim)
+    for number, each in enumerate(wanted, 1):
+        show.scene(number, len(wanted), each.title, each.claim)
         begun = time.monotonic()
         try:
             with show.console.status("      …"):
-                outcome = scene.play(stage)
+                outcome = each.play(stage)
             check()
         except (NotSoError, ListingError, TidegateError, OSError, http.client.HTTPException) as error:
             show.failure(f"This did not hold: {error}")
-            return [*played, Played(scene.name, False, str(error), "", time.monotonic() - begun, {})]
+            return [*played, Played(each.name, each.title, False, str(error), "", time.monotonic() - begun, {})]
         seconds = time.monotonic() - begun
         show.outcome(outcome.text, seconds)
-        played.append(Played(scene.name, True, outcome.text, outcome.short, seconds, outcome.figures))
+        played.append(Played(each.name, each.title, True, outcome.text, outcome.short, seconds, outcome.figures))
     return played
 
 
@@ -93,16 +105,13 @@ def all_hold(played: Sequence[Played]) -> bool:
     return all(each.ok for each in played)
 
 
-def write(played: Sequence[Played], seconds: float, file: Path) -> None:
-    """Write what came of it as JSON."""
-    said = {"ok": all_hold(played), "seconds": seconds, "scenes": [asdict(each) for each in played]}
-    file.write_text(json.dumps(said, indent=2) + "\n", "utf-8")
-
-
-def summary(played: Sequence[Played], titles: Mapping[str, str], seconds: float, show: Show, more: str) -> bool:
-    """Print the table at the end, and what else there is; return whether all held."""
-    if not all_hold(played):
-        return False
-    show.summary([(titles[each.name], each.short, each.seconds) for each in played])
-    show.say(f"All {len(played)} hold, in {seconds:.0f} s. {more}")
-    return True
+def report(played: Sequence[Played], seconds: float, show: Show, more: str, file: Path | None = None) -> bool:
+    """Print the table at the end, and what else there is; as JSON too, if a file is named. Return whether all held."""
+    ok = all_hold(played)
+    if file is not None:
+        said = {"ok": ok, "seconds": seconds, "scenes": [asdict(each) for each in played]}
+        file.write_text(json.dumps(said, indent=2) + "\n", "utf-8")
+    if ok:
+        show.summary([(each.title, each.short, each.seconds) for each in played])
+        show.say(f"All {len(played)} hold, in {seconds:.0f} s. {more}")
+    return ok

@@ -12,19 +12,30 @@ from tidegate_eviction.units import bytes_text
 from lab.local_plane.environment import ON_DEMAND, PRELOAD
 
 from . import zoo
-from .platform import LEASE_SECONDS, WAIT_SECONDS
-from .playing import NotSoError, Outcome, claim, until
+from .platform import IDLE_SECONDS, LEASE_SECONDS, POLL_SECONDS, TUNING, WAIT_SECONDS
+from .playing import NotSoError, Outcome, Scene, claim, scene, until
 from .stage import Stage
 
+SCENES: list[Scene[Stage]] = []
 CALLERS = 20
 WARM_CALLS = 200
 NOTES, NOTE_MS = 48, 250
 PRESSING = ("ibex", "lynx", "cat")
 _NOT_THERE = (400, 404)
+WARM, COLD = "dog", "ant"
+WITHOUT_SECONDS = 2 * LEASE_SECONDS
+"""How long there is no policy: longer than any lease lasts that is not renewed."""
+_RETRYABLE = frozenset((200, 502, 503))
+_IN_MEMORY = ("resident", "draining")
 
 
+@scene(
+    SCENES,
+    f"The preload Triton looks into its repository every {POLL_SECONDS} s. A model is staged outside of it and "
+    "renamed in, its configuration last.",
+)
 def publish(stage: Stage) -> Outcome:
-    """A model is published to a server that serves, then a second version of it."""
+    """A model is published while its server serves."""
     visitor, newcomer = stage.visitor, zoo.NEWCOMER
     before = visitor.call(newcomer.name)
     claim(before.status in _NOT_THERE, f"{newcomer.name} was answered {before.status} before it was published")
@@ -45,8 +56,9 @@ def publish(stage: Stage) -> Outcome:
     )
 
 
+@scene(SCENES, f"{CALLERS} callers want the same model at once: it is loaded one time, and all of them have an answer.")
 def cold(stage: Stage) -> Outcome:
-    """Many callers at once want a model that is not loaded."""
+    """A cold model loads on its first call."""
     claim(stage.state("fox") == "cold", f"fox is {stage.state('fox')} before anybody has called it")
     replies = stage.visitor.at_once("fox", CALLERS)
     right = sum(reply.is_right("fox") for reply in replies)
@@ -65,8 +77,12 @@ def cold(stage: Stage) -> Outcome:
     )
 
 
+@scene(
+    SCENES,
+    "A proxy with a lease on a model sends calls straight to Triton; the policy hears of them in renewals only.",
+)
 def warm(stage: Stage) -> Outcome:
-    """Calls of a leased model ask nobody else."""
+    """Warm models cost nothing more."""
     stage.wanted("fox")
     mark, before = stage.mark(), stage.acquires()
     medians = {}
@@ -89,8 +105,12 @@ def warm(stage: Stage) -> Outcome:
     )
 
 
+@scene(
+    SCENES,
+    "An ensemble brings its composing models along; what nobody has declared the size of is measured at its load.",
+)
 def sizes(stage: Stage) -> Outcome:
-    """An ensemble brings its parts, and what nobody declared is measured."""
+    """Ensembles and unknown sizes."""
     stage.wanted(zoo.HERD, "goat")
     herd = next(each for each in stage.listing().models if each.model == zoo.HERD)
     parts = sum(zoo.SIZES[name] for name in zoo.HERD_OF)
@@ -111,8 +131,9 @@ def sizes(stage: Stage) -> Outcome:
     )
 
 
+@scene(SCENES, f"Room comes from models that nobody holds a lease on and that were idle for {IDLE_SECONDS} s.")
 def evict(stage: Stage) -> Outcome:
-    """The slice is full, and one more is wanted."""
+    """Full: the least recently used goes."""
     order = ("goat", "fox", zoo.HERD, "hare")
     stage.wanted("hare")
     stage.wanted(*order)
@@ -131,8 +152,9 @@ def evict(stage: Stage) -> Outcome:
     )
 
 
+@scene(SCENES, f"{zoo.SINGER} streams an answer while models that need the whole rest of the slice are called.")
 def lease(stage: Stage) -> Outcome:
-    """A model is in use while others fight for the rest of the slice."""
+    """What is leased is never touched."""
     song: list[int] = []
     evicted: list[dict[str, Any]] = []
     mark = stage.mark()
@@ -162,8 +184,12 @@ def lease(stage: Stage) -> Outcome:
     )
 
 
+@scene(
+    SCENES,
+    f"whale may stay for {zoo.IDLE_SECONDS['whale']} s after its last call, and orca does not fit beside it.",
+)
 def busy(stage: Stage) -> Outcome:
-    """There is no room, and the policy knows from when on there is."""
+    """Busy says when to come back."""
     stage.wanted("whale")
     stage.slice("now")
     first = stage.visitor.call("orca")
@@ -184,8 +210,12 @@ def busy(stage: Stage) -> Outcome:
     )
 
 
+@scene(
+    SCENES,
+    f"{zoo.BROKEN.name} was published without its weights: it is tried {TUNING.failures_most} times, then no more.",
+)
 def quarantine(stage: Stage) -> Outcome:
-    """A model cannot be loaded; then somebody publishes a version that can."""
+    """What fails to load is put aside."""
     name, mark = zoo.BROKEN.name, stage.mark()
     refused = stage.visitor.want(name)
     claim(refused.status == 424, f"{name} was answered {refused.status} at the {_ordinal(refused.tries)} try")
@@ -216,15 +246,13 @@ def _ordinal(number: int) -> str:
     return {1: "first", 2: "second", 3: "third"}.get(number, f"{number}th")
 
 
-WARM, COLD = "dog", "ant"
-WITHOUT_SECONDS = 2 * LEASE_SECONDS
-"""How long there is no policy: longer than any lease lasts that is not renewed."""
-_RETRYABLE = frozenset((200, 502, 503))
-_IN_MEMORY = ("resident", "draining")
-
-
+@scene(
+    SCENES,
+    f"Inference goes on for longer than the {LEASE_SECONDS} s of a lease; only loads stop. A new policy reads "
+    "Triton's index and goes on from there.",
+)
 def policy_killed(stage: Stage) -> Outcome:
-    """The policy is killed while models are called, and started again."""
+    """The policy is killed."""
     stage.leased(WARM)
     held = {each.model for each in stage.listing().models if each.state == "resident"}
     with stage.visitor.calling(WARM) as tallies:
@@ -253,8 +281,9 @@ def policy_killed(stage: Stage) -> Outcome:
     )
 
 
+@scene(SCENES, "Its leases are void, callers are told to try again, and models load anew when they are called.")
 def triton_killed(stage: Stage) -> Outcome:
-    """The on-demand Triton is killed with all its models while they are called, and started again."""
+    """Triton is killed with all its models."""
     preloaded = zoo.RESIDENT.name
     stage.leased(WARM)
     with stage.visitor.calling(WARM, preloaded) as tallies:

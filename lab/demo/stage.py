@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from tidegate_contracts.lease import Listing
 from tidegate_eviction.listing import ListingError, fetch
 
+from lab.local_plane.environment import LocalEnvironment
 from lab.local_plane.process import repeating
 
-from .platform import Platform
 from .playing import claim, until
 from .show import Show
 from .visitor import Visitor
@@ -36,7 +36,7 @@ class Samples:
 class Stage:
     """What every scene has at hand."""
 
-    platform: Platform
+    platform: LocalEnvironment
     visitor: Visitor
     show: Show
     samples: Samples = field(default_factory=Samples)
@@ -76,13 +76,17 @@ class Stage:
             ),
         )
 
+    @property
+    def _log(self) -> Path:
+        return self.platform.policy.process.log
+
     def mark(self) -> int:
         """Return where the policy's log ends now."""
-        return _log(self.platform).stat().st_size
+        return self._log.stat().st_size
 
     def events(self, kind: str, since: int = 0) -> list[dict[str, Any]]:
         """Return the policy's events of a kind, from a mark on."""
-        with _log(self.platform).open("rb") as log:
+        with self._log.open("rb") as log:
             log.seek(since)
             lines = log.read().splitlines()
         found = []
@@ -116,7 +120,3 @@ class Stage:
 
         with repeating(look, pause=SAMPLE_SECONDS):
             yield self.samples
-
-
-def _log(platform: Platform) -> Path:
-    return platform.policy.process.log

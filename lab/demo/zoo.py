@@ -5,7 +5,7 @@ the memory that they take is real, and the repository on disk is small.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.local_plane.repository import Model
@@ -85,19 +85,14 @@ def singer() -> Model:
     """Return the model that streams."""
     numbers = {"mebibytes": SINGER_MIB - PROCESS_MIB}
     model = _numpy_model(SINGER, "singer", numbers, (1,))
-    return Model(
-        model.name,
-        model.program,
-        [("COUNT", "TYPE_INT32", "1"), ("DELAY", "TYPE_INT32", "1")],
-        [("NOTE", "TYPE_INT32", "1")],
-        f"{model.more}model_transaction_policy {{ decoupled: true }}\n",
-    )
+    inputs, outputs = [("COUNT", "TYPE_INT32", "1"), ("DELAY", "TYPE_INT32", "1")], [("NOTE", "TYPE_INT32", "1")]
+    more = f"{model.more}model_transaction_policy {{ decoupled: true }}\n"
+    return replace(model, inputs=inputs, outputs=outputs, more=more)
 
 
 def broken() -> Model:
     """Return the model that fails to load."""
-    whole = BROKEN.model()
-    return Model(whole.name, PROGRAMS / "missing.py", whole.inputs, whole.outputs, whole.more)
+    return replace(BROKEN.model(), program=PROGRAMS / "missing.py")
 
 
 def herd() -> Model:

@@ -14,6 +14,7 @@ from tidegate_proxy.access.api_keys import hash_line, new_key
 from .policy import Policy, policy, triton_options, write_settings
 from .process import HOST, Process
 from .proxy import Proxy, proxy, write_tables
+from .repository import Model, publish
 from .triton import Triton, triton
 
 PRELOAD, ON_DEMAND, POOL = "preload", "on-demand", "main"
@@ -113,6 +114,10 @@ class LocalEnvironment:
     def staging(self, server: str) -> Path:
         """Return a folder beside it, for models that are not whole yet."""
         return self.dataset / server / "staging"
+
+    def publish(self, server: str, model: Model) -> None:
+        """Publish a model to a server."""
+        publish(model, self.repository(server), self.staging(server))
 
     def facts(self) -> environments.Environment:
         """Return what clients are told of it."""

@@ -12,7 +12,7 @@ from tidegate_contracts import routing
 
 from lab.bench.report import Found, NotHereError
 from lab.local_plane.environment import POOL, PRELOAD, LocalEnvironment, Plan, local_environment
-from lab.local_plane.repository import Model, publish
+from lab.local_plane.repository import Model
 
 from . import caller
 from .goals import ROOT, Effort
@@ -43,7 +43,7 @@ def _called(effort: Effort) -> dict[str, Any]:
     plan = Plan(name="bench", models=(routing.Model(name=MODEL, server=PRELOAD, pool=POOL),))
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
         here = LocalEnvironment(Path(folder), plan)
-        publish(model, here.repository(PRELOAD), here.staging(PRELOAD))
+        here.publish(PRELOAD, model)
         with local_environment(here):
             saved = _saved(Path(folder))
             counts = map(str, (NUMBERS, effort.runs, effort.calls))

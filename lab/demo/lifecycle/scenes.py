@@ -8,13 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tidegate.errors import ExitCode
 
-from ..playing import Outcome, claim, until
+from ..playing import Outcome, Scene, claim, scene, until
 from . import notebook
 from .stage import SHOWN_LINES, LifeStage, call_times
 from .world import CHURN, COMMAND_SECONDS, DEPLOYER, DEV, DEVELOPER, ENDPOINT, OCR, PROD
 
+SCENES: list[Scene[LifeStage]] = []
 CALLS = 1000
 REFUSED = 3
+KILLED_VERSION, TAMPERED_VERSION = 4, 5
 ENDPOINT_PROGRAM = f"""
 import json, mlflow, numpy
 model = mlflow.pyfunc.load_model("models:/{CHURN}-client/1")
@@ -38,8 +40,13 @@ def new_version(stage: LifeStage, version: int, model: str = CHURN) -> None:
     stage.run(DEVELOPER, "register", f"{here}/{model}", "--golden", f"{here}/golden.json")
 
 
+@scene(
+    SCENES,
+    "An entry of a Triton model repository is made of the notebook's files, checked, and registered in MLflow, "
+    "with a request whose answer is known.",
+)
 def register(stage: LifeStage) -> Outcome:
-    """A model of a notebook becomes a version of the registry, once."""
+    """From a notebook into the registry."""
     new_version(stage, 1)
     again = stage.world.tidegate(DEVELOPER, "register", f"v1/{CHURN}", "--json").json()
     claim(again["number"] == 1, f"the same content, registered again, is version {again['number']}")
@@ -50,8 +57,13 @@ def register(stage: LifeStage) -> Outcome:
     )
 
 
+@scene(
+    SCENES,
+    "It is fetched from S3, every digest is verified, it is published in one rename, Triton loads it, the known "
+    "request is answered.",
+)
 def deploy(stage: LifeStage) -> Outcome:
-    """The developer deploys it to dev, and calls it there."""
+    """Into dev."""
     stage.run(DEVELOPER, "deploy", CHURN)
     said = stage.run(
         DEVELOPER, "predict", CHURN, "--environment", DEV, "--input", f"FEATURES={[list(notebook.CUSTOMER)]}"
@@ -65,8 +77,13 @@ def deploy(stage: LifeStage) -> Outcome:
     )
 
 
+@scene(
+    SCENES,
+    "The definition says who may. The model endpoint finds its proxy in DOMINO_INFERENCE_PROXY, and nothing else "
+    "changes.",
+)
 def promote(stage: LifeStage) -> Outcome:
-    """The deployer promotes it; the endpoint changes one variable."""
+    """Into prod, by somebody else."""
     stage.run(DEPLOYER, "promote", CHURN, "--to", PROD)
     answers = {}
     proxies = {DEV: stage.world.dev.url, PROD: stage.world.prod.url}
@@ -85,8 +102,9 @@ def promote(stage: LifeStage) -> Outcome:
     return Outcome("The same client model answers in dev and in prod", "the same answer in prod", answers)
 
 
+@scene(SCENES, "Somebody calls prod all the time while version 2 takes the place of version 1.")
 def replace(stage: LifeStage) -> Outcome:
-    """Version 2 takes the place of version 1 while somebody calls all the time."""
+    """A second version, without a failed call."""
     new_version(stage, 2)
     stage.run(DEVELOPER, "deploy", CHURN)
     with stage.calling(stage.world.prod) as calls:
@@ -96,8 +114,9 @@ def replace(stage: LifeStage) -> Outcome:
     return Outcome(f"Meanwhile: {calls.last}", calls.last, dict(calls.versions))
 
 
+@scene(SCENES, "Version 3 comes into prod, and the definition gives it no calls; then a fifth of them.")
 def split(stage: LifeStage) -> Outcome:
-    """Version 3 comes into prod without any calls, and then the definition gives it a fifth of them."""
+    """20 to 80."""
     new_version(stage, 3)
     stage.run(DEVELOPER, "deploy", CHURN)
     with stage.calling(stage.world.prod) as meanwhile:
@@ -117,8 +136,9 @@ def split(stage: LifeStage) -> Outcome:
     )
 
 
-def roll_back(stage: LifeStage) -> Outcome:
-    """Version 3 was no good: back to version 2, without a failed call."""
+@scene(SCENES, "Version 2 is still there: nothing is fetched, no call fails.")
+def rollback(stage: LifeStage) -> Outcome:
+    """Back."""
     with stage.calling(stage.world.prod) as calls:
         stage.world.split({})
         until("version 3 answers alone", lambda: calls.versions["3"])
@@ -131,8 +151,9 @@ def roll_back(stage: LifeStage) -> Outcome:
     return Outcome(f"Meanwhile: {calls.last}; then version 2 alone", "version 2 again, no call failed", {})
 
 
+@scene(SCENES, f"{OCR} goes to the on-demand server of dev, then of prod.")
 def on_demand(stage: LifeStage) -> Outcome:
-    """A model of the on-demand server goes the same way; it is loaded when it is called."""
+    """The same for a model that is loaded when it is called."""
     new_version(stage, 1, OCR)
     stage.run(DEVELOPER, "deploy", OCR)
     stage.run(DEPLOYER, "promote", OCR, "--to", PROD)
@@ -143,11 +164,9 @@ def on_demand(stage: LifeStage) -> Outcome:
     return Outcome(f"{OCR} answers in prod, loaded by the eviction policy", "loaded on its first call", {})
 
 
-KILLED_VERSION, TAMPERED_VERSION = 4, 5
-
-
+@scene(SCENES, "The deployer's command is killed twice. What served goes on, and running it again finishes it.")
 def killed(stage: LifeStage) -> Outcome:
-    """The deployer's command is killed half way, again and again; then it is left alone."""
+    """Killed half way."""
     new_version(stage, KILLED_VERSION)
     stage.run(DEVELOPER, "deploy", CHURN)
     words = ("promote", CHURN, "--to", PROD)
@@ -179,8 +198,9 @@ def _killed_at(moment: str, stage: LifeStage, *words: str) -> bool:
     return False
 
 
+@scene(SCENES, "One deployer rolls back while another one promotes.")
 def raced(stage: LifeStage) -> Outcome:
-    """Two deployers at the same moment: one goes back, the other one forward."""
+    """Two at once."""
     words = [("rollback", CHURN, "--in", PROD), ("promote", f"{CHURN}@{KILLED_VERSION}", "--to", PROD)]
     for each in words:
         stage.show.command(DEPLOYER, f"{shlex.join(['tidegate', *each])} &")
@@ -205,8 +225,9 @@ def raced(stage: LifeStage) -> Outcome:
     )
 
 
+@scene(SCENES, "A file is changed in the registry's bucket, and one in production's volume.")
 def tampered(stage: LifeStage) -> Outcome:
-    """Somebody changes a file in the registry's bucket, and one in prod's volume, of a version to go back to."""
+    """Content that is not what was registered."""
     new_version(stage, TAMPERED_VERSION)
     store = stage.world.store.client()
     listed = store.list_objects_v2(Bucket="mlflow", Prefix="artifacts/")["Contents"]

@@ -52,11 +52,6 @@ class Said:
         """Return its JSON output."""
         return json.loads(self.out)
 
-    @property
-    def first_line(self) -> str:
-        """The first thing that it complains about."""
-        return (self.err.strip() or self.out.strip()).partition("\n")[0]
-
 
 @dataclass
 class World:

@@ -8,7 +8,7 @@ import pytest
 
 from lab.demo.__main__ import CANNOT
 from lab.demo.lifecycle import notebook
-from lab.demo.lifecycle.walk import SCENES
+from lab.demo.lifecycle.scenes import SCENES
 
 from .test_demo_real import SHARED_MEMORY, WALK_SECONDS, demo
 

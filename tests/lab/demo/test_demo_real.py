@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from lab.demo import scenes, zoo
-from lab.demo.walk import SCENES
+from lab.demo.scenes import SCENES
 from lab.local_plane.triton import installed
 from tests.proxy.rigs.pytest_rigs import not_run
 

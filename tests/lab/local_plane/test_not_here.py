@@ -2,11 +2,12 @@
 
 import platform
 import sys
+from pathlib import Path
 
 import pytest
 from _pytest.outcomes import Skipped
 
-from lab.local_plane import triton
+from lab.local_plane import triton, wheels
 from lab.local_plane.process import CannotBeHadError
 from lab.local_plane.wheels import environment
 from lab.tools import debian
@@ -51,3 +52,13 @@ def test_a_test_is_left_out_loudly() -> None:
     assert left_out.value.msg == (
         "NOT RUN: A REAL TRITON CANNOT BE HAD HERE (it is no Linux), so that nothing was tried with it."
     )
+
+
+def test_wheels_that_cannot_be_installed_are_a_part_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise SystemExit("Check that pip reaches a registry.")
+
+    monkeypatch.setattr(wheels, "install", refused)
+    monkeypatch.setattr(wheels, "folder", lambda _: Path("/nowhere"))
+    with pytest.raises(CannotBeHadError, match=r"a real MLflow: Check that pip"):
+        environment("mlflow", "a real MLflow", (2, 0))

@@ -24,6 +24,7 @@ from charts.folder import contents, stale, write
 from charts.helm import helm
 from charts.metadata import ROOT
 from charts.scenarios import default_values
+from lab import tools
 from stacks.resolve import resolve
 from stacks.validate import read_definition
 
@@ -74,17 +75,20 @@ def test_the_values_of_a_stack_are_those_that_it_resolves_to_under_a_heading() -
     assert result.stderr == ""
 
 
-@pytest.mark.parametrize("arguments", [(), ("--stack", "")])
-def test_without_a_stack_it_lists_those_that_there_are(arguments: tuple[str, ...]) -> None:
-    result = charts("values", REFERENCE, *arguments)
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("values", REFERENCE), "Say which stack, as in STACK=dev-lab. There are: dev-lab, prod-east, prod-west.\n"),
+        (("values", REFERENCE, "--stack", ""), "Say which stack, as in STACK=dev-lab."),
+        (("values", REFERENCE, "--stack", "prod-eats"), "did you mean prod-east? There are: dev-lab, prod-east, "),
+        (("check", "/nowhere.yaml"), "there is no such file"),
+        (("check", ""), "Say which file, as in VALUES=prod-east.yaml.\n"),
+    ],
+)
+def test_what_is_missing_in_a_command_is_said_in_a_line(arguments: tuple[str | Path, ...], said: str) -> None:
+    result = charts(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "Say which stack, as in STACK=dev-lab. There are: dev-lab, prod-east, prod-west.\n"
-
-
-def test_an_unknown_stack_is_answered_with_the_nearest() -> None:
-    result = charts("values", REFERENCE, "--stack", "prod-eats")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "did you mean prod-east? There are: dev-lab, prod-east, prod-west." in result.stderr
+    assert said in result.stderr
 
 
 def test_a_definition_that_is_wrong_gives_no_values(tmp_path: Path) -> None:
@@ -120,15 +124,12 @@ def test_an_edit_that_breaks_a_guardrail_is_refused(values_file: Path) -> None:
 
 def test_a_file_without_the_annotation_is_held_to_what_production_is_held_to(values_file: Path) -> None:
     values = yaml.safe_load(values_file.read_text("utf-8"))
+    assert default_values()["namespace"]["annotations"] == {}  # the chart's own values let nobody off
     del values["namespace"]["annotations"]
     values_file.write_text(yaml.safe_dump(values), "utf-8")
     result = charts("check", values_file)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "\nheld to: production; severities changed: none; waivers: none; GPU slices: any number\n" in result.stderr
-
-
-def test_the_charts_own_values_let_nobody_off() -> None:
-    assert default_values()["namespace"]["annotations"] == {}
 
 
 def test_the_check_says_what_it_held_the_file_to(values_file: Path) -> None:
@@ -215,7 +216,20 @@ def two_pools_of_one_name(values: dict[str, Any]) -> None:
     other["name"], other["pools"][0]["name"] = "a-b", "c"
 
 
+def two_models_of_one_pool(values: dict[str, Any]) -> None:
+    number = next(n for n, server in enumerate(values["servers"]) if server["pools"][0]["models"])
+    again(values, "servers", number, "pools", 0, "models")
+
+
+def a_model_of_two_pools(values: dict[str, Any]) -> None:
+    pools = [pool for server in values["servers"] for pool in server["pools"] if pool["models"]]
+    pools[-1]["models"].append({"name": pools[0]["models"][0]["name"]})
+
+
+MODELS = '" stands twice in models'
 TWICE: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
+    "models of a pool": (two_models_of_one_pool, MODELS),
+    "models of two pools": (a_model_of_two_pools, MODELS),
     "servers": (lambda values: again(values, "servers"), '" stands twice in servers'),
     "pools": (lambda values: again(values, "servers", 0, "pools"), '" stands twice in pools'),
     "datasets": (lambda values: again(values, "datasets"), '"models" stands twice in datasets'),
@@ -227,7 +241,7 @@ TWICE: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
 
 
 @pytest.mark.parametrize("what", TWICE)
-def test_two_objects_of_one_name_are_refused_by_the_check_and_by_helm(what: str, tmp_path: Path) -> None:
+def test_two_of_one_name_are_refused_by_the_check_and_objects_also_by_helm(what: str, tmp_path: Path) -> None:
     values = yaml.safe_load((CHART / "ci" / "prod-east-values.yaml").read_text("utf-8"))
     change, said = TWICE[what]
     change(values)
@@ -237,43 +251,12 @@ def test_two_objects_of_one_name_are_refused_by_the_check_and_by_helm(what: str,
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
     assert len(re.findall(rf"{re.escape(str(file))}:\d+:\d+", result.stderr)) >= 2  # both places
+    if said == MODELS:
+        assert "A model is served by one pool of one server." in result.stderr
+        return
     done = helm(["template", "tidegate", CHART, "--values", file])
     assert done.returncode != 0
     assert "twice: two servers, pools, datasets or models have names that give it the same name" in done.stderr
-
-
-def two_models_of_one_pool(values: dict[str, Any]) -> None:
-    number = next(n for n, server in enumerate(values["servers"]) if server["pools"][0]["models"])
-    again(values, "servers", number, "pools", 0, "models")
-
-
-def a_model_of_two_pools(values: dict[str, Any]) -> None:
-    pools = [pool for server in values["servers"] for pool in server["pools"] if pool["models"]]
-    pools[-1]["models"].append({"name": pools[0]["models"][0]["name"]})
-
-
-@pytest.mark.parametrize("change", [two_models_of_one_pool, a_model_of_two_pools])
-def test_a_model_is_served_by_one_pool(change: Callable[[dict[str, Any]], None], tmp_path: Path) -> None:
-    values = yaml.safe_load((CHART / "ci" / "prod-east-values.yaml").read_text("utf-8"))
-    change(values)
-    file = tmp_path / "twice.yaml"
-    file.write_text(yaml.safe_dump(values), "utf-8")
-    result = charts("check", file)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert '" stands twice in models' in result.stderr
-    assert "A model is served by one pool of one server." in result.stderr
-
-
-def test_a_file_that_is_not_there_is_said_in_a_line(tmp_path: Path) -> None:
-    result = charts("check", tmp_path / "nowhere.yaml")
-    assert result.exit_code == 2
-    assert "there is no such file" in result.stderr
-
-
-def test_check_without_a_file_says_what_to_write() -> None:
-    result = charts("check", "")
-    assert result.exit_code == 2
-    assert result.stderr == "Say which file, as in VALUES=prod-east.yaml.\n"
 
 
 def test_nothing_that_is_committed_is_stale(wanted: dict[str, str]) -> None:
@@ -313,3 +296,23 @@ def test_packaging_says_where_the_file_is_and_what_it_hashes_to(tmp_path: Path) 
     assert first.exit_code == second.exit_code == 0
     assert re.search(r"tidegate-[0-9.]+\.tgz  sha256:[0-9a-f]{64}\n$", first.stdout)
     assert first.stdout.split()[-1] == second.stdout.split()[-1]
+
+
+def test_nobodys_settings_have_a_say_in_what_a_chart_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plug-ins, repositories, credentials, a driver, a cluster: none of them reaches Helm, and all else does."""
+    fake, told = tmp_path / "helm", tmp_path / "told"
+    fake.write_text('#!/bin/sh\nenv -0 > "$TOLD"\n', "utf-8")
+    fake.chmod(0o755)
+    monkeypatch.setattr(tools, "path", lambda _: fake)
+    monkeypatch.setenv("TOLD", str(told))
+    monkeypatch.setenv("KUBECONFIG", "/somebody/config")
+    for name in ("HELM_NAMESPACE", "HELM_DRIVER", "HELM_PLUGINS", "HELM_REGISTRY_CONFIG", "HELM_KUBECONTEXT"):
+        monkeypatch.setenv(name, "somebody's")
+    assert helm(["version"]).returncode == 0
+    seen = dict(item.split("=", 1) for item in told.read_text("utf-8").split("\0") if item)
+    assert {name: seen[name] for name in seen if name.startswith("HELM_") or name == "KUBECONFIG"} == {
+        "KUBECONFIG": os.devnull,
+        "HELM_PLUGINS": os.devnull,
+        "HELM_REGISTRY_CONFIG": os.devnull,
+    }
+    assert seen["PATH"] == os.environ["PATH"]

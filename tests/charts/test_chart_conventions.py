@@ -50,13 +50,39 @@ def test_lint_finds_nothing_with_the_charts_own_values() -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_every_scenario_is_linted_and_rendered(scenario: str) -> None:
+def test_every_scenario_is_linted_and_its_objects_carry_the_usual_labels_and_selectors_no_version(
+    scenario: str,
+) -> None:
     done = helm(["lint", "--strict", CHART, *values_of_scenario(scenario)])
     assert done.returncode == 0, done.stdout + done.stderr
     objects = template(*values_of_scenario(scenario), "--kube-version", "1.33.0")
     names = [(item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]) for item in objects]
     assert len(names) == len(set(names))
     assert {"Namespace", "Deployment", "StatefulSet"} <= {item["kind"] for item in objects}
+    for item in objects:
+        labels = item["metadata"]["labels"]
+        assert labels["app.kubernetes.io/part-of"] == "tidegate", item["kind"]
+        assert {"app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by"} <= labels.keys()
+        selector = yaml.safe_dump(item.get("spec", {}).get("selector", {}))
+        assert "helm.sh/chart" not in selector
+        assert "version" not in selector
+    assert_helm_test_asks(objects, yaml.safe_load((CHART / "ci" / scenario).read_text("utf-8")))
+
+
+def assert_helm_test_asks(objects: list[dict[str, Any]], values: dict[str, Any]) -> None:
+    """Its pod asks the proxy and each server."""
+    (pod,) = (item for item in hooks(objects) if item["kind"] == "Pod")
+    (container,) = pod["spec"]["containers"]
+    host, port, *paths = container["args"]
+    assert host == f"inference-proxy-headless.{values['namespace']['name']}.svc"
+    assert port == str(proxy_process.ADMIN_PORT)
+    servers = [server["name"] for server in values["servers"]]
+    assert paths == [proxy_process.READY_PATH, *map(proxy_process.server_ready_path, servers)]
+    assert container["image"] == values["proxy"]["image"]
+    assert container["command"][:2] == ["python", "-c"]
+    assert container["command"][2] == (ROOT / "charts" / "smoke_test_program.py").read_text("utf-8")
+    assert pod["spec"]["restartPolicy"] == "Never"
+    assert [violation for each in pods([pod]) for violation in violations(each)] == []
 
 
 def test_lint_refuses_what_the_schema_refuses() -> None:
@@ -64,12 +90,6 @@ def test_lint_refuses_what_the_schema_refuses() -> None:
     assert done.returncode != 0
     assert "at '/proxy/replicas': got string, want null or integer" in done.stdout + done.stderr
     assert "additional properties 'colour' not allowed" in done.stdout + done.stderr
-
-
-def test_scenarios_stay_readable() -> None:
-    assert 5 <= len(SCENARIOS) <= 12
-    assert all(name.endswith("-values.yaml") for name in SCENARIOS)
-    assert all(len(text) < 40_000 for text in scenarios().values())
 
 
 def test_an_older_kubernetes_is_refused() -> None:
@@ -95,35 +115,6 @@ def test_chart_yaml_says_what_is_true() -> None:
     assert annotations["artifacthub.io/prerelease"] == ("false" if released else "true")
     # Nothing is named that is not there: no page, no people, no picture.
     assert not chart.keys() & {"home", "sources", "maintainers", "icon"}
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_objects_carry_the_usual_labels_and_selectors_no_version(scenario: str) -> None:
-    for item in template(*values_of_scenario(scenario)):
-        labels = item["metadata"]["labels"]
-        assert labels["app.kubernetes.io/part-of"] == "tidegate", item["kind"]
-        assert {"app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by"} <= labels.keys()
-        selector = yaml.safe_dump(item.get("spec", {}).get("selector", {}))
-        assert "helm.sh/chart" not in selector
-        assert "version" not in selector
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_helm_test_asks_the_proxy_and_each_server(scenario: str) -> None:
-    found = hooks(template(*values_of_scenario(scenario)))
-    values = yaml.safe_load((CHART / "ci" / scenario).read_text("utf-8"))
-    (pod,) = (item for item in found if item["kind"] == "Pod")
-    (container,) = pod["spec"]["containers"]
-    host, port, *paths = container["args"]
-    assert host == f"inference-proxy-headless.{values['namespace']['name']}.svc"
-    assert port == str(proxy_process.ADMIN_PORT)
-    servers = [server["name"] for server in values["servers"]]
-    assert paths == [proxy_process.READY_PATH, *map(proxy_process.server_ready_path, servers)]
-    assert container["image"] == values["proxy"]["image"]
-    assert container["command"][:2] == ["python", "-c"]
-    assert container["command"][2] == (ROOT / "charts" / "smoke_test_program.py").read_text("utf-8")
-    assert pod["spec"]["restartPolicy"] == "Never"
-    assert [violation for each in pods([pod]) for violation in violations(each)] == []
 
 
 def test_the_hooks_are_for_tests_alone_and_the_way_is_open_before_the_pod_starts() -> None:
@@ -233,7 +224,9 @@ def test_notes_of_everything_name_every_secret_class_and_operator() -> None:
             assert f"brings the kind {item['kind']} of {item['apiVersion']}" in text
 
 
-def test_every_file_is_readable_text_that_ends_with_a_line() -> None:
+def test_every_file_is_readable_text_that_ends_with_a_line_and_scenarios_are_few() -> None:
+    assert 5 <= len(SCENARIOS) <= 12
+    assert all(len(text) < 40_000 for text in scenarios().values())
     for path, text in contents().items():
         assert text.endswith("\n"), path
         assert "\t" not in text, path

@@ -1,7 +1,6 @@
 """The package of the chart is one file, the same bytes each time, and every part of Helm takes it."""
 
 import gzip
-import io
 import os
 import re
 import shutil
@@ -103,12 +102,6 @@ def test_scenarios_and_what_editors_leave_stay_out_of_the_package(tmp_path: Path
     assert not [path for path in files(CHART) if path.parts[0] == "ci"]
 
 
-def test_helm_shows_and_renders_the_package_as_it_does_the_folder(archive: Path, tmp_path: Path) -> None:
-    shown = yaml.safe_load(helm(tmp_path, "show", "chart", archive))
-    assert (shown["name"], shown["version"]) == ("tidegate", version())
-    assert helm(tmp_path, "template", "x", archive) == helm(tmp_path, "template", "x", CHART)
-
-
 def test_a_registry_gives_back_the_bytes_that_were_pushed_and_helm_renders_them(
     archive: Path, registry: str, tmp_path: Path
 ) -> None:
@@ -121,13 +114,14 @@ def test_a_registry_gives_back_the_bytes_that_were_pushed_and_helm_renders_them(
     straight = helm(tmp_path, "template", "x", *source)
     # Helm says first what it pulled.
     assert straight.partition("---\n")[2] == helm(tmp_path, "template", "x", CHART).partition("---\n")[2]
+    shown = yaml.safe_load(helm(tmp_path, "show", "chart", archive))
+    assert (shown["name"], shown["version"]) == ("tidegate", version())
 
 
 @given(st.binary(max_size=300) | st.integers(65_530, 131_080).map(bytes))
 def test_the_package_is_plain_gzip(data: bytes) -> None:
     packed = gzipped(data)
     assert gzip.decompress(packed) == data
-    assert gzip.GzipFile(fileobj=io.BytesIO(packed)).read() == data
 
 
 def test_a_killed_run_leaves_no_half_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,48 +25,12 @@ from .rendering import DEFINITIONS, ROOT, declared, kept, object_differences, re
 
 # Nothing that a person may type is to be read as anything but that text.
 NASTY = [
-    "",
-    " ",
-    "yes",
-    "No",
-    "null",
-    "~",
-    "1e3",
-    "0x1",
-    "0o17",
-    "012",
-    "1_000",
-    "12:30:45",
-    ".5",
-    ".inf",
-    "2026-11-21",
-    "=",
-    "<<",
-    "*",
-    "&anchor",
-    "!tag",
-    "%d %s 100%",
-    "@at",
-    "`back`",
-    "- item",
-    "key: value",
-    "# no comment",
-    "{{ .Values.name }}",
-    "{{- end }}",
-    "}}",
-    "{{/*",
-    '"quoted"',
-    "it's",
-    "C:\\path\\n",
-    "$HOME $(id) ${x}",
-    "<script>&amp;",
-    "line\nline\n",
-    "\ttab\r\nreturn",
-    "  spaces  ",
-    "---\nkind: Secret",
-    "grün ≠ 😀",
-    "\u2028\u2029\u0085\ufeff\x7f\x00\x1b",
-]
+    "", " ", "yes", "No", "null", "~", "1e3", "0x1", "0o17", "012", "1_000", "12:30:45", ".5", ".inf", "2026-11-21",
+    "=", "<<", "*", "&anchor", "!tag", "%d %s 100%", "@at", "`back`", "- item", "key: value", "# no comment", "}}",
+    "{{/*", "{{ .Values.name }}", "{{- end }}", '"quoted"', "it's", "C:\\path\\n", "$HOME $(id) ${x}", "<script>&amp;",
+    "line\nline\n", "\ttab\r\nreturn", "  spaces  ", "---\nkind: Secret",
+    "grün ≠ 😀", "\u2028\u2029\u0085\ufeff\x7f\x00\x1b",
+]  # fmt: skip
 Part = TypeVar("Part", bound=Section)
 ANY_TEXT = st.one_of(st.sampled_from(NASTY), st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
 # What stands in a JSON file stands there as a block of YAML, which cannot hold what is no printable character.
@@ -168,13 +132,9 @@ def test_numbers_arrive_as_they_were_typed(everything: EnvironmentArgs) -> None:
 def test_numbers_that_readers_of_json_would_not_read_alike_are_refused(
     everything: EnvironmentArgs, number: Any
 ) -> None:
+    limit = changed(everything.proxy.rate_limit, burst=number)
     with pytest.raises(ValueError, match="it must be whole, up to 2\\^53"):
-        declared(
-            changed(
-                everything,
-                proxy=changed(everything.proxy, rate_limit=changed(everything.proxy.rate_limit, burst=number)),
-            )
-        )
+        declared(changed(everything, proxy=changed(everything.proxy, rate_limit=limit)))
 
 
 SMALLER: list[Callable[[EnvironmentArgs], EnvironmentArgs]] = [

@@ -65,24 +65,18 @@ def test_it_names_the_server_that_is_not_ready_and_says_what_the_proxy_says(
     assert failed == [f"FAILED  proxy 127.0.0.1 {LARGE}: HTTP 503 no replica of large [2J is ready"]
 
 
-def test_a_server_that_the_proxy_does_not_know_is_a_failure(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
-    assert program.main("127.0.0.1", proxy.port, proxy_process.server_ready_path("gone")) == 1
-    assert "HTTP 404 no such server" in capsys.readouterr().out
-
-
-def test_a_proxy_that_does_not_answer_is_a_failure(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
-    proxy.server_close()
-    proxy.shutdown()
-    assert program.main("127.0.0.1", proxy.port, READY) == 1
-    assert "no answer (" in capsys.readouterr().out
-
-
-def test_without_a_ready_replica_the_proxy_has_no_address(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(program, "PATIENCE_SECONDS", 0)
-    assert program.main("inference-proxy-headless.nowhere.invalid", "8082", READY) == 1
-    assert "no replica of the proxy is ready" in capsys.readouterr().out
+@pytest.mark.parametrize("what", ["an unknown server", "no answer", "no address"])
+def test_what_fails_is_said(proxy: Proxy, capsys: pytest.CaptureFixture[str], what: str) -> None:
+    host, path, said = {
+        "an unknown server": ("127.0.0.1", proxy_process.server_ready_path("gone"), "HTTP 404 no such server"),
+        "no answer": ("127.0.0.1", READY, "no answer ("),
+        "no address": ("inference-proxy-headless.nowhere.invalid", READY, "no replica of the proxy is ready"),
+    }[what]
+    if what == "no answer":
+        proxy.server_close()
+        proxy.shutdown()
+    assert program.main(host, proxy.port, path) == 1
+    assert said in capsys.readouterr().out
 
 
 def test_it_waits_for_what_becomes_ready(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:

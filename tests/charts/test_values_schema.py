@@ -16,7 +16,6 @@ from charts import CHART, values_of
 from charts.arguments import all_sections, arguments, classes, item_type, title
 from charts.check import rendered
 from charts.scenarios import default_values, scenarios
-from charts.values_file import values_text
 from charts.values_schema import values_schema
 from components import EnvironmentArgs
 from stacks.problems import DefinitionError
@@ -48,17 +47,6 @@ def edited(path: Path_, value: Any) -> dict[str, Any]:
     return values
 
 
-def at(*path: str | int) -> Any:
-    place: Any = EVERYTHING
-    for step in path:
-        place = place[step]
-    return place
-
-
-def server(**wanted: str) -> int:
-    return next(n for n, each in enumerate(EVERYTHING["servers"]) if wanted.items() <= each.items())
-
-
 def pool(key: str, mode: str) -> Path_:
     """The path of the first pool whose loading, placement or autoscaling is of a kind."""
     for n, each in enumerate(EVERYTHING["servers"]):
@@ -77,11 +65,8 @@ FIRST_POOL: Path_ = ("servers", 0, "pools", 0)
 ON_DEMAND = pool("loading", "on-demand")
 PRELOAD = pool("loading", "preload")
 MIG = pool("placement", "mig")
-MOUNTED: Path_ = (
-    "servers",
-    next(n for n, each in enumerate(EVERYTHING["servers"]) if each["repository"]["kind"] == "volume"),
-    "repository",
-)
+_MOUNTING = next(n for n, each in enumerate(EVERYTHING["servers"]) if each["repository"]["kind"] == "volume")
+MOUNTED: Path_ = ("servers", _MOUNTING, "repository")
 
 SCALING = {"kind": "cpu", "min": 1, "max": 2, "cpuPercent": 70}
 ISSUER = {"issuer": "https://idp.example.com", "audiences": ["a"], "groupsClaim": "groups"}
@@ -246,6 +231,7 @@ def test_every_section_is_closed_and_every_key_is_explained() -> None:
         section = SCHEMA if owner is EnvironmentArgs else SCHEMA["definitions"][title(owner)]
         assert all(section["properties"][each.key]["description"] for each in arguments(owner)), owner
     assert SCHEMA["additionalProperties"] is False
+    assert len({title(owner) for owner in CLASSES}) == len(CLASSES)
 
 
 def test_nothing_in_the_schema_is_left_open() -> None:
@@ -275,16 +261,6 @@ def test_helms_own_engine_reads_every_pattern() -> None:
         text = json.loads(f'"{pattern}"')
         assert "(?" not in text.replace("(?:", "")
         assert all(int(most) <= 1000 for most in re.findall(r"\{\d*,?(\d+)\}", text))
-
-
-def test_no_two_classes_share_a_title() -> None:
-    assert len({title(owner) for owner in CLASSES}) == len(CLASSES)
-
-
-def test_values_that_are_written_and_read_again_are_still_taken(tmp_path: Path) -> None:
-    file = tmp_path / "values.yaml"
-    file.write_text(values_text(EVERYTHING, "Everything."), "utf-8")
-    assert rendered(file.read_text("utf-8"), str(file), CHART)
 
 
 def test_a_choice_is_told_by_its_tag() -> None:

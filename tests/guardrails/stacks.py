@@ -146,7 +146,7 @@ class Case:
     says: str = ""
     base: Callable[[], Objects] = prod
 
-    def broken(self) -> None:
+    def is_broken(self) -> None:
         """The edit breaks this rule and no other."""
         objects = self.base()
         self.edit(objects)
@@ -156,10 +156,20 @@ class Case:
         assert {each.object for each in found} == {self.about}, said
         assert any(self.says in each.what for each in found), said
 
-    def kept(self) -> None:
+    def is_kept(self) -> None:
         """The edit breaks no rule."""
         objects = self.base()
         before = copy.deepcopy(objects)
         self.edit(objects)
         assert objects != before, "the edit changes nothing"
         assert findings(objects) == [], "\n".join(map(str, findings(objects)))
+
+
+def broken(rule: str, about: str, cases: list[tuple[Edit, str]], base: Callable[[], Objects] = prod) -> list[Case]:
+    """Edits that break a rule, each with a part of what is said of the object."""
+    return [Case(rule, edit, about, says, base) for edit, says in cases]
+
+
+def kept(rule: str, edits: list[Edit]) -> list[Case]:
+    """Edits that come near a rule and keep it."""
+    return [Case(rule, edit) for edit in edits]

@@ -31,10 +31,8 @@ REFERENCE = DEFINITIONS[0]
 def test_our_definitions_break_no_mandatory_guardrail(path: Path) -> None:
     found = check_all(stacks.rendered(path), TODAY)
     assert {str(each) for of_stack in found.values() for each in of_stack if each.severity == "mandatory"} == set()
-
-
-def test_the_reference_is_not_even_worth_an_advisory_once_its_images_are_pinned() -> None:
-    assert check_all(stacks.rendered(REFERENCE), TODAY) == {"dev-lab": [], "prod-east": [], "prod-west": []}
+    if path == REFERENCE:  # it is not even worth an advisory once its images are pinned
+        assert found == {"dev-lab": [], "prod-east": [], "prod-west": []}
 
 
 @settings(parent=examples(20), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -61,20 +59,8 @@ def places(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 SOUND = everything()
 PLACES = [place for place in places(SOUND) if place]
 MALFORMED: tuple[Any, ...] = (
-    None,
-    0,
-    -1.5,
-    float("nan"),
-    float("inf"),
-    True,
-    "",
-    "x",
-    [],
-    [None],
-    {},
-    {"a": [{}]},
-    [[1]],
-)
+    None, 0, -1.5, float("nan"), float("inf"), True, "", "x", [], [None], {}, {"a": [{}]}, [[1]],
+)  # fmt: skip
 
 
 @examples(100)
@@ -150,13 +136,9 @@ def test_a_local_cluster_takes_images_without_a_digest(tmp_path: Path) -> None:
 def test_a_local_cluster_takes_nothing_else_that_is_mandatory() -> None:
     objects = prod()
     in_small("hostNetwork", True)(objects)
+    made = [rendered("prod-east", objects, "f.yaml")]
     with pytest.raises(CommandError, match="hostNetwork") as caught:
-        enforce(
-            [rendered("prod-east", objects, "f.yaml")],
-            read_definition(REFERENCE),
-            local_cluster=True,
-            outcome="nothing was applied",
-        )
+        enforce(made, read_definition(REFERENCE), local_cluster=True, outcome="nothing was applied")
     assert caught.value.code == 1
     assert "1 mandatory finding; nothing was applied." in str(caught.value)
 

@@ -35,12 +35,12 @@ KEPT = [case for table in TABLES for case in table.KEPT]
 
 @pytest.mark.parametrize("case", BROKEN, ids=[f"{case.rule}-{number}" for number, case in enumerate(BROKEN)])
 def test_a_guardrail_is_broken_by(case: Case) -> None:
-    case.broken()
+    case.is_broken()
 
 
 @pytest.mark.parametrize("case", KEPT, ids=[f"{case.rule}-{number}" for number, case in enumerate(KEPT)])
 def test_a_guardrail_is_kept_by(case: Case) -> None:
-    case.kept()
+    case.is_kept()
 
 
 def test_every_guardrail_has_an_example_that_breaks_it_and_one_that_comes_near() -> None:

@@ -13,8 +13,10 @@ from .stacks import (
     adding,
     at,
     both,
+    broken,
     findings,
     in_small,
+    kept,
     prod,
     settings,
     thing,
@@ -53,79 +55,71 @@ def without_policy_types(objects: Objects) -> None:
 
 
 BROKEN = (
-    Case(PINNED, in_small("containers/0/image", "nvcr.io/tritonserver:26.08"), f"StatefulSet/{SMALL}", "26.08 has no"),
-    Case(PINNED, in_small("initContainers/0/image", "policy@sha256:12"), f"StatefulSet/{SMALL}", "policy@sha256:12"),
-    Case(
-        PINNED, at("Deployment", PROXY, "spec/template/spec/containers/0/image", GONE), f"Deployment/{PROXY}", "(none)"
-    ),
-    Case(DOOR, at("Service", SMALL, "spec/type", "LoadBalancer"), SERVICE, "of type LoadBalancer"),
-    Case(DOOR, at("Service", SMALL, "spec/type", "NodePort"), SERVICE, "of type NodePort"),
-    Case(DOOR, at("Service", SMALL, "spec/externalIPs", ["203.0.113.9"]), SERVICE, "externalIPs"),
-    Case(DOOR, service({"tidegate.dev/pool": "small"}, type="LoadBalancer"), "Service/door", "LoadBalancer"),
-    # Selected by what proxies and servers have in common: the port of the node leads to both.
-    Case(DOOR, service({"app.kubernetes.io/instance": "prod"}, type="NodePort"), "Service/door", "NodePort"),
+    *broken(PINNED, f"StatefulSet/{SMALL}", cases=[
+        (in_small("containers/0/image", "nvcr.io/tritonserver:26.08"), "26.08 has no"),
+        (in_small("initContainers/0/image", "policy@sha256:12"), "policy@sha256:12"),
+    ]),
+    Case(PINNED, at("Deployment", PROXY, "spec/template/spec/containers/0/image", GONE),
+        f"Deployment/{PROXY}", "(none)"),
+    *broken(DOOR, SERVICE, cases=[
+        (at("Service", SMALL, "spec/type", "LoadBalancer"), "of type LoadBalancer"),
+        (at("Service", SMALL, "spec/type", "NodePort"), "of type NodePort"),
+        (at("Service", SMALL, "spec/externalIPs", ["203.0.113.9"]), "externalIPs"),
+    ]),
+    *broken(DOOR, "Service/door", cases=[
+        (service({"tidegate.dev/pool": "small"}, type="LoadBalancer"), "LoadBalancer"),
+        # Selected by what proxies and servers have in common: the port of the node leads to both.
+        (service({"app.kubernetes.io/instance": "prod"}, type="NodePort"), "NodePort"),
+    ]),
     # A server that carries the proxy's role is a server still.
-    Case(
-        DOOR,
-        both(
-            at("StatefulSet", MAIN, "spec/template/metadata/labels/tidegate.dev~role", "proxy"),
-            at("Service", MAIN, "spec/type", "NodePort"),
-        ),
-        f"Service/{MAIN}",
-        "of type NodePort",
-    ),
-    Case(DOOR, ingress(SMALL), "Ingress/side", f"leads to Service {SMALL}"),
-    Case(DOOR, route("Ingress", defaultBackend={"service": {"name": MAIN}}), "Ingress/side", MAIN),
-    Case(DOOR, both(service({"tidegate.dev/pool": "small"}), ingress("door")), "Ingress/side", "Service door"),
-    Case(DOOR, route("HTTPRoute", rules=[{"backendRefs": [{"name": SMALL}]}]), "HTTPRoute/side", SMALL),
-    Case(
-        DOOR,
-        route("HTTPRoute", rules=[{"filters": [{"requestMirror": {"backendRef": {"name": SMALL}}}]}]),
-        "HTTPRoute/side",
-        SMALL,
-    ),
+    *broken(DOOR, f"Service/{MAIN}", cases=[
+        (both(at("StatefulSet", MAIN, "spec/template/metadata/labels/tidegate.dev~role", "proxy"),
+              at("Service", MAIN, "spec/type", "NodePort")),
+         "of type NodePort"),
+    ]),
+    *broken(DOOR, "Ingress/side", cases=[
+        (ingress(SMALL), f"leads to Service {SMALL}"),
+        (route("Ingress", defaultBackend={"service": {"name": MAIN}}), MAIN),
+        (both(service({"tidegate.dev/pool": "small"}), ingress("door")), "Service door"),
+    ]),
+    *broken(DOOR, "HTTPRoute/side", cases=[
+        (route("HTTPRoute", rules=[{"backendRefs": [{"name": SMALL}]}]), SMALL),
+        (route("HTTPRoute", rules=[{"filters": [{"requestMirror": {"backendRef": {"name": SMALL}}}]}]), SMALL),
+    ]),
     Case(DOOR, route("GRPCRoute", rules=[{"backendRefs": [{"name": SMALL}]}]), "GRPCRoute/side", SMALL),
     Case(DOOR, route("Route", to={"kind": "Service", "name": SMALL}), "Route/side", SMALL),
-    Case(
-        DOOR,
-        route("VirtualService", http=[{"route": [{"destination": {"host": f"{SMALL}.inference-prod.svc"}}]}]),
-        "VirtualService/side",
-        SMALL,
-    ),
-    Case(DOOR, policy([8000], namespaceSelector={}), HOLE, "others than the proxy"),
-    Case(DOOR, policy(None, namespaceSelector={}, podSelector={}), HOLE, "others than the proxy"),
-    Case(DOOR, policy([8090], ipBlock={"cidr": "10.0.0.0/8"}), HOLE, "others than the proxy"),
-    Case(DOOR, policy([8001], podSelector={}), HOLE, "others than the proxy"),
-    Case(DOOR, policy([8002, 8000], {}, namespaceSelector={}), HOLE, "others than the proxy"),
-    Case(
-        DOOR,
-        both(
-            policy([8002], namespaceSelector={}),
-            at("NetworkPolicy", "hole", "spec/ingress/0/ports/0/endPort", 8100),
-        ),
-        HOLE,
-        "others than the proxy",
-    ),
-)
+    Case(DOOR, route("VirtualService", http=[{"route": [{"destination": {"host": f"{SMALL}.inference-prod.svc"}}]}]),
+        "VirtualService/side", SMALL),
+    *broken(DOOR, HOLE, cases=[
+        (policy([8000], namespaceSelector={}), "others than the proxy"),
+        (policy(None, namespaceSelector={}, podSelector={}), "others than the proxy"),
+        (policy([8090], ipBlock={"cidr": "10.0.0.0/8"}), "others than the proxy"),
+        (policy([8001], podSelector={}), "others than the proxy"),
+        (policy([8002, 8000], {}, namespaceSelector={}), "others than the proxy"),
+        (both(policy([8002], namespaceSelector={}),
+              at("NetworkPolicy", "hole", "spec/ingress/0/ports/0/endPort", 8100)),
+         "others than the proxy"),
+    ]),
+)  # fmt: skip
 KEPT = (
-    Case(PINNED, in_small("containers/0/image", f"localhost:5000/a/b@sha256:{'0f' * 32}")),
-    Case(
-        PINNED,
+    *kept(PINNED, [
+        in_small("containers/0/image", f"localhost:5000/a/b@sha256:{'0f' * 32}"),
         both(lambda o: settings(o, kind="local", severities=None), in_small("containers/0/image", "triton:test")),
-    ),
-    Case(DOOR, at("Service", PROXY, "spec/type", "LoadBalancer")),
-    Case(DOOR, service(PROXIES, type="NodePort")),
-    Case(DOOR, service({"app": "somebody-else"}, type="LoadBalancer")),
-    Case(DOOR, service({"tidegate.dev/pool": "small"}, type="ClusterIP")),
-    Case(DOOR, ingress(PROXY)),
-    Case(DOOR, ingress(PROXY, host=f"{SMALL}.example.com")),
-    Case(DOOR, route("HTTPRoute", hostnames=[f"{SMALL}.example.com"], rules=[{"backendRefs": [{"name": PROXY}]}])),
-    Case(DOOR, policy([8002, 8091], namespaceSelector={})),
-    Case(DOOR, policy([8000], podSelector={"matchLabels": PROXIES})),
-    Case(DOOR, policy([8080], PROXIES, namespaceSelector={})),
-    # Kubernetes' default: a policy without types is one of ingress.
-    Case(DOOR, without_policy_types),
-)
+    ]),
+    *kept(DOOR, [
+        at("Service", PROXY, "spec/type", "LoadBalancer"),
+        service(PROXIES, type="NodePort"),
+        service({"app": "somebody-else"}, type="LoadBalancer"),
+        service({"tidegate.dev/pool": "small"}, type="ClusterIP"),
+        ingress(PROXY),
+        ingress(PROXY, host=f"{SMALL}.example.com"),
+        route("HTTPRoute", hostnames=[f"{SMALL}.example.com"], rules=[{"backendRefs": [{"name": PROXY}]}]),
+        policy([8002, 8091], namespaceSelector={}),
+        policy([8000], podSelector={"matchLabels": PROXIES}),
+        policy([8080], PROXIES, namespaceSelector={}),
+        without_policy_types,  # Kubernetes' default: a policy without types is one of ingress
+    ]),
+)  # fmt: skip
 
 
 def test_without_a_policy_that_closes_them_servers_are_open_to_everybody() -> None:

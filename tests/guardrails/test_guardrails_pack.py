@@ -2,13 +2,12 @@
 
 import copy
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from pulumi_policy import EnforcementLevel, ResourceValidationPolicy, StackValidationPolicy
+from pulumi_policy import Policy, ResourceValidationPolicy, StackValidationPolicy
 from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy
 
 from policies.guardrails import RULES
@@ -24,10 +23,10 @@ PACK = ROOT / "policies/guardrails"
 class Resource:
     """What the engine hands a policy: properties behind a proxy, with whole numbers as floats."""
 
-    def __init__(self, item: Object, urn: str, changes: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, item: Object, urn: str) -> None:
         self.resource_type = f"kubernetes:{item['apiVersion']}:{item['kind']}"
         self.urn = urn
-        self.props = unknown_checking_proxy(json.loads(json.dumps({**item, **(changes or {})}), parse_int=float))
+        self.props = unknown_checking_proxy(json.loads(json.dumps(item), parse_int=float))
 
 
 class Arguments:
@@ -38,26 +37,24 @@ class Arguments:
 Said = dict[tuple[str, str], list[tuple[str, str | None]]]
 
 
-def asked(objects: Objects, become: Mapping[str, Any] | None = None, others: tuple[Resource, ...] = ()) -> Said:
+def asked(objects: Objects, become: Objects | None = None, others: tuple[Resource, ...] = ()) -> Said:
     """Run the pack as the engine does: each resource as it is declared, then the stack as it has become."""
     said: Said = {}
-    resources = [Resource(item, f"urn:{number}") for number, item in enumerate(objects)]
-    after = [Resource(item, f"urn:{number}", become) for number, item in enumerate(objects)]
+    declared = [Resource(item, f"urn:{number}") for number, item in enumerate(objects)]
+    after = [Resource(item, f"urn:{number}") for number, item in enumerate(become or objects)]
     pack = policies()
 
-    def reporting(name: str, level: EnforcementLevel) -> Any:
-        return lambda text, urn=None: said.setdefault((name, level.value), []).append((text, urn))
+    def reporting(policy: Policy) -> Any:
+        assert policy.enforcement_level is not None
+        key = policy.name, policy.enforcement_level.value
+        return lambda text, urn=None: said.setdefault(key, []).append((text, urn))
 
     for policy in pack:
-        assert policy.enforcement_level is not None
-        report = reporting(policy.name, policy.enforcement_level)
-        if isinstance(policy, ResourceValidationPolicy):
-            for each in [*resources, *others]:
-                assert policy.validate(each, report) is None  # type: ignore[arg-type]
+        for each in [*declared, *others] if isinstance(policy, ResourceValidationPolicy) else ():
+            assert policy.validate(each, reporting(policy)) is None  # type: ignore[attr-defined]
     for policy in pack:
-        assert policy.enforcement_level is not None
         if isinstance(policy, StackValidationPolicy):
-            policy.validate(Arguments([*after, *others]), reporting(policy.name, policy.enforcement_level))  # type: ignore[arg-type]
+            policy.validate(Arguments([*after, *others]), reporting(policy))  # type: ignore[arg-type]
     return said
 
 
@@ -99,15 +96,7 @@ def test_defaults_of_an_api_server_are_not_taken_for_what_was_declared() -> None
     for item in defaulted:
         if item["kind"] == "Deployment":
             item["spec"]["replicas"] = 1
-    declared = [Resource(item, f"urn:{number}") for number, item in enumerate(objects)]
-    become = [Resource(item, f"urn:{number}") for number, item in enumerate(defaulted)]
-    pack = policies()
-    said: list[str] = []
-    for each in declared:
-        pack[0].validate(each, said.append)  # type: ignore[attr-defined]
-    for policy in pack[1:]:
-        policy.validate(Arguments(become), lambda text, _=None: said.append(text))  # type: ignore[attr-defined]
-    assert said == []
+    assert asked(objects, defaulted) == {}
 
 
 def test_resources_of_other_providers_are_left_alone() -> None:

@@ -3,9 +3,7 @@
 import json
 from typing import Any
 
-import pytest
-
-from .stacks import PROXY, SMALL, Case, Edit, Objects, adding, at, container, findings, prod, thing
+from .stacks import PROXY, SMALL, Edit, Objects, adding, at, broken, container, findings, kept, prod, thing
 
 RULE = "secrets-are-never-inline"
 STATEFUL_SET, FURTHER = f"StatefulSet/{SMALL}", "ConfigMap/further"
@@ -37,63 +35,68 @@ def annotated(value: str, name: str = "example.com/note") -> Edit:
 
 
 BROKEN = (
-    Case(RULE, adding(thing("Secret", "keys", data={"a": "Yg=="})), "Secret/keys", "a Secret with its data"),
-    Case(RULE, adding(thing("Secret", "keys", stringData={"a": "b"})), "Secret/keys", "a Secret with its data"),
-    Case(RULE, variable("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI"), STATEFUL_SET, "variable AWS_SECRET_ACCESS_KEY"),
-    Case(RULE, variable("HF_TOKEN", "abcdefgh"), STATEFUL_SET, "variable HF_TOKEN"),
-    Case(RULE, variable("DB_PASSWORD", "hunter2"), STATEFUL_SET, "variable DB_PASSWORD"),
-    Case(RULE, variable("SERVICE_APIKEY", "k3y"), STATEFUL_SET, "variable SERVICE_APIKEY"),
-    Case(RULE, variable("NOTE", f"use {AWS}"), STATEFUL_SET, "holds an AWS access key"),
-    Case(
-        RULE, annotated("Zx81kkLMn", "example.com/auth-token"), f"Service/{PROXY}", "auth-token looks like a credential"
-    ),
-    Case(RULE, annotated("hunter2hunter2", "example.com/password"), f"Service/{PROXY}", "password looks like a cred"),
-    Case(RULE, words("--password=hunter2"), STATEFUL_SET, "argument --password"),
-    Case(RULE, words("--api-key", "hunter2"), STATEFUL_SET, "argument --api-key"),
-    Case(RULE, words(f"--header=Authorization: Bearer {'a1' * 12}"), STATEFUL_SET, "an authorization header"),
-    Case(
-        RULE, words("--model-repository=s3://minio:" + "sesame@store/models"), STATEFUL_SET, "a password in an address"
-    ),
-    Case(RULE, annotated(f"Bearer {JWT}"), f"Service/{PROXY}", "a JSON web token"),
-    Case(RULE, annotated(f"token {GITHUB}"), f"Service/{PROXY}", "a GitHub token"),
-    Case(RULE, data("key.pem", KEY), FURTHER, "data.key.pem holds a private key"),
-    Case(RULE, data("CLIENT_SECRET", "hunter2"), FURTHER, "data.CLIENT_SECRET looks like a credential"),
-    Case(RULE, data("app.yaml", "user: me\npassword: hunter2\n"), FURTHER, "data.app.yaml gives password"),
-    Case(RULE, data("app.ini", "[db]\nclient_secret = hunter2\n"), FURTHER, "gives client_secret"),
-    Case(RULE, data("app.json", json.dumps({"a": [{"clientSecret": "hunter2"}]}, indent=1)), FURTHER, "clientSecret"),
-)
+    *broken(RULE, "Secret/keys", cases=[
+        (adding(thing("Secret", "keys", data={"a": "Yg=="})), "a Secret with its data"),
+        (adding(thing("Secret", "keys", stringData={"a": "b"})), "a Secret with its data"),
+    ]),
+    *broken(RULE, STATEFUL_SET, cases=[
+        (variable("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI"), "variable AWS_SECRET_ACCESS_KEY"),
+        (variable("HF_TOKEN", "abcdefgh"), "variable HF_TOKEN"),
+        (variable("DB_PASSWORD", "hunter2"), "variable DB_PASSWORD"),
+        (variable("SERVICE_APIKEY", "k3y"), "variable SERVICE_APIKEY"),
+        (variable("NOTE", f"use {AWS}"), "holds an AWS access key"),
+        (words("--password=hunter2"), "argument --password"),
+        (words("--api-key", "hunter2"), "argument --api-key"),
+        (words(f"--header=Authorization: Bearer {'a1' * 12}"), "an authorization header"),
+        (words("--model-repository=s3://minio:" + "sesame@store/models"), "a password in an address"),
+    ]),
+    *broken(RULE, f"Service/{PROXY}", cases=[
+        (annotated("Zx81kkLMn", "example.com/auth-token"), "auth-token looks like a credential"),
+        (annotated("hunter2hunter2", "example.com/password"), "password looks like a cred"),
+        (annotated(f"Bearer {JWT}"), "a JSON web token"),
+        (annotated(f"token {GITHUB}"), "a GitHub token"),
+    ]),
+    *broken(RULE, FURTHER, cases=[
+        (data("key.pem", KEY), "data.key.pem holds a private key"),
+        (data("CLIENT_SECRET", "hunter2"), "data.CLIENT_SECRET looks like a credential"),
+        (data("app.yaml", "user: me\npassword: hunter2\n"), "data.app.yaml gives password"),
+        (data("app.ini", "[db]\nclient_secret = hunter2\n"), "gives client_secret"),
+        (data("app.json", json.dumps({"a": [{"clientSecret": "hunter2"}]}, indent=1)), "clientSecret"),
+    ]),
+)  # fmt: skip
 KEPT = (
-    Case(RULE, adding(thing("Secret", "empty", type="Opaque"))),
-    Case(RULE, reference("HF_TOKEN")),
-    Case(RULE, variable("HF_TOKEN", "")),
-    Case(RULE, variable("HF_TOKEN", "$(HF_TOKEN_OF_TEAM)")),
-    Case(RULE, variable("HF_TOKEN_PATH", "/var/run/token")),
-    Case(RULE, variable("GOOGLE_APPLICATION_CREDENTIALS", "/var/run/gcp/key.json")),
-    Case(RULE, variable("MAX_TOKENS", "4096")),
-    Case(RULE, variable("TOKENIZERS_PARALLELISM", "maybe")),
-    Case(RULE, variable("USE_TOKEN", "true")),
-    Case(RULE, variable("SECRET_NAME", "model-keys")),
-    Case(RULE, variable("MONKEY", "business")),
-    Case(RULE, words("--http-header=x-token-count")),
-    Case(RULE, words("--token-file=/var/run/token")),
-    Case(RULE, words("--use-api-key", "--verbose")),
-    Case(RULE, words("reset-password", "somebody-else")),
-    Case(RULE, words("--model-repository=s3://https://minio.example.com:9000/models")),
-    Case(RULE, annotated("basic authentication-is-required-for-this-host")),
-    Case(RULE, annotated("nginx-ingress/auth-secret")),
-    Case(RULE, data("app.yaml", "tls:\n  secret: inference-tls\n  tokenizer: bert\nmaxTokens: 12\n")),
-    Case(RULE, data("app.json", json.dumps({"secret": "inference-tls", "token": "", "accessKey": None}, indent=1))),
-    Case(RULE, data("run.sh", "token=$(cat /var/run/token)\npassword=$PASSWORD\n")),
-    Case(RULE, data("ca.crt", "-----BEGIN CERTIFICATE-----\nMIIE\n")),
-)
+    *kept(RULE, [
+        adding(thing("Secret", "empty", type="Opaque")),
+        reference("HF_TOKEN"),
+        variable("HF_TOKEN", ""),
+        variable("HF_TOKEN", "$(HF_TOKEN_OF_TEAM)"),
+        variable("HF_TOKEN_PATH", "/var/run/token"),
+        variable("GOOGLE_APPLICATION_CREDENTIALS", "/var/run/gcp/key.json"),
+        variable("MAX_TOKENS", "4096"),
+        variable("TOKENIZERS_PARALLELISM", "maybe"),
+        variable("USE_TOKEN", "true"),
+        variable("SECRET_NAME", "model-keys"),
+        variable("MONKEY", "business"),
+        words("--http-header=x-token-count"),
+        words("--token-file=/var/run/token"),
+        words("--use-api-key", "--verbose"),
+        words("reset-password", "somebody-else"),
+        words("--model-repository=s3://https://minio.example.com:9000/models"),
+        annotated("basic authentication-is-required-for-this-host"),
+        annotated("nginx-ingress/auth-secret"),
+        data("app.yaml", "tls:\n  secret: inference-tls\n  tokenizer: bert\nmaxTokens: 12\n"),
+        data("app.json", json.dumps({"secret": "inference-tls", "token": "", "accessKey": None}, indent=1)),
+        data("run.sh", "token=$(cat /var/run/token)\npassword=$PASSWORD\n"),
+        data("ca.crt", "-----BEGIN CERTIFICATE-----\nMIIE\n"),
+    ]),
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("value", [AWS, GITHUB, JWT, "hunter2", "sesame", "Yg=="])
-def test_no_finding_says_a_secret(value: str) -> None:
+def test_no_finding_says_a_secret() -> None:
     said = ""
     for case in BROKEN:
         objects: Objects = prod()
         case.edit(objects)
         said += "".join(map(str, findings(objects)))
     assert RULE in said
-    assert value not in said
+    assert [value for value in (AWS, GITHUB, JWT, "hunter2", "sesame", "Yg==") if value in said] == []

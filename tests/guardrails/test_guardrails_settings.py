@@ -19,13 +19,8 @@ from stacks.validate import validate
 from .stacks import DEFINITIONS, SMALL, TODAY, Objects, in_small, prod, settings
 
 PODS, PROBES = "pods-fulfil-pod-security-restricted", "every-container-has-probes"
-WAIVER = {
-    "name": "w",
-    "rule": PODS,
-    "owner": "platform-team",
-    "reason": "The old store needs it.",
-    "until": "2026-11-21",
-}
+REASON = "The old store needs it."
+WAIVER = {"name": "w", "rule": PODS, "owner": "platform-team", "reason": REASON, "until": "2026-11-21"}
 
 
 def breaking(**said: Any) -> Objects:
@@ -40,10 +35,46 @@ def weighed(objects: Objects, today: date = TODAY) -> list[tuple[str, str]]:
     return [(each.rule, each.severity) for each in check(objects, today)]
 
 
-def test_a_severity_of_the_environment_counts_more_than_the_guardrails_own() -> None:
-    assert weighed(breaking()) == [(PODS, "mandatory")]
-    assert weighed(breaking(severities={PODS: "advisory"})) == [(PODS, "advisory")]
-    assert weighed(breaking(severities={PROBES: "advisory"})) == [(PODS, "mandatory")]
+MANDATORY, ADVISORY, WAIVED = (PODS, "mandatory"), (PODS, "advisory"), (PODS, "waived")
+IDLE = ("waivers-match-something", "advisory")
+LATER = {**WAIVER, "name": "later", "until": "2027-01-01"}
+WEIGHED: tuple[tuple[dict[str, Any], int, list[tuple[str, str]]], ...] = (
+    # A severity of the environment counts more than the guardrail's own.
+    ({}, 0, [MANDATORY]),
+    ({"severities": {PODS: "advisory"}}, 0, [ADVISORY]),
+    ({"severities": {PROBES: "advisory"}}, 0, [MANDATORY]),
+    # A waiver holds through its last day and not a day longer; then it is as severe as what it covered.
+    ({"waivers": [WAIVER]}, -400, [WAIVED]),
+    ({"waivers": [WAIVER]}, 0, [WAIVED]),
+    ({"waivers": [WAIVER]}, 1, [MANDATORY, ("waivers-have-not-expired", "mandatory")]),
+    ({"waivers": [WAIVER], "severities": {PODS: "advisory"}}, 1, [ADVISORY, ("waivers-have-not-expired", "advisory")]),
+    # It covers its object or all, and nothing else.
+    ({"waivers": [{**WAIVER, "object": f"StatefulSet/{SMALL}"}]}, 0, [WAIVED]),
+    ({"waivers": [{**WAIVER, "object": "StatefulSet/another"}]}, 0, [MANDATORY, IDLE]),
+    ({"waivers": [{**WAIVER, "object": f"Deployment/{SMALL}"}]}, 0, [MANDATORY, IDLE]),
+    ({"waivers": [{**WAIVER, "rule": PROBES}]}, 0, [MANDATORY, IDLE]),
+    # Of two, the one that still holds counts, and the other is said to have ended.
+    ({"waivers": [WAIVER, LATER]}, 1, [("waivers-have-not-expired", "mandatory"), WAIVED]),
+)
+
+
+@pytest.mark.parametrize(("said", "days", "expected"), WEIGHED)
+def test_a_breach_is_weighed_by_severities_waivers_and_their_days(
+    said: dict[str, Any], days: int, expected: list[tuple[str, str]]
+) -> None:
+    assert weighed(breaking(**said), TODAY + timedelta(days)) == expected
+
+
+@pytest.mark.parametrize("days", [0, 1])
+def test_a_waiver_that_covers_nothing_is_an_advisory_whether_it_has_ended_or_not(days: int) -> None:
+    objects = prod()
+    settings(objects, waivers=[WAIVER])
+    assert weighed(objects, TODAY + timedelta(days)) == [IDLE]
+
+
+def test_a_waived_finding_says_who_answers_for_it_why_and_how_long() -> None:
+    (found,) = check(breaking(waivers=[WAIVER]), TODAY)
+    assert "waived by platform-team until 2026-11-21 (w): The old store needs it." in str(found)
 
 
 def test_a_guardrail_that_is_not_asked_in_an_environment_is_asked_where_its_severity_is_said() -> None:
@@ -65,48 +96,6 @@ def test_severities_follow_the_kind_of_the_environment(kind: str, severity: str)
     assert weighed(objects) == [(PROBES, severity)]
 
 
-def test_a_waiver_holds_through_its_last_day_and_not_a_day_longer() -> None:
-    objects = breaking(waivers=[WAIVER])
-    assert weighed(objects, TODAY - timedelta(400)) == weighed(objects, TODAY) == [(PODS, "waived")]
-    assert weighed(objects, TODAY + timedelta(1)) == [(PODS, "mandatory"), ("waivers-have-not-expired", "mandatory")]
-
-
-def test_an_expired_waiver_of_an_advisory_is_an_advisory() -> None:
-    objects = breaking(waivers=[WAIVER], severities={PODS: "advisory"})
-    assert weighed(objects, TODAY + timedelta(1)) == [(PODS, "advisory"), ("waivers-have-not-expired", "advisory")]
-
-
-def test_a_waived_finding_says_who_answers_for_it_why_and_how_long() -> None:
-    (found,) = check(breaking(waivers=[WAIVER]), TODAY)
-    assert "waived by platform-team until 2026-11-21 (w): The old store needs it." in str(found)
-
-
-@pytest.mark.parametrize("name", [f"StatefulSet/{SMALL}", None])
-def test_a_waiver_covers_its_object_or_all(name: str | None) -> None:
-    assert weighed(breaking(waivers=[{**WAIVER, **({"object": name} if name else {})}])) == [(PODS, "waived")]
-
-
-@pytest.mark.parametrize(
-    "change", [{"object": "StatefulSet/another"}, {"object": f"Deployment/{SMALL}"}, {"rule": PROBES}]
-)
-def test_a_waiver_covers_nothing_else_and_then_it_is_worth_an_advisory(change: dict[str, str]) -> None:
-    found = weighed(breaking(waivers=[{**WAIVER, **change}]))
-    assert found == [(PODS, "mandatory"), ("waivers-match-something", "advisory")]
-
-
-@pytest.mark.parametrize("days", [0, 1])
-def test_a_waiver_that_covers_nothing_is_an_advisory_whether_it_has_ended_or_not(days: int) -> None:
-    objects = prod()
-    settings(objects, waivers=[WAIVER])
-    assert weighed(objects, TODAY + timedelta(days)) == [("waivers-match-something", "advisory")]
-
-
-def test_of_two_waivers_the_one_that_still_holds_counts_and_the_other_is_said_to_have_ended() -> None:
-    later = {**WAIVER, "name": "later", "until": "2027-01-01"}
-    found = weighed(breaking(waivers=[WAIVER, later]), TODAY + timedelta(1))
-    assert found == [("waivers-have-not-expired", "mandatory"), (PODS, "waived")]
-
-
 def test_a_namespace_that_says_nothing_is_held_to_what_production_is_held_to() -> None:
     objects = breaking(kind="local", severities={PODS: "advisory"})
     del objects[0]["metadata"]["annotations"][ANNOTATION]
@@ -119,34 +108,26 @@ def test_objects_of_somebody_else_are_not_held_to_anything() -> None:
     assert weighed([*prod(), pod]) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "null",
-        "{",
-        "[" * 100_000,
-        "{}",
-        '{"kind": "prod"}',
-        '{"kind": "production", "severity": {}}',
-        '{"kind": "production", "severities": {"a": "of"}}',
-        '{"kind": "production", "severities": []}',
-        '{"kind": "production", "gpuSlices": "4"}',
-        '{"kind": "production", "gpuSlices": true}',
-        '{"kind": "production", "gpuSlices": -1}',
-        '{"kind": "production", "waivers": [{}]}',
-        '{"kind": "production", "waivers": {}, "written": 3}',
-        '{"kind": "production", "written": "models"}',
-        '{"kind": "production", "kind": "local"}',
-        '{"kind": "local", "severities": {"no-such-rule": "advisory"}}',
-        json.dumps({"kind": "local", "waivers": [{**WAIVER, "rule": "no-such-rule"}]}),
-        json.dumps({"kind": "production", "waivers": [{**WAIVER, "until": "soon"}]}),
-        json.dumps({"kind": "production", "waivers": [{**WAIVER, "owner": " "}]}),
-        json.dumps({"kind": "production", "waivers": [{**WAIVER, "untill": "2027-01-01"}]}),
-        json.dumps({"kind": "production", "waivers": [{**WAIVER, "object": 3}]}),
-    ],
-)
+UNREADABLE = (
+    "", "[]", "null", "{", "[" * 100_000, "{}", '{"kind": "prod"}',
+    '{"kind": "production", "severity": {}}',
+    '{"kind": "production", "severities": {"a": "of"}}',
+    '{"kind": "production", "severities": []}',
+    '{"kind": "production", "gpuSlices": "4"}',
+    '{"kind": "production", "gpuSlices": true}',
+    '{"kind": "production", "gpuSlices": -1}',
+    '{"kind": "production", "waivers": [{}]}',
+    '{"kind": "production", "waivers": {}, "written": 3}',
+    '{"kind": "production", "written": "models"}',
+    '{"kind": "production", "kind": "local"}',
+    '{"kind": "local", "severities": {"no-such-rule": "advisory"}}',
+    json.dumps({"kind": "local", "waivers": [{**WAIVER, "rule": "no-such-rule"}]}),
+    *(json.dumps({"kind": "production", "waivers": [{**WAIVER, **wrong}]})
+      for wrong in ({"until": "soon"}, {"owner": " "}, {"untill": "2027-01-01"}, {"object": 3})),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
 def test_an_annotation_that_cannot_be_read_is_a_finding_and_lets_nobody_off(text: str) -> None:
     objects = prod()
     in_small("containers/0/livenessProbe", {})(objects)

@@ -14,8 +14,10 @@ from .stacks import (
     adding,
     at,
     both,
+    broken,
     container,
     in_small,
+    kept,
     thing,
     without,
 )
@@ -58,90 +60,75 @@ def drain_seconds(value: str) -> Edit:
 
 
 BROKEN = (
-    Case(PODS, in_small("hostNetwork", True), STATEFUL_SET, "the pod sets hostNetwork"),
-    Case(PODS, in_small("initContainers/0/securityContext", GONE), STATEFUL_SET, "container eviction-policy does not"),
-    Case(
-        PODS,
-        adding(thing("Pod", "shell", spec={"containers": [{"name": "sh", "image": f"a@sha256:{'0' * 64}"}]})),
-        "Pod/shell",
-        "container sh does not drop ALL",
-    ),
-    Case(
-        PODS,
-        adding(
-            thing(
-                "CronJob",
-                "nightly",
-                spec={"jobTemplate": {"spec": {"template": {"spec": {"hostPID": True, "containers": []}}}}},
-            )
-        ),
-        "CronJob/nightly",
-        "hostPID",
-    ),
-    Case(PROBES, in_small("containers/0/readinessProbe", GONE), STATEFUL_SET, "container triton has no readinessProbe"),
-    Case(PROBES, in_small("containers/0/livenessProbe", GONE), STATEFUL_SET, "triton has no livenessProbe"),
-    Case(
-        PROBES, in_small("initContainers/0/livenessProbe", GONE), STATEFUL_SET, "eviction-policy has no livenessProbe"
-    ),
+    *broken(PODS, STATEFUL_SET, cases=[
+        (in_small("hostNetwork", True), "the pod sets hostNetwork"),
+        (in_small("initContainers/0/securityContext", GONE), "container eviction-policy does not"),
+    ]),
+    Case(PODS, adding(thing("Pod", "shell", spec={"containers": [{"name": "sh", "image": f"a@sha256:{'0' * 64}"}]})),
+        "Pod/shell", "container sh does not drop ALL"),
+    *broken(PODS, "CronJob/nightly", cases=[
+        (adding(thing("CronJob", "nightly",
+                      spec={"jobTemplate": {"spec": {"template": {"spec": {"hostPID": True, "containers": []}}}}})),
+         "hostPID"),
+    ]),
+    *broken(PROBES, STATEFUL_SET, cases=[
+        (in_small("containers/0/readinessProbe", GONE), "container triton has no readinessProbe"),
+        (in_small("containers/0/livenessProbe", GONE), "triton has no livenessProbe"),
+        (in_small("initContainers/0/livenessProbe", GONE), "eviction-policy has no livenessProbe"),
+    ]),
     Case(PROBES, in_proxy("containers/0/livenessProbe", {}), DEPLOYMENT, "container proxy has no livenessProbe"),
-    Case(BUDGET, without("PodDisruptionBudget", SMALL), STATEFUL_SET, "it has no PodDisruptionBudget"),
-    Case(
-        BUDGET, at("PodDisruptionBudget", SMALL, "spec/selector/matchLabels/tidegate.dev~pool", "x"), STATEFUL_SET, "no"
-    ),
-    Case(
-        BUDGET,
-        at("PodDisruptionBudget", SMALL, "spec/maxUnavailable", 0),
-        f"PodDisruptionBudget/{SMALL}",
-        "lets no pod",
-    ),
-    Case(
-        BUDGET, at("PodDisruptionBudget", SMALL, "spec/maxUnavailable", "0%"), f"PodDisruptionBudget/{SMALL}", "lets no"
-    ),
-    Case(BUDGET, budget(minAvailable=3), "PodDisruptionBudget/further", "lets no pod of ondemand-small go"),
-    Case(BUDGET, budget(minAvailable="100%"), "PodDisruptionBudget/further", "lets no pod"),
-    Case(
-        BUDGET,
-        adding(thing("PodDisruptionBudget", "second", spec={"selector": {"matchLabels": LABELS}})),
-        STATEFUL_SET,
-        "it has 2 PodDisruptionBudgets",
-    ),
-    Case(GRACE, in_small("terminationGracePeriodSeconds", 40), STATEFUL_SET, "and its pod has 40 s"),
-    Case(GRACE, in_small("terminationGracePeriodSeconds", GONE), STATEFUL_SET, "and its pod has 30 s"),
-    Case(GRACE, exit_timeout("3600"), STATEFUL_SET, "stops in 3600 s"),
-    Case(GRACE, both(exit_timeout(None), in_small("terminationGracePeriodSeconds", 35)), STATEFUL_SET, "stops in 30 s"),
-    Case(
-        GRACE,
-        in_small("containers/0/lifecycle/preStop", {"exec": {"command": ["sh", "-c", "sleep 600"]}}),
-        STATEFUL_SET,
-        "pauses 600 s",
-    ),
+    *broken(BUDGET, STATEFUL_SET, cases=[
+        (without("PodDisruptionBudget", SMALL), "it has no PodDisruptionBudget"),
+        (at("PodDisruptionBudget", SMALL, "spec/selector/matchLabels/tidegate.dev~pool", "x"), "no"),
+        (adding(thing("PodDisruptionBudget", "second", spec={"selector": {"matchLabels": LABELS}})),
+         "it has 2 PodDisruptionBudgets"),
+    ]),
+    *broken(BUDGET, f"PodDisruptionBudget/{SMALL}", cases=[
+        (at("PodDisruptionBudget", SMALL, "spec/maxUnavailable", 0), "lets no pod"),
+        (at("PodDisruptionBudget", SMALL, "spec/maxUnavailable", "0%"), "lets no"),
+    ]),
+    *broken(BUDGET, "PodDisruptionBudget/further", cases=[
+        (budget(minAvailable=3), "lets no pod of ondemand-small go"),
+        (budget(minAvailable="100%"), "lets no pod"),
+    ]),
+    *broken(GRACE, STATEFUL_SET, cases=[
+        (in_small("terminationGracePeriodSeconds", 40), "and its pod has 40 s"),
+        (in_small("terminationGracePeriodSeconds", GONE), "and its pod has 30 s"),
+        (exit_timeout("3600"), "stops in 3600 s"),
+        (both(exit_timeout(None), in_small("terminationGracePeriodSeconds", 35)), "stops in 30 s"),
+        (in_small("containers/0/lifecycle/preStop", {"exec": {"command": ["sh", "-c", "sleep 600"]}}), "pauses 600 s"),
+    ]),
     Case(GRACE, drain_seconds("600"), DEPLOYMENT, "stops in 600 s"),
-    Case(
-        SCALED,
-        at("Deployment", PROXY, "spec/replicas", 3),
-        DEPLOYMENT,
-        "replicas is set, and a HorizontalPodAutoscaler",
-    ),
-    Case(SCALED, adding(scaler("s", "ScaledObject")), STATEFUL_SET, "a ScaledObject owns the number"),
-    Case(
-        SCALED,
-        both(adding(scaler("a"), scaler("b", "ScaledObject")), at("StatefulSet", SMALL, "spec/replicas", GONE)),
-        STATEFUL_SET,
-        "it has 2 autoscalers: HorizontalPodAutoscaler, ScaledObject",
-    ),
-)
+    Case(SCALED, at("Deployment", PROXY, "spec/replicas", 3),
+        DEPLOYMENT, "replicas is set, and a HorizontalPodAutoscaler"),
+    *broken(SCALED, STATEFUL_SET, cases=[
+        (adding(scaler("s", "ScaledObject")), "a ScaledObject owns the number"),
+        (both(adding(scaler("a"), scaler("b", "ScaledObject")), at("StatefulSet", SMALL, "spec/replicas", GONE)),
+         "it has 2 autoscalers: HorizontalPodAutoscaler, ScaledObject"),
+    ]),
+)  # fmt: skip
 KEPT = (
-    Case(PODS, in_small("containers/0/securityContext/capabilities/add", ["NET_BIND_SERVICE"])),
-    Case(PODS, in_small("volumes/0", {"name": "shm", "downwardAPI": {}})),
-    Case(PROBES, in_small("containers/0/startupProbe", GONE)),
-    Case(PROBES, in_small("initContainers/0/startupProbe", GONE)),
-    Case(BUDGET, at("PodDisruptionBudget", SMALL, "spec/maxUnavailable", "50%")),
-    Case(BUDGET, budget(minAvailable=2)),
-    Case(BUDGET, both(budget(minAvailable=2), adding(scaler("s")), at("StatefulSet", SMALL, "spec/replicas", GONE))),
-    Case(GRACE, in_small("terminationGracePeriodSeconds", 1000)),
-    Case(GRACE, exit_timeout("5")),
-    Case(GRACE, in_small("containers/0/lifecycle/preStop", {"exec": {"command": ["sleep", "5"]}})),
-    Case(GRACE, drain_seconds("1")),
-    Case(SCALED, at("StatefulSet", MAIN, "spec/replicas", 1)),
-    Case(SCALED, both(adding(scaler("s", "ScaledObject")), at("StatefulSet", SMALL, "spec/replicas", GONE))),
-)
+    *kept(PODS, [
+        in_small("containers/0/securityContext/capabilities/add", ["NET_BIND_SERVICE"]),
+        in_small("volumes/0", {"name": "shm", "downwardAPI": {}}),
+    ]),
+    *kept(PROBES, [
+        in_small("containers/0/startupProbe", GONE),
+        in_small("initContainers/0/startupProbe", GONE),
+    ]),
+    *kept(BUDGET, [
+        at("PodDisruptionBudget", SMALL, "spec/maxUnavailable", "50%"),
+        budget(minAvailable=2),
+        both(budget(minAvailable=2), adding(scaler("s")), at("StatefulSet", SMALL, "spec/replicas", GONE)),
+    ]),
+    *kept(GRACE, [
+        in_small("terminationGracePeriodSeconds", 1000),
+        exit_timeout("5"),
+        in_small("containers/0/lifecycle/preStop", {"exec": {"command": ["sleep", "5"]}}),
+        drain_seconds("1"),
+    ]),
+    *kept(SCALED, [
+        at("StatefulSet", MAIN, "spec/replicas", 1),
+        both(adding(scaler("s", "ScaledObject")), at("StatefulSet", SMALL, "spec/replicas", GONE)),
+    ]),
+)  # fmt: skip

@@ -27,38 +27,42 @@ class Forwarding:
     Its owner says `finish` once, whatever happened; that gives everything back.
     """
 
-    # What most calls never change costs them nothing here.
-    version: str | None = None
-    """The version of the model that answers; None leaves it to the server."""
-    sequence: bytes | None = None
-    """Id of the sequence that the call is of, where the model may keep them."""
-    replica: Replica | None = None
-    """Where the call is counted as in flight."""
-    lease: Lease | None = None
-    """On the model at that replica, where models are loaded on demand."""
-    loading = False
-    """Whether the call waits for its model to be loaded."""
-    tried: tuple[Replica, ...] = ()
-    """Replicas that failed the call."""
-    _trial: Trial | None = None
-    """Its leave to find out whether that replica is back."""
-    _has_loaded = False
-    _has_slot = False
-    _waiter: Waiter | None = None
-    """What waits in the queue for the slot."""
+    __slots__ = (
+        "_caller_count", "_has_loaded", "_has_slot", "_limiter", "_model_count", "_shared", "_trial", "_waiter",
+        "grant", "lease", "loading", "replica", "sequence", "tried", "version",
+    )  # fmt: skip
 
     def __init__(
         self,
         shared: SharedState,
         grant: Grant,
         limiter: ConcurrencyLimiter,
-        counts: tuple[InFlightCount, InFlightCount],
+        model_count: InFlightCount,
+        caller_count: InFlightCount,
     ) -> None:
         self.grant = grant
         self._shared = shared
         self._limiter = limiter
-        self._counts = counts
-        """Of the model, and of the caller."""
+        self._model_count = model_count
+        self._caller_count = caller_count
+        self.version: str | None = None
+        """The version of the model that answers; None leaves it to the server."""
+        self.sequence: bytes | None = None
+        """Id of the sequence that the call is of, where the model may keep them."""
+        self.replica: Replica | None = None
+        """Where the call is counted as in flight."""
+        self.lease: Lease | None = None
+        """On the model at that replica, where models are loaded on demand."""
+        self.loading = False
+        """Whether the call waits for its model to be loaded."""
+        self.tried: tuple[Replica, ...] = ()
+        """Replicas that failed the call."""
+        self._trial: Trial | None = None
+        """Its leave to find out whether that replica is back."""
+        self._has_loaded = False
+        self._has_slot = False
+        self._waiter: Waiter | None = None
+        """What waits in the queue for the slot."""
 
     # --- its lease and its version
     def find_lease(self) -> bool:
@@ -95,10 +99,10 @@ class Forwarding:
     # --- its slot
     def acquire_slot(self, waiter: Waiter) -> bool:
         """Take a slot; return False where `waiter` is admitted later. Raises Problem (busy) where the queue is full."""
-        if self._limiter.try_acquire(*self._counts):
+        if self._limiter.try_acquire(self._model_count, self._caller_count):
             self._has_slot = True
             return True
-        if not self._limiter.enqueue(waiter, *self._counts, self._has_loaded):
+        if not self._limiter.enqueue(waiter, self._model_count, self._caller_count, self._has_loaded):
             raise Problem(Kind.BUSY, "Too many requests wait already.", 1.0)
         self._waiter = waiter
         return False
@@ -110,17 +114,15 @@ class Forwarding:
     def release_slot(self) -> None:
         """Give the slot back."""
         self._has_slot = False
-        self._limiter.release(*self._counts)
+        self._limiter.release(self._model_count, self._caller_count)
 
     # --- its replica
     def pick(self, now: float, anew: bool = False) -> Replica | None:
         """Return the replica to send the call to, None where there is none; `anew`: any lease is looked for again."""
         pool = self.grant.route.pool
-        if pool.leases is None and self.sequence is None:
-            replica = pool.pick(now, self.tried)
-        else:
-            replica = self._choose(now, anew)
-        if replica is not None:
+        plain = pool.leases is None and self.sequence is None
+        replica = pool.pick(now, self.tried) if plain else self._choose(now, anew)
+        if replica is not None and replica.breaker.failures:
             self._trial = replica.breaker.claim(now)
         return replica
 
@@ -190,7 +192,7 @@ class Forwarding:
 
     def answered(self) -> None:
         """Note that the replica answers, whatever it says."""
-        if self.replica is not None:
+        if self.replica is not None and self.replica.breaker.failures:
             self.replica.breaker.succeeded(self._trial)
 
     def count_failure(self, replica: Replica, how: str) -> None:
@@ -239,9 +241,9 @@ class Forwarding:
         if self._trial is not None:
             self._trial.given_up()
         if self._has_slot:
-            self._limiter.release(*self._counts)
+            self._limiter.release(self._model_count, self._caller_count)
         elif self._waiter is not None:
-            self._limiter.cancel(self._waiter, *self._counts)
+            self._limiter.cancel(self._waiter, self._model_count, self._caller_count)
 
 
 def call_record(

@@ -110,7 +110,7 @@ class Pool:
         replicas = self.replicas
         if len(replicas) == 1 and not tried:
             only = replicas[0]
-            return only if only.breaker.allows(now) else None
+            return only if not only.breaker.failures or only.breaker.allows(now) else None
         able = self._able(now, tried)
         if len(able) < 2:
             return able[0] if able else None

@@ -48,6 +48,8 @@ class SharedState:
     """Whether the proxy is about to end: callers are told to connect anew."""
 
     def __post_init__(self) -> None:
+        self.body_limit_bytes = self.settings.body_limit_bytes
+        """Of the settings; each call asks for it, and there it takes longer."""
         self.buffered = ByteBudget(self.settings.body_limit_bytes * BUFFERED_BODIES)
         self.mirror = Mirror(self.meter, float(self.settings.request_timeout_seconds), self._keeps_sequences)
 

@@ -263,7 +263,7 @@ class Call(Stream):
         limiter = self._shared.limiter
         if self._method.streams:
             limiter, model, caller = self._context.streams, model.streams, caller.streams
-        forwarding = Forwarding(self._shared, grant, limiter, (model, caller))
+        forwarding = Forwarding(self._shared, grant, limiter, model, caller)
         forwarding.sequence = requested.sequence or None
         return forwarding
 

@@ -4,6 +4,8 @@ from ..problems import Kind, Problem
 from ..shared_state import SharedState
 from .caller import Caller
 
+MOST_DRAINED = 1024 * 1024
+"""Bytes of a refused body that are read to save the caller's connection."""
 MOST_UNSENT = 256 * 1024
 """Bytes of a body that wait for a connection before its sender is held."""
 
@@ -11,21 +13,24 @@ MOST_UNSENT = 256 * 1024
 class RequestBody:
     """Parts that have come and were not sent on yet; a body in chunks goes on in chunks, each as large as can be."""
 
-    # What most bodies never change costs them nothing here.
-    received = 0
-    """Bytes so far."""
-    complete = False
-    is_held = False
-    """Whether no more of it is read for now."""
-    gathers = False
-    """Whether it has to be whole before it is sent on."""
-    _gathered = 0
-    """Bytes of it that the proxy's budget for whole bodies holds."""
+    __slots__ = (
+        "_caller", "_chunk", "_gathered", "_shared", "chunked", "complete", "gathers", "is_held", "length", "parts",
+        "received",
+    )  # fmt: skip
 
     def __init__(self, length: int | None, chunked: bool, shared: SharedState, caller: Caller) -> None:
         self.length = length
         self.chunked = chunked
+        self.received = 0
+        """Bytes so far."""
+        self.complete = False
+        self.is_held = False
+        """Whether no more of it is read for now."""
+        self.gathers = False
+        """Whether it has to be whole before it is sent on."""
         self.parts: list[bytes | bytearray | memoryview] = []
+        self._gathered = 0
+        """Bytes of it that the proxy's budget for whole bodies holds."""
         self._shared = shared
         self._caller = caller
         if chunked:
@@ -33,11 +38,10 @@ class RequestBody:
             """What goes on as one chunk, however small the caller's are."""
 
     def take(self, data: bytes, is_sent: bool) -> Problem | None:
-        """Take a part of it; return why no more of it is taken. `is_sent`: what comes is sent on at once."""
-        self.received += len(data)
+        """Take a part of it, counted already; return why no more is taken. `is_sent`: what comes is sent on at once."""
         if self.chunked:
             self._chunk += data
-            if self.received > self._shared.settings.body_limit_bytes:
+            if self.received > self._shared.body_limit_bytes:
                 return self.too_long()
         else:
             self.parts.append(data)

@@ -16,9 +16,10 @@ from ..shared_state import SharedState
 from ..targets import ANYTHING, LONGEST, Target, origin_form, plain_path
 from .answers import problem_answer
 from .app_request import AppRequest, scope_of
+from .body import MOST_DRAINED
 from .caller import Request
 from .head import MOST_HEAD_BYTES, read_head, too_long_a_head
-from .request import MOST_DRAINED, HttpRequest
+from .request import HttpRequest
 from .upgrade import PassedOver, framing
 
 LINGER_SECONDS = 1.0
@@ -28,6 +29,18 @@ CLOSE_SECONDS = 5.0
 MOST_KNOWN_TARGETS = 20_000
 END = b"\r\n\r\n"
 log = logging.getLogger(__name__)
+
+
+class _Targets(dict[bytes, Target | None]):
+    """What the targets of requests ask of a model, None where one asks none; those of models are kept."""
+
+    def __missing__(self, url: bytes) -> Target | None:
+        target = understand(plain_path(origin_form(url)))
+        if target is not None and len(url) <= LONGEST:
+            if len(self) >= MOST_KNOWN_TARGETS:
+                self.clear()
+            self[url] = target
+        return target
 
 
 class HttpServer:
@@ -40,23 +53,13 @@ class HttpServer:
         self.connections: set[ClientConnection] = set()
         self.answered = 0
         """Requests so far."""
-        self._targets: dict[bytes, Target | None] = {}
+        self.targets = _Targets()
+        self.seconds = float(shared.settings.request_timeout_seconds)
+        """How long a call may take."""
 
     def connection(self) -> "ClientConnection":
         """Return the proxy's end of a new connection."""
         return ClientConnection(self)
-
-    def target(self, url: bytes) -> Target | None:
-        """Return what a request's target asks of a model, None where it asks none."""
-        try:
-            return self._targets[url]
-        except KeyError:
-            target = understand(plain_path(origin_form(url)))
-            if target is not None and len(url) <= LONGEST:
-                if len(self._targets) >= MOST_KNOWN_TARGETS:
-                    self._targets.clear()
-                self._targets[url] = target
-            return target
 
 
 class ClientConnection(asyncio.Protocol):
@@ -208,8 +211,16 @@ class ClientConnection(asyncio.Protocol):
         self._body_bytes = 0
         if self._deaf:
             return
-        target = self._server.target(self._url)
-        request = self._for_app() if target is None else self._for_model(target)
+        server = self._server
+        target = server.targets[self._url]
+        request: Request
+        if target is None:
+            request = self._for_app()
+        else:
+            head = read_head(target, self._headers, self._parser, server.seconds, self._is_long)
+            if head.upgrades and self._parser.should_upgrade():
+                self._pass_over_upgrade(head.length or 0, head.chunked, head.keep_alive)
+            request = HttpRequest(self, server.shared, head, self.last_heard)
         before, self._last = self._last, request
         is_next = before is None or before.response_complete
         if is_next and not self._writing_paused:
@@ -219,14 +230,6 @@ class ClientConnection(asyncio.Protocol):
             self._put_off = is_next
             self._queue.append(request)
             self.listen()
-
-    def _for_model(self, target: Target) -> HttpRequest:
-        shared = self._server.shared
-        seconds = float(shared.settings.request_timeout_seconds)
-        head = read_head(target, self._headers, self._parser, seconds, self._is_long)
-        if head.upgrades and self._parser.should_upgrade():
-            self._pass_over_upgrade(head.length or 0, head.chunked, head.keep_alive)
-        return HttpRequest(self, shared, head, self.last_heard)
 
     def _for_app(self) -> AppRequest:
         """Return a request of the application, which reads no bodies: a long one ends the connection."""

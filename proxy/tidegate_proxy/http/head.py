@@ -1,7 +1,6 @@
 """The head of a call over HTTP: what it asks, how its body is sent, and which headers go on to the replica."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import httptools
 
@@ -56,30 +55,35 @@ _HEADERS = {
 _HEADERS |= {name.title(): kind for name, kind in _HEADERS.items()}
 
 
-@dataclass(slots=True)
 class HttpHead:
     """What a call says before its body."""
 
-    target: Target
-    method: bytes
-    http_11: bool
-    keep_alive: bool
-    passed: bytes
-    """Header lines that go on to the replica."""
-    credential: bytes
-    length: int | None
-    """Bytes of the body, where the request says it."""
-    chunked: bool
-    expects_continue: bool
-    upgrades: bool
-    """Whether it wishes for another protocol."""
-    sticky: bytes | None
-    request_id: bytes
-    """The caller's own, or nothing."""
-    seconds: float
-    """How long the caller waits."""
-    refusal: Problem | None
-    """Why it is no request that can be answered."""
+    __slots__ = (
+        "chunked", "credential", "expects_continue", "http_11", "keep_alive", "length", "method", "passed", "refusal",
+        "request_id", "seconds", "sticky", "target", "upgrades",
+    )  # fmt: skip
+
+    def __init__(self, target: Target, method: bytes, http_11: bool, keep_alive: bool, seconds: float) -> None:
+        self.target = target
+        self.method = method
+        self.http_11 = http_11
+        self.keep_alive = keep_alive
+        self.seconds = seconds
+        """How long the caller waits."""
+        self.passed = b""
+        """Header lines that go on to the replica."""
+        self.credential = b""
+        self.length: int | None = None
+        """Bytes of the body, where the request says it."""
+        self.chunked = False
+        self.expects_continue = False
+        self.upgrades = False
+        """Whether it wishes for another protocol."""
+        self.sticky: bytes | None = None
+        self.request_id = b""
+        """The caller's own, or nothing."""
+        self.refusal: Problem | None = None
+        """Why it is no request that can be answered."""
 
 
 def read_head(
@@ -90,12 +94,11 @@ def read_head(
     is_long: bool,
 ) -> HttpHead:
     """Return what a head says; `is_long` where it may have more bytes than are taken, `seconds` as the proxy waits."""
+    http_11 = parser.get_http_version() == "1.1"
+    head = HttpHead(target, parser.get_method(), http_11, http_11 and parser.should_keep_alive(), seconds)
     passed: list[bytes] = []
-    credential = request_id = b""
-    length: int | None = None
-    sticky: bytes | None = None
-    chunked = expects_continue = upgrades = misframed = False
     hosts = credentials = 0
+    misframed = False
     dropped: frozenset[bytes] = frozenset()
     for name, value in headers:
         kind = _HEADERS.get(name)
@@ -104,59 +107,43 @@ def read_head(
         if kind == _PASS:
             passed += (name, b": ", value, b"\r\n")
         elif kind == _LENGTH:
-            length = int(value)
+            head.length = int(value)
         elif kind == _HOST:
             hosts += 1
         elif kind == _AUTHORIZATION:
             credentials += 1
-            credential = value
+            head.credential = value
         elif kind == _REQUEST_ID:
             if is_request_id(value):
-                request_id = value
+                head.request_id = value
         elif kind == _KEY:
             credentials += 1
-            credential = name.lower() + b" " + value
+            head.credential = name.lower() + b" " + value
         elif kind == _CONNECTION:
             if value not in PLAIN:
                 dropped |= nominated(value)
         elif kind == _ENCODING:
             # One encoding, said once: the parser knows of others that end a body otherwise.
-            misframed = misframed or chunked or value.lower() != b"chunked"
-            chunked = True
+            misframed = misframed or head.chunked or value.lower() != b"chunked"
+            head.chunked = True
         elif kind == _EXPECT:
-            expects_continue = value.lower() == b"100-continue"
+            head.expects_continue = value.lower() == b"100-continue"
         elif kind == _SECONDS:
-            seconds = _seconds(value, seconds)
+            head.seconds = _seconds(value, head.seconds)
         elif kind == _STICKY:
-            sticky = value or None
+            head.sticky = value or None
         elif kind == _UPGRADE:
-            upgrades = True
-    http_11 = parser.get_http_version() == "1.1"
-    refusal = None
-    if is_long and sum(map(len, passed)) > MOST_HEAD_BYTES:
-        refusal = too_long_a_head()
+            head.upgrades = True
+    head.passed = b"".join(without(passed, dropped) if dropped else passed)
+    if is_long and len(head.passed) > MOST_HEAD_BYTES:
+        head.refusal = too_long_a_head()
     elif hosts != 1 and http_11:
-        refusal = Problem(Kind.MALFORMED, "A request has one Host header (RFC 9112, 3.2).")
+        head.refusal = Problem(Kind.MALFORMED, "A request has one Host header (RFC 9112, 3.2).")
     elif misframed:
-        refusal = Problem(Kind.MALFORMED, "A body has a Content-Length, or is sent in chunks, and nothing else.")
+        head.refusal = Problem(Kind.MALFORMED, "A body has a Content-Length, or is sent in chunks, and nothing else.")
     elif credentials > 1:
-        refusal = Problem(Kind.MALFORMED, TWO_CREDENTIALS)
-    return HttpHead(
-        target,
-        parser.get_method(),
-        http_11,
-        http_11 and parser.should_keep_alive(),
-        b"".join(without(passed, dropped) if dropped else passed),
-        credential,
-        length,
-        chunked,
-        expects_continue,
-        upgrades,
-        sticky,
-        request_id,
-        seconds,
-        refusal,
-    )
+        head.refusal = Problem(Kind.MALFORMED, TWO_CREDENTIALS)
+    return head
 
 
 def _seconds(value: bytes, most: float) -> float:

@@ -42,14 +42,10 @@ class Sent(Protocol):
 class UpstreamLeg:
     """Sends a request over one connection, and hands the answer on; the connection calls it, as its `receiver`."""
 
-    # What most answers never change costs them nothing here.
-    began = False
-    """Whether the answer has begun."""
-    size = 0
-    """Bytes of the answer's body so far."""
-    _status = 0
-    _chunked = False
-    _copy: AnyCopy | None = None
+    __slots__ = (
+        "_chunked", "_copy", "_forwarding", "_replica", "_reply", "_request", "_shared", "_status", "began",
+        "connection", "size",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -65,7 +61,14 @@ class UpstreamLeg:
         self._shared = shared
         self._forwarding = forwarding
         self._replica = replica
+        self.began = False
+        """Whether the answer has begun."""
+        self.size = 0
+        """Bytes of the answer's body so far."""
         self._reply: list[bytes] = []
+        self._status = 0
+        self._chunked = False
+        self._copy: AnyCopy | None = None
         connection.receiver = self
 
     # --- to the replica
@@ -115,7 +118,8 @@ class UpstreamLeg:
         self._status = status
         self.began = True
         request, forwarding = self._request, self._forwarding
-        forwarding.answered()
+        if self._replica.breaker.failures:
+            forwarding.answered()
         if not request.body.complete or self._shared.draining:
             request.keep_alive = False
         reply = [STATUS_LINES[status], head, b"x-request-id: ", request.request_id]
@@ -150,12 +154,12 @@ class UpstreamLeg:
             self._replica.give(connection, monotonic())
         else:
             connection.close()
-        if self._says_lost():
+        if self._forwarding.lease is not None and self._says_lost():
             self._reply.clear()
             self.began = False
             request.fail(self._forwarding.lost())
             return
-        self.flush_answer()
+        request.caller.transport.write(b"".join(self._reply))
         request.finish(self._status)
 
     def _says_lost(self) -> bool:

@@ -7,7 +7,7 @@ waited for is awaited in one task, and then the same steps go on.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from time import monotonic
 from typing import Any
 
@@ -22,42 +22,24 @@ from ..shared_state import SharedState
 from ..telemetry.records import CallRecord
 from ..upstream.connection import Connection
 from ..upstream.replica import Replica
-from .answers import problem_answer, whole_answer
-from .body import RequestBody
+from .answers import CLIENT_LEFT, problem_answer, whole_answer
+from .body import MOST_DRAINED, MOST_UNSENT, RequestBody
 from .caller import Caller
 from .head import HttpHead
 from .leg import UpstreamLeg
 from .tracing import RequestTrace
 
-MOST_DRAINED = 1024 * 1024
-"""Bytes of a refused body that are read to save the caller's connection."""
-CLIENT_LEFT = 499
-"""What is counted for a caller that left; nobody receives it (nginx's number)."""
 log = logging.getLogger(__name__)
 
 
 class HttpRequest:
     """Begins when the request's head is there. Its caller hands it the body; a connection hands it the answer."""
 
-    # What most requests never change costs them nothing here.
-    response_complete = False
-    forwarding: Forwarding | None = None
-    """What it holds, once it is granted."""
-    _leg: UpstreamLeg | None = None
-    """What goes to the replica and comes from it."""
-    _task: asyncio.Task[None] | None = None
-    _refusal: Problem | None = None
-    """What ends it when it is its turn."""
-    _problem: str | None = None
-    """The word of the problem that ended it."""
-    _whole: asyncio.Future[None] | None = None
-    """Done when the body is whole, where that is waited for."""
-    _trace: RequestTrace | None = None
-    """Its span, where calls are traced."""
-    _own_bytes = 0
-    """Bytes of an answer's body that the proxy wrote itself."""
-    _size_before = 0
-    """Bytes of the answer when its time was last prolonged."""
+    __slots__ = (
+        "_leg", "_own_bytes", "_problem", "_refusal", "_shared", "_size_before", "_started", "_task", "_trace",
+        "_whole", "body", "caller", "deadline", "forwarding", "head", "keep_alive", "request_id", "response_complete",
+        "target",
+    )  # fmt: skip
 
     def __init__(self, caller: Caller, shared: SharedState, head: HttpHead, started: float) -> None:
         self.caller = caller
@@ -67,8 +49,24 @@ class HttpRequest:
         self.keep_alive = head.keep_alive
         self.request_id = head.request_id or new_request_id()
         self.deadline = started + head.seconds
+        self.response_complete = False
+        self.forwarding: Forwarding | None = None
+        """What it holds, once it is granted."""
         self._shared = shared
         self._started = started
+        self._leg: UpstreamLeg | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._refusal: Problem | None = None
+        """What ends it when it is its turn."""
+        self._problem: str | None = None
+        """The word of the problem that ended it."""
+        self._whole: asyncio.Future[None] | None = None
+        """Done when the body is whole, if that is waited for."""
+        self._trace: RequestTrace | None = None
+        self._own_bytes = 0
+        """Of an answer's body that the proxy wrote itself."""
+        self._size_before = 0
+        """Bytes of the answer when its time was last prolonged."""
 
     # --- from the caller
     def start(self) -> None:
@@ -76,18 +74,19 @@ class HttpRequest:
         self._shared.open_calls.add(self)
         if self._shared.tracer is not None:
             self._trace = RequestTrace(self._shared.tracer, self.head)
-        self._guard(self._begin)
-
-    def _begin(self) -> None:
-        if (refusal := self.head.refusal or self._refusal) is not None:
-            self.keep_alive = False
-            raise refusal
-        if self.head.method != self.target.method:
-            allow = self.target.method.decode()
-            raise Problem(Kind.METHOD, f"This address takes {allow}.", allow=allow)
-        if self.body.length is not None and self.body.length > self._shared.settings.body_limit_bytes:
-            raise self.body.too_long()
-        self._decide()
+        head, target, length = self.head, self.target, self.body.length
+        try:
+            if (refusal := head.refusal or self._refusal) is not None:
+                self.keep_alive = False
+                raise refusal
+            if head.method != target.method:
+                allow = target.method.decode()
+                raise Problem(Kind.METHOD, f"This address takes {allow}.", allow=allow)
+            if length is not None and length > self._shared.body_limit_bytes:
+                raise self.body.too_long()
+            self._decide()
+        except Exception as error:
+            self._end_with(error)
 
     def refuse(self, problem: Problem) -> None:
         """End it, in its turn, because its body is none."""
@@ -100,9 +99,13 @@ class HttpRequest:
         """Take a part of the request's body."""
         if self.response_complete:
             return
-        if (problem := self.body.take(data, self._leg is not None)) is not None:
+        body = self.body
+        body.received += len(data)
+        if not body.chunked and body.received <= MOST_UNSENT:
+            body.parts.append(data)
+        elif (problem := body.take(data, self._leg is not None)) is not None:
             self.refuse(problem)
-        elif self.body.is_held and self.target.in_body and self._task is None and self.caller.is_active(self):
+        elif body.is_held and self.target.in_body and self._task is None and self.caller.is_active(self):
             self._later(self._let_body_come())
 
     def end_body(self) -> None:
@@ -115,7 +118,10 @@ class HttpRequest:
         if self._whole is not None and not self._whole.done():
             self._whole.set_result(None)
         elif self.target.in_body and self.caller.is_active(self):
-            self._guard(self._open_body)
+            try:
+                self._open_body()
+            except Exception as error:
+                self._end_with(error)
 
     def _ask_for_body(self) -> None:
         if self.head.expects_continue and not self.body.complete:
@@ -195,20 +201,20 @@ class HttpRequest:
             raise Problem(Kind.UNKNOWN, f"The server {route.server} does not speak this protocol.")
         if self.head.expects_continue:
             self._ask_for_body()
-        counts = route.in_flight, grant.identity.in_flight
-        self.forwarding = forwarding = Forwarding(self._shared, grant, self._shared.limiter, counts)
+        shared, caller_count = self._shared, grant.identity.in_flight
+        self.forwarding = forwarding = Forwarding(shared, grant, shared.limiter, route.in_flight, caller_count)
         if grant.bucket is not None and (wait := grant.bucket.take(self._started)):
             raise too_many(grant.bucket, wait)
         if route.pool.leases is not None and target.looks_only:
             self._later(self._look(forwarding))
-        elif (
+        elif not (
             (route.pool.leases is None or forwarding.find_lease())
             and not (target.may_be_of_sequence and route.must_know_sequence(target.version))
             and forwarding.find_version(target.version, self.head.sticky)
         ):
-            self._take_slot(forwarding)
-        else:
             self._later(self._prepare(forwarding))
+        elif forwarding.acquire_slot(self):
+            self._go_to_replica(forwarding, False)
 
     async def _prepare(self, forwarding: Forwarding) -> None:
         """Wait for what is not at hand: the model's lease, the request's sequence, the version; then take a slot."""
@@ -219,7 +225,8 @@ class HttpRequest:
             await self._find_sequence(forwarding)
         if not forwarding.find_version(target.version, self.head.sticky):
             await forwarding.await_version()
-        self._take_slot(forwarding)
+        if forwarding.acquire_slot(self):
+            self._go_to_replica(forwarding, False)
 
     async def _find_sequence(self, forwarding: Forwarding) -> None:
         """Learn which sequence it is of, unless the model knows none; it may know them where that cannot be learned."""
@@ -242,24 +249,22 @@ class HttpRequest:
         answer = await route.kind.look(self.target, route.pool, self.deadline - monotonic(), own_bound)
         self._say(answer.status, answer.media_type, answer.body)
 
-    def _take_slot(self, forwarding: Forwarding) -> None:
-        if forwarding.acquire_slot(self):
-            self._go_to_replica(forwarding, False)
-
     # --- to the replica
     def admitted(self) -> None:
         """Go on: there is a slot."""
         assert self.forwarding is not None
         self.forwarding.leave_queue()
-        self._guard(self._go_to_replica, self.forwarding, True)
+        try:
+            self._go_to_replica(self.forwarding, True)
+            self.flush_request()
+        except Exception as error:
+            self._end_with(error)
 
     def _go_to_replica(self, forwarding: Forwarding, waited: bool) -> None:
         now = monotonic()
         replica = forwarding.pick(now, waited)
         if replica is not None and (connection := replica.take(now)) is not None:
             self._send(forwarding, replica, connection)
-            if waited:
-                self.flush_request()
         else:
             self._later(self._connect(forwarding, replica))
 
@@ -353,13 +358,6 @@ class HttpRequest:
         except Exception as error:
             self._end_with(error)
 
-    def _guard(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Take a step; what it raises ends the request."""
-        try:
-            step(*arguments)
-        except Exception as error:
-            self._end_with(error)
-
     def _end_with(self, error: Exception) -> None:
         if not isinstance(error, Problem):
             log.error("request %s met a defect", self.request_id.decode(), exc_info=error)
@@ -369,12 +367,13 @@ class HttpRequest:
     def finish(self, status: int) -> None:
         """End it: give back and count everything."""
         self.response_complete = True
-        shared = self._shared
+        shared, body = self._shared, self.body
         shared.open_calls.discard(self)
         now = monotonic()
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
-        self.body.release()
+        if body.gathers:
+            body.release()
         seconds = now - self._started
         if (forwarding := self.forwarding) is not None:
             forwarding.finish(now)
@@ -382,12 +381,13 @@ class HttpRequest:
             count = route.http_count
             if count is None:
                 count = route.http_count = shared.meter.count(route.server, route.name, "http")
-            count.ended(status, seconds, self.body.received, self._answer_size)
+            count.ended(status, seconds, body.received, self._answer_size)
         if self._trace is not None:
             self._trace.ended(self.target, status, self._record(seconds))
         if shared.call_log.wants(status, now):
             shared.call_log.say(status, self._record(seconds).log_fields(status))
         self.caller.ended(self)
+        self._leg = None  # each knows the other: apart, they go without the collector of cycles
 
     @property
     def _answer_size(self) -> int:

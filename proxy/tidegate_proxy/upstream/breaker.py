@@ -26,21 +26,22 @@ class Trial:
 class Breaker:
     """Of one replica. `now` is monotonic seconds."""
 
-    __slots__ = ("_failures", "_pause", "_trial", "_until")
+    __slots__ = ("_pause", "_trial", "_until", "failures")
 
     def __init__(self) -> None:
-        self._failures = 0
+        self.failures = 0
+        """In a row; while there are none, nobody needs to ask it or tell it of a success."""
         self._pause = FIRST_PAUSE
         self._until = 0.0
         self._trial: Trial | None = None
 
     def allows(self, now: float) -> bool:
         """Tell whether a request may be sent; while a trial is in flight, no other may."""
-        return self._failures < FAILURES or (now >= self._until and self._trial is None)
+        return self.failures < FAILURES or (now >= self._until and self._trial is None)
 
     def claim(self, now: float) -> Trial | None:
         """Return the trial, if the request that is sent now is to be one; None where the breaker is closed."""
-        if self._failures < FAILURES or now < self._until or self._trial is not None:
+        if self.failures < FAILURES or now < self._until or self._trial is not None:
             return None
         self._trial = Trial(self)
         return self._trial
@@ -52,16 +53,16 @@ class Breaker:
 
     def succeeded(self, trial: Trial | None = None) -> None:
         """Note an answer, whatever it says. While it is open, only that of its trial counts."""
-        if self._failures and (self._failures < FAILURES or (trial is not None and trial is self._trial)):
-            self._failures = 0
+        if self.failures and (self.failures < FAILURES or (trial is not None and trial is self._trial)):
+            self.failures = 0
             self._pause = FIRST_PAUSE
             self._trial = None
 
     def failed(self, now: float, trial: Trial | None = None) -> None:
         """Note that a request had no answer. While it is open, only that of its trial counts."""
-        if self._failures < FAILURES:
-            self._failures += 1
-            if self._failures == FAILURES:
+        if self.failures < FAILURES:
+            self.failures += 1
+            if self.failures == FAILURES:
                 self._until = now + self._pause
         elif trial is not None and trial is self._trial:
             self._trial = None
@@ -70,10 +71,10 @@ class Breaker:
 
     def state(self, now: float) -> State:
         """Return its state, for people."""
-        if self._failures < FAILURES:
+        if self.failures < FAILURES:
             return "closed"
         return "half-open" if self._trial is not None or now >= self._until else "open"
 
     def opens_in(self, now: float) -> float:
         """Return the seconds until a request may be tried."""
-        return max(0.0, self._until - now) if self._failures >= FAILURES else 0.0
+        return max(0.0, self._until - now) if self.failures >= FAILURES else 0.0

@@ -135,6 +135,7 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool | None:
         """Let the transport close: replicas do not half-close."""
+        self.alive = False
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -218,12 +219,10 @@ class Connection(asyncio.Protocol):
             self.keep = self._parser.should_keep_alive()
 
     # ---
-    def usable(self, now: float) -> bool:
-        """Tell whether it can take a request: the replica may have closed it while it was idle."""
+    def usable(self) -> bool:
+        """Tell whether it can take a request, if it was idle for long: the replica may have closed it meanwhile."""
         if not self.alive or self.transport.is_closing():
             return False
-        if now - self.idle_since < 0.2:
-            return True
         try:
             return not self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) and False
         except BlockingIOError:

@@ -9,6 +9,8 @@ from .connection import Connection, connect
 
 MOST_IDLE = 256
 """Idle connections to one replica that are kept."""
+FRESH_SECONDS = 0.2
+"""Seconds in which an idle connection is taken without a look whether the replica has closed it."""
 LOOKUP_SECONDS = 2.0
 """Seconds between two look-ups of a pool's name."""
 
@@ -59,7 +61,7 @@ class Replica:
         """Return an idle connection, the most recently used first; None without any."""
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable(now):
+            if (connection.alive and now - connection.idle_since < FRESH_SECONDS) or connection.usable():
                 return connection
             connection.close()
         return None

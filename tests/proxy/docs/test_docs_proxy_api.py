@@ -147,7 +147,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert limits["the head of a request comes within"] == f"{serve.HEAD_SECONDS:g} s"
     assert limits["a connection without requests stays open"] == f"{serve.KEEP_ALIVE_SECONDS:g} s"
     assert limits["a gRPC stream on which nothing moves ends after"] == f"{IDLE_STREAM_SECONDS:g} s"
-    assert limits["characters of a request id"] == str(longest(lambda text: is_request_id(text.encode())))
+    assert limits["characters of a request id"] == str(longest(lambda text: bool(is_request_id(text.encode()))))
     assert limits["a name of a server or model"].startswith(f"{longest(is_name)} characters")
     assert limits["requests in line, for each that is worked on"].startswith(f"{concurrency.WAITING_FOR_EACH};")
 

@@ -138,7 +138,7 @@ async def test_addresses_are_remembered_only_where_they_are_short_and_mean_somet
             for path in (f"/nothing/{number}", f"{PATH}?{number}{'x' * LONGEST}", f"/v2/models/m{number}/infer"):
                 await caller.send(request(path))
                 await caller.reply()
-        targets = here.proxy.http._targets
+        targets = here.proxy.http.targets
         assert 0 < len(targets) <= 5
         assert b"/v2/models/m11/infer" in targets, "what comes later is remembered too"
         assert all(len(each) <= LONGEST and target is not None for each, target in targets.items())

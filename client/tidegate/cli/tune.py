@@ -63,7 +63,7 @@ def tune(
         from ..errors import ExitCode, UsageError
         from ..triton.entries.entry import read_entry
         from ..triton.entries.text import CONFIG
-        from ..triton.tuning import Address, Plan, TritonProgram, drawing, perf, tuned_text, variants, write_config
+        from ..triton.tuning import Address, Plan, TritonProgram, drawing, perf, sweep, tuned_text, write_config
         from ..triton.tuning import tune as measured
 
         if percentile not in (50, 90, 95, 99):
@@ -85,11 +85,11 @@ def tune(
         if write is not None:
             if url is not None:
                 raise UsageError("--write and --url cannot stand together: nothing is changed there")
-            variants.check_target(write, overwrite=overwrite)
+            sweep.check_target(write, overwrite=overwrite)
         if url is None:
             entry = read_entry(Path(model))
             server = TritonProgram.find(tritonserver, tuple(triton_option or ()))
-            if write is not None and variants.has_comments(entry):
+            if write is not None and sweep.has_comments(entry):
                 note(f"note: {write} will have every field of {entry.folder / CONFIG}, and none of its comments")
         program = perf.find_perf_analyzer(perf_analyzer)
         settings = counted(sum(1 for _ in plan.settings()), "setting")

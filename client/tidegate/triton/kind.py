@@ -4,14 +4,19 @@ What a method needs is imported when it runs: protobuf and gRPC take longer to i
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from ..findings import Finding
+from ..findings import Finding, error, warning
 
 if TYPE_CHECKING:
     from ..repository import Configs, Repository
     from .entries.show import Shown
+
+NEEDS_GPU: Final = ("tensorrt", "tensorrt_plan", "tensorrtllm", "dali")
+HARMLESS: Final = ("version_policy", "dynamic_batching", "instance_group", "model_warmup", "response_cache")
+"""Fields in which versions may differ and still be served beside each other under the configuration of one of them."""
 
 
 class TritonKind:
@@ -81,18 +86,46 @@ class TritonKind:
         gpu: bool | None = None,
     ) -> list[Finding]:
         """Check an entry that was fetched; an ensemble's steps must be in the repository."""
-        from .fitting import check_staged
+        from .entries.checks import check_entry
+        from .entries.entry import read_entry
+        from .entries.text import CONFIG, parse_config
 
-        return check_staged(staged, model, repository, backends, gpu)
+        entry = read_entry(staged, model)
+        models, missing = None, set()
+        if entry.config is not None and entry.config.ensemble_scheduling.step:
+            models = {}
+            steps, there = {step.model_name for step in entry.config.ensemble_scheduling.step}, set(repository.models())
+            missing = steps - there
+            for name in steps & there:
+                if (text := repository.config(name)) is not None:
+                    models[name] = parse_config(text, f"{repository.where}/{name}/{CONFIG}")
+        first = {f"there is no model '{name}'": f"deploy it first: tidegate deploy {name}" for name in missing}
+        found = check_entry(entry, backends=backends, gpu=gpu, models=models)
+        return [replace(each, do=first.get(each.what, each.do)) for each in found]
 
     def needs_gpu(self, entry_config: str) -> str | None:
-        """Return the backend of an entry that runs on GPUs only."""
-        from .fitting import needs_gpu
+        """Return the backend, or the platform, of an entry that runs on GPUs only."""
+        from .entries.text import parse_config
 
-        return needs_gpu(entry_config)
+        config = parse_config(entry_config)
+        return next((each for each in (config.backend, config.platform) if each in NEEDS_GPU), None)
 
     def check_beside(self, old_config: str, new_config: str, old: int, new: int) -> list[Finding]:
-        """Check that Triton's one configuration for all versions of a model fits both."""
-        from .fitting import check_beside
+        """Check that two versions can be served beside each other: Triton has one configuration for both.
 
-        return check_beside(old_config, new_config, old, new)
+        Where they cannot, calls of the old version would be answered by the new one's rules while the new one comes.
+        """
+        from .publishing.config import CONFIG, config_differences
+
+        why = "Triton has one configuration for all versions of a model"
+        do = (
+            "register it as a model of another name, which its callers then move to; or say --replace: the old version "
+            "goes as the new one comes, and calls may fail for some seconds"
+        )
+        return [
+            warning(f"version {old} runs under version {new}'s {each}", CONFIG)
+            if each.startswith("parameters")
+            else error(f"versions {old} and {new} cannot be served beside each other: {each}", CONFIG, why, do)
+            for each in config_differences(old_config, new_config)
+            if not each.startswith(HARMLESS)
+        ]

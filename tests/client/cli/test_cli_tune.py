@@ -8,7 +8,7 @@ from tidegate.cli.tune import tune
 from tidegate.errors import ExitCode
 from tidegate.triton import tuning
 from tidegate.triton.tuning import Measurement, Report, Setting
-from tidegate.triton.tuning.variants import has_comments
+from tidegate.triton.tuning.sweep import has_comments
 from typer.testing import CliRunner, Result
 
 from tests.client.triton.entries.corpus_entries import CONFIG, MODEL

@@ -6,7 +6,7 @@ from tidegate.errors import UsageError
 from tidegate.findings import errors
 from tidegate.life.checks import check_fits, check_staged, refuse
 from tidegate.life.target import Place, places
-from tidegate.triton.fitting import check_beside
+from tidegate.triton.kind import TritonKind
 from tidegate.triton.publishing.folder import FolderRepository
 from tidegate_contracts.environments import PoolFacts
 from tidegate_contracts.manifest import Manifest, ManifestFile, make_manifest
@@ -67,14 +67,14 @@ def test_versions_that_may_not_fit_beside_each_other_are_a_warning() -> None:
 
 def test_versions_whose_tensors_differ_cannot_serve_beside_each_other() -> None:
     one, other = CONFIG.format(name=MODEL, batch=4), CONFIG.format(name=MODEL, batch=8)
-    (found,) = errors(check_beside(one, other, 1, 2))
+    (found,) = errors(TritonKind().check_beside(one, other, 1, 2))
     assert "versions 1 and 2 cannot be served beside each other: max_batch_size: 4 → 8" in found.what
-    assert check_beside(one, one + "dynamic_batching { max_queue_delay_microseconds: 5 }", 1, 2) == []
+    assert TritonKind().check_beside(one, one + "dynamic_batching { max_queue_delay_microseconds: 5 }", 1, 2) == []
 
 
 def test_parameters_that_differ_are_told_and_no_more() -> None:
     one = CONFIG.format(name=MODEL, batch=4)
-    findings = check_beside(one, one + 'parameters { key: "x" value { string_value: "1" } }', 1, 2)
+    findings = TritonKind().check_beside(one, one + 'parameters { key: "x" value { string_value: "1" } }', 1, 2)
     assert errors(findings) == []
     assert refuse(findings, "", "")[0].startswith("config.pbtxt: version 1 runs under version 2's parameters")
 

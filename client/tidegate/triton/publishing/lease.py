@@ -119,8 +119,9 @@ class FolderLease(Lease):
         self._guard = folder / "lock"
         self._file = folder / "lease.json"
         for file in (self._guard, self._file):
-            if os.path.lexists(file) and not stat.S_ISREG(file.lstat().st_mode):
-                raise IntegrityError("this is a link or no file", where=str(file), do="take it away")
+            with suppress(FileNotFoundError):  # another holder may be giving it back
+                if not stat.S_ISREG(file.lstat().st_mode):
+                    raise IntegrityError("this is a link or no file", where=str(file), do="take it away")
         self._written = True
 
     def check(self) -> None:

@@ -9,8 +9,7 @@ docker and gevent along into a package that is to stay small.
 from .drawing import plot
 from .plan import Failure, Measurement, Plan, Report, Setting
 from .server import Address, TritonProgram
-from .sweep import tune
-from .variants import tuned_text, write_config
+from .sweep import tune, tuned_text, write_config
 
 __all__ = [
     "Address",

@@ -1,17 +1,22 @@
-"""Measures a model with the real perf_analyzer, in windows of time."""
+"""Measures a model with the real perf_analyzer, in windows of time, and the memory that its Triton takes meanwhile."""
 
 import csv
 import os
 import re
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ...errors import UnreachableError, UsageError
-from .memory import watched
 from .plan import Measurement, Plan, Setting
-from .server import Running, find
+from .server import Running, find, opened
 
+_EVERY_SECONDS: Final = 0.25
+_GPU: Final = re.compile(r"^nv_gpu_memory_used_bytes(?:\{[^}]*\})? ([0-9.eE+]+)$", re.MULTILINE)
 STABILITY_PERCENT: Final = 10
 _ANY_STABILITY: Final = 999
 _LONGER_WINDOWS: Final = (1, 4, 16)
@@ -115,3 +120,69 @@ def _why(said: str) -> str:
     errors = [line for line in lines if re.search("error|fail|unable|invalid|larger", line, re.IGNORECASE)]
     found = threads or [line for line in errors if not _NOISE.match(line)] or [line for line in lines if line][-3:]
     return "; ".join(dict.fromkeys(found[:3])) or "perf_analyzer ended without a word"
+
+
+@dataclass
+class Peak:
+    """The most that was seen, in bytes; None where nothing tells."""
+
+    host: int | None = None
+    gpu: int | None = None
+
+    def see(self, host: int | None, gpu: int | None) -> None:
+        """Count what is there now."""
+        self.host = max((each for each in (self.host, host) if each is not None), default=None)
+        self.gpu = max((each for each in (self.gpu, gpu) if each is not None), default=None)
+
+
+@contextmanager
+def watched(group: int | None, metrics: str | None) -> Iterator[Peak]:
+    """Look at the memory of a process group, and of the GPUs that a Triton tells of, until the block ends."""
+    peak, over = Peak(), threading.Event()
+
+    def look() -> None:
+        while True:
+            peak.see(host_bytes(group) if group is not None else None, gpu_bytes(metrics) if metrics else None)
+            if over.wait(_EVERY_SECONDS):
+                return
+
+    thread = threading.Thread(target=look, name="memory", daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        over.set()
+        thread.join()
+
+
+def host_bytes(group: int) -> int | None:
+    """Return the RAM of a process group, pages that several of it share counted once; None where Linux does not tell.
+
+    That is the sum of what `/proc/<pid>/smaps_rollup` calls Pss: of pages that others share too, such as the code of
+    another Triton on the machine, only a part counts.
+    """
+    found = None
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):  # it has just ended
+            if int(stat.read_text("utf-8", errors="replace").rpartition(")")[2].split()[2]) != group:
+                continue
+            for line in stat.with_name("smaps_rollup").read_text("utf-8").splitlines():
+                if line.startswith("Pss:"):
+                    found = (found or 0) + int(line.split()[1]) * 1024
+    return found
+
+
+def gpu_bytes(metrics: str, *, needed: bool = False) -> int | None:
+    """Return the memory in use on all GPUs that a Triton's metrics tell of; None where they tell of none.
+
+    Raises UnreachableError where the metrics are needed and cannot be read.
+    """
+    try:
+        with opened(metrics, 2) as answer:
+            values = [float(value) for value in _GPU.findall(answer.read().decode(errors="replace"))]
+    except (OSError, ValueError) as error:
+        if not needed:
+            return None
+        do = "check --metrics-url, such as http://localhost:8002/metrics"
+        raise UnreachableError("the metrics cannot be read", why=str(error), do=do) from None
+    return round(sum(values)) if values else None

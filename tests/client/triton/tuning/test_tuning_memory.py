@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from tidegate.triton.tuning.memory import gpu_bytes, host_bytes, watched
+from tidegate.triton.tuning.perf import gpu_bytes, host_bytes, watched
 
 MIB = 2**20
 # What a Triton with two GPUs says; the one of the tests has none.

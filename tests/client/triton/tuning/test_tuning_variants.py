@@ -7,7 +7,7 @@ import pytest
 from tidegate.errors import UsageError
 from tidegate.triton.entries.entry import Entry, read_entry
 from tidegate.triton.tuning import Measurement, Report, Setting, tuned_text, write_config
-from tidegate.triton.tuning.variants import require_sound, variant
+from tidegate.triton.tuning.sweep import require_sound, variant
 
 from .programs import SLEEPER, write_model
 

@@ -15,12 +15,12 @@ from ....findings import Finding, in_order
 from ..entry import MAX_CONFIG_BYTES, Entry, is_version, read_entry
 from ..text import CONFIG, read_config
 from . import backends as backend_checks
-from . import contents, ensembles, instances, layout, python, scheduling, tensors
+from . import contents, ensembles, layout, python, running, tensors
 from .ensembles import Neighbour
 
 _OF_THE_CONFIG = (
-    backend_checks.check, contents.check, ensembles.check, instances.check, layout.check_policy, python.check,
-    scheduling.check, tensors.check, tensors.check_warm_up,
+    backend_checks.check, contents.check, ensembles.check, running.check_instances, layout.check_policy, python.check,
+    running.check, tensors.check, tensors.check_warm_up,
 )  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def check_entry(
             findings += check(entry, entry.config)
         findings += backend_checks.check_server(entry, entry.config, backends)
         if gpu is False:
-            findings += instances.check_no_gpu(entry, entry.config)
+            findings += running.check_no_gpu(entry, entry.config)
         find = _beside(entry) if models is None else _among(models)
         findings += ensembles.check_steps(entry, entry.config, find, complete=models is not None)
     return in_order(findings)

@@ -1,7 +1,8 @@
 """Forests of trees, for the FIL backend: XGBoost (JSON, UBJSON), LightGBM's text, checkpoints of treelite.
 
 The backend's rules: docs/model_config.md of fil_backend. Its tensors are `input__0` and `output__0`, always FP32, and
-batches are formed always.
+batches are formed always. Of UBJSON (draft 12, as XGBoost writes it) a few small values are read, and all else is
+passed over.
 """
 
 import json
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from ....errors import UsageError
-from . import ubjson
 from .reading import Reading, Tensor, bounded, config_of, unreadable
 
 BATCH = 32768
@@ -32,6 +32,15 @@ _WANTED = {
     },
 }  # fmt: skip
 """Of a model of XGBoost."""
+_FORMATS = {"i": "b", "U": "B", "I": ">h", "l": ">i", "L": ">q", "d": ">f", "D": ">d"}
+_CONSTANTS = {"Z": None, "T": True, "F": False}
+_SIZES = {kind: struct.calcsize(form) for kind, form in _FORMATS.items()} | dict.fromkeys(_CONSTANTS, 0)
+_DEPTH = 64
+_MOST_BYTES = 1 << 20
+"""Bytes of a text: what is asked of a model are a few words and numbers."""
+Wanted = Mapping[str, Any]
+"""Names of an object's values: None asks for a number, a text or a constant, another mapping for those within."""
+_NOTHING: Wanted = {}
 _TREELITE_MAJOR = 4
 _TREELITE_CLASSIFIERS = (0, 2)
 """kBinaryClf, kMultiClf of treelite's TaskType."""
@@ -61,7 +70,7 @@ def read_xgboost_ubjson(source: Path) -> Reading:
     """Read what `Booster.save_model("….ubj")` wrote."""
     try:
         with source.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
-            forest = _xgboost(ubjson.read(content, _WANTED))
+            forest = _xgboost(read_ubjson(content, _WANTED))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise unreadable(source, "XGBoost model in UBJSON", error) from None
     return _reading(source, "xgboost_ubj", "xgboost.ubj", forest)
@@ -138,3 +147,101 @@ def _reading(source: Path, kind: str, name: str, forest: _Forest) -> Reading:
         config, ((name, source),), (Tensor("input__0", "FP32", (forest.features,)),),
         (Tensor("output__0", "FP32", (forest.classes,)),), whole_shapes=False, notes=notes,
     )  # fmt: skip
+
+
+class UbjsonError(ValueError):
+    """It is no Universal Binary JSON."""
+
+
+def read_ubjson(content: bytes | mmap, wanted: Wanted) -> Any:
+    """Return what is wanted of an object, as far as it has that. The rest takes no memory. Raises UbjsonError."""
+    try:
+        return _Ubjson(content).value(wanted)
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise UbjsonError(f"it ends early, or breaks off: {error}") from None
+
+
+class _Ubjson:
+    def __init__(self, content: bytes | mmap) -> None:
+        self._content, self._at, self._depth = content, 0, 0
+
+    def value(self, wanted: Wanted | None, marker: str = "") -> Any:
+        """Go past one value; return it, or what is wanted of it."""
+        marker = marker or chr(self._take(1)[0])
+        if marker in _CONSTANTS:
+            return _CONSTANTS[marker]
+        if marker in _FORMATS:
+            return struct.unpack(_FORMATS[marker], self._take(_SIZES[marker]))[0]
+        if marker == "C":
+            return self._take(1).decode()
+        if marker in "SH":
+            return self._text() if wanted is None else self._skip(self._length())
+        if marker not in "[{":
+            raise UbjsonError(f"byte {self._at - 1} is no marker of a value")
+        self._depth += 1
+        if self._depth > _DEPTH:
+            raise UbjsonError("it is nested too deeply")
+        found = self._container("]" if marker == "[" else "}", wanted or _NOTHING)
+        self._depth -= 1
+        return found
+
+    def _container(self, closing: str, wanted: Wanted) -> dict[str, Any]:
+        """Go past an array or an object; return what is wanted of an object."""
+        kind, count = self._header()
+        found: dict[str, Any] = {}
+        if closing == "]" and count is not None and kind in _SIZES:
+            self._skip(count * _SIZES[kind])
+            return found
+        if count is not None and count > len(self._content) - self._at:
+            raise UbjsonError("it has fewer values than it says")
+        while count != 0 and not (count is None and self._closes(closing)):
+            name = self._text() if closing == "}" else ""
+            value = self.value(wanted.get(name, _NOTHING), kind)
+            if name in wanted:
+                found[name] = value
+            count = None if count is None else count - 1
+        return found
+
+    def _header(self) -> tuple[str, int | None]:
+        """Read the optional `$` type and `#` count."""
+        kind = ""
+        if self._content[self._at] == ord("$"):
+            kind = chr(self._take(2)[1])
+        if self._content[self._at] != ord("#"):
+            if kind:
+                raise UbjsonError("a type without a count")
+            return "", None
+        self._at += 1
+        return kind, self._length()
+
+    def _closes(self, closing: str) -> bool:
+        while self._content[self._at] == ord("N"):  # means nothing
+            self._at += 1
+        if self._content[self._at] != ord(closing):
+            return False
+        self._at += 1
+        return True
+
+    def _length(self) -> int:
+        marker = chr(self._take(1)[0])
+        count = self.value(_NOTHING, marker) if marker in "iUIlL" else -1
+        if count < 0:
+            raise UbjsonError("a length is no number")
+        return int(count)
+
+    def _text(self) -> str:
+        length = self._length()
+        if length > _MOST_BYTES:
+            raise UbjsonError(f"a text has {length} bytes")
+        return self._take(length).decode()
+
+    def _skip(self, count: int) -> None:
+        """Go on without a copy of what is left out, which may be nearly all of a large file."""
+        if count > len(self._content) - self._at:
+            raise UbjsonError("it ends early")
+        self._at += count
+
+    def _take(self, count: int) -> bytes:
+        start = self._at
+        self._skip(count)
+        return self._content[start : self._at]

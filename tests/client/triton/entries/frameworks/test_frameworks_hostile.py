@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.errors import UsageError
 from tidegate.triton.entries.detect import READERS, Framework, detect
-from tidegate.triton.entries.frameworks import ubjson
+from tidegate.triton.entries.frameworks.fil import UbjsonError, read_ubjson
 from tidegate.triton.entries.frameworks.reading import Reading
 from tidegate.triton.entries.write import new_entry
 
@@ -130,7 +130,7 @@ def test_programs_that_are_nested_without_end_are_told_or_refused(tmp_path: Path
 def test_numbers_of_a_forest_are_passed_over_and_not_copied() -> None:
     content = b"[$D#l" + (2 << 20).to_bytes(4, "big") + bytes(16 << 20)
     tracemalloc.start()
-    assert ubjson.read(content, {}) == {}
+    assert read_ubjson(content, {}) == {}
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1 << 20
@@ -159,10 +159,10 @@ def test_ubjson_that_is_full_of_small_values_takes_no_memory_for_what_is_not_ask
 
 def test_ubjson_with_many_values_where_one_is_takes_no_memory_for_them() -> None:
     for junk in (b"[" + b"[]" * 200_000 + b"]", b"[#l" + (200_000).to_bytes(4) + b"Z" * 200_000):
-        said, peak = traced(partial(ubjson.read, b"{U\x01a" + junk + b"}", {"a": None}))
+        said, peak = traced(partial(read_ubjson, b"{U\x01a" + junk + b"}", {"a": None}))
         assert (said, peak < 2 << 20) == ({"a": {}}, True)
-    with pytest.raises(ubjson.UbjsonError, match="a text has"):
-        ubjson.read(b"{U\x01aSl" + (2 << 20).to_bytes(4) + bytes(2 << 20) + b"}", {"a": None})
+    with pytest.raises(UbjsonError, match="a text has"):
+        read_ubjson(b"{U\x01aSl" + (2 << 20).to_bytes(4) + bytes(2 << 20) + b"}", {"a": None})
 
 
 def test_a_huge_program_is_not_parsed(tmp_path: Path) -> None:

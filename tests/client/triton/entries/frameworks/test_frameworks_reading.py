@@ -1,0 +1,314 @@
+"""What the files of each framework tell: as its own library wrote them, changed, and broken."""
+
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidegate.errors import UsageError
+from tidegate.triton.entries.frameworks import dali, fil, llm, onnx, opaque, openvino, python, tensorflow, torch
+from tidegate.triton.entries.frameworks.fil import UbjsonError, read_ubjson
+from tidegate.triton.entries.frameworks.reading import DATA_TYPES, Reading, Tensor
+from tritonclient.grpc.model_config_pb2 import ModelInstanceGroup
+
+from tests.client.triton.entries.files import FILES
+
+Reader = Callable[[Path], Reading]
+SERVED = "class TritonPythonModel:\n    def execute(self, requests): return []\n"
+A = Tensor("a", "FP32", (-1, 3))
+IDS, IMAGE = Tensor("ids", "INT64", (-1, -1)), Tensor("image", "FP32", (-1, 3))
+SCORE, TEXT = Tensor("score", "FP32", (-1,)), Tensor("text", "STRING", (-1, -1))
+VINO = (Tensor("a_name", "FP32", (-1, 3)),), (Tensor("probabilities", "FP32", (-1, 2)),)
+PIPELINE = (Tensor("DALI_INPUT_0", "UINT8", (-1, -1, -1)),), (Tensor("__Cast_1", "FP32", (-1,)),)
+
+
+@pytest.mark.parametrize(
+    ("read", "name", "files", "tensors"),
+    [
+        (tensorflow.read_graph, "graph_shapes.pb", ["model.graphdef"], ((A,), (Tensor("answer", "FP32", (-1, 1)),))),
+        (tensorflow.read_graph, "graph.pb", ["model.graphdef"], ((A,), ())),
+        (openvino.read, "openvino.xml", ["model.xml", "model.bin"], VINO),  # the first of several names
+        (torch.read_script, "script.pt", ["model.pt"], ((), ())),
+        (torch.read_script, "traced.pt", ["model.pt"], ((), ())),
+        (dali.read, "model.dali", ["model.dali"], PIPELINE),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_tensors_are_told_and_files_come_along(read: Reader, name: str, files: list[str], tensors: Any) -> None:
+    reading = read(FILES / name)
+    assert (reading.inputs, reading.outputs) == tensors
+    assert [below for below, _ in reading.files] == files
+    assert reading.files[0][1] == FILES / name
+
+
+def test_what_is_not_told_of_tensors_is_asked_for_with_what_is_known() -> None:
+    assert "seem to be: answer" in tensorflow.read_graph(FILES / "graph.pb").missing
+    assert tensorflow.read_graph(FILES / "graph_shapes.pb").missing == ""
+    for name in ("script.pt", "traced.pt"):
+        script = torch.read_script(FILES / name)
+        assert "forward takes image, mask, and returns Tuple[Tensor, Tensor]" in script.missing
+        assert script.config.platform == "pytorch_libtorch"
+
+
+def test_a_saved_model_tells_the_tensors_of_its_signature() -> None:
+    reading = tensorflow.read_saved_model(FILES / "savedmodel")
+    assert (reading.inputs, reading.outputs) == ((IDS, IMAGE), (SCORE, TEXT))
+    assert (reading.config.platform, dict(reading.config.parameters)) == ("tensorflow_savedmodel", {})
+    assert {f"model.savedmodel/{name}" for name in ("saved_model.pb", "variables/variables.index")} <= {
+        below for below, _ in reading.files
+    }
+    assert "25.03" in reading.notes[0]
+
+
+def saved_model(name: str = "savedmodel") -> Any:
+    return tensorflow.SavedModel.FromString((FILES / name / "saved_model.pb").read_bytes())
+
+
+def test_another_signature_or_tag_is_named_to_triton_and_several_are_refused(tmp_path: Path) -> None:
+    other = tensorflow.read_saved_model(FILES / "savedmodel_other")
+    assert other.config.parameters["TF_SIGNATURE_DEF"].string_value == "other"
+    assert other.outputs == (Tensor("y", "FP32", ()),)
+    model = saved_model()
+    model.meta_graphs[0].meta_info_def.tags[:] = ["special"]
+    (tmp_path / "saved_model.pb").write_bytes(model.SerializeToString())
+    assert tensorflow.read_saved_model(tmp_path).config.parameters["TF_GRAPH_TAG"].string_value == "special"
+    model = saved_model("savedmodel_other")
+    more = model.meta_graphs[0].signature_def.add()
+    more.CopyFrom(next(each for each in model.meta_graphs[0].signature_def if each.key == "other"))
+    more.key = "another"
+    (tmp_path / "saved_model.pb").write_bytes(model.SerializeToString())
+    with pytest.raises(UsageError, match="'serving_default', but another, other"):
+        tensorflow.read_saved_model(tmp_path)
+
+
+def test_every_type_that_triton_has_is_known_of_tensorflow(tmp_path: Path) -> None:
+    numbers = {  # of tensorflow/core/framework/types.proto
+        "BOOL": 10, "UINT8": 4, "UINT16": 17, "UINT32": 22, "UINT64": 23, "INT8": 6, "INT16": 5, "INT32": 3,
+        "INT64": 9, "FP16": 19, "FP32": 1, "FP64": 2, "STRING": 7, "BF16": 14,
+    }  # fmt: skip
+    model = saved_model()
+    signature = next(each for each in model.meta_graphs[0].signature_def if each.key == "serving_default").value
+    signature.ClearField("inputs")
+    for name, number in numbers.items():
+        added = signature.inputs.add(key=name)
+        added.value.dtype = number
+        added.value.tensor_shape.dim.add(size=2)
+    (tmp_path / "saved_model.pb").write_bytes(model.SerializeToString())
+    told = tensorflow.read_saved_model(tmp_path).inputs
+    assert {each.name for each in told} == set(numbers) == set(DATA_TYPES)
+    assert all(each == Tensor(each.name, each.name, (2,)) for each in told)
+    signature.inputs[0].value.dtype = 8  # complex
+    (tmp_path / "saved_model.pb").write_bytes(model.SerializeToString())
+    with pytest.raises(UsageError, match="TensorFlow type 8"):
+        tensorflow.read_saved_model(tmp_path)
+
+
+def test_a_graph_whose_shape_is_of_unknown_rank_is_refused(tmp_path: Path) -> None:
+    graph = tensorflow.GraphDef.FromString((FILES / "graph.pb").read_bytes())
+    shape = next(each for each in graph.node[0].attr if each.key == "shape").value.shape
+    shape.ClearField("dim")
+    shape.unknown_rank = True
+    (tmp_path / "g.pb").write_bytes(graph.SerializeToString())
+    with pytest.raises(UsageError, match="unknown rank"):
+        tensorflow.read_graph(tmp_path / "g.pb")
+
+
+@pytest.mark.parametrize(
+    ("read", "name", "words", "contents"),
+    [
+        (tensorflow.read_saved_model, "saved_model.pb", "no SavedModel", [b"", b"\xff\xff\xff", b"{}"]),
+        (tensorflow.read_graph, "g.pb", "no GraphDef", [b"", b"\xff\xff\xff", b"{}"]),
+        (onnx.read, "m.onnx", "no ONNX model", [b"", b"not a protobuf at all", b"\xff" * 64]),
+        (dali.read, "m.dali", "no DALI pipeline", [b"\xff\xff"]),
+        (torch.read_script, "m.pt", "no TorchScript archive", [(FILES / "script.pt").read_bytes()[:-40]]),
+        (llm.read_vllm, "model.json", "model", [b"", b"[]", b"{}", b'{"model": 1}', b"{"]),
+        (llm.read_tensorrt_llm, "config.json", "no configuration of a TensorRT-LLM engine", [b"{}"]),
+    ],
+)
+def test_what_is_no_such_file_is_refused(
+    tmp_path: Path, read: Reader, name: str, words: str, contents: list[bytes]
+) -> None:
+    for content in contents:
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UsageError, match=words):
+            read(tmp_path if name.endswith((".json", "saved_model.pb")) else tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (' names="a_name,x"', "", "set_names"),
+        ('precision="FP32" names="a_name,x"', 'precision="U4" names="a_name,x"', "'U4'"),
+        ('<?xml version="1.0"?>', '<!DOCTYPE net [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;&a;">]>', "DOCTYPE"),
+        ("</net>", "", "no OpenVINO model"),
+        ("<dim>-1</dim>", "<dim>many</dim>", "no OpenVINO model"),
+        ('type="Result"', 'type="Other"', "no OpenVINO model"),
+        ("", "", r"copy m\.bin beside it"),
+    ],
+    ids=["no-name", "type", "entities", "cut", "dim", "no-result", "no-weights"],
+)
+def test_what_openvino_would_not_have_written_is_refused(tmp_path: Path, old: str, new: str, words: str) -> None:
+    text = (FILES / "openvino.xml").read_text()
+    assert old in text
+    (tmp_path / "m.xml").write_text(text.replace(old, new))
+    if old:
+        shutil.copyfile(FILES / "openvino.bin", tmp_path / "m.bin")
+    with pytest.raises(UsageError, match=words):
+        openvino.read(tmp_path / "m.xml")
+
+
+def test_torchscript_whose_text_is_gone_only_lacks_the_names_and_weights_are_none(tmp_path: Path) -> None:
+    with zipfile.ZipFile(FILES / "script.pt") as whole, zipfile.ZipFile(tmp_path / "m.pt", "w") as archive:
+        for each in whole.infolist():
+            archive.writestr(each, b"def broken(" if each.filename.endswith(".py") else whole.read(each))
+    assert "forward takes" not in torch.read_script(tmp_path / "m.pt").missing
+    with pytest.raises(UsageError, match=r"torch\.jit\.script"):
+        torch.read_script(FILES / "weights.pt")
+
+
+def test_a_module_is_run_by_the_backends_python_and_a_package_goes_by_its_platform(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(
+        "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x, y=None) -> torch.Tensor:\n        pass\n"
+    )
+    (tmp_path / "model.pt").write_bytes(b"\x80")
+    reading = torch.read_module(tmp_path)
+    assert reading.config.runtime == "model.py"
+    assert [below for below, _ in reading.files] == ["model.pt", "model.py"]
+    assert "forward takes x, y, and returns torch.Tensor" in reading.missing
+    package = torch.read_package(tmp_path / "m.pt2")
+    assert (package.config.backend, package.config.platform) == ("pytorch", "torch_aoti")
+    assert package.files[0][0] == "model.pt2"
+
+
+def test_everything_beside_a_program_comes_along_but_leavings(tmp_path: Path) -> None:
+    for name in ("model.py", "lib/part.py", "__pycache__/model.pyc", ".git/HEAD", "lib/__pycache__/p.pyc", ".hidden"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / "linked").symlink_to(tmp_path / "model.py")
+    assert [below for below, _ in python.files_of(tmp_path)] == [".hidden", "lib/part.py", "linked", "model.py"]
+    assert python.files_of(tmp_path / "model.py") == (("model.py", tmp_path / "model.py"),)
+    assert dali.read(tmp_path / "pipe.py").files[0][0] == "dali.py"  # which DALI looks for
+
+
+def test_what_cannot_be_copied_is_refused(tmp_path: Path) -> None:
+    odd = tmp_path / "odd"
+    for make in (lambda: os.mkfifo(odd), lambda: odd.symlink_to(tmp_path), lambda: odd.symlink_to("nothing")):
+        make()
+        with pytest.raises(UsageError, match=r"odd: it is no file"):
+            python.files_of(tmp_path)
+        odd.unlink()
+
+
+def test_a_program_that_completes_itself_needs_no_tensors(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(SERVED)
+    assert python.read(tmp_path).missing
+    completes = SERVED + "    @staticmethod\n    def auto_complete_config(config): return config\n"
+    (tmp_path / "model.py").write_text(completes)
+    assert not python.read(tmp_path).missing
+    assert any("EXECUTION_ENV_PATH" in note for note in python.read_jax(tmp_path).notes)
+
+
+def test_a_library_names_its_backend(tmp_path: Path) -> None:
+    (tmp_path / "libtriton_my-own.so").write_bytes(b"\x7fELF")
+    (tmp_path / "table.bin").write_bytes(b"\x00")
+    reading = opaque.read_library(tmp_path)
+    assert reading.config.backend == "my-own"
+    assert [below for below, _ in reading.files] == ["libtriton_my-own.so", "table.bin"]
+    (tmp_path / "libtriton_my-own.so").rename(tmp_path / "other.so")
+    with pytest.raises(UsageError, match="name the library so"):
+        opaque.read_library(tmp_path)
+
+
+def test_a_pipeline_says_its_batch_and_leaves_tensors_that_it_does_not_say_to_dali(tmp_path: Path) -> None:
+    assert dali.read(FILES / "model.dali").config.max_batch_size == 16
+    (tmp_path / "any.dali").write_bytes((FILES / "model.dali").read_bytes().replace(b"dtype", b"other", 1))
+    reading = dali.read(tmp_path / "any.dali")
+    assert (reading.inputs, reading.outputs, reading.config.max_batch_size) == ((), (), 0)
+    assert "DALI tells Triton" in reading.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [("facebook/opt-125m", "from Hugging Face"), ("/weights/opt", "where Triton runs"), ("./opt", "where Triton runs")],
+    ids=["hub", "absolute", "relative"],
+)
+def test_vllm_is_told_where_its_weights_come_from(tmp_path: Path, model: str, said: str) -> None:
+    (tmp_path / "model.json").write_text(json.dumps({"model": model}))
+    (tmp_path / "multi_lora.json").write_text("{}")
+    reading = llm.read_vllm(tmp_path)
+    assert any(said in note for note in reading.notes)
+    assert reading.config.instance_group[0].kind == ModelInstanceGroup.KIND_MODEL
+    assert reading.config.model_transaction_policy.decoupled
+    assert [below for below, _ in reading.files] == ["model.json", "multi_lora.json"]
+
+
+def test_an_engine_of_tensorrt_llm_brings_its_limits(tmp_path: Path) -> None:
+    (tmp_path / "rank0.engine").write_bytes(b"\x00")
+    (tmp_path / "config.json").write_text(json.dumps({"build_config": {"max_batch_size": 16, "max_beam_width": 2}}))
+    reading = llm.read_tensorrt_llm(tmp_path)
+    assert reading.config.max_batch_size == 16
+    assert reading.config.parameters["max_beam_width"].string_value == "2"
+    needed = {each.name for each in reading.inputs if not each.optional}
+    assert needed == {"input_ids", "input_lengths", "request_output_len"}
+
+
+FORESTS: tuple[tuple[str, Reader, str, str, bool, int], ...] = (
+    ("xgboost_multi.json", fil.read_xgboost_json, "xgboost_json", "xgboost.json", True, 3),
+    ("xgboost_binary.json", fil.read_xgboost_json, "xgboost_json", "xgboost.json", True, 1),
+    ("xgboost_multi.ubj", fil.read_xgboost_ubjson, "xgboost_ubj", "xgboost.ubj", True, 3),
+    ("xgboost_regression.ubj", fil.read_xgboost_ubjson, "xgboost_ubj", "xgboost.ubj", False, 1),
+    ("lightgbm_multi.txt", fil.read_lightgbm, "lightgbm", "model.txt", True, 3),
+    ("lightgbm_regression.txt", fil.read_lightgbm, "lightgbm", "model.txt", False, 1),
+    ("treelite_forest.tl", fil.read_treelite, "treelite_checkpoint", "checkpoint.tl", True, 3),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "kind", "file", "classifier", "classes"), FORESTS, ids=[case[0] for case in FORESTS]
+)
+def test_features_and_classes_of_a_forest_are_read(
+    tmp_path: Path, name: str, read: Reader, kind: str, file: str, classifier: bool, classes: int
+) -> None:
+    reading = read(FILES / name)
+    assert reading.inputs == (Tensor("input__0", "FP32", (4,)),)
+    assert reading.outputs == (Tensor("output__0", "FP32", (classes,)),)
+    said = {key: value.string_value for key, value in reading.config.parameters.items()}
+    assert said["model_type"] == kind
+    assert said["is_classifier"] == said["output_class"] == ("true" if classifier else "false")
+    assert ("threshold" in said) is classifier  # FIL refuses a classifier without one
+    assert reading.config.max_batch_size == 32768
+    assert reading.config.HasField("dynamic_batching")
+    assert reading.files == ((file, FILES / name),)
+    (tmp_path / name).write_bytes((FILES / name).read_bytes()[:40])
+    with pytest.raises(UsageError):
+        read(tmp_path / name)
+
+
+def test_several_targets_are_refused(tmp_path: Path) -> None:
+    model = json.loads((FILES / "xgboost_multi.json").read_text())
+    model["learner"]["learner_model_param"]["num_target"] = "2"
+    (tmp_path / "m.json").write_text(json.dumps(model))
+    with pytest.raises(UsageError, match="2 targets"):
+        fil.read_xgboost_json(tmp_path / "m.json")
+
+
+def test_ubjson_of_every_kind_is_read_and_arrays_are_passed_over() -> None:
+    every: dict[str, Any] = {"z": None, "t": True, "f": False, "u": 7, "i": -1, "c": "!", "s": "é", "a": {}}
+    content = b"{U\x01zZU\x01tTU\x01fFU\x01uU\x07U\x01ii\xffU\x01cC!U\x01sSU\x02\xc3\xa9U\x01a[N[T]SU\x01x]}"
+    assert read_ubjson(content, dict.fromkeys(every)) == every
+    assert read_ubjson(b"{#U\x02U\x01aI\x01\x00U\x01bd\x3f\x80\x00\x00", {"a": None, "b": None}) == {"a": 256, "b": 1.0}
+    assert read_ubjson(b"{U\x01a[$U#U\x03abcU\x01bT}", {"b": None}) == {"b": True}
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_bring_the_reader_of_ubjson_down(content: bytes) -> None:
+    for start in (b"", b"{", b"[", b"{U\x01a[$"):
+        with suppress(UbjsonError):
+            read_ubjson(start + content, {"a": None})

@@ -37,11 +37,10 @@ def test_it_names_the_versions_that_are_served_and_the_aliases_as_the_proxy_read
     assert list(config.version_policy.specific.versions) == [7, 12]
     assert not config.version_policy.HasField("latest")
     assert config.parameters[f"{ALIAS_PARAMETER}production"].string_value == "7"
-
-
-def test_an_entry_cannot_bring_aliases_of_its_own() -> None:
-    said = read_published(published_config(OWNERS, model="m", owner=12, served=[12], aliases={}))
-    assert said == Published(12, (12,), {})
+    # An entry brings no aliases of its own.
+    assert read_published(published_config(OWNERS, model="m", owner=9, served=[9], aliases={})) == Published(
+        9, (9,), {}
+    )
 
 
 def test_files_of_the_version_folder_are_named_where_the_owner_has_them() -> None:
@@ -90,12 +89,9 @@ def test_an_alias_of_a_version_that_is_not_served_is_refused() -> None:
         published_config(OWNERS, model="m", owner=2, served=[], aliases={})
 
 
-def test_what_tritons_protobuf_cannot_read_is_refused_with_its_place() -> None:
+def test_what_tritons_protobuf_cannot_read_is_refused_and_one_of_somebody_else_has_no_owner() -> None:
     with pytest.raises(UsageError, match=r"cannot be read: 2:1 : .*max_batchsize"):
         read_published('name: "m"\nmax_batchsize: 3')
-
-
-def test_a_configuration_of_somebody_else_has_no_owner() -> None:
     assert read_published('name: "m" version_policy { all {} }') == Published(None, (), {})
 
 

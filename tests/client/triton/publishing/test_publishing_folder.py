@@ -7,13 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tidegate.errors import (
-    IntegrityError,
-    NotFoundError,
-    RefusedError,
-    UnfinishedError,
-    UsageError,
-)
+from tidegate.errors import IntegrityError, NotFoundError, RefusedError, UnfinishedError, UsageError
 from tidegate.repository import Repository
 from tidegate.triton.publishing import open_repository, read_published, steps
 
@@ -35,17 +29,9 @@ def repository(root: Path) -> Repository:
 
 def test_a_version_is_one_folder_and_the_owners_files_stand_beside_it(root: Path, repository: Repository) -> None:
     assert publish(root, ONE, 3) is True
-    assert sorted(tree(root)) == [
-        "m/3/.entry/config.pbtxt",
-        "m/3/.entry/labels.txt",
-        "m/3/.entry/notes/1.txt",
-        "m/3/__pycache__",
-        "m/3/model.py",
-        "m/3/weights/data",
-        "m/config.pbtxt",
-        "m/labels.txt",
-        "m/notes/1.txt",
-    ]
+    beside, own = ["config.pbtxt", "labels.txt", "notes/1.txt"], ["__pycache__", "model.py", "weights/data"]
+    version = [*(f"m/3/.entry/{path}" for path in beside), *(f"m/3/{path}" for path in own)]
+    assert sorted(tree(root)) == [*version, *(f"m/{path}" for path in beside)]
     assert tree(root)["m/3/.entry/config.pbtxt"] == ONE.files["config.pbtxt"]
     assert repository.models() == ["m"]
     assert repository.versions("m") == [3]
@@ -63,28 +49,16 @@ def test_a_second_version_leaves_the_first_alone(root: Path, repository: Reposit
     both = {1: ONE.manifest, 2: TWO.manifest}
     assert (repository.strays("m", both), tree(root)["m/labels.txt"]) == ([], TWO.files["labels.txt"])
     assert "m/notes/1.txt" not in tree(root)
+    assert sorted(tree(root.parent / ".tidegate" / "models" / "m")) == ["lock"]  # nothing is left over
 
 
-def test_nothing_is_left_over(root: Path) -> None:
-    publish(root, ONE, 1)
-    publish(root, TWO, 2, [1, 2])
-    state = root.parent / ".tidegate" / "models" / "m"
-    assert sorted(tree(state)) == ["lock"]
-
-
-def test_publishing_again_changes_nothing(root: Path) -> None:
+def test_publishing_again_changes_nothing_and_a_version_is_never_overwritten(root: Path) -> None:
     publish(root, ONE, 1)
     before = {path: (root / path).stat() for path in tree(root)}
     assert publish(root, ONE, 1) is False
-    assert {path: (root / path).stat() for path in tree(root)} == before
-
-
-def test_a_version_is_never_overwritten(root: Path) -> None:
-    publish(root, ONE, 1)
-    before = tree(root)
     with pytest.raises(IntegrityError, match=r"version 1 of model m is there with other content: 1/\.entry/"):
         publish(root, TWO, 1)
-    assert tree(root) == before
+    assert {path: (root / path).stat() for path in tree(root)} == before
 
 
 @pytest.mark.parametrize(
@@ -125,20 +99,17 @@ def test_an_entry_that_would_lie_where_versions_do_is_refused(root: Path, path: 
     assert tree(root) == {}
 
 
-@pytest.mark.parametrize("name", ["..", ".", "../m", "a/b", "/etc", "", ".hidden", "a\0b", "a b", "é", "x" * 128])
-def test_a_name_that_climbs_is_no_name(repository: Repository, name: str) -> None:
-    for use in (repository.versions, repository.files, repository.config):
-        with pytest.raises(UsageError, match="is no name for a model"):
-            use(name)
-    with pytest.raises(UsageError), repository.lock(name, "a test"):
-        pass
-
-
-@pytest.mark.parametrize("path", ["../../secret", "/etc/passwd", "1/../../x", ""])
-def test_a_path_that_climbs_is_not_read(root: Path, repository: Repository, path: str) -> None:
+def test_names_and_paths_that_climb_are_none(root: Path, repository: Repository) -> None:
     publish(root, ONE, 1)
-    with pytest.raises(UsageError, match="does not stay within"):
-        repository.read("m", path)
+    for name in ("..", ".", "../m", "a/b", "/etc", "", ".hidden", "a\0b", "a b", "é", "x" * 128):
+        for use in (repository.versions, repository.files, repository.config):
+            with pytest.raises(UsageError, match="is no name for a model"):
+                use(name)
+        with pytest.raises(UsageError), repository.lock(name, "a test"):
+            pass
+    for path in ("../../secret", "/etc/passwd", "1/../../x", ""):
+        with pytest.raises(UsageError, match="does not stay within"):
+            repository.read("m", path)
 
 
 def test_links_in_a_repository_are_not_followed(root: Path, repository: Repository) -> None:
@@ -149,10 +120,6 @@ def test_links_in_a_repository_are_not_followed(root: Path, repository: Reposito
     (root / "m" / "1" / "link").symlink_to("/etc/passwd")
     with pytest.raises(IntegrityError, match="1/link is a link"):
         repository.files("m")
-
-
-def test_a_link_in_the_place_of_a_file_is_not_read(root: Path, repository: Repository) -> None:
-    publish(root, ONE, 1)
     (root / "m" / "config.pbtxt").unlink()
     (root / "m" / "config.pbtxt").symlink_to("/etc/passwd")
     with pytest.raises(IntegrityError, match=r"config\.pbtxt of model m is a link or a special file"):
@@ -209,27 +176,19 @@ def test_what_serves_is_not_removed_and_what_does_not_is_gone_at_once(root: Path
     assert sorted(tree(root.parent)) == [".tidegate/models/m/lock"]
 
 
-def test_the_owner_of_the_configuration_stays_though_it_is_not_served(root: Path, repository: Repository) -> None:
+def test_what_the_configuration_may_need_stays_and_one_that_nobody_can_read_is_withdrawn(
+    root: Path, repository: Repository
+) -> None:
     publish(root, ONE, 1)
     publish(root, TWO, 2, [1, 2])
     with repository.lock("m", "a test"):
         repository.write_config("m", config(ONE, 1, [2]))
         with pytest.raises(RefusedError, match="the configuration comes from it"):
             repository.remove_version("m", 1)
-
-
-def test_of_a_model_that_somebody_else_configured_no_version_is_removed(root: Path, repository: Repository) -> None:
-    publish(root, ONE, 1)
-    publish(root, TWO, 2)
-    (root / "m" / "config.pbtxt").write_text('name: "m" version_policy { all {} }')
-    with repository.lock("m", "a test"), pytest.raises(RefusedError, match="tidegate did not write the configuration"):
-        repository.remove_version("m", 1)
-
-
-def test_a_model_whose_configuration_nobody_can_read_can_be_withdrawn(root: Path, repository: Repository) -> None:
-    publish(root, ONE, 1)
-    (root / "m" / "config.pbtxt").write_text("nonsense {")
-    with repository.lock("m", "a test"):
+        (root / "m" / "config.pbtxt").write_text('name: "m" version_policy { all {} }')
+        with pytest.raises(RefusedError, match="tidegate did not write the configuration"):
+            repository.remove_version("m", 1)
+        (root / "m" / "config.pbtxt").write_text("nonsense {")
         repository.withdraw("m")
     assert read_published(repository.config("m") or "").served == ()
 
@@ -295,7 +254,7 @@ def test_strays_are_found(root: Path, repository: Repository) -> None:
     assert repository.differences("m", 2, TWO.manifest) == ["2/weights/stray is in no manifest"]
 
 
-def test_what_should_stand_beside_the_versions_is_missed(root: Path, repository: Repository) -> None:
+def test_what_is_missing_or_changed_is_found_to_the_byte(root: Path, repository: Repository) -> None:
     publish(root, ONE, 1)
     (root / "m" / "labels.txt").unlink()
     assert repository.strays("m", {1: ONE.manifest}) == [
@@ -303,15 +262,28 @@ def test_what_should_stand_beside_the_versions_is_missed(root: Path, repository:
     ]
     publish(root, ONE, 1)
     assert repository.strays("m", {1: ONE.manifest}) == []
+    for path in ONE.files:
+        (root / "m" / "1").joinpath(".entry" if not path.startswith("1/") else "", path.removeprefix("1/")).write_bytes(
+            ONE.files[path][:-1] + b"?"
+        )
+    assert len(repository.differences("m", 1, ONE.manifest)) == len(ONE.files)
+    (root / "m" / "1" / "model.py").unlink()
+    assert "1/model.py is not there" in repository.differences("m", 1, ONE.manifest)
 
 
-def test_others_of_a_group_may_go_on_where_the_umask_lets_them(root: Path) -> None:
-    before = os.umask(0o002)
+@pytest.mark.parametrize("umask", [0o002, 0o077], ids=oct)
+def test_everybody_may_read_it_whatever_the_umask_and_others_of_a_group_go_on_where_it_lets_them(
+    root: Path, umask: int
+) -> None:
+    before = os.umask(umask)
     try:
         publish(root, ONE, 1)
     finally:
         os.umask(before)
-    for path in [*root.rglob("*"), *(root.parent / ".tidegate").rglob("*")]:
+    for path in root.rglob("*"):
+        wanted = 0o044 if path.is_file() else 0o055
+        assert path.stat().st_mode & wanted == wanted, path
+    for path in [*root.rglob("*"), *(root.parent / ".tidegate").rglob("*")] if umask == 0o002 else []:
         assert path.stat().st_mode & 0o020, path
 
 
@@ -322,17 +294,6 @@ def test_very_many_files_come_whole_too(root: Path, monkeypatch: pytest.MonkeyPa
     of = Entry(many | {"config.pbtxt": ONE.files["config.pbtxt"].replace(b'label_filename: "labels.txt"', b"")})
     publish(root, of, 1)
     assert open_repository(root).differences("m", 1, of.manifest) == []
-
-
-def test_every_byte_counts(root: Path, repository: Repository) -> None:
-    publish(root, ONE, 1)
-    for path in ONE.files:
-        (root / "m" / "1").joinpath(".entry" if not path.startswith("1/") else "", path.removeprefix("1/")).write_bytes(
-            ONE.files[path][:-1] + b"?"
-        )
-    assert len(repository.differences("m", 1, ONE.manifest)) == len(ONE.files)
-    (root / "m" / "1" / "model.py").unlink()
-    assert "1/model.py is not there" in repository.differences("m", 1, ONE.manifest)
 
 
 def test_an_ensemble_has_a_version_folder_though_no_file_is_in_it(root: Path, repository: Repository) -> None:
@@ -349,17 +310,6 @@ def test_what_is_published_is_newer_than_all_that_was_there(root: Path) -> None:
     publish(root, TWO, 2, [1, 2])
     assert (root / "m" / "2").stat().st_mtime_ns > ahead
     assert (root / "m" / "config.pbtxt").stat().st_mtime_ns > ahead
-
-
-def test_everybody_may_read_what_was_published_whatever_the_umask(root: Path) -> None:
-    before = os.umask(0o077)
-    try:
-        publish(root, ONE, 1)
-    finally:
-        os.umask(before)
-    for path in root.rglob("*"):
-        assert path.stat().st_mode & 0o044 == 0o044, path
-        assert path.is_file() or path.stat().st_mode & 0o055 == 0o055, path
 
 
 def test_a_repository_that_is_not_there_is_not_made(tmp_path: Path) -> None:

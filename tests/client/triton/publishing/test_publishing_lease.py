@@ -61,17 +61,13 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_the_other_is_told_who_is_at_it_and_since_when(folder: Path) -> None:
+def test_the_other_is_told_who_is_at_it_until_that_one_is_killed(folder: Path) -> None:
     with another_process(lambda: hold(folder, "Ada")) as ada:
         wait_for(lambda: "Ada" in tree(folder).get("lease.json", b"").decode())
         told = rf"Ada is at it since 2\d\d\d-\S+ \(process {ada} on \S+\)"
         with pytest.raises(BusyError, match=told), FolderLease("m", folder, "Bob").held():
             pass
-
-
-def test_a_holder_that_is_killed_holds_it_no_more(folder: Path) -> None:
-    with another_process(lambda: hold(folder, "Ada")):
-        wait_for(lambda: "Ada" in tree(folder).get("lease.json", b"").decode())
+    # Killed, it holds it no more.
     assert "Ada" in tree(folder)["lease.json"].decode()
     with FolderLease("m", folder, "Bob").held():
         assert json.loads(tree(folder)["lease.json"])["who"] == "Bob"

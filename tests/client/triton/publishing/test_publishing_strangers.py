@@ -36,25 +36,14 @@ def victim(tmp_path: Path) -> Path:
     return folder
 
 
+STATE = ("new", "trash", "staged", "staged/2", "staged/2/1", "staged/2/1/.entry", "lock", "lease.json")
+
+
 @pytest.mark.parametrize(
     "place",
-    [
-        ".tidegate",
-        ".tidegate/models",
-        ".tidegate/models/m",
-        ".tidegate/models/m/new",
-        ".tidegate/models/m/trash",
-        ".tidegate/models/m/staged",
-        ".tidegate/models/m/staged/2",
-        ".tidegate/models/m/staged/2/1",
-        ".tidegate/models/m/staged/2/1/.entry",
-        ".tidegate/models/m/lock",
-        ".tidegate/models/m/lease.json",
-        "models/m/2",
-        "models/m/notes",
-        "models/m/1/.entry",
-    ],
-)
+    [".tidegate", ".tidegate/models", ".tidegate/models/m", *(f".tidegate/models/m/{name}" for name in STATE),
+     "models/m/2", "models/m/notes", "models/m/1/.entry"],
+)  # fmt: skip
 def test_a_link_in_the_place_of_a_folder_is_refused_and_what_it_points_to_stays(
     root: Path, victim: Path, place: str
 ) -> None:

@@ -1,7 +1,12 @@
-"""An entry is measured on Tritons that tune runs itself, one for each configuration."""
+"""An entry is measured on Tritons that tune runs itself, one for each configuration; none is left behind."""
 
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,9 +17,13 @@ from tidegate.triton.entries.entry import read_entry
 from tidegate.triton.entries.text import parse_config
 from tidegate.triton.tuning import Plan, Report, TritonProgram, tune, tuned_text, write_config
 
+from tests.client.tiers import first_only
+
 from .programs import ONE_ONLY, SLEEPER, Programs, write_model
 
 SHORT = 0.25
+SECONDS = 40.0
+PROGRAM = "import typer; from tidegate.cli.tune import tune; typer.run(tune)"
 
 
 def run(programs: Programs, entry: Path, plan: Plan, progress: Callable[[str], None] = print) -> Report:
@@ -22,21 +31,14 @@ def run(programs: Programs, entry: Path, plan: Plan, progress: Callable[[str], N
     return tune(read_entry(entry), plan, server=server, perf_analyzer=programs.perf_analyzer, progress=progress)
 
 
-def of_our_own() -> set[str]:
-    """Shared memory and programs of Tritons that this process has run, and that are left."""
-    shared = {path.name for path in Path("/dev/shm").glob(f"tidegate_tune_{os.getpid()}_*")}
-    return shared | {
-        path.parent.name
-        for path in Path("/proc").glob("[0-9]*/cmdline")
-        if f"tidegate_tune_{os.getpid()}_".encode() in _read(path)
-    }
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
+def tritons_of(pid: int) -> set[str]:
+    """Shared memory and programs of Tritons that a process has run, and that are left."""
+    found = {path.name for path in Path("/dev/shm").glob(f"tidegate_tune_{pid}_*")}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if f"tidegate_tune_{pid}_".encode() in path.read_bytes():
+                found.add(path.parent.name)
+    return found
 
 
 def test_a_sweep_finds_what_serves_most_and_writes_a_configuration_that_check_accepts(
@@ -80,7 +82,7 @@ def test_a_sweep_finds_what_serves_most_and_writes_a_configuration_that_check_ac
     assert {path: path.read_bytes() for path in sleeper.rglob("*") if path.is_file()} == before
     target.replace(sleeper / "config.pbtxt")
     assert errors(check_entry(sleeper)) == []
-    assert of_our_own() == set()
+    assert tritons_of(os.getpid()) == set()
 
 
 @pytest.mark.thorough
@@ -93,7 +95,7 @@ def test_a_configuration_that_does_not_load_is_reported_in_the_models_own_words_
     (failure,) = report.failures
     assert failure.setting.instances == 2
     assert "there is room for one only" in failure.why
-    assert of_our_own() == set()
+    assert tritons_of(os.getpid()) == set()
 
 
 @pytest.mark.thorough
@@ -102,10 +104,58 @@ def test_where_nothing_can_be_measured_the_first_reason_is_said(programs: Progra
     with pytest.raises(UnreachableError, match="the weights are upside down") as refused:
         run(programs, entry, Plan(concurrencies=(2,), window_seconds=SHORT))
     assert "batch 1, concurrency 2" in str(refused.value)
-    assert of_our_own() == set()
+    assert tritons_of(os.getpid()) == set()
 
 
 def _initialize_of(program: str) -> str:
     """The method of a program that another class gets too."""
     method = program.partition("class TritonPythonModel:\n")[2].partition("    def execute")[0]
     return "\n" + method.replace("json.loads", "__import__('json').loads")
+
+
+def until(done: Callable[[], bool]) -> None:
+    end = time.monotonic() + SECONDS
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("how", first_only("SIGKILL", "SIGINT", "SIGTERM"))
+def test_triton_ends_with_tune_however_that_ends(programs: Programs, sleeper: Path, tmp_path: Path, how: str) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(sleeper), "--window", "5"]
+    command += ["--perf-analyzer", str(programs.perf_analyzer), "--tritonserver", str(programs.tritonserver)]
+    command += ["--triton-option", programs.backends]
+    (tmp_path / "scratch").mkdir()
+    with (tmp_path / "said").open("wb") as said:
+        process = subprocess.Popen(
+            command,
+            stdout=said,
+            stderr=said,
+            env={**os.environ, "TMPDIR": str(tmp_path / "scratch")},
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+    try:
+        until(lambda: bool(list((tmp_path / "scratch").glob("*/*/perf_analyzer.csv"))) or process.poll() is not None
+              or _measures(process.pid))  # fmt: skip
+        assert process.poll() is None, (tmp_path / "said").read_text("utf-8")
+        assert tritons_of(process.pid)
+        process.send_signal(getattr(signal, how))
+        code = process.wait(SECONDS)
+        until(lambda: not tritons_of(process.pid))
+    finally:
+        process.kill()
+        process.wait()
+    if how == "SIGINT":
+        assert code == 130
+        assert list((tmp_path / "scratch").iterdir()) == []
+    assert "Traceback" not in (tmp_path / "said").read_text("utf-8")
+
+
+def _measures(pid: int) -> bool:
+    """Whether perf_analyzer runs below it."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    try:
+        names = [Path(f"/proc/{child}/comm").read_text("utf-8") for child in children.read_text("utf-8").split()]
+    except OSError:
+        return False
+    return any(name.startswith("perf_analyzer") for name in names)

@@ -1,12 +1,14 @@
-"""Configurations to try, and the one that is written."""
+"""Configurations to try, and what is made of the best: the text that is written, the plot that is drawn."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tidegate.errors import UsageError
 from tidegate.triton.entries.entry import Entry, read_entry
-from tidegate.triton.tuning import Measurement, Report, Setting, tuned_text, write_config
+from tidegate.triton.tuning import Measurement, Report, Setting, plot, tuned_text, write_config
 from tidegate.triton.tuning.sweep import require_sound, variant
 
 from .programs import SLEEPER, write_model
@@ -133,3 +135,49 @@ def test_a_file_is_written_whole_and_never_over_another_unless_that_is_said(tmp_
         write_config(tmp_path, "three")
     with pytest.raises(UsageError, match="there is no such folder"):
         write_config(tmp_path / "no" / "config.pbtxt", "three")
+
+
+@pytest.fixture
+def report() -> Report:
+    """Two lines of two points."""
+    measurements = tuple(
+        Measurement(
+            setting=Setting(instances=instances, batch=1, concurrency=concurrency),
+            inferences_per_second=90.0 * instances, p50_seconds=0.01, p90_seconds=0.02, p95_seconds=0.02,
+            p99_seconds=0.03 * concurrency,
+        )
+        for instances in (1, 2)
+        for concurrency in (1, 4)
+    )  # fmt: skip
+    return Report(model="sleeper", latency_limit_seconds=0.1, measurements=measurements, best=measurements[2])
+
+
+@pytest.mark.parametrize(("name", "begin"), [("plot.png", b"\x89PNG\r\n"), ("plot.SVG", b"<?xml")])
+def test_a_plot_is_drawn_the_same_each_time(tmp_path: Path, report: Report, name: str, begin: bytes) -> None:
+    path = tmp_path / name
+    plot(path, report)
+    drawn = path.read_bytes()
+    assert drawn.startswith(begin)
+    plot(path, report)
+    assert path.read_bytes() == drawn
+
+
+def test_it_shows_a_line_for_each_configuration_and_the_limit_and_the_best(tmp_path: Path, report: Report) -> None:
+    plot(tmp_path / "plot.svg", report)
+    text = (tmp_path / "plot.svg").read_text("utf-8")
+    for word in ("sleeper", "instances 1, batch 1", "instances 2, batch 1", "limit", "best", "p99 latency, ms"):
+        assert f"<!-- {word}" in text, word
+    with pytest.raises(UsageError, match=r"let its name end in \.png or \.svg"):
+        plot(tmp_path / "plot.pdf", report)
+    with pytest.raises(UsageError, match="there is no such folder"):
+        plot(tmp_path / "no" / "plot.png", report)
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "from pathlib import Path\nfrom tidegate.triton.tuning.drawing import check_plot\n"
+        f"check_plot(Path({str(tmp_path / 'plot.png')!r}))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "./client[plot]" in ended.stderr

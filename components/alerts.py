@@ -3,7 +3,9 @@
 from typing import Any
 
 
-def alert(name: str, expression: str, *, lasting: str, severity: str, summary: str) -> dict[str, Any]:
+def alert(
+    name: str, expression: str, summary: str, *, lasting: str = "5m", severity: str = "warning"
+) -> dict[str, Any]:
     """Return a rule: it fires once its expression has held for the time in `lasting`."""
     return {
         "alert": name,

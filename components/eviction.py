@@ -3,7 +3,6 @@
 The words of the settings are those of `tidegate_contracts.eviction`, as the policy reads them.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -15,30 +14,18 @@ from stacks.definition.placement import DraPlacement, MigPlacement
 from . import pods
 from .args import ModelArgs, OnDemandArgs, PoolArgs, PoolContext
 from .gpu_placement import models_share
-from .values import either, if_true, joined, json_text, listed, needed, of_kind, when
+from .values import either, if_true, joined, json_text, listed, needed, of_kind, picked, when
 
 Tree = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class ServerFacts:
-    """What the eviction policy is told of the server that it stands beside."""
-
-    repository: str | None
-    """Where the server finds its models: a folder, or a URL."""
-    grpc_tls: bool
-    kind: str | None = None
-    """Kind of the server, where it is not the one that the policy expects when it is told none."""
-
-
-def eviction_settings(args: PoolArgs, loading: OnDemandArgs, facts: ServerFacts) -> Tree:
-    """Return what the eviction policy of a pool is told."""
+def _settings(args: PoolArgs, loading: OnDemandArgs, repository: Any, grpc_tls: bool, kind: str | None) -> Tree:
     return {
         "version": eviction.VERSION,
-        "kind": facts.kind,
+        "kind": kind,
         "policy": loading.policy,
-        "repository": facts.repository,
-        "grpcTls": facts.grpc_tls,
+        "repository": repository,
+        "grpcTls": grpc_tls,
         "capacityBytes": either(loading.capacity_bytes, lambda capacity: capacity, lambda: _of_slice(args, loading)),
         "idleSeconds": loading.idle_seconds,
         "leaseSeconds": loading.lease_seconds,
@@ -46,13 +33,7 @@ def eviction_settings(args: PoolArgs, loading: OnDemandArgs, facts: ServerFacts)
         "models": listed(args.models, _model),
         "warmWindows": listed(
             loading.warm_windows,
-            lambda window: {
-                "name": window.name,
-                "opens": window.opens,
-                "durationSeconds": window.duration_seconds,
-                "timeZone": window.time_zone,
-                "models": window.models,
-            },
+            lambda window: picked(window, "name", "opens", "duration_seconds", "time_zone", "models"),
         ),
     }
 
@@ -89,16 +70,26 @@ def _model(model: ModelArgs) -> Tree:
 
 
 def settings_map(
-    name: str, pool: PoolContext, facts: ServerFacts, child: pulumi.ResourceOptions
+    name: str,
+    pool: PoolContext,
+    child: pulumi.ResourceOptions,
+    *,
+    repository: str | None,
+    grpc_tls: bool,
+    kind: str | None = None,
 ) -> k8s.core.v1.ConfigMap | None:
-    """Declare the ConfigMap of the policy's settings where the pool loads on demand."""
+    """Declare the ConfigMap of the policy's settings where the pool loads on demand.
+
+    `repository` is where the server finds its models, a folder or a URL; `kind` the server's, where it is not the one
+    that the policy expects when it is told none.
+    """
     return of_kind(
         pool.args.loading,
         OnDemandArgs,
         lambda loading: k8s.core.v1.ConfigMap(
             f"{name}-eviction",
             metadata=pool.place.metadata(_settings_name(pool), pool.labels),
-            data={eviction_process.SETTINGS_FILE: json_text(eviction_settings(pool.args, loading, facts))},
+            data={eviction_process.SETTINGS_FILE: json_text(_settings(pool.args, loading, repository, grpc_tls, kind))},
             opts=child,
         ),
     )

@@ -17,6 +17,8 @@ from .values import each, either, equals, flat, if_true, joined, listed, merged,
 
 _EVERY_POD = k8s.meta.v1.LabelSelectorArgs()
 _Port = k8s.networking.v1.NetworkPolicyPortArgs
+_Ingress = k8s.networking.v1.NetworkPolicyIngressRuleArgs
+_Egress = k8s.networking.v1.NetworkPolicyEgressRuleArgs
 # GKE's documentation of network policies with Workload Identity: with kube-proxy, and with Dataplane V2.
 _GKE_METADATA = (("169.254.169.252/32", 988), ("169.254.169.254/32", 80))
 
@@ -57,85 +59,61 @@ class NetworkBoundary(pulumi.ComponentResource):
 
         labels = place.labels("network")
 
-        def policy(suffix: str, **spec: Any) -> k8s.networking.v1.NetworkPolicy:
+        def policy(
+            suffix: str, pods: Any, ingress: Sequence[Any] | None = None, egress: Sequence[Any] | None = None
+        ) -> k8s.networking.v1.NetworkPolicy:
+            types = [*(["Ingress"] if ingress is not None else []), *(["Egress"] if egress is not None else [])]
             return k8s.networking.v1.NetworkPolicy(
                 f"{name}-{suffix}",
                 metadata=place.metadata(suffix, labels),
-                spec=k8s.networking.v1.NetworkPolicySpecArgs(**spec),
+                spec=k8s.networking.v1.NetworkPolicySpecArgs(
+                    pod_selector=pods, policy_types=types, ingress=ingress or None, egress=egress or None
+                ),
                 opts=pulumi.ResourceOptions(parent=self),
             )
 
-        policy("default-deny", pod_selector=_EVERY_POD, policy_types=["Ingress", "Egress"])
-        policy("dns", pod_selector=_EVERY_POD, policy_types=["Egress"], egress=[_dns(args.dns)])
+        policy("default-deny", _EVERY_POD, ingress=[], egress=[])
+        policy("dns", _EVERY_POD, egress=[_dns(args.dns)])
+        called = [_port(proxy_process.HTTP_PORT), _port(proxy_process.GRPC_PORT)]
         when(
             none_if_empty(joined(each(args.callers, _peer), callers)),
-            lambda peers: policy(
-                "callers-to-proxy",
-                pod_selector=proxies,
-                policy_types=["Ingress"],
-                ingress=[
-                    k8s.networking.v1.NetworkPolicyIngressRuleArgs(
-                        from_=peers, ports=[_port(proxy_process.HTTP_PORT), _port(proxy_process.GRPC_PORT)]
-                    )
-                ],
+            lambda peers: policy("callers-to-proxy", proxies, ingress=[_Ingress(from_=peers, ports=called)]),
+        )
+        policy("proxy-to-servers", proxies, egress=[_to(_own(servers), inference), _to(_own(on_demand), lease)])
+        policy("servers-from-proxy", servers, ingress=[_from(_own(proxies), inference)])
+        policy("policy-from-proxy", on_demand, ingress=[_from(_own(proxies), lease)])
+        for suffix, pods, ports in (
+            ("metrics-of-proxy", proxies, [proxy_process.ADMIN_PORT]),
+            ("metrics-of-servers", servers, [kind.metrics_port for kind in KINDS.values()]),
+            ("metrics-of-policy", on_demand, [eviction_process.ADMIN_PORT]),
+        ):
+            policy(suffix, pods, ingress=[_from(prometheus, _ports(ports))])
+        each(
+            args.reach,
+            lambda reach: policy(
+                f"reach-{reach.name}",
+                _reaching(reach, place),
+                egress=[_Egress(to=[_peer(reach)], ports=each(reach.ports, _port))],
             ),
         )
-        policy(
-            "proxy-to-servers",
-            pod_selector=proxies,
-            policy_types=["Egress"],
-            egress=[_to(_own(servers), inference), _to(_own(on_demand), lease)],
-        )
-        policy(
-            "servers-from-proxy",
-            pod_selector=servers,
-            policy_types=["Ingress"],
-            ingress=[_from(_own(proxies), inference)],
-        )
-        policy(
-            "policy-from-proxy", pod_selector=on_demand, policy_types=["Ingress"], ingress=[_from(_own(proxies), lease)]
-        )
-        policy(
-            "metrics-of-proxy",
-            pod_selector=proxies,
-            policy_types=["Ingress"],
-            ingress=[_from(prometheus, [_port(proxy_process.ADMIN_PORT)])],
-        )
-        policy(
-            "metrics-of-servers",
-            pod_selector=servers,
-            policy_types=["Ingress"],
-            ingress=[_from(prometheus, _ports(kind.metrics_port for kind in KINDS.values()))],
-        )
-        policy(
-            "metrics-of-policy",
-            pod_selector=on_demand,
-            policy_types=["Ingress"],
-            ingress=[_from(prometheus, [_port(eviction_process.ADMIN_PORT)])],
-        )
-        each(args.reach, lambda reach: policy(f"reach-{reach.name}", **_reach(reach, place)))
         # From GKE's metadata server pods get the tokens of their Google service account.
         when(
             google,
             lambda _: [
-                policy(
-                    f"gke-metadata-{port}",
-                    pod_selector=servers,
-                    policy_types=["Egress"],
-                    egress=[_to(address_peer(address), [_port(port)])],
-                )
+                policy(f"gke-metadata-{port}", servers, egress=[_to(address_peer(address), [_port(port)])])
                 for address, port in _GKE_METADATA
             ],
         )
+        mesh_ports = [_port(port) for port in ISTIOD_PORTS]
         when(
             domino,
             # Its services (principal, keys), and the mesh's control plane.
             lambda found: [
-                policy("domino-platform", **_proxy_to(namespace_peer(found.platform_namespace), place)),
+                policy("domino-platform", proxies, egress=[_to(namespace_peer(found.platform_namespace))]),
                 when(
                     found.mesh,
                     lambda mesh: policy(
-                        "domino-mesh", **_proxy_to(namespace_peer(mesh.namespace), place, map(_port, ISTIOD_PORTS))
+                        "domino-mesh", proxies, egress=[_to(namespace_peer(mesh.namespace), mesh_ports)]
                     ),
                 ),
             ],
@@ -186,8 +164,8 @@ def _pods_of(peer: Caller | Reach | PrometheusPeer, namespaces: Peer) -> Any:
     return merged(namespaces, when(labels, lambda labels: {"podSelector": {"matchLabels": labels}}))
 
 
-def _dns(dns: Dns) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:
-    return k8s.networking.v1.NetworkPolicyEgressRuleArgs(
+def _dns(dns: Dns) -> _Egress:
+    return _Egress(
         to=joined([namespace_peer(dns.namespace)], each(dns.addresses, address_peer)),
         ports=flat(
             listed(dns.ports, lambda port: [_Port(port=port, protocol="UDP"), _Port(port=port, protocol="TCP")])
@@ -195,21 +173,13 @@ def _dns(dns: Dns) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:
     )
 
 
-def _reach(reach: Reach, place: Place) -> dict[str, Any]:
-    """Return the spec of a policy; both kinds of pods carry the role label, so one selector serves either or both."""
+def _reaching(reach: Reach, place: Place) -> k8s.meta.v1.LabelSelectorArgs:
+    """Return the pods that may reach it; both kinds carry the role label, so one selector serves either or both."""
     roles = each(reach.by, lambda pods: if_true(equals(pods, "servers"), lambda: "server", lambda: "proxy"))
-    selector = k8s.meta.v1.LabelSelectorArgs(
+    return k8s.meta.v1.LabelSelectorArgs(
         match_labels={"app.kubernetes.io/instance": place.environment},
         match_expressions=[k8s.meta.v1.LabelSelectorRequirementArgs(key=ROLE, operator="In", values=roles)],
     )
-    rule = k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=[_peer(reach)], ports=each(reach.ports, _port))
-    return {"pod_selector": selector, "policy_types": ["Egress"], "egress": [rule]}
-
-
-def _proxy_to(peer: Peer, place: Place, ports: Iterable[_Port] | None = None) -> dict[str, Any]:
-    """Return the spec of a policy by which the proxy may reach somebody."""
-    rule = k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=[peer], ports=None if ports is None else [*ports])
-    return {"pod_selector": _pods(place.proxy_selector), "policy_types": ["Egress"], "egress": [rule]}
 
 
 def _pods(labels: Texts) -> k8s.meta.v1.LabelSelectorArgs:
@@ -228,9 +198,9 @@ def _ports(numbers: Iterable[int]) -> list[_Port]:
     return [_port(number) for number in dict.fromkeys(numbers)]
 
 
-def _to(peer: Peer, ports: list[_Port]) -> k8s.networking.v1.NetworkPolicyEgressRuleArgs:
-    return k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=[peer], ports=ports)
+def _to(peer: Peer, ports: list[_Port] | None = None) -> _Egress:
+    return _Egress(to=[peer], ports=ports)
 
 
-def _from(peer: Peer, ports: list[_Port]) -> k8s.networking.v1.NetworkPolicyIngressRuleArgs:
-    return k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[peer], ports=ports)
+def _from(peer: Peer, ports: list[_Port]) -> _Ingress:
+    return _Ingress(from_=[peer], ports=ports)

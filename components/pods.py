@@ -9,7 +9,7 @@ from pulumi import Input
 
 from stacks.definition.base import CpuScaling, Resources, Toleration
 
-from .place import Place, Texts
+from .place import Texts
 from .values import either, merged, when
 
 PRE_STOP_SECONDS: Final = 10
@@ -143,35 +143,21 @@ def disruption_budget_spec(selector: Texts, max_unavailable: Input[int]) -> k8s.
 
 
 def cpu_autoscaler(
-    resource_name: str,
-    name: str,
-    place: Place,
-    labels: Texts,
-    kind: str,
-    scaling: CpuScaling,
-    opts: pulumi.ResourceOptions,
+    resource_name: str, kind: str, metadata: Any, scaling: CpuScaling, opts: pulumi.ResourceOptions
 ) -> k8s.autoscaling.v2.HorizontalPodAutoscaler:
-    """Declare an autoscaler of the workload of the same name."""
+    """Declare an autoscaler of the workload of this kind that has the same metadata."""
+    target = k8s.autoscaling.v2.MetricTargetArgs(type="Utilization", average_utilization=scaling.cpu_percent)
+    cpu = k8s.autoscaling.v2.ResourceMetricSourceArgs(name="cpu", target=target)
     return k8s.autoscaling.v2.HorizontalPodAutoscaler(
         resource_name,
-        metadata=place.metadata(name, labels),
+        metadata=metadata,
         spec=k8s.autoscaling.v2.HorizontalPodAutoscalerSpecArgs(
             scale_target_ref=k8s.autoscaling.v2.CrossVersionObjectReferenceArgs(
-                api_version="apps/v1", kind=kind, name=name
+                api_version="apps/v1", kind=kind, name=metadata.name
             ),
             min_replicas=scaling.min,
             max_replicas=scaling.max,
-            metrics=[
-                k8s.autoscaling.v2.MetricSpecArgs(
-                    type="Resource",
-                    resource=k8s.autoscaling.v2.ResourceMetricSourceArgs(
-                        name="cpu",
-                        target=k8s.autoscaling.v2.MetricTargetArgs(
-                            type="Utilization", average_utilization=scaling.cpu_percent
-                        ),
-                    ),
-                )
-            ],
+            metrics=[k8s.autoscaling.v2.MetricSpecArgs(type="Resource", resource=cpu)],
         ),
         opts=opts,
     )

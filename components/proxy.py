@@ -87,14 +87,13 @@ class Proxy(pulumi.ComponentResource):
         when(
             args.autoscaling,
             lambda scaling: pods.cpu_autoscaler(
-                f"{name}-autoscaler", PROXY, place, labels, "Deployment", scaling, child
+                f"{name}-autoscaler", "Deployment", place.metadata(PROXY, labels), scaling, child
             ),
         )
         self.register_outputs({})
 
 
 def _domino_labels(args: ProxyArgs, domino: Domino) -> dict[str, Any] | None:
-    """Return the labels by which Domino's services and mesh let the proxy in."""
     return merged(
         {"nucleus-client": "true"},
         when(none_if_empty(args.auth.oidc), lambda _: {"keycloak-client": "true"}),
@@ -159,7 +158,6 @@ def _container(
 
 
 def _upstream_ca(server: ServerArgs, tls: ServerTls) -> k8s.core.v1.VolumeProjectionArgs:
-    """Return the authority that vouches for a server whose gRPC is encrypted."""
     file = proxy_process.upstream_ca_file(server.name)
     return k8s.core.v1.VolumeProjectionArgs(
         secret=k8s.core.v1.SecretProjectionArgs(

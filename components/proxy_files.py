@@ -14,7 +14,7 @@ from stacks.definition.environment import Domino
 from .args import ModelArgs, OnDemandArgs, PoolArgs, ProxyArgs, ServerArgs
 from .kinds import Kind, by_kind
 from .place import PROXY_HEADLESS, Place, pool_headless_name
-from .values import either, flat, if_true, listed, merged, of_kind, present, when
+from .values import either, flat, if_true, listed, merged, of_kind, picked, present, when
 
 Tree = dict[str, Any]
 
@@ -62,9 +62,9 @@ def _model(server: ServerArgs, pool: PoolArgs, model: ModelArgs) -> Tree:
         "name": model.name,
         "server": server.name,
         "pool": pool.name,
-        "versions": listed(model.versions, lambda share: {"version": share.version, "weight": share.weight}),
+        "versions": listed(model.versions, lambda share: picked(share, "version", "weight")),
         "alias": model.alias,
-        "mirror": when(model.mirror, lambda mirror: {"version": mirror.version, "percent": mirror.percent}),
+        "mirror": when(model.mirror, lambda mirror: picked(mirror, "version", "percent")),
         "idleSeconds": either(
             model.idle_seconds,
             lambda seconds: seconds,
@@ -77,30 +77,14 @@ def _model(server: ServerArgs, pool: PoolArgs, model: ModelArgs) -> Tree:
 
 def access_table(proxy: ProxyArgs) -> Tree:
     """Return who may do what."""
+    rule_keys = ("name", "principals", "groups", "source", "actions", "servers", "models")
     return {
         "version": routing.VERSION,
         "issuers": listed(
-            proxy.auth.oidc,
-            lambda issuer: {
-                "issuer": issuer.issuer,
-                "audiences": issuer.audiences,
-                "jwksUrl": issuer.jwks_url,
-                "groupsClaim": issuer.groups_claim,
-            },
+            proxy.auth.oidc, lambda issuer: picked(issuer, "issuer", "audiences", "jwks_url", "groups_claim")
         ),
-        "rules": listed(
-            proxy.access,
-            lambda rule: {
-                "name": rule.name,
-                "principals": rule.principals,
-                "groups": rule.groups,
-                "source": rule.source,
-                "actions": rule.actions,
-                "servers": rule.servers,
-                "models": rule.models,
-            },
-        ),
-        "rateLimit": {"requestsPerMinute": proxy.rate_limit.requests_per_minute, "burst": proxy.rate_limit.burst},
+        "rules": listed(proxy.access, lambda rule: picked(rule, *rule_keys)),
+        "rateLimit": picked(proxy.rate_limit, "requests_per_minute", "burst"),
     }
 
 

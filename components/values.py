@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from itertools import chain
 from typing import Any, Protocol, TypeVar, cast, overload
 
+from pydantic.alias_generators import to_camel
+
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
@@ -118,6 +120,11 @@ def of_kind(value: Any, kind: type[Item], make: Callable[[Item], Any], otherwise
     if isinstance(value, Placeholder):
         return value.choice(make, otherwise, kind)
     return make(value) if isinstance(value, kind) else otherwise()
+
+
+def picked(part: Any, *names: str) -> dict[str, Any]:
+    """Return some values of a part, for files, by their names in camel case."""
+    return {to_camel(name): getattr(part, name) for name in names}
 
 
 def none_if_empty(values: Any) -> Any:

@@ -80,7 +80,6 @@ def _is_echo(details: Any) -> bool:
 
 
 def _mistake(details: Any, model: Model, base: Path) -> _Mistake:
-    """Follow the location of an error through the model."""
     path, parts, hint, about_key = base, [], "", False
     annotation: Any = model
     loc = details["loc"]
@@ -140,7 +139,6 @@ def _mistyped(mistakes: list[_Mistake], document: Source) -> list[_Mistake]:
 
 
 def _problem(mistake: _Mistake, document: Source) -> Problem:
-    """Put one mistake into words."""
     path = mistake.path
     if mistake.type == "extra_forbidden":
         do = f"{_unknown_key_advice(mistake, document)}{_keys_here(mistake)}"
@@ -206,7 +204,6 @@ def _wrong_tag(mistake: _Mistake, document: Source) -> Problem:
 
 
 def _choices(mistake: _Mistake) -> list[str]:
-    """Return the words of which a value must be one."""
     return re.findall(r"'([^']*)'", str(mistake.context["expected"])) if mistake.type == "literal_error" else []
 
 
@@ -218,7 +215,6 @@ def _expected(mistake: _Mistake) -> str:
 
 
 def _repair(mistake: _Mistake, raw: str | None) -> str:
-    """Return what to write instead, where that can be told from the value."""
     value, kind, choices = mistake.value, mistake.type, _choices(mistake)
     if near := nearest(value, choices):
         return did_you_mean(near).strip()
@@ -237,7 +233,6 @@ def _repair(mistake: _Mistake, raw: str | None) -> str:
 
 
 def _wrong_value(mistake: _Mistake, document: Source) -> Problem:
-    """Return a problem with a value of the right type."""
     kind, context, hint = mistake.type, mistake.context, mistake.hint
     got = _got(mistake.value, document.text(mistake.path))
     if kind in _BOUNDS:

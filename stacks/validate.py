@@ -129,7 +129,6 @@ def _indexes(document: Document, section: str) -> dict[str, int]:
 
 
 def _stacks(header: Header, platforms: Platforms) -> tuple[Stack, ...]:
-    """Return the stacks whose platform is well formed, in the order of a rollout."""
     environments = {environment.name: environment for environment in header.environments}
     stacks = []
     for plane in sorted(header.data_planes, key=lambda plane: plane.wave):
@@ -152,7 +151,6 @@ def _names_twice(document: Document) -> list[Problem]:
 
 
 def _checked(model: type[Checked], tree: Any, source: Source, problems: list[Problem]) -> Checked | None:
-    """Return the model of a tree; None where it is none, and then why is added to `problems`."""
     try:
         return model.model_validate(frozen(tree))
     except ValidationError as error:

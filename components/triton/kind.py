@@ -38,16 +38,14 @@ class TritonKind:
                 f"sum by (pod, model) (rate(nv_inference_request_failure{{{selector}}}[5m]))"
                 f" > 0.05 * (sum by (pod, model) (rate(nv_inference_request_success{{{selector}}}[5m]))"
                 f" + sum by (pod, model) (rate(nv_inference_request_failure{{{selector}}}[5m])))",
+                "More than 5 % of a model's requests have failed in Triton for ten minutes.",
                 lasting="10m",
-                severity="warning",
-                summary="More than 5 % of a model's requests have failed in Triton for ten minutes.",
             ),
             alert(
                 "TidegateQueueGrows",
                 f"sum by (pod, model) (rate(nv_inference_queue_duration_us{{{selector}}}[5m]))"
                 f" / sum by (pod, model) (rate(nv_inference_request_success{{{selector}}}[5m])) > 500000",
+                "Requests of a model have waited longer than half a second in Triton's queue for ten minutes.",
                 lasting="10m",
-                severity="warning",
-                summary="Requests of a model have waited longer than half a second in Triton's queue for ten minutes.",
             ),
         ]

@@ -1,6 +1,6 @@
 """A pool of Tritons: replicas on one kind of slice, and beside each on-demand one its eviction policy."""
 
-from typing import cast
+from typing import Any, cast
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -11,10 +11,10 @@ from stacks.definition.pools import QueueScaling
 
 from .. import pods
 from ..args import PoolContext, repository_root
-from ..eviction import ServerFacts, lease_ports, settings_map
+from ..eviction import lease_ports, settings_map
 from ..gpu_placement import GpuPlacement
 from ..identity import pod_labels
-from ..place import LOADING, ROLE, Place, Texts
+from ..place import LOADING, ROLE
 from ..values import either, joined, merged, of_kind, present, when
 from .pod import pod
 from .server import TritonServerArgs
@@ -31,7 +31,8 @@ class TritonPool(pulumi.ComponentResource):
         timeouts = when(args.pulumi_timeouts, lambda wait: wait.custom_timeouts)
         placement = GpuPlacement(f"{name}-placement", args.placement, place, pool.name, pool.labels, child)
         repository = repository_root(server, triton.REPOSITORY_ROOT, lambda root: root)
-        settings = settings_map(name, pool, ServerFacts(repository, present(server.triton.grpc_tls)), child)
+        tls = present(server.triton.grpc_tls)
+        settings = settings_map(name, pool, child, repository=repository, grpc_tls=tls)
         self._services(name, pool, timeouts, child)
         k8s.apps.v1.StatefulSet(
             f"{name}-servers",
@@ -68,19 +69,16 @@ class TritonPool(pulumi.ComponentResource):
             spec=pods.disruption_budget_spec(pool.selector, args.max_unavailable),
             opts=child,
         )
+        metadata = place.metadata(pool.name, pool.labels)
         of_kind(
             args.autoscaling,
             CpuScaling,
-            lambda scaling: pods.cpu_autoscaler(
-                f"{name}-autoscaler", pool.name, place, pool.labels, "StatefulSet", scaling, child
-            ),
+            lambda scaling: pods.cpu_autoscaler(f"{name}-autoscaler", "StatefulSet", metadata, scaling, child),
         )
         of_kind(
             args.autoscaling,
             QueueScaling,
-            lambda scaling: _queue_autoscaler(
-                f"{name}-queue-autoscaler", pool.name, place, pool.labels, scaling, child
-            ),
+            lambda scaling: _queue_autoscaler(f"{name}-queue-autoscaler", metadata, scaling, child),
         )
         self.register_outputs({})
 
@@ -109,17 +107,16 @@ class TritonPool(pulumi.ComponentResource):
 
 
 def _queue_autoscaler(
-    resource_name: str, name: str, place: Place, labels: Texts, scaling: QueueScaling, opts: pulumi.ResourceOptions
+    resource_name: str, metadata: Any, scaling: QueueScaling, opts: pulumi.ResourceOptions
 ) -> k8s.apiextensions.CustomResource:
-    """Declare a KEDA ScaledObject of the StatefulSet of the same name."""
-    pods = f'namespace="{place.namespace}",pod=~"{name}-[0-9]+"'
+    pods = f'namespace="{metadata.namespace}",pod=~"{metadata.name}-[0-9]+"'
     return k8s.apiextensions.CustomResource(
         resource_name,
         api_version="keda.sh/v1alpha1",
         kind="ScaledObject",
-        metadata=place.metadata(name, labels),
+        metadata=metadata,
         spec={
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name},
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": metadata.name},
             "minReplicaCount": scaling.min,
             "maxReplicaCount": scaling.max,
             "triggers": [

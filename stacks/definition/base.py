@@ -215,7 +215,6 @@ Host = Annotated[
 
 
 def _network(cidr: str) -> str:
-    """Refuse what is no network address as Kubernetes writes one."""
     network = ipaddress.ip_network(cidr)
     if getattr(network.network_address, "scope_id", None) or str(network) != cidr:
         raise ValueError(f"{cidr!r} is not how Kubernetes writes an address range; write {str(network)!r}")

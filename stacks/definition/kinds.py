@@ -17,7 +17,6 @@ class _ByKind:
     """Beside the type of a server: it is of one of the classes in `KINDS`."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Validate a server by the class of its kind."""
         choices: dict[Any, CoreSchema] = {kind: handler.generate_schema(server) for kind, server in KINDS.items()}
         if len(choices) == 1:
             return next(iter(choices.values()))

@@ -70,7 +70,6 @@ def syntax_problem(error: yaml.MarkedYAMLError, text: str, file: str, open_marks
 
 
 def _unclosed_at_end(mark: Any, lines: list[str], open_marks: list[Any]) -> Any:
-    """The innermost bracket that is open when the parser gives up at the end of the file."""
     rest = lines[mark.line :]
     if rest and (rest[0][mark.column :].strip() or any(line.strip() for line in rest[1:])):
         return None

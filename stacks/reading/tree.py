@@ -196,7 +196,6 @@ class Reader:
                     node.height = max(node.height, part.node.height + 1)
 
     def _merged(self, mark: Any, node: Node) -> list[Node]:
-        """Return the mappings that a merge key takes in."""
         sources = [part.node for part in node.parts.values()] if isinstance(node.value, list) else [node]
         if all(isinstance(source.value, dict) for source in sources):
             return sources

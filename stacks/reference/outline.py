@@ -128,7 +128,6 @@ def pattern_of(annotation: Any) -> str:
 
 
 def _bounded(inner: Any, metadata: tuple[Any, ...]) -> str:
-    """Return a type with its bounds, lengths or form."""
     bounds = {
         name: getattr(each, name)
         for each in _constraints(metadata)

@@ -92,7 +92,6 @@ class _Page:
         self.shared = {part.models[0]: part for part in self.parts if part.key is None}
 
     def text(self) -> str:
-        """Return the whole page."""
         sections = [self.section(part) for part in self.parts if part.key is not None]
         sections.append("## Parts that stand in several places\n")
         sections += [self.section(part) for part in self.shared.values()]
@@ -102,7 +101,6 @@ class _Page:
         return re.sub("\n{3,}", "\n\n", "\n".join(blocks)).rstrip() + "\n"
 
     def contents(self) -> str:
-        """Return the list of the parts at the top of the file, with what each is."""
         header = {str(field.alias) for field in Header.model_fields.values()}
         rows = ["| part | what it says | in it |", "|---|---|---|"]
         for part in self.parts:
@@ -154,7 +152,6 @@ class _Page:
             yield from self.table(own) if own else ("No further keys.", "")
 
     def table(self, found: Iterable[Key]) -> list[str]:
-        """Return the table of some keys."""
         rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
         for key in found:
             meaning = key.field.description or inspect.cleandoc(key.owner.__doc__ or "")
@@ -174,7 +171,6 @@ class _Page:
         return f"[{what}](#{part.anchor})" + ("; items have names" if named else "")
 
     def part_at(self, key: Key) -> Part:
-        """Return the part that another kind of the same choice has at this key."""
         return next(
             part
             for part in self.parts
@@ -182,7 +178,6 @@ class _Page:
         )
 
     def rules(self) -> str:
-        """Return the list of all rules that look at more than one key."""
         lines = ['<a id="rules"></a>', "", "## Rules that look at more than one key", ""]
         groups: tuple[tuple[str, Iterable[Callable[..., Any]]], ...] = (
             ("Environments and data planes", rules.HEADER_RULES),
@@ -242,7 +237,6 @@ def _default(key: Key) -> str:
 
 
 def _scalar(value: Any) -> str:
-    """Return a scalar as it would stand in YAML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     text = str(value)

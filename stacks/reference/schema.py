@@ -82,11 +82,9 @@ class _Writer:
         self.tags = frozenset(_tags(source))
 
     def name_of_items(self, model: str, key: str) -> str:
-        """Return the name of the definition that describes the items of a list."""
         return _name(self.source[model]["properties"][key]["items"])
 
     def section(self, name: str, form: Form) -> Schema:
-        """Return the schema of a part in one form."""
         part = self.source[name]
         section = {"type": "object", "description": part["description"], "additionalProperties": False}
         if required := self.required(name, form):
@@ -95,7 +93,6 @@ class _Writer:
         return section
 
     def required(self, name: str, form: Form, tag: str | None = None) -> list[str]:
-        """Return the keys that must stand in a part, and the tag of the union that it is a branch of."""
         required = self.source[name].get("required", [])
         if form is not Form.WHOLE:
             required = [key for key in required if key == "name"]
@@ -117,7 +114,6 @@ class _Writer:
         return properties
 
     def value(self, source: Schema, form: Form) -> Schema:
-        """Return the schema of a value."""
         if "$ref" in source:
             return self.reference(_name(source), form)
         if "oneOf" in source or "anyOf" in source:
@@ -154,7 +150,6 @@ class _Writer:
         }
 
     def joined(self, branches: list[Schema]) -> Schema:
-        """Return one part with the keys of several."""
         properties: dict[str, Schema] = {}
         for branch in branches:
             properties |= self.properties(_name(branch), Form.OVERLAY)
@@ -169,12 +164,10 @@ class _Writer:
         return {"type": "array", "items": self.value(items, form)} | at_least
 
     def has_name(self, source: Schema) -> bool:
-        """Say whether overlays find an item of this kind by its name."""
         branches = source.get("oneOf") or source.get("anyOf") or [source]
         return all("$ref" in each and "name" in self.source[_name(each)].get("required", []) for each in branches)
 
     def mapping(self, source: Schema, form: Form) -> Schema:
-        """Return the schema of a mapping with keys of the admin's own choice."""
         made: Schema = {"type": "object"}
         if patterns := source.get("patternProperties"):
             allowed = {key: each for key, each in patterns.items() if each.get("not") != {}}
@@ -198,7 +191,6 @@ class _Writer:
 
 
 def _tags(source: Any) -> Iterator[str]:
-    """Yield the keys that tell the branches of unions apart."""
     if isinstance(source, dict):
         if "discriminator" in source:
             yield source["discriminator"]["propertyName"]

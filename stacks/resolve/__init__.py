@@ -95,7 +95,6 @@ def guardrail_settings(stack: Stack) -> guardrails.Settings:
 
 
 def _written(stack: Stack) -> list[str]:
-    """Return the claims and bucket addresses whose content somebody may write."""
     claims = [
         dataset.claim_name if isinstance(dataset, ClaimDataset) else dataset.name
         for dataset in stack.platform.datasets

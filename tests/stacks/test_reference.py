@@ -281,10 +281,15 @@ def test_every_rule_is_listed() -> None:
         assert f"**{sentence(name)}**" in PAGE
 
 
+def everything(tree: Any) -> Iterator[Any]:
+    yield tree
+    for below in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from everything(below)
+
+
 def test_every_part_of_the_common_part_has_an_example_that_stands_in_the_reference_definition() -> None:
-    lines = {line.strip() for line in EXAMPLE.read_text(encoding="utf-8").splitlines()}
-    examples = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    assert {key.name for key in keys(Platform)} <= {next(iter(yaml.safe_load(example))) for example in examples}
-    for example in examples:
-        assert len(yaml.safe_load(example)) == 1
-        assert all(any(line.strip() in known for known in lines) for line in example.splitlines())
+    examples = [yaml.safe_load(example) for example in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+    assert {key.name for key in keys(Platform)} <= {name for example in examples for name in example}
+    known = list(everything(TREE))
+    for (value,) in (example.values() for example in examples):
+        assert all(item in known for item in (value if isinstance(value, list) else [value]))

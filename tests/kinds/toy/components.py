@@ -7,7 +7,7 @@ import pulumi_kubernetes as k8s
 
 from components import pods
 from components.args import PoolContext, ServerArgs, repository_root
-from components.eviction import ServerFacts, lease_ports, policy_sidecars, policy_volumes, settings_map
+from components.eviction import lease_ports, policy_sidecars, policy_volumes, settings_map
 from components.place import LOADING, ROLE, service_account
 from components.values import joined
 
@@ -34,8 +34,8 @@ class ToyPool(pulumi.ComponentResource):
         super().__init__("tidegate:tests:ToyPool", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         server = cast("ToyServerArgs", pool.server)
-        facts = ServerFacts(repository_root(server, ROOT, lambda root: root), grpc_tls=False, kind="toy")
-        settings_map(name, pool, facts, child)
+        repository = repository_root(server, ROOT, lambda root: root)
+        settings_map(name, pool, child, repository=repository, grpc_tls=False, kind="toy")
         ports = [pods.service_port("http", HTTP_PORT, "http"), pods.service_port("grpc", GRPC_PORT, "grpc")]
         k8s.core.v1.Service(
             f"{name}-headless",

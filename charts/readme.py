@@ -9,7 +9,7 @@ from components import EnvironmentArgs
 from stacks.problems import shortened
 
 from .arguments import Argument, arguments, bare, is_choice, is_list, sentence, tag, tag_values
-from .metadata import KUBE_VERSION, NAME, chart_description, version
+from .packaging import KUBE_VERSION, NAME, chart_description, version
 
 _LONGEST_DEFAULT = 60
 _WORDS = {str: "string", int: "int", float: "float", bool: "bool"}

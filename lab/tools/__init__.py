@@ -11,9 +11,9 @@ tools on the PATH.
 """
 
 from lab.tools.cache import cache_root
-from lab.tools.errors import ToolError, UnknownNameError
 from lab.tools.files import crd_files, module_files, module_folder
 from lab.tools.programs import Found, find, missing, path
+from lab.tools.running import ToolError, UnknownNameError
 
 __all__ = [
     "Found",

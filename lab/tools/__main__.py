@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 
 from lab.tools import files, programs
-from lab.tools.catalogue import PROGRAMS
-from lab.tools.errors import ToolError, UnknownNameError
+from lab.tools.programs import PROGRAMS
+from lab.tools.running import ToolError, UnknownNameError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

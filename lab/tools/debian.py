@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.tools.cache import cache_root, digest, once, say
-from lab.tools.errors import ToolError
-from lab.tools.running import run
+from lab.tools.running import ToolError, run
 
 DOWNLOAD_SECONDS = 10 * 60
 

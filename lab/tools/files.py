@@ -8,8 +8,7 @@ from pathlib import Path
 
 from lab.tools import gotoolchain, pins
 from lab.tools.cache import cache_root, digest, once, say
-from lab.tools.errors import ToolError, UnknownNameError
-from lab.tools.running import run
+from lab.tools.running import ToolError, UnknownNameError, run
 
 FOLDER = pins.FOLDER / "modules"
 DOWNLOAD_SECONDS = 10 * 60
@@ -32,38 +31,22 @@ SOURCES = {
     for source in (
         # The "standard" channel: what a cluster's administrator installs unless asked for experiments.
         Source("gateway-api", "sigs.k8s.io/gateway-api", "config/crd/standard"),
-        Source(
-            "prometheus-operator",
-            "github.com/prometheus-operator/prometheus-operator",
-            "example/prometheus-operator-crd",
-        ),
+        Source("prometheus-operator", "github.com/prometheus-operator/prometheus-operator",
+            "example/prometheus-operator-crd"),
         Source("cert-manager", "github.com/cert-manager/cert-manager", "deploy/crds"),
         Source("keda", "github.com/kedacore/keda/v2", "config/crd/bases"),
         Source("istio", "istio.io/api", "kubernetes", ("customresourcedefinitions.gen.yaml",)),
         # What the Kubernetes project tests its own Pod Security admission with; 1.36 changed nothing in it.
-        Source(
-            "pod-security",
-            "k8s.io/pod-security-admission",
-            "test/testdata/restricted/v1.35",
-            ("pass/*.yaml", "fail/*.yaml"),
-            crds=False,
-        ),
+        Source("pod-security", "k8s.io/pod-security-admission", "test/testdata/restricted/v1.35",
+            ("pass/*.yaml", "fail/*.yaml"), crds=False),
         # How simulated nodes and their pods behave; kwok's binary does not hold these. Its volume stages are left out:
         # claims are bound by Kubernetes' own controller.
-        Source(
-            "kwok-stages",
-            "sigs.k8s.io/kwok",
-            "kustomize/stage",
-            (
-                "node/fast/node-initialize.yaml",
-                "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
-                "pod/fast/pod-*.yaml",
-            ),
-            crds=False,
-            folder=pins.FOLDER,
-        ),
+        Source("kwok-stages", "sigs.k8s.io/kwok", "kustomize/stage",
+            ("node/fast/node-initialize.yaml", "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+             "pod/fast/pod-*.yaml"),
+            crds=False, folder=pins.FOLDER),
     )
-}
+}  # fmt: skip
 
 
 def crd_files(*names: str) -> tuple[Path, ...]:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from lab.tools import pins
 from lab.tools.cache import cache_root, digest, once, say
-from lab.tools.errors import ToolError
-from lab.tools.running import ask, failure, on_path, run
+from lab.tools.running import ToolError, ask, failure, on_path, run
 
 REQUIREMENTS = pins.FOLDER / "go-requirements.txt"
 INSTALL_SECONDS = 20 * 60

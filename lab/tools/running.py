@@ -1,11 +1,25 @@
 """Runs programs with a time limit and a log; a failure is a ToolError that shows the end of the log and a way out."""
 
+import difflib
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from lab.tools.errors import ToolError
+
+class ToolError(Exception):
+    """A tool cannot be had: the text names the tool, the log, the last lines of the cause and the way out."""
+
+
+class UnknownNameError(ToolError):
+    """A name that is no tool's: the text gives the nearest names."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        """Say which name is unknown, and which of the known ones may be meant."""
+        known = sorted(known)
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}."
+        super().__init__(f"unknown tool {name!r}: {hint}")
 
 
 def on_path(name: str) -> list[Path]:

@@ -20,10 +20,9 @@ from typer.testing import CliRunner, Result
 from charts import CHART, values_of
 from charts import check as charts_check
 from charts.__main__ import app
-from charts.folder import contents, stale, write
+from charts.folder import contents, default_values, stale, write
 from charts.helm import helm
-from charts.metadata import ROOT
-from charts.scenarios import default_values
+from charts.packaging import ROOT
 from lab import tools
 from stacks.resolve import resolve
 from stacks.validate import read_definition

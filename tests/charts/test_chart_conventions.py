@@ -10,10 +10,9 @@ from tidegate_contracts import proxy_process
 
 from charts import CHART
 from charts.arguments import arguments, is_list
-from charts.folder import contents
+from charts.folder import contents, default_values, scenarios
 from charts.helm import helm
-from charts.metadata import ROOT, version
-from charts.scenarios import default_values, scenarios
+from charts.packaging import ROOT, version
 from components import EnvironmentArgs
 from policies.guardrails.objects import pods
 from policies.guardrails.rules.pod_security import violations

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from charts import CHART
-from charts.metadata import changes, version
-from charts.packaging import files, gzipped, package, packaged
+from charts.packaging import changes, files, gzipped, package, packaged, version
 from lab import tools
 
 SECONDS = 60

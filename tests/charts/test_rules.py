@@ -17,9 +17,9 @@ from pydantic import AfterValidator, BaseModel
 
 from charts import CHART, values_of
 from charts.check import rendered
+from charts.folder import scenarios
 from charts.helm import helm
 from charts.read_back import rule_problems
-from charts.scenarios import scenarios
 from charts.values_file import values_text
 from charts.values_schema import values_schema
 from stacks import rules

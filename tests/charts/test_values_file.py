@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from charts import values_of
 from charts.arguments import all_sections, arguments
+from charts.folder import default_values, scenarios, values_yaml
 from charts.helm import helm
-from charts.scenarios import default_values, scenarios, values_yaml
 from charts.values_file import flow, samples_of, scalar, values_text
 from components import EnvironmentArgs
 from stacks.load import parse

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from charts import CHART, values_of
 from charts.arguments import all_sections, arguments, classes, item_type, title
 from charts.check import rendered
-from charts.scenarios import default_values, scenarios
+from charts.folder import default_values, scenarios
 from charts.values_schema import values_schema
 from components import EnvironmentArgs
 from stacks.problems import DefinitionError

@@ -26,7 +26,7 @@ import pip
 from lab import tools
 from lab.tools import debian, gotoolchain, pins
 from lab.tools.cache import cache_root, digest, once
-from lab.tools.errors import ToolError
+from lab.tools.running import ToolError
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).parent / "images"

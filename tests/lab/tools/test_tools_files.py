@@ -7,7 +7,7 @@ import pytest
 
 from lab import tools
 from lab.tools import files, pins
-from lab.tools.catalogue import PROGRAMS
+from lab.tools.programs import PROGRAMS
 
 CRD_MODULES = sorted(name for name, source in files.SOURCES.items() if source.crds)
 

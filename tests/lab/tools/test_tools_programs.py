@@ -16,7 +16,7 @@ import pytest
 
 from lab import tools
 from lab.tools import pins, programs
-from lab.tools.catalogue import PROGRAMS
+from lab.tools.programs import PROGRAMS
 
 Script = Callable[[str, str], Path]
 Start = Callable[..., "subprocess.Popen[str]"]

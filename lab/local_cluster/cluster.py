@@ -14,8 +14,7 @@ from lab import tools
 
 from . import folder as place
 from . import processes
-from .control_plane import PROGRAMS, ControlPlane, Network, private, write_stages
-from .errors import ClusterError
+from .control_plane import PROGRAMS, ClusterError, ControlPlane, Network, private, write_stages
 from .folder import STATE, clean, free_port, locked, private_folder
 from .watch import watched
 
@@ -76,7 +75,7 @@ class LocalCluster:
                     cluster._bring_up(outlives)
                     if nodes:
                         cluster.add_nodes(nodes)
-                    private(folder / STATE, json.dumps(cluster._state(), indent=1))
+                    cluster._write_state()
                 except BaseException:
                     processes.end(folder, [*cluster._children.values()])
                     raise
@@ -265,15 +264,11 @@ class LocalCluster:
     def _answers(self, *command: str) -> bool:
         return self.kubectl(*command, check=False, timeout=20).returncode == 0
 
-    def _state(self) -> dict[str, Any]:
+    def _write_state(self) -> None:
         plane = self.plane
-        return {
-            "context": plane.context,
-            "port": plane.port,
-            "network": asdict(plane.network),
-            "command_prefix": self.command_prefix,
-            "pids": self.pids,
-        }
+        state = {"context": plane.context, "port": plane.port, "network": asdict(plane.network)}
+        state |= {"command_prefix": self.command_prefix, "pids": self.pids}
+        private(self.folder / STATE, json.dumps(state, indent=1))
 
 
 @cache

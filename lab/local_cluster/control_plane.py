@@ -30,6 +30,14 @@ _IDENTITIES = {
 _CERTIFICATE, _KEY = "pki/apiserver.crt", "pki/apiserver.key"
 
 
+class ClusterError(Exception):
+    """A local cluster cannot be had, or refused something: the text says what, why and what to do."""
+
+
+class ClusterBusyError(ClusterError):
+    """Another process is starting or stopping this very cluster, and will be done some time."""
+
+
 @dataclass(frozen=True)
 class Network:
     """Where the API server listens, and the addresses that the cluster gives.
@@ -99,83 +107,65 @@ class ControlPlane:
 
     def command(self, program: str) -> list[str]:
         """Return the command line of a program; all run in the cluster's folder."""
-        words = {
-            "etcd": self._etcd,
-            "kube-apiserver": self._api_server,
-            "kube-controller-manager": self._controller_manager,
-            "kube-scheduler": self._scheduler,
-            "kwok": self._kwok,
-        }[program]()
-        return [str(tools.path(program)), *words, *self.options.get(program, ())]
-
-    def _etcd(self) -> list[str]:
-        # Addresses relative to the folder: the whole path could be longer than a socket's may be.
-        return [
-            "--data-dir=etcd",
-            "--listen-client-urls=unix://etcd.sock",
-            "--advertise-client-urls=unix://etcd:0",
-            "--listen-peer-urls=unix://peer:0",
-            "--initial-advertise-peer-urls=unix://peer:0",
-            "--initial-cluster=default=unix://peer:0",
-            "--unsafe-no-fsync",
-            "--log-level=warn",
-        ]
-
-    def _api_server(self) -> list[str]:
         network = self.network
-        return [
-            "--etcd-servers=unix://etcd.sock",
-            f"--bind-address={'127.0.0.1' if network.loopback else '0.0.0.0'}",
-            f"--secure-port={self.port}",
-            # The port is held for it until it listens.
-            "--permit-port-sharing",
-            f"--advertise-address={network.address}",
-            # An Endpoints object may not hold a loopback address, and no simulated pod asks for it.
-            f"--endpoint-reconciler-type={'none' if network.loopback else 'lease'}",
-            "--cert-dir=pki",
-            "--token-auth-file=tokens.csv",
-            "--authorization-mode=Node,RBAC",
-            "--enable-admission-plugins=NodeRestriction",
-            "--allow-privileged",
-            f"--service-cluster-ip-range={network.services}",
-            "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-account-signing-key-file={_KEY}",
-            f"--service-account-key-file={_KEY}",
-            "--kubelet-preferred-address-types=InternalIP",
-            "--profiling=false",
-        ]
+        options = {
+            # Addresses relative to the folder: the whole path could be longer than a socket's may be.
+            "etcd": [
+                "--data-dir=etcd",
+                "--listen-client-urls=unix://etcd.sock",
+                "--advertise-client-urls=unix://etcd:0",
+                "--listen-peer-urls=unix://peer:0",
+                "--initial-advertise-peer-urls=unix://peer:0",
+                "--initial-cluster=default=unix://peer:0",
+                "--unsafe-no-fsync",
+                "--log-level=warn",
+            ],
+            "kube-apiserver": [
+                "--etcd-servers=unix://etcd.sock",
+                f"--bind-address={'127.0.0.1' if network.loopback else '0.0.0.0'}",
+                f"--secure-port={self.port}",
+                # The port is held for it until it listens.
+                "--permit-port-sharing",
+                f"--advertise-address={network.address}",
+                # An Endpoints object may not hold a loopback address, and no simulated pod asks for it.
+                f"--endpoint-reconciler-type={'none' if network.loopback else 'lease'}",
+                "--cert-dir=pki",
+                "--token-auth-file=tokens.csv",
+                "--authorization-mode=Node,RBAC",
+                "--enable-admission-plugins=NodeRestriction",
+                "--allow-privileged",
+                f"--service-cluster-ip-range={network.services}",
+                "--service-account-issuer=https://kubernetes.default.svc",
+                f"--service-account-signing-key-file={_KEY}",
+                f"--service-account-key-file={_KEY}",
+                "--kubelet-preferred-address-types=InternalIP",
+                "--profiling=false",
+            ],
+            "kube-controller-manager": [
+                *self._client("kube-controller-manager"),
+                f"--root-ca-file={_CERTIFICATE}",
+                f"--service-account-private-key-file={_KEY}",
+                "--use-service-account-credentials",
+                *([] if network.loopback else ["--allocate-node-cidrs", f"--cluster-cidr={network.pods}"]),
+                f"--service-cluster-ip-range={network.services}",
+                "--horizontal-pod-autoscaler-sync-period=3s",
+            ],
+            "kube-scheduler": self._client("kube-scheduler"),
+            "kwok": [
+                f"--kubeconfig={self.kubeconfig('kwok')}",
+                "--config=stages.yaml",
+                "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+                f"--cidr={network.simulated_pods}",
+                f"--node-ip={network.simulated_node}",
+                "--node-lease-duration-seconds=40",
+            ],
+        }
+        return [str(tools.path(program)), *options[program], *self.options.get(program, ())]
 
-    def _controller_manager(self) -> list[str]:
-        return [
-            f"--kubeconfig={self.kubeconfig('kube-controller-manager')}",
-            "--secure-port=0",
-            "--leader-elect=false",
-            f"--root-ca-file={_CERTIFICATE}",
-            f"--service-account-private-key-file={_KEY}",
-            "--use-service-account-credentials",
-            *([] if self.network.loopback else ["--allocate-node-cidrs", f"--cluster-cidr={self.network.pods}"]),
-            f"--service-cluster-ip-range={self.network.services}",
-            "--horizontal-pod-autoscaler-sync-period=3s",
-            *_BRISK,
-        ]
-
-    def _scheduler(self) -> list[str]:
-        return [
-            f"--kubeconfig={self.kubeconfig('kube-scheduler')}",
-            "--secure-port=0",
-            "--leader-elect=false",
-            *_BRISK,
-        ]
-
-    def _kwok(self) -> list[str]:
-        return [
-            f"--kubeconfig={self.kubeconfig('kwok')}",
-            "--config=stages.yaml",
-            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
-            f"--cidr={self.network.simulated_pods}",
-            f"--node-ip={self.network.simulated_node}",
-            "--node-lease-duration-seconds=40",
-        ]
+    def _client(self, program: str) -> list[str]:
+        # Nobody else shares this API server: its clients need not hold back as much as they would by default.
+        brisk = ["--kube-api-qps=300", "--kube-api-burst=600"]
+        return [f"--kubeconfig={self.kubeconfig(program)}", "--secure-port=0", "--leader-elect=false", *brisk]
 
     def _kubeconfig(self, name: str, acting: Mapping[str, Any] | None = None) -> str:
         authority = base64.b64encode((self.folder / _CERTIFICATE).read_bytes()).decode()
@@ -191,10 +181,6 @@ class ControlPlane:
             "current-context": self.context,
         }
         return json.dumps(whole, indent=1)
-
-
-# Nobody else shares this API server: its clients need not hold back as much as they would by default.
-_BRISK = ("--kube-api-qps=300", "--kube-api-burst=600")
 
 
 def _address_stage(name: str, kind: Mapping[str, str], conditions: Sequence[Mapping[str, Any]] = ()) -> str:

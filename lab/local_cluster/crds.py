@@ -8,7 +8,7 @@ from typing import Any
 from lab import tools
 
 from .cluster import LocalCluster
-from .errors import ClusterError
+from .control_plane import ClusterError
 
 # Which module of `tools.crd_files` holds the kinds of an API group.
 MODULES = {

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .control_plane import Network
-from .errors import ClusterBusyError, ClusterError
+from .control_plane import ClusterBusyError, ClusterError, Network
 
 STATE = "cluster.json"
 """What another process needs to find the cluster again."""

@@ -112,21 +112,13 @@ def resource_slice(name: str, product: str, gpus: int, slices: Mapping[str, int]
 
 def device_classes() -> list[KubernetesObject]:
     """Return the DeviceClasses that NVIDIA's driver for Dynamic Resource Allocation installs."""
+    expression = f"device.driver == '{_DRIVER}' && device.attributes['{_DRIVER}'].type == "
     return [
         {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "DeviceClass",
             "metadata": {"name": f"{kind}.nvidia.com"},
-            "spec": {
-                "selectors": [
-                    {
-                        "cel": {
-                            "expression": f"device.driver == '{_DRIVER}' && "
-                            f"device.attributes['{_DRIVER}'].type == '{kind}'"
-                        }
-                    }
-                ]
-            },
+            "spec": {"selectors": [{"cel": {"expression": f"{expression}'{kind}'"}}]},
         }
         for kind in ("gpu", "mig")
     ]
@@ -199,11 +191,8 @@ def _gpus(product: str, count: int) -> dict[str, str]:
 
 def _mig(strategy: str, slices: Mapping[str, int]) -> dict[str, str]:
     layout = f"all-{next(iter(slices))}" if len(slices) == 1 else "custom"
-    return {
-        "nvidia.com/mig.strategy": strategy,
-        "nvidia.com/mig.config": layout,
-        "nvidia.com/mig.config.state": "success",
-    }
+    prefix = "nvidia.com/mig"
+    return {f"{prefix}.strategy": strategy, f"{prefix}.config": layout, f"{prefix}.config.state": "success"}
 
 
 def _mebibytes(count: int) -> str:

@@ -18,8 +18,7 @@ from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 
-from .control_plane import PROGRAMS
-from .errors import ClusterError
+from .control_plane import PROGRAMS, ClusterError
 
 FOLDER_MARK = "TIDEGATE_CLUSTER"
 PROGRAM_MARK = "TIDEGATE_PROGRAM"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from . import folder as place
 from . import processes
-from .errors import ClusterBusyError
+from .control_plane import ClusterBusyError
 
 COMMAND = (sys.executable, "-c", f"from {__name__} import main; main()")
 _OVER = b"over"

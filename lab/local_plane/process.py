@@ -99,6 +99,25 @@ class Process:
             self.popen.wait()
 
 
+@dataclass(frozen=True)
+class Server:
+    """A process that serves HTTP and gRPC."""
+
+    process: Process
+    http_port: int
+    grpc_port: int
+
+    @property
+    def http(self) -> str:
+        """Host and port of its HTTP side."""
+        return f"{HOST}:{self.http_port}"
+
+    @property
+    def grpc(self) -> str:
+        """Host and port of its gRPC side."""
+        return f"{HOST}:{self.grpc_port}"
+
+
 @contextmanager
 def running(
     name: str,

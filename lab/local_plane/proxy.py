@@ -10,7 +10,7 @@ from pathlib import Path
 from tidegate_contracts import proxy_process, routing
 from tidegate_contracts.proxy_settings import variable
 
-from .process import HOST, Process, python_variables, replace_file, running
+from .process import HOST, Server, python_variables, replace_file, running
 
 ENVIRONMENT = "test"
 SETTINGS = {
@@ -28,25 +28,12 @@ SETTINGS = {
 
 
 @dataclass(frozen=True)
-class Proxy:
+class Proxy(Server):
     """A proxy that runs."""
 
-    process: Process
+    admin_port: int
     root: Path
     """The folder with its tables."""
-    http_port: int
-    grpc_port: int
-    admin_port: int
-
-    @property
-    def http(self) -> str:
-        """Host and port of its HTTP side."""
-        return f"{HOST}:{self.http_port}"
-
-    @property
-    def grpc(self) -> str:
-        """Host and port of its gRPC side."""
-        return f"{HOST}:{self.grpc_port}"
 
     @property
     def admin(self) -> str:
@@ -75,4 +62,4 @@ def proxy(root: Path, core: int | None = None, settings: Mapping[str, str] | Non
     log = root / "proxy.log"
     with running("the proxy", command, log, environment, core) as process:
         ports = process.announced_ports()
-        yield Proxy(process, root, ports["http"], ports["grpc"], ports["admin"])
+        yield Proxy(process, ports["http"], ports["grpc"], ports["admin"], root)

@@ -14,7 +14,7 @@ from pathlib import Path
 from lab.tools import ToolError, debian
 from lab.tools.cache import once
 
-from .process import HOST, CannotBeHadError, Process, answers, free_ports, running
+from .process import HOST, CannotBeHadError, Server, answers, free_ports, running
 from .wheels import environment, site_packages
 
 GLIBC = (2, 35)
@@ -45,23 +45,10 @@ class Installed:
 
 
 @dataclass(frozen=True)
-class Triton:
+class Triton(Server):
     """A Triton that runs."""
 
-    process: Process
-    http_port: int
-    grpc_port: int
     metrics_port: int
-
-    @property
-    def http(self) -> str:
-        """Host and port of its HTTP side."""
-        return f"{HOST}:{self.http_port}"
-
-    @property
-    def grpc(self) -> str:
-        """Host and port of its gRPC side."""
-        return f"{HOST}:{self.grpc_port}"
 
 
 @cache

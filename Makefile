@@ -25,7 +25,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; 
 TIDEGATE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidegate
 export TIDEGATE_CACHE
 export PYTHONPATH := $(CURDIR):$(CURDIR)/contracts:$(CURDIR)/service:$(CURDIR)/proxy:$(CURDIR)/policies/eviction:$(CURDIR)/client
-export PYTHONDONTWRITEBYTECODE ?= 1
+# Bytecode goes to the cache folder, that of tests too, so that each process of a run finds it and the tree stays clean.
+export PYTHONPYCACHEPREFIX ?= $(TIDEGATE_CACHE)/bytecode
 export MYPY_CACHE_DIR ?= $(TIDEGATE_CACHE)/mypy
 export RUFF_CACHE_DIR ?= $(TIDEGATE_CACHE)/ruff
 
@@ -136,14 +137,15 @@ demo-lifecycle-up: .test ## Leave MLflow, S3, dev and prod running, for the comm
 	@$(TEST) -m lab.demo lifecycle-up
 
 .PHONY: test test-all
-test: .test ## Check style and types, and test every promise once (REQUIRE_ALL=1 or ALLOW_NOT_RUN=<parts>: fail when others are not run)
+test: .test ## Check style, types (beside the tests) and every promise once (REQUIRE_ALL=1 or ALLOW_NOT_RUN=<parts>: fail when others are not run)
 test-all: .test ## The same, and every thorough test with all examples: kills, corpora, several clusters
 test-all: THOROUGH = --thorough
 test test-all:
 	@$(TEST) -m ruff check . && $(TEST) -m ruff format --check .
-	@$(TEST) -m mypy
 	@$(TEST) -m lab.tools
-	@$(TEST) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(THOROUGH) $(NOT_RUN) $(PYTEST)
+	@types=$$(mktemp); trap 'rm -f "$$types"' EXIT; $(TEST) -m mypy >"$$types" 2>&1 & mypy=$$!; \
+	  $(TEST) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(THOROUGH) $(NOT_RUN) $(PYTEST) || tests=$$?; \
+	  wait $$mypy || tests=$$?; cat "$$types"; exit $${tests:-0}
 
 .PHONY: fuzz
 fuzz: .test ## Send the proxy far more nonsense than the tests do (FUZZ=<examples for each fuzzer>)

@@ -1,25 +1,36 @@
 """Breaks lines at random places, one at a time, and tells which of them the tests notice: `make mutation`.
 
-Works in a copy of the committed tree. A mutant is tried first with the type checker, then with the tests that mirror
-its folder, at last, with --whole, with all tests. Whatever fails, or takes far longer than it should, has noticed it.
+Works in copies of the committed tree. A mutant is tried first with the test files that import its file, the quick ones
+first, then with the tests that mirror its folder, then with the type checker, at last, with --whole, with all tests.
+Whatever fails, or takes far longer than it should, has noticed it.
 """
 
 import argparse
 import ast
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from queue import SimpleQueue
 from time import monotonic
+
+from .order import place
+from .test_rooms import FILES, imported
 
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 900
 """Time limit of one step; the mirrored tests of a whole room take a third of it."""
 WHOLE_SECONDS = 3600
+NOT_FIRST = ("tests/node", "tests/lab/demo", "tests/lab/bench", "tests/docs")
+"""Their parts take a minute to start, and hardly anything is seen there alone."""
 SWAPPED: dict[type[ast.AST], str] = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.In: "not in",
     ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is", ast.Add: "-", ast.Sub: "+", ast.Mult: "//", ast.And: "or",
@@ -107,30 +118,44 @@ def mirrored(path: Path) -> list[str]:
     return [str(folder) for folder in folders if (ROOT / folder).is_dir()]
 
 
+@cache
+def _imports() -> dict[str, set[str]]:
+    """Return what each test file imports of the product."""
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    return {str(file.relative_to(ROOT)): set(imported("tests", file)) for file in files}
+
+
+def importing(path: Path) -> list[str]:
+    """Return the test files that import a file of the tree, those that take longest last."""
+    module = next((name for name, file in FILES.items() if file == path), "")
+    found = [test for test, names in _imports().items() if module in names and not test.startswith(NOT_FIRST)]
+    return sorted(found, key=place, reverse=True)
+
+
 def noticed(mutant: Mutant, copy: Path, options: argparse.Namespace) -> str | None:
     """Return which step notices a mutant in the copy; None when it survives all of them."""
     path = mutant.file.relative_to(ROOT)
     pytest = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     tier = ["--thorough"] if options.thorough else []
-    steps = [("types", [sys.executable, "-m", "mypy"], SECONDS)]
+    steps = [("tests that import it", [*pytest, *tier, *files], SECONDS)] if (files := importing(mutant.file)) else []
     steps += [(folder, [*pytest, *tier, folder], SECONDS) for folder in mirrored(path)[:2]]
+    steps.insert(2, ("types", [sys.executable, "-m", "mypy"], SECONDS))
     if options.whole:
         whole = [*pytest, *tier, "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "tests"]
         steps.append(("all tests", whole, WHOLE_SECONDS))
     kept = (copy / path).read_text("utf-8")
     (copy / path).write_text(mutant.source, "utf-8")
     try:
-        for name, command, seconds in steps:
-            if _fails(command, copy, seconds):
-                return name
-        return None
+        return next((name for name, command, seconds in steps if _fails(command, copy, seconds)), None)
     finally:
         (copy / path).write_text(kept, "utf-8")
 
 
 def _fails(command: list[str], copy: Path, seconds: int) -> bool:
     paths = [part.replace(str(ROOT), str(copy)) for part in os.environ["PYTHONPATH"].split(os.pathsep)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    # No bytecode: a mutant may be as long as what it stands for, and written within the same second.
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["MYPY_CACHE_DIR"] = f"{copy}.mypy"
     with subprocess.Popen(
         command, cwd=copy, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     ) as running:
@@ -147,22 +172,34 @@ def main() -> None:
     parser.add_argument("rooms", nargs="+", help="folders or files of the tree")
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants that are tried side by side")
     parser.add_argument("--thorough", action="store_true", help="with the tests that only `make test-all` runs")
     parser.add_argument("--whole", action="store_true", help="try survivors of the mirrored tests with all tests")
     options = parser.parse_args()
     mutants = chosen(options.rooms, options.count, options.seed)
+    copies: SimpleQueue[Path] = SimpleQueue()
+
+    def tried(mutant: Mutant) -> tuple[str | None, float]:
+        copy, begun = copies.get(), monotonic()
+        try:
+            return noticed(mutant, copy, options), monotonic() - begun
+        finally:
+            copies.put(copy)
+
     survivors = 0
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "tree"
-        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(copy)], check=True)
-        for number, mutant in enumerate(mutants, 1):
-            begun = monotonic()
-            by = noticed(mutant, copy, options)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
+        for number in range(options.jobs):
+            copy = Path(folder) / str(number)
+            subprocess.run(["git", "clone", "--quiet", str(ROOT), str(copy)], check=True)
+            with suppress(FileNotFoundError, KeyError):  # what the type checker knows already
+                shutil.copytree(os.environ["MYPY_CACHE_DIR"], f"{copy}.mypy")
+            copies.put(copy)
+        for number, (mutant, (by, seconds)) in enumerate(zip(mutants, pool.map(tried, mutants), strict=True), 1):
             survivors += by is None
             where = f"{mutant.file.relative_to(ROOT)}:{mutant.line}"
             what = f"{' '.join(mutant.old.split())[:60]!r} → {' '.join(mutant.new.split())[:60]!r}"
             verdict = f"noticed by {by}" if by else "SURVIVED"
-            print(f"{number}/{len(mutants)} {where}: {what}: {verdict} ({monotonic() - begun:.0f} s)", flush=True)
+            print(f"{number}/{len(mutants)} {where}: {what}: {verdict} ({seconds:.0f} s)", flush=True)
     print(f"{len(mutants) - survivors} of {len(mutants)} noticed: {1 - survivors / max(1, len(mutants)):.0%}")
 
 

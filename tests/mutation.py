@@ -1,7 +1,7 @@
 """Breaks lines at random places, one at a time, and tells which of them the tests notice: `make mutation`.
 
 Works in copies of the committed tree. A mutant is tried first with the test files that import its file, the quick ones
-first, then with the tests that mirror its folder, then with the type checker, at last, with --whole, with all tests.
+first, then with the type checker, then with the tests that mirror its folder, at last, with --whole, with all tests.
 Whatever fails, or takes far longer than it should, has noticed it.
 """
 
@@ -139,7 +139,7 @@ def noticed(mutant: Mutant, copy: Path, options: argparse.Namespace) -> str | No
     tier = ["--thorough"] if options.thorough else []
     steps = [("tests that import it", [*pytest, *tier, *files], SECONDS)] if (files := importing(mutant.file)) else []
     steps += [(folder, [*pytest, *tier, folder], SECONDS) for folder in mirrored(path)[:2]]
-    steps.insert(2, ("types", [sys.executable, "-m", "mypy"], SECONDS))
+    steps.insert(1, ("types", [sys.executable, "-m", "mypy"], SECONDS))
     if options.whole:
         whole = [*pytest, *tier, "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "tests"]
         steps.append(("all tests", whole, WHOLE_SECONDS))

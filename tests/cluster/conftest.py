@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lab.local_cluster import LocalCluster
+from rollout.kubectl import Kubectl
 
 from .bringing import ENGINES, Site, site_in
 from .world import roomy_nodes
@@ -79,3 +80,13 @@ def helm_site(cluster: LocalCluster, namespace: str, tmp_path: Path, monkeypatch
     made = site_in(cluster, namespace, "helm", tmp_path, monkeypatch)
     yield made
     made.end()
+
+
+@pytest.fixture
+def kube(cluster: LocalCluster, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Kubectl:
+    """The shared cluster as the product's own kubectl sees it, and a namespace in which Pod Security is enforced."""
+    for name, value in cluster.environment().items():
+        monkeypatch.setenv(name, value)
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}])
+    return Kubectl(cluster.context)

@@ -34,6 +34,12 @@ def test_every_kind_of_drift_is_seen_and_mended(site: Site) -> None:
     enforce = "pod-security.kubernetes.io/enforce"
     site.kubectl("label", "namespace", f"{site.prefix}-dev", f"{enforce}=privileged", "--overwrite")
 
+    written, page = site.written(), site.folder / "preview.md"
+    site.run("preview", "--cluster", site.cluster.context, "--stack", "dev-lab", "--summary", str(page))
+    assert site.written() == written, "a preview changes nothing"
+    assert page.read_text("utf-8").startswith("**✏️ 1 stack: 1 changed · objects: 1 created, ")
+    for line in ("registry.test/other&#58;9 → registry.test/triton&#58;1", "4 pods → 1 pod: the last ones end"):
+        assert line in page.read_text("utf-8")
     changes = site.changes()
     assert ("created", "Service", "small-main") in [(change.verb, change.kind, change.name) for change in changes]
     seen = fields(changes)
@@ -52,6 +58,8 @@ def test_every_kind_of_drift_is_seen_and_mended(site: Site) -> None:
 
     site.up()
     assert site.changes() == []
+    site.run("preview", "--cluster", site.cluster.context, "--stack", "dev-lab", "--summary", str(page))
+    assert page.read_text("utf-8").startswith("**✅ 1 stack: 1 unchanged**")
     now = site.objects()
     namespace = f"{site.prefix}-dev"
     assert now["Deployment", namespace, "inference-proxy"]["spec"]["replicas"] == 1

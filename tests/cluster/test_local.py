@@ -298,6 +298,33 @@ def test_an_incomplete_cluster_is_started_anew_and_what_is_lost_is_said(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.thorough
+def test_the_local_cluster_is_compared_with_too_and_its_absence_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "local_folder", lambda: tmp_path / "cluster")
+    for name in ("KUBECONFIG", "PATH"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))  # so that it is put back afterwards
+    definition = read(REFERENCE, tmp_path, **{"namespace: inference-": "namespace: local-"})
+    page = tmp_path / "preview.md"
+    command = ["preview", definition.file, "--cluster", "local", "--stack", "dev-lab", "--summary", str(page)]
+    done = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert done.exit_code == 1
+    assert "there is no local cluster to compare with" in done.stderr
+    assert "make up CLUSTER=local" in done.stderr
+    stacks = local.local_stacks(definition, "dev-lab")
+    cluster = local.start_local(definition, stacks, tmp_path / "cluster")
+    try:
+        done = CliRunner().invoke(app, command, catch_exceptions=False)
+        assert done.exit_code == 0, done.stderr
+        assert page.read_text("utf-8").startswith("**✏️ 1 stack: 1 new · objects: ")
+        cluster.apply(objects_of(definition, "dev-lab"))
+        CliRunner().invoke(app, command, catch_exceptions=False)
+        assert page.read_text("utf-8").startswith("**✅ 1 stack: 1 unchanged**")
+    finally:
+        local.stop_local(tmp_path / "cluster")
+
+
 SPEC = {
     "nodeSelector": {"nvidia.com/gpu.product": "X"},
     "containers": [{"resources": {"limits": {"nvidia.com/mig-1g.10gb": "1"}}}],

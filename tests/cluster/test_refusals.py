@@ -3,11 +3,9 @@
 import json
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from lab.local_cluster import LocalCluster
 from rollout.kubectl import Kubectl, as_list
 from stacks.command import CommandError
 
@@ -210,15 +208,6 @@ def test_an_admission_policy_is_named_with_its_words_and_a_preview_knows_it_befo
         site.cluster.kubectl("delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", name)
     assert ended.code == 1
     assert words in ended.err
-
-
-@pytest.fixture
-def kube(cluster: LocalCluster, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The shared cluster as the product's own kubectl sees it, and a namespace in which Pod Security is enforced."""
-    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}])
-    return Kubectl(cluster.context)
 
 
 def test_pod_security_is_named_with_what_it_wants(kube: Kubectl, namespace: str) -> None:

@@ -1,4 +1,4 @@
-"""Moving an environment from one engine to another adopts its objects: none is made anew, no pod restarts."""
+"""Moving an environment from one engine to another, or to none, adopts its objects: nothing is made anew."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from lab.local_cluster import LocalCluster
 
 from .bringing import KINDS, Site, site_in
-from .world import settled
+from .world import ROOT, settled
 
 EVERYTHING = f"{KINDS},pods"
 
@@ -75,3 +75,39 @@ def test_what_kubectl_applied_is_adopted_by_helm(helm_site: Site) -> None:
     site.edit("      - {name: extra, loading: {mode: on-demand, capacity: 1Gi}, replicas: 1}\n", "")
     site.up()
     assert site.changes() == []
+
+
+def apply_rendered(site: Site) -> None:
+    """Render dev-lab and apply its files as docs/helm.md says."""
+    site.run("up", "--out", str(site.folder / "rendered"), "--stack", "dev-lab")
+    options = "--server-side", "--force-conflicts", "--field-manager=helm"
+    site.kubectl("apply", *options, "--filename", str(site.folder / "rendered" / "dev-lab"))
+
+
+@pytest.mark.thorough
+def test_one_of_two_environments_leaves_helm_and_nothing_is_made_anew(helm_site: Site) -> None:
+    site = helm_site
+    site.edit("{name: dev, ", "{name: dev, labels: {example.com/owner: me}, ")
+    for stack in ("dev-lab", "prod-lab"):
+        site.up(stack=stack)
+        settled(site.cluster, f"{site.prefix}-{stack.partition('-')[0]}")
+    before = site.state("uid")
+
+    apply_rendered(site)
+    site.kubectl("delete", "secret", "--selector", "owner=helm,name=dev-lab")
+    assert (site.release("dev-lab"), site.release("prod-lab")) == ("", "deployed")
+    assert site.state("uid") == before
+    assert site.changes("dev-lab") == site.changes("prod-lab") == []
+
+    # What is taken out of the definition later goes too, since the fields have kept their one owner.
+    site.edit("labels: {example.com/owner: me}, ", "")
+    apply_rendered(site)
+    (namespace,) = (item for item in site.cluster.get("namespaces") if item["metadata"]["name"] == f"{site.prefix}-dev")
+    assert "example.com/owner" not in namespace["metadata"]["labels"]
+    assert site.state("uid") == before
+
+
+def test_the_documentation_says_these_commands() -> None:
+    page = (ROOT / "docs/helm.md").read_text("utf-8")
+    assert "kubectl apply --server-side --force-conflicts --field-manager=helm -f build/rendered/<stack>/" in page
+    assert "kubectl delete secret --namespace <namespace> --selector owner=helm,name=<stack>" in page

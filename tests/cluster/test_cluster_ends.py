@@ -1,0 +1,298 @@
+"""A local cluster leaves nothing behind, however it ends, and touches nothing of somebody else."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.local_cluster import ClusterError, LocalCluster, Network, control_plane, processes, watch
+from lab.local_cluster import cluster as cluster_module
+from lab.local_cluster import folder as place
+from lab.local_cluster.folder import free_port, locked
+
+from .world import ROOT, until
+
+STARTER = """
+import sys
+from pathlib import Path
+from lab.local_cluster import LocalCluster
+how = sys.argv[2]
+never = {"kube-controller-manager": ["--controllers=-*"]}  # there will be no `default` service account
+cluster = LocalCluster.start(Path(sys.argv[1]), outlives=how != "dies", options=never if how == "is never done" else {})
+print("ready", flush=True)
+if how == "dies":
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def starter(tmp_path: Path) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
+    """Start a cluster in tmp_path/cluster from a Python process of its own; whatever is left of it is ended."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def begin(how: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-c", STARTER, str(tmp_path / "cluster"), how]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "contracts")))}
+        pipe = subprocess.PIPE
+        begun.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment))
+        return begun[-1]
+
+    yield begin
+    for process in begun:
+        process.kill()
+        process.communicate()
+    processes.end((tmp_path / "cluster").resolve())
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended; one whose parent has not looked yet has ended too."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.thorough
+def test_it_ends_with_its_block_leaves_only_logs_and_starts_again_empty(tmp_path: Path) -> None:
+    """Also when the block fails. A restart is a new cluster with new secrets; other files and processes stay."""
+    with pytest.raises(ZeroDivisionError), LocalCluster.start(tmp_path) as first:  # noqa: PT012
+        pids, old = first.pids, first.kubeconfig.read_text()
+        first.kubectl("create", "namespace", "mine")
+        bystander = subprocess.Popen(["sleep", "60"], cwd=tmp_path)
+        1 / 0  # noqa: B018
+    try:
+        assert len(pids) == len(control_plane.PROGRAMS)
+        assert all(gone(pid) for pid in pids.values())
+        assert {entry.name for entry in tmp_path.iterdir()} == {"logs", ".lock"}
+        assert bystander.poll() is None
+        first.stop()  # again does no harm
+    finally:
+        bystander.kill()
+        bystander.wait()
+    (tmp_path / "notes.txt").write_text("kept")
+    with LocalCluster.start(tmp_path, name="own") as second:
+        assert second.kubectl("get", "namespace", "mine", check=False).returncode
+        assert second.kubeconfig.read_text() != old
+        assert (tmp_path / "notes.txt").read_text() == "kept"
+
+
+@pytest.mark.thorough
+def test_a_killed_parent_takes_its_cluster_along(
+    starter: Callable[[str], "subprocess.Popen[str]"], tmp_path: Path
+) -> None:
+    """The kernel sees to it; and the next start finds what is left in the folder, and clears it away."""
+    process = starter("dies")
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    folder = (tmp_path / "cluster").resolve()
+    pids = processes.of(folder)
+    assert pids.keys() == {*control_plane.PROGRAMS}
+    process.kill()
+    until("all have ended", lambda: all(gone(pid) for pid in pids.values()))
+    assert (folder / "cluster.json").exists()
+    assert LocalCluster.running(folder) is None
+    with LocalCluster.start(folder) as running:
+        assert running.get("namespace", "default")["status"]["phase"] == "Active"
+
+
+@pytest.mark.thorough
+def test_one_that_outlives_its_starter_is_found_again_and_refuses_a_second_start(
+    starter: Callable[[str], "subprocess.Popen[str]"], tmp_path: Path
+) -> None:
+    """As `make up CLUSTER=local` and `make down` need it."""
+    folder = tmp_path / "cluster"
+    out, _ = starter("outlives").communicate(timeout=120)
+    assert out == "ready\n"
+    found = LocalCluster.running(folder)
+    assert found
+    assert found.get("namespace", "default")["status"]["phase"] == "Active"
+    with pytest.raises(ClusterError, match=r"runs already in .*kube-apiserver \d+.*\n.*another folder"):
+        LocalCluster.start(folder)
+    assert found.pids.keys() == {*control_plane.PROGRAMS}, "the refused start has ended nothing"
+    pids = found.pids
+    assert LocalCluster.remove(folder) is True
+    assert all(gone(pid) for pid in pids.values())
+    assert not folder.exists()
+    assert LocalCluster.remove(folder) is False
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("with_its_watcher", [False, True])
+def test_a_start_that_is_killed_half_way_leaves_nothing(
+    starter: Callable[[str], "subprocess.Popen[str]"], tmp_path: Path, with_its_watcher: bool
+) -> None:
+    """Also of programs that were to outlive it: the watcher ends them, or else the next start, by their marks."""
+    folder = (tmp_path / "cluster").resolve()
+    process = starter("is never done")
+    left = until("the API server has been started", lambda: processes.of(folder).get("kube-apiserver"))
+    (watcher,) = watchers(folder)
+    if with_its_watcher:
+        os.kill(watcher, signal.SIGKILL)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    if not with_its_watcher:
+        until("all have ended", lambda: gone(left) and not processes.of(folder) and not watchers(folder))
+        return
+    assert not gone(left)
+    assert LocalCluster.running(folder) is None
+    with LocalCluster.start(folder) as running:
+        assert gone(left)
+        assert running.pids.keys() == {*control_plane.PROGRAMS}
+
+
+def watchers(folder: Path) -> list[int]:
+    """Return the processes that watch over a start in a folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                if [os.fsencode(word) for word in (*watch.COMMAND, folder)] == words[:-1]:
+                    found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.thorough
+def test_a_watcher_of_a_start_that_was_done_when_it_was_killed_ends_nothing(tmp_path: Path) -> None:
+    """Neither that cluster, nor one that somebody else has started there meanwhile."""
+    with LocalCluster.start(tmp_path) as running:
+        command = [*watch.COMMAND, str(running.folder)]
+        subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=True, timeout=60)
+        assert running.pids.keys() == {*control_plane.PROGRAMS}
+
+
+def test_of_two_starts_at_once_one_is_told_to_wait(tmp_path: Path) -> None:
+    """One message, and nothing of the other one is touched."""
+    with locked(tmp_path), pytest.raises(ClusterError, match="Another process is starting or stopping") as caught:
+        LocalCluster.start(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+    assert not processes.of(tmp_path.resolve())
+
+
+def files_in(folder: Path) -> dict[str, str]:
+    return {str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    """Somebody's folder, with names that a cluster uses too."""
+    for name in ("logs/app.log", "etcd/data", "thesis.txt", "kubeconfig"):
+        (tmp_path / "theirs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "theirs" / name).write_text("dear")
+    return tmp_path / "theirs"
+
+
+@pytest.mark.parametrize("do", [LocalCluster.remove, LocalCluster.start])
+def test_somebodys_files_are_refused_and_stay(theirs: Path, do: Callable[[Path], Any]) -> None:
+    """A folder without the mark of a cluster, as it is and behind a link; not even its rights change."""
+    theirs.chmod(0o755)
+    before = files_in(theirs)
+    with pytest.raises(ClusterError, match=r"No local cluster made etcd, logs, kubeconfig in .*nothing was removed"):
+        do(theirs)
+    link = theirs.parent / "link"
+    link.symlink_to(theirs)
+    with pytest.raises(ClusterError, match=f"link is a symbolic link to {theirs}, .*nothing was removed"):
+        do(link)
+    assert link.is_symlink()
+    assert files_in(theirs) == before
+    assert stat.S_IMODE(theirs.stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("do", [LocalCluster.remove, LocalCluster.start])
+@pytest.mark.parametrize("name", ["etcd", "logs", "tokens.csv", ".lock"])
+def test_a_link_in_a_clusters_folder_is_refused(
+    theirs: Path, tmp_path: Path, do: Callable[[Path], Any], name: str
+) -> None:
+    """Otherwise programs would write, and a cleaning remove, wherever it leads."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    place.mark(folder)
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(theirs / "logs")
+    before = files_in(theirs)
+    with pytest.raises(ClusterError, match=f"No local cluster made {name} in "):
+        do(folder)
+    assert (folder / name).is_symlink()
+    assert files_in(theirs) == before
+
+
+def test_a_removal_takes_what_a_cluster_made_and_leaves_the_rest(theirs: Path, tmp_path: Path) -> None:
+    """Links within what it made are removed and not followed; an empty folder goes, one of somebody's stays."""
+    folder = tmp_path / "cluster"
+    for more in (False, True):
+        (folder / "etcd").mkdir(parents=True)
+        place.mark(folder)
+        (folder / "etcd" / "link").symlink_to(theirs)
+        (folder / "stages.yaml").write_text("")
+        if more:
+            (folder / "notes.txt").write_text("kept")
+        assert LocalCluster.remove(folder) is False
+        assert folder.exists() is more
+    assert files_in(folder) == {"notes.txt": "kept"}
+    assert LocalCluster.remove(folder) is False
+    assert files_in(folder) == {"notes.txt": "kept"}
+    assert len(files_in(theirs)) == 4
+
+
+@pytest.mark.parametrize("program", [None, "etcd", "sleep"])
+def test_a_process_that_inherited_the_marks_is_left_alone(tmp_path: Path, program: str | None) -> None:
+    """With one mark or both: it is none of the programs."""
+    marks = {processes.FOLDER_MARK: str(tmp_path)} | ({processes.PROGRAM_MARK: program} if program else {})
+    bystander = subprocess.Popen(["sleep", "60"], env=os.environ | marks)
+    try:
+        assert not processes.of(tmp_path)
+        processes.end(tmp_path)
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_a_program_is_found_while_its_launcher_stands_for_it(tmp_path: Path) -> None:
+    """A start that is killed in that moment leaves nothing either."""
+    marks = {processes.FOLDER_MARK: str(tmp_path), processes.PROGRAM_MARK: "etcd"}
+    command = ["sh", "-c", "read nothing", "sh", "/somewhere/etcd"]
+    launcher = subprocess.Popen(command, stdin=subprocess.PIPE, env=os.environ | marks)
+    try:
+        until("it is found", lambda: processes.of(tmp_path) == {"etcd": launcher.pid})
+        processes.end(tmp_path, [launcher])
+        assert launcher.returncode == -signal.SIGKILL
+    finally:
+        launcher.kill()
+        launcher.communicate()
+
+
+@pytest.mark.parametrize("program", ["etcd", "kube-apiserver", "kube-scheduler"])
+@pytest.mark.thorough
+def test_a_program_that_ends_at_once_is_named_with_its_last_words(tmp_path: Path, program: str) -> None:
+    """And the others are ended."""
+    with pytest.raises(ClusterError, match=rf"(?s){program} ended with exit code \d+.*log: .*no-such-option"):
+        LocalCluster.start(tmp_path, options={program: ["--no-such-option=1"]})
+    assert not processes.of(tmp_path.resolve())
+
+
+@pytest.mark.thorough
+def test_somebody_who_stops_a_start_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the API server comes up."""
+
+    def stopped(self: LocalCluster, *_: str) -> bool:
+        assert {"etcd", "kube-apiserver"} <= self.pids.keys()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster_module.LocalCluster, "_answers", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        LocalCluster.start(tmp_path)
+    assert not processes.of(tmp_path.resolve())
+
+
+def test_clusters_that_start_at_once_hold_different_ports() -> None:
+    with ExitStack() as starting:
+        ports = [starting.enter_context(free_port(Network())) for _ in range(300)]
+        assert len(set(ports)) == 300

@@ -227,16 +227,29 @@ def site_in(cluster: LocalCluster, prefix: str, engine: str, folder: Path, monke
     environment = {name: own[name] for name in own if own[name] != os.environ.get(name)}
     site = Site(cluster, prefix, engine, folder, environment)
     site.write(DEFINITION.format(prefix=prefix, context=cluster.context))
-    if engine == "helm":
-        return site
-    from rollout.engines import pulumi
+    if engine == "pulumi":
+        site.checkout, settings = checkout_for_pulumi(folder)
+        site.environment = environment | settings
+        monkeypatch.setattr("rollout.engines.pulumi.ROOT", site.checkout)
+    return site
 
+
+def checkout_for_pulumi(folder: Path) -> tuple[Path, dict[str, str]]:
+    """Return a copy of the checkout, since Pulumi writes the configuration of stacks there, and Pulumi's settings."""
     away = shutil.ignore_patterns(".*", "__pycache__", "build", "tests", "bench", "docs", "encryptionsalt")
     checkout = folder / "checkout"
     shutil.copytree(ROOT, checkout, ignore=away)
-    (checkout / ".venv").symlink_to(sys.prefix)
+    (checkout / ".venv").symlink_to(sys.prefix)  # as make links it; otherwise each Pulumi would make one there
     (folder / "state").mkdir()
-    site.environment = environment | {"PULUMI_BACKEND_URL": (folder / "state").as_uri(), "PULUMI_CONFIG_PASSPHRASE": ""}
-    site.checkout = checkout
-    monkeypatch.setattr(pulumi, "ROOT", checkout)
-    return site
+    return checkout, {"PULUMI_BACKEND_URL": (folder / "state").as_uri(), "PULUMI_CONFIG_PASSPHRASE": ""}
+
+
+def read_until(process: "subprocess.Popen[str]", words: str) -> str:
+    """Return what a process says on standard error, as soon as the words are in it."""
+    assert process.stderr
+    said = ""
+    while words not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    return said

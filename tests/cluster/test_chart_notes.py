@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,34 +16,22 @@ from .conftest import MakeCluster
 
 VALUES = CHART / "ci" / "prod-east-values.yaml"
 NAMESPACE = "inference-prod"
-SECONDS = 120
-
-Helm = Callable[..., str]
+RELEASE: list[str | Path] = ["east", CHART, "--namespace", NAMESPACE, "--values", VALUES]
+NEW: list[str | Path] = ["install", *RELEASE, "--create-namespace", "--take-ownership"]
 
 
 @pytest.fixture
 def bare(make_cluster: MakeCluster) -> LocalCluster:
     """A cluster with one node without GPU, and nothing of what the chart's environment needs but its kinds."""
     cluster = make_cluster([nodes.cpu_node("cpu-1")])
-    rendered = subprocess.run(
-        [tools.path("helm"), "template", "x", CHART, "--values", VALUES],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=True,
-    )
-    crds.install(cluster, [item for item in yaml.safe_load_all(rendered.stdout) if item])
+    rendered = helm({}, "template", "x", CHART, "--values", VALUES).stdout
+    crds.install(cluster, [item for item in yaml.safe_load_all(rendered) if item])
     return cluster
 
 
 def helm(environment: Mapping[str, str], *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [tools.path("helm"), *arguments],
-        capture_output=True,
-        text=True,
-        env=os.environ | environment,
-        timeout=SECONDS,
-    )
+    command = [tools.path("helm"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, timeout=120)
 
 
 def notes(done: subprocess.CompletedProcess[str]) -> str:
@@ -52,8 +40,7 @@ def notes(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_what_is_missing_is_said_until_it_is_there(bare: LocalCluster) -> None:
-    release: list[str | Path] = ["east", CHART, "--namespace", NAMESPACE, "--values", VALUES]
-    first = notes(helm(bare.environment(), "install", *release, "--create-namespace", "--take-ownership"))
+    first = notes(helm(bare.environment(), *NEW))
     assert "What is still missing in this cluster" in first
     for missing in (
         f"Secret {NAMESPACE}/registry-credentials,",
@@ -70,24 +57,11 @@ def test_what_is_missing_is_said_until_it_is_there(bare: LocalCluster) -> None:
     assert "cert-manager, which" not in first
 
     bare.kubectl("create", "secret", "generic", "registry-credentials", "--namespace", NAMESPACE)
-    bare.apply(
-        [
-            {
-                "apiVersion": "storage.k8s.io/v1",
-                "kind": "CSIDriver",
-                "metadata": {"name": "efs.csi.aws.com"},
-                "spec": {"attachRequired": False},
-            },
-            {
-                "apiVersion": "networking.k8s.io/v1",
-                "kind": "IngressClass",
-                "metadata": {"name": "nginx"},
-                "spec": {"controller": "example.com/none"},
-            },
-        ]
-    )
+    driver = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "efs.csi.aws.com"}}
+    ingress = {"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "metadata": {"name": "nginx"}}
+    bare.apply([{**driver, "spec": {"attachRequired": False}}, {**ingress, "spec": {"controller": "example.com/none"}}])
     bare.add_nodes([nodes.mig_mixed("gpu-1", "NVIDIA-A100-SXM4-80GB", 4, {"1g.10gb": 2, "2g.20gb": 1})])
-    second = notes(helm(bare.environment(), "upgrade", *release))
+    second = notes(helm(bare.environment(), "upgrade", *RELEASE))
     for there in ("registry-credentials", "efs.csi.aws.com,", "IngressClass", "mig-1g.10gb", "mig-2g.20gb"):
         assert there not in second.partition("What is still missing")[2]
     assert "offers nvidia.com/mig-3g.40gb" in second
@@ -95,57 +69,30 @@ def test_what_is_missing_is_said_until_it_is_there(bare: LocalCluster) -> None:
 
 @pytest.mark.thorough
 def test_who_may_not_look_around_installs_without_asking(bare: LocalCluster) -> None:
-    bare.apply(
-        [
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRole",
-                "metadata": {"name": "installs"},
-                "rules": [
-                    {"apiGroups": [group], "resources": ["*"], "verbs": ["*"]}
-                    for group in ("apps", "policy", "autoscaling", "networking.k8s.io", "monitoring.coreos.com")
-                ]
-                + [
-                    {"apiGroups": ["cert-manager.io"], "resources": ["certificates"], "verbs": ["*"]},
-                    {
-                        "apiGroups": [""],
-                        "resources": [
-                            "namespaces",
-                            "persistentvolumes",
-                            "persistentvolumeclaims",
-                            "configmaps",
-                            "secrets",
-                            "services",
-                            "serviceaccounts",
-                        ],
-                        "verbs": ["*"],
-                    },
-                ],
-            },
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRoleBinding",
-                "metadata": {"name": "installs"},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "installs"},
-                "subjects": [{"kind": "User", "name": "deployer", "apiGroup": "rbac.authorization.k8s.io"}],
-            },
-        ]
-    )
+    groups = ("apps", "policy", "autoscaling", "networking.k8s.io", "monitoring.coreos.com", "cert-manager.io", "")
+    rules = [{"apiGroups": [group], "resources": ["*"], "verbs": ["*"]} for group in groups]
+    rules[-2]["resources"] = ["certificates"]
+    kinds = "namespaces persistentvolumes persistentvolumeclaims configmaps secrets services serviceaccounts"
+    rules[-1]["resources"] = kinds.split()
+    group = "rbac.authorization.k8s.io"
+    head = {"apiVersion": f"{group}/v1", "metadata": {"name": "installs"}}
+    of = {
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "installs"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "deployer"}],
+    }
+    bare.apply([{**head, "kind": "ClusterRole", "rules": rules}, {**head, "kind": "ClusterRoleBinding", **of}])
     deployer = {"KUBECONFIG": str(bare.user("deployer"))}
-    arguments: list[str | Path] = ["install", "east", CHART, "--namespace", NAMESPACE, "--values", VALUES]
-    arguments += ["--create-namespace", "--take-ownership"]
-    refused = helm(deployer, *arguments, "--dry-run=server")
+    refused = helm(deployer, *NEW, "--dry-run=server")
     assert refused.returncode != 0
     assert 'User "deployer" cannot get resource "csidrivers"' in refused.stderr
-    said = notes(helm(deployer, *arguments, "--set", "global.lookup=false"))
+    said = notes(helm(deployer, *NEW, "--set", "global.lookup=false"))
     assert "no cluster was asked" in said
     assert "offers nvidia.com/mig-1g.10gb" in said
 
 
 @pytest.mark.thorough
 def test_the_api_server_takes_the_hooks_under_pod_security_restricted(bare: LocalCluster) -> None:
-    release: list[str | Path] = ["east", CHART, "--namespace", NAMESPACE, "--values", VALUES]
-    notes(helm(bare.environment(), "install", *release, "--create-namespace", "--take-ownership"))
+    notes(helm(bare.environment(), *NEW))
     hooks = helm(bare.environment(), "get", "hooks", "east", "--namespace", NAMESPACE)
     objects = [item for item in yaml.safe_load_all(hooks.stdout) if item]
     assert sorted(item["kind"] for item in objects) == ["NetworkPolicy", "Pod"]

@@ -13,7 +13,7 @@ from rollout.engines import lease
 from rollout.kubectl import Kubectl, as_list
 from stacks.command import CommandError
 
-from .bringing import Site
+from .bringing import Site, read_until
 from .world import settled, until
 
 
@@ -62,9 +62,7 @@ def test_a_release_that_was_left_pending_is_finished_without_starting_a_pod_anew
     too_much = 'resources: {cpu: "5000", memory: 8Gi}'
     site.edit("replicas: 1}\n      - {name: extra", f"replicas: 1, {too_much}}}\n      - {{name: extra")
     process = site.start()
-    assert process.stderr
-    while "Unschedulable" not in process.stderr.readline():
-        assert process.poll() is None
+    read_until(process, "Unschedulable")
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert site.release() == "pending-upgrade"
@@ -116,16 +114,9 @@ def test_a_second_up_waits_for_the_first_and_says_for_whom(helm_site: Site) -> N
     only = f"example.com/only-{site.prefix}"
     site.edit("proxy:\n  replicas: 1", f"proxy:\n  replicas: 1\n  nodeSelector: {{{only}: here}}")
     first = site.start()
-    assert first.stderr
-    while "Unschedulable" not in first.stderr.readline():
-        assert first.poll() is None
+    read_until(first, "Unschedulable")
     second = site.start()
-    assert second.stderr
-    said = ""
-    while "is at work" not in said:
-        line = second.stderr.readline()
-        assert line, said
-        said += line
+    said = read_until(second, "is at work")
     assert f"process {first.pid} is at work in {site.prefix}-dev …" in said
     site.cluster.kubectl("label", "node", "cpu-1", f"{only}=here")
     try:
@@ -197,9 +188,7 @@ def test_an_up_whose_lease_another_run_took_over_ends_and_leaves_helms_records_a
         'replicas: 1, resources: {cpu: "5000", memory: 8Gi}}\n      - {name: extra',
     )
     process = site.start()
-    assert process.stderr
-    while "Unschedulable" not in process.stderr.readline():
-        assert process.poll() is None
+    read_until(process, "Unschedulable")
     site.kubectl("patch", "lease", lease.NAME, "--type=merge", "--patch", THEIRS)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1

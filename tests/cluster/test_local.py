@@ -3,7 +3,6 @@
 import io
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from lab import tools
-from lab.local_cluster import ClusterError, LocalCluster, processes
+from lab.local_cluster import LocalCluster, processes
 from lab.local_cluster.folder import locked, mark, private_folder
 from rollout import local
 from rollout.cli import app
@@ -22,7 +21,7 @@ from rollout.pending import in_words
 from stacks.command import CommandError
 from stacks.stack import Stack
 
-from .world import DEFINITIONS, EVERYTHING, REFERENCE, ROOT, objects_of, read, settled, until
+from .world import DEFINITIONS, EVERYTHING, REFERENCE, objects_of, read, settled, until
 
 A100 = "NVIDIA-A100-SXM4-80GB"
 
@@ -32,6 +31,14 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     """A folder for a local cluster that outlives its starter, and is taken down after the test all the same."""
     yield tmp_path / "local"
     local.stop_local(tmp_path / "local")
+
+
+class ReachedError(Exception):
+    """The end of what a test looks at."""
+
+
+def reached(*_: Any, **__: Any) -> None:
+    raise ReachedError
 
 
 def text_of(cluster: LocalCluster, stacks: tuple[Stack, ...]) -> str:
@@ -46,9 +53,8 @@ def test_of_each_environment_the_first_stack_lives_in_a_local_cluster() -> None:
     definition = read(REFERENCE)
     assert [stack.name for stack in local.local_stacks(definition)] == ["dev-lab", "prod-east"]
     assert [stack.name for stack in local.local_stacks(definition, "prod-east")] == ["prod-east"]
-    with pytest.raises(
-        CommandError, match=r"one stack of each environment, and not prod-west.*\n?.*dev-lab, prod-east"
-    ):
+    said = r"one stack of each environment, and not prod-west.*\n?.*dev-lab, prod-east"
+    with pytest.raises(CommandError, match=said):
         local.local_stacks(definition, "prod-west")
 
 
@@ -62,8 +68,20 @@ def test_environments_that_share_a_namespace_do_not_stand_together(tmp_path: Pat
     assert [stack.name for stack in local.local_stacks(definition, "dev-lab")] == ["dev-lab"]
 
 
-def test_a_local_cluster_is_started_found_again_updated_and_taken_down(folder: Path, tmp_path: Path) -> None:
-    """The whole way of a person: up, look, up again with another definition, down."""
+def test_a_local_cluster_is_started_found_again_updated_and_taken_down(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole way of a person: up, look, compare, up again with another definition, down."""
+    monkeypatch.setattr(local, "local_folder", lambda: folder)
+    for name in ("KUBECONFIG", "PATH"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))  # so that it is put back afterwards
+    page = tmp_path / "page.md"
+    preview = ["preview", str(REFERENCE), "--cluster", "local", "--stack", "dev-lab", "--summary", str(page)]
+    done = CliRunner().invoke(app, preview, catch_exceptions=False)
+    assert done.exit_code == 1
+    assert "there is no local cluster to compare with" in done.stderr
+    assert "make up CLUSTER=local" in done.stderr
+
     definition = read(REFERENCE)
     stacks = local.local_stacks(definition)
     cluster = local.start_local(definition, stacks, folder)
@@ -76,6 +94,8 @@ def test_a_local_cluster_is_started_found_again_updated_and_taken_down(folder: P
     assert text.count("1 × MIG 1g.10gb of NVIDIA-A100-SXM4-80GB") == 4
     assert "lab-gpu-1" in text
     assert "no GPU" in text
+    assert CliRunner().invoke(app, preview, catch_exceptions=False).exit_code == 0
+    assert page.read_text("utf-8").startswith("**✅ 1 stack: 1 unchanged**")
 
     pids = cluster.pids
     changed = read(REFERENCE, tmp_path, **{f"nodes: 2\n        product: {A100}": f"nodes: 3\n        product: {A100}"})
@@ -112,32 +132,6 @@ def test_a_second_up_waits_for_the_first_that_starts_the_cluster(
     assert local.start_local(definition, stacks, folder).pids == pids
 
 
-STARTED = """
-import sys
-from pathlib import Path
-from rollout import local
-from stacks.validate import read_definition
-definition = read_definition(sys.argv[1])
-print(sorted(local.start_local(definition, local.local_stacks(definition, "dev-lab"), Path(sys.argv[2])).pids.items()))
-"""
-
-
-@pytest.mark.thorough
-def test_two_ups_at_once_bring_one_local_cluster(folder: Path) -> None:
-    """Whichever was first."""
-    paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "contracts")])}
-    command = [sys.executable, "-c", STARTED, str(REFERENCE), str(folder)]
-    starts = [
-        subprocess.Popen(
-            command, env={**os.environ, **paths}, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
-        )
-        for _ in range(2)
-    ]
-    said = [process.communicate(timeout=180) for process in starts]
-    assert [process.returncode for process in starts] == [0, 0], said
-    assert said[0][0] == said[1][0] != ""
-
-
 def test_nobody_waits_for_ever_for_another_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then there is the message of before."""
     monkeypatch.setattr(local, "_LONGEST_WAIT", 0.5)
@@ -172,19 +166,15 @@ def test_of_a_data_plane_with_very_many_nodes_some_are_simulated_and_it_is_said(
     """Enough to look around, and not thousands."""
     got: list[Any] = []
 
-    class AddedError(Exception):
-        pass
-
     def add(_: LocalCluster, nodes: list[Any]) -> None:
         got.extend(nodes)
-        raise AddedError
+        raise ReachedError
 
     monkeypatch.setattr(LocalCluster, "start", lambda *_, **__: object.__new__(LocalCluster))
     monkeypatch.setattr(LocalCluster, "add_nodes", add)
-    definition = read(
-        REFERENCE, tmp_path, **{f"nodes: 2\n        product: {A100}": f"nodes: 900\n        product: {A100}"}
-    )
-    with pytest.raises(AddedError):
+    many = {f"nodes: 2\n        product: {A100}": f"nodes: 900\n        product: {A100}"}
+    definition = read(REFERENCE, tmp_path, **many)
+    with pytest.raises(ReachedError):
         local.start_local(definition, local.local_stacks(definition, "dev-lab"), private_folder(tmp_path / "cluster"))
     assert sum(item["metadata"]["name"].startswith("east-gpu-") for item in got) == 20
     assert f"Of the 900 nodes with {A100} of east, 20 are simulated." in capsys.readouterr().err
@@ -203,18 +193,11 @@ def test_the_first_time_people_are_told_that_building_kubernetes_takes_minutes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And only then: nothing is said where all is built."""
-
-    class BuildingError(Exception):
-        pass
-
-    def start(*_: Any, **__: Any) -> None:
-        raise BuildingError
-
-    monkeypatch.setattr(LocalCluster, "start", start)
+    monkeypatch.setattr(LocalCluster, "start", reached)
     definition = read(DEFINITIONS / "cpu-only.yaml")
     for missing, said in ((("etcd", "kube-apiserver"), True), ((), False)):
         monkeypatch.setattr(tools, "missing", lambda *_, found=missing: found)
-        with pytest.raises(BuildingError):
+        with pytest.raises(ReachedError):
             local.start_local(definition, local.local_stacks(definition), tmp_path)
         err = capsys.readouterr().err
         assert ("etcd, kube-apiserver must be built from source first" in err) is said
@@ -286,43 +269,12 @@ def test_an_incomplete_cluster_is_started_anew_and_what_is_lost_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before it happens."""
-
-    def start(*_: Any, **__: Any) -> None:
-        raise ClusterError("no")
-
-    monkeypatch.setattr(LocalCluster, "start", start)
+    monkeypatch.setattr(LocalCluster, "start", reached)
     definition = read(DEFINITIONS / "cpu-only.yaml")
-    with pytest.raises(CommandError):
+    with pytest.raises(ReachedError):
         local.start_local(definition, local.local_stacks(definition))
     said = f"{INCOMPLETE}. It is started anew, and empty: all that was brought up in it is lost."
     assert said in capsys.readouterr().err
-
-
-@pytest.mark.thorough
-def test_the_local_cluster_is_compared_with_too_and_its_absence_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local, "local_folder", lambda: tmp_path / "cluster")
-    for name in ("KUBECONFIG", "PATH"):
-        monkeypatch.setenv(name, os.environ.get(name, ""))  # so that it is put back afterwards
-    definition = read(REFERENCE, tmp_path, **{"namespace: inference-": "namespace: local-"})
-    page = tmp_path / "preview.md"
-    command = ["preview", definition.file, "--cluster", "local", "--stack", "dev-lab", "--summary", str(page)]
-    done = CliRunner().invoke(app, command, catch_exceptions=False)
-    assert done.exit_code == 1
-    assert "there is no local cluster to compare with" in done.stderr
-    assert "make up CLUSTER=local" in done.stderr
-    stacks = local.local_stacks(definition, "dev-lab")
-    cluster = local.start_local(definition, stacks, tmp_path / "cluster")
-    try:
-        done = CliRunner().invoke(app, command, catch_exceptions=False)
-        assert done.exit_code == 0, done.stderr
-        assert page.read_text("utf-8").startswith("**✏️ 1 stack: 1 new · objects: ")
-        cluster.apply(objects_of(definition, "dev-lab"))
-        CliRunner().invoke(app, command, catch_exceptions=False)
-        assert page.read_text("utf-8").startswith("**✅ 1 stack: 1 unchanged**")
-    finally:
-        local.stop_local(tmp_path / "cluster")
 
 
 SPEC = {

@@ -9,7 +9,7 @@ import pytest
 from rollout.kubectl import Kubectl, as_list
 from stacks.command import CommandError
 
-from .bringing import Site
+from .bringing import Site, read_until
 from .conftest import MakeCluster
 from .world import roomy_nodes, until
 
@@ -67,12 +67,7 @@ def test_what_a_pod_waits_for_is_said_in_the_schedulers_words_and_ctrl_c_leaves_
     site = helm_site
     site.edit("replicas: 1}\n      - {name: extra", f"replicas: 1, {NO_NODE_HAS_THAT}}}\n      - {{name: extra")
     process = site.start()
-    assert process.stderr
-    said = ""
-    while "Insufficient cpu" not in said:
-        line = process.stderr.readline()
-        assert line, said
-        said += line
+    said = read_until(process, "Insufficient cpu")
     assert "waiting: StatefulSet small-main: 0 of 1 pods are available; pod small-main-0: Unschedulable" in said
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=90)

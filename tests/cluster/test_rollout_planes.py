@@ -29,6 +29,7 @@ from stacks.definition.rollout import PortForwardProbe, ServiceProxyProbe
 from tests.rollout.answering import serving
 from tests.rollout.conftest import Ended
 
+from .bringing import checkout_for_pulumi, read_until
 from .world import ROOT, until
 
 pytestmark = pytest.mark.thorough
@@ -180,7 +181,7 @@ def world(
     (tmp_path / "definition" / "planes.yaml").write_text(
         DEFINITION.format(name=name, product=PRODUCT, patience=PATIENCE[engine]), "utf-8"
     )
-    root, more = (ROOT, {}) if engine == "helm" else _checkout(tmp_path)
+    root, more = (ROOT, {}) if engine == "helm" else checkout_for_pulumi(tmp_path)
     made = World(clusters, name, tmp_path, engine, root, more)
     yield made
     for process in made.started:
@@ -190,16 +191,6 @@ def world(
     for cluster in clusters.values():
         cluster.kubectl("delete", "namespace", made.namespace, "--ignore-not-found", "--wait=false")
         cluster.kubectl("delete", "persistentvolume", f"{made.namespace}-models", "--ignore-not-found", "--wait=false")
-
-
-def _checkout(folder: Path) -> tuple[Path, Mapping[str, str]]:
-    """Return a copy of the checkout for Pulumi, which writes the configuration of stacks there, and its settings."""
-    away = shutil.ignore_patterns(".*", "__pycache__", "build", "tests", "bench", "docs", "encryptionsalt")
-    root = folder / "checkout"
-    shutil.copytree(ROOT, root, ignore=away)
-    (root / ".venv").symlink_to(sys.prefix)  # as make links it; otherwise each Pulumi would make one there
-    (folder / "state").mkdir()
-    return root, {"PULUMI_BACKEND_URL": (folder / "state").as_uri(), "PULUMI_CONFIG_PASSPHRASE": ""}
 
 
 def row(said: str, plane: str) -> str:
@@ -292,12 +283,7 @@ def test_a_rollout_that_is_killed_at_random_moments_is_finished_by_resume(world:
 
 def test_ctrl_c_finishes_the_plane_at_work_and_says_how_to_go_on(world: World) -> None:
     process = world.start()
-    assert process.stderr
-    said = ""
-    while "[east] being brought up" not in said:
-        line = process.stderr.readline()
-        assert line, said
-        said += line
+    read_until(process, "[east] being brought up")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130, out + err

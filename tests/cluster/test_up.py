@@ -6,7 +6,7 @@ import pytest
 
 from charts import CHART
 
-from .bringing import Site
+from .bringing import Site, read_until
 from .conftest import MakeCluster
 from .world import roomy_nodes, settled, until
 
@@ -88,12 +88,7 @@ def test_what_stands_as_declared_and_is_not_ready_is_waited_for(helm_site: Site)
     site.cluster.kubectl("taint", "nodes", "--all", "test=held:NoSchedule")
     site.kubectl("delete", "pods", "--selector=app.kubernetes.io/name=inference-proxy")
     process = site.start()
-    assert process.stderr
-    said = ""
-    while "waiting: Deployment inference-proxy" not in said:
-        line = process.stderr.readline()
-        assert line, said
-        said += line
+    read_until(process, "waiting: Deployment inference-proxy")
     site.cluster.kubectl("taint", "nodes", "--all", "test-")
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err

@@ -16,13 +16,13 @@ TOGETHER = {
 ALONE = {"tests/cluster/test_rollout_planes.py"}
 """Files in them that have servers of their own."""
 LONGEST = (
-    "tests/client/life",
     "tests/cluster/test_rollout_planes.py",
+    "tests/docs/test_docs_models.py",
     "tests/cluster",
     "tests/node",
-    "tests/lab/demo/test_demo_lifecycle.py",
-    "tests/docs/test_docs_models.py",
+    "tests/client/life",
     "tests/lab/demo/test_demo_real.py",
+    "tests/lab/demo/test_demo_lifecycle.py",
     "tests/policies/eviction/real/test_real_churn.py",
     "tests/client/registry",
     "tests/client/triton/entries/test_entries_corpus.py",

@@ -1,14 +1,14 @@
 """Simulated nodes carry the labels and offer the resources that the environment's pods choose by."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.local_cluster import LocalCluster
-from lab.local_cluster.nodes import by_dra, cpu_node, mig_mixed, mig_single, nodes_of, time_sliced, whole_gpus
+from lab.local_cluster.nodes import cpu_node, mig_mixed, mig_single, nodes_of, time_sliced, whole_gpus
 from stacks.definition.placement import DraPlacement
 from stacks.devices import inventory
 from stacks.stack import Stack
@@ -29,57 +29,56 @@ def labels(node: Node) -> dict[str, str]:
     return {key.removeprefix("nvidia.com/"): value for key, value in node["metadata"]["labels"].items()}
 
 
-def test_mig_mixed_has_a_resource_and_labels_for_each_profile() -> None:
-    """And no whole GPU is left, as the device plugin says it."""
-    node = mig_mixed("n", A100, 2, {"1g.10gb": 2, "3g.40gb": 1})
-    assert devices(node) == {"nvidia.com/gpu": 0, "nvidia.com/mig-1g.10gb": 4, "nvidia.com/mig-3g.40gb": 2}
-    expected = {
-        "gpu.product": A100,
-        "gpu.count": "2",
-        "gpu.memory": "81920",
-        "mig.capable": "true",
-        "mig.strategy": "mixed",
-        "mig.config": "custom",
-        "mig.config.state": "success",
-        "mig-1g.10gb.count": "4",
-        "mig-1g.10gb.product": f"{A100}-MIG-1g.10gb",
-        "mig-3g.40gb.count": "2",
-        "mig-3g.40gb.slices.gi": "3",
-    }
-    assert expected.items() <= labels(node).items()
+@pytest.mark.parametrize(
+    ("node", "offered", "labelled"),
+    [
+        (
+            mig_mixed("n", A100, 2, {"1g.10gb": 2, "3g.40gb": 1}),  # and no whole GPU is left
+            {"nvidia.com/gpu": 0, "nvidia.com/mig-1g.10gb": 4, "nvidia.com/mig-3g.40gb": 2},
+            {
+                **{"gpu.product": A100, "gpu.count": "2", "gpu.memory": "81920", "mig.capable": "true"},
+                **{"mig.strategy": "mixed", "mig.config": "custom", "mig.config.state": "success"},
+                **{"mig-1g.10gb.count": "4", "mig-1g.10gb.product": f"{A100}-MIG-1g.10gb"},
+                **{"mig-3g.40gb.count": "2", "mig-3g.40gb.slices.gi": "3"},
+            },
+        ),
+        (
+            mig_single("n", H100, 8, "1g.10gb", 7),  # only the label tells a slice from a whole GPU
+            {"nvidia.com/gpu": 56},
+            {
+                **{"gpu.product": f"{H100}-MIG-1g.10gb", "gpu.count": "56"},
+                **{"mig.strategy": "single", "mig.config": "all-1g.10gb"},
+            },
+        ),
+        (time_sliced("n", L4, 1, 4), {"nvidia.com/gpu.shared": 4}, {"gpu.product": L4}),
+        (
+            time_sliced("n", L4, 1, 4, renamed=False, kind="mps"),
+            {"nvidia.com/gpu": 4},
+            {"gpu.product": f"{L4}-SHARED", "gpu.sharing-strategy": "mps", "gpu.replicas": "4"},
+        ),
+        (whole_gpus("n", "NVIDIA-H200", 8), {"nvidia.com/gpu": 8}, {"gpu.product": "NVIDIA-H200"}),
+        (cpu_node("n", labels={"pool": "platform"}), {}, {"pool": "platform"}),
+    ],
+    ids=["mixed", "single", "time-slicing", "mps", "whole", "without"],
+)
+def test_a_node_offers_and_is_labelled_as_nvidias_device_plugin_and_feature_discovery_do(
+    node: Node, offered: dict[str, int], labelled: dict[str, str]
+) -> None:
+    """GPU nodes keep others away."""
+    assert devices(node) == offered
+    assert labelled.items() <= labels(node).items()
+    taint = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
+    assert node.get("spec", {}).get("taints", []) == ([taint] if offered else [])
 
 
-def test_mig_single_calls_every_slice_a_gpu_and_says_the_profile_in_the_product() -> None:
-    """Only the label tells a slice from a whole GPU."""
-    node = mig_single("n", H100, 8, "1g.10gb", 7)
-    assert devices(node) == {"nvidia.com/gpu": 56}
-    expected = {"gpu.product": f"{H100}-MIG-1g.10gb", "gpu.count": "56", "mig.strategy": "single"}
-    assert expected.items() <= labels(node).items()
-    assert labels(node)["mig.config"] == "all-1g.10gb"
-
-
-def test_shares_are_renamed_or_their_product_is() -> None:
-    """The device plugin's renameByDefault says which of the two."""
-    renamed = time_sliced("n", L4, 1, 4)
-    assert devices(renamed) == {"nvidia.com/gpu.shared": 4}
-    assert labels(renamed)["gpu.product"] == L4
-    plain = time_sliced("n", L4, 1, 4, renamed=False, kind="mps")
-    assert devices(plain) == {"nvidia.com/gpu": 4}
-    assert labels(plain)["gpu.product"] == f"{L4}-SHARED"
-    assert labels(plain)["gpu.sharing-strategy"] == "mps"
-    assert labels(plain)["gpu.replicas"] == "4"
-
-
-def test_whole_gpus_and_nodes_without() -> None:
-    """GPU nodes keep others away; a node without GPUs has neither labels nor resources of theirs."""
-    node = whole_gpus("n", "NVIDIA-H200", 8)
-    assert devices(node) == {"nvidia.com/gpu": 8}
-    assert node["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
-    plain = cpu_node("n", labels={"pool": "platform"})
-    assert devices(plain) == {}
-    assert "spec" not in plain
-    assert plain["metadata"]["labels"]["pool"] == "platform"
-    assert not [key for key in plain["metadata"]["labels"] if key.startswith("nvidia.com/")]
+def test_a_node_that_is_cut_anew_offers_what_it_is_cut_into_now(cluster: LocalCluster) -> None:
+    """On a real API server: what it no longer offers is gone, labels too."""
+    for profile in ("1g.10gb", "3g.40gb"):
+        offered = {"nvidia.com/gpu": 0, f"nvidia.com/mig-{profile}": 2}
+        cluster.add_nodes([mig_mixed("cut", A100, 1, {profile: 2})])
+        until("the node offers it", lambda: devices(cluster.get("node", "cut")) == offered)  # noqa: B023  # called here
+    assert not [key for key in cluster.get("node", "cut")["metadata"]["labels"] if "1g.10gb" in key]
+    cluster.kubectl("delete", "node", "cut")
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -147,38 +146,6 @@ def test_of_very_many_nodes_only_some_are_played() -> None:
     plane = definition.header.data_planes[0]
     many = plane.model_copy(update={"gpus": (plane.gpus[0].model_copy(update={"nodes": 5000}),)})
     assert len(nodes_of(many, most=7)) == 7 + 2
-
-
-@pytest.mark.thorough
-def test_kwok_keeps_labels_and_resources_of_every_kind_of_node(make_cluster: Callable[..., LocalCluster]) -> None:
-    """On a real API server the nodes are Ready, and offer what was written, also through the node's status."""
-    wanted = [
-        mig_mixed("mixed", A100, 1, {"1g.10gb": 7}),
-        mig_single("single", H100, 1, "1g.10gb", 7),
-        whole_gpus("whole", "NVIDIA-H200", 8),
-        time_sliced("sliced", L4, 1, 4),
-        *by_dra("dra", A100, 1, {"1g.10gb": 7}),
-        cpu_node("cpu"),
-    ]
-    running = make_cluster(wanted)
-    found = {item["metadata"]["name"]: item for item in running.get("nodes")}
-    assert found.keys() == {"mixed", "single", "whole", "sliced", "dra", "cpu"}
-    for node in (item for item in wanted if item["kind"] == "Node"):
-        there = found[node["metadata"]["name"]]
-        assert node["metadata"]["labels"].items() <= there["metadata"]["labels"].items()
-        assert there["status"]["allocatable"] == there["status"]["capacity"] == node["status"]["allocatable"]
-        assert {"type": "Ready", "status": "True"}.items() <= {
-            item["type"]: item for item in there["status"]["conditions"]
-        }["Ready"].items()
-    (slices,) = running.get("resourceslices")
-    assert len(slices["spec"]["devices"]) == 7
-    # Again, and cut anew: what it no longer offers is gone.
-    running.add_nodes([mig_mixed("mixed", A100, 1, {"3g.40gb": 2})])
-    until(
-        "the node offers other slices",
-        lambda: devices(running.get("node", "mixed")) == {"nvidia.com/gpu": 0, "nvidia.com/mig-3g.40gb": 2},
-    )
-    assert not [key for key in running.get("node", "mixed")["metadata"]["labels"] if "1g.10gb" in key]
 
 
 def test_devices_by_dra_have_the_attributes_that_our_claims_ask_for() -> None:

@@ -12,18 +12,7 @@ from lab.local_cluster.nodes import nodes_of
 from rollout.local import slice_of
 from rollout.pending import why_pending
 
-from .world import (
-    DEFINITIONS,
-    EVERYTHING,
-    REFERENCE,
-    objects_of,
-    planes,
-    prepare,
-    read,
-    reference_in,
-    settled,
-    until,
-)
+from .world import DEFINITIONS, EVERYTHING, REFERENCE, objects_of, planes, prepare, read, reference_in, settled, until
 
 Object = dict[str, Any]
 A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"

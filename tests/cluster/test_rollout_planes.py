@@ -341,9 +341,7 @@ def alerts(*found: dict[str, Any]) -> tuple[int, str]:
     return 200, json.dumps({"data": {"alerts": found}})
 
 
-def test_a_probe_that_is_not_answered_and_an_alert_that_fires_keep_a_plane_from_passing(
-    world: World,
-) -> None:
+def test_a_probe_that_is_not_answered_and_an_alert_that_fires_keep_a_plane_from_passing(world: World) -> None:
     with serving() as server:
         at = server.url
         world.edit(

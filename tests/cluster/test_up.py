@@ -7,8 +7,7 @@ import pytest
 from charts import CHART
 
 from .bringing import Site, read_until
-from .conftest import MakeCluster
-from .world import roomy_nodes, settled, until
+from .world import settled, until
 
 POD_KINDS = "pods"
 
@@ -96,28 +95,6 @@ def test_what_stands_as_declared_and_is_not_ready_is_waited_for(helm_site: Site)
     settled(site.cluster, f"{site.prefix}-dev")
 
 
-@pytest.mark.thorough
-def test_another_image_rolls_exactly_one_workload(site: Site) -> None:
-    """Everything else keeps its pods."""
-    site.up()
-    pods = site.state("uid", POD_KINDS)
-    generations = site.state("generation")
-    site.edit('registry.test/proxy, tag: "1"', 'registry.test/proxy, tag: "2"')
-    changes = site.changes()
-    assert [(change.verb, change.kind, change.name) for change in changes] == [
-        ("changed", "Deployment", "inference-proxy")
-    ]
-    assert [field.place for field in changes[0].fields] == ["spec.template.spec.containers[proxy].image"]
-    site.up()
-    after = site.state("generation")
-    assert [key[2] for key in after if after[key] != generations[key]] == ["inference-proxy"]
-    settled(site.cluster, f"{site.prefix}-dev")
-    now = site.state("uid", POD_KINDS)
-    kept = {key for key in pods if now.get(key) == pods[key]}
-    assert {key[2].rsplit("-", 1)[0] for key in kept} == {"small-main", "small-extra"}
-    assert not [key for key in kept if key[2].startswith("inference-proxy")]
-
-
 def test_a_pool_that_is_removed_goes_and_a_dataset_that_is_removed_stays(site: Site) -> None:
     """Models are never deleted by an edit; what only serves them is."""
     site.up()
@@ -146,26 +123,6 @@ def test_a_pool_that_is_removed_goes_and_a_dataset_that_is_removed_stays(site: S
     site.up()
     assert ("PersistentVolume", "", f"{site.prefix}-dev-spare") in site.objects()
 
-
-@pytest.mark.thorough
-def test_dev_and_prod_live_in_two_clusters_from_one_definition(site: Site, make_cluster: MakeCluster) -> None:
-    """A data plane each: what one has, the other has not."""
-    other = make_cluster(roomy_nodes(), "other")
-    site.edit(
-        "environments: [dev, prod]}", "environments: [dev]}\n  - {name: east, context: other, environments: [prod]}"
-    )
-    both = f"{site.cluster.kubeconfig}:{other.kubeconfig}"
-    site.environment = {**site.environment, "KUBECONFIG": both}
-    site.up()
-    site.run("up", "--cluster", "east", "--engine", site.engine)
-    for cluster, there, elsewhere in ((site.cluster, "dev", "prod"), (other, "prod", "dev")):
-        names = {item["metadata"]["name"] for item in cluster.get("namespaces")}
-        assert f"{site.prefix}-{there}" in names
-        assert f"{site.prefix}-{elsewhere}" not in names
-        settled(cluster, f"{site.prefix}-{there}")
-
-
-# ---- isolation, as the API server's own authoriser says it ----
 
 READABLE = ("pods", "configmaps", "secrets", "services", "statefulsets.apps", "persistentvolumeclaims", "pods/log")
 

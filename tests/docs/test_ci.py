@@ -67,17 +67,7 @@ def test_the_github_example_is_a_workflow() -> None:
     assert set(GITHUB["on"]) == {"pull_request", "push", "schedule"}
     for job in GITHUB["jobs"].values():
         assert job["runs-on"]
-        assert set(job) <= {
-            "needs",
-            "if",
-            "runs-on",
-            "permissions",
-            "env",
-            "environment",
-            "concurrency",
-            "strategy",
-            "steps",
-        }
+        assert set(job) <= GITHUB_JOB
         assert job.get("needs") in (None, *GITHUB["jobs"])
         for step in job["steps"]:
             assert len({"run", "uses"} & set(step)) == 1

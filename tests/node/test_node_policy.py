@@ -80,9 +80,7 @@ def test_its_secret_is_for_its_own_user_and_group_and_opens_the_model_control_of
     assert text not in environment.kubectl("logs", POD, "--all-containers")
 
 
-def test_a_triton_that_it_wants_restarted_is_started_again_once_and_it_goes_on_itself(
-    environment: Environment,
-) -> None:
+def test_a_triton_that_it_wants_restarted_is_started_again_once_and_it_goes_on_itself(environment: Environment) -> None:
     pod, before = environment.pod(POD), secret(environment)
     server, policy = container_status(pod, "triton"), container_status(pod, CONTAINER)
     first = environment.log(pod, "triton", server["restartCount"])

@@ -4,30 +4,29 @@ from dataclasses import replace
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.core.events import Allowed, Load, LoadFailed, Quarantined, Ticket, Unload
+from tidegate_eviction.core.events import Allowed, Load, LoadFailed, Quarantined, Ticket
 from tidegate_eviction.core.rules import WarmWindow
 
 from .books import RULES, specs
-from .world import World
-from .worlds import had, started
+from .world import World, had, started, unloads
 
 ENSEMBLES = {**specs({"pair": 10, "trio": 10, "alone": 40}), **specs({"part": 30, "more": 10}, callable=False)}
 ENSEMBLES["pair"] = replace(ENSEMBLES["pair"], parts=("part",))
 ENSEMBLES["trio"] = replace(ENSEMBLES["trio"], parts=("part", "more"))
 
 
+def ensembles(*, callable_part: bool = False, **more: int) -> World:
+    """A world of ensembles, where a part is called by itself, too, or is not, and of other models."""
+    return started({**ENSEMBLES, "part": replace(ENSEMBLES["part"], callable=callable_part), **specs(more)})
+
+
 def told(world: World, error: str = "no such operator") -> lease.Refusal:
     """What is said to who waits for the one load that is under way, when it fails."""
-    (number,) = world.at_work
-    (ticket,) = world.open
+    (number,), (ticket,) = world.at_work, world.open
     world.end_load(number, error)
     answer = world.answers[ticket]
     assert isinstance(answer, lease.Busy | lease.Quarantined)
     return answer
-
-
-def names(world: World) -> list[tuple[str, ...]]:
-    return [each.command.names for each in world.at_work.values() if isinstance(each.command, Unload)]
 
 
 # Pins
@@ -37,8 +36,7 @@ def test_pinned_models_are_loaded_at_start_and_never_go() -> None:
     world = started({**specs({"p": 50, "q": 20}, pinned=True), **specs({"a": 30, "b": 30})})
     world.until(lambda: world.states["p"] == world.states["q"] == "resident")
     had(world, "a")
-    world.end_of_requests()
-    world.advance(10_000.0)
+    world.end_of_requests(10_000.0)
     had(world, "b")
     assert [evicted.model for evicted in world.evictions] == ["a"]
 
@@ -47,10 +45,9 @@ def test_a_model_that_is_pinned_later_has_others_go_however_lately_they_were_use
     world = started(specs({"a": 60, "b": 60}))
     had(world, "a")
     world.change("b", pinned=True)
-    assert names(world) == [], "only a lease protects it"
+    assert unloads(world) == [], "only a lease protects it"
     world.end_of_requests()
-    assert names(world) == [("a",)]
-    assert world.evictions[0].reason == "pinned"
+    assert (unloads(world), world.evictions[0].reason) == (["a"], "pinned")
     world.until(lambda: world.states["b"] == "resident")
 
 
@@ -79,8 +76,7 @@ def test_pins_that_do_not_fit_together_do_not_stop_the_others() -> None:
     world.until(lambda: world.states["p"] == "resident")
     world.advance(100.0)
     assert world.states["q"] == "queued"
-    listed = {each.model: each for each in world.residency.listing(world.now).models}
-    assert listed["q"].why
+    assert world.listed("q").why
 
 
 # Warm windows
@@ -99,8 +95,7 @@ def test_a_model_is_loaded_before_its_window_opens() -> None:
     world.advance(200.0 - lead - 1 - world.now)
     assert world.states == {"day": "resident", "night": "cold"}
     world.advance(1.0)
-    assert names(world) == [("day",)]
-    assert world.evictions[0].reason == "window"
+    assert (unloads(world), world.evictions[0].reason) == (["day"], "window")
     world.until(lambda: world.states["night"] == "resident")
     assert world.now < 200.0
 
@@ -112,10 +107,10 @@ def test_it_stays_as_long_as_the_window_is_open_and_may_go_when_it_closes() -> N
     world.advance(295.0 - world.now)
     retry_after = world.busy("p1", "day", 0.0)
     assert retry_after == pytest.approx(5.0, abs=1e-5)
-    assert names(world) == []
+    assert unloads(world) == []
     world.advance(retry_after)
     assert isinstance(world.ask("p1", "day", None), Ticket)
-    assert names(world) == [("night",)]
+    assert unloads(world) == ["night"]
 
 
 def test_a_window_that_closes_before_there_was_room_is_forgotten() -> None:
@@ -133,7 +128,7 @@ def test_a_window_that_closes_before_there_was_room_is_forgotten() -> None:
 
 
 def test_an_ensemble_brings_its_parts_which_count_once() -> None:
-    world = started(dict(ENSEMBLES))
+    world = ensembles()
     had(world, "pair")
     assert world.charged() == 40
     had(world, "trio")
@@ -142,65 +137,57 @@ def test_an_ensemble_brings_its_parts_which_count_once() -> None:
 
 
 def test_a_part_goes_with_the_last_ensemble_that_needs_it() -> None:
-    world = started(dict(ENSEMBLES))
+    world = ensembles()
     had(world, "pair")
     had(world, "trio")
-    world.end_of_requests()
-    world.advance(100.0)
+    world.end_of_requests(100.0)
     world.change("big", footprint_bytes=60)
     had(world, "trio")
     world.ask("p2", "big", 0.0)
-    assert names(world) == [], "trio is in use, and so is its part"
-    world.end_of_requests()
-    world.advance(100.0)
+    assert unloads(world) == [], "trio is in use, and so is its part"
+    world.end_of_requests(100.0)
     world.ask("p2", "big", None)
-    gone = [name for each in names(world) for name in each]
-    assert sorted(gone) == sorted({"pair", "part", "trio", "more"} & set(gone))
+    gone = unloads(world)
+    assert set(gone) <= {"pair", "part", "trio", "more"}
     assert len(gone) == len(set(gone)), "nothing is unloaded twice"
     world.until(lambda: world.states["big"] == "resident")
-    assert world.charged() <= 100
 
 
 def test_one_of_two_ensembles_goes_without_the_part_that_the_other_needs() -> None:
-    world = started({**ENSEMBLES, **specs({"big": 45})})
+    world = ensembles(big=45)
     had(world, "pair")
-    world.end_of_requests()
-    world.advance(50.0)
+    world.end_of_requests(50.0)
     had(world, "trio")
     world.ask("p2", "big", None)
-    assert names(world) == [("pair",)]
+    assert unloads(world) == ["pair"]
     assert "part" in world.loaded
 
 
 def test_room_for_an_ensemble_counts_the_parts_that_are_there() -> None:
-    world = started({**ENSEMBLES, **specs({"other": 45})})
+    world = ensembles(other=45)
     had(world, "pair")
-    world.release("p1", "pair")
-    world.advance(1.0)
+    world.end_of_requests(1.0)
     had(world, "other")
-    ticket = world.ask("p1", "trio", 0.0)
-    assert isinstance(ticket, lease.Busy)
-    world.end_of_requests()
-    world.advance(100.0)
+    assert isinstance(world.ask("p1", "trio", 0.0), lease.Busy)
+    world.end_of_requests(100.0)
     had(world, "trio")
     assert [evicted.model for evicted in world.evictions] == ["pair"], "five more bytes were enough"
 
 
 def test_what_an_ensemble_would_use_of_a_model_counts_as_room_for_others_all_the_same() -> None:
     """Found by the fuzzer: the room of a part was still left out after its ensemble had been told busy."""
-    ensembles = {**ENSEMBLES, "part": replace(ENSEMBLES["part"], callable=True)}
-    world = started({**ensembles, **specs({"x": 65, "big": 35})})
+    world = ensembles(callable_part=True, x=65, big=35)
     had(world, "part")
     had(world, "x", "p2")
     world.release("p1", "part")
     assert isinstance(world.ask("p1", "pair", 0.0), lease.Busy)
     world.advance(RULES.idle_seconds)
     assert isinstance(world.ask("p1", "big", None), Ticket)
-    assert names(world) == [("part",)]
+    assert unloads(world) == ["part"]
 
 
 def test_a_part_that_is_called_by_itself_outlives_its_ensemble() -> None:
-    world = started({**ENSEMBLES, "part": replace(ENSEMBLES["part"], callable=True), **specs({"big": 70})})
+    world = ensembles(callable_part=True, big=70)
     had(world, "pair")
     had(world, "part", "p2")
     assert world.charged() == 40
@@ -208,38 +195,51 @@ def test_a_part_that_is_called_by_itself_outlives_its_ensemble() -> None:
     world.advance(100.0)
     world.renew("p2")
     world.ask("p1", "big", None)
-    assert names(world) == [("pair",)]
+    assert unloads(world) == ["pair"]
     world.until(lambda: world.states["pair"] == "cold")
     assert "part" in world.loaded
 
 
 def test_an_ensemble_and_its_part_go_in_one_unload_the_ensemble_first() -> None:
-    world = started({**ENSEMBLES, "part": replace(ENSEMBLES["part"], callable=True), **specs({"big": 90})})
+    world = ensembles(callable_part=True, big=90)
     had(world, "pair")
     had(world, "part")
-    world.end_of_requests()
-    world.advance(100.0)
+    world.end_of_requests(100.0)
     world.ask("p1", "big", None)
-    assert names(world) == [("pair", "part")]
+    assert (unloads(world), len(world.at_work)) == (["pair", "part"], 1)
     assert world.states["part"] == "cold"
 
 
 def test_parts_of_an_ensemble_that_failed_to_load_are_unloaded() -> None:
-    world = started(dict(ENSEMBLES))
+    world = ensembles()
     world.ask("p1", "trio", None)
     told(world)
     assert set(world.loaded) == {"part", "more"}, "they did load"
-    assert names(world) == [("trio", "part", "more")]
+    assert unloads(world) == ["trio", "part", "more"]
     world.finish()
-    assert world.loaded == {}
-    assert world.charged() == 0
+    assert (world.loaded, world.charged()) == ({}, 0)
 
 
 # Failures
 
 
-def test_a_failed_load_is_told_at_once_and_tried_again_after_a_while() -> None:
-    world = started(specs({"a": 40}))
+@pytest.fixture
+def world() -> World:
+    """A world of one model."""
+    return started(specs({"a": 40}))
+
+
+def quarantine(world: World) -> list[object]:
+    events: list[object] = []
+    for n in range(RULES.failures_most):
+        world.ask("p1", "a", None)
+        events += world.end_load(world.working, "no such operator").events
+        world.finish()
+        world.advance(RULES.failure_backoff_seconds * 2**n)
+    return events
+
+
+def test_a_failed_load_is_told_at_once_and_tried_again_after_a_while(world: World) -> None:
     world.ask("p1", "a", None)
     answer = told(world)
     assert isinstance(answer, lease.Busy)
@@ -248,29 +248,15 @@ def test_a_failed_load_is_told_at_once_and_tried_again_after_a_while() -> None:
     world.finish()
     assert world.busy("p1", "a", 1.0) == pytest.approx(RULES.failure_backoff_seconds)
     waits = world.ask("p1", "a", None)
-    assert isinstance(waits, Ticket), "the back-off ends within his bound"
-    world.until(lambda: not world.open)
-    assert isinstance(world.answers[waits.number], lease.Granted)
+    assert isinstance(world.answer(waits), lease.Granted), "the back-off ends within his bound"
     assert world.loads == ["a", "a"]
 
 
-def quarantined(world: World) -> list[object]:
-    events: list[object] = []
-    for n in range(RULES.failures_most):
-        world.ask("p1", "a", None)
-        (number,) = world.at_work
-        events += world.end_load(number, "no such operator").events
-        world.finish()
-        world.advance(RULES.failure_backoff_seconds * 2**n)
-    return events
-
-
-def test_a_model_that_fails_again_and_again_is_quarantined_with_the_reason() -> None:
-    world = started(specs({"a": 40}))
-    events = quarantined(world)
+def test_a_model_that_fails_again_and_again_is_quarantined_with_the_reason(world: World) -> None:
+    events = quarantine(world)
     assert [event.retry_seconds for event in events if isinstance(event, LoadFailed)] == [4.0, 8.0, 16.0]
     assert Quarantined("a", "no such operator") in events
-    assert world.states["a"] == "quarantined"
+    world.change_rules(capacity_bytes=120)  # settings that leave the model as it was
     world.advance(100_000.0)
     answer = world.ask("p1", "a", None)
     assert isinstance(answer, lease.Quarantined)
@@ -279,27 +265,15 @@ def test_a_model_that_fails_again_and_again_is_quarantined_with_the_reason() -> 
 
 
 @pytest.mark.parametrize("how", ["by hand", "a new version"])
-def test_quarantine_ends_by_hand_or_with_a_new_version(how: str) -> None:
-    world = started(specs({"a": 40}))
-    quarantined(world)
-    if how == "by hand":
-        step = world.take(world.residency.retry("a", world.now))
-    else:
-        world.specs["a"] = replace(world.specs["a"], stamp="new")
-        step = world.configure()
+def test_quarantine_ends_by_hand_or_with_a_new_version(world: World, how: str) -> None:
+    quarantine(world)
+    by_hand = how == "by hand"
+    step = world.take(world.residency.retry("a", world.now)) if by_hand else world.change("a", stamp="new")
     assert [event.model for event in step.events if isinstance(event, Allowed)] == ["a"]
     had(world, "a")
 
 
-def test_settings_that_leave_a_model_as_it_was_do_not_end_its_quarantine() -> None:
-    world = started(specs({"a": 40}))
-    quarantined(world)
-    world.change_rules(capacity_bytes=120)
-    assert world.states["a"] == "quarantined"
-
-
-def test_old_failures_are_forgotten() -> None:
-    world = started(specs({"a": 40}))
+def test_old_failures_are_forgotten(world: World) -> None:
     for _ in range(2 * RULES.failures_most):
         world.ask("p1", "a", None)
         assert isinstance(told(world), lease.Busy)
@@ -307,8 +281,7 @@ def test_old_failures_are_forgotten() -> None:
         world.advance(RULES.failure_memory_seconds + 1)
 
 
-def test_memory_of_a_failed_load_must_come_back_too() -> None:
-    world = started(specs({"a": 80, "b": 40}))
+def test_memory_of_a_failed_load_must_come_back_too(world: World) -> None:
     world.ask("p1", "a", None)
     world.lost = 30
     told(world, "out of memory")
@@ -316,11 +289,10 @@ def test_memory_of_a_failed_load_must_come_back_too() -> None:
     assert world.states["a"] == "freeing"
     world.advance(RULES.freeing_seconds)
     world.read()
-    assert world.residency.listing(world.now).leaked_bytes == 30
+    assert world.leaked == 30
 
 
-def test_a_model_that_changes_while_it_is_loaded_is_loaded_anew() -> None:
-    world = started(specs({"a": 40}))
+def test_a_model_that_changes_while_it_is_loaded_is_loaded_anew(world: World) -> None:
     ticket = world.ask("p1", "a", None)
     world.change("a", versions=(7,))
     answer = world.answer(ticket)
@@ -329,15 +301,12 @@ def test_a_model_that_changes_while_it_is_loaded_is_loaded_anew() -> None:
     assert world.loads == ["a", "a"]
 
 
-def test_a_model_that_is_removed_while_it_is_loaded_is_unknown_and_goes() -> None:
-    world = started(specs({"a": 40}))
+def test_a_model_that_is_removed_while_it_is_loaded_is_unknown_and_goes(world: World) -> None:
     ticket = world.ask("p1", "a", None)
     del world.specs["a"]
     world.configure()
     assert isinstance(world.answered(ticket), lease.Unknown)
-    (begun,) = world.at_work.values()
-    assert isinstance(begun.command, Load)
+    assert isinstance(world.at_work[world.working].command, Load)
     world.finish()
     world.finish()
-    assert world.states == {}
-    assert world.loaded == {}
+    assert (world.states, world.loaded) == ({}, {})

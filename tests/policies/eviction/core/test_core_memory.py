@@ -1,28 +1,32 @@
 """Memory: what readings tell of what is loaded, freed and leaked."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tidegate_contracts import lease
 from tidegate_eviction.core.accounting import Freeing, MemoryEstimate
 from tidegate_eviction.core.events import Leaked, Load, Loaded, Overrun, Recycle, Recycling, Ticket
-from tidegate_eviction.core.rules import ModelSpec
+from tidegate_eviction.core.rules import ModelSpec, PoolRules
 
 from .books import RULES, specs
-from .world import World
-from .worlds import full, started, unloads, used
+from .world import World, full, started, unloads, used
 
 TOLERANCE = 4
 
 
 class Triton:
-    """A memory with so much loaded, and the judge of its readings."""
+    """A memory with so much loaded, and the judge of its readings: it has read once."""
 
-    def __init__(self, base: int = 1000) -> None:
+    def __init__(self, *loaded: str) -> None:
         self.memory = MemoryEstimate()
-        self.used = base
+        self.used = 1000
         self.now = 0.0
         self.number = 0
+        self.read()
+        for piece in loaded:
+            self.load(piece, 50)
+            self.read()
 
     def read(self) -> tuple[int, dict[str, int]]:
         self.now += 1
@@ -34,7 +38,7 @@ class Triton:
         self.used += takes
         self.memory.loaded(self.number, {piece: takes if thought is None else thought}, measured=measured)
 
-    def unload(self, piece: str, comes_back: int, charged: int) -> Freeing:
+    def unload(self, piece: str, comes_back: int, charged: int = 50) -> Freeing:
         self.used -= comes_back
         expected, sure = self.memory.unloaded((piece,))
         return Freeing(piece, (piece,), charged, expected, sure, self.now)
@@ -47,65 +51,46 @@ class Triton:
 
 def test_what_a_load_took_is_learned_at_the_next_quiet_moment() -> None:
     triton = Triton()
-    triton.read()
     triton.load("a", 38, thought=50)
     assert triton.read() == (0, {"a": 38})
-    assert triton.back(triton.unload("a", 38, charged=50)) == [("a", 0)], "a generous declaration is no leak"
+    assert triton.back(triton.unload("a", 38)) == [("a", 0)], "a generous declaration is no leak"
 
 
 def test_growth_at_work_is_the_base_and_not_a_leak() -> None:
-    triton = Triton()
-    triton.read()
-    triton.load("a", 50)
-    triton.read()
+    triton = Triton("a")
     for _ in range(10):
         triton.used += 20
         assert triton.read() == (0, {})
-    assert triton.back(triton.unload("a", 50, charged=50)) == [("a", 0)]
+    assert triton.back(triton.unload("a", 50)) == [("a", 0)]
 
 
 def test_memory_is_waited_for_and_then_charged() -> None:
-    triton = Triton()
-    triton.read()
-    triton.load("a", 50)
-    triton.read()
-    freeing = triton.unload("a", 20, charged=50)
-    assert triton.back(freeing) == []
-    assert triton.back(freeing, after=28.0) == []
-    assert triton.back(freeing) == [("a", 30)]
+    triton = Triton("a")
+    freeing = triton.unload("a", 20)
+    assert [triton.back(freeing, after=seconds) for seconds in (1.0, 28.0, 1.0)] == [[], [], [("a", 30)]]
     assert triton.memory.leaked == 30
 
 
 def test_a_reading_of_before_the_unload_says_nothing() -> None:
     triton = Triton()
-    triton.read()
-    freeing = Freeing("a", ("a",), 50, 50, True, triton.now + 1)
-    assert triton.memory.back((freeing,), TOLERANCE, 30.0) == []
+    assert triton.memory.back((Freeing("a", ("a",), 50, 50, True, triton.now + 1),), TOLERANCE, 30.0) == []
 
 
 def test_nothing_leaks_before_there_is_anything_to_compare_with() -> None:
     triton = Triton()
+    triton.memory.vanished()
     triton.load("a", 50)
-    assert triton.back(triton.unload("a", 0, charged=50)) == [("a", 0)]
+    assert triton.back(triton.unload("a", 0)) == [("a", 0)]
 
 
 def test_of_several_the_longest_waiting_is_back_first() -> None:
-    triton = Triton()
-    triton.read()
-    for piece in ("a", "b"):
-        triton.load(piece, 50)
-        triton.read()
-    first = triton.unload("a", 50, charged=50)
-    second = triton.unload("b", 0, charged=50)
-    assert triton.back(first, second) == [("a", 0)]
+    triton = Triton("a", "b")
+    assert triton.back(triton.unload("a", 50), triton.unload("b", 0)) == [("a", 0)]
 
 
 def test_a_load_that_is_under_way_hides_nothing() -> None:
-    triton = Triton()
-    triton.read()
-    triton.load("a", 50)
-    triton.read()
-    freeing = triton.unload("a", 0, charged=50)
+    triton = Triton("a")
+    freeing = triton.unload("a", 0)
     triton.used += 40  # of a load that has not ended
     assert triton.back(freeing, after=30.0) == [("a", 50)]
     triton.used -= 50
@@ -113,32 +98,27 @@ def test_a_load_that_is_under_way_hides_nothing() -> None:
     assert triton.read()[0] == -50, "it was there again, after all"
 
 
-def test_small_leaks_add_up() -> None:
+@pytest.mark.parametrize(
+    ("missing", "times", "leaked"),
+    [((3,), 8, 8 * 3), ((1, -1, 3, -3), 100, 0)],
+    ids=["small leaks add up", "noise is no leak"],
+)
+def test_what_is_too_little_to_be_told_from_noise_is_added_up(
+    missing: tuple[int, ...], times: int, leaked: int
+) -> None:
     triton = Triton()
-    triton.read()
-    for _ in range(8):
+    for n in range(times):
         triton.load("a", 50, measured=True)
         triton.read()
-        assert triton.back(triton.unload("a", 47, charged=50)) == [("a", 0)]
+        freeing = triton.unload("a", 50 - missing[n % len(missing)])
+        assert triton.back(freeing) == [("a", 0)]
         triton.read()
-    assert triton.memory.leaked == pytest.approx(8 * 3, abs=TOLERANCE + 3)
-
-
-def test_noise_is_no_leak() -> None:
-    triton = Triton()
-    triton.read()
-    for n in range(100):
-        triton.load("a", 50, measured=True)
-        triton.read()
-        freeing = triton.unload("a", 50, charged=50)
-        triton.used += (1, -1, 3, -3)[n % 4]
-        triton.back(freeing)
-        triton.read()
-    assert triton.memory.leaked == 0
+    assert triton.memory.leaked == pytest.approx(leaked, abs=TOLERANCE + 3 if leaked else 0)
 
 
 def test_of_what_was_found_at_a_start_nobody_knows_what_is_missing() -> None:
     triton = Triton()
+    triton.memory.vanished()
     triton.used += 50
     triton.memory.loaded(0, {"a": 80}, measured=False)
     triton.read()
@@ -151,10 +131,23 @@ def test_of_what_was_found_at_a_start_nobody_knows_what_is_missing() -> None:
 # Room, as readings of memory tell it
 
 
-def test_room_is_free_only_when_memory_is_back() -> None:
-    world = full({"a": 60, "b": 60})
+def making_room(rules: PoolRules = RULES, **sizes: int) -> World:
+    """A world in which the model that comes last is asked for, and others go for it: by default a for b."""
+    sizes = sizes or {"a": 60, "b": 60}
+    world = full(sizes, rules)
     world.advance(100.0)
-    world.ask("p1", "b", None)
+    world.ask("p1", list(sizes)[-1], None)
+    return world
+
+
+def new(declared: int = 50, really: int = 33) -> dict[str, Any]:
+    """What makes a world whose one model is of an unknown size."""
+    spec = ModelSpec("new", estimate_bytes=declared, estimate_from="estimated")
+    return {"specs": {"new": spec}, "real": {"new": really}}
+
+
+def test_room_is_free_only_when_memory_is_back() -> None:
+    world = making_room()
     world.end_unload(world.working, lingers=True)
     for _ in range(3):
         world.read()
@@ -167,10 +160,7 @@ def test_room_is_free_only_when_memory_is_back() -> None:
 
 
 def test_memory_that_does_not_come_back_is_charged() -> None:
-    world = full({"a": 20, "b": 80})
-    world.advance(100.0)
-    world.change("c", footprint_bytes=20)
-    world.ask("p1", "c", None)
+    world = making_room(a=20, b=80, c=20)
     world.end_unload(world.working, leaks=True)
     world.read()
     world.advance(RULES.freeing_seconds)
@@ -182,19 +172,16 @@ def test_memory_that_does_not_come_back_is_charged() -> None:
 
 
 def test_memory_that_comes_back_late_is_no_leak_any_more() -> None:
-    world = full({"a": 20, "b": 70})
-    world.advance(100.0)
-    world.change("c", footprint_bytes=25)
-    world.ask("p1", "c", None)
+    world = making_room(a=20, b=70, c=25)
     world.end_unload(world.working, lingers=True)
     world.read()
     world.advance(RULES.freeing_seconds)
     world.take(world.residency.memory(1000 + 70 + 20, world.now))
-    assert world.residency.listing(world.now).leaked_bytes == 20
+    assert world.leaked == 20
     world.lingering = 0
     world.until(lambda: not world.open and not world.at_work)
     world.read()
-    assert world.residency.listing(world.now).leaked_bytes == 0
+    assert world.leaked == 0
 
 
 def test_past_the_leak_budget_the_pod_asks_to_be_recycled_once_nobody_holds_a_lease() -> None:
@@ -220,13 +207,11 @@ def test_past_the_leak_budget_the_pod_asks_to_be_recycled_once_nobody_holds_a_le
     world.lose_triton()
     world.triton_back()
     assert isinstance(world.ask("p2", "c", None), Ticket)
-    assert world.residency.listing(world.now).leaked_bytes == 0
+    assert world.leaked == 0
 
 
 def test_a_model_that_only_a_leak_keeps_out_has_triton_restarted() -> None:
-    world = full({"a": 20, "b": 80, "c": 90}, replace(RULES, leak_budget_bytes=50))
-    world.advance(100.0)
-    world.ask("p1", "c", None)
+    world = making_room(replace(RULES, leak_budget_bytes=50), a=20, b=80, c=90)
     for number, begun in list(world.at_work.items()):
         world.end_unload(number, leaks=begun.command.model == "a")
     world.read()
@@ -236,9 +221,7 @@ def test_a_model_that_only_a_leak_keeps_out_has_triton_restarted() -> None:
 
 
 def test_an_unload_that_fails_is_told_again_and_in_the_end_triton_is_restarted() -> None:
-    world = full({"a": 60, "b": 60})
-    world.advance(100.0)
-    world.ask("p1", "b", None)
+    world = making_room()
     for _ in range(RULES.unload_tries):
         assert world.states["a"] == "unloading"
         assert world.charged() == 60
@@ -248,9 +231,8 @@ def test_an_unload_that_fails_is_told_again_and_in_the_end_triton_is_restarted()
 
 
 def test_a_load_of_unknown_size_runs_alone_and_is_measured() -> None:
-    world = World({**specs({"a": 10}), "new": ModelSpec("new", estimate_bytes=50, estimate_from="estimated")})
-    world.real["new"] = 33
-    world.recover()
+    world = started(**new())
+    world.change("a", footprint_bytes=10)
     world.ask("p1", "a", None)
     world.ask("p1", "new", None)
     world.advance(1.0)
@@ -259,8 +241,8 @@ def test_a_load_of_unknown_size_runs_alone_and_is_measured() -> None:
     assert world.loads == ["a"], "new waits for calm, and b behind it"
     world.until(lambda: not world.open)
     assert world.loads == ["a", "new", "b"]
-    listed = {each.model: each for each in world.residency.listing(world.now).models}
-    assert (listed["new"].footprint_bytes, listed["new"].footprint_from) == (33, "measured")
+    listed = world.listed("new")
+    assert (listed.footprint_bytes, listed.footprint_from) == (33, "measured")
 
 
 def test_what_memory_grew_by_while_others_were_loaded_is_nobodys_measure() -> None:
@@ -287,66 +269,61 @@ def test_a_load_that_hangs_while_it_is_measured_does_not_stop_the_others_for_eve
 
 
 def test_what_was_measured_is_forgotten_with_the_content_that_it_was_of() -> None:
-    world = World({"new": ModelSpec("new", estimate_bytes=50, estimate_from="estimated")})
-    world.real["new"] = 33
-    world.recover()
+    world = started(**new())
     used(world, "new")
     for stamp, size, source in (("", 33, "measured"), ("other", 33, "estimated")):
         world.change("new", stamp=stamp)
-        (listed,) = world.residency.listing(world.now).models
+        listed = world.listed("new")
         assert (listed.footprint_bytes, listed.footprint_from) == (size, source)
     world.advance(RULES.lease_seconds)
     world.finish()
     world.real["new"] = 44
-    ticket = world.ask("p1", "new", None)
-    (begun,) = world.at_work.values()
-    assert isinstance(begun.command, Load)
-    assert begun.command.needed_bytes == 50
+    world.ask("p1", "new", None)
+    command = world.at_work[world.working].command
+    assert isinstance(command, Load)
+    assert command.needed_bytes == 50
     world.until(lambda: not world.open)
-    assert isinstance(ticket, Ticket)
     assert world.charged() == 44
 
 
 def test_a_declaration_that_is_too_small_does_not_hide_what_was_measured() -> None:
-    world = World(specs({"a": 30}))
-    world.real["a"] = 44
-    world.recover()
+    world = started(specs({"a": 30}), real={"a": 44})
     used(world, "a")
     assert world.charged() == 44
 
 
 def test_without_readings_room_is_free_when_triton_says_unloaded() -> None:
-    world = full({"a": 60, "b": 60}, replace(RULES, measures=False))
-    world.advance(100.0)
-    world.ask("p1", "b", None)
+    world = making_room(replace(RULES, measures=False))
     world.end_unload(world.working)
     assert world.states == {"a": "cold", "b": "loading"}
 
 
-def test_a_model_larger_than_thought_has_others_go() -> None:
+@pytest.fixture
+def crowded() -> World:
+    """A world where a takes 60 of 100 bytes, and another model 70, of which 30 are known."""
     world = full({"a": 60})
-    world.specs["new"] = ModelSpec("new", estimate_bytes=30, estimate_from="estimated")
+    world.specs |= new(30, 70)["specs"]
     world.real["new"] = 70
     world.configure()
-    world.advance(100.0)
-    ticket = world.ask("p1", "new", None)
-    step = world.end_load(world.working)
-    assert isinstance(world.answered(ticket), lease.Granted)
+    return world
+
+
+def test_a_model_larger_than_thought_has_others_go(crowded: World) -> None:
+    crowded.advance(100.0)
+    ticket = crowded.ask("p1", "new", None)
+    step = crowded.end_load(crowded.working)
+    assert isinstance(crowded.answered(ticket), lease.Granted)
     assert any(isinstance(event, Overrun) and event.bytes == 30 for event in step.events)
-    assert unloads(world) == ["a"]
+    assert unloads(crowded) == ["a"]
 
 
-def test_a_model_larger_than_thought_goes_itself_if_nobody_else_may() -> None:
-    world = full({"a": 60})
-    world.ask("p2", "a", None)
-    world.specs["new"] = ModelSpec("new", estimate_bytes=30, estimate_from="estimated")
-    world.real["new"] = 70
-    world.configure()
-    ticket = world.ask("p1", "new", None)
-    world.end_load(world.working)
-    assert unloads(world) == ["new"]
-    assert isinstance(world.answer(ticket), lease.Busy)
-    assert world.residency.listing(world.now).free_bytes == 40
+def test_a_model_larger_than_thought_goes_itself_if_nobody_else_may(crowded: World) -> None:
+    crowded.ask("p2", "a", None)
+    ticket = crowded.ask("p1", "new", None)
+    crowded.end_load(crowded.working)
+    assert unloads(crowded) == ["new"]
+    assert isinstance(crowded.answer(ticket), lease.Busy)
+    assert crowded.residency.listing(crowded.now).free_bytes == 40
 
 
 def test_a_smaller_capacity_is_reached_as_models_may_go() -> None:

@@ -14,7 +14,7 @@ from tidegate_eviction.core.residency import Residency
 from tidegate_eviction.core.rules import ModelSpec, PoolRules, ServerInventory, WarmWindow
 from tidegate_eviction.core.states import State
 
-from .books import BASE, REACHABLE, RULES, Begun, Held
+from .books import BASE, REACHABLE, RULES, Begun, Held, specs
 
 
 @dataclass
@@ -57,7 +57,6 @@ class World:
 
     # --- steps
     def take(self, step: Step) -> Step:
-        """Do as the step says, and check it."""
         self.longest = max(self.longest, self.rules.lease_seconds)
         for event in step.events:
             if isinstance(event, Answered):
@@ -91,7 +90,6 @@ class World:
                 assert event.idle_seconds >= limit - 1e-9, f"{event} although its limit is {limit}"
 
     def load(self, command: Load) -> None:
-        """Begin what a Load asks for."""
         pieces = (command.model, *(self.specs[command.model].parts if command.model in self.specs else ()))
         assert self.up
         assert not self.leaving, "a load begins after SIGTERM"
@@ -111,7 +109,6 @@ class World:
             assert self.charged() <= self.rules.capacity_bytes, f"{command} overruns the capacity"
 
     def unload(self, command: Unload) -> None:
-        """Begin what an Unload asks for."""
         assert self.up
         assert not self.leaving or command.watch or self.states.get(command.model) == "loading"
         for holder, leases in self.proxies.items():
@@ -139,12 +136,10 @@ class World:
 
     # --- invariants
     def charged(self) -> int:
-        """What is charged, by the core's own listing."""
         listing = self.residency.listing(self.now)
         return listing.resident_bytes + listing.loading_bytes + listing.freeing_bytes + listing.leaked_bytes
 
     def check(self) -> None:
-        """Check what holds between any two steps."""
         listing = self.residency.listing(self.now)
         charged = listing.resident_bytes + listing.loading_bytes + listing.freeing_bytes + listing.leaked_bytes
         if charged <= listing.capacity_bytes:
@@ -173,7 +168,6 @@ class World:
     def ask(
         self, holder: str, model: str, wait: float | None, delay: float = 0.0, *, heard: bool = True
     ) -> lease.Granted | lease.Refusal | Ticket:
-        """Acquire; the question took `delay` seconds to arrive. Unheard answers are lost."""
         step, answer = self.residency.acquire(model, holder, wait, self.now)
         if isinstance(answer, Ticket):
             assert answer.deadline <= self.now + self.rules.wait_seconds
@@ -184,7 +178,6 @@ class World:
         return answer
 
     def granted(self, model: str, holder: str, answer: lease.Granted, asked: float) -> None:
-        """Let a proxy have its lease, counted from when it asked, and begin a request."""
         self.fresh.append(model)
         assert answer.incarnation == self.residency.incarnation
         self.proxies[holder][model] = Held(asked + answer.lease_seconds, answer.incarnation, True, 1, self.now)
@@ -218,50 +211,53 @@ class World:
         return renewed
 
     def release(self, holder: str, model: str) -> None:
-        """Give a lease back; the proxy believes nothing any more."""
         held = self.proxies[holder].pop(model)
         self.take(self.residency.release(holder, held.incarnation, (model,), self.now))
 
+    def listed(self, model: str) -> lease.Listed:
+        (found,) = [each for each in self.residency.listing(self.now).models if each.model == model]
+        return found
+
+    @property
+    def leaked(self) -> int:
+        return self.residency.listing(self.now).leaked_bytes
+
+    def leave(self) -> None:
+        self.leaving = True
+        self.take(self.residency.leave(self.now))
+
     def answered(self, asked: object) -> lease.Granted | lease.Refusal:
-        """What a ticket was told by now."""
         assert isinstance(asked, Ticket), asked
         return self.answers[asked.number]
 
     def answer(self, asked: object) -> lease.Granted | lease.Refusal:
-        """What a ticket is told once all goes well."""
         self.until(lambda: not self.open)
         return self.answered(asked)
 
     def busy(self, holder: str, model: str, wait: float | None) -> float:
-        """Ask, and be told to come again after so many seconds."""
         answer = self.ask(holder, model, wait)
         assert isinstance(answer, lease.Busy), answer
         return answer.retry_after
 
     # --- settings
     def configure(self) -> Step:
-        """Tell the core the rules, models and windows as they are now."""
         return self.take(self.residency.configure(self.rules, self.specs, self.windows, self.now))
 
     def change(self, name: str, **changes: object) -> Step:
-        """Change what the settings say of a model, which may be a new one."""
         spec = self.specs.get(name) or ModelSpec(name)
         self.specs[name] = replace(spec, **changes)  # type: ignore[arg-type]
         return self.configure()
 
     def change_rules(self, **changes: object) -> Step:
-        """Change the pool's rules."""
         self.rules = replace(self.rules, **changes)  # type: ignore[arg-type]
         return self.configure()
 
     # --- Triton
     @property
     def working(self) -> int:
-        """The number of the first command that Triton works at."""
         return next(iter(self.at_work))
 
     def end_load(self, number: int, error: str | None = None) -> Step:
-        """Let a load end."""
         begun = self.at_work.pop(number)
         assert isinstance(begun.command, Load)
         sizes = {piece: self.size(piece) for piece in begun.pieces}
@@ -290,12 +286,10 @@ class World:
         return self.take(self.residency.unload_ended(number, self.now, error))
 
     def size(self, piece: str) -> int:
-        """What a piece really takes."""
         spec = self.specs.get(piece)
         return self.real.get(piece, (spec.footprint_bytes or 0) if spec else 5)
 
     def read(self) -> Step:
-        """Tell a reading of memory; loads have taken what they will, or nothing yet."""
         return self.take(self.residency.memory(BASE + sum(self.loaded.values()) + self.lingering + self.lost, self.now))
 
     def index(self) -> ServerInventory:
@@ -332,7 +326,6 @@ class World:
         self.read()
 
     def lose_triton(self) -> None:
-        """Kill Triton."""
         self.up = False
         self.loaded.clear()
         self.at_work.clear()
@@ -342,7 +335,6 @@ class World:
         self.take(self.residency.server_lost(self.now))
 
     def triton_back(self) -> None:
-        """Start it again, empty."""
         self.up = True
         self.take(self.residency.recover(self.index(), self.now))
         self.read()
@@ -369,7 +361,6 @@ class World:
         self.take(self.residency.tick(self.now))
 
     def finish(self) -> None:
-        """Let all that is under way end well, and its memory be back."""
         for number, begun in list(self.at_work.items()):
             if number in self.at_work:
                 if isinstance(begun.command, Load):
@@ -380,11 +371,12 @@ class World:
         if self.up:
             self.read()
 
-    def end_of_requests(self) -> None:
-        """Let all requests end, and every lease be given back."""
+    def end_of_requests(self, then: float = 0.0) -> None:
         for holder, leases in self.proxies.items():
             for model in list(leases):
                 self.release(holder, model)
+        if then:
+            self.advance(then)
 
     def until(self, met: Callable[[], bool], seconds: float = 600.0) -> None:
         """Let everything go well until something is so."""
@@ -396,5 +388,44 @@ class World:
                 self.advance(1.0)
 
     def copy(self) -> "World":
-        """Return a world that goes on apart."""
         return copy.deepcopy(self)
+
+
+def started(*arguments: object, **more: object) -> World:
+    world = World(*arguments, **more)  # type: ignore[arg-type]
+    world.recover()
+    return world
+
+
+def had(world: World, name: str, holder: str = "p1") -> None:
+    """Ask for a model until it is granted."""
+    answer = world.ask(holder, name, None)
+    answer = world.answer(answer) if isinstance(answer, Ticket) else answer
+    assert isinstance(answer, lease.Granted), answer
+
+
+def full(sizes: dict[str, int], rules: PoolRules = RULES, **more: object) -> World:
+    """A world where a, b, … were loaded one after the other as long as there was room, and given back at once."""
+    world = started(specs(sizes, **more), rules)
+    room = rules.capacity_bytes
+    for name, size in sizes.items():
+        if size <= room:
+            room -= size
+            used(world, name)
+            world.advance(1.0)
+    return world
+
+
+def used(world: World, name: str) -> None:
+    had(world, name)
+    world.release("p1", name)
+
+
+def unloads(world: World) -> list[str]:
+    """What Triton unloads, each with the parts that go with it, in order."""
+    return [name for each in world.at_work.values() if isinstance(each.command, Unload) for name in each.command.names]
+
+
+def under_way(world: World) -> Begun:
+    (begun,) = world.at_work.values()
+    return begun

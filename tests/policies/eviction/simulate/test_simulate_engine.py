@@ -58,23 +58,16 @@ def lru_by_name(trace: Trace) -> Callable[[Plain, int], tuple[float, str]]:
     return lambda plain, which: (plain.last[which], trace.models[which].name)
 
 
-@pytest.mark.parametrize("share", [0.3, 0.4, 0.6])
-def test_lru_is_the_plain_one_but_that_a_model_idles_from_the_end_of_its_last_request(share: float) -> None:
+@pytest.mark.parametrize(("share", "idle"), [(0.3, 0), (0.4, 0), (0.4, 300), (0.6, 0)])
+def test_lru_is_the_plain_one_but_that_a_model_idles_from_the_end_of_its_last_request(share: float, idle: int) -> None:
     trace = day()
     setting = replace(PLAIN, capacity_bytes=round(share * trace.total_bytes))
+    if idle:
+        setting = replace(setting, policy=find("lru-idle"), idle_seconds=idle)
     outcome = simulate(trace, setting)
-    plain = plainly(trace, setting.capacity_bytes, lru_by_name(trace), from_end=True)
+    plain = plainly(trace, setting.capacity_bytes, lru_by_name(trace), idle, from_end=True)
     assert (len(outcome.loads), outcome.busy) == (plain.loads, plain.busy)
-    assert outcome.load_seconds == pytest.approx(plain.load_seconds)
-
-
-def test_so_is_the_idle_limit() -> None:
-    trace = day()
-    setting = replace(PLAIN, policy=find("lru-idle"), capacity_bytes=round(0.4 * trace.total_bytes), idle_seconds=300)
-    outcome = simulate(trace, setting)
-    plain = plainly(trace, setting.capacity_bytes, lru_by_name(trace), 300, from_end=True)
-    assert (outcome.busy, len(outcome.loads)) == (plain.busy, plain.loads)
-    assert outcome.busy > 100
+    assert not idle or outcome.busy > 100
     assert outcome.load_seconds == pytest.approx(plain.load_seconds)
 
 
@@ -133,42 +126,72 @@ A, B, C = (6, 2.0, 1.0), (6, 3.0, 1.0), (4, 1.0, 1.0)
 """Two models of which only one has room in 10, and one that fits beside either."""
 
 
-def test_who_asks_while_a_model_loads_waits_for_that_load() -> None:
-    outcome = simulate(trace_of([(0.0, 0), (0.5, 0), (1.5, 0), (4.0, 0)], A), LRU)
-    assert (len(outcome.loads), outcome.hits, outcome.busy) == (1, 1, 0)
-    assert list(outcome.waits) == pytest.approx([2.0, 1.5, 0.5, 0.0])
-    assert outcome.load_seconds == 2.0
+Said = dict[str, int | float | list[float]]
+FULL = (5, 1.0, 9.0)
+"""A model of which two have room, and whose requests last."""
 
 
-def test_a_model_that_is_worked_on_stays_and_who_wants_its_room_is_busy() -> None:
-    outcome = simulate(trace_of([(0.0, 0), (2.5, 1), (3.0, 1)], A, B), LRU)
-    assert (outcome.busy, len(outcome.loads), outcome.evictions) == (1, 2, 1)
-
-
-def test_who_may_wait_gets_the_room_when_the_request_has_ended() -> None:
-    outcome = simulate(trace_of([(0.0, 0), (2.5, 1)], A, B), replace(LRU, wait_seconds=1))
-    assert outcome.busy == 0
-    assert list(outcome.waits) == pytest.approx([2.0, 0.5 + 3.0])
-
-
-def test_the_wait_for_room_is_bounded_to_the_moment() -> None:
-    trace = trace_of([(0.0, 0), (2.5, 1)], A, B)
-    assert simulate(trace, replace(LRU, wait_seconds=0.5)).busy == 0
-    assert simulate(trace, replace(LRU, wait_seconds=0.4)).busy == 1
-
-
-def test_unloads_and_memory_that_comes_back_late_delay_the_next_load() -> None:
-    setting = replace(LRU, unload_seconds=0.3, freeing_seconds=0.4)
-    outcome = simulate(trace_of([(0.0, 0), (10.0, 1)], A, B), setting)
-    assert list(outcome.waits) == pytest.approx([2.0, 0.3 + 0.4 + 3.0])
-    assert outcome.busy == 0
-
-
-def test_kept_leases_outlive_requests() -> None:
-    trace = trace_of([(0.0, 0), (4.0, 1), (60.0, 1)], A, B)
-    assert simulate(trace, LRU).busy == 0
-    kept = simulate(trace, replace(LRU, lease_seconds=10))
-    assert (kept.busy, kept.evictions) == (1, 1)
+@pytest.mark.parametrize(
+    ("requests", "models", "changes", "said"),
+    [
+        pytest.param(
+            [(0.0, 0), (0.5, 0), (1.5, 0), (4.0, 0)], [A], {},
+            {"loads": 1, "hits": 1, "busy": 0, "waits": [2.0, 1.5, 0.5, 0.0], "load_seconds": 2.0},
+            id="who asks while a model loads waits for that load",
+        ),
+        pytest.param(
+            [(0.0, 0), (2.5, 1), (3.0, 1)], [A, B], {}, {"busy": 1, "loads": 2, "evictions": 1},
+            id="a model that is worked on stays, and who wants its room is busy",
+        ),
+        pytest.param(
+            [(0.0, 0), (2.5, 1)], [A, B], {"wait_seconds": 1}, {"busy": 0, "waits": [2.0, 0.5 + 3.0]},
+            id="who may wait gets the room when the request has ended",
+        ),
+        pytest.param([(0.0, 0), (2.5, 1)], [A, B], {"wait_seconds": 0.5}, {"busy": 0}, id="bounded to the moment"),
+        pytest.param([(0.0, 0), (2.5, 1)], [A, B], {"wait_seconds": 0.4}, {"busy": 1}, id="and not longer"),
+        pytest.param(
+            [(0.0, 0), (10.0, 1)], [A, B], {"unload_seconds": 0.3, "freeing_seconds": 0.4},
+            {"busy": 0, "waits": [2.0, 0.3 + 0.4 + 3.0]},
+            id="unloads, and memory that comes back late, delay the next load",
+        ),
+        pytest.param(
+            [(0.0, 0), (4.0, 1), (60.0, 1)], [A, B], {}, {"busy": 0}, id="leases that are not kept end with requests"
+        ),
+        pytest.param(
+            [(0.0, 0), (4.0, 1), (60.0, 1)], [A, B], {"lease_seconds": 10}, {"busy": 1, "evictions": 1},
+            id="kept leases outlive requests",
+        ),
+        pytest.param(
+            [(0.0, 0), (0.1, 1), (0.2, 2)], [(3, 1.0, 0.1)] * 3, {"loads_at_once": 1},
+            {"busy": 0, "waits": [1.0, 1.9, 2.8]},
+            id="who stands in line for Triton to load is not busy where there is room",
+        ),
+        pytest.param(
+            [(0.0, 0), (0.1, 1), (0.2, 2)], [FULL] * 3, {"loads_at_once": 1}, {"busy": 1, "answered": 2},
+            id="who stands in line is busy when there was no room after all",
+        ),
+        pytest.param(
+            [(0.0, 0), (1.0, 1)], [A, (11, 1.0, 1.0)], {}, {"too_large": 1, "busy": 0, "answered": 1},
+            id="a model that never fits is told so",
+        ),
+        *(
+            pytest.param(
+                [(0.0, 0), (2.5, 1), (2.6, 2)], [(6, 2.0, 9.0), (6, 3.0, 9.0), (6, 1.0, 1.0)],
+                {"replicas": replicas}, {"busy": 3 - replicas}, id=f"a busy one of {replicas} replicas spills over",
+            )
+            for replicas in (1, 2, 3)
+        ),
+    ],
+)  # fmt: skip
+def test_requests_are_played_as_one_would_by_hand(
+    requests: list[tuple[float, int]], models: list[tuple[int, float, float]], changes: dict[str, float], said: Said
+) -> None:
+    outcome = simulate(trace_of(requests, *models), replace(LRU, **changes))  # type: ignore[arg-type]
+    for name, value in said.items():
+        found = getattr(outcome, name)
+        assert (len(found) if name == "loads" else list(found) if name == "waits" else found) == pytest.approx(value), (
+            name
+        )
 
 
 def test_a_request_under_a_kept_lease_is_a_hit_and_renews_it() -> None:
@@ -178,37 +201,12 @@ def test_a_request_under_a_kept_lease_is_a_hit_and_renews_it() -> None:
     assert (outcome.hits, outcome.busy) == (100, 1)
 
 
-def test_who_stands_in_line_for_triton_to_load_is_not_busy_where_there_is_room() -> None:
-    trace = trace_of([(0.0, 0), (0.1, 1), (0.2, 2)], *[(3, 1.0, 0.1)] * 3)
-    outcome = simulate(trace, replace(LRU, loads_at_once=1))
-    assert outcome.busy == 0
-    assert list(outcome.waits) == pytest.approx([1.0, 1.9, 2.8])
-
-
-def test_who_stands_in_line_is_busy_when_there_was_no_room_after_all() -> None:
-    trace = trace_of([(0.0, 0), (0.1, 1), (0.2, 2)], (5, 1.0, 9.0), (5, 1.0, 9.0), (5, 1.0, 9.0))
-    outcome = simulate(trace, replace(LRU, loads_at_once=1))
-    assert (outcome.answered, outcome.busy) == (2, 1)
-
-
-def test_a_model_that_never_fits_is_told_so() -> None:
-    outcome = simulate(trace_of([(0.0, 0), (1.0, 1)], A, (11, 1.0, 1.0)), LRU)
-    assert (outcome.too_large, outcome.busy, outcome.answered) == (1, 0, 1)
-
-
 def test_several_replicas_hold_more_models_and_each_model_has_its_place() -> None:
     trace = trace_of([(float(time), time % 8) for time in range(400)], *[(5, 0.1, 0.05)] * 8)
     one, four = (simulate(trace, replace(LRU, replicas=replicas)) for replicas in (1, 4))
     assert len(one.loads) == 400
     assert len(four.loads) < 320  # hashing does not spread eight models evenly
     assert four.answered == one.answered == 400
-
-
-def test_a_busy_replica_spills_to_the_next() -> None:
-    trace = trace_of([(0.0, 0), (2.5, 1), (2.6, 2)], (6, 2.0, 9.0), (6, 3.0, 9.0), (6, 1.0, 1.0))
-    assert simulate(trace, LRU).busy == 2
-    assert simulate(trace, replace(LRU, replicas=2)).busy == 1
-    assert simulate(trace, replace(LRU, replicas=3)).busy == 0
 
 
 def test_every_request_is_answered_or_refused_once_whatever_is_simulated() -> None:

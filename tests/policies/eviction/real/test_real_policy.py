@@ -154,18 +154,6 @@ def test_a_model_that_fails_is_quarantined_with_tritons_reason_and_tried_again_b
     assert holder.until("broken", "cold") < 5
 
 
-def test_probes_metrics_and_the_page_answer(zoo_plane: Plane) -> None:
-    holder, admin = zoo_plane.holder, zoo_plane.policy.admin
-    for path in (eviction_process.STARTED_PATH, eviction_process.LIVE_PATH):
-        assert holder.ask("GET", path, address=admin)[0] == 200
-    status, text = holder.ask("GET", eviction_process.METRICS_PATH, address=admin)
-    assert status == 200
-    assert 'tidegate_eviction_memory_source{source="process"} 1.0' in text
-    assert "tidegate_eviction_triton_up 1.0" in text
-    status, text = holder.ask("GET", "/", address=admin)
-    assert (status, "What sits in the slice now" in text) == (200, True)
-
-
 def test_control_is_the_policys_alone(zoo_plane: Plane) -> None:
     asking = http.client.HTTPConnection(zoo_plane.triton.http, timeout=10)
     asking.request("POST", "/v2/repository/models/a/load")

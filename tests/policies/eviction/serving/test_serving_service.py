@@ -69,42 +69,6 @@ def test_footprints_are_measured_and_known_to_a_successor(tmp_path: Path) -> Non
     live(tmp_path, stand_in, second, declared={})
 
 
-def test_memory_that_does_not_come_back_is_charged_and_triton_restarted_in_the_end(tmp_path: Path) -> None:
-    stand_in = StandIn(dict.fromkeys("abcd", 30 * MIB), leaks={"a"})
-
-    async def work(house: House) -> None:
-        await house.acquire("a")
-        for name in "bcd":
-            house.release("a")
-            answer = await house.acquire(name)
-            if answer.outcome != "granted":
-                break
-            house.release(name)
-        await house.until((tmp_path / "recycle").exists)
-        assert house.service.listing().leaked_bytes == pytest.approx(30 * MIB, abs=MIB)
-        assert house.service.counts.totals["recycles"] == 1
-
-    live(tmp_path, stand_in, work, lease_seconds=1, tuning=TUNING.model_copy(update={"leak_budget_bytes": 20 * MIB}))
-
-
-def test_a_policy_that_restarts_holds_all_that_is_resident_for_a_lease(tmp_path: Path) -> None:
-    stand_in = StandIn(dict.fromkeys("ab", 60 * MIB))
-
-    async def first(house: House) -> None:
-        await house.acquire("a")
-
-    async def second(house: House) -> None:
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
-        assert house.state("a") == "resident"
-        assert (await house.acquire("b")).outcome == "granted"
-        assert loop.time() - begun >= 0.9
-        assert house.triton.did("load").count(MODEL) == 1, "the predecessor's reader is used on"
-
-    live(tmp_path, stand_in, first)
-    live(tmp_path, stand_in, second)
-
-
 def test_triton_killed_with_callers_waiting_loads_again_within_their_wait(tmp_path: Path) -> None:
     stand_in = StandIn({"a": MIB, "b": MIB}, load_seconds=0.6)
     write_models(tmp_path, "a", "b")
@@ -130,26 +94,6 @@ def test_triton_killed_with_callers_waiting_loads_again_within_their_wait(tmp_pa
                 )
                 assert renewed.lost == ("b",)
                 await open_it.__aexit__(None, None, None)
-
-    asyncio.run(run())
-
-
-def test_one_who_asks_before_triton_is_there_waits_for_it(tmp_path: Path) -> None:
-    stand_in = StandIn({"a": MIB})
-    write_models(tmp_path, "a")
-
-    async def run() -> None:
-        async with asyncio.timeout(30):
-            async with serving(stand_in):
-                pass
-            async with open_house(tmp_path, stand_in, stand_in.port) as house:
-                waiting = asyncio.create_task(house.acquire("a"))
-                await house.until(lambda: house.state("a") == "queued")
-                assert not waiting.done()
-                async with serving(stand_in, stand_in.port):
-                    assert (await waiting).outcome == "granted"
-                    busy = await house.acquire("a")
-                    assert busy.outcome == "granted"
 
     asyncio.run(run())
 

@@ -16,10 +16,6 @@ class Plain:
     busy_until: dict[int, float] = field(default_factory=dict)
     last: dict[int, float] = field(default_factory=dict)
     """When each was last used: when that request came, or ended."""
-    uses: dict[int, int] = field(default_factory=dict)
-    priority: dict[int, float] = field(default_factory=dict)
-    """Greedy-dual's."""
-    age: float = 0.0
     load_seconds: float = 0.0
     loads: int = 0
     busy: int = 0
@@ -33,11 +29,6 @@ def lru(plain: Plain, which: int) -> float:
     return plain.last[which]
 
 
-def greedy_dual(plain: Plain, which: int) -> float:
-    """Return age + uses × load seconds / bytes, as of its last use."""
-    return plain.priority[which]
-
-
 def plainly(trace: Trace, capacity: float, order: Order, idle: float = 0.0, from_end: bool = False) -> Plain:
     """Simulate: loads take no time, a request occupies its model for `warm_seconds`, who finds no room is busy.
 
@@ -47,7 +38,6 @@ def plainly(trace: Trace, capacity: float, order: Order, idle: float = 0.0, from
     used = 0
     for plain.now, which in trace.requests():
         model = trace.models[which]
-        plain.uses[which] = plain.uses.get(which, 0) + 1
         if which not in plain.resident:
             needed = used + model.footprint_bytes - capacity
             if needed > 0:
@@ -70,12 +60,10 @@ def plainly(trace: Trace, capacity: float, order: Order, idle: float = 0.0, from
                 used -= freed
                 for each in victims:
                     del plain.resident[each]
-                    plain.age = max(plain.age, plain.priority[each])
             plain.resident[which] = None
             used += model.footprint_bytes
             plain.load_seconds += model.load_seconds
             plain.loads += 1
         plain.busy_until[which] = max(plain.busy_until.get(which, 0.0), plain.now + model.warm_seconds)
         plain.last[which] = plain.busy_until[which] if from_end else plain.now
-        plain.priority[which] = plain.age + plain.uses[which] * model.load_seconds / model.footprint_bytes
     return plain

@@ -54,12 +54,6 @@ def test_one_policy_is_told_in_one_line(small: Path) -> None:
     assert len([line for line in result.stdout.splitlines() if line.startswith("lru")]) == 1
 
 
-def test_json_has_every_figure(small: Path) -> None:
-    (row,) = rows("--trace", small, "--capacity", "8M", "--policy", "cost-aware", "--idle-seconds", "0").values()
-    assert {"requests", "hits", "cold_loads", "load_seconds", "busy", "evictions", "added_wait_p50_seconds",
-            "added_wait_p95_seconds", "added_wait_p99_seconds"} <= set(row)  # fmt: skip
-
-
 @needs_libcachesim
 def test_comparing_puts_policies_caches_and_the_bound_side_by_side(small: Path) -> None:
     found = rows("--trace", small, "--capacity", "8M", "--compare", "--instant", "--idle-seconds", "0")
@@ -148,14 +142,6 @@ def test_wrong_input_is_one_message_and_exit_code_2(small: Path, arguments: tupl
     assert "Traceback" not in result.stderr
 
 
-def test_a_wrong_trace_is_told_with_its_line(tmp_path: Path) -> None:
-    file = tmp_path / "t.csv"
-    file.write_text("m,a,1,2,1\n5,a\n3,a\n")
-    result = run("simulate", "--trace", file, "--capacity", "1M", "--policy", "lru")
-    assert result.exit_code == 2
-    assert result.stderr.startswith(f"{file}:3: time_ms goes back, from 5 to 3.")
-
-
 @pytest.mark.parametrize(
     ("text", "size"),
     [("40%", 6_000_000), ("1.5%", 225_000), ("9663676416", 9663676416), ("9Gi", 9 << 30), ("9GiB", 9 << 30),
@@ -184,12 +170,6 @@ def test_a_generated_zoo_is_simulated_like_any_other(tmp_path: Path) -> None:
     assert isinstance(least, dict)
     assert not least["exact"], "of so many models, the linear program's"
     assert 0 < least["seconds"] <= found["cost-aware"]["load_seconds"]
-
-
-def test_a_zoo_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    result = run("generate", "--out", tmp_path / "zoo.csv", "--models", 0)
-    assert result.exit_code == 2
-    assert "--models 0: " in result.stderr
 
 
 def test_several_replicas_with_real_leases_are_simulated(tmp_path: Path) -> None:

@@ -17,40 +17,11 @@ from tidegate_eviction.simulate.zoo import Zoo, generate
 
 from tests.counts import examples
 
-from .plain import Order, Plain, greedy_dual, lru, plainly
-from .traces import day, only, trace_of
+from .plain import Plain, plainly
+from .traces import day, trace_of
 
 LRU = SimulationSetting(find("lru"), 10, residency_factor=0)
 PLAIN = replace(LRU, instant=True)
-
-
-IN_TURNS = [(0.0, 0), (1.0, 1), (2.0, 2), (3.0, 0), (4.0, 1), (5.0, 2)]
-"""Three models, each as large as the others, one second apart; the first is dear to load."""
-
-
-@pytest.mark.parametrize(
-    ("order", "warm", "idle", "from_end", "said"),
-    [
-        (lru, 0.5, 0, False, (6, 16.0, 0)),
-        (greedy_dual, 0.5, 0, False, (5, 10.0, 0)),
-        (lru, 0.5, 2, False, (6, 16.0, 0)),
-        (lru, 0.5, 2, True, (2, 7.0, 2)),
-        (lru, 0.5, 3, False, (2, 7.0, 2)),
-        (lru, 2.5, 0, False, (2, 7.0, 2)),
-    ],
-)
-def test_the_plain_simulation_does_what_one_does_by_hand(
-    order: Order, warm: float, idle: float, from_end: bool, said: tuple[int, float, int]
-) -> None:
-    plain = plainly(trace_of(IN_TURNS, (1, 6.0, warm), (1, 1.0, warm), (1, 1.0, warm)), 2, order, idle, from_end)
-    assert (plain.loads, plain.load_seconds, plain.busy) == said
-
-
-def test_the_plain_simulation_spares_who_need_not_go() -> None:
-    trace = trace_of([(0.0, 0), (1.0, 1), (2.0, 2), (3.0, 0)], (1, 1.0, 0.5), (2, 1.0, 0.5), (2, 1.0, 0.5))
-    plain = plainly(trace, 3, lru)
-    assert plain.loads == 3
-    assert set(plain.resident) == {0, 2}
 
 
 def lru_by_name(trace: Trace) -> Callable[[Plain, int], tuple[float, str]]:
@@ -98,16 +69,6 @@ def bound_seconds(trace: Trace, setting: SimulationSetting, outcome: Outcome) ->
     assert found
     assert found.exact
     return found.seconds
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_cost_aware_loads_far_less_than_lru_through_a_day(seed: int) -> None:
-    trace = day(seed)
-    setting = replace(LRU, capacity_bytes=round(0.4 * trace.total_bytes))
-    for one in (setting, replace(setting, instant=True)):
-        lru_seconds = simulate(trace, one).load_seconds
-        ours = simulate(trace, replace(one, policy=find("cost-aware"))).load_seconds
-        assert ours <= 0.85 * lru_seconds
 
 
 def test_cost_aware_loads_less_than_lru_in_zoos_of_many_kinds() -> None:
@@ -219,15 +180,6 @@ def test_every_request_is_answered_or_refused_once_whatever_is_simulated() -> No
         assert outcome.answered + outcome.busy + outcome.too_large == outcome.requests == len(trace), many
         assert sorted(outcome.positions) == sorted(set(outcome.positions))
         assert all(wait >= 0 for wait in outcome.waits)
-
-
-def test_the_same_simulation_is_the_same_outcome() -> None:
-    trace = only(day(), range(2000))
-    setting = SimulationSetting(
-        find("cost-aware"), round(0.4 * trace.total_bytes), wait_seconds=20, lease_seconds=30, replicas=2
-    )
-    one, other = (simulate(trace, setting) for _ in range(2))
-    assert one == other
 
 
 def test_quantiles_are_by_nearest_rank() -> None:

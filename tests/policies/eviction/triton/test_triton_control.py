@@ -2,12 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from tidegate_eviction.triton.control import (
     LostError,
     ModelIndex,
@@ -18,7 +15,8 @@ from tidegate_eviction.triton.control import (
     certified_name,
 )
 
-from ..rigs.stand_in import SECRET, StandIn, serving, until
+from ..rigs import certificates
+from ..rigs.stand_in import SECRET, StandIn, serving
 
 
 def with_control(stand_in: StandIn, work: Callable[[TritonControl], Awaitable[None]], secret: str = SECRET) -> None:
@@ -50,29 +48,6 @@ def test_another_secret_is_no_lost_connection() -> None:
     with_control(StandIn({"a": 1}), work, secret="6" * 64)
 
 
-def test_the_end_of_triton_shows_at_once() -> None:
-    async def run() -> float:
-        loop = asyncio.get_running_loop()
-        stand_in = StandIn({"a": 1}, load_seconds=60)
-        control = TritonControl("127.0.0.1:1", SECRET)
-        async with asyncio.timeout(20):
-            async with serving(stand_in):
-                control.address = stand_in.address
-                await control.connect()
-                lost = asyncio.create_task(control.lost())
-                load = asyncio.create_task(control.load("a", None))
-                await until(lambda: stand_in.did("load"))
-                assert not lost.done()
-                begun = loop.time()
-            await lost
-            with pytest.raises(LostError):
-                await load
-            await control.close()
-        return loop.time() - begun
-
-    assert asyncio.run(run()) < 5, "and not after the minute that the load takes"
-
-
 def test_a_call_without_a_connection_says_so() -> None:
     with pytest.raises(LostError, match="no connection to Triton at nowhere:1"):
         asyncio.run(TritonControl("nowhere:1", SECRET).index())
@@ -100,23 +75,14 @@ def test_a_model_is_unloaded_when_all_its_versions_are(
     assert index.why_not("a") == why
 
 
-def certificate(*names: str) -> bytes:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "triton")])
-    made = x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
-    now = datetime.now(UTC)
-    made = made.serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
-    if names:
-        made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False)
-    return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-
-
-def test_triton_is_known_by_the_first_name_of_its_certificate() -> None:
-    assert certified_name(certificate("triton.models.svc", "other")) == "triton.models.svc"
-    assert certified_name(certificate("*.triton-cpu.models.svc")) == "any.triton-cpu.models.svc"
-
-
-@pytest.mark.parametrize("wrong", [b"", b"no certificate", certificate()])
-def test_a_certificate_without_a_name_is_refused(wrong: bytes) -> None:
-    with pytest.raises(LostError, match="names no host"):
-        certified_name(wrong)
+@pytest.mark.parametrize(
+    ("names", "said"), [(("triton.models.svc", "other"), "triton.models.svc"), (("*.cpu.svc",), "any.cpu.svc")]
+)
+def test_triton_is_known_by_the_first_name_of_its_certificate(
+    tmp_path: Path, names: tuple[str, ...], said: str
+) -> None:
+    tls = certificates.write(tmp_path / "tls", *names)
+    assert certified_name((tls / "tls.crt").read_bytes()) == said
+    for wrong in (b"", b"no certificate", (tls / "ca.crt").read_bytes()):
+        with pytest.raises(LostError, match="names no host"):
+            certified_name(wrong)

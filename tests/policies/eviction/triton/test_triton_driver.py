@@ -313,14 +313,6 @@ def test_a_defect_ends_a_load_and_not_its_waiters_hope() -> None:
     with_driver(StandIn({"a": 1}), work, override=override)
 
 
-def test_a_restart_of_triton_is_asked_for_by_a_file(tmp_path: Path) -> None:
-    async def work(driver: TritonDriver, _: Heard) -> None:
-        driver.carry_out([Recycle("5 GiB leaked")])
-
-    with_driver(StandIn({}), work, recycle=tmp_path / "recycle")
-    assert (tmp_path / "recycle").read_text() == "5 GiB leaked\n"
-
-
 def test_a_restart_that_cannot_be_asked_for_now_is_asked_for_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

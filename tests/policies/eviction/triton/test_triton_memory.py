@@ -63,35 +63,31 @@ def said(gpu: dict[str, Any] | None) -> dict[str, Any]:
     return {"program": PROGRAM_ID, "server": "7:1", "gpu": gpu, "process": 77}
 
 
-def test_the_driver_is_believed_first() -> None:
-    told = reading(said({"used": 5, "total": 9, "slices": True}), METRICS)
-    assert told == MemoryReading(MemorySource.NVML, 5, 9, "7:1")
-
-
-def test_triton_metrics_tell_where_the_driver_does_not() -> None:
-    assert reading(said(None), METRICS) == MemoryReading(MemorySource.METRICS, 7_000_000_010, 42_949_673_960, "7:1")
-    assert reading(None, METRICS) == MemoryReading(MemorySource.METRICS, 7_000_000_010, 42_949_673_960, "")
-
-
-def test_without_a_gpu_its_processes_count() -> None:
-    assert reading(said(None), "nv_inference_count 3\n") == MemoryReading(MemorySource.PROCESS, 77, None, "7:1")
-
-
-def test_where_nobody_tells_there_is_no_number() -> None:
-    assert reading(None, "") == MemoryReading(MemorySource.NONE, None)
+IN_USE = (7_000_000_010, 42_949_673_960)
 
 
 @pytest.mark.parametrize(
-    "error", [OSError("refused"), http.client.IncompleteRead(b""), http.client.BadStatusLine("x"), ValueError("x")]
+    ("answer", "metrics", "read"),
+    [
+        (said({"used": 5, "total": 9, "slices": True}), METRICS, MemoryReading(MemorySource.NVML, 5, 9, "7:1")),
+        (said(None), METRICS, MemoryReading(MemorySource.METRICS, *IN_USE, "7:1")),
+        (None, METRICS, MemoryReading(MemorySource.METRICS, *IN_USE)),
+        (said(None), "nv_inference_count 3\n", MemoryReading(MemorySource.PROCESS, 77, None, "7:1")),
+        (None, "", MemoryReading(MemorySource.NONE)),
+    ],
 )
-def test_metrics_that_do_not_answer_are_no_zero(error: Exception) -> None:
-    with pytest.raises(LostError, match="cannot be read"):
-        reading(None, error)
+def test_the_driver_is_believed_first_then_metrics_then_processes(
+    answer: object, metrics: str, read: MemoryReading
+) -> None:
+    assert reading(answer, metrics) == read
 
 
-def test_metrics_that_are_no_metrics_are_no_zero() -> None:
+@pytest.mark.parametrize(
+    "metrics", [OSError("refused"), http.client.BadStatusLine("x"), 'nv_gpu_memory_used_bytes{gpu="1"} lots']
+)
+def test_metrics_that_do_not_answer_or_are_none_are_no_zero(metrics: str | Exception) -> None:
     with pytest.raises(LostError, match="cannot be read"):
-        reading(None, 'nv_gpu_memory_used_bytes{gpu="1"} lots')
+        reading(None, metrics)
 
 
 def test_a_first_reading_waits_for_metrics_only_so_often_and_goes_on_blind_until_triton_is_started_anew() -> None:

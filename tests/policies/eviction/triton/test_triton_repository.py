@@ -110,35 +110,38 @@ def test_a_new_part_makes_a_new_ensemble(tmp_path: Path) -> None:
     assert look(tmp_path, "whole").stamp != before
 
 
-def test_only_what_is_loaded_makes_another_content(tmp_path: Path) -> None:
-    folder = model(tmp_path, "a", (1, 2))
+@pytest.mark.parametrize(
+    ("path", "content", "another"),
+    [
+        ("3/model.bin", "a version that is not loaded", False),
+        ("1/__pycache__/model.cpython-311.pyc", "what a load leaves behind", False),
+        ("1/model.bin", "other", True),
+        ("1/more.bin", "a new file", True),
+        ("shared.txt", "what all versions need", True),
+    ],
+)
+def test_only_what_is_loaded_makes_another_content(tmp_path: Path, path: str, content: str, another: bool) -> None:
+    file = model(tmp_path, "a", (1, 2)) / path
     before = look(tmp_path, "a", (1,)).stamp
-    (folder / "3").mkdir()
-    (folder / "3" / "model.bin").write_bytes(b"new")
-    assert look(tmp_path, "a", (1,)).stamp == before
-    (folder / "1" / "model.bin").write_bytes(b"other")
-    assert look(tmp_path, "a", (1,)).stamp != before
-
-
-def test_what_a_load_leaves_behind_is_no_other_content(tmp_path: Path) -> None:
-    folder = model(tmp_path, "a")
-    before = look(tmp_path, "a").stamp
-    (folder / "1" / "__pycache__").mkdir()
-    (folder / "1" / "__pycache__" / "model.cpython-311.pyc").write_bytes(b"compiled")
-    assert look(tmp_path, "a").stamp == before
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(content)
+    assert (look(tmp_path, "a", (1,)).stamp != before) is another
 
 
 def test_an_older_tree_is_another_content(tmp_path: Path) -> None:
-    folder = model(tmp_path, "a")
-    os.utime(folder / "1" / "model.bin", (2_000_000_000, 2_000_000_000))
-    before = look(tmp_path, "a").stamp
-    os.utime(folder / "1" / "model.bin", (1_000_000_000, 1_000_000_000))
-    assert look(tmp_path, "a").stamp != before
+    file = model(tmp_path, "a") / "1" / "model.bin"
+    stamps = set()
+    for second in (2_000_000_000, 1_000_000_000):
+        os.utime(file, (second, second))
+        stamps.add(look(tmp_path, "a").stamp)
+    assert len(stamps) == 2
 
 
 def test_a_model_that_is_not_there_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    assert [TritonRepository(str(tmp_path)).look(name) for name in ("a", "file", "..", ".", "a/b", "a\0")] == [None] * 6
+    assert [TritonRepository(str(tmp_path)).look(name) for name in ("a", "file", "", "..", ".", "a/b", "a\0")] == [
+        None
+    ] * 7
 
 
 def test_a_repository_that_is_gone_is_no_repository_without_models(tmp_path: Path) -> None:
@@ -148,13 +151,6 @@ def test_a_repository_that_is_gone_is_no_repository_without_models(tmp_path: Pat
     shutil.rmtree(tmp_path / "root")
     with pytest.raises(FileNotFoundError):
         repository.check()
-
-
-def test_object_storage_is_not_looked_into() -> None:
-    repository = TritonRepository("s3://bucket/models")
-    repository.check()
-    assert repository.is_remote
-    assert repository.look("a") is None
 
 
 def config(policy: dict[str, Any]) -> Any:
@@ -167,15 +163,6 @@ def test_versions_are_chosen_as_triton_chooses(there: tuple[int, ...], newest: i
     assert chosen(config({"latest": {"num_versions": newest}}), there) == there[-max(1, newest) :]
     assert chosen(config({"specific": {"versions": wanted}}), there) == tuple(sorted(wanted & {*there}))
     assert chosen(model_config_pb2.ModelConfig(), there) == there[-1:]
-
-
-def test_an_ensemble_step_without_a_name_is_no_part(tmp_path: Path) -> None:
-    folder = tmp_path / "pair"
-    (folder / "1").mkdir(parents=True)
-    (folder / "config.pbtxt").write_text('ensemble_scheduling { step { model_name: "" } }')
-    seen = TritonRepository(str(tmp_path)).look("pair")
-    assert seen is not None
-    assert seen.parts == ()
 
 
 @pytest.mark.parametrize("config", ["a {" * 20_000, "a {" * 1000 + "}" * 1000])
@@ -213,6 +200,8 @@ def test_a_load_of_versions_brings_their_configuration(tmp_path: Path) -> None:
     assert '"specific"' in (repository.override("a", (1,)) or "")
 
 
-def test_of_object_storage_only_triton_knows_the_configuration() -> None:
+def test_object_storage_is_not_looked_into_and_only_triton_knows_its_configurations() -> None:
     remote = TritonRepository("s3://bucket/models")
+    remote.check()
+    assert (remote.is_remote, remote.look("a")) == (True, None)
     assert (remote.override("a", (1,)), remote.override("a", ())) == (UNSEEN, None)

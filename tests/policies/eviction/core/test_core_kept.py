@@ -8,7 +8,8 @@ from tidegate_eviction.core.events import Allowed, Load, LoadFailed, Quarantined
 from tidegate_eviction.core.rules import WarmWindow
 
 from .books import RULES, specs
-from .world import World, had, started, unloads
+from .world import World
+from .worlds import had, started, unloads
 
 ENSEMBLES = {**specs({"pair": 10, "trio": 10, "alone": 40}), **specs({"part": 30, "more": 10}, callable=False)}
 ENSEMBLES["pair"] = replace(ENSEMBLES["pair"], parts=("part",))

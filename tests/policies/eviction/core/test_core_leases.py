@@ -9,7 +9,8 @@ from tidegate_eviction.core.rules import ServerInventory
 from tidegate_eviction.policies.registry import find
 
 from .books import RULES, specs
-from .world import World, started, used
+from .world import World
+from .worlds import started, used
 
 
 @pytest.fixture

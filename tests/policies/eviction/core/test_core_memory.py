@@ -10,7 +10,8 @@ from tidegate_eviction.core.events import Leaked, Load, Loaded, Overrun, Recycle
 from tidegate_eviction.core.rules import ModelSpec, PoolRules
 
 from .books import RULES, specs
-from .world import World, full, started, unloads, used
+from .world import World
+from .worlds import full, started, unloads, used
 
 TOLERANCE = 4
 

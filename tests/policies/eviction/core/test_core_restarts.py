@@ -9,7 +9,8 @@ from tidegate_eviction.core.residency import Residency
 from tidegate_eviction.core.rules import ModelSpec, ServerInventory
 
 from .books import BASE, RULES, specs
-from .world import World, started
+from .world import World
+from .worlds import started
 
 
 def running(sizes: dict[str, int]) -> World:

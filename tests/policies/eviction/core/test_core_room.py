@@ -10,7 +10,8 @@ from tidegate_eviction.policies.policy import Candidate, Policy
 from tidegate_eviction.policies.registry import find
 
 from .books import RULES, specs
-from .world import World, full, started, under_way, unloads
+from .world import World
+from .worlds import full, started, under_way, unloads
 
 
 @pytest.mark.parametrize("early", [0.0, 0.001, 5.0])

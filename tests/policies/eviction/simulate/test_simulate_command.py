@@ -11,7 +11,7 @@ from tidegate_eviction.simulate.command import COMPARED, add_to, capacity_bytes
 from tidegate_eviction.simulate.trace import SimulationError, write_trace
 from typer.testing import CliRunner, Result
 
-from .traces import day, only, trace_of
+from .plain import day, only, trace_of
 
 app = typer.Typer(pretty_exceptions_enable=False)
 add_to(app)

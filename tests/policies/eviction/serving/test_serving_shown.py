@@ -1,0 +1,306 @@
+"""What is shown: metrics to Prometheus; to people a page and a table, on which nobody's name is more than a text."""
+
+import io
+import re
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Console
+from tidegate_contracts.lease import LeaseOf, Listed, Listing
+from tidegate_eviction.__main__ import app
+from tidegate_eviction.core.states import State
+from tidegate_eviction.listing import ListingError, fetch, show
+from tidegate_eviction.server import MemoryReading
+from tidegate_eviction.serving.admin import SHOWN_MODELS, page
+from tidegate_eviction.serving.metrics import NAMED_MODELS, Snapshot, SnapshotCollector, render
+from tidegate_eviction.triton.memory import MemorySource
+from tidegate_eviction.units import bytes_text, seconds_text
+from typer.testing import CliRunner
+
+from lab.local_plane.process import HOST, free_ports
+from tests.components.alerts import asked_for
+
+MIB = 1 << 20
+
+
+def listed(model: str, state: Any = "resident", **more: Any) -> Listed:
+    return Listed(model=model, state=state, **more)
+
+
+def view(*models: Listed, **more: Any) -> Snapshot:
+    resident = sum(each.footprint_bytes or 0 for each in models if each.state == "resident")
+    listing = Listing(
+        incarnation="x.0",
+        policy="lru-idle",
+        capacity_bytes=1000 * MIB,
+        resident_bytes=resident,
+        loading_bytes=0,
+        freeing_bytes=0,
+        leaked_bytes=more.pop("leaked", 0),
+        free_bytes=1000 * MIB - resident,
+        models=models,
+    )
+    said: dict[str, Any] = {
+        "listing": listing,
+        "reading": MemoryReading(MemorySource.NVML, 5, 9),
+        "memory_sources": tuple(MemorySource),
+        "leases": 2,
+    }
+    return Snapshot(**(said | more))
+
+
+README = Path(__file__).resolve().parents[4] / "policies" / "eviction" / "README.md"
+
+
+def samples(seen: Snapshot) -> Mapping[tuple[str, ...], float]:
+    """Return each sample by its name, without the prefix, and its labels' values."""
+    families = text_string_to_metric_families(render(seen).decode())
+    return {
+        (each.name.removeprefix("tidegate_eviction_"), *each.labels.values()): each.value
+        for family in families
+        for each in family.samples
+    }
+
+
+def test_what_happened_is_counted() -> None:
+    seen = view()
+    counts = seen.counts
+    counts.acquires.update({"hit": 5, "loaded": 2, "busy": 1})
+    counts.evictions.update({"room": 3})
+    counts.totals["requests"] = 70
+    for seconds in (0.2, 3):
+        counts.histograms["load_seconds"].add(seconds)
+    said = samples(seen)
+    assert {key: said["acquires_total", key] for key in ("hit", "loaded", "busy")} == {"hit": 5, "loaded": 2, "busy": 1}
+    assert (said["evictions_total", "room"], said["requests_total",]) == (3, 70)
+    assert (said["load_seconds_count",], said["load_seconds_sum",]) == (2, 3.2)
+    assert (said["load_seconds_bucket", "0.25"], said["load_seconds_bucket", "5.0"]) == (1, 2)
+    assert said["leases",] == 2
+
+
+def test_the_slice_is_told_in_bytes() -> None:
+    said = samples(view(listed("a", footprint_bytes=400 * MIB), leaked=MIB))
+    assert {kind: said["bytes", kind] / MIB for kind in ("capacity", "resident", "leaked", "free")} == {
+        "capacity": 1000, "resident": 400, "leaked": 1, "free": 600,
+    }  # fmt: skip
+    assert (said["memory_used_bytes",], said["memory_total_bytes",], said["memory_source", "nvml"]) == (5, 9, 1)
+
+
+def test_memory_that_nobody_reads_has_no_number() -> None:
+    said = samples(view(reading=MemoryReading()))
+    assert ("memory_used_bytes",) not in said
+    assert (said["memory_source", "none"], said["memory_source", "nvml"]) == (1, 0)
+
+
+def test_each_state_is_there_and_each_model_in_one() -> None:
+    said = samples(view(listed("a", footprint_bytes=5, footprint_from="measured"), listed("b", "quarantined")))
+    assert {state.value for state in State} == {key[1] for key in said if key[0] == "models"}
+    assert (said["models", "resident"], said["models", "quarantined"], said["models", "cold"]) == (1, 1, 0)
+    assert [key for key in said if key[0] == "model_state"] == [
+        ("model_state", "a", "resident"), ("model_state", "b", "quarantined"),
+    ]  # fmt: skip
+    assert said["model_footprint_bytes", "measured", "a"] == 5
+
+
+def test_the_number_of_names_is_bounded() -> None:
+    said = samples(view(*(listed(f"m{number}", "cold") for number in range(NAMED_MODELS + 50))))
+    assert len([key for key in said if key[0] == "model_state"]) == NAMED_MODELS
+    assert said["models", "cold"] == NAMED_MODELS + 50
+
+
+def test_trouble_shows() -> None:
+    said = samples(view(server_is_up=False, settings_error="x", settings_failures=3))
+    assert (said["triton_up",], said["settings_good",], said["settings_failures_total",]) == (0, 0, 3)
+    said = samples(view())
+    assert (said["triton_up",], said["settings_good",]) == (1, 1)
+
+
+def test_the_readme_lists_every_metric() -> None:
+    families = SnapshotCollector(view(listed("a", footprint_bytes=1))).collect()
+    rows = [
+        f"| `{family.name}{'_total' if family.type == 'counter' else ''}` | {family.documentation} |"
+        for family in families
+    ]
+    text = README.read_text("utf-8")
+    assert [row for row in rows if row not in text] == []
+    assert len([line for line in text.splitlines() if line.startswith("| `tidegate_eviction_")]) == len(rows)
+
+
+def test_what_alerts_ask_for_is_measured() -> None:
+    families = text_string_to_metric_families(render(view()).decode())
+    there = [(each.name, each.labels) for family in families for each in family.samples]
+    asked = asked_for("tidegate_eviction_")
+    assert len(asked) == 4
+    for name, labels in asked:
+        assert any(name == each and labels.items() <= found.items() for each, found in there), name
+
+
+class Seen(HTMLParser):
+    """What a browser makes of a page: tags in balance, and their texts."""
+
+    VOID = ("meta", "!doctype")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.texts: list[str] = []
+        self.attributes: set[str] = set()
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_each_model_in_memory_is_a_block_as_wide_as_its_share() -> None:
+    text = page(
+        view(
+            listed("big", footprint_bytes=500 * MIB, leases=(LeaseOf(holder="p", seconds_left=9, in_flight=1),)),
+            listed("small", footprint_bytes=100 * MIB),
+            listed("gone", "cold", footprint_bytes=50 * MIB),
+            leaked=30 * MIB,
+        )
+    )
+    blocks = re.findall(r'<div class="(\w+)" style="flex:0 1 ([\d.]+)%"[^>]*>([^<]*)</div>', text)
+    assert blocks == [("leased", "50.000", "big"), ("resident", "10.000", "small"), ("leaked", "3.000", "leaked")]
+    assert "resident 600 MiB · leaked 30.0 MiB · free 400 MiB of 1000 MiB" in text
+
+
+def test_each_model_has_a_row_with_its_last_use_and_leases() -> None:
+    held = LeaseOf(holder="proxy-1", seconds_left=21.5, in_flight=3)
+    text = page(
+        view(
+            listed("a", footprint_bytes=5 * MIB, idle_seconds=130, evictable_in=170, leases=(held,), pinned=True),
+            listed("b", "quarantined", why="no memory"),
+            listed("c", "queued", waiters=4),
+        )
+    )
+    rows = [re.sub(r"<[^>]+>", "|", row) for row in re.findall("<tr>.*?</tr>", text)[1:]]
+    assert "proxy-1 (22 s left, 3 in flight)" in rows[0]
+    assert "2 min" in rows[0]
+    assert "pinned" in rows[0]
+    assert "4 wait" in rows[1]
+    assert "no memory" in rows[2]
+
+
+@given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))
+def test_nobodys_text_shapes_the_page(name: str, holder: str, why: str) -> None:
+    lease = LeaseOf(holder=holder, seconds_left=1, in_flight=0)
+    with_texts = Seen(
+        page(view(listed(name, why=why, footprint_bytes=MIB, leases=(lease,)), settings_error=why or "x"))
+    )
+    lease = LeaseOf(holder="h", seconds_left=1, in_flight=0)
+    plain = Seen(page(view(listed("n", why="w", footprint_bytes=MIB, leases=(lease,)), settings_error="x")))
+    assert with_texts.tags == plain.tags
+    assert with_texts.attributes == plain.attributes
+    assert not with_texts.open
+
+
+def test_the_page_needs_nothing_from_elsewhere() -> None:
+    text = page(view(listed("a")))
+    assert not re.search(r"https?://|<script|<link|<img|@import|url\(", text)
+    assert '<meta http-equiv="refresh" content="2">' in text
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"server_is_up": False}, "There is no connection to the server"),
+        ({"settings_error": "capacityBytes: it is 0"}, "the last good one is: capacityBytes: it is 0"),
+        ({"reading": MemoryReading()}, "Memory cannot be read"),
+    ],
+)
+def test_what_is_wrong_is_said_first(more: dict[str, object], said: str) -> None:
+    assert said in page(view(**more))
+    assert said not in page(view())
+
+
+def test_a_page_of_ten_thousand_models_ends() -> None:
+    text = page(view(*(listed(f"model-{number}", "cold") for number in range(10_000))))
+    assert text.count("<tr>") == SHOWN_MODELS + 1
+    assert f"and {10_000 - SHOWN_MODELS} more" in text
+
+
+def table(*models: object) -> str:
+    output = io.StringIO()
+    show(view(*models).listing, Console(file=output, width=160))  # type: ignore[arg-type]
+    return output.getvalue()
+
+
+def test_every_model_has_a_line_and_those_in_memory_come_first() -> None:
+    lease = LeaseOf(holder="p", seconds_left=9, in_flight=1)
+    text = table(
+        listed("cold-one", "cold"),
+        listed("a", footprint_bytes=70 * MIB, footprint_from="measured", idle_seconds=3, leases=(lease,), pinned=True),
+        listed("b", "queued", waiters=4, why="waits for room"),
+    )
+    lines = text.splitlines()
+    assert lines[0].split()[:3] == ["MODEL", "STATE", "FOOTPRINT"]
+    assert [line.split()[0] for line in lines[1:4]] == ["a", "b", "cold-one"]
+    assert lines[1].split() == ["a", "resident", "70.0", "MiB", "measured", "3.0", "s", "–", "1", "0", "pinned"]
+    assert lines[2].rstrip().endswith("4  waits for room")
+    assert lines[-1] == (
+        "resident 70.0 MiB · loading 0 B · freeing 0 B · leaked 0 B · free 930 MiB of 1000 MiB · policy lru-idle"
+    )
+
+
+def test_a_name_is_no_markup() -> None:
+    assert "[red]x[/red]" in table(listed("[red]x[/red]", why="[/]"))
+
+
+def test_what_others_said_is_one_line_and_no_order_to_a_terminal() -> None:
+    text = table(listed("a", "quarantined", why="it failed:\n\nAt:\n  model.py(11)\x1b[2J\x1b]0;title\x07\x9b2J\n;\n"))
+    assert text.splitlines()[1].rstrip().endswith("it failed: At: model.py(11) [2J ]0;title 2J ;")
+    assert not set(text) & set("\x1b\x07\x9b")
+
+
+def test_where_no_policy_is_it_says_what_to_do() -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(ListingError, match=f"No eviction policy answers at {HOST}:{port}: .*refused.*Say --address"):
+        fetch(f"{HOST}:{port}")
+    with pytest.raises(ListingError, match="No eviction policy answers at no address"):
+        fetch("no address")
+
+
+@pytest.mark.parametrize(
+    ("command", "advice"), [(["list"], "list"), (["retry", "a"], "retry a"), (["retry", "a b"], "retry 'a b'")]
+)
+def test_a_command_without_a_policy_ends_with_one_sentence(command: list[str], advice: str) -> None:
+    (port,) = free_ports(1)
+    done = CliRunner().invoke(app, [*command, "--address", f"{HOST}:{port}"])
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith(f" -- python -m tidegate_eviction {advice}\n")
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [(None, "–"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (10**9, "954 MiB"), (2**50, "1024 TiB")],
+)
+def test_sizes_are_said_in_the_unit_that_fits(size: int | None, said: str) -> None:
+    assert bytes_text(size) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(None, "–"), (0.04, "0.0 s"), (9.96, "10.0 s"), (119, "119 s"), (300, "5 min"), (9000, "2.5 h")],
+)
+def test_times_are_said_in_the_unit_that_fits(seconds: float | None, said: str) -> None:
+    assert seconds_text(seconds) == said

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidegate.errors import BusyError, IntegrityError, UnfinishedError
+from tidegate.errors import IntegrityError, UnfinishedError
 from tidegate.life.deploy import deploy
 from tidegate.life.past import history
 from tidegate.triton.publishing import read_published, steps
 
-from ..registry.relay import Answer, relay
 from .calling import Caller
 from .entries import golden, write_entry
 from .killing import killed, racing
@@ -100,83 +99,6 @@ def test_a_volume_that_fails_in_the_middle_is_told_and_the_configuration_is_put_
         finally:
             steps.watch()
         assert config.read_text() == before
-    assert deploy(context, f"killed@{number}", "dev").changed
-    assert caller.failures == []
-
-
-def test_an_alias_that_somebody_moves_meanwhile_is_told_and_nothing_is_cut_over(
-    world: World, caller: Caller, tmp_path: Path
-) -> None:
-    context = world.context()
-    config = world.dev.repository("preload") / "killed" / "config.pbtxt"
-    before, serving = config.read_text(), context.registry.alias("killed", "dev")
-    assert serving is not None
-    number = register(world, "killed", 60, tmp_path)
-    said: list[str] = []
-
-    def move(text: str) -> None:
-        said.append(text)
-        if "waiting until version" in text:
-            world.context().registry.set_alias("killed", "dev", 1, expect=serving)
-
-    context.tell = move
-    with pytest.raises(BusyError, match=f"moved from version {serving} to version 1 meanwhile"):
-        deploy(context, f"killed@{number}", "dev")
-    assert config.read_text() == before
-    context.registry.set_alias("killed", "dev", serving, expect=1)
-    context.tell = said.append
-    assert deploy(context, f"killed@{number}", "dev").previous == serving
-    assert caller.failures == []
-
-
-@pytest.mark.parametrize(("moment", "serves"), [("waiting until version", False), ("waiting until calls", True)])
-def test_a_credential_of_the_registry_that_expires_meanwhile_is_told_and_the_next_run_completes(
-    world: World, caller: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, serves: bool
-) -> None:
-    config = world.dev.repository("preload") / "killed" / "config.pbtxt"
-    number = register(world, "killed", 54 + serves, tmp_path)
-    before = config.read_text()
-    with relay(world.tracking_uri) as between:
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", between.uri)
-        context = world.context()
-        serving = context.registry.alias("killed", "dev")
-
-        def expire(_method: str, _path: str, answer: Answer) -> None:
-            answer.status = 401
-
-        def tell(text: str) -> None:
-            if text.startswith(moment):
-                between.fault = expire
-
-        context.tell = tell
-        with pytest.raises(UnfinishedError, match="serves in dev, and not all" if serves else "serves on") as told:
-            deploy(context, f"killed@{number}", "dev")
-        assert "credential" in str(told.value)
-        between.fault = None
-        assert (config.read_text() == before) == (not serves)
-        assert context.registry.alias("killed", "dev") == serving
-        context.tell = lambda _text: None
-        outcome = deploy(context, f"killed@{number}", "dev")
-        assert (outcome.version, outcome.previous, outcome.changed) == (number, serving, True)
-        assert context.registry.alias("killed", "dev") == number
-    assert caller.failures == []
-
-
-def test_ctrl_c_puts_the_configuration_back(world: World, caller: Caller, tmp_path: Path) -> None:
-    context = world.context()
-    config = world.dev.repository("preload") / "killed" / "config.pbtxt"
-    before = config.read_text()
-    number = register(world, "killed", 58, tmp_path)
-
-    def stop(text: str) -> None:
-        if "waiting until calls" in text:
-            raise KeyboardInterrupt
-
-    context.tell = stop
-    with pytest.raises(KeyboardInterrupt):
-        deploy(context, f"killed@{number}", "dev")
-    assert config.read_text() == before
-    context.tell = lambda _text: None
     assert deploy(context, f"killed@{number}", "dev").changed
     assert caller.failures == []
 

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 from tidegate import environments
 from tidegate.cli import life as commands
-from tidegate.errors import ExitCode, NotFoundError, RefusedError, TidegateError, UnfinishedError, UsageError
+from tidegate.errors import ExitCode, RefusedError, TidegateError, UnfinishedError, UsageError
 from tidegate.life import ready
 from tidegate.life.context import Context
 from tidegate.life.deploy import deploy, promote, rollback
 from tidegate.life.past import history
-from tidegate.triton.publishing import read_published
 from tidegate_contracts.environments import Environments, Promotion
 from tidegate_contracts.routing import Model, VersionShare
 from typer import Exit
@@ -107,21 +106,6 @@ def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_o
     assert broken < lies < narrow < sound
 
 
-def test_a_first_version_that_does_not_load_is_withdrawn_and_the_next_one_comes(world: World, tmp_path: Path) -> None:
-    context = world.context(wait_seconds=1)
-    register(world, "never", 3, tmp_path, program=PROGRAM.replace("self.factor =", "raise OSError #"))
-    with pytest.raises(UnfinishedError, match="nothing serves under its name"):
-        deploy(context, "never", "dev")
-    config = world.dev.repository("preload") / "never" / "config.pbtxt"
-    assert read_published(config.read_text()).served == ()
-    assert context.registry.alias("never", "dev") is None
-    context.wait_seconds = 60
-    sound = register(world, "never", 5, tmp_path)
-    outcome = deploy(context, "never", "dev")
-    assert (outcome.version, outcome.previous) == (sound, None)
-    assert world.client(world.dev).infer_json("never", REQUEST)["outputs"][0]["data"] == [5, 10]
-
-
 def test_where_the_newest_is_called_a_version_is_tried_before_the_other_goes(world: World, tmp_path: Path) -> None:
     context = world.context()
     one = register(world, "churn", 3, tmp_path)
@@ -169,25 +153,6 @@ def test_an_on_demand_model_that_cannot_be_loaded_is_told_with_tritons_reason_lo
     assert "OSError: no such device" in told.value.why
     with Caller(world.client(world.dev), "ocr") as caller:
         caller.until(7)  # as soon as the policy has seen what was put back
-
-
-def test_rules_are_obeyed_and_say_what_to_do(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = world.context()
-    number = register(world, "ruled", 3, tmp_path)
-    with pytest.raises(RefusedError, match=f"version {number} was never deployed in dev"):
-        promote(context, f"ruled@{number}", "prod")
-    with pytest.raises(NotFoundError, match="dev has no version of ruled"):
-        promote(context, "ruled", "prod")
-    with pytest.raises(RefusedError, match="tidegate promote ruled --to prod"):
-        deploy(context, "ruled", "prod")
-    with pytest.raises(NotFoundError, match="never had a version"):
-        rollback(context, "ruled", "prod")
-    register(world, "frod", 2, tmp_path)
-    with pytest.raises(NotFoundError, match="did you mean fraud"):
-        deploy(context, "frod", "dev")
-    monkeypatch.setenv("TIDEGATE_API_KEY", world.dev.keys["anna"])
-    with pytest.raises(RefusedError, match="anna may not bring versions into prod"):
-        promote(world.context(), f"ruled@{number}", "prod")
 
 
 def test_a_version_whose_calls_fail_in_dev_does_not_come_into_prod(world: World, tmp_path: Path) -> None:

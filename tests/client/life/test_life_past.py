@@ -28,19 +28,10 @@ def test_an_environment_has_the_version_of_its_last_record() -> None:
     assert current(THREE, "dev") is None
 
 
-def test_two_rollbacks_go_back_two_versions_and_not_forth_again() -> None:
+def test_a_rollback_goes_to_what_was_there_when_the_version_came_and_two_go_back_two_versions() -> None:
     records = [*THREE, record("rollback", 2, 3, 40)]
-    assert before(THREE, "prod", 3) == 2
-    assert before(records, "prod", 2) == 1
-    assert before(records, "prod", 1) is None
-
-
-def test_a_version_that_was_brought_in_twice_goes_back_to_what_the_second_time_found() -> None:
-    records = [*THREE, record("promote", 1, 3, 40)]
-    assert before(records, "prod", 1) == 3
-
-
-def test_registrations_and_other_environments_change_nothing() -> None:
+    assert [before(records, "prod", number) for number in (3, 2, 1)] == [2, 1, None]
+    assert before([*THREE, record("promote", 1, 3, 40)], "prod", 1) == 3
     noise = [record("register", 9, None, 50, "prod"), record("deploy", 9, 8, 50, "dev")]
     assert current([*THREE, *noise], "prod") == 3
 

@@ -49,49 +49,55 @@ def bring(
         repository.write_config(MODEL, plan.last)
 
 
-def says(text: str | None) -> tuple[tuple[int, ...], dict[str, int]]:
+Says = tuple[tuple[int, ...], dict[str, int]]
+
+
+def says(text: str | None) -> Says:
     assert text is not None
     read = read_published(text)
     return read.served, read.aliases
 
 
-def test_a_new_model_is_served_before_its_alias_is_there(repository: FolderRepository) -> None:
-    plan = make_plan(place(alias="champion"), repository, 3, CONFIG, had())
-    assert (plan.old, plan.before, plan.fresh) == (None, None, True)
-    assert says(plan.first) == ((3,), {})
-    assert says(plan.last) == ((3,), {"champion": 3})
+C = "champion"
 
 
-def test_old_and_new_serve_until_the_alias_moves_and_the_old_one_stays_for_a_rollback(
+@pytest.mark.parametrize(
+    ("alias", "came", "recorded", "number", "old", "fresh", "first", "last"),
+    [
+        (C, [], (), 3, None, True, ((3,), {}), ((3,), {C: 3})),
+        (C, [1, 2], (1, 2), 5, 2, True, ((2, 5), {C: 2}), ((2, 5), {C: 5})),
+        (C, [1, 2], (1, 2), 1, 2, False, ((1, 2), {C: 2}), ((1, 2), {C: 1})),
+        (C, [1, 2], (1, 2), 2, 2, False, ((1, 2), {C: 2}), ((1, 2), {C: 2})),
+        (C, [1, 2], (1,), 2, 2, True, ((1, 2), {C: 2}), ((1, 2), {C: 2})),
+        (None, [1, 2], (1, 2), 3, 2, True, ((2, 3), {}), ((3,), {})),
+        (None, [1, 2], (1, 2), 1, 2, True, ((1, 2), {}), ((1,), {})),
+        (None, [1, 2], (1, 2), 2, 2, False, ((2,), {}), ((2,), {})),
+        (None, [1, 2], (1,), 3, 2, True, ((2, 3), {}), ((3,), {})),
+    ],
+    ids=["new", "alias", "back", "called", "killed", "newest", "newest-back", "newest-called", "newest-killed"],
+)
+def test_old_and_new_serve_until_the_calls_move(
     repository: FolderRepository,
+    alias: str | None,
+    came: list[int],
+    recorded: tuple[int, ...],
+    number: int,
+    old: int | None,
+    fresh: bool,
+    first: Says,
+    last: Says,
 ) -> None:
-    where = place(alias="champion")
-    bring(repository, where, 1, had())
-    bring(repository, where, 2, had(1))
-    before = repository.config(MODEL)
-    plan = make_plan(where, repository, 5, CONFIG, had(1, 2))
-    assert (plan.old, plan.before, plan.fresh) == (2, before, True)
-    assert says(plan.first) == ((2, 5), {"champion": 2})
-    assert says(plan.last) == ((2, 5), {"champion": 5})
-
-
-def test_a_version_that_serves_already_is_not_fresh(repository: FolderRepository) -> None:
-    where = place(alias="champion")
-    bring(repository, where, 1, had())
-    bring(repository, where, 2, had(1))
-    plan = make_plan(where, repository, 1, CONFIG, had(1, 2))
-    assert not plan.fresh
-    assert says(plan.last) == ((1, 2), {"champion": 1})
-
-
-def test_where_the_newest_is_called_the_old_version_goes_at_the_cut_over(repository: FolderRepository) -> None:
-    where = place()
-    bring(repository, where, 1, had())
-    bring(repository, where, 2, had(1))
-    plan = make_plan(where, repository, 3, CONFIG, had(1, 2))
-    assert says(plan.first) == ((2, 3), {})
-    assert says(plan.last) == ((3,), {})
-    assert says(make_plan(where, repository, 1, CONFIG, had(1, 2)).last) == ((1,), {})
+    where = place(alias=alias)
+    for each in came:
+        bring(repository, where, each, had(*range(1, each)))
+    plan = make_plan(where, repository, number, CONFIG, had(*recorded))
+    assert (plan.old, plan.fresh, says(plan.first), says(plan.last)) == (old, fresh, first, last)
+    if recorded == (1, 2) or number != old:
+        assert plan.before == plan.now
+    if number == old:
+        assert plan.last == plan.now
+    alone = make_plan(where, repository, number, CONFIG, had(*recorded), alone=True)
+    assert says(alone.first) == says(alone.last) == ((number,), {} if alias is None else {C: number})
 
 
 def test_where_the_newest_is_called_nothing_but_the_versions_changes_so_that_triton_loads_none_twice(
@@ -149,17 +155,6 @@ def test_who_goes_back_after_a_run_that_was_killed_goes_back_to_what_was_before_
         assert (again.old, again.fresh) == (1, True)
         assert says(again.before) == ((1,), {} if alias is None else {alias: 1})
         assert again.before == clean
-
-
-def test_who_was_killed_after_the_cut_over_has_nothing_left_to_publish_and_both_versions_stay(
-    repository: FolderRepository,
-) -> None:
-    where = place(alias="champion")
-    bring(repository, where, 1, had())
-    bring(repository, where, 2, had(1))
-    again = make_plan(where, repository, 2, CONFIG, had(1))
-    assert again.last == again.now
-    assert says(again.last) == ((1, 2), {"champion": 2})
 
 
 @pytest.mark.parametrize("alias", ["champion", None])
@@ -221,34 +216,6 @@ def test_where_an_alias_is_called_what_another_environment_has_stays_though_it_i
     plan = make_plan(where, repository, 3, CONFIG, Had(2, frozenset({2, 5}), lab))
     assert says(plan.first) == ((2, 3, 5), {"champion": 2})
     assert says(plan.last) == ((2, 3, 5), {"champion": 3})
-
-
-def test_where_the_newest_is_called_what_an_unfinished_run_left_serves_until_the_next_version_does(
-    repository: FolderRepository,
-) -> None:
-    bring(repository, place(), 1, had())
-    bring(repository, place(), 2, had(1))
-    other = make_plan(place(), repository, 3, CONFIG, had(1))
-    assert (other.old, says(other.first), says(other.last)) == (2, ((2, 3), {}), ((3,), {}))
-    assert other.before == other.now
-
-
-@pytest.mark.parametrize("alias", ["champion", None])
-def test_a_version_that_is_called_already_stays_as_it_is(repository: FolderRepository, alias: str | None) -> None:
-    where = place(alias=alias)
-    bring(repository, where, 1, had())
-    bring(repository, where, 2, had(1))
-    again = make_plan(where, repository, 2, CONFIG, had(1, 2))
-    assert again.last == again.now
-    assert not again.fresh
-
-
-def test_with_replace_the_old_version_goes_as_the_new_one_comes(repository: FolderRepository) -> None:
-    where = place(alias="champion")
-    bring(repository, where, 1, had())
-    plan = make_plan(where, repository, 2, CONFIG, had(1), alone=True)
-    assert plan.first == plan.last
-    assert says(plan.last) == ((2,), {"champion": 2})
 
 
 def test_a_model_that_somebody_else_put_there_is_not_touched(repository: FolderRepository, tmp_path: Path) -> None:

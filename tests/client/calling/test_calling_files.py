@@ -57,13 +57,6 @@ def test_people_see_infinities_as_such() -> None:
     assert shown(numpy.array([["\u00fc".encode(), b"\xff"]], object), 8) == ["\u00fc", "\ufffd"]
 
 
-@pytest.mark.parametrize("shape", [[-1], None, [1.0], [True], "1"])
-def test_an_answer_whose_shape_is_none_is_no_answer(shape: object) -> None:
-    said = {"outputs": [{"name": "Y", "datatype": "FP32", "shape": shape, "data": [1]}]}
-    with pytest.raises(UnreachableError, match="no answer"):
-        unpack(Reply(200, {}, json.dumps(said).encode()), "here")
-
-
 def test_what_was_meant_as_json_and_is_none_is_told() -> None:
     assert read_words(["A=[1, 2]", "B=hello", "C=1.5", 'D="[x"']) == {"A": [1, 2], "B": "hello", "C": 1.5, "D": "[x"}
     for value in ("[[1,2,", "{a: 1}", '"a'):

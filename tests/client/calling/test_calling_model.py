@@ -111,13 +111,6 @@ def test_a_deadline_that_is_no_time_is_refused(behind: Upstream, triton: Triton,
     assert triton.asked == []
 
 
-def test_what_is_simply_wrong_is_sent_once(behind: Upstream, triton: Triton) -> None:
-    called = model(behind)
-    with pytest.raises(UsageError, match="no input 'Z'"):
-        called.predict({"Z": [1]})
-    assert [path for path in triton.asked if path.endswith("/infer")] == []
-
-
 def test_who_may_not_inspect_may_call_with_arrays_by_name(
     behind: Upstream, triton: Triton, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,5 @@
 """When a caller comes again, and when it stops asking."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -145,19 +143,3 @@ def test_calls_from_before_do_not_end_a_trial(clock: Clock) -> None:
     breaker.failed(trial=True)
     clock.now += 2.1  # twice the first second, and not four times
     assert not is_open(breaker)
-
-
-def test_late_failures_of_calls_from_before_do_not_put_it_off(clock: Clock) -> None:
-    breaker = opened()
-    clock.now += 0.9
-    breaker.failed()
-    clock.now += 0.1
-    assert not is_open(breaker)
-
-
-def test_time_is_up_when_it_is_up() -> None:
-    until = Deadline(0.01)
-    time.sleep(0.02)
-    assert until.left < 0
-    assert not until.wait()
-    assert not until.wait(0)

@@ -47,12 +47,6 @@ def ask(client: Transport, body: bytes, seconds: float) -> int:
     return client.ask("POST", "/x", [body], {}, time.monotonic() + seconds).status
 
 
-def test_sending_may_take_longer_than_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "_CONNECT_SECONDS", 0.3)
-    with slow(1.0) as url:
-        assert ask(Transport(url), BODY, 30) == 200
-
-
 def test_sending_over_a_kept_connection_may_take_longer_than_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "_CONNECT_SECONDS", 0.3)
     with slow(0, 1.0) as url:

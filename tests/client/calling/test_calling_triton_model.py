@@ -13,7 +13,7 @@ import numpy
 import pytest
 from tidegate.calling import MODEL_SCRIPT
 from tidegate.calling.model import Model
-from tidegate.errors import NotFoundError, UsageError
+from tidegate.errors import UsageError
 from tidegate_contracts import routing
 from tidegate_proxy.access.api_keys import hash_line, new_key
 
@@ -151,13 +151,6 @@ def test_the_reference_route_is_taken_where_it_is_asked_for(monkeypatch: pytest.
 def test_a_setting_that_is_none_is_named(name: str, value: str) -> None:
     with pytest.raises(UsageError, match=name):
         made(CONTEXT, **{name: value})
-
-
-@pytest.mark.usefixtures("endpoint")
-def test_errors_of_a_call_are_those_of_the_client(tmp_path: Path) -> None:
-    model = loaded(saved(tmp_path, model_name="echo"))  # which dev does not have
-    with pytest.raises(NotFoundError):
-        model.predict({"INPUT": numpy.ones(1, numpy.float32)})
 
 
 def test_a_context_that_is_none_is_told(tmp_path: Path) -> None:

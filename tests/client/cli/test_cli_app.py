@@ -22,19 +22,19 @@ COMMANDS = (
 )  # fmt: skip
 
 
-def tidegate(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+def python(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("TIDEGATE_", "MLFLOW_", "DOMINO_"))
     }
     paths = os.pathsep.join([str(ROOT / "client"), str(ROOT / "contracts")])
+    environ = kept | {"PYTHONPATH": paths, "COLUMNS": "100"} | variables
     return subprocess.run(
-        [sys.executable, "-m", "tidegate", *words],
-        env=kept | {"PYTHONPATH": paths, "COLUMNS": "100"} | variables,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        [sys.executable, *words], env=environ, capture_output=True, text=True, timeout=120, check=False
     )
+
+
+def tidegate(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    return python("-m", "tidegate", *words, **variables)
 
 
 def test_help_lists_every_command_in_a_whole_sentence_and_every_exit_code() -> None:
@@ -45,12 +45,7 @@ def test_help_lists_every_command_in_a_whole_sentence_and_every_exit_code() -> N
 
 def test_help_does_not_wait_for_mlflow() -> None:
     program = "import sys; from tidegate.cli import app; print(sorted({'mlflow', 'pandas', 'grpc'} & set(sys.modules)))"
-    paths = os.pathsep.join([str(ROOT / "client"), str(ROOT / "contracts")])
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True,
-        timeout=60, check=True,
-    )  # fmt: skip
-    assert done.stdout.strip() == "[]"
+    assert python("-c", program).stdout.strip() == "[]"
 
 
 def test_the_version_is_that_of_the_package() -> None:
@@ -185,11 +180,7 @@ def test_ctrl_c_while_it_is_being_loaded_is_one_line() -> None:
         "builtins.__import__ = stopped\n"
         "runpy.run_module('tidegate', run_name='__main__')\n"
     )
-    paths = os.pathsep.join([str(ROOT / "client"), str(ROOT / "contracts")])
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True,
-        timeout=60, check=False,
-    )  # fmt: skip
+    done = python("-c", program)
     assert (done.returncode, done.stderr) == (ExitCode.STOPPED, "stopped\n")
 
 

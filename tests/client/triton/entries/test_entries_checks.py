@@ -57,6 +57,8 @@ def test_each_backend_finds_its_file_and_a_version_without_it_is_an_error(
     assert finding.severity is Severity.ERROR
     assert file.split("/model.onnx")[0].removesuffix("/saved_model.pb") in finding.what
     assert finding.where == "1"
+    if file.startswith("model.savedmodel"):  # which is a folder
+        assert len(said(tmp_path / "file", f"{config}\n{TENSORS}", {"1/model.savedmodel": ""})) == 1
 
 
 @pytest.mark.parametrize(
@@ -71,19 +73,28 @@ def test_a_file_tells_the_backend_where_nothing_is_said(tmp_path: Path, file: st
     assert f"no backend '{backend}'" in finding.what
 
 
-def test_a_saved_model_is_a_folder(tmp_path: Path) -> None:
-    (finding,) = check_entry(entry(tmp_path, 'platform: "tensorflow_savedmodel"', {"1/model.savedmodel": ""}))
-    assert "model.savedmodel is not there" in finding.what
+COMPLETING = f"{MODEL}\n    @staticmethod\n    def auto_complete_config(config): return config\n"
+ARCHITECTURES = 'platform: "tensorrt_plan" cc_model_filenames { key: "9.0" value: "h100.plan" }\n'
+VERSIONS = f"{CONFIG}version_policy {{ specific {{ versions: [ 3, 7 ] }} }}\n"
+PUBLISHED = {f"{version}/{path}": "" for version in (3, 7) for path in (".entry/config.pbtxt", ".entry/labels.txt")}
 
 
-def test_a_model_of_many_gpu_architectures_needs_no_default_file(tmp_path: Path) -> None:
-    config = 'platform: "tensorrt_plan" cc_model_filenames { key: "9.0" value: "h100.plan" }\n' + TENSORS
-    assert said(tmp_path, config, {"1/h100.plan": ""}) == []
-
-
-def test_a_backend_that_comes_with_the_model_is_asked_of_no_server(tmp_path: Path) -> None:
-    own = entry(tmp_path, f'backend: "own"\n{TENSORS}', {"1/libtriton_own.so": ""})
-    assert check_entry(own, backends={"python"}) == []
+@pytest.mark.parametrize(
+    ("config", "files"),
+    [
+        (ARCHITECTURES + TENSORS, {"1/h100.plan": ""}),
+        (f'backend: "own"\n{TENSORS}', {"1/libtriton_own.so": ""}),
+        ('backend: "python"', {"1/model.py": COMPLETING}),
+        (CONFIG, {"1/model.py": f"open('ran', 'w')\n{MODEL}"}),
+        (CONFIG, {"1/model.py": f"{MODEL}\nx = {'-' * 50000}1\n"}),
+        (VERSIONS, PUBLISHED | {"3/model.py": MODEL, "7/model.py": MODEL}),
+    ],
+    ids=["for each architecture", "a backend of its own", "completes itself", "never run", "too deep", "published"],
+)
+def test_what_triton_takes_is_fine(tmp_path: Path, config: str, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert check_entry(entry(tmp_path, config, files), backends={"python", "tensorrt"}) == []
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_slip_in_the_backend_is_told_the_nearest_that_the_server_has(tmp_path: Path) -> None:
@@ -99,10 +110,7 @@ def test_a_model_for_gpus_is_an_error_only_for_a_server_without(tmp_path: Path) 
     own = entry(tmp_path, f"{CONFIG}instance_group {{ kind: KIND_GPU }}\n")
     assert check_entry(own) == check_entry(own, gpu=True) == []
     assert len(errors(check_entry(own, gpu=False))) == 1
-
-
-def test_the_second_gpu_is_on_no_server_of_the_platform(tmp_path: Path) -> None:
-    (finding,) = check_entry(entry(tmp_path, f"{CONFIG}instance_group {{ kind: KIND_GPU gpus: [ 0, 1 ] }}\n"))
+    (finding,) = check_entry(entry(tmp_path, f"{CONFIG}instance_group {{ gpus: [ 0, 1 ] }}\n", name="second"))
     assert "gpus: [0, 1]" in finding.what
 
 
@@ -140,17 +148,6 @@ def test_the_environment_of_a_python_model_lies_in_the_entry(tmp_path: Path) -> 
     assert finding.severity is Severity.WARNING
 
 
-def test_a_program_is_parsed_and_never_run(tmp_path: Path) -> None:
-    program = f"open({str(tmp_path / 'ran')!r}, 'w')\n{MODEL}"
-    assert said(tmp_path, CONFIG, {"1/model.py": program}) == []
-    assert not (tmp_path / "ran").exists()
-
-
-def test_a_program_that_completes_its_configuration_declares_nothing(tmp_path: Path) -> None:
-    program = f"{MODEL}\n    @staticmethod\n    def auto_complete_config(config): return config\n"
-    assert said(tmp_path, 'backend: "python"', {"1/model.py": program}) == []
-
-
 def test_the_policy_says_which_versions_must_have_their_file(tmp_path: Path) -> None:
     files = {"1/weights": "", "2/model.py": MODEL}
     for number, (policy, wrong) in enumerate(
@@ -168,16 +165,6 @@ def test_a_second_config_and_a_hopeless_name_are_said(tmp_path: Path) -> None:
     assert finding.where == "config-gpu.pbtxt"
     (finding,) = errors(check_entry(read_entry(own, "../m")))
     assert "no name for a model" in finding.what
-
-
-def test_a_program_too_deep_to_be_parsed_is_left_to_python(tmp_path: Path) -> None:
-    assert said(tmp_path, CONFIG, {"1/model.py": f"{MODEL}\nx = {'-' * 50000}1\n"}) == []
-
-
-def test_a_published_model_has_many_versions_and_their_entries_within(tmp_path: Path) -> None:
-    files = {f"{version}/{path}": "" for version in (3, 7) for path in (".entry/config.pbtxt", ".entry/labels.txt")}
-    programs = {f"{version}/model.py": MODEL for version in (3, 7)}
-    assert said(tmp_path, f"{CONFIG}version_policy {{ specific {{ versions: [ 3, 7 ] }} }}\n", files | programs) == []
 
 
 def test_findings_are_in_the_order_of_their_lines_errors_first(tmp_path: Path) -> None:

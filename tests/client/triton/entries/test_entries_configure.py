@@ -17,6 +17,8 @@ BATCHED = Reading(
     (Tensor("x", "FP32", (-1, 3)), Tensor("n", "INT64", (-1,))), (Tensor("y", "FP32", (-1, 2)),),
 )  # fmt: skip
 FIXED = Reading(config_of("onnxruntime"), (), (Tensor("x", "FP32", (1, 3)),), (Tensor("y", "FP32", (-1, 2)),))
+OUTPUT = 'output { name: "y" data_type: TYPE_FP32 dims: 3 }'
+SCALAR = Reading(config_of("onnxruntime"), (), (Tensor("x", "FP32", ()),), (Tensor("y", "FP32", (1,)),))
 UNTOLD = Reading(config_of("python"), missing="nobody knows")
 
 
@@ -39,19 +41,6 @@ def test_with_batches_the_first_dimension_is_left_out_and_nothing_left_is_reshap
     )
 
 
-def test_a_fixed_first_dimension_makes_no_batches() -> None:
-    with pytest.raises(UsageError, match=r"'x' is FP32 \[1, 3\]"):
-        complete(FIXED, "m", parsed("max_batch_size: 8"))
-    assert first_dimension_varies(BATCHED)
-    assert not first_dimension_varies(FIXED)
-
-
-def test_a_tensor_without_dimensions_needs_batches() -> None:
-    scalar = Reading(config_of("onnxruntime"), (), (Tensor("x", "FP32", ()),), (Tensor("y", "FP32", (1,)),))
-    with pytest.raises(UsageError, match="single number"):
-        complete(scalar, "m", ModelConfig())
-
-
 def test_what_was_chosen_is_laid_over_what_is_told_by_name() -> None:
     chosen = parsed(
         'max_batch_size: 4 input { name: "n" dims: 7 optional: true } output { name: "y" label_filename: "l.txt" } '
@@ -72,22 +61,27 @@ def test_a_framework_gives_way_in_scheduling_and_instances() -> None:
     )
 
 
-def test_a_tensor_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(UsageError, match="inputs are x, n; say x"):
-        complete(BATCHED, "m", parsed('input { name: "xx" dims: 3 }'))
+@pytest.mark.parametrize(
+    ("reading", "settings", "said"),
+    [
+        (FIXED, "max_batch_size: 8", r"'x' is FP32 \[1, 3\]"),
+        (SCALAR, "", "single number"),
+        (BATCHED, 'input { name: "xx" dims: 3 }', "inputs are x, n; say x"),
+        (UNTOLD, 'input { name: "x" data_type: TYPE_FP32 dims: 3 }', r"nobody knows\n.*--input NAME:TYPE:DIMS"),
+        (UNTOLD, f'input {{ name: "x" dims: 3 }} {OUTPUT}', "--input x:TYPE:DIMS"),
+    ],
+    ids=["no batches", "a number", "no such input", "untold", "half"],
+)
+def test_what_does_not_fit_is_refused(reading: Reading, settings: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        complete(reading, "m", parsed(settings))
 
 
-def test_tensors_that_nobody_tells_must_be_said() -> None:
-    with pytest.raises(UsageError, match=r"nobody knows\n.*--input NAME:TYPE:DIMS"):
-        complete(UNTOLD, "m", parsed('input { name: "x" data_type: TYPE_FP32 dims: 3 }'))
-    said = 'input { name: "x" data_type: TYPE_FP32 dims: 3 } output { name: "y" data_type: TYPE_FP32 dims: 3 }'
+def test_what_nobody_tells_can_be_said_and_a_first_dimension_that_varies_may_be_the_batch() -> None:
+    said = f'input {{ name: "x" data_type: TYPE_FP32 dims: 3 }} {OUTPUT}'
     assert complete(UNTOLD, "m", parsed(said)) == parsed(f'name: "m" backend: "python" {said}')
-
-
-def test_half_a_tensor_is_not_enough() -> None:
-    half = 'input { name: "x" dims: 3 } output { name: "y" data_type: TYPE_FP32 dims: 3 }'
-    with pytest.raises(UsageError, match="--input x:TYPE:DIMS"):
-        complete(UNTOLD, "m", parsed(half))
+    assert first_dimension_varies(BATCHED)
+    assert not first_dimension_varies(FIXED)
 
 
 def test_options_are_laid_over_settings_by_the_names_of_tensors() -> None:

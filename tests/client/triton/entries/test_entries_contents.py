@@ -180,6 +180,15 @@ IDS = 'input { name: "ids" data_type: TYPE_INT64 dims: [ -1 ] }\n'
 IMAGE = 'input { name: "image" data_type: TYPE_FP32 dims: [ 3 ] }\n'
 SCORE = 'output { name: "score" data_type: TYPE_FP32 dims: [ 1 ] reshape { shape: [ ] } }\n'
 TEXT = 'output { name: "text" data_type: TYPE_STRING dims: [ -1 ] }\n'
+VINO = 'backend: "openvino" max_batch_size: 8\n'
+NAMED = 'input { name: "a_name" data_type: TYPE_FP32 dims: [ 3 ] }\n'
+PROBABLE = 'output { name: "probabilities" data_type: TYPE_FP32 dims: [ 2 ] }\n'
+TORCH = 'platform: "pytorch_libtorch"\n'
+OUT = 'output { name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 2 ] }\n'
+COMPARED: dict[str, bytes | Path] = {
+    "model.savedmodel": FILES / "savedmodel", "model.xml": FILES / "openvino.xml", "model.bin": FILES / "openvino.bin",
+    "model.pt": FILES / "script.pt",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -193,21 +202,6 @@ TEXT = 'output { name: "text" data_type: TYPE_STRING dims: [ -1 ] }\n'
         (SAVED + IDS + IMAGE.replace("[ 3", "[ 4") + TEXT, "input 'image' has dims [4], and the model [3]"),
         (SAVED + IDS + IMAGE + TEXT.replace("text", "texts"), "the model has no output 'texts'"),
         (SAVED + 'parameters { key: "TF_SIGNATURE_DEF" value { string_value: "another" } }' + IDS + TEXT, None),
-    ],
-    ids=["same", "not-all-outputs", "type", "undeclared", "open", "size", "name", "another-signature"],
-)  # fmt: skip
-def test_a_saved_model_is_compared(tmp_path: Path, config: str, expected: str | None) -> None:
-    compared(entry(tmp_path, config, {"model.savedmodel": FILES / "savedmodel"}), expected)
-
-
-VINO = 'backend: "openvino" max_batch_size: 8\n'
-NAMED = 'input { name: "a_name" data_type: TYPE_FP32 dims: [ 3 ] }\n'
-PROBABLE = 'output { name: "probabilities" data_type: TYPE_FP32 dims: [ 2 ] }\n'
-
-
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
         (VINO + NAMED + PROBABLE, None),
         (VINO + NAMED.replace("FP32", "FP16") + PROBABLE, None),
         (VINO + NAMED.replace("[ 3", "[ -1") + PROBABLE, None),
@@ -216,25 +210,14 @@ PROBABLE = 'output { name: "probabilities" data_type: TYPE_FP32 dims: [ 2 ] }\n'
         (VINO + NAMED.replace("[ 3", "[ 5") + PROBABLE, "input 'a_name' has dims [5], and the model [3]"),
         (VINO + 'parameters { key: "RESHAPE_IO_LAYERS" value { string_value: "yes" } }' + NAMED.replace("[ 3", "[ 5")
          + PROBABLE, None),
+        (TORCH + X + X.replace("x", "z") + OUT, None),
+        (TORCH + X + OUT, "inputs are declared: 1, and forward takes 2"),
     ],
-    ids=["same", "converted", "any-input", "output", "name", "size", "reshaped"],
 )  # fmt: skip
-def test_an_openvino_model_is_compared(tmp_path: Path, config: str, expected: str | None) -> None:
-    files: dict[str, bytes | Path] = {"model.xml": FILES / "openvino.xml", "model.bin": FILES / "openvino.bin"}
-    compared(entry(tmp_path, config, files), expected)
-
-
-TORCH = 'platform: "pytorch_libtorch"\n'
-OUT = 'output { name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ 2 ] }\n'
-
-
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [(TORCH + X + X.replace("x", "z") + OUT, None), (TORCH + X + OUT, "inputs are declared: 1, and forward takes 2")],
-    ids=["two", "one"],
-)
-def test_torchscript_takes_as_many_inputs_as_forward_does(tmp_path: Path, config: str, expected: str | None) -> None:
-    compared(entry(tmp_path, config, {"model.pt": FILES / "script.pt"}), expected)
+def test_files_of_other_frameworks_are_compared(tmp_path: Path, config: str, expected: str | None) -> None:
+    found = errors(check_entry(entry(tmp_path, config, COMPARED)))
+    assert len(found) == (0 if expected is None else 1), found
+    assert all(str(expected) in str(each) for each in found), found
 
 
 def test_a_forest_that_is_given_rows_of_another_length_is_warned_of(tmp_path: Path) -> None:
@@ -248,9 +231,3 @@ def test_a_forest_that_is_given_rows_of_another_length_is_warned_of(tmp_path: Pa
     assert check_entry(entry(tmp_path, config % features, files, "right")) == []
     (found,) = check_entry(entry(tmp_path, config % (features + 1), files, "wrong"))
     assert f"warning: input 'input__0' has dims [{features + 1}], and the forest has {features}" in str(found)
-
-
-def compared(own: Path, expected: str | None) -> None:
-    found = errors(check_entry(own))
-    assert len(found) == (0 if expected is None else 1), found
-    assert all(str(expected) in str(each) for each in found), found

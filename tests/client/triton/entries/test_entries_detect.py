@@ -35,6 +35,10 @@ WRITTEN: tuple[tuple[str, str | bytes, Framework], ...] = (
         Framework.DALI,
     ),
 )
+WRITTEN += tuple(
+    ("forest.model", (FILES / name).read_bytes(), kind)
+    for name, kind in (("xgboost_multi.json", Framework.XGBOOST_JSON), ("xgboost_multi.ubj", Framework.XGBOOST_UBJSON))
+)
 REFUSED: tuple[tuple[str, bytes, str], ...] = (
     ("forest.pkl", b"\x80\x04.", "treelite.sklearn.import_model"),
     ("forest.joblib", b"x\x9c", "treelite.sklearn.import_model"),
@@ -74,31 +78,7 @@ def test_what_triton_cannot_serve_is_refused_with_advice(
     assert advice in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "framework"),
-    [("xgboost_multi.json", Framework.XGBOOST_JSON), ("xgboost_multi.ubj", Framework.XGBOOST_UBJSON)],
-    ids=["json", "ubjson"],
-)
-def test_a_forest_of_xgboost_is_told_whatever_its_file_is_called(
-    tmp_path: Path, name: str, framework: Framework
-) -> None:
-    (tmp_path / "forest.model").write_bytes((FILES / name).read_bytes())
-    assert detect(tmp_path / "forest.model")[0] is framework
-
-
-def test_what_is_neither_file_nor_folder_is_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "model.onnx")
-    with pytest.raises(UsageError, match="it is no file"):
-        detect(tmp_path / "model.onnx")
-
-
-@pytest.mark.parametrize("name", ["weights.pt", "legacy.pt"])
-def test_pickled_weights_of_pytorch_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="never loaded"):
-        detect(FILES / name)
-
-
-def test_a_pickle_is_never_loaded(tmp_path: Path) -> None:
+def test_a_pickle_is_never_loaded_and_a_program_never_run(tmp_path: Path) -> None:
     class Trap:
         def __reduce__(self) -> tuple[object, ...]:
             return (Path.touch, (tmp_path / "sprung",))
@@ -111,16 +91,26 @@ def test_a_pickle_is_never_loaded(tmp_path: Path) -> None:
         archive.writestr("m/data.pkl", pickle.dumps(Trap()))
         archive.writestr("m/code/__torch__.py", "")
     assert READERS[detect(tmp_path / "script.pt")[0]](tmp_path / "script.pt").missing
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "model.py").write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')\n{SERVED}")
+    assert READERS[detect(tmp_path / "folder")[0]](tmp_path / "folder").files
     assert not (tmp_path / "sprung").exists()
 
 
-def test_a_program_is_never_run(tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')\n{SERVED}")
-    assert READERS[detect(tmp_path)[0]](tmp_path).files
-    assert not (tmp_path / "sprung").exists()
+def test_what_is_no_model_to_make_an_entry_of_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model.onnx")
+    (tmp_path / "entry").mkdir()
+    (tmp_path / "entry" / "config.pbtxt").write_text("")
+    for source, words in (
+        (tmp_path / "model.onnx", "it is no file"), (tmp_path / "entry", "tidegate model check"),
+        (tmp_path / "nothing", "no such file or folder"), (FILES / "weights.pt", "never loaded"),
+        (FILES / "legacy.pt", "never loaded"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=words):
+            detect(source)
 
 
-def test_a_folder_is_what_the_one_model_in_it_is(tmp_path: Path) -> None:
+def test_a_folder_is_what_the_one_model_in_it_is_and_programs_and_engines_take_it_whole(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("…")
     with pytest.raises(UsageError, match="nothing tells"):
         detect(tmp_path)
@@ -129,29 +119,12 @@ def test_a_folder_is_what_the_one_model_in_it_is(tmp_path: Path) -> None:
     (tmp_path / "net.plan").write_bytes(b"ptrt")
     with pytest.raises(UsageError, match=r"several models.*\n.*net.onnx, .*net.plan"):
         detect(tmp_path)
-
-
-def test_a_program_takes_its_whole_folder_along(tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_text(SERVED)
-    (tmp_path / "model.onnx").write_bytes(b"\x08")
-    assert detect(tmp_path) == (Framework.PYTHON, tmp_path)
-
-
-def test_folders_of_engines_are_told(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "rank0.engine").write_bytes(b"\x00")
-    assert detect(tmp_path)[0] is Framework.TENSORRT_LLM
-
-
-def test_an_entry_is_no_model_to_make_one_of(tmp_path: Path) -> None:
-    (tmp_path / "config.pbtxt").write_text("")
-    with pytest.raises(UsageError, match="tidegate model check"):
-        detect(tmp_path)
-
-
-def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such file or folder"):
-        detect(tmp_path / "nothing")
+    assert detect(tmp_path) == (Framework.TENSORRT_LLM, tmp_path)
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "model.py").write_text(SERVED)
+    assert detect(tmp_path) == (Framework.PYTHON, tmp_path)
 
 
 def test_an_export_that_nobody_compiled_is_refused_and_a_compiled_one_is_not(tmp_path: Path) -> None:

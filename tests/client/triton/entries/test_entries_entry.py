@@ -70,15 +70,12 @@ def test_links_and_pipes_are_named_and_never_followed(folder: Path, tmp_path: Pa
     assert len(entry.files) == 3
 
 
-def test_a_model_in_the_place_of_the_config_is_not_read(folder: Path) -> None:
+def test_a_model_or_a_folder_in_the_place_of_the_config_is_not_read(folder: Path) -> None:
     with (folder / "config.pbtxt").open("wb") as file:
         file.truncate(MAX_CONFIG_BYTES + 1)
     (problem,) = check_entry(folder)
     assert problem.where == "config.pbtxt"
     assert str(MAX_CONFIG_BYTES + 1) in problem.what
-
-
-def test_a_config_that_is_a_folder_is_an_error(folder: Path) -> None:
     (folder / "config.pbtxt").unlink()
     (folder / "config.pbtxt").mkdir()
     assert [problem.where for problem in errors(check_entry(folder))] == ["config.pbtxt"]
@@ -92,12 +89,6 @@ def test_latin_letters_in_a_comment_are_a_warning_and_in_a_value_an_error(folder
     (folder / "config.pbtxt").write_bytes(CONFIG.encode() + b'metric_tags { key: "a" value: "caf\xe9" }\n')
     (problem,) = check_entry(folder)
     assert (problem.severity, problem.where) == (Severity.ERROR, "config.pbtxt:4")
-
-
-def test_a_file_name_of_control_characters_reaches_no_terminal(folder: Path) -> None:
-    (folder / "1" / "\x1b[2J").symlink_to(folder)
-    (problem,) = check_entry(folder)
-    assert "\x1b" not in str(problem)
 
 
 @given(st.integers(0, 2**63 - 1))

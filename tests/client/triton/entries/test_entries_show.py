@@ -49,17 +49,14 @@ def test_tensors_are_told_as_requests_have_them(tmp_path: Path) -> None:
     assert (x.name, x.data_type, x.shape, x.notes) == ("x", "FP32", (-1, 3, -1), ("optional", "ragged"))
     assert (y.shape, y.notes) == ((-1, 1), ("the model itself has []", "labels in names.txt"))
     assert told.config["input"][0]["dims"] == ["3", "-1"]
+    assert shown(tmp_path, PLAIN.replace('name: "m"', "", 1)).name == "m"
+    assert shown(tmp_path, PLAIN.replace('name: "m"', 'name: "other"', 1)).name == "other"
 
 
 def test_how_triton_runs_it_is_told_in_the_words_of_its_configuration(tmp_path: Path) -> None:
     more = "dynamic_batching {\n  preferred_batch_size: 4\n}\nresponse_cache {\n  enable: true\n}"
     assert shown(tmp_path, PLAIN + more).settings == f"max_batch_size: 8\n{more}"
     assert shown(tmp_path, 'name: "m" backend: "python"').settings == ""
-
-
-def test_an_entry_without_a_name_has_its_folders(tmp_path: Path) -> None:
-    assert shown(tmp_path, PLAIN.replace('name: "m"', "", 1)).name == "m"
-    assert shown(tmp_path, PLAIN.replace('name: "m"', 'name: "other"', 1)).name == "other"
 
 
 def test_what_cannot_be_read_is_refused_with_the_line(tmp_path: Path) -> None:
@@ -82,6 +79,8 @@ def test_steps_that_can_run_at_once_stand_side_by_side(tmp_path: Path) -> None:
     assert any("x ← a" in line and "of" not in line for line in lines)
     assert lines[-1] == "output  d  INT64[?]"
     assert [step.model for step in shown(tmp_path, CHAIN).steps] == ["left", "right", "both"]
+    # Names are no markup.
+    assert "[bold]left:smile:" in drawn(tmp_path, CHAIN.replace('"left"', '"[bold]left:smile:"'))
 
 
 def test_steps_that_never_run_are_drawn_apart(tmp_path: Path) -> None:
@@ -91,7 +90,3 @@ def test_steps_that_never_run_are_drawn_apart(tmp_path: Path) -> None:
     apart = next(number for number, line in enumerate(lines) if line.startswith("never run"))
     assert any("2 right" in line and "3 both" in line for line in lines[apart:])
     assert not any("2 right" in line for line in lines[:apart])
-
-
-def test_names_are_no_markup(tmp_path: Path) -> None:
-    assert "[bold]left:smile:" in drawn(tmp_path, CHAIN.replace('"left"', '"[bold]left:smile:"'))

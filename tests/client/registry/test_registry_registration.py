@@ -6,12 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tidegate.errors import (
-    IntegrityError,
-    RefusedError,
-    TidegateError,
-    UsageError,
-)
+from tidegate.errors import IntegrityError, RefusedError, TidegateError, UsageError
 from tidegate.registry import Golden, RegisteredVersion, Registry
 from tidegate.registry.manifest import manifest_of
 

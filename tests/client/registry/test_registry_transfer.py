@@ -19,7 +19,7 @@ from tidegate.errors import (
     TidegateError,
     UnfinishedError,
     UnreachableError,
-)
+)  # fmt: skip
 from tidegate.registry import RegisteredVersion
 from tidegate.registry.artifacts import Artifacts
 from tidegate.registry.transfer import PARTIAL
@@ -169,7 +169,7 @@ def test_a_token_that_expires_on_the_way_is_told_whatever_the_gateway_says(
         world.registry(uri=before.uri)
 
 
-def test_a_listing_that_is_cut_short_leaves_nothing_out(
+def test_a_listing_that_is_cut_short_leaves_nothing_out_and_one_that_is_none_is_told(
     world: World, before: Relay, version: RegisteredVersion, root: Path, tmp_path: Path
 ) -> None:
     def short(answer: Answer) -> None:
@@ -177,15 +177,10 @@ def test_a_listing_that_is_cut_short_leaves_nothing_out(
         said["files"] = said.get("files", [])[:1]
         answer.body = json.dumps(said).encode()
 
-    before.fault = only("artifacts?path=", short)
-    world.registry(uri=before.uri).fetch(version, tmp_path / "fetched")
-    assert contents(tmp_path / "fetched") == contents(root)
-
-
-def test_a_listing_that_is_no_listing_is_told(
-    world: World, before: Relay, version: RegisteredVersion, tmp_path: Path
-) -> None:
     registry = world.registry(uri=before.uri)
+    before.fault = only("artifacts?path=", short)
+    registry.fetch(version, tmp_path / "fetched")
+    assert contents(tmp_path / "fetched") == contents(root)
     for body in (b"<html>", b"[]", b'{"files": [1]}', b'{"files": [{"path": "x"}]}'):
         before.fault = only("artifacts?path=", status(200, body, "application/json"))
         with pytest.raises(UnreachableError, match="the answer is not MLflow's"):
@@ -203,44 +198,34 @@ def test_files_that_the_manifest_does_not_name_are_refused(
     assert contents(tmp_path / "fetched") == {} if (tmp_path / "fetched").exists() else True
 
 
-def test_a_manifest_that_was_changed_is_refused_before_anything_is_fetched(
+CLIMBING = ("../climbed", "/etc/climbed", "1/../../climbed", "a//b", "1/\u0000x")
+
+
+def test_a_manifest_that_was_forged_is_refused_before_anything_is_fetched(
     world: World, own_version: RegisteredVersion, tmp_path: Path
-) -> None:
-    registry = world.registry()
-    manifest = registry.manifest(own_version)
-    files = (manifest.files[0].model_copy(update={"sha256": "0" * 64}), *manifest.files[1:])
-    put(world, own_version, "manifest.json", manifest.model_copy(update={"files": files}).canonical())
-    with pytest.raises(IntegrityError, match=r"manifest\.json is not what was registered"):
-        registry.fetch(own_version, tmp_path / "fetched")
-    assert not (tmp_path / "fetched").exists()
-
-
-@pytest.mark.parametrize("path", first_only("../climbed", "/etc/climbed", "1/../../climbed", "a//b", "1/\u0000x"))
-def test_a_manifest_with_a_path_that_climbs_is_refused_though_its_tag_fits(
-    world: World, own_version: RegisteredVersion, tmp_path: Path, path: str
 ) -> None:
     """Who can write the registry and its store can make both fit; not even then is anything written elsewhere."""
     registry = world.registry()
     said = json.loads(registry.manifest(own_version).canonical())
-    said["files"] = [{"path": path, "size": 1, "sha256": "0" * 64}]
-    content = json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
-    put(world, own_version, "manifest.json", content)
-    forged = own_version.model_copy(update={"manifest_sha256": hashlib.sha256(content).hexdigest()})
-    with pytest.raises(IntegrityError, match="the manifest cannot be read"):
-        registry.fetch(forged, tmp_path / "deep" / "fetched")
+    changes: list[tuple[dict[str, object], str]] = [({"model": "other"}, "of model 'other'")]
+    for path in CLIMBING:
+        changes.append(({"files": [{"path": path, "size": 1, "sha256": "0" * 64}]}, "the manifest cannot be read"))
+    for change, words in changes:
+        content = json.dumps(said | change, sort_keys=True, separators=(",", ":")).encode()
+        put(world, own_version, "manifest.json", content)
+        with pytest.raises(IntegrityError, match=r"manifest\.json is not what was registered"):
+            registry.fetch(own_version, tmp_path / "deep" / "fetched")
+        fits = own_version.model_copy(update={"manifest_sha256": hashlib.sha256(content).hexdigest()})
+        with pytest.raises(IntegrityError, match=words):
+            registry.fetch(fits, tmp_path / "deep" / "fetched")
     assert list(tmp_path.rglob("*climbed*")) == []
+    assert not (tmp_path / "deep").exists()
+    forged = own_version.model_copy(update={"tags": own_version.tags | {"tidegate.golden.sha256": "0" * 64}})
+    with pytest.raises(IntegrityError, match=r"golden-0000000000000000\.json is not in the artifact store"):
+        registry.golden(forged)
 
 
-def test_a_manifest_of_another_model_is_refused(world: World, own_version: RegisteredVersion, tmp_path: Path) -> None:
-    registry = world.registry()
-    manifest = registry.manifest(own_version).model_copy(update={"model": "other"})
-    put(world, own_version, "manifest.json", manifest.canonical())
-    forged = own_version.model_copy(update={"manifest_sha256": manifest.digest()})
-    with pytest.raises(IntegrityError, match="of model 'other'"):
-        registry.fetch(forged, tmp_path / "fetched")
-
-
-def test_links_in_the_folder_are_replaced_or_refused_and_never_followed(
+def test_what_is_not_right_in_the_folder_is_fetched_again_and_links_are_never_followed(
     world: World, version: RegisteredVersion, root: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "victim").write_bytes(b"mine")
@@ -249,23 +234,18 @@ def test_links_in_the_folder_are_replaced_or_refused_and_never_followed(
     world.registry().fetch(version, tmp_path / "fetched")
     assert contents(tmp_path / "fetched") == contents(root)
     assert (tmp_path / "victim").read_bytes() == b"mine"
+    # What is on disk and not right is fetched again.
+    (tmp_path / "fetched/1/2.bin").write_bytes(noise(99, 200_000))
+    (tmp_path / "fetched/1/4.bin").unlink()
+    (tmp_path / "fetched/1/6.bin").write_bytes(b"")
+    world.registry().fetch(version, tmp_path / "fetched")
+    assert contents(tmp_path / "fetched") == contents(root)
     (tmp_path / "second").mkdir()
     (tmp_path / "outside").mkdir()
     (tmp_path / "second" / "1").symlink_to(tmp_path / "outside")
     with pytest.raises(IntegrityError, match="symbolic link"):
         world.registry().fetch(version, tmp_path / "second")
     assert list((tmp_path / "outside").iterdir()) == []
-
-
-def test_what_is_on_disk_and_not_right_is_fetched_again(
-    world: World, version: RegisteredVersion, root: Path, tmp_path: Path
-) -> None:
-    world.registry().fetch(version, tmp_path / "fetched")
-    (tmp_path / "fetched/1/2.bin").write_bytes(noise(99, 200_000))
-    (tmp_path / "fetched/1/4.bin").unlink()
-    (tmp_path / "fetched/1/6.bin").write_bytes(b"")
-    world.registry().fetch(version, tmp_path / "fetched")
-    assert contents(tmp_path / "fetched") == contents(root)
 
 
 @pytest.mark.thorough
@@ -338,13 +318,6 @@ def test_what_the_disk_says_becomes_what_to_do(
     monkeypatch.setattr(Artifacts, "download", refuse)
     with pytest.raises(UnfinishedError, match=words):
         world.registry().fetch(version, tmp_path / "fetched")
-
-
-def test_a_golden_request_that_was_changed_is_refused(world: World, own_version: RegisteredVersion) -> None:
-    registry = world.registry()
-    forged = own_version.model_copy(update={"tags": own_version.tags | {"tidegate.golden.sha256": "0" * 64}})
-    with pytest.raises(IntegrityError, match=r"golden-0000000000000000\.json is not in the artifact store"):
-        registry.golden(forged)
 
 
 def test_a_store_is_told_apart_from_a_refusal_and_from_a_missing_file(

@@ -100,13 +100,10 @@ def test_files_arrive_byte_for_byte_and_can_be_read_by_a_server(tmp_path: Path) 
         copied = made.folder / "1" / "model.savedmodel" / below
         assert copied.read_bytes() == (FILES / "savedmodel" / below).read_bytes()
     assert made.folder.stat().st_mode & 0o777 == 0o755
-
-
-def test_links_are_followed_so_that_the_entry_stands_alone(tmp_path: Path) -> None:
     (tmp_path / "served").mkdir()
     (tmp_path / "served" / "model.py").symlink_to(DOUBLE)
-    made = make("made", tmp_path / "served", tmp_path / "repository")
-    assert not (made.folder / "1" / "model.py").is_symlink()
+    alone = make("alone", tmp_path / "served", tmp_path / "repository")
+    assert not (alone.folder / "1" / "model.py").is_symlink()
 
 
 def test_nothing_that_is_there_is_overwritten(tmp_path: Path) -> None:
@@ -144,18 +141,28 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert os.listdir(tmp_path) == []
 
 
-def test_what_triton_would_refuse_is_not_made(tmp_path: Path) -> None:
+def test_what_triton_would_refuse_or_makes_no_sense_is_not_made(tmp_path: Path) -> None:
     settings = overlaid(TENSORS.config(), parse_config("dynamic_batching { preferred_batch_size: 4 }"))
     with pytest.raises(UsageError, match=r"Triton would refuse this entry[^$]*config.pbtxt:\d+: error: "):
         new_entry("made", [DOUBLE], tmp_path, settings=settings)
+    with pytest.raises(UsageError, match="only an ensemble"):
+        new_entry("made", [DOUBLE, DOUBLE], tmp_path, framework=Framework.PYTHON)
+    with pytest.raises(UsageError, match="only an ensemble"):
+        new_entry("made", [DOUBLE], tmp_path, settings=TENSORS.config(), links={"a.b": "c"})
+    for name in ("", "..", "a/b", "x" * 201):
+        with pytest.raises(UsageError, match="no name for a model"):
+            make(name, DOUBLE, tmp_path)
+    with pytest.raises(UsageError, match="no such file or folder"):
+        make("other", tmp_path / "gone", tmp_path, framework=Framework.ONNX)
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "../up", "a/b", "a\\b", ".hidden", "-x", "a b", "a\n", "x" * 201, "é"])
-def test_names_that_are_no_safe_folder_are_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match="no name for a model"):
-        make(name, DOUBLE, tmp_path)
-    assert os.listdir(tmp_path) == []
+def test_a_framework_can_be_said_and_batches_are_offered_where_they_seem_possible(tmp_path: Path) -> None:
+    (tmp_path / "engine").write_bytes(b"?")
+    assert make("made", tmp_path / "engine", tmp_path, framework=Framework.TENSORRT).framework is Framework.TENSORRT
+    for name, options, offered in (("a", Options(), True), ("b", Options(max_batch_size=2), False)):
+        notes = make(name, FILES / "openvino.xml", tmp_path, options).notes
+        assert any("--max-batch-size" in note for note in notes) is offered
 
 
 def test_labels_lie_beside_the_configuration(tmp_path: Path) -> None:
@@ -179,26 +186,6 @@ def test_labels_never_take_the_place_of_another_file(tmp_path: Path) -> None:
     for second in ("b/names.txt", "config.pbtxt", "1"):
         with pytest.raises(UsageError, match="another file of the entry has this name"):
             make("other", DOUBLE, tmp_path, two, labels={"y": shared["y"], "z": tmp_path / second})
-
-
-def test_a_framework_can_be_said_where_the_file_does_not_tell(tmp_path: Path) -> None:
-    (tmp_path / "engine").write_bytes(b"?")
-    assert make("made", tmp_path / "engine", tmp_path, framework=Framework.TENSORRT).framework is Framework.TENSORRT
-    with pytest.raises(UsageError, match="no such file or folder"):
-        make("other", tmp_path / "gone", tmp_path, framework=Framework.ONNX)
-
-
-def test_only_an_ensemble_is_made_of_several(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="only an ensemble"):
-        new_entry("made", [DOUBLE, DOUBLE], tmp_path, framework=Framework.PYTHON)
-    with pytest.raises(UsageError, match="only an ensemble"):
-        new_entry("made", [DOUBLE], tmp_path, settings=TENSORS.config(), links={"a.b": "c"})
-
-
-def test_batches_are_offered_where_they_seem_possible(tmp_path: Path) -> None:
-    assert any("--max-batch-size" in note for note in make("a", FILES / "openvino.xml", tmp_path, Options()).notes)
-    batched = Options(max_batch_size=2)
-    assert not any("--max-batch-size" in note for note in make("b", FILES / "openvino.xml", tmp_path, batched).notes)
 
 
 BATCHED = """
@@ -298,11 +285,7 @@ def test_triton_understands_every_field_as_it_was_written(served: Served) -> Non
             assert said == getattr(theirs, field.name), (name, field.name)
 
 
-def test_a_model_that_was_made_answers(served: Served) -> None:
+def test_a_model_and_an_ensemble_that_were_made_answer(served: Served) -> None:
     given = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
     assert (served.call("batched", given, "raw", "doubled") == given * 2).all()
-
-
-def test_an_ensemble_that_was_made_answers(served: Served) -> None:
-    given = np.array([[1, 2, 3]], np.float32)
     assert (served.call("chain", given, "raw", "answer") == given * 4).all()

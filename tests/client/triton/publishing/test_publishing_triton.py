@@ -155,18 +155,6 @@ def test_moving_an_alias_loads_every_served_version_anew_and_refuses_no_call(rea
 
 
 @pytest.mark.thorough
-def test_writing_the_same_configuration_again_touches_nothing(real: Polling) -> None:
-    publish(real.root, entry(1, "same"), 1, prod=1)
-    real.settle()
-    since = len(real.log)
-    with real.called("same", 1) as (client,):
-        publish(real.root, entry(1, "same"), 1, prod=1)
-        real.settle()
-    assert client.calm()
-    assert 'loading: same:1"' not in real.log[since:]
-
-
-@pytest.mark.thorough
 def test_a_version_that_does_not_load_leaves_the_others_serving(real: Polling) -> None:
     one, bad = entry(1, "bad"), entry(2, "bad", more='raise RuntimeError("does not load")')
     publish(real.root, one, 1, prod=1)

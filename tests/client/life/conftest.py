@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from tidegate_contracts.environments import Promotion
@@ -13,10 +14,16 @@ from lab.local_plane.mlflow import mlflow_server
 from lab.local_plane.object_store import object_store
 from tests.proxy.rigs.pytest_rigs import not_run
 
+from .papers import Life
 from .worlds import BUCKET, MODELS, VISITOR, World
 
 QUICK = Tuning(failure_backoff_seconds=0.5)
 """Whoever waits for a model that cannot be loaded need not wait long between the tries."""
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Life:
+    return Life(tmp_path)
 
 
 @pytest.fixture(scope="package")

@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tidegate.calling.proxy import Statistics
 from tidegate.environments import Mounts
-from tidegate.errors import NotFoundError, TidegateError
+from tidegate.errors import NotFoundError, TidegateError, UnfinishedError
 from tidegate.life.context import Context
+from tidegate.life.past import What
+from tidegate.life.publish import Outcome, bring
 from tidegate.registry import Golden, Record, RegisteredVersion
 from tidegate.registry.manifest import checked_name, manifest_of
 from tidegate.registry.version import Records
@@ -16,6 +19,7 @@ from tidegate_contracts.environments import Environments, WhoAmI
 from tidegate_contracts.manifest import Manifest
 
 from .entries import write_entry
+from .test_life_target import MODEL, dataset, known, plane
 
 
 class Papers:
@@ -81,7 +85,7 @@ class Papers:
 
     def _version(self, number: int) -> RegisteredVersion:
         return RegisteredVersion.model_validate({
-            "model": self.model, "number": number, "runId": "", "source": "", "manifestSha256": "",
+            "model": self.model, "number": number, "runId": "", "source": "", "manifestSha256": str(number),
             "registeredBy": "anna", "registeredAt": "2026-01-01T00:00:00Z", "signed": False, "clientModel": None,
             "tags": {}, "aliases": (),
         })  # fmt: skip
@@ -130,3 +134,31 @@ def context(known: Environments, papers: Papers, answers: Answers, dataset: Path
     proxies: Any = {plane.proxy_url: answers for of in known.environments for plane in of.planes}
     registry: Any = papers
     return Context(known, registry, Mounts(datasets={"models": dataset}), wait_seconds=5, _proxies=proxies)
+
+
+class Life:
+    """A model's life in prod, of which the repository alone is real."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "dataset" / "models").mkdir(parents=True)
+        (folder / "shelf").mkdir()
+        self.papers = Papers(folder / "shelf", MODEL)
+        self.models = folder / "dataset" / "models"
+        self.answers = Answers(self.models)
+        self.of, everywhere = known(plane("east", dataset("a")))
+        self.here = context(everywhere, self.papers, self.answers, folder / "dataset")
+        self.told: list[str] = []
+        self.here.tell = self.told.append
+
+    def bring(self, number: int, what: What = "deploy") -> Outcome:
+        registered = [each.number for each in self.papers.versions(MODEL)]
+        version = self.papers.version(MODEL, str(number)) if number in registered else self.papers.register(number)
+        return bring(self.here, what, version, self.of, "anna")
+
+    def fails(self, number: int, match: str | None = None) -> UnfinishedError:
+        with pytest.raises(UnfinishedError, match=match) as told:
+            self.bring(number)
+        return told.value
+
+    def served(self) -> tuple[int, ...]:
+        return read_published((self.models / MODEL / "config.pbtxt").read_text()).served

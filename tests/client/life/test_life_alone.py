@@ -1,6 +1,5 @@
 """What a life's steps leave to the next run, and what verifying finds where others have been at the repository."""
 
-import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import repeat
@@ -14,56 +13,19 @@ from tidegate.errors import (
     NotFoundError,
     RefusedError,
     TidegateError,
-    UnfinishedError,
     UnreachableError,
     UsageError,
 )
-from tidegate.life.audit import prune, unserved, verify
+from tidegate.life.audit import unserved
 from tidegate.life.deploy import deploy, promote, rollback
-from tidegate.life.past import What
 from tidegate.life.plan import Plan, published_entry_config
-from tidegate.life.publish import Outcome, bring
 from tidegate.life.target import places
 from tidegate.registry import Record
-from tidegate.triton.publishing import read_published
 from tidegate_contracts.environments import Environment, Environments, Promotion
 
 from .entries import golden
-from .papers import Answers, Papers, context
+from .papers import Life, context
 from .test_life_target import MODEL, dataset, known, plane
-
-
-class Life:
-    """A model's life in prod, of which the repository alone is real."""
-
-    def __init__(self, folder: Path) -> None:
-        (folder / "dataset" / "models").mkdir(parents=True)
-        (folder / "shelf").mkdir()
-        self.papers = Papers(folder / "shelf", MODEL)
-        self.models = folder / "dataset" / "models"
-        self.answers = Answers(self.models)
-        self.of, everywhere = known(plane("east", dataset("a")))
-        self.here = context(everywhere, self.papers, self.answers, folder / "dataset")
-        self.told: list[str] = []
-        self.here.tell = self.told.append
-
-    def bring(self, number: int, what: What = "deploy") -> Outcome:
-        registered = [each.number for each in self.papers.versions(MODEL)]
-        version = self.papers.version(MODEL, str(number)) if number in registered else self.papers.register(number)
-        return bring(self.here, what, version, self.of, "anna")
-
-    def fails(self, number: int, match: str | None = None) -> UnfinishedError:
-        with pytest.raises(UnfinishedError, match=match) as told:
-            self.bring(number)
-        return told.value
-
-    def served(self) -> tuple[int, ...]:
-        return read_published((self.models / MODEL / "config.pbtxt").read_text()).served
-
-
-@pytest.fixture
-def life(tmp_path: Path) -> Life:
-    return Life(tmp_path)
 
 
 def test_who_was_killed_before_the_golden_request_sends_it_in_the_next_run(life: Life) -> None:
@@ -217,31 +179,6 @@ def test_records_are_in_the_order_in_which_they_came_whatever_the_clocks_say(lif
     assert not life.bring(1, "rollback").changed
 
 
-def test_a_damaged_version_that_a_rollback_wants_can_be_removed_and_is_brought_back(
-    life: Life, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    life.bring(1)
-    life.bring(2)
-    assert unserved(life.here, "prod", MODEL) == []
-    (life.models / MODEL / "1" / "factor").write_text("9 ")
-    with pytest.raises(IntegrityError, match="tidegate prune"):
-        rollback(life.here, MODEL, "prod")
-    (found,) = unserved(life.here, "prod", MODEL)
-    with pytest.raises(BusyError, match="may still be loading"):
-        prune(life.here, "prod", [found])
-    monkeypatch.setattr("tidegate.life.audit.LOADED_SECONDS", 0.0)
-    assert [each.version for each in prune(life.here, "prod", [found])] == [1]
-    assert rollback(life.here, MODEL, "prod").version == 1
-    assert (life.models / MODEL / "1" / "factor").read_text() != "9 "
-
-
-def test_a_model_that_is_nowhere_is_not_verified(life: Life) -> None:
-    life.bring(1)
-    assert verify(life.here, "prod", [MODEL]).versions == 1
-    with pytest.raises(NotFoundError, match="did you mean fraud"):
-        verify(life.here, "prod", ["fruad"])
-
-
 def between(life: Life, tmp_path: Path, **promotion: object) -> None:
     """Have prod take versions from dev, which is on two data planes, by such rules."""
     dev = known(plane("east", dataset("a")), plane("west", dataset("b")))[0].model_copy(update={"name": "dev"})
@@ -284,47 +221,3 @@ def test_a_data_plane_that_tells_no_failures_is_no_proof_that_there_were_none(li
     life.answers.failures = iter([0, None])
     with pytest.raises(RefusedError, match="cannot be learned whether calls of version 1 failed"):
         promote(life.here, f"{MODEL}@1", "prod")
-
-
-def _notebooks_leftover(models: Path) -> None:
-    (models / ".ipynb_checkpoints").mkdir()
-
-
-def _linked_model(models: Path) -> None:
-    (models / MODEL).rename(models.parent / "elsewhere")
-    (models / MODEL).symlink_to(models.parent / "elsewhere")
-
-
-def _link(models: Path) -> None:
-    (models / MODEL / "1" / "link").symlink_to("/etc/passwd")
-
-
-def _unreadable(models: Path) -> None:
-    (models / MODEL / "config.pbtxt").write_text("nonsense {")
-
-
-def _pipe(models: Path) -> None:
-    (models / MODEL / "config.pbtxt").unlink()
-    os.mkfifo(models / MODEL / "config.pbtxt")
-
-
-@pytest.mark.parametrize(
-    ("spoil", "kind", "said"),
-    [
-        (_notebooks_leftover, "stray", "'.ipynb_checkpoints' cannot be a model's name"),
-        (_linked_model, "content", f"the folder of model {MODEL} is a link"),
-        (_link, "content", "1/link is a link or a special file"),
-        (_unreadable, "config", "config.pbtxt cannot be read"),
-        (_pipe, "content", "config.pbtxt is a link or a special file"),
-    ],
-)
-def test_what_cannot_be_looked_at_is_found_and_hides_nothing_else(
-    life: Life, spoil: Callable[[Path], None], kind: str, said: str
-) -> None:
-    life.bring(1)
-    (life.models / "zebra").mkdir()
-    assert {each.model for each in verify(life.here, "prod").found} == {"zebra"}
-    spoil(life.models)
-    found = verify(life.here, "prod").found
-    assert any(each.kind == kind and said in each.what for each in found), found
-    assert "zebra" in {each.model for each in found}

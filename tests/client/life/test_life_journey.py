@@ -1,6 +1,7 @@
 """From a registration to production and back, with real parts, while somebody calls all the time."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -242,3 +243,45 @@ def test_where_the_definition_shares_the_calls_out_a_deployment_only_publishes(w
         caller.of_next(100)
         assert set(caller.of_next(20)) == {3}
     assert caller.failures == []
+
+
+def test_the_commands_say_what_they_found_by_their_exit_codes(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = world.context()
+    for factor in (3, 5, 7):
+        register(world, "pruned", factor, tmp_path)
+        deploy(context, "pruned", "dev")
+        if factor == 3:
+            promote(context, "pruned", "prod")
+    # Dev's dataset is copied, for a Triton that meets such things polls no more.
+    dataset = Path(shutil.copytree(world.dev.dataset, tmp_path / "dataset"))
+    monkeypatch.setenv("TIDEGATE_DATASETS", f"dev/models={dataset},prod/models={world.prod.dataset}")
+    copied = dataset / "preload" / "models" / "pruned"
+    commands.verify("dev", ["pruned"], json=True)
+    assert json.loads(capsys.readouterr().out)["found"] == []
+    (copied / "1" / "factor").write_text("4 ")
+    with pytest.raises(Exit) as ended:
+        commands.verify("dev", ["pruned"])
+    assert ended.value.exit_code == ExitCode.INTEGRITY
+    assert "1/factor" in capsys.readouterr().out
+    with pytest.raises(Exit) as ended:
+        commands.diff("dev", "prod", "pruned")
+    assert ended.value.exit_code == ExitCode.FOUND
+    assert "version 3" in capsys.readouterr().out
+    commands.diff("dev", "dev", "pruned", json=True)
+    assert json.loads(capsys.readouterr().out) == []
+    commands.history("pruned", "dev", json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert [(each["what"], each["version"], each["previous"]) for each in told] == [
+        ("deploy", 3, 2), ("deploy", 2, 1), ("deploy", 1, None)
+    ]  # fmt: skip
+    commands.history("pruned")
+    assert "promote" in capsys.readouterr().out
+    commands.prune("dev", "pruned")
+    assert "1 version that nobody serves" in capsys.readouterr().out
+    assert (copied / "1").is_dir()
+    with pytest.raises(Exit) as ended:
+        commands.diff("dev", "prd")
+    assert ended.value.exit_code == ExitCode.NOT_FOUND
+    assert "did you mean prod" in capsys.readouterr().err

@@ -1,0 +1,174 @@
+"""Verifying, comparing and pruning: what there is to see of environments, before a registry that is papers."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tidegate.errors import BusyError, IntegrityError, NotFoundError
+from tidegate.life.audit import diff, prune, unserved, verify
+from tidegate.life.deploy import rollback
+from tidegate_contracts.routing import Mirror, VersionShare
+
+from .papers import Life
+from .test_life_target import MODEL, dataset, known, plane
+
+
+@pytest.fixture
+def life(life: Life) -> Life:
+    for number in (1, 2, 3):
+        life.bring(number)
+    return life
+
+
+def _tamper(model: Path) -> None:
+    (model / "3" / "factor").write_text("9 ")
+
+
+def _lose(model: Path) -> None:
+    (model / "3" / "model.py").unlink()
+
+
+def _leave(model: Path) -> None:
+    (model / "3" / "notes").write_text("mine")
+    (model / "copy of config.pbtxt").write_text("")
+
+
+def _stray(model: Path) -> None:
+    (model / "77").mkdir()
+    (model / "77" / "model.py").write_text("")
+
+
+def _edit(model: Path) -> None:
+    config = model / "config.pbtxt"
+    config.write_text(config.read_text().replace("max_batch_size: 4", "max_batch_size: 8"))
+
+
+def _forget(model: Path) -> None:
+    (model / "config.pbtxt").unlink()
+
+
+def _notebooks_leftover(model: Path) -> None:
+    (model.parent / ".ipynb_checkpoints").mkdir()
+
+
+def _linked_model(model: Path) -> None:
+    model.rename(model.parent.parent / "elsewhere")
+    model.symlink_to(model.parent.parent / "elsewhere")
+
+
+def _link(model: Path) -> None:
+    (model / "3" / "link").symlink_to("/etc/passwd")
+
+
+def _unreadable(model: Path) -> None:
+    (model / "config.pbtxt").write_text("nonsense {")
+
+
+def _pipe(model: Path) -> None:
+    (model / "config.pbtxt").unlink()
+    os.mkfifo(model / "config.pbtxt")
+
+
+def _lost(model: Path) -> None:
+    shutil.rmtree(model / "3")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kinds", "said"),
+    [
+        (_tamper, {"content"}, "3/factor"),
+        (_lose, {"content"}, "3/model.py is not there"),
+        (_leave, {"content", "stray"}, "copy of config.pbtxt"),
+        (_stray, {"stray"}, "version 77 is not registered"),
+        (_edit, {"config"}, "max_batch_size: 4 → 8"),
+        (_forget, {"config", "missing", "stray"}, "should have version 3"),
+        (_lost, {"config", "stray"}, "it serves version 3, which is not there"),
+        (_notebooks_leftover, {"stray"}, "'.ipynb_checkpoints' cannot be a model's name"),
+        (_linked_model, {"content"}, f"the folder of model {MODEL} is a link"),
+        (_link, {"content"}, "3/link is a link or a special file"),
+        (_unreadable, {"config"}, "config.pbtxt cannot be read"),
+        (_pipe, {"content"}, "config.pbtxt is a link or a special file"),
+    ],
+)
+def test_what_is_otherwise_is_found_and_hides_nothing_else(
+    life: Life, spoil: Callable[[Path], None], kinds: set[str], said: str
+) -> None:
+    (life.models / "zebra").mkdir()
+    assert {(each.model, each.kind) for each in verify(life.here, "prod").found} == {("zebra", "stray")}
+    spoil(life.models / MODEL)
+    found = verify(life.here, "prod").found
+    assert "zebra" in {each.model for each in found}
+    assert {each.kind for each in found if each.model != "zebra"} >= kinds, found
+    assert any(said in each.what for each in found), found
+
+
+def test_what_was_published_is_as_it_was_registered_and_what_is_nowhere_is_told(life: Life) -> None:
+    said = verify(life.here, "prod", [MODEL])
+    assert (said.found, said.versions, said.content) == ((), 3, False)
+    assert said.bytes > 0
+    with pytest.raises(NotFoundError, match="did you mean fraud"):
+        verify(life.here, "prod", ["fruad"])
+    life.papers.aliases["prod"] = 2
+    (found,) = verify(life.here, "prod").found
+    assert (found.kind, found.version) == ("alias", 3)
+
+
+def test_what_differs_between_environments_is_told_down_to_the_field(life: Life) -> None:
+    shares = (VersionShare(version=1, weight=80), VersionShare(version=2, weight=20))
+    dev = plane("lab", dataset("b"), alias="champion", footprint_bytes=5)
+    prod = (
+        plane("east", dataset("a"), versions=shares, mirror=Mirror(version=2, percent=9)),
+        plane("west", dataset("c")),
+    )
+    life.here.known = known(*prod, dev=(dev,))[1]
+    life.papers.aliases = {"dev": 3, "prod": 1}
+    entry = life.papers.folder / "3" / MODEL
+    (entry / "config.pbtxt").write_text((entry / "config.pbtxt").read_text() + "dynamic_batching {}\n")
+    found = {each.what: (each.one, each.other) for each in diff(life.here, "dev", "prod", MODEL)}
+    assert found.pop("file 1/factor")[0].startswith("2 bytes, ")
+    assert found.pop("file config.pbtxt")
+    assert found == {
+        "version": ("version 3", "version 1"),
+        "config.pbtxt dynamic_batching": ("{}", "nothing"),
+        "traffic": ("alias champion", "east: 80 % version 1, 20 % version 2; west: the newest version"),
+        "mirror": ("none", "east: 9 % to version 2; west: none"),
+        "footprint": ("5 bytes", "not declared"),
+    }
+    assert diff(life.here, "dev", "dev") == []
+    with pytest.raises(NotFoundError, match="neither dev nor prod has a model nobody"):
+        diff(life.here, "dev", "prod", "nobody")
+    life.here.known = known(*prod, dev=(dev.model_copy(update={"models": ()}),))[1]
+    only, *_ = diff(life.here, "dev", "prod")
+    assert (only.what, only.one, only.other) == ("the definition", "does not name it", "names it")
+
+
+def test_versions_that_nobody_serves_are_shown_and_then_removed_and_can_be_brought_back(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = unserved(life.here, "prod", MODEL)
+    assert [each.version for each in shown] == [1]  # two is what a rollback goes back to
+    assert shown[0].bytes > 0
+    with pytest.raises(BusyError, match="may still be loading"):
+        prune(life.here, "prod", shown)
+    monkeypatch.setattr("tidegate.life.audit.LOADED_SECONDS", 0.0)
+    assert prune(life.here, "prod", shown) == shown
+    assert not (life.models / MODEL / "1").exists()
+    assert prune(life.here, "prod", shown) == []
+    assert life.bring(1).previous == 3
+    assert [each.version for each in unserved(life.here, "prod", MODEL)] == [2]
+
+
+def test_a_damaged_version_that_a_rollback_wants_can_be_removed_and_is_brought_back(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (life.models / MODEL / "2" / "factor").write_text("9 ")
+    with pytest.raises(IntegrityError, match="tidegate prune"):
+        rollback(life.here, MODEL, "prod")
+    found = unserved(life.here, "prod", MODEL)
+    assert [each.version for each in found] == [1, 2]
+    monkeypatch.setattr("tidegate.life.audit.LOADED_SECONDS", 0.0)
+    assert prune(life.here, "prod", found) == found
+    assert rollback(life.here, MODEL, "prod").version == 2
+    assert (life.models / MODEL / "2" / "factor").read_text() != "9 "

@@ -129,38 +129,6 @@ def test_the_hooks_are_for_tests_alone_and_the_way_is_open_before_the_pod_starts
         assert weight == (0 if item["kind"] == "Pod" else -1)
 
 
-def test_the_test_pod_reaches_the_probes_of_the_proxy_and_nothing_else() -> None:
-    objects = template()
-    found = hooks(objects)
-    (pod,) = (item for item in found if item["kind"] == "Pod")
-    (proxy,) = (item for item in objects if item["kind"] == "Deployment")
-    proxy_labels = proxy["spec"]["template"]["metadata"]["labels"]
-
-    def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
-        expressions = selector.get("matchExpressions", [])
-        assert all(one["operator"] == "In" for one in expressions)
-        return selector["matchLabels"].items() <= labels.items() and all(
-            labels.get(one["key"]) in one["values"] for one in expressions
-        )
-
-    (policy,) = (item["spec"] for item in found if item["kind"] == "NetworkPolicy")
-    assert policy["policyTypes"] == ["Ingress", "Egress"]
-    (to,), (from_,) = policy["egress"], policy["ingress"]
-    assert selects(policy["podSelector"], pod["metadata"]["labels"])
-    assert selects(policy["podSelector"], proxy_labels)
-    assert [selects(peer["podSelector"], proxy_labels) for peer in to["to"]] == [True]
-    assert [selects(peer["podSelector"], pod["metadata"]["labels"]) for peer in to["to"]] == [False]
-    assert [selects(peer["podSelector"], pod["metadata"]["labels"]) for peer in from_["from"]] == [True]
-    assert [selects(peer["podSelector"], proxy_labels) for peer in from_["from"]] == [False]
-    assert to["ports"] == from_["ports"] == [{"port": proxy_process.ADMIN_PORT, "protocol": "TCP"}]
-    for item in objects:
-        # No Service sends requests to the pod, and the policy is nobody else's.
-        if item["kind"] == "Service":
-            assert not item["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
-        if item["kind"] == "StatefulSet":
-            assert not selects(policy["podSelector"], item["spec"]["template"]["metadata"]["labels"])
-
-
 def test_the_readme_lists_every_value_and_the_options_that_an_install_needs() -> None:
     text = (CHART / "README.md").read_text("utf-8")
     listed = set(re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE))

@@ -48,13 +48,6 @@ def without(items: list[Any], *names: str) -> list[Any]:
     return [item for item in items if item["name"] not in names]
 
 
-def remove_pool(tree: Tree) -> None:
-    server = named(tree["servers"], "ondemand")
-    server["pools"] = without(server["pools"], "large")
-    if "models" in tree:  # in values they stand in their pool
-        tree["models"] = [model for model in tree["models"] if model.get("pool") != "large"]
-
-
 def remove_server(tree: Tree) -> None:
     tree["servers"] = without(tree["servers"], "preload")
     tree["models"] = [model for model in tree["models"] if model["server"] != "preload"]
@@ -69,16 +62,10 @@ def remove_server_from_values(values: Values) -> None:
 
 
 QUEUE = {"kind": "queue", "min": 1, "max": 4, "queueMilliseconds": 30, "prometheusAddress": "http://prometheus:9090"}
-CPU = {"kind": "cpu", "min": 2, "max": 5, "cpuPercent": 60}
-BOUNDS = {"kind": "cpu", "min": 1, "max": 3}
 NFS = {"kind": "nfs", "server": "nfs.example.com", "path": "/exports/more"}
 INGRESS = {"kind": "ingress", "host": "models.example.com", "path": "/dev", "className": "nginx"}
-RULE = {"name": "zoo", "groups": ["keepers"], "actions": ["infer"], "servers": ["preload"], "models": ["lion-*"]}
 BASE = [{"name": "archive", "kind": "nfs", "server": "nfs.example.com", "path": "/exports/archive"}]
-SLICE = {"kind": "mig", "profile": "1g.10gb"}
 REACH = {"name": "more", "by": ["proxy", "servers"], "namespaceLabels": {"team": "a"}, "ports": [443]}
-CALLER = {"name": "more", "namespaceLabels": {"team": "a"}, "podLabels": {"app": "b"}}
-IDP = {"issuer": "https://second.example.com", "audiences": ["inference"]}
 PLAIN = ("resources", "rateLimit", "bodyLimit", "concurrency", "timeouts", "logLevel", "nodeSelector", "tolerations")
 XLARGE = {
     "name": "xlarge",
@@ -148,41 +135,22 @@ def larger_slice(capacity: str) -> Callable[[Tree], None]:
 
 EDITS = {
     "add a pool with a model": Edit(add_pool, add_pool_to_values),
-    "add a pool with what it needs and no more": Edit(lambda tree: named(tree["servers"], "ondemand")["pools"].append(
-        {"name": "zplain", "loading": {"mode": "on-demand"}, "placement": SLICE})),
-    "add a preloading pool on CPU": Edit(lambda tree: named(tree["servers"], "ondemand")["pools"].append(
-        {"name": "zplain", "loading": {"mode": "preload"}})),
-    "remove a pool": Edit(remove_pool),
     "add a server": Edit(add_server, add_server_to_values),
     "remove a server": Edit(remove_server, remove_server_from_values),
-    "switch autoscaling by CPU on": autoscale_pool(CPU),
     "switch autoscaling by queue time on": autoscale_pool(QUEUE),
-    "switch autoscaling on with its bounds alone": autoscale_pool(BOUNDS),
     "switch autoscaling off": Edit(no_autoscaling, lambda values: values["proxy"].update(autoscaling=None, replicas=4)),
-    "set an environment variable":
-        Edit(lambda tree: named(tree["servers"], "preload").update(triton={"environment": {"A": "b"}})),
-    "let the proxy reach somebody": Edit(lambda tree: tree["network"]["reach"].append(REACH)),
-    "let somebody call the proxy": Edit(lambda tree: tree["network"].setdefault("callers", []).append(CALLER)),
-    "add an identity provider": Edit(lambda tree: tree["proxy"]["auth"]["oidc"].append(IDP)),
     "let everything be what it is by default": Edit(plain_proxy, lambda values: values["proxy"].update(
         {"bodyLimitBytes" if key == "bodyLimit" else key: None for key in PLAIN})),
-    "scale a pool": Edit(lambda tree: pool(environment(tree)).update(replicas=5),
-        lambda values: pool(values).update(replicas=5)),
     "scale a pool to nothing": Edit(lambda tree: pool(environment(tree)).update(replicas=0),
         lambda values: pool(values).update(replicas=0)),
     "add a dataset": Edit(lambda tree: tree["datasets"].append({"name": "more", **NFS, "capacity": "1Ti"}),
         lambda values: values["datasets"].append({"name": "more", "source": NFS, "capacity": "1Ti"})),
-    "remove a dataset": Edit(lambda tree: tree.update(datasets=without(tree["datasets"], "archive"))),
-    "change a MIG profile": Edit(lambda tree: pool(tree)["placement"].update(profile="2g.20gb")),
     "change a MIG profile, from which the capacity follows":
         Edit(larger_slice("capacity"), larger_slice("capacityBytes")),
     "take whole GPUs instead of slices": Edit(lambda tree: pool(tree).update(placement={"kind": "gpu", "count": 2})),
-    "change the proxy's image": Edit(lambda tree: named(tree["images"], "proxy").update(tag="0.2.0"),
-        lambda values: values["proxy"].update(image="registry.example.com/tidegate/inference-proxy:0.2.0")),
     "change the eviction policy's image": Edit(
         lambda tree: named(tree["images"], "eviction-policy").update(tag="0.2.0"),
         lambda values: values.update(evictionPolicyImage="registry.example.com/tidegate/eviction-policy:0.2.0")),
-    "add an access rule": Edit(lambda tree: tree["proxy"]["access"].append(RULE)),
     "add a model": Edit(
         lambda tree: tree["models"].append({"name": "zebra", "server": "ondemand", "pool": "small", "pinned": True}),
         lambda values: pool(values)["models"].append({"name": "zebra", "pinned": True})),
@@ -190,21 +158,12 @@ EDITS = {
         lambda tree: named(tree["models"], "fraud-score").update(versions=[{"version": 7, "weight": 100}]),
         lambda values: named(pool(values, "preload", "main")["models"], "fraud-score").update(
             versions=[{"version": 7, "weight": 100}])),
-    "mirror a model's requests": Edit(
-        lambda tree: named(tree["models"], "fraud-score").update(mirror={"version": 7, "percent": 5}),
-        lambda values: named(pool(values, "preload", "main")["models"], "fraud-score").update(
-            mirror={"version": 7, "percent": 5})),
-    "trace calls": Edit(lambda tree: tree["proxy"].update(tracing={"endpoint": "http://collector:4318"})),
     "expose the proxy by an Ingress": Edit(lambda tree: environment(tree, "dev")["proxy"].update(exposure=INGRESS),
         lambda values: values["proxy"].update(exposure=INGRESS), stack="dev-lab"),
     "serve plain HTTP":
         Edit(lambda tree: environment(tree)["proxy"].pop("tls"), lambda values: values["proxy"].pop("tls")),
-    "encrypt gRPC to a server":
-        Edit(lambda tree: named(tree["servers"], "preload").setdefault("triton", {}).update(grpcTls={"secret": "t"})),
-    "switch alerts off": Edit(lambda tree: tree["monitoring"].update(rules=False)),
     "do without the Prometheus operator":
         Edit(lambda tree: tree["monitoring"].pop("operator"), lambda values: values.update(monitoring=None)),
-    "do without Domino": Edit(lambda tree: tree.pop("domino")),
     "join the mesh": Edit(lambda tree: tree["domino"].update(mesh={"mode": "istio", "mtls": "STRICT"}),
         lambda values: values["domino"].update(mesh={"mtls": "STRICT"})),
     "move to another namespace": Edit(lambda tree: environment(tree).update(namespace="models-prod"),

@@ -11,9 +11,8 @@ from charts.placeholders import Recorder, placeholder, singular
 from charts.recording import Value
 from components import EnvironmentArgs
 from components.args import OnDemandArgs
-from components.values import each, entries, needed, of_kind, when
+from components.values import each, of_kind, when
 from stacks.definition.base import CpuScaling
-from stacks.definition.placement import CpuPlacement, MigPlacement
 
 
 @pytest.fixture
@@ -120,61 +119,3 @@ def test_a_program_of_its_own_becomes_a_template() -> None:
         '  profile: {{ printf "%ds" (int64 ($.Values.monitoring.intervalSeconds | default 30)) | quote }}\n'
         "  {{- end }}\n"
     )
-
-
-def test_a_choice_of_kinds_is_told_by_its_key() -> None:
-    def data(args: EnvironmentArgs) -> Any:
-        return each(
-            args.servers,
-            lambda server: each(
-                server.pools, lambda pool: of_kind(pool.placement, MigPlacement, lambda mig: {"profile": mig.profile})
-            ),
-        )
-
-    assert '{{- if eq ($pool.placement).kind "mig" }}' in config_map(lambda args: {"x": data(args)})
-
-
-def test_what_is_missing_is_what_the_definition_says_it_is() -> None:
-    """Zero is a value where it may be one; a section that may be missing is looked into with care."""
-
-    def data(args: EnvironmentArgs) -> Any:
-        return each(
-            args.servers,
-            lambda server: each(
-                server.pools,
-                lambda pool: {
-                    "kind": server.kind,
-                    "memory": pool.resources.memory,
-                    "replicas": f"{pool.replicas}",
-                    "startup": f"{pool.startup_seconds}",
-                    "idle": of_kind(pool.loading, OnDemandArgs, lambda loading: f"{loading.idle_seconds}"),
-                    "cpu": of_kind(pool.placement, CpuPlacement, lambda _: "yes"),
-                },
-            ),
-        )
-
-    text = config_map(lambda args: {"x": data(args)})
-    assert 'kind: {{ $server.kind | default "triton" | quote }}' in text
-    assert 'memory: {{ ($pool.resources).memory | default "8Gi" | quote }}' in text
-    assert "replicas: {{ int64 (ternary $pool.replicas 1 (ne $pool.replicas nil)) | quote }}" in text
-    assert "startup: {{ int64 ($pool.startupSeconds | default 900) | quote }}" in text
-    assert "ternary $pool.loading.idleSeconds 300 (ne $pool.loading.idleSeconds nil)" in text
-    assert '{{- if eq (($pool.placement).kind | default "cpu") "cpu" }}' in text
-
-
-def test_keys_and_values_of_a_mapping_are_looped_over() -> None:
-    text = config_map(
-        lambda args: {
-            "x": each(
-                args.servers,
-                lambda server: {"a": "b", "y": entries(server.triton.environment, lambda k, v: f"{k}={v}")},
-            )
-        }
-    )
-    assert "{{- range $name, $value := ($server.triton).environment }}" in text
-    assert '- {{ printf "%s=%s" $name $value | quote }}' in text
-
-
-def test_what_is_needed_stops_helm_where_it_is_missing() -> None:
-    text = config_map(lambda args: {"x": needed(args.eviction_policy_image, "say which")})
-    assert text == '  x: {{ required "say which" $.Values.evictionPolicyImage | quote }}\n'

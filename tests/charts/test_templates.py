@@ -57,17 +57,3 @@ def test_helpers_hold_files_and_conditions_that_are_no_expressions_and_nothing_e
     }
     used = "".join(text for name, text in generated.items() if name.endswith(".yaml"))
     assert all(f'include "{name}"' in used for name in names)
-
-
-def test_guards_open_and_close_at_the_same_depth(generated: dict[str, str]) -> None:
-    for name, text in generated.items():
-        opened: list[int] = []
-        for line in text.splitlines():
-            depth = len(line) - len(line.lstrip())
-            if re.match(r"\s*\{\{- (if|range|define) ", line) and "{{ end }}" not in line:
-                opened.append(depth)
-            elif re.match(r"\s*\{\{- else", line):
-                assert depth == opened[-1], (name, line)
-            elif re.match(r"\s*\{\{- end \}\}$", line):
-                assert depth == opened.pop(), (name, line)
-        assert opened == [], name

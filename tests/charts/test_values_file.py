@@ -1,9 +1,7 @@
 """Values as YAML: what is written is what is read, by every reader, and each argument is explained once."""
 
-import base64
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -12,9 +10,8 @@ from hypothesis import strategies as st
 
 from charts import values_of
 from charts.arguments import all_sections, arguments
-from charts.folder import default_values, scenarios, values_yaml
-from charts.helm import helm
-from charts.values_file import flow, samples_of, scalar, values_text
+from charts.folder import default_values, values_yaml
+from charts.values_file import flow, samples_of, values_text
 from components import EnvironmentArgs
 from stacks.load import parse
 from stacks.resolve import resolve
@@ -59,20 +56,6 @@ def test_what_is_written_is_what_both_dialects_of_yaml_read(tree: Any) -> None:
     assert parse(text, "values.yaml").tree == {"value": tree}
 
 
-def test_helm_reads_tricky_texts_as_they_are_meant(tmp_path: Path) -> None:
-    (tmp_path / "templates").mkdir()
-    (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: x, version: 0.1.0}")
-    (tmp_path / "templates" / "x.yaml").write_text(
-        "kind: X\nmetadata: {name: x}\ndata: {{ toJson .Values | b64enc }}\n"
-    )
-    tricky = {text: text for text in TRICKY}
-    lines = [f"{scalar(key)}: {scalar(value)}\n" for key, value in tricky.items()]
-    (tmp_path / "values.yaml").write_text("".join(lines), "utf-8")
-    done = helm(["template", "x", tmp_path])
-    assert done.returncode == 0, done.stderr
-    assert json.loads(base64.b64decode(yaml.safe_load(done.stdout)["data"])) == tricky
-
-
 @MANY
 @given(definition_trees())
 def test_the_values_of_every_stack_are_written_without_loss(tree: Tree) -> None:
@@ -96,10 +79,6 @@ def is_kept(values: dict[str, Any]) -> bool:
 @given(definition_trees())
 def test_nothing_of_the_charts_own_values_comes_back_in_the_environment_of_a_user(tree: Tree) -> None:
     assert all(map(is_kept, values_of_each(read_tree(tree)).values()))
-
-
-def test_nothing_of_the_charts_own_values_comes_back_in_a_scenario() -> None:
-    assert [name for name, text in scenarios().items() if not is_kept(yaml.safe_load(text))] == []
 
 
 def test_the_charts_own_values_show_every_argument_once_with_its_explanation() -> None:

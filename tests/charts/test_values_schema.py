@@ -2,7 +2,6 @@
 
 import copy
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 
 from charts import CHART, values_of
-from charts.arguments import all_sections, arguments, classes, item_type, title
+from charts.arguments import all_sections, arguments, title
 from charts.check import rendered
 from charts.folder import default_values, scenarios
 from charts.values_schema import values_schema
@@ -206,11 +205,6 @@ def test_several_mistakes_are_all_said_in_the_order_of_the_file(tmp_path: Path) 
     assert lines == sorted(lines)
 
 
-def test_a_file_that_is_no_yaml_is_refused_with_its_line() -> None:
-    with pytest.raises(DefinitionError, match=r"values.yaml:2:8: the bracket that opens here is never closed"):
-        rendered("name: a\nproxy: [\n", "values.yaml", CHART)
-
-
 def test_null_takes_away_what_need_not_be_there() -> None:
     for owner in CLASSES:
         section = SCHEMA if owner is EnvironmentArgs else SCHEMA["definitions"][title(owner)]
@@ -251,18 +245,3 @@ def test_nothing_in_the_schema_is_left_open() -> None:
         path for name, section in [("", SCHEMA), *SCHEMA["definitions"].items()] for path in anything(section, name)
     ]
     assert open_ones == []
-
-
-def test_helms_own_engine_reads_every_pattern() -> None:
-    """Helm's engine is Go's: it knows no looking ahead, and no repetition of more than a thousand."""
-    patterns = set(re.findall(r'"pattern": "((?:[^"\\]|\\.)*)"', json.dumps(SCHEMA)))
-    assert len(patterns) > 10
-    for pattern in patterns:
-        text = json.loads(f'"{pattern}"')
-        assert "(?" not in text.replace("(?:", "")
-        assert all(int(most) <= 1000 for most in re.findall(r"\{\d*,?(\d+)\}", text))
-
-
-def test_a_choice_is_told_by_its_tag() -> None:
-    choices = [each for owner in CLASSES for each in arguments(owner) if len(classes(item_type(each.kind))) > 1]
-    assert {each.key for each in choices} >= {"loading", "placement", "exposure", "repository", "source", "autoscaling"}

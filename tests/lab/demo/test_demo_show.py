@@ -36,10 +36,6 @@ def test_a_model_with_half_of_the_slice_has_half_of_the_bar() -> None:
     assert inside(text) == f"{'emu':<14}▕{'fox':<29}▕{'·' * 15}"
 
 
-def test_cold_models_take_nothing() -> None:
-    assert inside(bar(listing(100, listed("fox", 50, "cold")), WIDTH).plain) == "·" * WIDTH
-
-
 @pytest.mark.parametrize(
     ("model", "word"),
     [

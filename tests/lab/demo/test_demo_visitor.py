@@ -91,33 +91,6 @@ def test_it_comes_back_only_when_busy_says_when(naps: list[float], status: int, 
     assert (naps, len(asked)) == ([], 1)
 
 
-def test_a_connection_that_breaks_is_no_answer() -> None:
-    with proxy([(200, RIGHT, {})]) as (visitor, _):
-        pass
-    assert visitor.call("fox").status == 0
-
-
-def test_calls_go_on_as_long_as_the_block_lasts_and_all_are_counted() -> None:
-    with proxy([(200, RIGHT, {})]) as (visitor, asked), visitor.calling("fox") as tallies:
-        while len(asked) < 5:
-            time.sleep(0.01)
-    assert tallies["fox"].calls == len(asked) == tallies["fox"].statuses[200]
-    assert not tallies["fox"].failed
-
-
-def test_many_at_once_all_have_their_reply() -> None:
-    with proxy([(200, RIGHT, {})]) as (visitor, asked):
-        replies = visitor.at_once("fox", 8)
-    assert len(asked) == len(replies) == 8
-    assert all(reply.is_right("fox") for reply in replies)
-
-
-def test_a_song_is_heard_note_by_note() -> None:
-    events = b"".join(b'data: {"NOTE":%d,"model_name":"canary"}\n\n' % number for number in range(3))
-    with proxy([(200, events, {"content-type": "text/event-stream"})]) as (visitor, _):
-        assert visitor.listen(3, 10) == [0, 1, 2]
-
-
 def test_wrong_answers_and_those_without_a_time_count_as_failed() -> None:
     tally = Tally()
     for status, said, after in [(200, RIGHT, None), (200, {"OUTPUT": []}, None), (503, {"detail": "full"}, None)]:

@@ -7,7 +7,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from lab.demo import platform, zoo
-from lab.local_plane.repository import Model, publish
+from lab.local_plane.repository import Model
 
 MODELS = (*zoo.on_demand(), zoo.RESIDENT.model(), zoo.NEWCOMER.model((1, 2)), zoo.BROKEN.model((2,)))
 
@@ -21,22 +21,6 @@ def test_at_least_twelve_models_need_four_times_the_room() -> None:
     assert len(set(zoo.SIZES.values())) >= 9
     assert sum(zoo.SIZES.values()) == zoo.TIMES * zoo.CAPACITY_BYTES
     assert max(zoo.SIZES.values()) < zoo.CAPACITY_BYTES
-
-
-def test_every_animal_answers_differently() -> None:
-    assert len(set(zoo.FACTORS.values())) == len(zoo.FACTORS)
-
-
-def test_one_is_an_ensemble_one_streams_one_fails_and_one_size_is_not_declared(tmp_path: Path) -> None:
-    for model in zoo.on_demand():
-        publish(model, tmp_path, tmp_path.with_name("staging"))
-    configs = {folder.name: read(folder) for folder in tmp_path.iterdir()}
-    assert set(configs) == set(zoo.ON_DEMAND)
-    steps = configs[zoo.HERD].ensemble_scheduling.step
-    assert tuple(step.model_name for step in steps) == zoo.HERD_OF
-    assert [name for name, config in configs.items() if config.model_transaction_policy.decoupled] == [zoo.SINGER]
-    assert "raise" in (tmp_path / zoo.BROKEN.name / "1" / "model.py").read_text()
-    assert set(zoo.ON_DEMAND) - set(zoo.DECLARED) == {"goat"}
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)

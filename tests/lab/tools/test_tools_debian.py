@@ -46,7 +46,6 @@ def test_a_package_is_unpacked_once_and_its_program_runs_but_nothing_is_installe
 def test_lists_of_packages_that_are_missing_are_fetched_into_the_cache(
     own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a fresh container image, which has none."""
     (tmp_path / "lists" / "partial").mkdir(parents=True)
     settings = tmp_path / "apt.conf"
     settings.write_text(f'Dir::State::lists "{tmp_path / "lists"}";\n')

@@ -14,7 +14,6 @@ CRD_MODULES = sorted(name for name, source in files.SOURCES.items() if source.cr
 
 @pytest.mark.parametrize("name", CRD_MODULES)
 def test_every_module_brings_its_crds(name: str) -> None:
-    """Each file is YAML with at least one CustomResourceDefinition, and lies in the cache folder."""
     found = tools.crd_files(name)
     assert found
     for file in found:
@@ -23,7 +22,6 @@ def test_every_module_brings_its_crds(name: str) -> None:
 
 
 def test_all_modules_together_bring_the_kinds_that_are_rendered() -> None:
-    """By default the files of all modules come, in one tuple."""
     text = "".join(file.read_text("utf-8") for file in tools.crd_files())
     for kind in ("HTTPRoute", "ServiceMonitor", "PodMonitor", "PrometheusRule", "Certificate", "ScaledObject"):
         assert f"kind: {kind}\n" in text
@@ -31,7 +29,6 @@ def test_all_modules_together_bring_the_kinds_that_are_rendered() -> None:
 
 
 def test_an_unknown_module_is_refused_with_the_nearest_name() -> None:
-    """Fixtures are files of a module too, but no CRDs."""
     with pytest.raises(tools.UnknownNameError, match="did you mean gateway-api"):
         tools.crd_files("gatewayapi")
     with pytest.raises(tools.UnknownNameError):
@@ -39,7 +36,6 @@ def test_an_unknown_module_is_refused_with_the_nearest_name() -> None:
 
 
 def test_the_cache_key_of_files_changes_with_what_pins_them(tmp_path: Path) -> None:
-    """Another module version, or other files of it, are another folder."""
     source = files.SOURCES["keda"]
     before = files.key(source)
     assert files.key(dataclasses.replace(source, patterns=("*.yml",))) != before
@@ -53,7 +49,6 @@ def test_the_cache_key_of_files_changes_with_what_pins_them(tmp_path: Path) -> N
 
 
 def test_what_kwok_plays_is_of_the_version_of_kwok_and_leaves_volumes_to_kubernetes() -> None:
-    """Nodes and pods come from kwok's own module; claims are bound by the real controller."""
     found = [file.read_text("utf-8") for file in tools.module_files("kwok-stages")]
     assert all("\nkind: Stage\n" in text for text in found)
     kinds = sorted(line.split()[1] for text in found for line in text.splitlines() if line.startswith("    kind: "))
@@ -64,7 +59,6 @@ def test_what_kwok_plays_is_of_the_version_of_kwok_and_leaves_volumes_to_kuberne
 def test_files_that_a_new_version_has_moved_are_an_error_and_not_an_empty_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An empty list of CRDs would let every object of these kinds through later."""
     moved = dataclasses.replace(files.SOURCES["keda"], root="config/elsewhere")
     monkeypatch.setitem(files.SOURCES, "keda", moved)
     monkeypatch.setattr(files, "_download", lambda *_: tmp_path)
@@ -77,7 +71,6 @@ def test_files_that_a_new_version_has_moved_are_an_error_and_not_an_empty_list(
 def test_a_module_that_cannot_be_downloaded_is_named_with_the_way_out(
     real_go: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The real Go, with no module at hand and none to be had."""
     monkeypatch.setenv("PATH", str(real_go.parent))
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
@@ -101,12 +94,10 @@ def test_a_module_that_cannot_be_downloaded_is_named_with_the_way_out(
     ],
 )
 def test_versions_are_read_from_what_tools_print(text: str, expected: tuple[int, ...] | None) -> None:
-    """Every tool has its own way of saying it."""
     assert pins.numbers(text) == expected
 
 
 def test_the_longest_required_module_owns_a_package(tmp_path: Path) -> None:
-    """A module may lie inside another one's path."""
     (tmp_path / "go.mod").write_text(
         "module m\n\ngo 1.26\n\nrequire a.b/c v1.0.0\n\nrequire (\n\ta.b/c/d v2.3.4 // x\n)\n"
     )

@@ -13,8 +13,7 @@ import yaml
 
 from lab.tools import ToolError
 from policies.guardrails import check
-from policies.guardrails.checking import judged
-from policies.guardrails.findings import report, summary
+from policies.guardrails.checking import judged, report, summary
 from policies.guardrails.settings import held_to
 from stacks.command import CommandError
 from stacks.load import parse

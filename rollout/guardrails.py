@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 
 from policies.guardrails import Finding, check_all
-from policies.guardrails.findings import report, summary
+from policies.guardrails.checking import report, summary
 from stacks.command import CommandError
 from stacks.stack import Definition, Stack
 

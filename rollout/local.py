@@ -13,8 +13,7 @@ from rich.text import Text
 
 from lab import tools
 from lab.local_cluster import ClusterError, LocalCluster, crds
-from lab.local_cluster.control_plane import PROGRAMS
-from lab.local_cluster.control_plane import ClusterBusyError
+from lab.local_cluster.control_plane import PROGRAMS, ClusterBusyError
 from lab.local_cluster.folder import locked
 from lab.local_cluster.nodes import nodes_of
 from stacks.command import WRONG_INPUT, CommandError, none_such

@@ -8,8 +8,7 @@ An environment's settings (its kind, severities, waivers, ceiling) ride on its N
 with the objects.
 """
 
-from .checking import check, check_all
-from .findings import Finding, report, summary
+from .checking import Finding, check, check_all, report, summary
 from .rule import Rule
 from .rules import BY_NAME, RULES
 from .settings import ANNOTATION, KINDS, SEVERITIES, Kind, Settings, Severity, Waiver, annotation

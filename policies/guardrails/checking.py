@@ -1,15 +1,23 @@
-"""Asks every rule about a stack, and weighs the answers: severities of the environment, waivers and their days."""
+"""Asks every rule about a stack, weighs the answers by severities, waivers and their days, and says what is wrong."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
+from typing import Literal
 
-from .findings import Finding, by_severity, finding
-from .objects import Environment, Object, environments, name_of
+from .objects import Environment, Object, environments, name_of, namespace_of
 from .rule import Breach
 from .rules import BY_NAME, RULES
 from .settings import Settings, Severity, Waiver
 
+Level = Literal["mandatory", "advisory", "waived"]
+_LEVELS: Mapping[Level, tuple[str, str]] = {
+    "mandatory": ("mandatory finding", "mandatory findings"),
+    "advisory": ("advisory", "advisories"),
+    "waived": ("waived", "waived"),
+}
+"""The most severe first, with the words for one and for many."""
 EXPIRED = "waivers-have-not-expired"
 UNUSED = "waivers-match-something"
 READABLE = "guardrails-are-readable"
@@ -19,6 +27,36 @@ SETTINGS_RULES: Mapping[str, str] = {
     READABLE: "Production's rules are asked instead, without exceptions.",
 }
 """What is said about the settings themselves, and why; no setting changes or waives these."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A breach with its rule, its severity, why it matters and what to do."""
+
+    rule: str
+    severity: Level
+    kind: str
+    """Kind, namespace and name of the object."""
+    namespace: str
+    name: str
+    what: str
+    why: str = ""
+    do: str = ""
+    waiver: str = ""
+    """Who answers for it, why and how long, where it is waived."""
+
+    @property
+    def object(self) -> str:
+        """`Kind/name`, as waivers name it."""
+        return f"{self.kind}/{self.name}"
+
+    def __str__(self) -> str:
+        """The first line says where and what; indented lines say why, what to do, and which rule it is."""
+        level = "" if self.severity == "mandatory" else f"{self.severity}: "
+        where = f"{self.object} in {self.namespace}" if self.namespace and self.kind != "Namespace" else self.object
+        named = f"Rule {self.rule}, {self.severity} here." if not self.waiver else f"Rule {self.rule}, {self.waiver}"
+        lines = [f"{where}: {level}{self.what}", *(f"    {line}" for line in (self.why, self.do, named) if line)]
+        return "\n".join(map(printable, lines))
 
 
 def check(objects: Iterable[Object], today: date) -> list[Finding]:
@@ -67,10 +105,10 @@ def _findings(environment: Environment, today: date) -> Iterator[Finding]:
             covering |= dict.fromkeys(waivers, severity)
             valid = next((waiver for waiver in waivers if today <= waiver.until), None)
             if valid is None:
-                yield finding(breach, rule.name, severity, rule.why, rule.do)
+                yield _finding(breach, rule.name, severity, rule.why, rule.do)
             else:
                 by = f"waived by {valid.owner} until {valid.until} ({valid.name}): {valid.reason}"
-                yield finding(breach, rule.name, "waived", rule.why, rule.do, by)
+                yield _finding(breach, rule.name, "waived", rule.why, rule.do, by)
     namespaces = environment.of_kind("Namespace")
     namespace = namespaces[0] if namespaces else {"kind": "Namespace", "metadata": {"name": environment.namespace}}
     for waiver in settings.waivers:
@@ -78,7 +116,13 @@ def _findings(environment: Environment, today: date) -> Iterator[Finding]:
     if settings.malformed:
         what = f"its guardrails cannot be read: {settings.malformed}"
         do = "Let the definition write the annotation (`make up`, `make values`)."
-        yield finding(Breach(namespace, what), READABLE, "mandatory", SETTINGS_RULES[READABLE], do)
+        yield _finding(Breach(namespace, what), READABLE, "mandatory", SETTINGS_RULES[READABLE], do)
+
+
+def _finding(breach: Breach, rule: str, severity: Level, why: str, do: str, waiver: str = "") -> Finding:
+    item = breach.object
+    where = str(item.get("kind")), namespace_of(item), name_of(item)
+    return Finding(rule, severity, *where, breach.what, why, do, waiver)
 
 
 def _of_a_waiver(namespace: Object, waiver: Waiver, covers: Severity | None, today: date) -> Iterator[Finding]:
@@ -87,8 +131,48 @@ def _of_a_waiver(namespace: Object, waiver: Waiver, covers: Severity | None, tod
     if covers is None:
         what = f"waiver {waiver.name} covers nothing: {waiver.rule} is not broken{about}"
         do = "Take the waiver away, or correct its rule or object."
-        yield finding(Breach(namespace, what), UNUSED, "advisory", SETTINGS_RULES[UNUSED], do)
+        yield _finding(Breach(namespace, what), UNUSED, "advisory", SETTINGS_RULES[UNUSED], do)
     elif today > waiver.until:
         what = f"waiver {waiver.name} of {waiver.rule}{about} ended on {waiver.until}"
         do = f"Mend what it covered, or let {waiver.owner} give it another end. Its reason was: {waiver.reason}"
-        yield finding(Breach(namespace, what), EXPIRED, covers, SETTINGS_RULES[EXPIRED], do)
+        yield _finding(Breach(namespace, what), EXPIRED, covers, SETTINGS_RULES[EXPIRED], do)
+
+
+def printable(text: str) -> str:
+    """Return a text with everything that a terminal could act on written as an escape."""
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] if ord(c) != 0x7F else "\\u007f" for c in text)
+
+
+def counted(findings: Iterable[Finding]) -> str:
+    """Return `2 mandatory findings, 1 advisory`, or an empty text for none."""
+    levels = [each.severity for each in findings]
+    counts = ((levels.count(level), one, many) for level, (one, many) in _LEVELS.items())
+    return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts if count)
+
+
+def report(found: Mapping[str, Sequence[Finding]], most: int | None = None) -> str:
+    """Return the findings of several stacks: what is alike is said once, of each rule at most so many lines."""
+    stacks: dict[Finding, list[str]] = {}
+    for stack, findings in found.items():
+        for each in findings:
+            stacks.setdefault(each, []).append(stack)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for each in by_severity(stacks):
+        first, *rest = str(each).split("\n")
+        where = printable(", ".join(name for name in stacks[each] if name))
+        groups.setdefault(tuple(rest), []).append(f"{where}: {first}" if where else first)
+    said = []
+    for rest, lines in groups.items():
+        left = 0 if most is None else len(lines) - most
+        said += [*lines[:most], *([f"… and {left} more like these"] if left > 0 else []), *rest]
+    return "\n".join(said)
+
+
+def summary(found: Mapping[str, Sequence[Finding]]) -> str:
+    """Return `2 mandatory findings, 1 advisory`, or an empty text for none; what two stacks have alike counts once."""
+    return counted(dict.fromkeys(each for findings in found.values() for each in findings))
+
+
+def by_severity(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings, each once, the most severe first."""
+    return sorted(dict.fromkeys(findings), key=lambda each: list(_LEVELS).index(each.severity))

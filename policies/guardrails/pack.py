@@ -19,8 +19,7 @@ from pulumi_policy import (
 )
 from pulumi_policy.proxy import UnknownValueError
 
-from .checking import SETTINGS_RULES, check
-from .findings import Finding
+from .checking import SETTINGS_RULES, Finding, check
 from .objects import name_of, namespace_of
 from .rules import RULES
 

@@ -52,16 +52,15 @@ class Settings:
 
 def annotation(settings: Settings) -> str:
     """Return settings as the text of the annotation."""
-    tree: dict[str, Any] = {"kind": settings.kind}
-    if settings.severities:
-        tree["severities"] = dict(settings.severities)
-    if settings.waivers:
-        tree["waivers"] = [_waiver_tree(waiver) for waiver in settings.waivers]
-    if settings.gpu_slices is not None:
-        tree["gpuSlices"] = settings.gpu_slices
-    if settings.written:
-        tree["written"] = list(settings.written)
-    return json.dumps(tree, sort_keys=True, ensure_ascii=False)
+    tree = {
+        "kind": settings.kind,
+        "severities": dict(settings.severities),
+        "waivers": [_waiver_tree(waiver) for waiver in settings.waivers],
+        "gpuSlices": settings.gpu_slices,
+        "written": list(settings.written),
+    }
+    said = {key: value for key, value in tree.items() if value not in (None, {}, [])}
+    return json.dumps(said, sort_keys=True, ensure_ascii=False)
 
 
 def settings_of(text: Any) -> Settings:

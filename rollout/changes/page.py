@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from policies.guardrails import Finding
-from policies.guardrails.findings import counted
+from policies.guardrails.checking import counted
 from stacks.problems import shortened
 
 from . import restarts

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from policies.guardrails.findings import counted
+from policies.guardrails.checking import counted
 from stacks.problems import escaped
 
 from . import restarts

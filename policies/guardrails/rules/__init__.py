@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from ..rule import Rule
-from . import access, credentials, datasets, exposure, gpu, images, pod_security, workloads
+from . import access, credentials, datasets, exposure, gpu, pod_security, workloads
 
 RULES: tuple[Rule, ...] = (
-    images.images_are_pinned_by_digest,
+    workloads.images_are_pinned_by_digest,
     exposure.nothing_bypasses_the_proxy,
     pod_security.pods_fulfil_pod_security_restricted,
     datasets.datasets_are_mounted_read_only,

@@ -31,23 +31,19 @@ _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
 
 def _pod(pod: Pod, path: str) -> Iterator[Place]:
-    """Yield a value of the pod's specification."""
     yield "the pod", at(pod.spec, *path.split("."))
 
 
 def _containers(pod: Pod, path: str) -> Iterator[Place]:
-    """Yield a value of each container."""
     for one in pod.containers:
         yield f"container {one.get('name')}", at(one, *path.split("."))
 
 
 def _container_contexts(pod: Pod, path: str) -> Iterator[Place]:
-    """Yield a value of each container's security context."""
     return _containers(pod, f"securityContext.{path}")
 
 
 def _contexts(pod: Pod, path: str) -> Iterator[Place]:
-    """Yield a value of the pod's security context and of each container's."""
     yield from _pod(pod, f"securityContext.{path}")
     yield from _container_contexts(pod, path)
 

@@ -1,4 +1,4 @@
-"""Workloads: they say when they are well, stop in time, and are counted by one owner only."""
+"""Workloads: their images stay, they say when they are well, stop in time, and one owner has their number."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,6 +14,22 @@ _TRITON_EXIT = 30
 """Triton's own, where no argument says otherwise."""
 _EXIT_TIMEOUT = re.compile(r"--exit-timeout-secs[= ](\d+)")
 _DRAIN = f"{proxy_process.ENVIRONMENT_PREFIX}DRAIN_SECONDS"
+_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
+
+
+@guardrail(
+    "Run `make pin` where the registry can be reached; in a values file, write image: repository:tag@sha256:….",
+    shared="advisory",
+)
+def images_are_pinned_by_digest(environment: Environment) -> Iterator[Breach]:
+    """Every image is named by its digest.
+
+    A tag can be moved: what runs then is not what was tested.
+    """
+    for pod in environment.pods:
+        for image in dict.fromkeys(text(one.get("image")) for one in pod.containers):
+            if not _DIGEST.search(image):
+                yield Breach(pod.maker, f"image {image or '(none)'} has no digest")
 
 
 @guardrail("Give it the probe that is missing.", shared="advisory", local="advisory")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from policies.guardrails import Finding
-from policies.guardrails.findings import Level
+from policies.guardrails.checking import Level
 from rollout.changes.compare import compare
 from rollout.changes.markdown import LIMIT, code, preformatted, prose, size, table
 from rollout.changes.page import failed_page, page

@@ -70,9 +70,7 @@ def values(
 
 
 @app.command()
-def check(
-    file: Annotated[Path, typer.Argument(metavar="VALUES", help="A values file of the chart.")],
-) -> None:
+def check(file: Annotated[Path, typer.Argument(metavar="VALUES", help="A values file of the chart.")]) -> None:
     """Check a values file against the chart's schema, its templates and the guardrails."""
     with answering():
         from . import CHART

@@ -78,8 +78,7 @@ def cold(stage: Stage) -> Outcome:
 
 
 @scene(
-    SCENES,
-    "A proxy with a lease on a model sends calls straight to Triton; the policy hears of them in renewals only.",
+    SCENES, "A proxy with a lease on a model sends calls straight to Triton; the policy hears of them in renewals only."
 )
 def warm(stage: Stage) -> Outcome:
     """Warm models cost nothing more."""
@@ -185,8 +184,7 @@ def lease(stage: Stage) -> Outcome:
 
 
 @scene(
-    SCENES,
-    f"whale may stay for {zoo.IDLE_SECONDS['whale']} s after its last call, and orca does not fit beside it.",
+    SCENES, f"whale may stay for {zoo.IDLE_SECONDS['whale']} s after its last call, and orca does not fit beside it."
 )
 def busy(stage: Stage) -> Outcome:
     """Busy says when to come back."""

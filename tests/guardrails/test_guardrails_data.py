@@ -9,23 +9,7 @@ import pytest
 from policies.guardrails import check_all
 from tests.components.objects import named
 
-from .stacks import (
-    GONE,
-    PROXY,
-    SMALL,
-    TODAY,
-    Edit,
-    Objects,
-    at,
-    both,
-    broken,
-    dev,
-    in_small,
-    kept,
-    pod,
-    prod,
-    settings,
-)
+from .stacks import GONE, PROXY, SMALL, TODAY, Edit, Objects, at, both, broken, dev, in_small, kept, pod, prod, settings
 
 READ_ONLY, RETAINED = "datasets-are-mounted-read-only", "volumes-are-retained"
 SHARED = "production-shares-nothing-that-others-may-write"

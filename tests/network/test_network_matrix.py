@@ -75,9 +75,7 @@ def test_between_our_pods_either_side_alone_refuses_what_is_not_allowed(tmp_path
     assert said(half_open(dict(zip(ALL, ask(LASTING, ALL, tmp_path), strict=True)))) == []
 
 
-def test_while_helm_test_runs_nothing_else_is_half_open_than_its_own_two_ends(
-    answers: dict[Question, Answer],
-) -> None:
+def test_while_helm_test_runs_nothing_else_is_half_open_than_its_own_two_ends(answers: dict[Question, Answer]) -> None:
     """Its one policy is of both ends: each of them has meanwhile half of a way to its own kind, and no way."""
     assert said(half_open(answers)) == sorted(
         f"{name} {end} → {name} {end}: 8082" for name in ENVIRONMENTS for end in ("proxy", "helm test")

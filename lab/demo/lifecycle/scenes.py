@@ -204,10 +204,7 @@ def raced(stage: LifeStage) -> Outcome:
     words = [("rollback", CHURN, "--in", PROD), ("promote", f"{CHURN}@{KILLED_VERSION}", "--to", PROD)]
     for each in words:
         stage.show.command(DEPLOYER, f"{shlex.join(['tidegate', *each])} &")
-    with (
-        stage.world.running(DEPLOYER, *words[0]) as one,
-        stage.world.running(DEPLOYER, *words[1]) as other,
-    ):
+    with stage.world.running(DEPLOYER, *words[0]) as one, stage.world.running(DEPLOYER, *words[1]) as other:
         said = [process.communicate(timeout=COMMAND_SECONDS) for process in (one, other)]
         statuses = [one.returncode, other.returncode]
     told = [errors.strip().splitlines()[0] for status, (_, errors) in zip(statuses, said, strict=True) if status]

@@ -163,12 +163,7 @@ def plans() -> tuple[Plan, Plan]:
     return (
         Plan(name=DEV, models=MODELS, callers=PEOPLE),
         Plan(
-            name=PROD,
-            models=MODELS,
-            callers=PEOPLE,
-            rules=(may_look, may_call),
-            promotion=promotion,
-            production=True,
+            name=PROD, models=MODELS, callers=PEOPLE, rules=(may_look, may_call), promotion=promotion, production=True
         ),
     )
 

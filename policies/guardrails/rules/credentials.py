@@ -19,10 +19,7 @@ _REFERENCE = {"secret", "credential", "credentials"}
 """Keys of files that name a Secret, more often than they hold one."""
 _VALUE = r"(?P<secret>[^\s;,&'\"$<{•][^\s;'\"]*)"
 KNOWN: tuple[tuple[str, re.Pattern[str]], ...] = (
-    (
-        "a private key",
-        re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)"),
-    ),
+    ("a private key", re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)")),
     ("an AWS access key", re.compile(r"(?<![A-Z0-9])(AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])")),
     ("a GitHub token", re.compile(r"\b(gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{40,})")),
     ("a Google API key", re.compile(r"\bAIza[A-Za-z0-9_-]{35}\b")),

@@ -61,9 +61,7 @@ def every_workload_has_a_budget(environment: Environment) -> Iterator[Breach]:
 
 
 @guardrail(
-    "Raise terminationGracePeriodSeconds, or lower the pause or the time to stop.",
-    shared="advisory",
-    local="advisory",
+    "Raise terminationGracePeriodSeconds, or lower the pause or the time to stop.", shared="advisory", local="advisory"
 )
 def grace_periods_hold_pause_and_stop(environment: Environment) -> Iterator[Breach]:
     """The pause before SIGTERM and the time that requests in flight may take are less than the grace period.

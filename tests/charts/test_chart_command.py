@@ -258,10 +258,6 @@ def test_two_of_one_name_are_refused_by_the_check_and_objects_also_by_helm(what:
     assert "twice: two servers, pools, datasets or models have names that give it the same name" in done.stderr
 
 
-def test_nothing_that_is_committed_is_stale(wanted: dict[str, str]) -> None:
-    assert stale(wanted) == []
-
-
 def test_generating_writes_what_is_missing_and_takes_away_what_is_too_much(
     tmp_path: Path, wanted: dict[str, str]
 ) -> None:

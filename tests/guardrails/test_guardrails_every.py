@@ -1,5 +1,7 @@
 """No guardrail goes untested, unexplained or unasked."""
 
+from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -7,30 +9,17 @@ import pytest
 from policies.guardrails import BY_NAME, KINDS, RULES, SEVERITIES, Rule, rules
 from policies.guardrails.page import page
 
-from . import (
-    test_guardrails_access,
-    test_guardrails_data,
-    test_guardrails_exposure,
-    test_guardrails_gpu,
-    test_guardrails_secrets,
-    test_guardrails_workloads,
-)
+from . import test_guardrails_data
 from .stacks import Case
 
-TABLES = (
-    test_guardrails_access,
-    test_guardrails_data,
-    test_guardrails_exposure,
-    test_guardrails_gpu,
-    test_guardrails_secrets,
-    test_guardrails_workloads,
-)
+MODULES = sorted(path.stem for path in Path(__file__).parent.glob("test_guardrails_*.py") if path != Path(__file__))
+TABLES = [table for name in MODULES if hasattr(table := import_module(f"{__package__}.{name}"), "BROKEN")]
 OF_ITS_OWN = {test_guardrails_data.SHARED}
 """Looks at several environments; its examples are OVERLAPPING and APART."""
 
 
-BROKEN = [case for table in TABLES for case in table.BROKEN]
-KEPT = [case for table in TABLES for case in table.KEPT]
+BROKEN: list[Case] = [case for table in TABLES for case in table.BROKEN]
+KEPT: list[Case] = [case for table in TABLES for case in table.KEPT]
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=[f"{case.rule}-{number}" for number, case in enumerate(BROKEN)])

@@ -64,12 +64,3 @@ def test_other_peoples_words_are_not_read_as_markup() -> None:
     assert "[bold]horn.npy[/nonsense] is not there" in out.getvalue()
     assert "[red]a scene" in out.getvalue()
     assert "[blue]what came of it" in out.getvalue()
-
-
-def test_the_zoo_shows_every_model_by_its_size() -> None:
-    out = io.StringIO()
-    Show(Console(file=out, width=100)).the_zoo()
-    said = out.getvalue()
-    assert said.index("ant ") < said.index("hare ") < said.index("whale ")
-    assert "16 models" in said
-    assert "4.0 times" in said

@@ -37,16 +37,6 @@ def test_a_model_is_told_to_load_its_newest_version_and_so_many_weights(tmp_path
     assert all((tmp_path / model.name / str(version) / "model.py").is_file() for version in model.versions)
 
 
-def test_settings_and_tables_name_every_model(tmp_path: Path) -> None:
-    plan = platform.plan()
-    settings = plan.settings(tmp_path)
-    assert [model.name for model in settings.models] == list(zoo.ON_DEMAND)
-    assert settings.capacity_bytes == zoo.CAPACITY_BYTES
-    assert {model.name: model.idle_seconds for model in settings.models if model.idle_seconds} == zoo.IDLE_SECONDS
-    assert {model.name for model in plan.models} == {*zoo.PRELOADED, *zoo.ON_DEMAND}
-    assert plan.access().rules[0].principals == (platform.CALLER,)
-
-
 def test_whoever_waits_for_whale_is_told_so_at_once() -> None:
     """Its idle limit is longer than the bounded wait, and within what `Retry-After` says at most."""
     assert platform.TUNING.retry_most_seconds is not None

@@ -12,22 +12,6 @@ from lab.tools.programs import PROGRAMS
 CRD_MODULES = sorted(name for name, source in files.SOURCES.items() if source.crds)
 
 
-@pytest.mark.parametrize("name", CRD_MODULES)
-def test_every_module_brings_its_crds(name: str) -> None:
-    found = tools.crd_files(name)
-    assert found
-    for file in found:
-        assert tools.cache_root() in file.parents
-        assert "\nkind: CustomResourceDefinition\n" in f"\n{file.read_text('utf-8')}"
-
-
-def test_all_modules_together_bring_the_kinds_that_are_rendered() -> None:
-    text = "".join(file.read_text("utf-8") for file in tools.crd_files())
-    for kind in ("HTTPRoute", "ServiceMonitor", "PodMonitor", "PrometheusRule", "Certificate", "ScaledObject"):
-        assert f"kind: {kind}\n" in text
-    assert "kind: PeerAuthentication\n" in text
-
-
 def test_an_unknown_module_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(tools.UnknownNameError, match="did you mean gateway-api"):
         tools.crd_files("gatewayapi")
@@ -79,22 +63,6 @@ def test_a_module_that_cannot_be_downloaded_is_named_with_the_way_out(
         tools.crd_files("keda")
     assert "github.com/kedacore/keda/v2" in str(caught.value)
     assert "GOPROXY (now off)" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("v4.2.4", (4, 2, 4)),
-        ("v4.2.4+gabcdef0", (4, 2, 4)),
-        ("go version go1.26.8 linux/amd64", (1, 26, 8)),
-        ("go1.26", (1, 26, 0)),
-        ("0.22.1\n", (0, 22, 1)),
-        ("development", None),
-        ("", None),
-    ],
-)
-def test_versions_are_read_from_what_tools_print(text: str, expected: tuple[int, ...] | None) -> None:
-    assert pins.numbers(text) == expected
 
 
 def test_the_longest_required_module_owns_a_package(tmp_path: Path) -> None:

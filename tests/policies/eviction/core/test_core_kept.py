@@ -64,22 +64,6 @@ def test_room_that_a_pinned_model_waits_for_is_not_given_to_others() -> None:
     had(world, "a")
 
 
-def test_a_pinned_model_that_failed_does_not_keep_its_room_until_it_is_tried_again() -> None:
-    world = started({**specs({"p": 90}, pinned=True), **specs({"a": 10, "b": 5})})
-    world.end_load(world.working, "flaky")
-    world.finish()
-    had(world, "a")
-    world.until(lambda: world.states["p"] == "resident")
-
-
-def test_pins_that_do_not_fit_together_do_not_stop_the_others() -> None:
-    world = started({**specs({"p": 70, "q": 60}, pinned=True), **specs({"a": 30})})
-    world.until(lambda: world.states["p"] == "resident")
-    world.advance(100.0)
-    assert world.states["q"] == "queued"
-    assert world.listed("q").why
-
-
 # Warm windows
 
 
@@ -101,19 +85,6 @@ def test_a_model_is_loaded_before_its_window_opens() -> None:
     assert world.now < 200.0
 
 
-def test_it_stays_as_long_as_the_window_is_open_and_may_go_when_it_closes() -> None:
-    world = windowed()
-    world.advance(200.0)
-    world.until(lambda: world.states["night"] == "resident")
-    world.advance(295.0 - world.now)
-    retry_after = world.busy("p1", "day", 0.0)
-    assert retry_after == pytest.approx(5.0, abs=1e-5)
-    assert unloads(world) == []
-    world.advance(retry_after)
-    assert isinstance(world.ask("p1", "day", None), Ticket)
-    assert unloads(world) == ["night"]
-
-
 def test_a_window_that_closes_before_there_was_room_is_forgotten() -> None:
     world = windowed(lasts=5.0)
     world.advance(150.0)
@@ -128,32 +99,6 @@ def test_a_window_that_closes_before_there_was_room_is_forgotten() -> None:
 # Ensembles
 
 
-def test_an_ensemble_brings_its_parts_which_count_once() -> None:
-    world = ensembles()
-    had(world, "pair")
-    assert world.charged() == 40
-    had(world, "trio")
-    assert world.charged() == 60, "the part that both need was there already"
-    assert set(world.loaded) == {"pair", "part", "trio", "more"}
-
-
-def test_a_part_goes_with_the_last_ensemble_that_needs_it() -> None:
-    world = ensembles()
-    had(world, "pair")
-    had(world, "trio")
-    world.end_of_requests(100.0)
-    world.change("big", footprint_bytes=60)
-    had(world, "trio")
-    world.ask("p2", "big", 0.0)
-    assert unloads(world) == [], "trio is in use, and so is its part"
-    world.end_of_requests(100.0)
-    world.ask("p2", "big", None)
-    gone = unloads(world)
-    assert set(gone) <= {"pair", "part", "trio", "more"}
-    assert len(gone) == len(set(gone)), "nothing is unloaded twice"
-    world.until(lambda: world.states["big"] == "resident")
-
-
 def test_one_of_two_ensembles_goes_without_the_part_that_the_other_needs() -> None:
     world = ensembles(big=45)
     had(world, "pair")
@@ -162,17 +107,6 @@ def test_one_of_two_ensembles_goes_without_the_part_that_the_other_needs() -> No
     world.ask("p2", "big", None)
     assert unloads(world) == ["pair"]
     assert "part" in world.loaded
-
-
-def test_room_for_an_ensemble_counts_the_parts_that_are_there() -> None:
-    world = ensembles(other=45)
-    had(world, "pair")
-    world.end_of_requests(1.0)
-    had(world, "other")
-    assert isinstance(world.ask("p1", "trio", 0.0), lease.Busy)
-    world.end_of_requests(100.0)
-    had(world, "trio")
-    assert [evicted.model for evicted in world.evictions] == ["pair"], "five more bytes were enough"
 
 
 def test_what_an_ensemble_would_use_of_a_model_counts_as_room_for_others_all_the_same() -> None:
@@ -185,20 +119,6 @@ def test_what_an_ensemble_would_use_of_a_model_counts_as_room_for_others_all_the
     world.advance(RULES.idle_seconds)
     assert isinstance(world.ask("p1", "big", None), Ticket)
     assert unloads(world) == ["part"]
-
-
-def test_a_part_that_is_called_by_itself_outlives_its_ensemble() -> None:
-    world = ensembles(callable_part=True, big=70)
-    had(world, "pair")
-    had(world, "part", "p2")
-    assert world.charged() == 40
-    world.release("p1", "pair")
-    world.advance(100.0)
-    world.renew("p2")
-    world.ask("p1", "big", None)
-    assert unloads(world) == ["pair"]
-    world.until(lambda: world.states["pair"] == "cold")
-    assert "part" in world.loaded
 
 
 def test_an_ensemble_and_its_part_go_in_one_unload_the_ensemble_first() -> None:

@@ -1,11 +1,8 @@
 """Leases: who has one, for how long, and what is never unloaded because of it."""
 
-from dataclasses import replace
-
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.core.events import Load, Ticket, Unload
-from tidegate_eviction.core.rules import ServerInventory
+from tidegate_eviction.core.events import Ticket, Unload
 from tidegate_eviction.policies.registry import find
 
 from .books import RULES, specs
@@ -81,19 +78,6 @@ def test_lease_that_has_just_ended_is_given_anew_where_the_model_is_still_there(
     assert world.residency.leases == 1
 
 
-def test_shorter_leases_in_the_settings_shorten_none_that_was_granted(world: World) -> None:
-    world.ask("p1", "a", None)
-    ends = world.now + RULES.lease_seconds
-    world.change_rules(lease_seconds=2.0)
-    world.advance(1.0)
-    assert world.renew("p1").lease_seconds == 2.0
-    (held,) = world.listed("a").leases
-    assert held.seconds_left == ends - world.now
-    for at, leases in ((ends - 0.5, 1), (ends, 0)):
-        world.advance(at - world.now)
-        assert world.residency.leases == leases
-
-
 def test_lease_on_a_model_that_has_gone_is_lost(world: World) -> None:
     world.advance(20.0)
     world.answer(world.ask("p2", "c", None))
@@ -141,26 +125,6 @@ def test_a_changed_model_drains_and_what_is_in_flight_holds_it(world: World) -> 
     assert isinstance(world.ask("p2", "a", 0.0), lease.Busy)
     world.advance(RULES.lease_seconds)
     assert world.states["a"] == "unloading"
-
-
-def test_who_asks_for_a_draining_model_gets_the_new_one(world: World) -> None:
-    world.specs["a"] = replace(world.specs["a"], stamp="new", versions=(2,))
-    world.ask("p1", "a", None)
-    world.proxies["p1"]["a"].in_flight = 0
-    world.configure()
-    world.advance(10.0)
-    ticket = world.ask("p2", "a", None)
-    world.release("p1", "a")
-    answer = world.answer(ticket)
-    assert isinstance(answer, lease.Granted)
-    assert answer.versions == (2,)
-
-
-def test_a_change_that_is_taken_back_ends_the_draining(world: World) -> None:
-    world.ask("p1", "a", None)
-    for stamp in ("new", ""):
-        world.change("a", stamp=stamp)
-    assert world.states["a"] == "resident"
 
 
 def test_a_cancelled_ticket_gets_no_answer_and_its_load_goes_on(empty: World) -> None:
@@ -211,22 +175,6 @@ def test_a_release_that_is_late_ends_no_lease_that_was_granted_since(world: Worl
     assert release({"a": second.serial}) == 1, "given anew by a renewal"
 
 
-def test_in_flight_of_an_earlier_incarnation_is_held_and_its_lease_is_lost(world: World) -> None:
-    world.ask("p1", "a", None)
-    world.restart_policy()
-    step, renewed = world.residency.renew("p1", "start-0", {"a": use(in_flight=1), "b": use()}, world.now + 10)
-    assert renewed.lost == ("a", "b")
-    assert step.commands == []
-    for model, holders in (("a", {"p1", "an earlier start"}), ("b", {"an earlier start"})):
-        assert {held.holder for held in world.listed(model).leases} == holders
-
-
-def test_unknown_models_and_bare_parts_are_not_leased(world: World) -> None:
-    world.change("a", callable=False)
-    for name in ("nobody", "a"):
-        assert isinstance(world.ask("p1", name, None), lease.Unknown)
-
-
 def test_uses_are_learned_from_renewals() -> None:
     world = started(specs({"a": 40}))
     world.answer(world.ask("p1", "a", None))
@@ -238,12 +186,3 @@ def test_uses_are_learned_from_renewals() -> None:
     assert candidate.gap_seconds == pytest.approx(2.0)
     world.take(world.residency.renew("p1", "start-0", {"a": use(idle=5.0)}, world.now)[0])
     assert candidate.last_use == began + 30.0, "never earlier than what was known"
-
-
-def test_nothing_begins_before_the_index_was_read() -> None:
-    world = World(specs({"a": 40}))
-    assert isinstance(world.ask("p1", "a", None), Ticket)
-    assert world.loads == []
-    world.advance(1.0)
-    step = world.take(world.residency.recover(ServerInventory(), world.now))
-    assert [type(command) for command in step.commands] == [Load]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tidegate_contracts import lease
 from tidegate_eviction.core.accounting import Freeing, MemoryEstimate
-from tidegate_eviction.core.events import Leaked, Load, Loaded, Overrun, Recycle, Recycling, Ticket
+from tidegate_eviction.core.events import Leaked, Load, Loaded, Overrun, Recycling, Ticket
 from tidegate_eviction.core.rules import ModelSpec, PoolRules
 
 from .books import RULES, specs
@@ -70,23 +70,6 @@ def test_memory_is_waited_for_and_then_charged() -> None:
     freeing = triton.unload("a", 20)
     assert [triton.back(freeing, after=seconds) for seconds in (1.0, 28.0, 1.0)] == [[], [], [("a", 30)]]
     assert triton.memory.leaked == 30
-
-
-def test_a_reading_of_before_the_unload_says_nothing() -> None:
-    triton = Triton()
-    assert triton.memory.back((Freeing("a", ("a",), 50, 50, True, triton.now + 1),), TOLERANCE, 30.0) == []
-
-
-def test_nothing_leaks_before_there_is_anything_to_compare_with() -> None:
-    triton = Triton()
-    triton.memory.vanished()
-    triton.load("a", 50)
-    assert triton.back(triton.unload("a", 0)) == [("a", 0)]
-
-
-def test_of_several_the_longest_waiting_is_back_first() -> None:
-    triton = Triton("a", "b")
-    assert triton.back(triton.unload("a", 50), triton.unload("b", 0)) == [("a", 0)]
 
 
 def test_a_load_that_is_under_way_hides_nothing() -> None:
@@ -287,18 +270,6 @@ def test_what_was_measured_is_forgotten_with_the_content_that_it_was_of() -> Non
     assert world.charged() == 44
 
 
-def test_a_declaration_that_is_too_small_does_not_hide_what_was_measured() -> None:
-    world = started(specs({"a": 30}), real={"a": 44})
-    used(world, "a")
-    assert world.charged() == 44
-
-
-def test_without_readings_room_is_free_when_triton_says_unloaded() -> None:
-    world = making_room(replace(RULES, measures=False))
-    world.end_unload(world.working)
-    assert world.states == {"a": "cold", "b": "loading"}
-
-
 @pytest.fixture
 def crowded() -> World:
     """A world where a takes 60 of 100 bytes, and another model 70, of which 30 are known."""
@@ -333,11 +304,3 @@ def test_a_smaller_capacity_is_reached_as_models_may_go() -> None:
     assert any(isinstance(event, Overrun) and event.bytes == 30 for event in step.events)
     world.advance(RULES.idle_seconds)
     assert unloads(world) == ["a"]
-
-
-def test_recycle_is_ordered_once() -> None:
-    world = full({"a": 60, "b": 60})
-    world.advance(100.0)
-    world.residency._pool.recycle("a test asked for it")
-    steps = [world.take(world.residency.tick(world.now + n)) for n in range(5)]
-    assert [command for step in steps for command in step.commands] == [Recycle("a test asked for it")]

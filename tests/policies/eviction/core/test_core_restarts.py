@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tidegate_contracts import lease
-from tidegate_eviction.core.events import Load, LoadFailed, Ticket, Unload
+from tidegate_eviction.core.events import Load, LoadFailed, Ticket
 from tidegate_eviction.core.residency import Residency
 from tidegate_eviction.core.rules import ModelSpec, ServerInventory
 
@@ -32,25 +32,6 @@ def test_after_a_restart_every_resident_model_counts_as_leased_for_a_whole_perio
     world.proxies["p1"].clear()
     world.advance(0.1)
     assert [evicted.model for evicted in world.evictions] == ["a"]
-
-
-def test_a_predecessor_that_gave_longer_leases_is_respected() -> None:
-    world = running({"a": 60})
-    residency = Residency(RULES, "new", world.now)
-    residency.configure(RULES, {**world.specs, "b": ModelSpec("b", footprint_bytes=60, pinned=True)}, (), world.now)
-    residency.recover(ServerInventory(resident=("a",), lease_seconds=100.0), world.now)
-    assert residency.tick(world.now + 99.0).commands == []
-    assert [type(command) for command in residency.tick(world.now + 100.0).commands] == [Unload]
-
-
-def test_who_waits_before_the_index_is_read_is_granted_what_is_resident() -> None:
-    world = running({"a": 60})
-    world.residency = Residency(RULES, "new", world.now)
-    world.configure()
-    ticket = world.ask("p2", "a", None)
-    world.starts = 1
-    world.take(world.residency.recover(world.index(), world.now))
-    assert isinstance(world.answered(ticket), lease.Granted)
 
 
 def test_a_load_that_is_under_way_at_a_restart_is_watched_and_not_issued_again() -> None:
@@ -127,19 +108,6 @@ def test_who_waits_when_triton_is_lost_waits_on_within_his_bound() -> None:
     world.triton_back()
     world.until(lambda: not world.open)
     assert isinstance(world.answered(first), lease.Granted)
-
-
-def test_what_a_lost_triton_was_told_does_not_count_when_it_ends() -> None:
-    world = started(specs({"a": 40}))
-    world.ask("p1", "a", None)
-    (number,) = world.at_work
-    world.lose_triton()
-    assert world.residency.load_ended(number, world.now).events == []
-    world.triton_back()
-    world.advance(RULES.failure_backoff_seconds)
-    assert world.states["a"] == "loading"
-    (begun,) = world.at_work.values()
-    assert begun.command.number != number
 
 
 def test_a_model_that_brings_triton_down_each_time_is_quarantined() -> None:

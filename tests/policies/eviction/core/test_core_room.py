@@ -7,7 +7,6 @@ from tidegate_contracts import lease
 from tidegate_eviction.core.events import Load, PolicyFailed, Ticket, Unload
 from tidegate_eviction.core.rules import ModelSpec
 from tidegate_eviction.policies.policy import Candidate, Policy
-from tidegate_eviction.policies.registry import find
 
 from .books import RULES, specs
 from .world import World
@@ -33,18 +32,6 @@ def test_busy_says_the_exact_second_and_who_comes_then_gets_room() -> None:
     world.advance(retry_after)
     assert isinstance(world.ask("p1", "d", None), Ticket)
     assert unloads(world) == ["a", "b"]
-
-
-def test_busy_is_capped() -> None:
-    world = full({"a": 60, "b": 60}, replace(RULES, idle_seconds=300.0))
-    assert world.busy("p1", "b", None) == RULES.retry_most_seconds
-
-
-def test_a_waiter_who_can_be_served_within_his_bound_waits_for_it() -> None:
-    world = full({"a": 60, "b": 60})
-    world.advance(RULES.idle_seconds - RULES.wait_seconds + 4.0)
-    ticket = world.ask("p1", "b", None)
-    assert isinstance(world.answer(ticket), lease.Granted)
 
 
 def test_too_large_is_said_at_once_and_nobody_goes_for_it() -> None:
@@ -139,32 +126,6 @@ def test_small_models_do_not_starve_a_large_one() -> None:
     assert isinstance(world.answers[ticket.number], lease.Granted)
 
 
-def test_no_more_loads_at_once_than_are_allowed() -> None:
-    world = started(specs(dict.fromkeys("abcdef", 10)))
-    for name in "abcdef":
-        world.ask("p1", name, None)
-    assert len(world.at_work) == RULES.loads_at_once
-    world.until(lambda: not world.open)
-    assert sorted(world.loads) == list("abcdef")
-
-
-def test_anti_thrash_a_dear_model_stays_as_long_as_its_load_took() -> None:
-    world = started(specs({"dear": 60, "other": 60}), replace(RULES, idle_seconds=0.0, residency_factor=2.0))
-    world.ask("p1", "dear", None)
-    world.advance(7.0)
-    world.end_load(world.working)
-    loaded = world.now
-    world.release("p1", "dear")
-    assert world.busy("p1", "other", 0.0) == pytest.approx(2 * 7.0)
-    world.advance(14.0 - 0.1)
-    assert isinstance(world.ask("p1", "other", 0.0), lease.Busy)
-    assert unloads(world) == []
-    world.advance(0.1)
-    world.ask("p1", "other", 0.0)
-    assert unloads(world) == ["dear"]
-    assert world.now - loaded == pytest.approx(14.0)
-
-
 @pytest.mark.parametrize("factor", [1.0, 3.0])
 def test_anti_thrash_two_models_in_turn_do_not_spend_more_than_its_share_on_loading(factor: float) -> None:
     rules = replace(RULES, idle_seconds=0.0, residency_factor=factor, lease_seconds=0.5)
@@ -201,10 +162,3 @@ def test_a_policy_that_fails_is_told_and_the_least_recently_used_go() -> None:
     assert isinstance(answer, Ticket)
     assert PolicyFailed("mine", "KeyError: 'no such model'") in step.events
     assert [command.model for command in step.commands if isinstance(command, Unload)] == ["a", "b"]
-
-
-def test_with_the_policy_pinned_nobody_goes() -> None:
-    world = full({"a": 60, "b": 60}, replace(RULES, policy=find("pinned")))
-    world.advance(1000.0)
-    assert isinstance(world.ask("p1", "b", None), lease.Busy)
-    assert world.evictions == []

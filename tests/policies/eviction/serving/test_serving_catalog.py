@@ -40,15 +40,6 @@ def specs(catalog: Catalog, footprints: Footprints | None = None) -> dict[str, M
     return catalog.specs(catalog.look({}), footprints or Footprints(Path("/nowhere")))
 
 
-def test_a_model_of_the_settings_is_known_once_the_repository_has_it(tmp_path: Path) -> None:
-    catalog = Catalog(settings(tmp_path, ManagedModel(name="a"), ManagedModel(name="b")))
-    write(tmp_path, "a")
-    write(tmp_path, "stranger")
-    assert list(specs(catalog)) == ["a"]
-    write(tmp_path, "b")
-    assert sorted(specs(catalog)) == ["a", "b"]
-
-
 def test_what_the_settings_say_is_handed_on(tmp_path: Path) -> None:
     write(tmp_path, "a")
     model = ManagedModel(name="a", idle_seconds=7, pinned=True, footprint_bytes=99, versions=(1, 3))

@@ -31,25 +31,6 @@ def test_a_cold_model_is_loaded_once_for_all_who_wait(tmp_path: Path) -> None:
     live(tmp_path, StandIn({"a": 5 * MIB}, load_seconds=0.2), work)
 
 
-def test_room_is_made_of_what_nobody_holds_and_never_overrun(tmp_path: Path) -> None:
-    stand_in = StandIn(dict.fromkeys("abcd", 40 * MIB), unload_seconds=0.1)
-
-    async def work(house: House) -> None:
-        for name in "ab":
-            await house.acquire(name)
-        house.release("a")
-        await house.acquire("c")
-        assert (house.state("a"), house.state("b"), house.state("c")) == ("cold", "resident", "resident")
-        busy = await house.acquire("d", seconds=0)
-        assert isinstance(busy, lease.Busy)
-        assert 0 < busy.retry_after <= 1
-        assert house.triton.did("unload") == ["a"]
-        assert house.triton.highest_bytes <= 100 * MIB
-        assert dict(house.service.counts.evictions) == {"room": 1}
-
-    live(tmp_path, stand_in, work)
-
-
 def test_footprints_are_measured_and_known_to_a_successor(tmp_path: Path) -> None:
     stand_in = StandIn({"a": 70 * MIB, "b": 20 * MIB})
 
@@ -96,20 +77,6 @@ def test_triton_killed_with_callers_waiting_loads_again_within_their_wait(tmp_pa
                 await open_it.__aexit__(None, None, None)
 
     asyncio.run(run())
-
-
-def test_settings_are_taken_over_while_leases_live(tmp_path: Path) -> None:
-    async def work(house: House) -> None:
-        await house.acquire("a")
-        house.service.use(settings_for(tmp_path, capacity_bytes=500 * MIB))
-        await house.until(lambda: house.service.listing().capacity_bytes == 500 * MIB)
-        assert house.state("a") == "resident"
-        (one,) = [model for model in settings_for(tmp_path).models if model.name == "b"]
-        house.service.use(settings_for(tmp_path, models=(one,)))
-        await house.until(lambda: "a" in house.triton.did("unload"))
-        assert (await house.acquire("a")).outcome == "unknown"
-
-    live(tmp_path, StandIn({"a": MIB, "b": MIB}), work)
 
 
 def test_a_model_that_was_just_published_is_found_by_who_asks_for_it(tmp_path: Path) -> None:

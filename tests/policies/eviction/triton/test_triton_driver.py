@@ -101,18 +101,6 @@ def test_an_unload_ends_when_the_index_says_so_of_every_name_in_order() -> None:
     with_driver(stand_in, work)
 
 
-def test_an_unload_that_triton_does_not_do_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_watch, "IGNORED_SECONDS", 0.2)
-
-    async def work(driver: TritonDriver, heard: Heard) -> None:
-        driver.carry_out([Unload(1, "a", ("a",))])
-        *who, why = await heard.said.get()
-        assert who == ["unload", 1]
-        assert re.fullmatch("a is not unloaded after [0-9]+ s", str(why))
-
-    with_driver(StandIn({"a": 1}, states={"a": ("READY", "")}, stuck={"a"}), work)
-
-
 def test_a_model_without_a_folder_is_unloaded_only_once_triton_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_watch, "IGNORED_SECONDS", 0.2)
     stand_in = StandIn({"a": 1}, states={"a": ("READY", "")}, folderless={"a"})

@@ -28,15 +28,7 @@ from tidegate_proxy.upstream.replica import Replica
 
 LEASE_SECONDS = 6.0
 MODELS = ("a", "b", "c", "d", "e")
-RULES = PoolRules(
-    capacity_bytes=1,
-    policy=find("lru-idle"),
-    idle_seconds=2.0,
-    lease_seconds=LEASE_SECONDS,
-    wait_seconds=8.0,
-    loads_at_once=2,
-    measures=False,
-)
+RULES = PoolRules(1, find("lru-idle"), 2.0, LEASE_SECONDS, wait_seconds=8.0, loads_at_once=2, measures=False)
 LONGEST_WAIT = 90.0
 """Three replicas asked in turn, each until it has waited or is found to be silent, and the best once more."""
 
@@ -47,7 +39,6 @@ class Loop(asyncio.SelectorEventLoop):
     now = 1000.0
 
     def time(self) -> float:
-        """Return the simulated seconds."""
         return self.now
 
     def _run_once(self) -> None:
@@ -106,13 +97,11 @@ class Site:
         return answer
 
     async def renew(self, message: lease.Renew) -> lease.Renewed:
-        """Renew."""
         step, answer = self.core.renew(message.holder, message.incarnation, message.models, self.world.loop.now)
         self._do(step)
         return answer
 
     async def release(self, message: lease.Release) -> None:
-        """Take leases back."""
         now, serials = self.world.loop.now, message.serials or {}
         self._do(self.core.release(message.holder, message.incarnation, message.models, now, serials))
 
@@ -186,6 +175,10 @@ class Wire:
 
     def __init__(self, site: Site) -> None:
         self.site = site
+        self.told = ""
+        """Which start of the policy and its Triton the proxy was last told of …"""
+        self.granted: dict[str, str] = {}
+        """… and of which one each model's lease is."""
 
     async def _carry(self, ask: Any, message: Any, seconds: float | None) -> Any:
         site, world = self.site, self.site.world
@@ -214,19 +207,19 @@ class Wire:
         return answer
 
     async def acquire(self, message: lease.Acquire) -> Any:
-        """Carry it."""
         return await self._carry(self.site.acquire, message, None)
 
     async def renew(self, message: lease.Renew, seconds: float) -> Any:
-        """Carry it."""
-        return await self._carry(self.site.renew, message, seconds)
+        """Carry it. The proxy leaves an answer aside when a grant has told it of another start meanwhile."""
+        before = self.told
+        answer = await self._carry(self.site.renew, message, seconds)
+        self.told = answer.incarnation if self.told == before else self.told
+        return answer
 
     async def release(self, message: lease.Release, seconds: float) -> None:
-        """Carry it."""
         await self._carry(self.site.release, message, seconds)
 
-    def close(self) -> None:
-        """Do nothing."""
+    def close(self) -> None: ...
 
 
 class World:
@@ -274,7 +267,6 @@ class World:
                     self.wrong.append(f"{self.loop.now:.2f}: {model} is unloaded at {replica.name}, and leased")
 
     async def begin(self) -> None:
-        """Start the policies and the proxies."""
         for site in self.sites.values():
             site.__init__(self, self._room)  # type: ignore[misc]
         told = routing.Pool(name="p", host="h", http_port=8000, grpc_port=1, loading="on-demand", lease_port=1)
@@ -285,7 +277,6 @@ class World:
             self.proxies.append(proxy)
 
     async def end(self) -> None:
-        """Have every process go well, and the proxies leave."""
         for site in self.sites.values():
             if site.how == "ended":
                 site.start()
@@ -312,6 +303,11 @@ class World:
         if self.loop.now >= found.until:
             return False
         site = self.sites[found.replica.address[0]]
+        wire: Any = proxy.table.replicas[found.replica]._client
+        if wire.granted[model] != wire.told:
+            self.wrong.append(
+                f"{self.loop.now:.2f}: a lease on {model} is of {wire.granted[model]}, before {wire.told}"
+            )
         found.enter()
         found.replica.in_flight += 1
         self.begun += 1
@@ -367,6 +363,13 @@ def simulated() -> Iterator[None]:
             await asyncio.sleep(0.001)
             return model in site_of(self.replica).resident
 
+        granted = replica_leases.ReplicaLeases._granted
+
+        def note_granted(self: Any, model: str, asked: float, answer: lease.Granted) -> None:
+            granted(self, model, asked, answer)
+            self._client.granted[model] = self._client.told = answer.incarnation
+
+        patch.setattr(replica_leases.ReplicaLeases, "_granted", note_granted)
         patch.setattr(manager, "LeaseClient", lambda replica, *_: Wire(site_of(replica)))
         patch.setattr(replica_leases.ReplicaLeases, "_is_ready", is_ready)
         yield

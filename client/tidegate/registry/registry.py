@@ -172,10 +172,11 @@ class Registry:
     def read_file(self, version: RegisteredVersion, path: str, limit: int = SMALL_BYTES) -> bytes:
         """Return one file of a version's entry, verified; NotFoundError when the version has no such file."""
         artifacts = self._artifacts(version)
-        for file in self._manifest(version, artifacts).files:
-            if file.path == path:
-                return read_verified(artifacts, f"{words.ENTRY_FOLDER}/{path}", file.sha256, limit)
-        raise NotFoundError(f"version {version.number} of {version.model} has no file {path}", where=artifacts.where)
+        digests = {file.path: file.sha256 for file in self._manifest(version, artifacts).files}
+        if path not in digests:
+            what = f"version {version.number} of {version.model} has no file {path}"
+            raise NotFoundError(what, where=artifacts.where)
+        return read_verified(artifacts, f"{words.ENTRY_FOLDER}/{path}", digests[path], limit)
 
     def alias(self, model: str, alias: str) -> int | None:
         """Return the version that an alias stands for; NotFoundError without the model."""

@@ -45,7 +45,7 @@ class Trust:
 
 def sign(manifest: Manifest, key: SigningKey) -> bytes:
     """Return the signature of a manifest, a Sigstore bundle in JSON; raises UsageError for a key that cannot sign."""
-    with _library() as library, _alone(manifest) as folder:
+    with _library(manifest) as (library, folder):
         config = library.signing.Config()
         signature = folder.parent / "signature.json"
         try:
@@ -72,7 +72,7 @@ def sign(manifest: Manifest, key: SigningKey) -> bytes:
 
 def verify(manifest: Manifest, signature: bytes, trust: Trust, where: str) -> None:
     """Raise IntegrityError when a signature is not of this manifest, or not by whom is trusted."""
-    with _library() as library, _alone(manifest) as folder:
+    with _library(manifest) as (library, folder):
         file = folder.parent / "signature.json"
         file.write_bytes(signature)
         config = library.verifying.Config()
@@ -100,17 +100,8 @@ def verify(manifest: Manifest, signature: bytes, trust: Trust, where: str) -> No
 
 
 @contextmanager
-def _alone(manifest: Manifest) -> Iterator[Path]:
-    """Yield a folder in which only the manifest is; its parent is there for more."""
-    with tempfile.TemporaryDirectory(prefix="tidegate-") as scratch:
-        folder = Path(scratch, "manifest")
-        folder.mkdir()
-        (folder / MANIFEST_FILE).write_bytes(manifest.canonical())
-        yield folder
-
-
-@contextmanager
-def _library() -> Iterator[Any]:
+def _library(manifest: Manifest) -> Iterator[tuple[Any, Path]]:
+    """Yield the library, and a folder in which only the manifest is; its parent is there for more."""
     try:
         import model_signing
         import model_signing.signing
@@ -121,5 +112,8 @@ def _library() -> Iterator[Any]:
             why=str(error),
             do=install("signing"),
         ) from None
-    with quiet("model_signing"):
-        yield model_signing
+    with quiet("model_signing"), tempfile.TemporaryDirectory(prefix="tidegate-") as scratch:
+        folder = Path(scratch, "manifest")
+        folder.mkdir()
+        (folder / MANIFEST_FILE).write_bytes(manifest.canonical())
+        yield model_signing, folder

@@ -87,7 +87,10 @@ def download(
         elif partial.exists():  # what a killed run has left half may be large, and nothing of it is used
             shutil.rmtree(partial)
         partial.mkdir(parents=True)
-        _make_folders(target, files)
+        for below in (target / each for each in sorted(_folders(files))):
+            below.mkdir(exist_ok=True)
+            if below.is_symlink():
+                raise IntegrityError("this is a symbolic link", where=str(below), do="take it away")
     except OSError as error:
         raise _not_written(partial, error) from None
     try:
@@ -212,14 +215,6 @@ def _receive(artifacts: Artifacts, remote: str, file: ManifestFile, half: Path) 
         why=why,
         do="try again; if it stays so, register the entry anew, and find out who can write the artifact store",
     )
-
-
-def _make_folders(target: Path, files: Sequence[ManifestFile]) -> None:
-    """Make the folders of files below another one; a link is no folder."""
-    for folder in (target / each for each in sorted(_folders(files))):
-        folder.mkdir(exist_ok=True)
-        if folder.is_symlink():
-            raise IntegrityError("this is a symbolic link", where=str(folder), do="take it away")
 
 
 def _too_large(path: str, size: int, artifacts: Artifacts) -> IntegrityError:

@@ -12,6 +12,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from ...errors import UsageError
 from ...findings import Finding, error, warning
+from ...repository import StoredFile
 from .text import CONFIG, ConfigText, read_config
 
 MAX_CONFIG_BYTES = 1 << 20
@@ -25,16 +26,6 @@ _LIKE_A_VERSION = re.compile(r"\s*[+-]?[0-9]+")
 
 
 @dataclass(frozen=True)
-class EntryFile:
-    """One file of an entry."""
-
-    path: str
-    """Below the entry, with `/` between its steps."""
-    size: int
-    """Bytes."""
-
-
-@dataclass(frozen=True)
 class Entry:
     """What lies in the folder of one model."""
 
@@ -42,7 +33,7 @@ class Entry:
     name: str
     text: ConfigText | None
     """None where there is no config.pbtxt."""
-    files: tuple[EntryFile, ...]
+    files: tuple[StoredFile, ...]
     """Every file, in the order of their paths; links and special files are not among them, but among the problems."""
     folders: tuple[str, ...]
     """The folders right below it, in the order of their names."""
@@ -98,7 +89,7 @@ def read_entry(folder: Path, name: str | None = None) -> Entry:
         what = "is a file, not the folder of a model" if folder.exists() else "there is no such folder"
         raise UsageError(what, where=str(folder), do="name the folder that holds config.pbtxt and the version's folder")
     problems: list[Finding] = []
-    files: list[EntryFile] = []
+    files: list[StoredFile] = []
     folders: list[str] = []
     for path, at in _below(folder, ""):
         if path.count("/") == 0 and at.is_dir():
@@ -113,7 +104,7 @@ def read_entry(folder: Path, name: str | None = None) -> Entry:
                 )
             )
         elif at.is_file(follow_symlinks=False):
-            files.append(EntryFile(path, at.stat(follow_symlinks=False).st_size))
+            files.append(StoredFile(path, at.stat(follow_symlinks=False).st_size))
         elif not at.is_dir(follow_symlinks=False):
             problems.append(warning("is no file", path, "it is a pipe, a socket or a device", "take it out"))
     text, said = _config(folder)
@@ -121,7 +112,7 @@ def read_entry(folder: Path, name: str | None = None) -> Entry:
         folder,
         name or Path(os.path.abspath(folder)).name,  # a link's own name, which is what Triton goes by
         text,
-        tuple(sorted(files, key=lambda file: file.path)),
+        tuple(sorted(files)),
         tuple(sorted(folders)),
         (*said, *problems),
     )

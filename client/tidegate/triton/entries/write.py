@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent
@@ -61,12 +62,7 @@ def new_entry(
     if not sources:
         raise UsageError("there is no model to make an entry of", do="give its file or folder")
     folder = parent / name
-    if os.path.lexists(folder):
-        raise UsageError(
-            "it is there already, and is not overwritten",
-            where=str(folder),
-            do="take it away first, or name another folder with --into",
-        )
+    _check_free(folder)
     settings = ModelConfig() if settings is None else settings
     framework, reading = _read(sources, framework, links)
     with in_range(str(sources[0])):
@@ -85,7 +81,11 @@ def new_entry(
                 "Triton would refuse this entry", where=name, why="\n" + indent("\n".join(map(str, refused)), "    ")
             )
         staged.chmod(0o755)  # of mkdtemp's 0700, with which no server could read it
-        _appear(staged, folder)
+        try:
+            staged.rename(folder)
+        except OSError:
+            _check_free(folder)  # somebody else may have made one meanwhile
+            raise
     except BaseException:
         shutil.rmtree(staged, ignore_errors=True)
         raise
@@ -105,24 +105,14 @@ def _read(
         return Framework.ENSEMBLE, ensemble.chain(sources, links)
     if several or links:
         raise UsageError("only an ensemble is made of several entries", do="give one file or folder")
-    if framework is None:
-        framework, source = detect(sources[0])
-    else:
-        source = _model_of(sources[0], framework)
+    (source,) = sources
+    if framework is None or not source.exists():
+        framework, source = detect(source)
+    elif source.is_dir():  # which may hold one file of the framework
+        with suppress(UsageError):
+            found, file = detect(source)
+            source = file if found is framework else source
     return framework, READERS[framework](source)
-
-
-def _model_of(source: Path, framework: Framework) -> Path:
-    """Return what a reader takes: where a folder was given, and holds one file of the framework, that file."""
-    if not source.exists():
-        detect(source)
-    if not source.is_dir():
-        return source
-    try:
-        found, file = detect(source)
-    except UsageError:
-        return source
-    return file if found is framework else source
 
 
 def _beside(sources: Sequence[Path]) -> dict[str, Any]:
@@ -168,14 +158,7 @@ def _lay(staged: Path, config: Any, reading: Reading, framework: Framework, labe
     (staged / CONFIG).write_text(config_text(config), "utf-8")
 
 
-def _appear(staged: Path, folder: Path) -> None:
-    try:
-        staged.rename(folder)
-    except OSError:
-        if os.path.lexists(folder):
-            raise UsageError(
-                "it is there already, and is not overwritten",
-                where=str(folder),
-                do="take it away first, or name another folder with --into",
-            ) from None
-        raise
+def _check_free(folder: Path) -> None:
+    if os.path.lexists(folder):
+        do = "take it away first, or name another folder with --into"
+        raise UsageError("it is there already, and is not overwritten", where=str(folder), do=do)

@@ -217,7 +217,13 @@ class ObjectRepository(TritonRepository):
                     self._store.put(f"{place}/{CONFIG}", closed_config(config).encode(), "create")
 
         def bring(file: ManifestFile) -> None:
-            self._put_once(model, f"{place}/{published_path(file.path, number)}", staged / file.path, file.size)
+            to, source = f"{place}/{published_path(file.path, number)}", staged / file.path
+            self._check_lock(model)
+            if file.size > _SMALL:  # in parts, of which none is seen before all are there
+                self._store.put(to, source)
+            else:
+                with suppress(TakenError):  # what is there instead is read back like all else
+                    self._store.put(to, source.read_bytes(), "create")
             if progress:
                 progress(file.size)
 
@@ -255,15 +261,6 @@ class ObjectRepository(TritonRepository):
 
     def _remove(self, place: str, path: str) -> None:
         self._store.delete(f"{place}/{path}")
-
-    def _put_once(self, model: str, to: str, source: Path, size: int) -> None:
-        """Put a file that is not there; large ones in parts, of which none is seen before all are there."""
-        self._check_lock(model)
-        if size > _SMALL:
-            self._store.put(to, source)
-            return
-        with suppress(TakenError):  # what is there instead is read back like all else
-            self._store.put(to, source.read_bytes(), "create")
 
     def _delete(self, model: str, paths: list[str]) -> None:
         place = self._place(model)

@@ -64,15 +64,10 @@ class TritonRepository(Repository):
     def differences(self, model: str, number: int, manifest: Manifest, progress: Progress | None = None) -> list[str]:
         """Return how a published version differs from its manifest; Python's own by-products are no difference."""
         expected = {published_path(file.path, number): file for file in manifest.files}
-        there = {file.path: file.size for file in self.files(model) if file.path.startswith(f"{number}/")}
-        found = [f"{path} is not there" for path in expected if path not in there]
-        found += [f"{path} is in no manifest" for path in there if path not in expected and not _is_byproduct(path)]
-        to_read = []
-        for path, file in expected.items():
-            if (size := there.get(path)) == file.size:
-                to_read.append((path, file))
-            elif size is not None:
-                found.append(f"{path} has {size} bytes instead of {file.size}")
+        files = [file for file in self.files(model) if file.path.startswith(f"{number}/")]
+        there = {file.path: file.size for file in files if file.path in expected or not _is_byproduct(file.path)}
+        found = staging.wrong_sizes(there, expected)
+        to_read = [(path, file) for path, file in expected.items() if there.get(path) == file.size]
 
         def wrong(item: tuple[str, ManifestFile]) -> str | None:
             path, file = item

@@ -46,6 +46,16 @@ def walk(folder: Path, below: str = "") -> Iterator[tuple[str, os.stat_result]]:
             raise IntegrityError(f"{path} is a link or a special file", where=str(folder), do=do)
 
 
+def wrong_sizes(there: Mapping[str, int], expected: Mapping[str, ManifestFile]) -> list[str]:
+    """Return which files are missing, of another size, or in no manifest, by their paths; a sentence each, sorted."""
+    found = [f"{path} is not there" for path in expected.keys() - there.keys()]
+    found += [f"{path} is in no manifest" for path in there.keys() - expected.keys()]
+    for path in there.keys() & expected.keys():
+        if there[path] != expected[path].size:
+            found.append(f"{path} has {there[path]} bytes instead of {expected[path].size}")
+    return sorted(found)
+
+
 def verify(staged: Path, manifest: Manifest, progress: Progress | None = None) -> None:
     """Have every file of an entry on the disk, and only then prove its content; raises IntegrityError.
 
@@ -54,17 +64,11 @@ def verify(staged: Path, manifest: Manifest, progress: Progress | None = None) -
     _check_names(staged, manifest)
     there = dict(walk(staged))
     expected = {file.path: file for file in manifest.files}
-    problems = [f"{path} is missing" for path in expected.keys() - there.keys()]
-    problems += [f"{path} is not in the manifest" for path in there.keys() - expected.keys()]
-    problems += [
-        f"{path} has {there[path].st_size} bytes instead of {file.size}"
-        for path, file in expected.items()
-        if path in there and there[path].st_size != file.size
-    ]
+    problems = wrong_sizes({path: status.st_size for path, status in there.items()}, expected)
     if not problems:
-        problems += _wrong(staged, there, manifest.files, progress)
+        problems = sorted(_wrong(staged, there, manifest.files, progress))
     if problems:
-        what = f"what was fetched of model {manifest.model} is not what was registered: {'; '.join(sorted(problems))}"
+        what = f"what was fetched of model {manifest.model} is not what was registered: {'; '.join(problems)}"
         do = f"delete {staged} and run the command again; should it come again, the registry's artifacts are damaged"
         raise IntegrityError(what, where=str(staged), do=do)
 

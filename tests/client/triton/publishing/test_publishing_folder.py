@@ -64,8 +64,8 @@ def test_publishing_again_changes_nothing_and_a_version_is_never_overwritten(roo
 @pytest.mark.parametrize(
     ("spoilt", "said"),
     [
-        (lambda folder: (folder / "1/model.py").unlink(), "1/model.py is missing"),
-        (lambda folder: (folder / "1/extra").write_text(""), "1/extra is not in the manifest"),
+        (lambda folder: (folder / "1/model.py").unlink(), "1/model.py is not there"),
+        (lambda folder: (folder / "1/extra").write_text(""), "1/extra is in no manifest"),
         (lambda folder: os.truncate(folder / "1/weights/data", 9), "1/weights/data has 9 bytes instead of 65536"),
         (
             lambda folder: (folder / "1/weights/data").write_bytes(b"\0" * (1 << 16)),

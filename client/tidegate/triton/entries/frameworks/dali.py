@@ -1,7 +1,7 @@
 """Pipelines of DALI: serialised ones, whose tensors are read, and programs that serialise themselves."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from .protobuf import INT, MANY, TEXT, described, parsed
 from .python import files_of
@@ -37,19 +37,17 @@ def read(source: Path) -> Reading:
     pipeline = parsed(_CLASSES["Pipeline"], bounded(source, LIMIT, "a DALI pipeline"), source, "DALI pipeline")
     config, files = config_of("dali"), ((PIPELINE, source),)
     sources = [each for each in pipeline.op if each.name == _SOURCE and each.output]
-    inputs = [_tensor(each.output[0].name, *_arguments(each)) for each in sources]
+    said = [{each.name: each.number for each in source.args} for source in sources]
+    inputs = [
+        _tensor(each.output[0].name, given.get("dtype", ANY), given.get("ndim", 0))
+        for each, given in zip(sources, said, strict=True)
+    ]
     outputs = [_tensor(each.name, each.dtype, each.ndim) for each in pipeline.outputs]
     told = [each for each in (*inputs, *outputs) if each is not None]
     if not inputs or not outputs or len(told) < len(inputs) + len(outputs):
         return Reading(config, files, whole_shapes=False, notes=(_NOTE,))
     config.max_batch_size = pipeline.batch_size
     return Reading(config, files, tuple(told[: len(inputs)]), tuple(told[len(inputs) :]), whole_shapes=False)
-
-
-def _arguments(operator: Any) -> tuple[int, int]:
-    """Return type and number of dimensions of what an external source takes; -1 and 0 where it does not say."""
-    said = {each.name: each.number for each in operator.args}
-    return said.get("dtype", ANY), said.get("ndim", 0)
 
 
 def _tensor(name: str, kind: int, ndim: int) -> Tensor | None:

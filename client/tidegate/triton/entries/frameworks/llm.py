@@ -42,7 +42,7 @@ def read_tensorrt_llm(source: Path) -> Reading:
     config.dynamic_batching.SetInParent()
     config.instance_group.add(count=1, kind=ModelInstanceGroup.KIND_CPU)  # the engine takes its GPUs itself
     return Reading(
-        config, files_of(source), _inputs(), _OUTPUTS, whole_shapes=False,
+        config, files_of(source), _INPUTS, _OUTPUTS, whole_shapes=False,
         notes=(
             f"TensorRT-LLM finds its engine by an absolute path, one for all versions of a model ({PATH}): it is below "
             f"{REPOSITORY_ROOT}, and deploying a version sets its number there; where Triton has another folder for "
@@ -78,12 +78,11 @@ def place_engine(config: Any) -> None:
         config.parameters[PATH].string_value = f"{REPOSITORY_ROOT}/{config.name}/1"
 
 
-def _inputs() -> tuple[Tensor, ...]:
-    needed = (Tensor("input_ids", "INT32", (-1,), ragged=True), Tensor("input_lengths", "INT32", ()),
-              Tensor("request_output_len", "INT32", ()))  # fmt: skip
-    return (*needed, *(Tensor(name, kind, (), optional=True) for name, kind in (each.split() for each in _ONE)))
-
-
+_INPUTS = (
+    Tensor("input_ids", "INT32", (-1,), ragged=True), Tensor("input_lengths", "INT32", ()),
+    Tensor("request_output_len", "INT32", ()),
+    *(Tensor(name, kind, (), optional=True) for name, kind in (each.split() for each in _ONE)),
+)  # fmt: skip
 _OUTPUTS = (
     Tensor("output_ids", "INT32", (-1, -1)), Tensor("sequence_length", "INT32", (-1,)),
     Tensor("cum_log_probs", "FP32", (-1,)), Tensor("output_log_probs", "FP32", (-1, -1)),

@@ -72,9 +72,8 @@ def read(source: Path) -> Reading:
     if not weights.is_file():
         raise UsageError("its weights are not there", where=str(source), do=f"copy {weights.name} beside it")
     layers = _layers(source)
-    inputs = tuple(
-        _tensor(layers.ports, (layer, _only_port(layers.ports, layer)), source) for layer in layers.parameters
-    )
+    only = dict(reversed(layers.ports))
+    inputs = tuple(_tensor(layers.ports, (layer, only.get(layer, "")), source) for layer in layers.parameters)
     outputs = tuple(_tensor(layers.ports, layers.feeds.get(layer, ("", "")), source) for layer in layers.results)
     if not outputs:
         raise unreadable(source, "OpenVINO model", "it has no Result")
@@ -96,10 +95,6 @@ def _layers(source: Path) -> _Layers:
 
 def _refuse_doctype(*_: object) -> None:
     raise ValueError("it has a DOCTYPE, which OpenVINO never writes")
-
-
-def _only_port(ports: dict[tuple[str, str], _Port], layer: str) -> str:
-    return next((port for owner, port in ports if owner == layer), "")
 
 
 def _tensor(ports: dict[tuple[str, str], _Port], place: tuple[str, str], source: Path) -> Tensor:

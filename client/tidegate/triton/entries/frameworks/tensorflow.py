@@ -79,7 +79,10 @@ def read_graph(source: Path) -> Reading:
         raise unreadable(source, "GraphDef", "it has no nodes")
     used = {text.removeprefix("^").partition(":")[0] for node in nodes.values() for text in node.input}
     entrances = [node for node in nodes.values() if node.op == "Placeholder"]
-    inputs = tuple(_of_node(node, "dtype", _attribute(node, "shape").shape, source) for node in entrances)
+    inputs = tuple(
+        _tensor(node.name, _attribute(node, "dtype").type, _attribute(node, "shape").shape, source)
+        for node in entrances
+    )
     exits = [node for node in nodes.values() if node.name not in used and node.op not in _NO_OUTPUT]
     outputs, missing = [], ""
     for node in exits:
@@ -88,7 +91,7 @@ def read_graph(source: Path) -> Reading:
             names = ", ".join(each.name for each in exits)
             missing = f"a GraphDef does not tell the types and shapes of its outputs, which seem to be: {names}"
             break
-        outputs.append(_of_node(node, "T", shapes[0], source))
+        outputs.append(_tensor(node.name, _attribute(node, "T").type, shapes[0], source))
     return Reading(
         config_of("tensorflow", "tensorflow_graphdef"), ((GRAPH, source),), inputs,
         () if missing else tuple(outputs), missing=missing, notes=(_NOTE,),
@@ -112,10 +115,6 @@ def _named_tensors(named: Iterable[Any], file: Path) -> tuple[Tensor, ...]:
         _tensor(each.key, each.value.dtype, each.value.tensor_shape, file)
         for each in sorted(named, key=lambda each: str(each.key))
     )
-
-
-def _of_node(node: Any, attribute: str, shape: Any, file: Path) -> Tensor:
-    return _tensor(node.name, _attribute(node, attribute).type, shape, file)
 
 
 def _attribute(node: Any, name: str) -> Any:

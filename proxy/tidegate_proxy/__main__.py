@@ -10,9 +10,9 @@ from tidegate_contracts.proxy_settings import ProxySettings, variable
 from tidegate_service.json_lines import configure
 
 from .access.api_keys import hash_line, new_key
+from .config import TableError
 from .serve import Proxy
 from .settings import Layout, SettingsError, read_settings
-from .tables import TableError
 
 WRONG_INPUT = 2
 SWITCH_SECONDS = 0.0005

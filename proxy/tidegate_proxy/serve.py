@@ -11,18 +11,16 @@ from tidegate_contracts.proxy_settings import ProxySettings
 from tidegate_service.admin_thread import AdminThread
 from tidegate_service.listening import listen
 
-from .admin import make_admin
+from .admin import MeterCollector, make_admin
 from .app import make_app
 from .concurrency import ConcurrencyLimiter
-from .config import LiveConfig
+from .config import LiveConfig, follow
 from .grpc.server import GrpcServer
 from .http.connection import HttpServer
-from .metrics import MeterCollector
 from .pools import Lookup, lookup
 from .servers import ServerQueries
 from .settings import Layout
 from .shared_state import SharedState
-from .tables import follow
 from .telemetry.meter import Meter
 from .telemetry.traces import Tracer
 

@@ -11,8 +11,8 @@ from .access.authorizer import Authorizer
 from .concurrency import ByteBudget, ConcurrencyLimiter
 from .mirror import Mirror
 from .routes import Route
-from .telemetry.logs import CallLog
 from .telemetry.meter import Meter
+from .telemetry.records import CallLog
 from .telemetry.traces import Tracer
 
 BUFFERED_BODIES = 4

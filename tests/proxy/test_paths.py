@@ -8,7 +8,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tidegate_proxy import kinds
 from tidegate_proxy.targets import Target, plain_path
-from tidegate_proxy.triton import paths
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}")
 names = st.from_regex(NAME, fullmatch=True).filter(lambda name: name != "stats")
@@ -45,7 +44,7 @@ def test_every_call_is_understood_as_it_is_spelled(
     target = understand(path.encode())
     assert target is not None
     assert (target.verb, target.server, target.model, target.version) == (verb, server, model, version)
-    assert paths.path(target, version) == path.removeprefix(f"/servers/{server}").encode()
+    assert kinds.KINDS["triton"].path(target, version) == path.removeprefix(f"/servers/{server}").encode()
     assert target.action == ("infer" if verb in ("infer", "generate", "generate_stream") else "inspect")
 
 
@@ -82,7 +81,7 @@ def test_no_trick_and_no_control_is_understood(path: str) -> None:
 def test_whatever_is_understood_goes_on_as_plain_names(url: bytes) -> None:
     target = understand(url)
     if target is not None:
-        sent = paths.path(target, target.version)
+        sent = kinds.KINDS["triton"].path(target, target.version)
         assert NAME.fullmatch(target.model)
         assert re.fullmatch(rb"/v2/models/[A-Za-z0-9_.-]+(/versions/[0-9]+)?(/[a-z_]+)?", sent)
         assert b".." not in sent.split(b"/")

@@ -12,14 +12,13 @@ from tidegate_contracts.routing import API_KEYS, AccessTable, Action, OidcIssuer
 from ..concurrency import InFlightCount
 from ..problems import Kind, Problem
 from ..routes import Route, Routes
-from . import domino
+from ..shared_tasks import SharedTasks
 from .api_keys import ApiKeys
-from .caches import TAIL, IdentityCache, RefusalCache
-from .identity import Credential, Grant, Identity
+from .domino import Domino
+from .identity import TAIL, Credential, Grant, Identity, IdentityCache, RefusalCache
 from .jwks import IssuerKeys
 from .limits import RateLimiter
 from .rules import Rules
-from .single_flight import SingleFlight
 from .trust import Issuer, Trust
 from .web_client import WebClient
 
@@ -58,7 +57,7 @@ class Authorizer:
         self._clock = clock
         self._web = web or WebClient()
         self._find = self.identities.by_tail.get
-        self._domino = domino.Domino(domino_principal_url, self._web, wall) if domino_principal_url else None
+        self._domino = Domino(domino_principal_url, self._web, wall) if domino_principal_url else None
         self._refreshes: set[asyncio.Task[None]] = set()
         self._trust = Trust({}, _NO_KEYS, self._domino, wall)
         self.replace(access, routes, keys)
@@ -208,4 +207,5 @@ class Authorizer:
         self.refusals.clear()
         if fewer:
             self.identities.forget_sources({issuer})
-            self._trust = replace(self._trust, flights=SingleFlight())  # so that what is being checked is checked again
+            # What is being checked is checked again.
+            self._trust = replace(self._trust, flights=SharedTasks(outlives=True))

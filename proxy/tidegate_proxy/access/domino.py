@@ -7,9 +7,7 @@ from collections.abc import Callable
 
 from tidegate_contracts.routing import DOMINO
 
-from .identity import Identity, Principal
-from .refusals import refused, unanswered
-from .tokens import LONGEST_NAME
+from .identity import LONGEST_NAME, Identity, Principal, refused, unanswered
 from .web_client import Answer, NoAnswer, WebClient
 
 HOLD_SECONDS = 60.0

@@ -1,11 +1,16 @@
-"""Who a caller is, for as long as the proof holds."""
+"""Who a caller is, for as long as the proof holds, and what is remembered of callers: bounded, until it ends."""
 
+import hashlib
+from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from ..concurrency import InFlightCount
+from ..problems import Kind, Problem
 from ..routes import Route
 from .limits import TokenBucket
 
+LONGEST_NAME = 255
+"""Characters of a principal's name (of `sub`: OpenID Connect Core, 2)."""
 Credential = bytes
 """What a caller sent to say who it is, as one value: an `Authorization` header's value, or that of `X-API-Key` or
 `X-Domino-Api-Key` after the header's lower-case name and a space. Empty for a caller who said nothing."""
@@ -46,4 +51,150 @@ class Grant:
     identity: Identity
     route: Route
     bucket: TokenBucket | None
-    """RateLimiter its requests; None for what is not limited (inspecting)."""
+    """Limits its requests; None for what is not limited (inspecting)."""
+
+
+def refused(detail: str) -> Problem:
+    """Return the problem of a credential that is known to be wrong. `detail` holds nothing of it."""
+    return Problem(Kind.UNAUTHENTICATED, detail)
+
+
+def unanswered(who: str, retry_after: float) -> Problem:
+    """Return the problem of a credential that cannot be checked now: it may be right, so it is not called wrong."""
+    return Problem(
+        Kind.BUSY,
+        f"{who} does not answer, so it cannot be known who you are. Send the request again.",
+        retry_after,
+    )
+
+
+MOST_IDENTITIES = 16_384
+MOST_CREDENTIAL_BYTES = 64 * 1024 * 1024
+"""Bytes of all remembered credentials together."""
+MOST_GRANTS = 65_536
+"""Grants of all identities together."""
+MOST_GRANTS_EACH = 1024
+MOST_REFUSALS = 4096
+REFUSED_SECONDS = 5.0
+"""Seconds for which a refused credential is refused unseen."""
+TAIL = 48
+"""A credential's last bytes, by which it is looked up and then compared whole: of a token they are its signature's, of
+an API key its random part. Hashing all of a token at each request would take longer than everything else."""
+
+
+class IdentityCache:
+    """Identities by credential. What was remembered first goes first."""
+
+    def __init__(
+        self, most: int = MOST_IDENTITIES, most_bytes: int = MOST_CREDENTIAL_BYTES, most_grants: int = MOST_GRANTS
+    ) -> None:
+        self.by_tail: OrderedDict[bytes, Identity] = OrderedDict()
+        self.bytes = 0
+        self.grants = 0
+        self._most = most
+        self._most_bytes = most_bytes
+        self._most_grants = most_grants
+
+    def __len__(self) -> int:
+        return len(self.by_tail)
+
+    def find(self, credential: Credential) -> Identity | None:
+        """Return whom a credential proved; whether it still does is not asked here."""
+        identity = self.by_tail.get(credential[-TAIL:])
+        return identity if identity is not None and identity.credential == credential else None
+
+    def remember(self, credential: Credential, identity: Identity) -> None:
+        """Keep an identity, and forget others where there are too many."""
+        self.forget(credential[-TAIL:])
+        identity.credential = credential
+        self.by_tail[credential[-TAIL:]] = identity
+        self.bytes += len(credential)
+        while len(self.by_tail) > self._most or (self.bytes > self._most_bytes and len(self.by_tail) > 1):
+            self.forget(next(iter(self.by_tail)))
+
+    def grant(self, identity: Identity, key: tuple[str | None, str, str], grant: Grant) -> None:
+        """Keep a grant with its identity; one that is not remembered keeps none."""
+        if self.by_tail.get(identity.credential[-TAIL:]) is not identity:
+            return
+        if len(identity.grants) >= MOST_GRANTS_EACH:
+            self.clear(identity)
+        if key not in identity.grants:
+            self.grants += 1
+        identity.grants[key] = grant
+        while self.grants > self._most_grants and len(self.by_tail) > 1:
+            self.forget(next(iter(self.by_tail)))
+
+    def clear(self, identity: Identity) -> None:
+        """Forget the grants of an identity."""
+        self.grants -= len(identity.grants)
+        identity.grants = {}
+
+    def forget(self, tail: bytes) -> None:
+        """Forget an identity."""
+        identity = self.by_tail.pop(tail, None)
+        if identity is not None:
+            self.bytes -= len(identity.credential)
+            self.clear(identity)
+
+    def forget_sources(self, sources: set[str]) -> None:
+        """Forget those whom one of these vouched for."""
+        for tail in [tail for tail, identity in self.by_tail.items() if identity.principal.source in sources]:
+            self.forget(tail)
+
+    def sweep(self, now: float, generation: int, most: int) -> None:
+        """Look at some, forget those that have ended, and the grants of other generations."""
+        by_tail = self.by_tail
+        for _ in range(min(most, len(by_tail))):
+            tail = next(iter(by_tail))
+            identity = by_tail[tail]
+            if identity.expires <= now:
+                self.forget(tail)
+                continue
+            by_tail.move_to_end(tail)
+            if identity.generation != generation:
+                self.clear(identity)
+                identity.generation = generation
+
+
+class RefusalCache:
+    """Credentials that were refused a moment ago, by their digest: a flood of a bad one costs little."""
+
+    def __init__(self, most: int = MOST_REFUSALS) -> None:
+        self._until: OrderedDict[bytes, tuple[float, str]] = OrderedDict()
+        self._most = most
+
+    def __len__(self) -> int:
+        return len(self._until)
+
+    def check(self, credential: Credential, now: float) -> None:
+        """Refuse what was refused; raises Problem (unauthenticated)."""
+        if not self._until:
+            return
+        digest = _digest(credential)
+        found = self._until.get(digest)
+        if found is None:
+            return
+        if found[0] > now:
+            raise refused(found[1])
+        del self._until[digest]
+
+    def add(self, credential: Credential, detail: str, now: float) -> None:
+        """Remember a refusal."""
+        digest = _digest(credential)
+        self._until.pop(digest, None)
+        if len(self._until) >= self._most:
+            self._until.popitem(last=False)
+        self._until[digest] = (now + REFUSED_SECONDS, detail)
+
+    def clear(self) -> None:
+        """Forget all: what is believed has changed."""
+        self._until.clear()
+
+    def sweep(self, now: float) -> None:
+        """Forget those whose time is up; they stand in the order of their ends."""
+        while self._until and next(iter(self._until.values()))[0] <= now:
+            self._until.popitem(last=False)
+
+
+def _digest(credential: Credential) -> bytes:
+    return hashlib.sha256(credential).digest()[:16]

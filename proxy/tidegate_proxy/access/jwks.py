@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import jwt
 
 from ..problems import Kind, Problem
-from .refusals import refused, unanswered
-from .single_flight import SingleFlight
+from ..shared_tasks import SharedTasks
+from .identity import refused, unanswered
 from .web_client import MOST_REDIRECTS, NoAnswer, WebClient
 
 REFRESH_SECONDS = 300.0
@@ -103,7 +103,7 @@ class IssuerKeys:
         self._wall = wall
         self._keys: list[Key] = []
         self._by_name: dict[tuple[str | None, str], Key | None] = {}
-        self._flights: SingleFlight[None] = SingleFlight()
+        self._flights: SharedTasks[None, None] = SharedTasks(outlives=True)
         self._began: float | None = None
         """Wall-clock time at which the last fetch that succeeded began."""
         self._trusted_until = float("-inf")
@@ -113,7 +113,7 @@ class IssuerKeys:
     @property
     def due(self) -> bool:
         """Whether it is time to fetch, so that no caller ever waits for it."""
-        return self._clock() >= self._due and None not in self._flights
+        return self._clock() >= self._due and not self._flights.under_way
 
     @property
     def trust_left(self) -> float:
@@ -133,7 +133,7 @@ class IssuerKeys:
         arrived = self._wall()
         if (key := self.known(kid, algorithm)) is not None:
             return key
-        if None in self._flights or self._clock() >= self._pause_until:
+        if self._flights.under_way or self._clock() >= self._pause_until:
             await self.refresh()
             if (key := self.known(kid, algorithm)) is not None:
                 return key

@@ -1,22 +1,148 @@
-"""Who is believed: which proof is checked by whom."""
+"""Who is believed: which proof is checked by whom, and JSON Web Tokens (RFC 7519), verified as RFC 8725 advises."""
 
+import base64
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import jwt
+import msgspec
 from tidegate_contracts.routing import API_KEYS, OidcIssuer
 
-from . import api_keys, tokens
-from .api_keys import ApiKeys
+from ..shared_tasks import SharedTasks
+from .api_keys import PREFIX, ApiKeys, is_whole
 from .domino import Domino
-from .identity import Credential, Identity, Principal
+from .identity import LONGEST_NAME, Credential, Identity, Principal, refused
 from .jwks import ALGORITHMS, IssuerKeys, Key
-from .refusals import refused
-from .single_flight import SingleFlight
-from .tokens import Claimed
 
-MOST_CREDENTIAL_BYTES = tokens.MOST_TOKEN_BYTES + 64
+LEEWAY_SECONDS = 30.0
+"""Seconds by which an issuer's clock may be ahead of this one (`nbf`, `iat`). A token's end is meant exactly."""
+MOST_TOKEN_BYTES = 16 * 1024
+_OPTIONS: Any = {
+    "require": ["iss", "aud", "exp", "sub"],
+    "verify_exp": False,  # times are compared below: with the authorizer's clock, and without leeway for the end
+    "verify_nbf": False,
+    "verify_iat": False,
+    "enforce_minimum_key_length": True,
+}
+
+
+_NOTHING = msgspec.Raw()
+
+
+class _Header(msgspec.Struct):
+    alg: str
+    kid: str | None = None
+
+
+class _Body(msgspec.Struct):
+    iss: str
+    iat: msgspec.Raw = _NOTHING
+    exp: msgspec.Raw = _NOTHING
+
+
+_HEADER = msgspec.json.Decoder(_Header)
+_BODY = msgspec.json.Decoder(_Body)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a token says of itself: only to find the key that it must be verified with."""
+
+    issuer: str
+    algorithm: str
+    kid: str | None
+    issued: float | None
+    expires: float | None
+
+
+def peek(token: bytes) -> Claimed | None:
+    """Return what a token says of itself, nothing of which is proved; None when it is no token."""
+    if len(token) > MOST_TOKEN_BYTES or token.count(b".") != 2:
+        return None
+    head, body, _ = token.split(b".")
+    try:
+        header = _HEADER.decode(base64.urlsafe_b64decode(head + b"=="))
+        claims = _BODY.decode(base64.urlsafe_b64decode(body + b"=="))
+    except (ValueError, RecursionError, msgspec.MsgspecError):
+        return None
+    return Claimed(claims.iss, header.alg, header.kid, _number(claims.iat), _number(claims.exp))
+
+
+def _number(said: msgspec.Raw) -> float | None:
+    try:
+        number = float(bytes(said))
+    except ValueError:
+        return None
+    return number if abs(number) < 1 << 53 else None
+
+
+def verify(token: bytes, key: Key, issuer: OidcIssuer, now: float) -> Identity:
+    """Return whom a token names; raises Problem (unauthenticated), which holds nothing of the token.
+
+    The key decides the algorithm: a token that says another one (`none`, or HMAC with the public key as its secret) is
+    refused before anything is computed.
+    """
+    try:
+        claims = jwt.decode(
+            token,
+            key.jwk,
+            algorithms=[key.algorithm],
+            audience=issuer.audiences,
+            issuer=issuer.issuer,
+            options=_OPTIONS,
+        )
+    except jwt.InvalidAudienceError:
+        raise refused(f"The token is for others. Get one for the audience {' or '.join(issuer.audiences)}.") from None
+    except jwt.MissingRequiredClaimError as error:
+        raise refused(f"The token has no `{error.claim}`.") from None
+    except jwt.InvalidSignatureError:
+        raise refused("The token's signature is wrong.") from None
+    except jwt.InvalidAlgorithmError:
+        raise refused("The token is signed with another algorithm than its issuer's key has.") from None
+    except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+        raise refused("The token is not valid.") from None
+    expires = _time(claims, "exp")
+    if expires is None or expires <= now:
+        raise refused("The token has ended. Get a new one.")
+    for claim in ("nbf", "iat"):
+        if (_time(claims, claim) or 0) > now + LEEWAY_SECONDS:
+            raise refused(f"The token is not valid yet (`{claim}`).")
+    return Identity(Principal(_name(claims["sub"]), groups_of(claims, issuer.groups_claim), issuer.issuer), expires)
+
+
+def _time(claims: Mapping[str, Any], claim: str) -> float | None:
+    said = claims.get(claim)
+    if said is None:
+        return None
+    if isinstance(said, bool) or not isinstance(said, int | float) or not abs(said) < 1 << 53:
+        raise refused(f"The token's `{claim}` is no time.")
+    return float(said)
+
+
+def _name(said: Any) -> str:
+    if not isinstance(said, str) or not 0 < len(said) <= LONGEST_NAME or not said.isprintable():
+        raise refused(f"The token's `sub` is no text of 1 to {LONGEST_NAME} characters.")
+    return said
+
+
+def groups_of(claims: Mapping[str, Any], claim: str) -> frozenset[str]:
+    """Return the groups that a claim lists: a list of text, or text with spaces between (as `scope` has it).
+
+    The claim's name may lead into others (`realm_access.roles`); one that has dots itself is found first.
+    """
+    found: Any = claims.get(claim)
+    if found is None:
+        found = claims
+        for step in claim.split("."):
+            found = found.get(step) if isinstance(found, dict) else None
+    if isinstance(found, str):
+        return frozenset(found.split())
+    return frozenset(each for each in found if isinstance(each, str)) if isinstance(found, list) else frozenset()
+
+
+MOST_CREDENTIAL_BYTES = MOST_TOKEN_BYTES + 64
 _HELP = (
     "Send `Authorization: Bearer` and a token of this environment's identity provider, or an API key in that header "
     "or in `X-API-Key`."
@@ -41,7 +167,7 @@ class Trust:
     api_keys: ApiKeys
     domino: Domino | None
     wall: Callable[[], float]
-    flights: SingleFlight[Identity] = field(default_factory=SingleFlight)
+    flights: SharedTasks[Credential, Identity] = field(default_factory=lambda: SharedTasks(outlives=True))
     """Credentials that are being checked. What was begun under other tables is not joined."""
 
     def believe(self, credential: Credential) -> Identity | Later:
@@ -55,7 +181,7 @@ class Trust:
         if not value or not value.isascii() or not value.decode("ascii").isprintable():
             raise refused(_HELP)
         scheme = scheme.lower()
-        if scheme == b"x-api-key" or (scheme == b"bearer" and value.startswith(api_keys.PREFIX.encode())):
+        if scheme == b"x-api-key" or (scheme == b"bearer" and value.startswith(PREFIX.encode())):
             return self._api_key(value.decode("ascii"))
         if scheme == b"bearer":
             return self._token(value)
@@ -64,7 +190,7 @@ class Trust:
         raise refused(_HELP)
 
     def _api_key(self, key: str) -> Identity:
-        if not api_keys.is_whole(key):
+        if not is_whole(key):
             raise refused("This is no whole API key: look for signs that are missing or mistyped.")
         principal = self.api_keys.principal_of(key)
         if principal is None:
@@ -72,7 +198,7 @@ class Trust:
         return Identity(Principal(principal, frozenset(), API_KEYS), float("inf"))
 
     def _token(self, token: bytes) -> Identity | Later:
-        claimed = tokens.peek(token)
+        claimed = peek(token)
         issuer = self.issuers.get(claimed.issuer) if claimed is not None else None
         if claimed is None or issuer is None:
             if self.domino is not None:
@@ -92,7 +218,7 @@ class Trust:
 
     def _verified(self, token: bytes, key: Key, issuer: Issuer) -> Identity:
         now = self.wall()
-        identity = tokens.verify(token, key, issuer.told, now)
+        identity = verify(token, key, issuer.told, now)
         # A provider that stays silent ends what it vouched for, too.
         identity.expires = min(identity.expires, now + issuer.keys.trust_left)
         return identity

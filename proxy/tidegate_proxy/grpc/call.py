@@ -22,16 +22,11 @@ from ..residency.saying import AGAIN_SECONDS, no_answer, still_loading
 from ..servers import UNAVAILABLE_HEADER
 from ..upstream.replica import Replica
 from .context import GrpcContext
-from .deadline import Deadline
 from .messages import MessageReader, RequestedModel
-from .metadata import RequestHeaders
-from .methods import Method
-from .response import Response
-from .stream_leases import StreamLeases
-from .unary import UpstreamStatusError
-from .upstream_request import UpstreamRequest
-from .upstream_stream import UpstreamStream
-from .upstreams import UpstreamConnection
+from .metadata import Method, RequestHeaders
+from .response import Deadline, Response
+from .upstream_stream import StreamLeases, UpstreamRequest, UpstreamStream
+from .upstreams import UpstreamConnection, UpstreamStatusError
 
 WIDE_WINDOW = 1024 * 1024
 """Bytes of a long message that may be on their way, once there is a replica for it."""

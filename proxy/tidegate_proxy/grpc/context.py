@@ -1,14 +1,104 @@
-"""What all gRPC calls of a proxy share."""
+"""What all gRPC calls of a proxy share: turns, connections, and what is asked of servers."""
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from time import monotonic
 
 from ..concurrency import ConcurrencyLimiter
+from ..pools import Pool
+from ..problems import Kind, Problem
+from ..residency.manager import LeaseManager
+from ..servers import ServerQueries
 from ..shared_state import SharedState
-from .server_methods import ServerMethods
-from .upstreams import Upstreams
+from ..upstream.replica import Replica
+from .messages import RequestedModel
+from .metadata import SERVICE
+from .protobuf import BYTES, MalformedError, fields, integer, last, text
+from .response import Deadline
+from .upstreams import Upstreams, UpstreamStatusError, ask
+
+_STATS = 1
+_STATS_NAME = 1
+
+
+class ServerMethods:
+    """Each returns the message that answers it, of what the caller may see; raises Problem, or UpstreamStatusError."""
+
+    def __init__(self, upstreams: Upstreams, servers: ServerQueries) -> None:
+        self._upstreams = upstreams
+        self._servers = servers
+
+    async def live(self, credential: bytes, server: str | None) -> bytes:
+        """Tell whether the server is alive."""
+        await self._servers.live(credential, server)
+        return integer(1, 1)
+
+    async def ready(self, credential: bytes, server: str | None) -> bytes:
+        """Tell whether a replica of it, or of every server, can be used."""
+        answer = await self._servers.ready(credential, server)
+        return integer(1, 1) if answer.status_code == 200 else b""
+
+    async def metadata(self, credential: bytes, server: str | None, deadline: Deadline) -> bytes:
+        """Answer what the server says of itself; without a name, the first that the caller may see."""
+        routes = await self._servers.seen(credential, server)
+        return await self._ask(routes[0].pool, b"ServerMetadata", b"", deadline)
+
+    async def statistics(self, credential: bytes, server: str | None, deadline: Deadline) -> tuple[bytes, bytes]:
+        """Answer the statistics of every model that the caller may inspect, from a replica of each pool.
+
+        Pools that give none are left out, and their names returned as well. It is an error when no pool
+        gives any.
+        """
+        routes = await self._servers.seen(credential, server)
+        pools = list({id(route.pool): route.pool for route in routes}.values())
+        answers = await asyncio.gather(
+            *(self._ask(pool, b"ModelStatistics", b"", deadline) for pool in pools), return_exceptions=True
+        )
+        found, missing = b"", {}
+        for pool, answer in zip(pools, answers, strict=True):
+            try:
+                if isinstance(answer, BaseException):
+                    raise answer
+                found += _only(answer, {route.name.encode() for route in routes if route.pool is pool})
+            except (Problem, UpstreamStatusError) as problem:
+                missing[f"{pool.server}/{pool.name}"] = problem
+        if len(missing) == len(pools):
+            raise next(iter(missing.values()))
+        return found, ", ".join(missing).encode()
+
+    async def is_model_ready(
+        self, pool: Pool, leases: LeaseManager, asked: RequestedModel, deadline: Deadline
+    ) -> bytes:
+        """Tell whether a model that is loaded on demand could be called."""
+        del pool, deadline
+        return integer(1, 1) if await leases.is_ready(asked.model) else b""
+
+    async def model_statistics(
+        self, pool: Pool, leases: LeaseManager, asked: RequestedModel, deadline: Deadline
+    ) -> bytes:
+        """Answer the statistics of a model that is loaded on demand: none where it is loaded nowhere."""
+        replica = leases.warm_at(asked.model, monotonic())
+        if replica is None:
+            return b""
+        message = text(1, asked.model.encode()) + (text(2, asked.version.encode()) if asked.version else b"")
+        return await self._ask(pool, b"ModelStatistics", message, deadline, replica)
+
+    async def _ask(
+        self, pool: Pool, method: bytes, message: bytes, deadline: Deadline, at: Replica | None = None
+    ) -> bytes:
+        return await ask(self._upstreams, pool, b"/%b/%b" % (SERVICE.encode(), method), message, deadline, at)
+
+
+def _only(statistics: bytes, visible: set[bytes]) -> bytes:
+    """Return the statistics of these models alone."""
+    try:
+        found = [found for found in fields(statistics) if found[:2] == (_STATS, BYTES)]
+        parts = [statistics[start:end] for _, _, start, end in found]
+        return b"".join(text(_STATS, part) for part in parts if last(part, _STATS_NAME) in visible)
+    except MalformedError:
+        raise Problem(Kind.UPSTREAM, "The inference server's statistics cannot be read.") from None
 
 
 class TurnQueue:

@@ -1,12 +1,62 @@
-"""What the headers of gRPC requests and answers say; applications call them metadata."""
+"""What gRPC says in headers and trailers: which method is called, by whom, how, and with which status it ended."""
 
+import base64
 import re
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Literal
+
+from tidegate_contracts.routing import Action
 
 from ..http2.headers import Fields, MalformedHeadersError, literal
 from ..problems import Kind, Problem
 from ..request_ids import is_request_id
 from ..targets import is_name
 from ..telemetry.traces import Span
+from .protobuf import integer, text
+
+SERVICE = "inference.GRPCInferenceService"
+HEALTH = "grpc.health.v1.Health"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One that is about a model, and goes on to its server."""
+
+    name: str
+    action: Action
+    streams: bool = False
+    """Messages come and go for as long as both ends want."""
+    whole: bool = True
+    """Its request is short, without tensors."""
+    path: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", f"/{SERVICE}/{self.name}".encode())
+
+
+ProxyMethod = Literal["ServerLive", "ServerReady", "ServerMetadata", "Check", "Watch", "List"]
+
+_OF_MODELS = (
+    Method("ModelInfer", "infer", whole=False),
+    Method("ModelStreamInfer", "infer", streams=True, whole=False),
+    Method("ModelReady", "inspect"),
+    Method("ModelMetadata", "inspect"),
+    Method("ModelConfig", "inspect"),
+    Method("ModelStatistics", "inspect"),
+)
+OF_MODELS = {method.path: method for method in _OF_MODELS}
+"""By path."""
+OF_PROXY: dict[bytes, ProxyMethod] = {
+    b"/inference.GRPCInferenceService/ServerLive": "ServerLive",
+    b"/inference.GRPCInferenceService/ServerReady": "ServerReady",
+    b"/inference.GRPCInferenceService/ServerMetadata": "ServerMetadata",
+    b"/grpc.health.v1.Health/Check": "Check",
+    b"/grpc.health.v1.Health/Watch": "Watch",
+    b"/grpc.health.v1.Health/List": "List",
+}
+"""Those that the proxy answers itself, by path."""
+
 
 _NAME = re.compile(rb"[0-9a-z_.-]+")
 _UNFIT = re.compile(rb"[\x00\r\n]")
@@ -145,3 +195,45 @@ class ResponseHeaders:
             passed.append(literal(name, value))
         self.block = b"".join(passed)
         """The headers for the caller, as they are sent, without HTTP's status."""
+
+
+DOMAIN = b"tidegate.dev"
+_TYPES = b"type.googleapis.com/google.rpc."
+_ENCODED = re.compile(rb"[^ -$&-~]")
+STATUS_200 = b"\x88"
+"""`:status 200`, which every answer of gRPC begins with (RFC 7541, appendix A)."""
+OK_HEADERS = STATUS_200 + literal(b"content-type", b"application/grpc")
+"""The headers of an answer of the proxy's own."""
+
+
+def problem_trailers(problem: Problem) -> bytes:
+    """Return the trailers that end a call with a problem."""
+    code, message = problem.kind.grpc_status, problem.detail.encode()
+    block = literal(b"grpc-status", b"%d" % code) + literal(b"grpc-message", _percent(message))
+    said = base64.b64encode(_status(problem, code, message)).rstrip(b"=")
+    return block + literal(b"grpc-status-details-bin", said)
+
+
+def status_trailers(code: int, message: str = "") -> bytes:
+    """Return the trailers that end a call with a status, and perhaps a message."""
+    block = literal(b"grpc-status", b"%d" % code)
+    return block + literal(b"grpc-message", _percent(message.encode())) if message else block
+
+
+def _status(problem: Problem, code: int, message: bytes) -> bytes:
+    status = integer(1, code) + text(2, message) + text(3, _error_info(problem.kind))
+    if problem.retry_after is not None:
+        whole, part = divmod(max(0, round(problem.retry_after * 1e9)), 1_000_000_000)
+        delay = integer(1, whole) + integer(2, part)
+        status += text(3, text(1, _TYPES + b"RetryInfo") + text(2, text(1, delay)))
+    return status
+
+
+@cache
+def _error_info(kind: Kind) -> bytes:
+    reason = kind.word.upper().replace("-", "_").encode()
+    return text(1, _TYPES + b"ErrorInfo") + text(2, text(1, reason) + text(2, DOMAIN))
+
+
+def _percent(message: bytes) -> bytes:
+    return _ENCODED.sub(lambda found: b"%%%02X" % found[0][0], message)

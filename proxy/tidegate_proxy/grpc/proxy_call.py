@@ -7,12 +7,10 @@ from ..problems import TWO_CREDENTIALS, Kind, Problem
 from ..request_ids import new_request_id
 from ..shared_state import SharedState
 from .context import GrpcContext
-from .deadline import Deadline
-from .metadata import RequestHeaders
-from .methods import HEALTH, SERVICE, ProxyMethod
+from .metadata import HEALTH, SERVICE, ProxyMethod, RequestHeaders
 from .protobuf import MalformedError, framed, integer, last, text
-from .response import Response
-from .unary import UpstreamStatusError
+from .response import Deadline, Response
+from .upstreams import UpstreamStatusError
 
 MOST_BYTES = 64 * 1024
 (SERVING, NOT_SERVING, SERVICE_UNKNOWN) = range(1, 4)

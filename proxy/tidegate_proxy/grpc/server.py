@@ -23,12 +23,9 @@ from ..http2.sending import Stream
 from ..servers import ServerQueries
 from ..shared_state import SharedState
 from .call import Call
-from .context import GrpcContext
-from .metadata import RequestHeaders
-from .methods import OF_MODELS, OF_PROXY
+from .context import GrpcContext, ServerMethods
+from .metadata import OF_MODELS, OF_PROXY, OK_HEADERS, RequestHeaders, status_trailers
 from .proxy_call import Health, ProxyCall
-from .server_methods import ServerMethods
-from .status import OK_HEADERS, status_trailers
 from .upstreams import Upstreams, keep_alive
 
 STREAM_WINDOW = 128 * 1024

@@ -1,16 +1,135 @@
-"""A call at its replica: messages are sent there, and the answer is handed to the caller's response as it comes."""
+"""A call at its replica: what goes with it, its messages, and the answer, handed on as it comes."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from time import monotonic
 
-from ..forwarding import Forwarding, no_whole_answer
+from ..forwarding import Forwarding, call_record, no_whole_answer
 from ..http2.frames import CANCEL
 from ..http2.headers import literal
 from ..http2.sending import Stream
-from .deadline import Deadline
-from .metadata import ResponseHeaders
-from .response import Response
-from .status import STATUS_200
-from .upstreams import UpstreamConnection
+from ..mirror import NO_COPY, AnyCopy
+from ..pools import Pool
+from ..residency.leases import Lease
+from ..telemetry.traces import Span
+from .context import GrpcContext
+from .metadata import SERVICE, STATUS_200, Method, RequestHeaders, ResponseHeaders
+from .response import Deadline, Response
+from .upstreams import UpstreamConnection, send_mirrored
+
+_LONGEST_TIMEOUT = 99_999_999
+"""What the eight digits of `grpc-timeout` can say."""
+
+
+_GRAVE = frozenset({2, 4, 13, 14, 15})
+"""UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE, DATA_LOSS: what somebody should look at."""
+
+
+class UpstreamRequest:
+    """Of one call, whichever replicas it goes to."""
+
+    __slots__ = ("_context", "_copy", "_headers", "_method", "_request_id", "_span")
+
+    def __init__(self, context: GrpcContext, headers: RequestHeaders, method: Method, request_id: bytes) -> None:
+        self._context = context
+        self._headers = headers
+        self._method = method
+        self._request_id = request_id
+        self._span: Span | None = None
+        self._copy: AnyCopy | None = None
+
+    def span(self) -> Span | None:
+        """Return the call's span, where the proxy makes any: the replica is told of it as its parent."""
+        if self._span is None and (tracer := self._context.shared.tracer) is not None:
+            self._span = tracer.begin(self._headers.trace_parents, self._headers.trace_states)
+        return self._span
+
+    def headers(self, pool: Pool, seconds: float) -> bytes:
+        """Return what comes before the messages; the replica has so many seconds."""
+        block = [self._context.upstreams.first_headers(pool, self._method.path)]
+        if self._headers.accepts:
+            block.append(self._headers.accepts)
+        if seconds < float("inf"):
+            left = min(_LONGEST_TIMEOUT, max(1, int(seconds * 1000)))
+            block.append(literal(b"grpc-timeout", b"%dm" % left))
+        block += (self._headers.for_replica(self.span()), literal(b"x-request-id", self._request_id))
+        return b"".join(block)
+
+    def mirror(self, forwarding: Forwarding, data: bytes | bytearray, whole: bool) -> None:
+        """Keep what was sent for the candidate version, if this call is one that it gets."""
+        if self._copy is None:
+            route, mirror = forwarding.grant.route, self._context.shared.mirror
+            assert route.mirror is not None
+            if self._method.streams or self._method.action != "infer":
+                self._copy = NO_COPY
+            else:
+                headers = self.headers(route.pool, mirror.seconds)
+                send = partial(send_mirrored, self._context.upstreams, route.pool, headers, route.mirror.version)
+                self._copy = mirror.begin(route, forwarding.version, forwarding.sequence is not None, send)
+        self._copy.add(data, whole)
+
+    def ended(self, response: Response, code: int, seconds: float, model: str | None, bytes_in: int) -> None:
+        """Count, log and trace the end of the call with this status."""
+        shared, forwarding = self._context.shared, response.forwarding
+        if forwarding is not None:
+            route = forwarding.grant.route
+            if route.grpc_count is None:
+                route.grpc_count = shared.meter.count(route.server, route.name, "grpc")
+            route.grpc_count.ended(code, seconds, bytes_in, response.bytes_out)
+        weight = 500 if code in _GRAVE else 400 if code else 200  # as HTTP would have it, for the log's sampling
+        is_logged, span = shared.call_log.wants(weight, monotonic()), self.span()
+        if not is_logged and (span is None or not span.sampled):
+            return
+        name, size = self._method.name, (bytes_in, response.bytes_out)
+        record = call_record(
+            forwarding, "grpc", response.request_id, name, (None, model), response.problem, seconds, size
+        )
+        if is_logged:
+            shared.call_log.say(weight, record.log_fields(code))
+        if shared.tracer is not None and span is not None and span.sampled:
+            shared.tracer.grpc_ended(span, SERVICE, name, code, seconds, record.span_fields())
+
+
+class StreamLeases:
+    """Each counts as in use from the first message for its model until the stream ends."""
+
+    def __init__(self, forwarding: Forwarding) -> None:
+        self._forwarding = forwarding
+        self._leases: tuple[Lease, ...] = ()
+
+    def use(self, model: str) -> bool:
+        """Count a message for a model; return False where a lease has to be acquired first."""
+        leases, replica = self._forwarding.grant.route.pool.leases, self._forwarding.replica
+        if leases is None:
+            return True
+        assert replica is not None
+        lease = leases.at(model, replica, monotonic())
+        if lease is not None:
+            self._count(lease)
+        return lease is not None
+
+    async def acquire(self, model: str) -> None:
+        """Acquire a lease, which may load the model, and count a message; raises Problem."""
+        leases, replica = self._forwarding.grant.route.pool.leases, self._forwarding.replica
+        assert leases is not None
+        assert replica is not None
+        self._forwarding.loading = True
+        lease = await leases.acquire_at(model, replica)
+        self._forwarding.loading = False
+        self._count(lease)
+
+    def _count(self, lease: Lease) -> None:
+        if lease is self._forwarding.lease or lease in self._leases:
+            lease.requests += 1
+        else:
+            lease.enter()
+            self._leases += (lease,)
+
+    def leave(self, now: float) -> None:
+        """Count the end of all: the stream has ended."""
+        for lease in self._leases:
+            lease.leave(now)
+
 
 UNKNOWN = 2
 DEADLINE_EXCEEDED = 4

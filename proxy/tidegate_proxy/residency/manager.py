@@ -17,10 +17,9 @@ from ..telemetry.meter import Meter
 from ..upstream.replica import Replica, retry_in
 from .client import LeaseClient, PolicyError
 from .leases import Lease
-from .rebalancing import Rebalancer
 from .replica_leases import ReplicaLeases
 from .saying import AGAIN_SECONDS
-from .table import LeaseTable
+from .table import LeaseTable, Rebalancer
 
 FIRST_SECONDS = 1.0
 """Seconds that a request waits at most for the policies to say what is resident, when the proxy has just started."""

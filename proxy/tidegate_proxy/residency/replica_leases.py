@@ -7,11 +7,11 @@ from time import monotonic
 
 from tidegate_contracts import lease as api
 
+from ..shared_tasks import SharedTasks
 from ..upstream.replica import Replica
 from ..upstream.request import NoAnswerError, send
 from .client import GoneError, LeaseClient, PolicyError
 from .leases import Lease
-from .shared_tasks import SharedTasks
 
 USABLE = 0.9
 """Share of a lease in which requests begin under it: the rest is for their way to Triton."""

@@ -1,12 +1,27 @@
-"""What this proxy has in one pool: its leases by replica and by model, and the order of replicas for each model."""
+"""What this proxy has in one pool, by replica and by model, and how it is looked after: unused leases are given up, hot
+models get a second replica, and proxies that differ converge.
+"""
 
+import asyncio
+import logging
 from collections.abc import Sequence
 from time import monotonic
 
+from tidegate_contracts import lease as api
+
 from ..upstream.replica import Replica
-from .leases import Lease, ModelLeases
-from .placement import Candidate, order
+from .client import PolicyError
+from .leases import Candidate, Lease, ModelLeases, order, ranked
 from .replica_leases import ReplicaLeases
+
+LOOK_SECONDS = 1.0
+"""Seconds between two looks."""
+AT_ONCE = 50
+"""Models that are looked at before requests have their turn again."""
+AGAIN_SECONDS = 10.0
+"""Seconds until a second lease that could not be had is asked for again, and for which one that was had is kept: there
+was a reason for it, such as a replica that fails."""
+log = logging.getLogger(__name__)
 
 
 class LeaseTable:
@@ -73,3 +88,107 @@ class LeaseTable:
         }
         candidates = [Candidate(name, self.stays(each.replica), each.is_warm(model)) for name, each in by_name.items()]
         return [by_name[name] for name in order(model, candidates)]
+
+
+class Rebalancer:
+    """Of the leases of one pool."""
+
+    def __init__(self, table: LeaseTable) -> None:
+        self._table = table
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def stop(self) -> None:
+        """End; leases that are being acquired are given up."""
+        if self._task is not None:
+            self._task.cancel()
+        for model in self._table.models.values():
+            if model.moving is not None:
+                model.moving.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self.look()
+            except Exception:
+                log.exception("looking after leases met a defect")
+
+    async def look(self) -> None:
+        """Look at every model once; requests have their turn in between."""
+        for number, name in enumerate(list(self._table.models)):
+            if (model := self._table.models.get(name)) is not None:
+                self._look_at(name, model, monotonic())
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+        for here in self._table.replicas.values():
+            here.give_back()
+
+    def _look_at(self, name: str, model: ModelLeases, now: float) -> None:
+        for lease in list(model.leases):
+            here = self._table.replicas.get(lease.replica)
+            if here is None:
+                model.leases.remove(lease)
+            elif lease.idle_seconds(now) >= here.lease_seconds:
+                here.drop(lease)
+        if model.leases:
+            self._place(name, model, now)
+        elif model.moving is None:
+            del self._table.models[name]
+
+    def _place(self, name: str, model: ModelLeases, now: float) -> None:
+        in_flight = sum(lease.in_flight for lease in model.leases)
+        requests = sum(lease.requests - lease.seen for lease in model.leases)
+        for lease in model.leases:
+            lease.seen = lease.requests
+        hot = model.heat.look(in_flight, requests, now - model.looked)
+        model.looked = now
+        if model.sequential or model.moving is not None:
+            return
+        wanted = 2 if hot else 1
+        # A policy that is silent for a while is no reason to load its models elsewhere: its Triton goes on.
+        staying = [lease for lease in model.leases if self._table.replicas[lease.replica].accepts]
+        usable = [lease for lease in staying if lease.usable(now)]
+        if len(usable) >= wanted and len(model.leases) > wanted:
+            if now >= max(lease.since for lease in model.leases) + AGAIN_SECONDS:
+                self._narrow(name, model, usable, wanted)
+        elif now >= model.again:
+            others = self._others(name, model)
+            if len(staying) >= wanted:
+                others = self._better(name, staying, others)
+            if others:
+                model.moving = asyncio.get_running_loop().create_task(self._acquire_one(name, model, others))
+
+    def _narrow(self, name: str, model: ModelLeases, usable: list[Lease], wanted: int) -> None:
+        """Keep the leases that every proxy would keep."""
+        kept = ranked(name, [lease.replica.name for lease in usable])[:wanted]
+        for lease in list(model.leases):
+            if lease.replica.name not in kept:
+                self._table.replicas[lease.replica].drop(lease)
+
+    def _others(self, name: str, model: ModelLeases) -> list[ReplicaLeases]:
+        """Return where another lease may be had."""
+        have = [lease.replica for lease in model.leases]
+        return [each for each in self._table.in_order(name, have) if self._table.stays(each.replica)]
+
+    def _better(self, name: str, staying: list[Lease], others: list[ReplicaLeases]) -> list[ReplicaLeases]:
+        """Return where the model is resident as well, and ranks higher: so proxies that differ converge."""
+        rank = ranked(name, [replica.name for replica in self._table.replicas])
+        worst = max(rank.index(lease.replica.name) for lease in staying)
+        return [each for each in others if name in each.resident and rank.index(each.replica.name) < worst]
+
+    async def _acquire_one(self, name: str, model: ModelLeases, others: list[ReplicaLeases]) -> None:
+        try:
+            for here in others:
+                try:
+                    answer = await here.acquire(name)
+                except PolicyError:
+                    continue
+                if isinstance(answer, api.Granted):
+                    return
+            model.again = monotonic() + AGAIN_SECONDS
+        finally:
+            model.moving = None

@@ -1,5 +1,6 @@
 """What is told of a call when it has ended: the same in the log and in traces, over HTTP and gRPC."""
 
+import logging
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -51,3 +52,44 @@ class CallRecord:
             "tidegate.replica": self.replica,
             "tidegate.request_id": self.request_id,
         }
+
+
+SUCCESS_EVERY = 0.2
+"""Seconds between two calls that went well and are logged: a line costs more than the call's own work."""
+FAILURES_A_SECOND = 50
+"""Calls that ended badly that are logged each second; the rest are counted, and their number is in the next line."""
+log = logging.getLogger("tidegate_proxy.calls")
+
+
+class CallLog:
+    """Logs calls: of those that went well a few a second, of the others as many as a reader can bear."""
+
+    __slots__ = ("_failures", "_next_success", "_second", "_unsaid")
+
+    def __init__(self) -> None:
+        self._next_success = 0.0
+        self._second = 0
+        self._failures = 0
+        self._unsaid = 0
+
+    def wants(self, status: int, now: float) -> bool:
+        """Tell whether a call that ended now is to be logged. `now` is monotonic seconds."""
+        if status < 400:
+            if now < self._next_success:
+                return False
+            self._next_success = now + SUCCESS_EVERY
+            return True
+        if int(now) != self._second:
+            self._second, self._failures = int(now), 0
+        self._failures += 1
+        if self._failures > FAILURES_A_SECOND:
+            self._unsaid += 1
+            return False
+        return True
+
+    def say(self, status: int, call: dict[str, Any]) -> None:
+        """Log a call."""
+        if self._unsaid:
+            call["notLogged"], self._unsaid = self._unsaid, 0
+        level = logging.WARNING if status >= 500 else logging.INFO
+        log.log(level, "%s %s", call.get("protocol"), status, extra={"said": call})

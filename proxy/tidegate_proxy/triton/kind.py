@@ -1,16 +1,30 @@
-"""Triton as one kind of inference server: see `tidegate_proxy.kinds.ServerKind`, which this fulfils."""
+"""Triton as one kind of inference server: see `tidegate_proxy.kinds.ServerKind`, which this fulfils.
+
+Paths are those of the KServe v2 protocol (open inference protocol), with Triton's for generate, statistics and
+configuration. Only these spellings exist; the path that goes to Triton is written anew from what was understood, so
+that no spelling of a caller's ever reaches it. Model control, shared memory, trace and log settings have no spelling.
+"""
 
 import re
+import zlib
+from functools import lru_cache
 from time import monotonic
 
 import msgspec
 from tidegate_contracts.triton import ALIAS_PARAMETER
 
 from ..pools import Pool, ask
-from ..targets import Target
+from ..problems import Kind, Problem
+from ..targets import NAME_PATTERN, VERSION_PATTERN, Target, is_name, is_version
 from ..upstream.request import Answer
-from . import paths, predict, sequences
 
+NAME = "triton"
+_PATH = re.compile(
+    rf"(?:/servers/(?P<server>{NAME_PATTERN}))?/v2/models/(?P<model>{NAME_PATTERN})(?:/versions/(?P<version>{VERSION_PATTERN}))?"
+    r"(?:/(?P<verb>infer|generate|generate_stream|ready|config|stats))?"
+)
+_PREDICT = Target(NAME, "infer", b"POST", "infer", "predict", in_body=True)
+"""What `/predict` asks for before its body is known."""
 NO_STATISTICS = b'{"model_stats":[]}'
 """What there is of a model that is loaded nowhere."""
 LOST = re.compile(rb"unknown model: '[^']*' (is not found|has no available versions|version \d+ is not at ready state)")
@@ -19,6 +33,28 @@ LOST_STATUSES = frozenset({400, 404, 503})
 """HTTP statuses with which that is said: by older Tritons, of a model never loaded, and of one that was unloaded."""
 LOST_CODES = frozenset({5, 14})
 """gRPC's: NOT_FOUND, UNAVAILABLE."""
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+"""What is raised for a text that is no JSON, or is nested too deeply."""
+
+
+class _Envelope(msgspec.Struct):
+    """The body of `/predict`, as the clients of Domino's reference implementation send it.
+
+    Its payload is the body of a v2 inference request. An empty version leaves the choice to the traffic's shares.
+    """
+
+    inference_server_name: str
+    model_name: str
+    payload: msgspec.Raw
+    model_version: str | int | None = None
+
+
+class _Parameters(msgspec.Struct):
+    sequence_id: int | str = 0
+
+
+class _Infer(msgspec.Struct):
+    parameters: _Parameters | None = None
 
 
 class _Value(msgspec.Struct):
@@ -29,7 +65,9 @@ class _Configuration(msgspec.Struct):
     parameters: dict[str, _Value] = {}
 
 
-_decoder = msgspec.json.Decoder(_Configuration)
+_envelope = msgspec.json.Decoder(_Envelope)
+_infer = msgspec.json.Decoder(_Infer)
+_configuration = msgspec.json.Decoder(_Configuration)
 
 
 class Triton:
@@ -37,15 +75,27 @@ class Triton:
 
     def understand(self, path: str) -> Target | None:
         """Return what a path asks of a model; None for a path that is not of Triton's protocol."""
-        return paths.understand(path)
+        if path == "/predict":
+            return _PREDICT
+        match = _PATH.fullmatch(path)
+        if match is None or (match["model"] == "stats" and not match["verb"] and not match["version"]):
+            return None  # `/v2/models/stats` is the statistics of all models
+        return _target(match["verb"] or "metadata", match["server"], match["model"], match["version"])
 
     def open_body(self, body: bytes | bytearray | memoryview) -> tuple[Target, memoryview]:
         """Return what the envelope of `/predict` asks, and its payload; raises Problem."""
-        return predict.open_envelope(body)
+        try:
+            envelope = _envelope.decode(body)
+        except _UNREADABLE as error:
+            raise Problem(Kind.MALFORMED, f"The body of /predict is no envelope: {error}.") from None
+        asked = _asked(envelope.inference_server_name, envelope.model_name, envelope.model_version)
+        return asked, memoryview(envelope.payload)
 
     def path(self, target: Target, version: str | None) -> bytes:
-        """Return Triton's path."""
-        return paths.path(target, version)
+        """Return Triton's path for what is asked, with the version that was chosen."""
+        which = f"/versions/{version}" if version else ""
+        tail = "" if target.verb == "metadata" else f"/{target.verb}"
+        return f"/v2/models/{target.model}{which}{tail}".encode()
 
     async def look(self, target: Target, pool: Pool, seconds: float, own_bound: bool) -> Answer:
         """Answer whether a model is ready, or its statistics, without loading it; raises Problem."""
@@ -54,7 +104,7 @@ class Triton:
             return Answer(200 if await pool.leases.is_ready(target.model) else 400, "text/plain", b"")
         if (replica := pool.leases.warm_at(target.model, monotonic())) is None:
             return Answer(200, "application/json", NO_STATISTICS)
-        return await ask(pool, paths.path(target, target.version), seconds, replica, own_bound=own_bound)
+        return await ask(pool, self.path(target, target.version), seconds, replica, own_bound=own_bound)
 
     def config_path(self, model: str) -> bytes:
         """Return the path of a model's configuration."""
@@ -68,20 +118,39 @@ class Triton:
         """
         parameter = ALIAS_PARAMETER + alias
         try:
-            return parameter, _decoder.decode(config).parameters.get(parameter, _Value()).string_value
-        except (msgspec.MsgspecError, RecursionError) as error:
+            return parameter, _configuration.decode(config).parameters.get(parameter, _Value()).string_value
+        except _UNREADABLE as error:
             raise ValueError("it is no configuration") from error
 
     def keeps_sequences(self, config: bytes) -> bool:
         """Tell whether the model is batched by sequence; raises ValueError."""
         try:
             return "sequence_batching" in msgspec.json.decode(config)
-        except (msgspec.MsgspecError, RecursionError, TypeError) as error:
+        except (*_UNREADABLE, TypeError) as error:
             raise ValueError("it is no configuration") from error
 
     def sequence_of(self, headers: bytes, body: bytes | bytearray | memoryview, most: int) -> bytes | None:
-        """Return the request's `sequence_id`; raises Problem."""
-        return sequences.sequence_of(headers, body, most)
+        """Return the id of the request's sequence, None without one; raises Problem.
+
+        All requests of a sequence must reach the same replica, which alone keeps its state. Protocol: Triton's sequence
+        extension of KServe v2: `parameters.sequence_id`, a number or a text; 0 and "" are none.
+        """
+        said = {}
+        for line in headers.split(b"\r\n"):
+            name, _, value = line.partition(b": ")
+            said[name.lower()] = value
+        if encoding := said.get(b"content-encoding"):
+            body = _unpacked(encoding.lower(), body, most)
+        length = said.get(b"inference-header-content-length")
+        if length is not None and length.isdigit():
+            body = body[: int(length)]
+        try:
+            parameters = _infer.decode(body).parameters
+        except _UNREADABLE:
+            return None  # the replica tells what is wrong with it
+        if parameters is None or not parameters.sequence_id:
+            return None
+        return str(parameters.sequence_id).encode("utf-8", "surrogatepass")
 
     def says_lost(self, status: int, answer: bytes) -> bool:
         """Tell whether Triton says that it does not have the model."""
@@ -90,3 +159,43 @@ class Triton:
     def says_lost_over_grpc(self, code: int, headers: bytes) -> bool:
         """Tell the same over gRPC."""
         return code in LOST_CODES and LOST.search(headers) is not None
+
+
+def _target(verb: str, server: str | None, model: str, version: str | None) -> Target:
+    posted = verb in ("infer", "generate", "generate_stream")
+    return Target(
+        kind=NAME,
+        verb=verb,
+        method=b"POST" if posted else b"GET",
+        action="infer" if posted else "inspect",
+        model=model,
+        server=server,
+        version=version,
+        looks_only=verb in ("ready", "stats"),
+        may_be_of_sequence=verb == "infer",
+        streams=verb == "generate_stream",
+    )
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _asked(server: str, model: str, said: str | int | None) -> Target:
+    if not is_name(server) or not is_name(model):
+        raise Problem(Kind.UNKNOWN, "No server or model can have such a name.")
+    version = None if said is None or said == "" else str(said)
+    if version is not None and not is_version(version):
+        raise Problem(Kind.MALFORMED, "model_version is a number from 1 of at most 16 digits, or left out.")
+    return _target("infer", server, model, version)
+
+
+def _unpacked(encoding: bytes, body: bytes | bytearray | memoryview, most: int) -> bytes:
+    """Return a compressed body, of at most so many bytes."""
+    if encoding not in (b"gzip", b"deflate"):
+        raise Problem(Kind.MALFORMED, "A body may be compressed with gzip or deflate.")
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    try:
+        found = unpacker.decompress(body, most + 1)
+    except zlib.error:
+        raise Problem(Kind.MALFORMED, "The body is not compressed as its header says.") from None
+    if len(found) > most:
+        raise Problem(Kind.TOO_LONG, f"A request's body may have {most} bytes here, unpacked.")
+    return found

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidegate_contracts.routing import AccessRule, AccessTable
-from tidegate_proxy.access import caches
+from tidegate_proxy.access import identity as caches
 from tidegate_proxy.access.api_keys import ApiKeys, hash_line, new_key
 from tidegate_proxy.access.authorizer import Authorizer
-from tidegate_proxy.access.caches import IdentityCache, RefusalCache
-from tidegate_proxy.access.identity import Grant, Identity, Principal
+from tidegate_proxy.access.identity import Grant, Identity, IdentityCache, Principal, RefusalCache
 from tidegate_proxy.access.trust import Later, Trust
 from tidegate_proxy.problems import Kind, Problem
 from tidegate_proxy.routes import Routes

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jwt.algorithms import RSAAlgorithm
-from tidegate_proxy.access import jwks, tokens
+from tidegate_proxy.access import jwks, trust
 from tidegate_proxy.access.authorizer import Authorizer
 from tidegate_proxy.access.identity import Identity
 from tidegate_proxy.access.jwks import IssuerKeys, read_keys
@@ -150,8 +150,8 @@ async def test_a_key_that_is_withdrawn_while_a_token_is_checked_ends_it_too(
             authorizer._keys_changed(provider.issuer, True)
         return verify(*args)
 
-    verify = tokens.verify
-    monkeypatch.setattr(tokens, "verify", verified)
+    verify = trust.verify
+    monkeypatch.setattr(trust, "verify", verified)
     await authorizer.identify(provider.bearer())
     assert len(checked) == 2
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tidegate_contracts.routing import API_KEYS, DOMINO, AccessRule
-from tidegate_proxy.access.globs import Globs
 from tidegate_proxy.access.identity import Principal
-from tidegate_proxy.access.rules import MOST_RIGHTS, Rules, build_rules
+from tidegate_proxy.access.rules import MOST_RIGHTS, Globs, Rules, build_rules
 
 from .tables import rule
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidegate_proxy.access import tokens
+from tidegate_proxy.access import trust
 from tidegate_proxy.access.authorizer import Authorizer
 from tidegate_proxy.access.jwks import read_keys
 from tidegate_proxy.problems import Kind, Problem
@@ -125,7 +125,7 @@ async def test_a_public_key_is_no_secret_for_hmac(provider: Provider, algorithm:
     # Nor is it where the check of the algorithm's name is passed by: the key itself decides.
     (key,) = read_keys(provider.jwks())
     with pytest.raises(Problem):
-        tokens.verify(token, key, issuer_of(provider), provider.claims()["iat"])
+        trust.verify(token, key, issuer_of(provider), provider.claims()["iat"])
 
 
 @pytest.mark.parametrize("algorithm", ["PS256", "RS384", "RS512"])
@@ -162,7 +162,7 @@ async def test_critical_extensions_that_nobody_knows_are_refused(provider: Provi
 
 
 async def test_a_token_that_is_too_long_is_refused_unread(provider: Provider) -> None:
-    credential = provider.bearer(more="x" * tokens.MOST_TOKEN_BYTES)
+    credential = provider.bearer(more="x" * trust.MOST_TOKEN_BYTES)
     assert await kind_of(gate_for(provider), credential) is Kind.UNAUTHENTICATED
     assert provider.asked == 0
 
@@ -247,9 +247,9 @@ def test_whatever_a_signed_token_says_it_is_believed_or_refused(
     signing_input = f"{header}.{part(good | claims)}"
     sign = jwt.algorithms.RSAAlgorithm(jwt.algorithms.RSAAlgorithm.SHA256).sign
     token = f"{signing_input}.{part(sign(signing_input.encode(), rsa_key('first')))}".encode()
-    tokens.peek(token)
+    trust.peek(token)
     try:
-        identity = tokens.verify(token, key, told, good["iat"])
+        identity = trust.verify(token, key, told, good["iat"])
     except Problem as refusal:
         outcome = refusal.kind.word
     else:
@@ -272,4 +272,4 @@ def test_whatever_is_no_token_is_refused(text: bytes) -> None:
 def test_deep_nesting_does_no_harm(depth: int) -> None:
     deep = b'{"iss":"x","more":' + b"[" * depth + b"]" * depth + b"}"
     token = f"{part({'alg': 'RS256'})}.{part(deep)}.x".encode()
-    assert tokens.peek(token) is None or len(token) <= tokens.MOST_TOKEN_BYTES
+    assert trust.peek(token) is None or len(token) <= tokens.MOST_TOKEN_BYTES

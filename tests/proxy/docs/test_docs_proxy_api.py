@@ -15,7 +15,7 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_proxy import concurrency, serve
 from tidegate_proxy.access.api_keys import hash_line, new_key
-from tidegate_proxy.grpc.deadline import IDLE_STREAM_SECONDS
+from tidegate_proxy.grpc.response import IDLE_STREAM_SECONDS
 from tidegate_proxy.http import head
 from tidegate_proxy.http2.headers import MOST_HEAD_BYTES
 from tidegate_proxy.kinds import understand

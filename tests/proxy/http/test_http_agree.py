@@ -85,7 +85,7 @@ def world(tmp_path: Path, identity_provider: Issuer, monkeypatch: pytest.MonkeyP
     level = root.level
     root.setLevel(logging.DEBUG)
     root.addHandler(lines)
-    monkeypatch.setattr("tidegate_proxy.telemetry.logs.SUCCESS_EVERY", 0)
+    monkeypatch.setattr("tidegate_proxy.telemetry.records.SUCCESS_EVERY", 0)
     both: tuple[routing.Action, ...] = ("infer", "inspect")
     access = routing.AccessTable(
         issuers=(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_contracts import routing
+from tidegate_proxy.kinds import KINDS
 from tidegate_proxy.problems import Problem
-from tidegate_proxy.triton.sequences import sequence_of
 
 from .house import House, house, request
 from .upstream import Asked, Upstream, answer, upstream
@@ -137,17 +137,17 @@ async def test_a_sequence_stays_even_where_nobody_tells_that_the_model_keeps_the
 
 @given(st.integers() | st.text(max_size=20))
 def test_ids_are_told_apart(sequence: int | str) -> None:
-    found = sequence_of(b"", body_of(sequence), 1000)
+    found = KINDS["triton"].sequence_of(b"", body_of(sequence), 1000)
     assert (found is None) == (not sequence)
     if found is not None:
-        assert found != sequence_of(b"", body_of(f"{sequence}x"), 1000)
+        assert found != KINDS["triton"].sequence_of(b"", body_of(f"{sequence}x"), 1000)
 
 
 def test_a_bomb_is_not_unpacked() -> None:
     with pytest.raises(Problem, match="1000 bytes here, unpacked"):
-        sequence_of(b"Content-Encoding: gzip\r\n", gzip.compress(bytes(10_000_000)), 1000)
+        KINDS["triton"].sequence_of(b"Content-Encoding: gzip\r\n", gzip.compress(bytes(10_000_000)), 1000)
 
 
 @given(st.binary(max_size=100))
 def test_nonsense_is_left_to_the_replica(body: bytes) -> None:
-    sequence_of(b"", body, 1000)
+    KINDS["triton"].sequence_of(b"", body, 1000)

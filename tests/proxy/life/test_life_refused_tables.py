@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 from tidegate_contracts import routing
 from tidegate_proxy import config
-from tidegate_proxy.tables import TableError, WatchedFile, access_table, routing_table
+from tidegate_proxy.config import TableError, WatchedFile, access_table, routing_table
 
 from ..http.house import address_of, house, until
 from ..http.house import routing_table as usual_table

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tidegate_proxy.residency.placement import ranked
+from tidegate_proxy.residency.leases import ranked
 
 from ..http.house import request, until
 from .estate import Estate, at, estate, estates
@@ -78,8 +78,8 @@ async def load(front: Estate, model: str, callers: int, stop: asyncio.Event, pau
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let models be hot and cold after a short while."""
-    monkeypatch.setattr("tidegate_proxy.residency.placement.MEMORY_SECONDS", 0.2)
-    monkeypatch.setattr("tidegate_proxy.residency.placement.CALM_SECONDS", 0.3)
+    monkeypatch.setattr("tidegate_proxy.residency.leases.MEMORY_SECONDS", 0.2)
+    monkeypatch.setattr("tidegate_proxy.residency.leases.CALM_SECONDS", 0.3)
 
 
 @pytest.mark.usefixtures("soon")

@@ -183,7 +183,7 @@ async def test_models_of_a_policy_that_is_silent_for_a_while_are_not_loaded_else
 async def test_a_copy_that_cannot_be_used_is_not_kept_for_one_that_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate_proxy.residency.rebalancing.AGAIN_SECONDS", 0.7)  # by then its breaker is open
+    monkeypatch.setattr("tidegate_proxy.residency.table.AGAIN_SECONDS", 0.7)  # by then its breaker is open
     async with sites(2, lease_seconds=30) as here, estate(tmp_path, here) as front:
         first, second = in_rank("a", here)
         await front.call("a")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tidegate_proxy.residency.placement import (
+from tidegate_proxy.residency.leases import (
     CALM,
     CALM_SECONDS,
     HOT_A_SECOND,

@@ -5,7 +5,7 @@ import gc
 import warnings
 
 import pytest
-from tidegate_proxy.residency.shared_tasks import SharedTasks
+from tidegate_proxy.shared_tasks import SharedTasks
 
 pytestmark = pytest.mark.anyio
 

@@ -19,7 +19,7 @@ from tidegate_eviction.core.residency import Residency
 from tidegate_eviction.core.rules import ModelSpec, PoolRules, ServerInventory
 from tidegate_eviction.policies.registry import find
 from tidegate_proxy.problems import Kind, Problem
-from tidegate_proxy.residency import manager, rebalancing, replica_leases, table
+from tidegate_proxy.residency import manager, replica_leases, table
 from tidegate_proxy.residency.client import GoneError, PolicyError
 from tidegate_proxy.residency.leases import Lease
 from tidegate_proxy.residency.manager import LeaseManager
@@ -353,7 +353,7 @@ class World:
 def simulated() -> Iterator[None]:
     """Have the proxies' lease code run in worlds: with their clocks, wires and Tritons."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (replica_leases, manager, rebalancing, table):
+        for module in (replica_leases, manager, table):
             patch.setattr(module, "monotonic", lambda: asyncio.get_running_loop().time())
 
         def site_of(replica: Replica) -> Site:

@@ -1,4 +1,4 @@
-"""Work that several callers wait for is done once, for as long as one of them waits for it."""
+"""Work that several callers wait for is done once."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, KeysView
@@ -13,17 +13,22 @@ class _Work(Generic[Result]):
 
     def __init__(self) -> None:
         self.result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self.result.add_done_callback(_retrieve)
         self.task: asyncio.Task[None] | None = None
         self.waiters = 0
 
 
+def _retrieve(result: "asyncio.Future[Any]") -> None:
+    """Keep asyncio from reporting a failure whose callers have all left."""
+    if not result.cancelled():
+        result.exception()
+
+
 class SharedTasks(Generic[Key, Result]):
-    """A task goes on when one of its callers leaves, and is cancelled with the last.
+    """A task goes on when one of its callers leaves; with the last it is cancelled, unless it `outlives` them."""
 
-    That of `access.single_flight` is not: it goes on without callers.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, *, outlives: bool = False) -> None:
+        self._outlives = outlives
         self._under_way: dict[Key, _Work[Result]] = {}
 
     @property
@@ -42,7 +47,7 @@ class SharedTasks(Generic[Key, Result]):
             return await asyncio.shield(work.result)
         finally:
             work.waiters -= 1
-            if not work.waiters and not work.result.done():
+            if not (work.waiters or self._outlives or work.result.done()):
                 work.result.cancel()
                 self._end(key, work)
 
@@ -52,6 +57,15 @@ class SharedTasks(Generic[Key, Result]):
             if not work.result.done():
                 work.result.set_exception(error)
             self._end(key, work)
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        tasks = [work.task for work in self._under_way.values() if work.task is not None]
+        for work in self._under_way.values():
+            work.result.cancel()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _do(self, key: Key, work: _Work[Result], start: Callable[[], Coroutine[Any, Any, Result]]) -> None:
         try:

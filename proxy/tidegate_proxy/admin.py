@@ -1,7 +1,7 @@
 """The admin port: probes and metrics. It has a thread of its own, so that load on the API cannot delay them."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
 
 from fastapi import FastAPI, Response
@@ -15,6 +15,13 @@ from .config import LiveConfig
 from .shared_state import SharedState
 from .telemetry.meter import Meter, pieces
 
+PAUSE_SECONDS = 0.0005
+"""Between two pieces of the metrics."""
+_POOL = ("server", "pool")
+_REPLICA = (*_POOL, "replica")
+_Samples = Iterable[tuple[str | Sequence[str], float]]
+_Family = GaugeMetricFamily | CounterMetricFamily
+
 
 class MeterCollector(Collector):
     """Made at each scrape from plain numbers, so that counting a call costs next to nothing."""
@@ -24,116 +31,69 @@ class MeterCollector(Collector):
         self._config = config
 
     def collect(self) -> Iterator[Metric]:
-        """Return every metric but those of `exposition`, which are too many for this."""
-        yield from self._places()
-        yield from self._refusals()
-        yield from self._upstream()
-        yield from self._leases()
-        yield from self._copies()
-        yield from self._spans()
-        yield from self._tables()
-
-    def _places(self) -> Iterator[Metric]:
-        limiter = self._shared.limiter
-        yield GaugeMetricFamily("tidegate_proxy_in_flight", "Calls that are worked on.", limiter.in_flight)
-        yield GaugeMetricFamily("tidegate_proxy_waiting", "Calls that wait for a place.", limiter.waiting)
-
-    def _refusals(self) -> Iterator[Metric]:
-        problems = CounterMetricFamily("tidegate_proxy_problems", "Calls the proxy ended itself.", labels=["type"])
-        for word, number in list(self._shared.meter.problems.items()):
-            problems.add_metric([word], number)
-        yield problems
-
-    def _upstream(self) -> Iterator[Metric]:
-        errors = CounterMetricFamily(
-            "tidegate_proxy_upstream_errors", "Calls without an answer.", labels=["server", "how"]
+        """Return every metric but those of `telemetry.meter.pieces`, which are too many for this."""
+        shared, meter = self._shared, self._shared.meter
+        yield _gauge("in_flight", "Calls that are worked on.", shared.limiter.in_flight)
+        yield _gauge("waiting", "Calls that wait for a place.", shared.limiter.waiting)
+        yield _counter("problems", "Calls the proxy ended itself.", ("type",), meter.problems.items())
+        yield _counter("upstream_errors", "Calls without an answer.", ("server", "how"), meter.upstream_errors.items())
+        outcomes = (*_POOL, "outcome")
+        yield _counter("lease_acquires", "Answers to requests for leases.", outcomes, meter.lease_acquires.items())
+        yield _counter(
+            "lease_spills", "Calls that asked another replica for a lease.", _POOL, meter.lease_spills.items()
         )
-        for key, number in list(self._shared.meter.upstream_errors.items()):
-            errors.add_metric(key, number)
-        yield errors
-        labels = ["server", "pool", "replica"]
-        flight = GaugeMetricFamily("tidegate_proxy_replica_in_flight", "Calls at a replica.", labels=labels)
-        breaker = GaugeMetricFamily(
-            "tidegate_proxy_breaker", "State of a replica's circuit breaker.", labels=[*labels, "state"]
-        )
-        now = monotonic()
-        for (server, pool), each in self._config.routes.pools.items():
-            for replica in list(each.replicas):
-                names = [server, pool, replica.name]
-                flight.add_metric(names, replica.in_flight)
-                breaker.add_metric([*names, replica.breaker.state(now)], 1)
-        yield from (flight, breaker)
+        yield from self._pools()
+        copies = ("server", "model", "outcome")
+        yield _counter("mirrored", "Copies of requests for a candidate version.", copies, meter.mirrored.items())
+        yield _gauge("mirrors_in_flight", "Copies under way.", shared.mirror.in_flight)
+        if shared.tracer is not None:
+            yield _counter("spans", "Spans of sampled calls.", ("outcome",), shared.tracer.counts.items())
+        files = self._config.watched
+        taken = [(each.name, each.generation) for each in files]
+        yield _gauges("config_generation", "Times a file was taken over.", ("file",), taken)
+        refused = [(each.name, each.failures) for each in files]
+        yield _counter("config_failures", "Times a file was refused.", ("file",), refused)
+        good = [(each.name, 0 if each.last_error else 1) for each in files]
+        yield _gauges("config_good", "1 while the file as it lies there is in use.", ("file",), good)
 
-    def _leases(self) -> Iterator[Metric]:
-        labels = ["server", "pool"]
-        meter = self._shared.meter
-        acquires = CounterMetricFamily(
-            "tidegate_proxy_lease_acquires", "Answers to requests for leases.", labels=[*labels, "outcome"]
-        )
-        for key, number in list(meter.lease_acquires.items()):
-            acquires.add_metric(key, number)
+    def _pools(self) -> Iterator[Metric]:
         waits = HistogramMetricFamily(
-            "tidegate_proxy_lease_wait_seconds", "Seconds that calls waited for a lease.", labels=labels
+            "tidegate_proxy_lease_wait_seconds", "Seconds that calls waited for a lease.", labels=_POOL
         )
-        for where, count in list(meter.lease_waits.items()):
+        for where, count in list(self._shared.meter.lease_waits.items()):
             waits.add_metric(where, count.cumulative(), sum_value=count.seconds)
-        spills = CounterMetricFamily(
-            "tidegate_proxy_lease_spills", "Calls that asked another replica for a lease.", labels=labels
-        )
-        for where, number in list(meter.lease_spills.items()):
-            spills.add_metric(where, number)
-        yield from (acquires, waits, spills)
-        held = GaugeMetricFamily("tidegate_proxy_leases", "Leases that are held.", labels=[*labels, "replica"])
-        silent = GaugeMetricFamily(
-            "tidegate_proxy_policy_silent", "1 while an eviction policy gives no answer.", labels=[*labels, "replica"]
-        )
-        waiting = GaugeMetricFamily("tidegate_proxy_lease_waiting", "Calls that wait for a lease.", labels=labels)
+        yield waits
         now = monotonic()
-        for (server, pool), each in self._config.routes.pools.items():
-            if each.leases is not None:
-                waiting.add_metric([server, pool], each.leases.waiting)
-                for replica, number in each.leases.held(now).items():
-                    held.add_metric([server, pool, replica], number)
-                for replica, is_silent in each.leases.silent().items():
-                    silent.add_metric([server, pool, replica], int(is_silent))
-        yield from (held, silent, waiting)
-
-    def _copies(self) -> Iterator[Metric]:
-        copies = CounterMetricFamily(
-            "tidegate_proxy_mirrored",
-            "Copies of requests for a candidate version.",
-            labels=["server", "model", "outcome"],
-        )
-        for key, number in list(self._shared.meter.mirrored.items()):
-            copies.add_metric(key, number)
-        yield copies
-        under_way = self._shared.mirror.in_flight
-        yield GaugeMetricFamily("tidegate_proxy_mirrors_in_flight", "Copies under way.", under_way)
-
-    def _spans(self) -> Iterator[Metric]:
-        if (tracer := self._shared.tracer) is not None:
-            spans = CounterMetricFamily("tidegate_proxy_spans", "Spans of sampled calls.", labels=["outcome"])
-            for outcome, number in tracer.counts.items():
-                spans.add_metric([outcome], number)
-            yield spans
-
-    def _tables(self) -> Iterator[Metric]:
-        generation = GaugeMetricFamily(
-            "tidegate_proxy_config_generation", "Times a file was taken over.", labels=["file"]
-        )
-        failures = CounterMetricFamily("tidegate_proxy_config_failures", "Times a file was refused.", labels=["file"])
-        good = GaugeMetricFamily(
-            "tidegate_proxy_config_good", "1 while the file as it lies there is in use.", labels=["file"]
-        )
-        for each in self._config.watched:
-            generation.add_metric([each.name], each.generation)
-            failures.add_metric([each.name], each.failures)
-            good.add_metric([each.name], 0 if each.last_error else 1)
-        yield from (generation, failures, good)
+        pools = self._config.routes.pools
+        replicas = [((*key, each.name), each) for key, pool in pools.items() for each in list(pool.replicas)]
+        flight = ((names, each.in_flight) for names, each in replicas)
+        yield _gauges("replica_in_flight", "Calls at a replica.", _REPLICA, flight)
+        states = (((*names, each.breaker.state(now)), 1) for names, each in replicas)
+        yield _gauges("breaker", "State of a replica's circuit breaker.", (*_REPLICA, "state"), states)
+        leases = [(key, pool.leases) for key, pool in pools.items() if pool.leases is not None]
+        held = (((*key, name), number) for key, each in leases for name, number in each.held(now).items())
+        yield _gauges("leases", "Leases that are held.", _REPLICA, held)
+        silent = (((*key, name), int(is_so)) for key, each in leases for name, is_so in each.silent().items())
+        yield _gauges("policy_silent", "1 while an eviction policy gives no answer.", _REPLICA, silent)
+        yield _gauges("lease_waiting", "Calls that wait for a lease.", _POOL, ((key, at.waiting) for key, at in leases))
 
 
-PAUSE_SECONDS = 0.0005
-"""Between two pieces of the metrics."""
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"tidegate_proxy_{name}", text, value)
+
+
+def _gauges(name: str, text: str, labels: Sequence[str], samples: _Samples) -> Metric:
+    return _filled(GaugeMetricFamily(f"tidegate_proxy_{name}", text, labels=labels), samples)
+
+
+def _counter(name: str, text: str, labels: Sequence[str], samples: _Samples) -> Metric:
+    return _filled(CounterMetricFamily(f"tidegate_proxy_{name}", text, labels=labels), samples)
+
+
+def _filled(family: _Family, samples: _Samples) -> Metric:
+    for labels, value in list(samples):  # as they are now: calls go on counting on the other thread
+        family.add_metric([labels] if isinstance(labels, str) else labels, value)
+    return family
 
 
 def make_admin(

@@ -17,21 +17,9 @@ Triton's own errors are passed on as they are (`application/json`); the proxy's 
 """
 _Json = dict[str, Any]
 
-_EVERYWHERE = (
-    Kind.MALFORMED,
-    Kind.METHOD,
-    Kind.TOO_LONG,
-    Kind.HEADERS,
-    Kind.INTERNAL,
-)
-_FOR_CALLERS = (
-    Kind.UNAUTHENTICATED,
-    Kind.DENIED,
-    Kind.UNKNOWN,
-    Kind.UPSTREAM,
-    Kind.BUSY,
-    Kind.DEADLINE,
-)
+_EVERYWHERE = (Kind.MALFORMED, Kind.METHOD, Kind.TOO_LONG, Kind.HEADERS, Kind.INTERNAL)
+_FOR_CALLERS = (Kind.UNAUTHENTICATED, Kind.DENIED, Kind.UNKNOWN, Kind.UPSTREAM, Kind.BUSY, Kind.DEADLINE)
+_WHOAMI = (Kind.UNAUTHENTICATED, Kind.BUSY)
 _FOR_CALLS = (Kind.SLOW, Kind.RATE_LIMITED, Kind.LOAD_FAILED, Kind.NEVER_FITS)
 _RETRIED = (Kind.RATE_LIMITED, Kind.BUSY)
 _TRITON_SAYS = (400, 404, 500, 503)
@@ -43,7 +31,7 @@ def document() -> _Json:
     paths: _Json = {
         "/healthz": {"get": _open("Whether the proxy runs", _ref("Health"), "health")},
         "/readyz": {"get": _open("Whether the proxy takes requests", _ref("Health"), "health", Kind.BUSY)},
-        "/whoami": {"get": _whoami()},
+        "/whoami": {"get": _operation("As whom the proxy knows you", _ref("WhoAmI"), _WHOAMI) | {"tags": ["access"]}},
         "/predict": {"post": _predict()},
     }
     for prefix, named in (("", []), ("/servers/{server}", [_SERVER])):
@@ -123,11 +111,6 @@ def _model_call(method: str, summary: str, answer: _Json | None, tail: str) -> _
     return made
 
 
-def _whoami() -> _Json:
-    made = _operation("As whom the proxy knows you", _ref("WhoAmI"), (Kind.UNAUTHENTICATED, Kind.BUSY))
-    return made | {"tags": ["access"]}
-
-
 def _predict() -> _Json:
     made = _call("Call a model in the form of Domino's reference implementation", {"description": "Triton's"})
     made["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref("PredictRequest")}}}
@@ -152,118 +135,92 @@ _HEADERS = [
     _header("Request-Timeout", {"type": "number", "minimum": 1}, "Seconds that you wait; the proxy's own at most"),
     _header("Tidegate-Sticky", _WORD, "Requests with the same value get the same version"),
 ]
+
+
+def _object(required: str = "", **properties: _Json) -> _Json:
+    """Return the schema of an object with these properties; `required` names those that are never left out."""
+    listed = {"required": required.split()} if required else {}
+    return {"type": "object"} | listed | ({"properties": properties} if properties else {})
+
+
+def _list_of(items: _Json) -> _Json:
+    return {"type": "array", "items": items}
+
+
+def _said(description: str, **schema: Any) -> _Json:
+    return {"type": "string", "description": description} | schema
+
+
 _TEXT = {"type": "string"}
-_OBJECT = {"type": "object"}
-_EVENT = {"type": "object", "properties": {"data": {"type": "string", "description": "JSON, as of generate"}}}
-_TENSOR = {
-    "type": "object",
-    "required": ["name", "shape", "datatype"],
-    "properties": {
-        "name": _TEXT,
-        "shape": {"type": "array", "items": {"type": "integer"}},
-        "datatype": _TEXT,
-        "parameters": _OBJECT,
-        "data": {"description": "Left out where the bytes follow the JSON", "type": "array"},
-    },
-}
+_EVENT = _object(data=_said("JSON, as of generate"))
+_TENSOR = _object(
+    "name shape datatype",
+    name=_TEXT,
+    shape=_list_of({"type": "integer"}),
+    datatype=_TEXT,
+    parameters=_object(),
+    data={"description": "Left out where the bytes follow the JSON", "type": "array"},
+)
+_STATED_VERSION = [
+    {"type": "string", "pattern": f"^({VERSION_PATTERN})?$"},
+    {"type": "integer", "minimum": 1, "maximum": 10**16 - 1},
+    {"type": "null"},
+]
 _SCHEMAS: _Json = {
-    "Health": {"type": "object", "required": ["status"], "properties": {"status": _TEXT}},
-    "WhoAmI": {
-        "type": "object",
-        "required": ["environment", "principal", "groups", "source"],
-        "properties": {
-            "environment": {"type": "string", "description": "Name of the environment that the proxy serves"},
-            "principal": {"type": "string", "description": "Your name in access rules"},
-            "groups": {"type": "array", "items": _TEXT, "description": "Your groups in access rules"},
-            "source": {"type": "string", "description": "Who vouches: URL of an issuer, `api-keys` or `domino`"},
-        },
-        "additionalProperties": False,
-    },
-    "Problem": {
-        "description": "RFC 9457",
-        "type": "object",
-        "required": ["type", "title", "status", "detail", "requestId", "error"],
-        "properties": {
-            "type": {
-                "enum": [TYPE_ROOT + kind.word for kind in Kind],
-                "description": "Stable: programs may rely on it",
-            },
-            "title": _TEXT,
-            "status": {"type": "integer"},
-            "detail": {"type": "string", "description": "What happened, and what to do"},
-            "requestId": _TEXT,
-            "error": {"type": "string", "description": "The detail again, where clients of Triton look for it"},
-            "retryAfterSeconds": {"type": "number"},
-        },
-    },
-    "TritonError": {"type": "object", "required": ["error"], "properties": {"error": _TEXT}},
-    "PredictRequest": {
-        "type": "object",
-        "required": ["inference_server_name", "model_name", "payload"],
-        "properties": {
-            "inference_server_name": {"type": "string", "description": "Server that has the model"},
-            "model_name": {"type": "string", "description": "Model to call"},
-            "model_version": {
-                "description": "Version; by the traffic's shares without it",
-                "anyOf": [
-                    {"type": "string", "pattern": f"^({VERSION_PATTERN})?$"},
-                    {"type": "integer", "minimum": 1, "maximum": 10**16 - 1},
-                    {"type": "null"},
-                ],
-            },
-            "payload": {"description": "Body of a v2 inference request; it goes on to the server as it is"},
-        },
-    },
-    "InferRequest": {
-        "description": "KServe v2",
-        "type": "object",
-        "required": ["inputs"],
-        "properties": {
-            "id": _TEXT,
-            "parameters": _OBJECT,
-            "inputs": {"type": "array", "items": _TENSOR},
-            "outputs": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "required": ["name"],
-                    "properties": {"name": _TEXT, "parameters": _OBJECT},
-                },
-            },
-        },
-    },
-    "InferAnswer": {
-        "type": "object",
-        "required": ["model_name", "outputs"],
-        "properties": {
-            "id": _TEXT,
-            "model_name": _TEXT,
-            "model_version": _TEXT,
-            "parameters": _OBJECT,
-            "outputs": {"type": "array", "items": _TENSOR},
-        },
-    },
-    "ServerMetadata": {
-        "type": "object",
-        "required": ["name", "version", "extensions"],
-        "properties": {"name": _TEXT, "version": _TEXT, "extensions": {"type": "array", "items": _TEXT}},
-    },
-    "ModelMetadata": {
-        "type": "object",
-        "required": ["name", "platform", "inputs", "outputs"],
-        "properties": {
-            "name": _TEXT,
-            "platform": _TEXT,
-            "versions": {"type": "array", "items": _TEXT},
-            "inputs": {"type": "array", "items": _OBJECT},
-            "outputs": {"type": "array", "items": _OBJECT},
-        },
-    },
-    "Statistics": {
-        "type": "object",
-        "required": ["model_stats"],
-        "properties": {"model_stats": {"type": "array", "items": _OBJECT}},
-    },
+    "Health": _object("status", status=_TEXT),
+    "WhoAmI": _object(
+        "environment principal groups source",
+        environment=_said("Name of the environment that the proxy serves"),
+        principal=_said("Your name in access rules"),
+        groups=_list_of(_TEXT) | {"description": "Your groups in access rules"},
+        source=_said("Who vouches: URL of an issuer, `api-keys` or `domino`"),
+    )
+    | {"additionalProperties": False},
+    "Problem": _object(
+        "type title status detail requestId error",
+        type={"enum": [TYPE_ROOT + kind.word for kind in Kind], "description": "Stable: programs may rely on it"},
+        title=_TEXT,
+        status={"type": "integer"},
+        detail=_said("What happened, and what to do"),
+        requestId=_TEXT,
+        error=_said("The detail again, where clients of Triton look for it"),
+        retryAfterSeconds={"type": "number"},
+    )
+    | {"description": "RFC 9457"},
+    "TritonError": _object("error", error=_TEXT),
+    "PredictRequest": _object(
+        "inference_server_name model_name payload",
+        inference_server_name=_said("Server that has the model"),
+        model_name=_said("Model to call"),
+        model_version={"description": "Version; by the traffic's shares without it", "anyOf": _STATED_VERSION},
+        payload={"description": "Body of a v2 inference request; it goes on to the server as it is"},
+    ),
+    "InferRequest": _object(
+        "inputs",
+        id=_TEXT,
+        parameters=_object(),
+        inputs=_list_of(_TENSOR),
+        outputs=_list_of(_object("name", name=_TEXT, parameters=_object())),
+    )
+    | {"description": "KServe v2"},
+    "InferAnswer": _object(
+        "model_name outputs",
+        id=_TEXT,
+        model_name=_TEXT,
+        model_version=_TEXT,
+        parameters=_object(),
+        outputs=_list_of(_TENSOR),
+    ),
+    "ServerMetadata": _object("name version extensions", name=_TEXT, version=_TEXT, extensions=_list_of(_TEXT)),
+    "ModelMetadata": _object(
+        "name platform inputs outputs",
+        name=_TEXT,
+        platform=_TEXT,
+        versions=_list_of(_TEXT),
+        inputs=_list_of(_object()),
+        outputs=_list_of(_object()),
+    ),
+    "Statistics": _object("model_stats", model_stats=_list_of(_object())),
 }
 _SCHEMES = {
     "token": {"type": "http", "scheme": "bearer", "description": "Of an issuer that the environment trusts"},
@@ -283,9 +240,9 @@ _SERVER_PATHS = [
 _MODEL_PATHS: list[tuple[str, str, str, _Json]] = [
     ("", "get", "Metadata of a model", _ref("ModelMetadata")),
     ("/ready", "get", "Whether a model takes requests", {}),
-    ("/config", "get", "Configuration of a model", _OBJECT),
+    ("/config", "get", "Configuration of a model", _object()),
     ("/stats", "get", "Statistics of a model", _ref("Statistics")),
     ("/infer", "post", "Call a model", _ref("InferAnswer")),
-    ("/generate", "post", "Call a model with plain JSON", _OBJECT),
+    ("/generate", "post", "Call a model with plain JSON", _object()),
     ("/generate_stream", "post", "Call a model with plain JSON; its answers come as server-sent events", _EVENT),
 ]

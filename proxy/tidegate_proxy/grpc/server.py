@@ -5,19 +5,9 @@ from pathlib import Path
 from time import monotonic
 
 from ..concurrency import ConcurrencyLimiter
+from ..http2 import frames as h2
 from ..http2.connection import Http2Connection
-from ..http2.frames import (
-    LARGEST_WINDOW,
-    MAX_CONCURRENT_STREAMS,
-    MAX_HEADER_LIST_SIZE,
-    MOST_UNWRITTEN,
-    NO_ERROR,
-    PREFACE,
-    PROTOCOL_ERROR,
-    REFUSED_STREAM,
-    STREAM_CLOSED,
-    Http2Error,
-)
+from ..http2.frames import Http2Error
 from ..http2.headers import MOST_HEAD_BYTES, Fields, literal
 from ..http2.sending import Stream
 from ..servers import ServerQueries
@@ -54,7 +44,7 @@ class CallerConnection(Http2Connection[RequestHeaders]):
     stream_window = STREAM_WINDOW
 
     def __init__(self, server: "GrpcServer") -> None:
-        super().__init__({MAX_CONCURRENT_STREAMS: MOST_STREAMS, MAX_HEADER_LIST_SIZE: MOST_HEAD_BYTES}, b"")
+        super().__init__({h2.MAX_CONCURRENT_STREAMS: MOST_STREAMS, h2.MAX_HEADER_LIST_SIZE: MOST_HEAD_BYTES}, b"")
         self._server = server
         self._preface_read = b""
         self._has_preface = False
@@ -81,17 +71,17 @@ class CallerConnection(Http2Connection[RequestHeaders]):
         """Read on, after the preface that every connection begins with."""
         if not self._has_preface:
             self._preface_read += data
-            if not PREFACE.startswith(self._preface_read[: len(PREFACE)]):
-                self.end(PROTOCOL_ERROR, "this is not HTTP/2")
+            if not h2.PREFACE.startswith(self._preface_read[: len(h2.PREFACE)]):
+                self.end(h2.PROTOCOL_ERROR, "this is not HTTP/2")
                 return
-            if len(self._preface_read) < len(PREFACE):
+            if len(self._preface_read) < len(h2.PREFACE):
                 return
             self._has_preface = True
-            data, self._preface_read = self._preface_read[len(PREFACE) :], b""
+            data, self._preface_read = self._preface_read[len(h2.PREFACE) :], b""
         super().data_received(data)
         if len(self._out) > MOST_PIECES:
             self._flush()
-            if self.transport.get_write_buffer_size() > MOST_UNWRITTEN and not self._paused:
+            if self.transport.get_write_buffer_size() > h2.MOST_UNWRITTEN and not self._paused:
                 # The loop would go on reading for a while before it finds that the answers are not taken.
                 self.transport.pause_reading()
                 self.loop.call_later(READ_ON_SECONDS, self._read_on)
@@ -103,17 +93,17 @@ class CallerConnection(Http2Connection[RequestHeaders]):
     def stream_opened(self, number: int, headers: RequestHeaders, end: bool) -> None:
         """Begin a call, whatever it turns out to be."""
         if len(self.streams) >= MOST_STREAMS or self._server.closed:
-            self.reset(number, REFUSED_STREAM)
+            self.reset(number, h2.REFUSED_STREAM)
             return
         self._server.begin(self, number, headers, end)
 
     def half_closed(self, stream: Stream) -> None:
         """Refuse the rest of a request that is answered (RFC 9113, 8.1)."""
-        self.reset(stream.number, NO_ERROR)
+        self.reset(stream.number, h2.NO_ERROR)
 
     def late_headers_received(self) -> None:
         """End the connection: a call's headers come once, and nothing follows its end."""
-        raise Http2Error(STREAM_CLOSED, "headers came after a stream's end")
+        raise Http2Error(h2.STREAM_CLOSED, "headers came after a stream's end")
 
     def goaway_received(self, last: int) -> None:
         """Do nothing: the caller opens no more calls."""
@@ -191,7 +181,7 @@ class GrpcServer:
         """Tell callers to connect anew, and watchers that the proxy is not serving; calls still come and go."""
         self._health.changed()
         for connection in list(self.connections):
-            connection.goaway(LARGEST_WINDOW)
+            connection.goaway(h2.LARGEST_WINDOW)
 
     def close(self) -> None:
         """Take no more calls."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from tidegate_contracts import proxy_process
 
+from ..http2 import frames as h2
 from ..http2.connection import Http2Connection
-from ..http2.frames import CANCEL, ENABLE_PUSH, LARGEST_WINDOW, PREFACE, REFUSED_STREAM
 from ..http2.headers import Fields, literal
 from ..http2.sending import Stream
 from ..mirror import Outcome
@@ -35,7 +35,7 @@ class UpstreamConnection(Http2Connection[ResponseHeaders]):
     stream_window = STREAM_WINDOW
 
     def __init__(self) -> None:
-        super().__init__({ENABLE_PUSH: 0}, PREFACE)
+        super().__init__({h2.ENABLE_PUSH: 0}, h2.PREFACE)
         self.leaving = False
         """It takes no more calls."""
         self.ends_idle = False
@@ -56,7 +56,7 @@ class UpstreamConnection(Http2Connection[ResponseHeaders]):
         self.last_opened = number
         self.add(stream, number)
         self.send_headers(stream, block)
-        if number > LARGEST_WINDOW - 2:
+        if number > h2.LARGEST_WINDOW - 2:
             self.leave()
 
     def leave(self) -> None:
@@ -69,7 +69,7 @@ class UpstreamConnection(Http2Connection[ResponseHeaders]):
         self.leaving = True
         for number in [number for number in self.streams if number > last]:
             if (stream := self.forget(number)) is not None:
-                stream.reset_received(REFUSED_STREAM, False)
+                stream.reset_received(h2.REFUSED_STREAM, False)
         self.stream_ended()
 
     def stream_ended(self) -> None:
@@ -247,7 +247,7 @@ class _UnaryCall(Stream):
             return await self._done
         finally:
             if not self.remote_closed:
-                connection.reset(self.number, CANCEL)
+                connection.reset(self.number, h2.CANCEL)
 
     def headers_received(self, headers: ResponseHeaders, end: bool) -> None:
         if end or headers.status not in (0, 200):

@@ -6,51 +6,8 @@ from typing import Generic, cast
 
 from hpack.exceptions import HPACKError
 
-from .frames import (
-    ACK,
-    COMPRESSION_ERROR,
-    CONNECTION_WINDOW,
-    CONTINUATION,
-    CONTROL_SECONDS,
-    DATA,
-    DEFAULT_FRAME,
-    DEFAULT_WINDOW,
-    ENABLE_PUSH,
-    END_HEADERS,
-    END_STREAM,
-    ENHANCE_YOUR_CALM,
-    FLOW_CONTROL_ERROR,
-    FRAME_HEADER,
-    FRAME_SIZE_ERROR,
-    GOAWAY,
-    HEADER_TABLE_SIZE,
-    HEADERS,
-    INITIAL_WINDOW_SIZE,
-    LARGEST_WINDOW,
-    MAX_CONCURRENT_STREAMS,
-    MAX_FRAME_SIZE,
-    MOST_CONTROL_FRAMES,
-    MOST_GATHERED,
-    MOST_UNWRITTEN,
-    OWN_FRAME,
-    PADDED,
-    PING,
-    PRIORITY,
-    PROTOCOL_ERROR,
-    PUSH_PROMISE,
-    REFUSED_STREAM,
-    RST_STREAM,
-    SETTING,
-    SETTINGS,
-    STREAM_CLOSED,
-    UINT32,
-    WINDOW_UPDATE,
-    WITH_PRIORITY,
-    Http2Error,
-    frame,
-    settings,
-    unpadded,
-)
+from . import frames as h2
+from .frames import Http2Error, frame, settings, unpadded
 from .headers import MOST_HEAD_BYTES, Fields, HeaderReader, MalformedHeadersError, Understood
 from .sending import Sender
 
@@ -68,9 +25,9 @@ class Http2Connection(Sender, Generic[Understood]):
         super().__init__()
         self.heard_at = self.last_used
         self.heard_settings = False
-        self.most_streams = LARGEST_WINDOW
+        self.most_streams = h2.LARGEST_WINDOW
         """How many streams the peer allows at once."""
-        self._own = {INITIAL_WINDOW_SIZE: self.stream_window, MAX_FRAME_SIZE: OWN_FRAME, **own}
+        self._own = {h2.INITIAL_WINDOW_SIZE: self.stream_window, h2.MAX_FRAME_SIZE: h2.OWN_FRAME, **own}
         self._preface = preface
         self._headers = HeaderReader(self.understand)
         self._rest = b""
@@ -78,7 +35,7 @@ class Http2Connection(Sender, Generic[Understood]):
         self._data_left = 0
         self._data_ends = False
         self._open_block: tuple[int, int, list[bytes]] | None = None
-        self._receive_window = CONNECTION_WINDOW
+        self._receive_window = h2.CONNECTION_WINDOW
         self._control_frames = 0
         self._control_frames_since = self.last_used
         self._is_wider = False
@@ -91,7 +48,7 @@ class Http2Connection(Sender, Generic[Understood]):
 
     def stream_opened(self, _number: int, _head: Understood, _end: bool) -> None:
         """Take a stream that the peer opens with these headers."""
-        raise Http2Error(PROTOCOL_ERROR, "the peer opened a stream")
+        raise Http2Error(h2.PROTOCOL_ERROR, "the peer opened a stream")
 
     def late_headers_received(self) -> None:
         """Take headers of a stream that has ended at this end."""
@@ -103,10 +60,10 @@ class Http2Connection(Sender, Generic[Understood]):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the preface and this end's settings."""
         self.transport = cast(asyncio.Transport, transport)
-        self.transport.set_write_buffer_limits(high=MOST_UNWRITTEN)
+        self.transport.set_write_buffer_limits(high=h2.MOST_UNWRITTEN)
         self.alive = True
         self.write(self._preface + settings(self._own))
-        self.write(frame(WINDOW_UPDATE, 0, 0, UINT32.pack(CONNECTION_WINDOW - DEFAULT_WINDOW)))
+        self.write(frame(h2.WINDOW_UPDATE, 0, 0, h2.UINT32.pack(h2.CONNECTION_WINDOW - h2.DEFAULT_WINDOW)))
 
     def connection_lost(self, _: Exception | None) -> None:
         """End every stream."""
@@ -149,25 +106,25 @@ class Http2Connection(Sender, Generic[Understood]):
                 continue
             if size - at < 9:
                 return at
-            high, low, kind, flags, number = FRAME_HEADER.unpack_from(data, at)
+            high, low, kind, flags, number = h2.FRAME_HEADER.unpack_from(data, at)
             length = high << 8 | low
-            number &= LARGEST_WINDOW
-            if self._open_block is not None and (kind != CONTINUATION or number != self._open_block[0]):
-                raise Http2Error(PROTOCOL_ERROR, "headers were not ended")
-            if kind == DATA and not flags & PADDED:
-                if length > OWN_FRAME:
-                    raise Http2Error(FRAME_SIZE_ERROR, "a frame is too long")
+            number &= h2.LARGEST_WINDOW
+            if self._open_block is not None and (kind != h2.CONTINUATION or number != self._open_block[0]):
+                raise Http2Error(h2.PROTOCOL_ERROR, "headers were not ended")
+            if kind == h2.DATA and not flags & h2.PADDED:
+                if length > h2.OWN_FRAME:
+                    raise Http2Error(h2.FRAME_SIZE_ERROR, "a frame is too long")
                 at += 9
                 self._count_data(number, length)
                 if length:
-                    self._data_stream, self._data_left, self._data_ends = number, length, bool(flags & END_STREAM)
+                    self._data_stream, self._data_left, self._data_ends = number, length, bool(flags & h2.END_STREAM)
                 else:
-                    if not flags & END_STREAM:
+                    if not flags & h2.END_STREAM:
                         self._count_control_frame()
-                    self._take_data(number, b"", bool(flags & END_STREAM))
+                    self._take_data(number, b"", bool(flags & h2.END_STREAM))
                 continue
-            if length > MOST_GATHERED:
-                raise Http2Error(FRAME_SIZE_ERROR, "a frame is too long")
+            if length > h2.MOST_GATHERED:
+                raise Http2Error(h2.FRAME_SIZE_ERROR, "a frame is too long")
             if size - at < 9 + length:
                 return at
             self._take_frame(kind, flags, number, data[at + 9 : at + 9 + length])
@@ -175,86 +132,92 @@ class Http2Connection(Sender, Generic[Understood]):
         return size
 
     def _take_frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
-        if not self.heard_settings and kind != SETTINGS:
-            raise Http2Error(PROTOCOL_ERROR, "settings come first")
-        if kind == HEADERS:
-            if flags & PADDED:
+        if not self.heard_settings and kind != h2.SETTINGS:
+            raise Http2Error(h2.PROTOCOL_ERROR, "settings come first")
+        if kind == h2.HEADERS:
+            if flags & h2.PADDED:
                 payload = unpadded(payload)
-            if flags & WITH_PRIORITY:
+            if flags & h2.WITH_PRIORITY:
                 payload = payload[5:]
-            if flags & END_HEADERS:
-                self._take_block(number, payload, bool(flags & END_STREAM))
+            if flags & h2.END_HEADERS:
+                self._take_block(number, payload, bool(flags & h2.END_STREAM))
             else:
                 self._open_block = number, flags, [payload]
-        elif kind == CONTINUATION:
+        elif kind == h2.CONTINUATION:
             if self._open_block is None:
-                raise Http2Error(PROTOCOL_ERROR, "there is nothing to continue")
+                raise Http2Error(h2.PROTOCOL_ERROR, "there is nothing to continue")
             self._continue_block(flags, payload)
-        elif kind == WINDOW_UPDATE:
+        elif kind == h2.WINDOW_UPDATE:
             self._take_window(number, payload)
-        elif kind == DATA:
+        elif kind == h2.DATA:
             self._count_data(number, len(payload))
-            self._take_data(number, unpadded(payload), bool(flags & END_STREAM), len(payload))
+            self._take_data(number, unpadded(payload), bool(flags & h2.END_STREAM), len(payload))
         else:
             self._count_control_frame()
             self._take_rare(kind, flags, number, payload)
 
     def _take_rare(self, kind: int, flags: int, number: int, payload: bytes) -> None:
-        if kind == RST_STREAM:
+        if kind == h2.RST_STREAM:
             if len(payload) != 4:
-                raise Http2Error(FRAME_SIZE_ERROR, "a reset has 4 bytes")
+                raise Http2Error(h2.FRAME_SIZE_ERROR, "a reset has 4 bytes")
             if self._is_idle(number):
-                raise Http2Error(PROTOCOL_ERROR, "a stream that is not there was reset")
+                raise Http2Error(h2.PROTOCOL_ERROR, "a stream that is not there was reset")
             if (stream := self.forget(number)) is not None:
-                code = UINT32.unpack(payload)[0]
-                stream.reset_received(code, code != REFUSED_STREAM)
-        elif kind == SETTINGS:
+                code = h2.UINT32.unpack(payload)[0]
+                stream.reset_received(code, code != h2.REFUSED_STREAM)
+        elif kind == h2.SETTINGS:
             if number or len(payload) % 6:
-                raise Http2Error(FRAME_SIZE_ERROR if len(payload) % 6 else PROTOCOL_ERROR, "these are no settings")
-            if not flags & ACK:
+                raise Http2Error(
+                    h2.FRAME_SIZE_ERROR if len(payload) % 6 else h2.PROTOCOL_ERROR, "these are no settings"
+                )
+            if not flags & h2.ACK:
                 self._take_settings(payload)
-        elif kind == PING:
+        elif kind == h2.PING:
             if number or len(payload) != 8:
-                raise Http2Error(PROTOCOL_ERROR if number else FRAME_SIZE_ERROR, "a ping has 8 bytes, and no stream")
-            if not flags & ACK:
-                self.write(frame(PING, ACK, 0, payload))
-        elif kind == GOAWAY:
+                raise Http2Error(
+                    h2.PROTOCOL_ERROR if number else h2.FRAME_SIZE_ERROR, "a ping has 8 bytes, and no stream"
+                )
+            if not flags & h2.ACK:
+                self.write(frame(h2.PING, h2.ACK, 0, payload))
+        elif kind == h2.GOAWAY:
             if number or len(payload) < 8:
-                raise Http2Error(PROTOCOL_ERROR if number else FRAME_SIZE_ERROR, "this is no GOAWAY")
-            self.goaway_received(UINT32.unpack_from(payload)[0] & LARGEST_WINDOW)
-        elif kind == PUSH_PROMISE:
-            raise Http2Error(PROTOCOL_ERROR, "nothing is to be pushed")
-        elif kind == PRIORITY and (number == 0 or len(payload) != 5):
-            raise Http2Error(FRAME_SIZE_ERROR if number else PROTOCOL_ERROR, "a priority has a stream, and 5 bytes")
+                raise Http2Error(h2.PROTOCOL_ERROR if number else h2.FRAME_SIZE_ERROR, "this is no GOAWAY")
+            self.goaway_received(h2.UINT32.unpack_from(payload)[0] & h2.LARGEST_WINDOW)
+        elif kind == h2.PUSH_PROMISE:
+            raise Http2Error(h2.PROTOCOL_ERROR, "nothing is to be pushed")
+        elif kind == h2.PRIORITY and (number == 0 or len(payload) != 5):
+            raise Http2Error(
+                h2.FRAME_SIZE_ERROR if number else h2.PROTOCOL_ERROR, "a priority has a stream, and 5 bytes"
+            )
 
     def _continue_block(self, flags: int, payload: bytes) -> None:
         assert self._open_block is not None
         number, first, parts = self._open_block
         parts.append(payload)
         if sum(map(len, parts)) > MOST_HEAD_BYTES or len(parts) > MOST_CONTINUATIONS:
-            raise Http2Error(ENHANCE_YOUR_CALM, "the headers are too long")
-        if flags & END_HEADERS:
+            raise Http2Error(h2.ENHANCE_YOUR_CALM, "the headers are too long")
+        if flags & h2.END_HEADERS:
             self._open_block = None
-            self._take_block(number, b"".join(parts), bool(first & END_STREAM))
+            self._take_block(number, b"".join(parts), bool(first & h2.END_STREAM))
 
     def _take_block(self, number: int, block: bytes, end: bool) -> None:
         if len(block) > MOST_HEAD_BYTES:
-            raise Http2Error(ENHANCE_YOUR_CALM, "the headers are too long")
+            raise Http2Error(h2.ENHANCE_YOUR_CALM, "the headers are too long")
         stream = self.streams.get(number)
         try:
             head = self._headers.read(block)
         except HPACKError:
-            raise Http2Error(COMPRESSION_ERROR, "the headers cannot be read") from None
+            raise Http2Error(h2.COMPRESSION_ERROR, "the headers cannot be read") from None
         except MalformedHeadersError:
             if stream is None and self._is_idle(number):
                 self._note_opened(number)
-            self.reset(number, PROTOCOL_ERROR)
+            self.reset(number, h2.PROTOCOL_ERROR)
             if stream is not None:
-                stream.reset_received(PROTOCOL_ERROR, True)
+                stream.reset_received(h2.PROTOCOL_ERROR, True)
             return
         if stream is not None:
             if stream.remote_closed:
-                raise Http2Error(STREAM_CLOSED, "headers came after a stream's end")
+                raise Http2Error(h2.STREAM_CLOSED, "headers came after a stream's end")
             if end:
                 self.remote_end(stream)
             stream.headers_received(head, end)
@@ -269,32 +232,32 @@ class Http2Connection(Sender, Generic[Understood]):
 
     def _note_opened(self, number: int) -> None:
         if not number & 1:
-            raise Http2Error(PROTOCOL_ERROR, "a caller's streams have odd numbers")
+            raise Http2Error(h2.PROTOCOL_ERROR, "a caller's streams have odd numbers")
         self.last_opened = number
 
     def _count_data(self, number: int, length: int) -> None:
         if not self.heard_settings:
-            raise Http2Error(PROTOCOL_ERROR, "settings come first")
+            raise Http2Error(h2.PROTOCOL_ERROR, "settings come first")
         if self._is_idle(number):
-            raise Http2Error(PROTOCOL_ERROR, "data came for a stream that is not there")
+            raise Http2Error(h2.PROTOCOL_ERROR, "data came for a stream that is not there")
         self._receive_window -= length
         if self._receive_window < 0:
-            raise Http2Error(FLOW_CONTROL_ERROR, "more data came than there is room for")
-        if self._receive_window < CONNECTION_WINDOW // 2:
-            self.write(frame(WINDOW_UPDATE, 0, 0, UINT32.pack(CONNECTION_WINDOW - self._receive_window)))
-            self._receive_window = CONNECTION_WINDOW
+            raise Http2Error(h2.FLOW_CONTROL_ERROR, "more data came than there is room for")
+        if self._receive_window < h2.CONNECTION_WINDOW // 2:
+            self.write(frame(h2.WINDOW_UPDATE, 0, 0, h2.UINT32.pack(h2.CONNECTION_WINDOW - self._receive_window)))
+            self._receive_window = h2.CONNECTION_WINDOW
 
     def _take_data(self, number: int, data: bytes, end: bool, length: int | None = None) -> None:
         stream = self.streams.get(number)
         if stream is None:
             return
         if stream.remote_closed:
-            raise Http2Error(STREAM_CLOSED, "data came after a stream's end")
+            raise Http2Error(h2.STREAM_CLOSED, "data came after a stream's end")
         if length is None:
             length = len(data)
         stream.receive_window -= length
         if stream.receive_window < 0:
-            raise Http2Error(FLOW_CONTROL_ERROR, "more data came than a stream has room for")
+            raise Http2Error(h2.FLOW_CONTROL_ERROR, "more data came than a stream has room for")
         if length > len(data):
             self.credit(stream, length - len(data))
         if end:
@@ -303,56 +266,56 @@ class Http2Connection(Sender, Generic[Understood]):
 
     def _take_window(self, number: int, payload: bytes) -> None:
         if len(payload) != 4:
-            raise Http2Error(FRAME_SIZE_ERROR, "a window's update has 4 bytes")
-        more = UINT32.unpack(payload)[0] & LARGEST_WINDOW
+            raise Http2Error(h2.FRAME_SIZE_ERROR, "a window's update has 4 bytes")
+        more = h2.UINT32.unpack(payload)[0] & h2.LARGEST_WINDOW
         if number == 0:
             self.send_window += more
-            if not more or self.send_window > LARGEST_WINDOW:
-                raise Http2Error(FLOW_CONTROL_ERROR if more else PROTOCOL_ERROR, "this is no window")
+            if not more or self.send_window > h2.LARGEST_WINDOW:
+                raise Http2Error(h2.FLOW_CONTROL_ERROR if more else h2.PROTOCOL_ERROR, "this is no window")
             self._is_wider = True
             return
         if self._is_idle(number):
-            raise Http2Error(PROTOCOL_ERROR, "a stream that is not there has no window")
+            raise Http2Error(h2.PROTOCOL_ERROR, "a stream that is not there has no window")
         if (stream := self.streams.get(number)) is None:
             return
         stream.send_window += more
-        if not more or stream.send_window > LARGEST_WINDOW:
-            self.reset(number, FLOW_CONTROL_ERROR if more else PROTOCOL_ERROR)
-            stream.reset_received(FLOW_CONTROL_ERROR, True)
+        if not more or stream.send_window > h2.LARGEST_WINDOW:
+            self.reset(number, h2.FLOW_CONTROL_ERROR if more else h2.PROTOCOL_ERROR)
+            stream.reset_received(h2.FLOW_CONTROL_ERROR, True)
         elif number in self._blocked:
             self._is_wider = True
 
     def _take_settings(self, payload: bytes) -> None:
         self.heard_settings = True
         window = self.peer_window
-        for name, value in SETTING.iter_unpack(payload):
-            if name == INITIAL_WINDOW_SIZE:
-                if value > LARGEST_WINDOW:
-                    raise Http2Error(FLOW_CONTROL_ERROR, "a window is too large")
+        for name, value in h2.SETTING.iter_unpack(payload):
+            if name == h2.INITIAL_WINDOW_SIZE:
+                if value > h2.LARGEST_WINDOW:
+                    raise Http2Error(h2.FLOW_CONTROL_ERROR, "a window is too large")
                 window = value
-            elif name == MAX_FRAME_SIZE:
-                if not DEFAULT_FRAME <= value < 1 << 24:
-                    raise Http2Error(PROTOCOL_ERROR, "no frame can have such a size")
+            elif name == h2.MAX_FRAME_SIZE:
+                if not h2.DEFAULT_FRAME <= value < 1 << 24:
+                    raise Http2Error(h2.PROTOCOL_ERROR, "no frame can have such a size")
                 self.peer_frame = value
-            elif name == MAX_CONCURRENT_STREAMS:
+            elif name == h2.MAX_CONCURRENT_STREAMS:
                 self.most_streams = value
-            elif name == ENABLE_PUSH and value > 1:
-                raise Http2Error(PROTOCOL_ERROR, "this is no truth value")
-            elif name == HEADER_TABLE_SIZE:
+            elif name == h2.ENABLE_PUSH and value > 1:
+                raise Http2Error(h2.PROTOCOL_ERROR, "this is no truth value")
+            elif name == h2.HEADER_TABLE_SIZE:
                 self.block_prefix = b"\x20"  # no table is used here, so it may have any size, and has none from now on
         if change := window - self.peer_window:
             self.peer_window = window
             for stream in self.streams.values():
                 stream.send_window += change
-                if stream.send_window > LARGEST_WINDOW:
-                    raise Http2Error(FLOW_CONTROL_ERROR, "a window is too large")
-        self.write(frame(SETTINGS, ACK, 0))
+                if stream.send_window > h2.LARGEST_WINDOW:
+                    raise Http2Error(h2.FLOW_CONTROL_ERROR, "a window is too large")
+        self.write(frame(h2.SETTINGS, h2.ACK, 0))
         self._is_wider = True
 
     def _count_control_frame(self) -> None:
         self._control_frames += 1
-        if self._control_frames > MOST_CONTROL_FRAMES:
+        if self._control_frames > h2.MOST_CONTROL_FRAMES:
             now = monotonic()
-            if now - self._control_frames_since < CONTROL_SECONDS:
-                raise Http2Error(ENHANCE_YOUR_CALM, "too many frames that move nothing")
+            if now - self._control_frames_since < h2.CONTROL_SECONDS:
+                raise Http2Error(h2.ENHANCE_YOUR_CALM, "too many frames that move nothing")
             self._control_frames, self._control_frames_since = 0, now

@@ -5,21 +5,8 @@ from collections import deque
 from time import monotonic
 from typing import Any
 
-from .frames import (
-    CONTINUATION,
-    DATA,
-    DEFAULT_FRAME,
-    DEFAULT_WINDOW,
-    END_HEADERS,
-    FRAME_HEADER,
-    GOAWAY,
-    HEADERS,
-    NO_ERROR,
-    RST_STREAM,
-    UINT32,
-    WINDOW_UPDATE,
-    frame,
-)
+from . import frames as h2
+from .frames import frame
 
 CLOSE_SECONDS = 5.0
 """Seconds that the peer has to read what is left, when the connection ends."""
@@ -61,7 +48,7 @@ class Stream:
 class Sender(asyncio.Protocol):
     """Gathers frames until all data at hand has been read: streams of one turn of the loop share a write."""
 
-    stream_window = DEFAULT_WINDOW
+    stream_window = h2.DEFAULT_WINDOW
     """Bytes that a stream may receive before credit is given."""
 
     def __init__(self) -> None:
@@ -74,9 +61,9 @@ class Sender(asyncio.Protocol):
         """Nothing more is read, and the rest is being written."""
         self.last_opened = 0
         """The newest stream's number."""
-        self.peer_window = DEFAULT_WINDOW
-        self.peer_frame = DEFAULT_FRAME
-        self.send_window = DEFAULT_WINDOW
+        self.peer_window = h2.DEFAULT_WINDOW
+        self.peer_frame = h2.DEFAULT_FRAME
+        self.send_window = h2.DEFAULT_WINDOW
         self.block_prefix = b""
         """Bytes that the next header block begins with."""
         self._out: list[bytes | bytearray | memoryview] = []
@@ -147,21 +134,21 @@ class Sender(asyncio.Protocol):
             return
         stream._credit += size
         if stream._credit * 2 >= self.stream_window:
-            self.write(frame(WINDOW_UPDATE, 0, stream.number, UINT32.pack(stream._credit)))
+            self.write(frame(h2.WINDOW_UPDATE, 0, stream.number, h2.UINT32.pack(stream._credit)))
             stream.receive_window += stream._credit
             stream._credit = 0
 
     def widen(self, stream: Stream, size: int) -> None:
         """Let a stream receive more at once, from now on."""
         if not stream.remote_closed:
-            self.write(frame(WINDOW_UPDATE, 0, stream.number, UINT32.pack(size)))
+            self.write(frame(h2.WINDOW_UPDATE, 0, stream.number, h2.UINT32.pack(size)))
             stream.receive_window += size
 
     def reset(self, number: int, code: int) -> None:
         """End a stream at once, in both directions."""
         self.forget(number)
         if self.alive:
-            self.write(frame(RST_STREAM, 0, number, UINT32.pack(code)))
+            self.write(frame(h2.RST_STREAM, 0, number, h2.UINT32.pack(code)))
 
     def forget(self, number: int) -> Stream | None:
         """Note that a stream has ended in both directions, and return it."""
@@ -230,7 +217,7 @@ class Sender(asyncio.Protocol):
     def _write_data(self, number: int, data: bytes | bytearray | memoryview, end: bool) -> None:
         size, most = len(data), self.peer_frame
         if size <= most:
-            self.write(FRAME_HEADER.pack(size >> 8, size & 0xFF, DATA, end, number))
+            self.write(h2.FRAME_HEADER.pack(size >> 8, size & 0xFF, h2.DATA, end, number))
             if size:
                 self._out.append(data)
             return
@@ -244,13 +231,13 @@ class Sender(asyncio.Protocol):
             self.block_prefix = b""
         most = self.peer_frame
         if len(block) <= most:
-            self.write(frame(HEADERS, END_HEADERS | end, number, block))
+            self.write(frame(h2.HEADERS, h2.END_HEADERS | end, number, block))
             return
         parts = [block[at : at + most] for at in range(0, len(block), most)]
-        self.write(frame(HEADERS, int(end), number, parts[0]))
+        self.write(frame(h2.HEADERS, int(end), number, parts[0]))
         for part in parts[1:-1]:
-            self.write(frame(CONTINUATION, 0, number, part))
-        self.write(frame(CONTINUATION, END_HEADERS, number, parts[-1]))
+            self.write(frame(h2.CONTINUATION, 0, number, part))
+        self.write(frame(h2.CONTINUATION, h2.END_HEADERS, number, parts[-1]))
 
     def write(self, data: bytes) -> None:
         """Write frames, with whatever else this turn brings."""
@@ -268,12 +255,12 @@ class Sender(asyncio.Protocol):
             self.transport.close()
 
     # --- the end
-    def goaway(self, last: int, code: int = NO_ERROR, why: str = "") -> None:
+    def goaway(self, last: int, code: int = h2.NO_ERROR, why: str = "") -> None:
         """Tell the peer that no streams after `last` are processed."""
         if self.alive:
-            self.write(frame(GOAWAY, 0, 0, UINT32.pack(last) + UINT32.pack(code) + why.encode()))
+            self.write(frame(h2.GOAWAY, 0, 0, h2.UINT32.pack(last) + h2.UINT32.pack(code) + why.encode()))
 
-    def end(self, code: int = NO_ERROR, why: str = "") -> None:
+    def end(self, code: int = h2.NO_ERROR, why: str = "") -> None:
         """End the connection, once what is to be written is written."""
         if not self.is_ending:
             self.goaway(self.last_opened, code, why)

@@ -1,7 +1,6 @@
 """The gate: what callers get and are told, and what is remembered of them."""
 
 import asyncio
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -52,12 +51,9 @@ async def test_whoever_may_look_but_not_call_is_told_which_rule_it_takes() -> No
         "infer for this principal or one of its groups."
     )
     assert (await authorizer.ask(ALICE, None, "a", "inspect")).bucket is None
-
-
-async def test_whoever_may_call_but_not_look_is_told_so() -> None:
-    authorizer = gate_of(rule(principals=("alice",), actions=("infer",)))
-    assert (await authorizer.ask(ALICE, None, "a", "infer")).bucket is not None
-    assert await kind_of(authorizer, ALICE, "a", action="inspect") is Kind.DENIED
+    caller = gate_of(rule(principals=("alice",), actions=("infer",)))
+    assert (await caller.ask(ALICE, None, "a", "infer")).bucket is not None
+    assert await kind_of(caller, ALICE, "a", action="inspect") is Kind.DENIED
 
 
 async def test_a_model_of_several_servers_needs_the_servers_name() -> None:
@@ -81,27 +77,15 @@ async def test_servers_that_a_caller_may_not_use_are_not_named_and_do_not_count(
     assert "other" not in detail
 
 
-async def test_the_gate_tells_what_a_caller_may_see_of_a_list() -> None:
-    where = routes("main/a", "main/b", "other/c")
-    authorizer: Authorizer = gate_of(rule(principals=("alice",), models=("a", "c")), where=where)
-    identity = await authorizer.identify(ALICE)
-    assert [each.name for each in where.of_server(None) if authorizer.permits(identity, each, "inspect")] == ["a", "c"]
-
-
 async def test_one_principal_with_two_credentials_has_one_limit(provider: Provider) -> None:
-    authorizer = gate(access(rule(principals=("alice",)), issuers=[issuer_of(provider)]))
+    authorizer = gate(access(rule(principals=("alice",)), issuers=[issuer_of(provider)]), keys=API_KEYS)
     first, second = provider.bearer(), provider.bearer(jti="2")
     grants = [await authorizer.ask(each, None, "a", "infer") for each in (first, second)]
     assert grants[0].identity is not grants[1].identity
     assert grants[0].bucket is grants[1].bucket
     other = await authorizer.ask(provider.bearer(sub="alice", aud=["x", "tidegate-dev"]), "main", "b", "infer")
-    assert other.bucket is not grants[0].bucket
-
-
-async def test_principals_of_two_sources_do_not_share_a_limit(provider: Provider) -> None:
-    authorizer = gate(access(rule(principals=("alice",)), issuers=[issuer_of(provider)]), keys=API_KEYS)
-    by_token, by_key = [await authorizer.ask(each, None, "a", "infer") for each in (provider.bearer(), ALICE)]
-    assert by_token.bucket is not by_key.bucket
+    by_key = await authorizer.ask(ALICE, None, "a", "infer")  # of the same name, but another source vouches for it
+    assert grants[0].bucket not in (other.bucket, by_key.bucket)
 
 
 async def test_limits_follow_the_replicas() -> None:
@@ -118,26 +102,6 @@ async def test_limits_follow_the_replicas() -> None:
 
 
 # ---- reloads ----
-
-
-async def test_other_rules_hold_at_once() -> None:
-    where = routes("main/a", "main/b")
-    authorizer = gate_of(rule(principals=("*",)), where=where)
-    await authorizer.ask(ALICE, None, "a", "infer")
-    authorizer.replace(access(rule(principals=("*",), models=("b",))), where, API_KEYS)
-    assert authorizer.known(ALICE, None, "a", "infer") is None
-    assert await kind_of(authorizer, ALICE, "a") is Kind.UNKNOWN
-    assert await authorizer.ask(ALICE, None, "b", "infer")
-    assert authorizer.known(ALICE, None, "a", "infer") is None
-
-
-async def test_other_routes_hold_at_once() -> None:
-    table, where = access(rule(principals=("*",))), routes("other/a")
-    authorizer = gate_of(rule(principals=("*",)))
-    assert (await authorizer.ask(ALICE, None, "a", "infer")).route.server == "main"
-    authorizer.replace(table, where, API_KEYS)
-    assert authorizer.known(ALICE, None, "a", "infer") is None
-    assert (await authorizer.ask(ALICE, None, "a", "infer")).route.server == "other"
 
 
 async def test_a_reload_asks_nobody_for_a_proof_again_who_is_still_believed(provider: Provider) -> None:
@@ -352,27 +316,6 @@ async def test_no_credential_shows_in_what_might_be_logged(provider: Provider) -
     for credential in (provider.bearer(), ALICE):
         grant = await authorizer.ask(credential, None, "a", "infer")
         assert credential[-20:].decode() not in f"{grant!r}{grant.identity!r}"
-
-
-async def test_ten_thousand_tokens_take_a_bounded_memory(provider: Provider) -> None:
-    authorizer = gate(access(rule(principals=("*",)), issuers=[issuer_of(provider)]))
-    token = provider.token()
-    await authorizer.identify(b"Bearer " + token.encode())
-    tracemalloc.start()
-    try:
-        for n in range(10_000):
-            who = identity(f"user-{n}")
-            authorizer._remember(b"Bearer %06d%b%06d" % (n, token.encode(), n), who)
-            grant = Grant(
-                who,
-                authorizer._routes.find(None, "a")[0],
-                authorizer.limits.bucket(("i", who.principal.name, "main", "a"), 0),
-            )
-            authorizer.identities.grant(who, (None, "a", "infer"), grant)
-        used, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert used / 10_000 < 4096
 
 
 async def test_a_provider_that_changes_its_keys_under_load_loses_nobody(provider: Provider, clock: Clock) -> None:

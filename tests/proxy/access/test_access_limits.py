@@ -62,15 +62,6 @@ def test_live_buckets_follow_the_number_of_replicas() -> None:
     assert taken(full, 0.1) == 1
 
 
-def test_live_buckets_follow_another_limit() -> None:
-    limits = RateLimiter(limit())
-    bucket = limits.bucket(key(), 0.0)
-    limits.change(limit(60, 100), 1)
-    assert limits.bucket(key(), 0.0) is bucket
-    assert (bucket.rate, bucket.burst) == (1, 100)
-    assert taken(bucket, 0.0) == 100
-
-
 @given(st.lists(st.tuples(st.floats(0, 0.2), st.integers(1, 8)), max_size=200))
 def test_however_replicas_change_no_more_passes_than_rate_and_burst(steps: list[tuple[float, int]]) -> None:
     """Of one replica's share, which is never more than all of it."""

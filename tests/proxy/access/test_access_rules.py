@@ -50,7 +50,7 @@ def test_a_rule_with_a_source_grants_nothing_to_those_of_the_same_name_whom_othe
     assert granted("anybody", "", "n") == list(sources)
 
 
-words = st.text("ab*?", min_size=1, max_size=3)
+words = st.text("aAb*?", min_size=1, max_size=3)
 rules = st.builds(
     AccessRule,
     name=st.just("r"),
@@ -60,7 +60,7 @@ rules = st.builds(
     servers=st.lists(words, max_size=2).map(tuple),
     models=st.lists(words, max_size=2).map(tuple),
 )
-plain = st.text("ab", min_size=1, max_size=3)
+plain = st.text("aAb", min_size=1, max_size=3)
 
 
 @given(
@@ -83,27 +83,6 @@ def test_rules_grant_what_one_of_them_says_and_nothing_else(
     compiled = Rules(several)
     assert compiled.of(who).allow(action, server, model) == expected  # type: ignore[arg-type]
     assert compiled.of(who).allow(action, server, model) == expected  # type: ignore[arg-type]
-
-
-def test_nothing_is_granted_without_a_rule() -> None:
-    assert not Rules([]).of(principal()).allow("infer", "main", "a")
-
-
-def test_a_rule_that_names_nobody_grants_nothing() -> None:
-    assert not Rules([rule()]).of(principal()).allow("infer", "main", "a")
-
-
-def test_case_counts() -> None:
-    rights = Rules([rule(principals=("alice",), models=("Fraud*",))]).of(principal())
-    assert rights.allow("infer", "main", "Fraud-1")
-    assert not rights.allow("infer", "main", "fraud-1")
-    assert not Rules([rule(principals=("Alice",))]).of(principal()).allow("infer", "main", "a")
-
-
-def test_a_group_is_no_principal() -> None:
-    """Whoever may name a group of its own must not become the principal of that name, nor the other way round."""
-    assert not Rules([rule(principals=("staff",))]).of(principal("alice", "staff")).allow("infer", "main", "a")
-    assert not Rules([rule(groups=("alice",))]).of(principal("alice")).allow("infer", "main", "a")
 
 
 def test_those_whom_the_same_rules_name_share_their_rights_and_no_more_are_kept_than_bounded() -> None:

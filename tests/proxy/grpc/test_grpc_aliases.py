@@ -2,17 +2,14 @@
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socket import AF_INET
 from typing import Any
 
-import grpc
 import pytest
 from tidegate_contracts import routing
-from tidegate_proxy import model_config
 
 from .harness import HOST, Rig, infer_request, method, rig
 from .test_grpc_streams import Talk
@@ -71,17 +68,3 @@ def test_each_message_of_a_stream_gets_the_version_of_its_models_alias(aliased: 
     assert [talk.hear().infer_response.model_version for _ in range(3)] == ["7"] * 3
     assert served.asked == 2
     talk.end()
-
-
-def test_without_a_version_no_other_answers_instead(aliased: tuple[Rig, Configuration]) -> None:
-    rig, served = aliased
-    served.parameters = {"tidegate.alias.challenger": {"string_value": "7"}}
-    infer = method(rig.channel(), "ModelInfer")
-    with pytest.raises(grpc.RpcError) as caught:
-        infer(infer_request(), metadata=rig.metadata())
-    assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
-    assert "tidegate.alias.champion of the model's configuration names no version" in str(caught.value.details())
-    assert not rig.stubs[0].asked
-    served.parameters = {"tidegate.alias.champion": {"string_value": "8"}}
-    time.sleep(model_config.RETRY_SECONDS)
-    assert infer(infer_request(), metadata=rig.metadata()).model_version == "8"

@@ -157,32 +157,22 @@ def test_a_replica_that_answers_badly_is_told_of(one: Rig, what: Any, why: str) 
         faulty.close()
 
 
+RESET = b"\x00\x00\x04\x03\x00\x00\x00\x00\x01\x00\x00\x00\x07"
+GOAWAY = b"\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+
+
 @pytest.mark.parametrize(
-    "refusal",
-    [
-        b"\x00\x00\x04\x03\x00\x00\x00\x00\x01\x00\x00\x00\x07",  # RST_STREAM: refused
-        b"\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",  # GOAWAY: nothing was begun
-    ],
+    "what",
+    [after_request(RESET, close=False), after_request(GOAWAY, close=False), socket.socket.close],
+    ids=["refused", "nothing was begun", "cut before a word was said"],
 )
-def test_what_a_replica_says_it_did_not_begin_is_done_by_another(two: Rig, refusal: bytes) -> None:
+def test_what_a_replica_did_not_begin_is_done_by_another(two: Rig, what: Any) -> None:
     stub = two.stubs[0]
     stub.stop()
-    faulty = Faulty(stub.host, stub.port, after_request(refusal, close=False))
+    faulty = Faulty(stub.host, stub.port, what)
     try:
         call = method(two.channel(), "ModelInfer")
         while not faulty.connections:
-            assert replica_of(call(infer_request(), metadata=two.metadata(), timeout=5)) == "b"
-    finally:
-        faulty.close()
-
-
-def test_a_connection_that_is_cut_before_a_word_was_said_did_nothing(two: Rig) -> None:
-    stub = two.stubs[0]
-    stub.stop()
-    faulty = Faulty(stub.host, stub.port, lambda connection: connection.close())
-    try:
-        call = method(two.channel(), "ModelInfer")
-        for _ in range(8):
             assert replica_of(call(infer_request(), metadata=two.metadata(), timeout=5)) == "b"
     finally:
         faulty.close()

@@ -12,7 +12,7 @@ from lab.local_plane.proxy import Proxy, proxy, write_tables
 
 from ..rigs.issuer import Issuer, issuer
 from ..rigs.tables import GROUP, access_table, routing_table
-from .harness import HOST, LARGE, SERVICE, Stub, infer_request, method, until
+from .harness import HOST, SERVICE, Stub, infer_request, method
 from .peer import DATA, HEADERS, INFER, WIDE, Peer, frame
 
 MEGABYTE = 1 << 20
@@ -56,28 +56,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             made.ask()
             yield made
     stub.stop()
-
-
-@pytest.mark.thorough  # in make test: the same of a stream, in `test_grpc_streams`
-def test_a_reader_who_stops_holds_the_replica_and_not_the_proxys_memory(place: Place) -> None:
-    number, before, asked = 40, place.megabytes, len(place.stub.asked)
-    peer, encoder = Peer(place.proxy.grpc_port, WIDE), hpack.Encoder()
-    body = infer_request("large").SerializeToString()
-    for stream in range(1, 2 * number, 2):
-        head = place.head(encoder, authorization=f"Bearer {place.token}")
-        peer.send(frame(HEADERS, 4, stream, head), frame(DATA, 1, stream, b"\0" + len(body).to_bytes(4) + body))
-    until(lambda: len(place.stub.asked) - asked >= number, 10)
-    time.sleep(1)
-    held = place.megabytes - before
-    assert held < 30, f"of {number * LARGE >> 20} MB that were answered the proxy holds {held:.0f}"
-    place.ask()
-    received = ended = 0
-    for kind, flags, _, payload in peer.frames():
-        received += len(payload) if kind == DATA else 0
-        ended += kind == HEADERS and bool(flags & 1)
-        if ended == number:
-            break
-    assert received > number * LARGE
 
 
 def test_a_caller_who_asks_on_and_reads_nothing_is_read_no_further(place: Place) -> None:

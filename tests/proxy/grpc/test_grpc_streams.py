@@ -89,15 +89,6 @@ def test_a_decoupled_model_sends_as_many_answers_as_it_likes_even_after_the_last
         talk.hear()
 
 
-def test_long_messages_pass_between_short_ones(three: Rig) -> None:
-    talk = Talk(three)
-    sizes = [10, 3 << 20, 0, 200_000, 70_000, 1]
-    talk.say(*(infer_request(data=b"x" * size, id=str(size)) for size in sizes))
-    for size in sizes:
-        assert talk.hear().infer_response.id == str(size)
-    talk.end()
-
-
 def test_each_message_is_decided(three: Rig) -> None:
     for second, code in (
         ("secret", grpc.StatusCode.NOT_FOUND),

@@ -5,7 +5,6 @@ change under load.
 import asyncio
 import logging
 import ssl
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,21 +56,6 @@ async def status(here: House | Caller, token: str) -> int:
     return (await here.reply()).status
 
 
-async def test_a_token_that_ends_counts_no_more_on_a_connection_that_goes_on(
-    tmp_path: Path, identity_provider: Issuer
-) -> None:
-    async with upstream() as replica, house(tmp_path, replica, access=trusting(identity_provider)) as here:
-        assert await status(here, identity_provider.token("bob", [GROUP])) == 200  # the keys are there
-        token, ends = identity_provider.token("alice", [GROUP], seconds=3), time.time() + 3
-        async with here.caller() as caller:
-            while (found := await status(caller, token)) == 200:
-                assert time.time() < ends + 20
-                await asyncio.sleep(0.02)
-            assert found == 401
-            assert time.time() >= ends - 1
-            assert await status(caller, identity_provider.token("alice", [GROUP])) == 200
-
-
 async def test_a_token_of_dev_is_nobodys_in_prod(tmp_path: Path) -> None:
     with issuer() as dev, issuer() as prod:
         async with upstream() as replica, house(tmp_path, replica, access=trusting(prod)) as here:
@@ -105,34 +89,6 @@ async def test_while_the_provider_is_down_who_is_known_goes_on_and_a_new_one_is_
         assert await status(here, identity_provider.token("bob", [GROUP])) == 200, "its key is known"
         unpublished = identity_provider.new_key(publish=False)
         assert await status(here, identity_provider.token("carol", [GROUP], key=unpublished)) in (401, 503)
-
-
-async def test_a_slow_provider_holds_up_nobody_who_is_known_and_is_asked_once(
-    tmp_path: Path, identity_provider: Issuer
-) -> None:
-    async with upstream() as replica, house(tmp_path, replica, access=trusting(identity_provider)) as here:
-        identity_provider.delay_seconds = 1
-        asking = [
-            asyncio.ensure_future(status(here, identity_provider.token(f"user-{number}", [GROUP])))
-            for number in range(20)
-        ]
-        await until(lambda: identity_provider.asked)
-        write(here, "access.json", trusting(identity_provider).model_dump_json(by_alias=True))
-        assert (await here.ask(request("/healthz", method="GET", key=None))).status == 200
-        assert set(await asyncio.gather(*asking)) == {200}
-        assert len(identity_provider.asked) == 1
-
-
-async def test_keys_that_rotate_are_found(tmp_path: Path, identity_provider: Issuer) -> None:
-    async with upstream() as replica, house(tmp_path, replica, access=trusting(identity_provider)) as here:
-        before = identity_provider.token("alice", [GROUP])
-        assert await status(here, before) == 200
-        issuers = here.proxy.config.authorizer._trust.issuers
-        issuers[identity_provider.url].keys._pause_until = 0  # as if the last fetch was some time ago
-        identity_provider.new_key()
-        assert await status(here, identity_provider.token("alice", [GROUP])) == 200
-        assert await status(here, before) == 200
-        assert len(identity_provider.asked) == 2
 
 
 async def test_keys_and_rules_change_under_load_without_a_wrong_answer(tmp_path: Path) -> None:

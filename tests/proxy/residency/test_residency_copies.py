@@ -103,20 +103,6 @@ async def test_a_hot_model_gets_a_second_copy_and_loses_it_when_it_is_cold(tmp_p
 
 
 @pytest.mark.usefixtures("soon")
-async def test_of_two_copies_the_less_busy_one_is_called(tmp_path: Path) -> None:
-    async with sites(2) as here, estate(tmp_path, here) as front:
-        stop = asyncio.Event()
-        calls = asyncio.ensure_future(load(front, "slow", 40, stop))
-        await until(lambda: len(front.held()) == 2)
-        for site in here:
-            site.calls.clear()
-        await until(lambda: sum(len(site.calls) for site in here) >= 80)
-        stop.set()
-        await calls
-        assert min(len(site.calls) for site in here) > 20
-
-
-@pytest.mark.usefixtures("soon")
 async def test_a_hot_model_that_can_have_no_second_copy_goes_on_with_one(tmp_path: Path) -> None:
     async with sites(2) as here, estate(tmp_path, here) as front:
         first, second = in_rank("slow", here)

@@ -73,15 +73,6 @@ async def test_an_error_that_has_begun_to_arrive_is_passed_on_as_it_is(tmp_path:
         assert (reply.status, reply.body) == (404, body)
 
 
-async def test_a_renewal_tells_of_a_restart_before_any_request_meets_it(tmp_path: Path) -> None:
-    async with sites(lease_seconds=0.3) as [site], estate(tmp_path, [site]) as here:
-        await here.call("a")
-        site.restart()
-        await until(lambda: not here.held())
-        assert at(await here.call("a")) == site.host
-        assert site.loads["a"] == 2
-
-
 async def test_a_policy_that_hangs_lets_leases_run_out_and_others_are_asked(tmp_path: Path) -> None:
     async with sites(2, lease_seconds=0.5) as here, estate(tmp_path, here) as front:
         first, second = in_rank("a", here)
@@ -293,18 +284,3 @@ async def test_a_request_for_a_lease_waits_for_a_release_on_its_way(tmp_path: Pa
         assert at(await call) == site.host
         assert site.released == ["a"]
         assert any(model == "a" for _, model in site.leases), "the grant came after the release"
-
-
-async def test_calls_that_come_together_while_a_lease_ends_ask_once(tmp_path: Path) -> None:
-    async with sites(lease_seconds=5) as [site], estate(tmp_path, [site]) as here:
-        stop = asyncio.Event()
-        calls = asyncio.ensure_future(load(here, "a", 20, stop))
-        await until(lambda: len(site.calls) > 50)
-        site.how = "slowly"
-        [policy] = here.leases.table.replicas.values()
-        policy.drop(policy.leases["a"])
-        count = len(site.calls)
-        await until(lambda: len(site.calls) > count + 100)
-        stop.set()
-        await calls
-        assert len(site.acquires) == 2

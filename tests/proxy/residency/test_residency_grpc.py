@@ -11,12 +11,9 @@ from typing import Any
 
 import grpc
 import pytest
-from google.protobuf import duration_pb2
-from grpc_status import rpc_status
 from tritonclient.grpc import service_pb2 as pb
 
 from ..grpc.harness import Rig, infer_request, method, rig, until
-from ..grpc.test_grpc_unary import refused
 from ..http.upstream import upstream
 from .standin import Site
 
@@ -89,33 +86,6 @@ def test_a_cold_model_is_loaded_once_and_warm_calls_ask_nobody(tmp_path: Path) -
             infer(infer_request(), metadata=metadata, timeout=5)
         assert (site.loads["echo"], len(site.acquires)) == (1, 1)
         assert leases(door) == {"echo": 0}
-
-
-@pytest.mark.parametrize(
-    ("how", "code", "reason"),
-    [
-        ("unknown", grpc.StatusCode.NOT_FOUND, "UNKNOWN"),
-        ("too_large", grpc.StatusCode.FAILED_PRECONDITION, "NEVER_FITS"),
-        ("quarantined", grpc.StatusCode.FAILED_PRECONDITION, "LOAD_FAILED"),
-        ("busy", grpc.StatusCode.UNAVAILABLE, "BUSY"),
-    ],
-)
-def test_refusals_are_told_as_grpc_tells_them(tmp_path: Path, how: str, code: grpc.StatusCode, reason: str) -> None:
-    with plane(tmp_path) as (door, [site]):
-        if how == "busy":
-            site.room, site.retry_after = 0, 2.5
-        else:
-            getattr(site, how).add("echo")
-        error = refused(method(door.channel(), "ModelInfer"), infer_request(), door.metadata())
-        status = rpc_status.from_call(error)
-        assert status is not None
-        assert error.code() is code
-        assert reason.encode() in status.details[0].value
-        retries = [each for each in status.details if each.type_url.endswith("google.rpc.RetryInfo")]
-        assert len(retries) == (how == "busy")
-        for each in retries:
-            delay = duration_pb2.Duration.FromString(each.value[2:])
-            assert delay.ToMilliseconds() == 2500
 
 
 def test_a_stream_has_leases_on_all_its_models_for_as_long_as_it_is_open(tmp_path: Path) -> None:

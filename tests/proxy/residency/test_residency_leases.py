@@ -23,28 +23,6 @@ async def test_a_cold_model_is_loaded_by_the_first_call_and_warm_calls_ask_nobod
         assert not site.wrong
 
 
-async def test_warm_calls_make_no_task_of_their_own(tmp_path: Path) -> None:
-    async with sites(lease_seconds=30) as [site], estate(tmp_path, [site]) as here, here.caller() as caller:
-        await caller.send(request("/v2/models/a/infer"))
-        await caller.reply()
-        made = []
-        loop = asyncio.get_running_loop()
-        factory = loop.get_task_factory()
-
-        def note(loop: asyncio.AbstractEventLoop, work: object, **more: object) -> object:
-            made.append(getattr(work, "__qualname__", ""))
-            return asyncio.Task(work, loop=loop, **more)  # type: ignore[arg-type]
-
-        loop.set_task_factory(note)  # type: ignore[arg-type]
-        try:
-            for _ in range(20):
-                await caller.send(request("/v2/models/a/infer"))
-                await caller.reply()
-        finally:
-            loop.set_task_factory(factory)
-        assert not [name for name in made if "Exchange" in name]
-
-
 async def test_everybody_who_wants_a_cold_model_waits_for_one_load(tmp_path: Path) -> None:
     async with sites(load_seconds=0.3) as [site], estate(tmp_path, [site], concurrency=50) as here:
         replies = await asyncio.gather(*(here.call("a") for _ in range(100)))
@@ -149,15 +127,6 @@ async def test_a_model_in_use_stays_leased_for_as_long_as_that_lasts(tmp_path: P
         for _ in range(3):
             assert at(await here.call("slow")) == site.host  # each takes longer than a lease
         assert len(site.acquires) == 1
-
-
-async def test_a_lease_that_nobody_uses_is_given_back(tmp_path: Path) -> None:
-    async with sites(lease_seconds=0.3) as [site], estate(tmp_path, [site]) as here:
-        await here.call("a")
-        await until(lambda: site.released == ["a"])
-        assert not here.held()
-        assert at(await here.call("a")) == site.host
-        assert (len(site.acquires), site.loads["a"]) == (2, 1)
 
 
 async def test_at_the_end_leases_are_kept_until_the_work_is_done_and_then_given_back(tmp_path: Path) -> None:

@@ -29,14 +29,6 @@ places = st.lists(
 MANY = [f"model-{number}" for number in range(2000)]
 
 
-@given(models, names, st.randoms())
-def test_whatever_the_order_in_which_they_are_listed(model: str, found: list[str], chance: object) -> None:
-    shuffled = list(found)
-    chance.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert ranked(model, found) == ranked(model, shuffled)
-    assert sorted(ranked(model, found)) == sorted(found)
-
-
 @given(models, names, st.data())
 def test_a_replica_that_goes_leaves_the_others_in_their_order(
     model: str, found: list[str], data: st.DataObject
@@ -78,15 +70,6 @@ def test_warm_ones_come_first_then_the_rank_decides_and_those_that_leave_are_las
     keys = [(not by_name[name].stays, not by_name[name].warm, rank.index(name)) for name in in_order]
     assert keys == sorted(keys)
     assert sorted(in_order) == sorted(by_name)
-
-
-@given(models, places, st.randoms())
-def test_two_proxies_that_see_the_same_ask_in_the_same_order(
-    model: str, found: list[Candidate], chance: object
-) -> None:
-    other = list(found)
-    chance.shuffle(other)  # type: ignore[attr-defined]
-    assert order(model, found) == order(model, other)
 
 
 loads = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 500)), max_size=200)

@@ -39,26 +39,6 @@ def test_a_peer_forwards_to_what_is_behind_it(real_triton: Triton, tmp_path: Pat
     assert not listens(peer.port)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", PEERS)
-def test_a_peer_takes_600_kilobytes_both_ways(real_triton: Triton, tmp_path: Path, name: str) -> None:
-    size = 3 * 224 * 224
-    head = json.dumps(
-        {
-            "inputs": [
-                {"name": "INPUT", "shape": [size], "datatype": "FP32", "parameters": {"binary_data_size": size * 4}}
-            ],
-            "outputs": [{"name": "OUTPUT", "parameters": {"binary_data": True}}],
-        }
-    ).encode()
-    tensor = bytes(range(256)) * (size * 4 // 256)
-    headers = {"Inference-Header-Content-Length": str(len(head))}
-    with not_run(f"A REAL {name.upper()}"), PEERS[name](tmp_path / name, real_triton.http_port, None) as peer:
-        answer = call(peer.http, "/v2/models/echo/infer", head + tensor, headers)
-    assert answer.status == 200
-    assert answer.body.endswith(tensor)  # type: ignore[attr-defined]
-
-
 def test_the_upstream_that_answers_at_once_says_what_it_was_told(tmp_path: Path) -> None:
     told = b'{"model_name":"it\'s \\"quoted\\"","outputs":[]}'
     with not_run("A REAL NGINX"), nginx_answering(tmp_path / "upstream", told) as upstream:

@@ -1,14 +1,13 @@
 """One request finds out whether a replica is back, whatever becomes of the others."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
 import pytest
 from tidegate_proxy.upstream.breaker import FAILURES
 
-from ..http.house import House, house, request
+from ..http.house import House, house, request, until
 from ..http.upstream import Asked, Upstream, answer, upstream
 
 pytestmark = pytest.mark.anyio
@@ -16,12 +15,6 @@ pytestmark = pytest.mark.anyio
 
 async def hang(_: Upstream, __: asyncio.StreamWriter, ___: Asked) -> None:
     await asyncio.sleep(60)
-
-
-async def until(true: Callable[[], object], seconds: float = 10) -> None:
-    async with asyncio.timeout(seconds):
-        while not true():
-            await asyncio.sleep(0.01)
 
 
 def open_breaker(here: House) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .house import BODY, KEY, MODEL, PATH, house, request
+from .house import BODY, KEY, PATH, house, request
 from .upstream import Asked, Upstream, answer, upstream
 
 pytestmark = pytest.mark.anyio
@@ -181,12 +181,3 @@ async def test_what_cannot_be_read_is_the_callers_fault(tmp_path: Path, body: by
         assert (reply.status, reply.problem) == (400, "malformed")
         assert (await here.ask(request("/predict", body, key=None))).status == 401
         assert not replica.asked
-
-
-async def test_what_is_deep_in_a_request_for_sequences_is_the_replicas_to_refuse(tmp_path: Path) -> None:
-    async def sequential(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        await answer(writer, b'{"sequence_batching":{}}' if asked.line.startswith("GET") else b"{}")
-
-    async with upstream(sequential) as one, upstream(sequential) as other, house(tmp_path, one, other) as here:
-        for body in (b'{"parameters":{"sequence_id":"\xff"}}', b'{"x":' * 100_000):
-            assert (await here.ask(request(f"/v2/models/{MODEL}/infer", body))).status == 200

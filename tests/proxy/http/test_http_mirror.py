@@ -3,16 +3,14 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.mirror import MOST_BYTES, MOST_COPIES, MOST_OF_A_MODEL
 
-from .house import BODY, MODEL, House, access_table, house, request
+from .house import BODY, MODEL, House, access_table, house, request, until
 from .upstream import Act, Asked, Upstream, answer, upstream
 
 pytestmark = pytest.mark.anyio
@@ -39,12 +37,6 @@ def outcomes(here: House) -> dict[str, int]:
     for (_, _, outcome), number in here.proxy.meter.mirrored.items():
         counted[outcome] += number
     return dict(counted)
-
-
-async def until(true: Callable[[], Any], seconds: float = 10) -> None:
-    async with asyncio.timeout(seconds):
-        while not true():
-            await asyncio.sleep(0.01)
 
 
 def candidate_does(act: Act) -> Act:

@@ -83,7 +83,7 @@ def test_the_folder_of_a_kubernetes_secret_is_read(tmp_path: Path) -> None:
         ("sha256:" + "A" * 64, "no hash"),
         ("\x00\xff", "no hash"),
         ("x" * 70_000, "bytes"),
-        (KEY, "no longer secret"),
+        pytest.param(KEY, "no longer secret", id="a key"),
     ],
 )
 def test_a_wrong_file_is_named_with_its_line(tmp_path: Path, text: str, said: str) -> None:

@@ -12,19 +12,16 @@ from typing import Any
 from ..access.identity import Grant
 from ..access.limits import too_many
 from ..forwarding import Forwarding
-from ..http2.frames import CANCEL
 from ..http2.headers import literal
-from ..http2.sending import Stream
-from ..problems import TWO_CREDENTIALS, Kind, Problem
-from ..request_ids import new_request_id
-from ..residency.manager import LeaseManager
+from ..kinds import GRPC_KIND
+from ..problems import Kind, Problem
 from ..residency.saying import AGAIN_SECONDS, no_answer, still_loading
 from ..servers import UNAVAILABLE_HEADER
 from ..upstream.replica import Replica
 from .context import GrpcContext
 from .messages import MessageReader, RequestedModel
 from .metadata import Method, RequestHeaders
-from .response import Deadline, Response
+from .response import CallerStream
 from .upstream_stream import StreamLeases, UpstreamRequest, UpstreamStream
 from .upstreams import UpstreamConnection, UpstreamStatusError
 
@@ -32,7 +29,7 @@ WIDE_WINDOW = 1024 * 1024
 """Bytes of a long message that may be on their way, once there is a replica for it."""
 
 
-class Call(Stream):
+class Call(CallerStream):
     """Begins with the headers of a request; it is the caller's side of the call."""
 
     # What most calls never change costs them nothing here.
@@ -40,8 +37,6 @@ class Call(Stream):
     """What the current message asks for."""
     _model: str | None = None
     """The model of the first message."""
-    _forwarding: Forwarding | None = None
-    """The way to a replica, once the first message was granted."""
     _upstream: UpstreamStream | None = None
     _more_leases: StreamLeases | None = None
     _refused: Sequence[bytes | bytearray] = ()
@@ -57,71 +52,42 @@ class Call(Stream):
 
     def __init__(self, context: GrpcContext, headers: RequestHeaders, method: Method, started: float) -> None:
         self._context = context
-        self._shared = shared = context.shared
-        self._headers = headers
+        super().__init__(context.shared, headers, started, method.streams)
         self._method = method
-        self._response = Response(self, shared, headers.request_id or new_request_id(), self._ended)
-        seconds = float(shared.settings.request_timeout_seconds)
-        self._deadline = Deadline(started, seconds, headers.seconds, method.streams)
-        self._outgoing = UpstreamRequest(context, headers, method, self._response.request_id)
-        self._reader = MessageReader(shared.settings.body_limit_bytes, headers.encoding, method.whole)
-
-    @property
-    def deadline(self) -> float:
-        """When its time is up, in monotonic seconds."""
-        return self._deadline.at
+        self._outgoing = UpstreamRequest(context, headers, method, self.request_id)
+        self._reader = MessageReader(self.shared.settings.body_limit_bytes, headers.encoding, method.whole)
 
     # --- from the caller
     def begin(self, end: bool) -> None:
         """Wait for the first message; `end`: there is none."""
-        self._shared.open_calls.add(self)
-        if self._headers.credentials > 1:
-            self._response.fail(Problem(Kind.MALFORMED, TWO_CREDENTIALS))
-        elif self._headers.encoding not in (b"identity", b"gzip", b"deflate"):
-            self._response.fail(Problem(Kind.METHOD, "Messages can be compressed with gzip or deflate."))
-        elif end:
-            self.data_received(b"", True)
+        super().begin(end)
+        if self.headers.encoding not in (b"identity", b"gzip", b"deflate"):
+            self.fail(Problem(Kind.METHOD, "Messages can be compressed with gzip or deflate."))
 
     def data_received(self, data: bytes, end: bool) -> None:
         """Take a part of a message."""
-        if self._response.done:
+        if self.done:
             return
         self._bytes_in += len(data)
         self._unread += len(data)
         self._request_ended = end
         self._guarded(self._read, data)
 
-    def headers_received(self, _: RequestHeaders, end: bool) -> None:
-        """Take what follows the last message: callers have nothing to say there."""
-        if end:
-            self.data_received(b"", True)
-
-    def reset_received(self, _code: int | None, _processed: bool) -> None:
-        """End it: the caller has left. What a replica does for it is dropped."""
-        self._response.abandon()
-
     def drained(self) -> None:
         """Let more of the answer come: the caller has taken what there was."""
-        if self._response.done:
-            self._shared.open_calls.discard(self)
-        elif self._upstream is not None:
+        super().drained()
+        if self._upstream is not None:
             self._upstream.caller_drained()
 
-    def expire(self) -> None:
-        """End it: its time is up."""
-        response, deadline, forwarding = self._response, self._deadline, self._forwarding
-        if response.done:  # the caller does not take the rest of its answer
-            self._shared.open_calls.discard(self)
-            self.connection.reset(self.number, CANCEL)
-            return
-        if self._upstream is not None and not response.began and self._request_ended:
+    def late(self) -> Problem:
+        """Return what the caller is told whose time is up."""
+        if self._upstream is not None and not self.began and self._request_ended:
             self._upstream.count_late()
-        if forwarding is not None and forwarding.loading:
-            response.fail(still_loading(deadline.seconds))
-        elif self._method.streams and deadline.at < deadline.last:
-            response.fail(Problem(Kind.DEADLINE, "Nothing has moved on this stream for too long."))
-        else:
-            response.fail(Problem(Kind.DEADLINE, no_answer(deadline.seconds)))
+        if self.forwarding is not None and self.forwarding.loading:
+            return still_loading(self.time.seconds)
+        if self._method.streams and self.time.at < self.time.last:
+            return Problem(Kind.DEADLINE, "Nothing has moved on this stream for too long.")
+        return Problem(Kind.DEADLINE, no_answer(self.time.seconds))
 
     def leave(self) -> None:
         """End it: the proxy waits for it no longer."""
@@ -129,7 +95,7 @@ class Call(Stream):
         if self._upstream is not None:
             why = "The proxy is stopping and can wait no longer. The inference server may have done the work; "
             problem = Problem(Kind.UPSTREAM, why + "send the request again only if that does no harm.")
-        self._response.fail(problem)
+        self.fail(problem)
 
     # --- reading messages
     def _read(self, data: bytes) -> None:
@@ -142,7 +108,7 @@ class Call(Stream):
         """Go on with what has come, as far as that goes without waiting; raises Problem."""
         if self._unpacking:
             return
-        while not self._waiting and not self._response.done:
+        while not self._waiting and not self.done:
             if self._requested is None:
                 self._requested = self._reader.requested()
                 if self._requested is None:
@@ -150,7 +116,7 @@ class Call(Stream):
                 self._decide(self._requested)
             elif not self._send_on():
                 break
-        if self._waiting or self._response.done:
+        if self._waiting or self.done:
             return
         if self._reader.behind:
             self._unpacking = True
@@ -161,12 +127,12 @@ class Call(Stream):
     def _unpack(self) -> None:
         """Unpack some more of a compressed message: it is this call's turn."""
         self._unpacking = False
-        if not self._response.done:
+        if not self.done:
             self._guarded(self._work)
 
     def _send_on(self) -> bool:
         """Send on what there is of the current message; return whether there may be more to do."""
-        forwarding, upstream = self._forwarding, self._upstream
+        forwarding, upstream = self.forwarding, self._upstream
         assert forwarding is not None
         assert upstream is not None
         data = self._reader.take(forwarding.version)
@@ -190,10 +156,10 @@ class Call(Stream):
             raise Problem(Kind.MALFORMED, "The request ends within a message.")
         if upstream is not None:
             upstream.end_messages()
-        elif self._forwarding is None:
+        elif self.forwarding is None:
             if not self._method.streams:
                 raise Problem(Kind.MALFORMED, "The request has no message.")
-            self._response.end(0)
+            self.end(0)
 
     def _give_credit(self) -> None:
         """Let the caller send as much again as is gone."""
@@ -207,34 +173,36 @@ class Call(Stream):
             self._model = requested.model
         self._waiting = True  # until it is granted, and there is a replica
         if self._method.streams:
-            self._deadline.message_sent()
-        server = self._headers.server_name()
+            self.time.message_sent()
+        server = self.headers.server_name()
         if not requested.model:
             if self._method.name != "ModelStatistics":
                 raise Problem(Kind.MALFORMED, "The message names no model.")
             self._later(self._all_statistics(server))
             return
-        grant = self._shared.authorizer.known(self._headers.credential, server, requested.model, self._method.action)
+        grant = self.shared.authorizer.known(self.headers.credential, server, requested.model, self._method.action)
         if grant is None:
             self._later(self._authorize(server, requested))
         else:
             self._granted(grant, requested)
 
     async def _authorize(self, server: str | None, requested: RequestedModel) -> None:
-        ask = self._shared.authorizer.ask
-        self._granted(await ask(self._headers.credential, server, requested.model, self._method.action), requested)
+        ask = self.shared.authorizer.ask
+        self._granted(await ask(self.headers.credential, server, requested.model, self._method.action), requested)
 
     async def _all_statistics(self, server: str | None) -> None:
-        answer, missing = await self._context.servers.statistics(self._headers.credential, server, self._deadline)
-        self._response.reply(answer, literal(UNAVAILABLE_HEADER.encode(), missing) if missing else b"")
+        answer, missing = await self._context.servers.statistics(self.headers.credential, server, self.time)
+        self.reply(answer, literal(UNAVAILABLE_HEADER.encode(), missing) if missing else b"")
 
     def _granted(self, grant: Grant, requested: RequestedModel) -> None:
-        forwarding, route = self._forwarding, grant.route
+        forwarding, route = self.forwarding, grant.route
         pool_before = None if forwarding is None else forwarding.grant.route.pool
         if forwarding is None:
-            forwarding = self._forwarding = self._response.forwarding = self._new_forwarding(grant, requested)
+            forwarding = self.forwarding = self._new_forwarding(grant, requested)
         else:
             forwarding.grant = grant
+        if route.kind_name != GRPC_KIND:
+            raise Problem(Kind.UNKNOWN, f"The server {route.server} does not speak this protocol.")
         if grant.bucket is not None and (wait := grant.bucket.take(monotonic())):
             raise too_many(grant.bucket, wait)
         leases = route.pool.leases
@@ -247,7 +215,7 @@ class Call(Stream):
             else:
                 self._later(self._prepare_more(forwarding, more, requested.model))
         elif leases is not None and self._method.name in ("ModelReady", "ModelStatistics"):
-            self._later(self._inspect(leases, forwarding, requested))
+            self._later(self._look(forwarding, requested))
         elif forwarding.find_lease() and self._find_version(forwarding):
             self._take_slot(forwarding)
         else:
@@ -255,10 +223,10 @@ class Call(Stream):
 
     def _new_forwarding(self, grant: Grant, requested: RequestedModel) -> Forwarding:
         model, caller = grant.route.in_flight, grant.identity.in_flight
-        limiter = self._shared.limiter
+        limiter = self.shared.limiter
         if self._method.streams:
             limiter, model, caller = self._context.streams, model.streams, caller.streams
-        forwarding = Forwarding(self._shared, grant, limiter, model, caller)
+        forwarding = Forwarding(self.shared, grant, limiter, model, caller)
         forwarding.sequence = requested.sequence or None
         return forwarding
 
@@ -266,9 +234,9 @@ class Call(Stream):
         """Find the version that serves the current message; return False where its alias has to be awaited."""
         assert self._requested is not None
         # One sequence has one version, and so has one stream.
-        sticky = self._headers.sticky or self._requested.sequence
+        sticky = self.headers.sticky or self._requested.sequence
         if self._method.streams:
-            sticky = sticky or self._response.request_id
+            sticky = sticky or self.request_id
         return forwarding.find_version(self._requested.version, sticky or None)
 
     async def _prepare(self, forwarding: Forwarding) -> None:
@@ -287,12 +255,11 @@ class Call(Stream):
             await forwarding.await_version()
         self._waiting = False
 
-    async def _inspect(self, leases: LeaseManager, forwarding: Forwarding, requested: RequestedModel) -> None:
+    async def _look(self, forwarding: Forwarding, requested: RequestedModel) -> None:
         """Answer what is only looked at: that loads no model, and keeps none."""
         self._find_version(forwarding)
-        servers = self._context.servers
-        ask = servers.is_model_ready if self._method.name == "ModelReady" else servers.model_statistics
-        self._response.reply(await ask(forwarding.grant.route.pool, leases, requested, self._deadline))
+        pool, name = forwarding.grant.route.pool, self._method.name
+        self.reply(await self._context.servers.look(name, pool, requested, self.time))
 
     # --- to a replica
     def _take_slot(self, forwarding: Forwarding) -> None:
@@ -301,9 +268,9 @@ class Call(Stream):
 
     def admitted(self) -> None:
         """Go on: there is a slot. What fails here is not to fail the call that has left it."""
-        assert self._forwarding is not None
-        self._forwarding.leave_queue()
-        self._guarded(self._find_replica, self._forwarding, True)
+        assert self.forwarding is not None
+        self.forwarding.leave_queue()
+        self._guarded(self._find_replica, self.forwarding, True)
         self._guarded(self._read, b"")
 
     def _find_replica(self, forwarding: Forwarding, anew: bool) -> None:
@@ -326,10 +293,9 @@ class Call(Stream):
     def _open(self, forwarding: Forwarding, replica: Replica, connection: UpstreamConnection) -> None:
         """Begin the call at a replica, with the messages that another one has refused."""
         forwarding.sent_to(replica)
-        deadline, streams = self._deadline, self._method.streams
-        drained, refused = self._give_credit, self._send_elsewhere
-        self._upstream = UpstreamStream(self, self._response, forwarding, deadline, streams, drained, refused)
-        seconds = (deadline.last if streams else deadline.at) - monotonic()
+        streams = self._method.streams
+        self._upstream = UpstreamStream(self, forwarding, streams, self._give_credit, self._send_elsewhere)
+        seconds = (self.time.last if streams else self.time.at) - monotonic()
         self._upstream.open(connection, self._outgoing.headers(forwarding.grant.route.pool, seconds), self._refused)
         self._waiting = False
         if self._reader.missing > self.connection.stream_window // 2:
@@ -337,7 +303,7 @@ class Call(Stream):
 
     def _send_elsewhere(self, messages: Sequence[bytes | bytearray]) -> bool:
         """Send these messages to another replica, if there is one; return whether the call goes on."""
-        forwarding = self._forwarding
+        forwarding = self.forwarding
         assert forwarding is not None
         refused = forwarding.replica
         assert refused is not None
@@ -349,7 +315,7 @@ class Call(Stream):
             self._later(self._connect(forwarding, other))
         elif leased:
             why = f"{refused.name} takes no more calls; nothing was done."
-            self._response.fail(Problem(Kind.BUSY, why, AGAIN_SECONDS))
+            self.fail(Problem(Kind.BUSY, why, AGAIN_SECONDS))
         else:
             return False
         return True
@@ -364,32 +330,30 @@ class Call(Stream):
             if not self._waiting:
                 self._work()
         except Problem as problem:
-            self._response.fail(problem)
+            self.fail(problem)
         except UpstreamStatusError as error:
-            self._response.end(error.code, error.block)
+            self.end(error.code, error.block)
         except Exception:
-            self._response.defect()
+            self.defect()
 
     def _guarded(self, step: Callable[..., None], *given: Any) -> None:
         try:
             step(*given)
         except Problem as problem:
-            self._response.fail(problem)
+            self.fail(problem)
         except Exception:
-            self._response.defect()
+            self.defect()
 
-    def _ended(self, code: int) -> None:
+    def ended(self, code: int) -> None:
         """Give back and count everything."""
-        if not self.unsent_bytes:
-            self._shared.open_calls.discard(self)
         if self._task not in (None, asyncio.current_task(self.connection.loop)):
             self._task.cancel()
         if self._upstream is not None:
             self._upstream.cancel()
             self._upstream = None
         now = monotonic()
-        self._outgoing.ended(self._response, code, now - self._deadline.started, self._model, self._bytes_in)
-        if self._forwarding is not None:
-            self._forwarding.finish(now)
+        self._outgoing.ended(self, code, now - self.time.started, self._model, self._bytes_in)
+        if self.forwarding is not None:
+            self.forwarding.finish(now)
         if self._more_leases is not None:
             self._more_leases.leave(now)

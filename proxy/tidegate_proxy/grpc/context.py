@@ -9,7 +9,6 @@ from time import monotonic
 from ..concurrency import ConcurrencyLimiter
 from ..pools import Pool
 from ..problems import Kind, Problem
-from ..residency.manager import LeaseManager
 from ..servers import ServerQueries
 from ..shared_state import SharedState
 from ..upstream.replica import Replica
@@ -68,19 +67,12 @@ class ServerMethods:
             raise next(iter(missing.values()))
         return found, ", ".join(missing).encode()
 
-    async def is_model_ready(
-        self, pool: Pool, leases: LeaseManager, asked: RequestedModel, deadline: Deadline
-    ) -> bytes:
-        """Tell whether a model that is loaded on demand could be called."""
-        del pool, deadline
-        return integer(1, 1) if await leases.is_ready(asked.model) else b""
-
-    async def model_statistics(
-        self, pool: Pool, leases: LeaseManager, asked: RequestedModel, deadline: Deadline
-    ) -> bytes:
-        """Answer the statistics of a model that is loaded on demand: none where it is loaded nowhere."""
-        replica = leases.warm_at(asked.model, monotonic())
-        if replica is None:
+    async def look(self, method: str, pool: Pool, asked: RequestedModel, deadline: Deadline) -> bytes:
+        """Answer whether a model that is loaded on demand could be called, or its statistics: none where it is cold."""
+        assert pool.leases is not None
+        if method == "ModelReady":
+            return integer(1, 1) if await pool.leases.is_ready(asked.model) else b""
+        if (replica := pool.leases.warm_at(asked.model, monotonic())) is None:
             return b""
         message = text(1, asked.model.encode()) + (text(2, asked.version.encode()) if asked.version else b"")
         return await self._ask(pool, b"ModelStatistics", message, deadline, replica)

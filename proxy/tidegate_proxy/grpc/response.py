@@ -1,15 +1,16 @@
-"""What goes back to the caller of one call: headers, messages, and a status in the end; and when its time is up."""
+"""The caller's side of one call: what goes back, headers, messages and a status in the end; and when its time is up."""
 
 import logging
-from collections.abc import Callable
 from time import monotonic
 
 from ..forwarding import Forwarding
+from ..http2.frames import CANCEL
 from ..http2.headers import literal
 from ..http2.sending import Stream
-from ..problems import Kind, Problem
+from ..problems import TWO_CREDENTIALS, Kind, Problem
+from ..request_ids import new_request_id
 from ..shared_state import SharedState
-from .metadata import OK_HEADERS, STATUS_200, problem_trailers, status_trailers
+from .metadata import OK_HEADERS, STATUS_200, RequestHeaders, problem_trailers, status_trailers
 from .protobuf import framed
 
 IDLE_STREAM_SECONDS = 600.0
@@ -56,38 +57,88 @@ CANCELLED = 1
 log = logging.getLogger(__name__)
 
 
-class Response:
-    """Sent on the caller's `stream`; `ended` is called once, with the status, when the last of it was sent."""
+class CallerStream(Stream):
+    """What all calls have; it counts as open from `begin` on."""
 
-    __slots__ = ("_ended", "_stream", "began", "bytes_out", "done", "forwarding", "problem", "request_id", "shared")
+    # What most calls never change costs them nothing here.
+    forwarding: Forwarding | None = None
+    """The call's way to a replica, once its first message was granted: the caller is told which version answers."""
+    began = False
+    done = False
+    bytes_out = 0
+    problem: str | None = None
+    """The word of the problem that ended it."""
 
-    def __init__(self, stream: Stream, shared: SharedState, request_id: bytes, ended: Callable[[int], None]) -> None:
-        self._stream = stream
+    def __init__(self, shared: SharedState, headers: RequestHeaders, started: float, streams: bool = False) -> None:
         self.shared = shared
-        self.request_id = request_id
-        self._ended = ended
-        self.forwarding: Forwarding | None = None
-        """The call's way to a replica, where it has one: the caller is told which version answers."""
-        self.began = False
-        self.done = False
-        self.bytes_out = 0
-        self.problem: str | None = None
-        """The word of the problem that ended it."""
+        self.headers = headers
+        self.request_id = headers.request_id or new_request_id()
+        self.time = Deadline(started, float(shared.settings.request_timeout_seconds), headers.seconds, streams)
 
-    def begin(self, headers: bytes = OK_HEADERS) -> None:
+    @property
+    def deadline(self) -> float:
+        """When its time is up, in monotonic seconds."""
+        return self.time.at
+
+    # --- from the caller
+    def begin(self, end: bool) -> None:
+        """Wait for the first message; `end`: there is none."""
+        self.shared.open_calls.add(self)
+        if self.headers.credentials > 1:
+            self.fail(Problem(Kind.MALFORMED, TWO_CREDENTIALS))
+        elif end:
+            self.data_received(b"", True)
+
+    def headers_received(self, _: RequestHeaders, end: bool) -> None:
+        """Take what follows the last message: callers have nothing to say there."""
+        if end:
+            self.data_received(b"", True)
+
+    def reset_received(self, _code: int | None, _processed: bool) -> None:
+        """End it, and send nothing more: the caller has left. What a replica does for it is dropped."""
+        if not self.done:
+            self._finish(CANCELLED)
+
+    def drained(self) -> None:
+        """Note that the caller has taken what there was."""
+        if self.done:
+            self.shared.open_calls.discard(self)
+
+    def expire(self) -> None:
+        """End it: its time is up."""
+        if self.done:  # the caller does not take the rest of its answer
+            self.shared.open_calls.discard(self)
+            self.connection.reset(self.number, CANCEL)
+        else:
+            self.fail(self.late())
+
+    def late(self) -> Problem:
+        """Return what the caller is told whose time is up."""
+        return Problem(Kind.DEADLINE, "There was no answer in time.")
+
+    def leave(self) -> None:
+        """End it: the proxy waits for it no longer."""
+        raise NotImplementedError
+
+    def ended(self, code: int) -> None:
+        """Give back what it holds: the last of its answer, with this status, is on its way."""
+        raise NotImplementedError
+
+    # --- to the caller
+    def answer_began(self, headers: bytes = OK_HEADERS) -> None:
         """Send headers, and those of the proxy's own."""
         self.began = True
-        self._stream.connection.send_headers(self._stream, headers + self._own_headers())
+        self.connection.send_headers(self, headers + self._own_headers())
 
-    def data(self, data: bytes) -> None:
+    def answer_data(self, data: bytes) -> None:
         """Send a part of a message."""
         self.bytes_out += len(data)
-        self._stream.connection.send_data(self._stream, data)
+        self.connection.send_data(self, data)
 
     def reply(self, message: bytes, more: bytes = b"") -> None:
         """Send a whole answer of one message, with `more` headers."""
-        self.begin(OK_HEADERS + more)
-        self._stream.connection.send_data(self._stream, framed(message))
+        self.answer_began(OK_HEADERS + more)
+        self.connection.send_data(self, framed(message))
         self.end(0)
 
     def end(self, code: int, trailers: bytes | None = None, headers: bytes = OK_HEADERS) -> None:
@@ -97,13 +148,8 @@ class Response:
         block = status_trailers(code) if trailers is None else trailers
         if not self.began:
             block = headers + block + self._own_headers()
-        self._stream.connection.send_headers(self._stream, block, True)
+        self.connection.send_headers(self, block, True)
         self._finish(code)
-
-    def abandon(self) -> None:
-        """Send nothing more: the caller has left."""
-        if not self.done:
-            self._finish(CANCELLED)
 
     def pass_on_end(self, code: int, trailers: bytes) -> None:
         """End as a replica does: its trailers are all there is where it sent no message."""
@@ -123,9 +169,9 @@ class Response:
 
     def _finish(self, code: int) -> None:
         self.done = True
-        ended = self._ended
-        del self._ended, self._stream  # a call that ends leaves no reference cycle, and no work for the collector
-        ended(code)
+        if not self.unsent_bytes:
+            self.shared.open_calls.discard(self)
+        self.ended(code)
 
     def _own_headers(self) -> bytes:
         own = literal(b"x-request-id", self.request_id)

@@ -14,7 +14,7 @@ from ..residency.leases import Lease
 from ..telemetry.traces import Span
 from .context import GrpcContext
 from .metadata import SERVICE, STATUS_200, Method, RequestHeaders, ResponseHeaders
-from .response import Deadline, Response
+from .response import CallerStream
 from .upstreams import UpstreamConnection, send_mirrored
 
 _LONGEST_TIMEOUT = 99_999_999
@@ -68,22 +68,20 @@ class UpstreamRequest:
                 self._copy = mirror.begin(route, forwarding.version, forwarding.sequence is not None, send)
         self._copy.add(data, whole)
 
-    def ended(self, response: Response, code: int, seconds: float, model: str | None, bytes_in: int) -> None:
+    def ended(self, call: CallerStream, code: int, seconds: float, model: str | None, bytes_in: int) -> None:
         """Count, log and trace the end of the call with this status."""
-        shared, forwarding = self._context.shared, response.forwarding
+        shared, forwarding = self._context.shared, call.forwarding
         if forwarding is not None:
             route = forwarding.grant.route
             if route.grpc_count is None:
                 route.grpc_count = shared.meter.count(route.server, route.name, "grpc")
-            route.grpc_count.ended(code, seconds, bytes_in, response.bytes_out)
+            route.grpc_count.ended(code, seconds, bytes_in, call.bytes_out)
         weight = 500 if code in _GRAVE else 400 if code else 200  # as HTTP would have it, for the log's sampling
         is_logged, span = shared.call_log.wants(weight, monotonic()), self.span()
         if not is_logged and (span is None or not span.sampled):
             return
-        name, size = self._method.name, (bytes_in, response.bytes_out)
-        record = call_record(
-            forwarding, "grpc", response.request_id, name, (None, model), response.problem, seconds, size
-        )
+        name, size = self._method.name, (bytes_in, call.bytes_out)
+        record = call_record(forwarding, "grpc", call.request_id, name, (None, model), call.problem, seconds, size)
         if is_logged:
             shared.call_log.say(weight, record.log_fields(code))
         if shared.tracer is not None and span is not None and span.sampled:
@@ -140,25 +138,21 @@ MOST_KEPT = 256 * 1024
 class UpstreamStream(Stream):
     """What goes wrong here ends the call, and no other of the connection.
 
-    `caller` is the caller's stream. `deadline` is moved by the messages of a `streaming` call alone. `drained` is
+    The time of a `streaming` call is moved by its messages. `drained` is
     called when all that was sent has left. `refused` is called with the messages that the replica did not begin to
     answer, and says whether they go elsewhere.
     """
 
     def __init__(
         self,
-        caller: Stream,
-        response: Response,
+        caller: CallerStream,
         forwarding: Forwarding,
-        deadline: Deadline,
         streaming: bool,
         drained: Callable[[], None],
         refused: Callable[[Sequence[bytes | bytearray]], bool],
     ) -> None:
         self._caller = caller
-        self._response = response
         self._forwarding = forwarding
-        self._deadline = deadline
         self._streaming = streaming
         self._drained = drained
         self._refused = refused
@@ -183,7 +177,7 @@ class UpstreamStream(Stream):
                 self._kept = None
         self.connection.send_data(self, data, end)
         if self._streaming:
-            self._deadline.message_sent()
+            self._caller.time.message_sent()
 
     def end_messages(self) -> None:
         """Send that there are no more messages, unless that was sent."""
@@ -209,14 +203,14 @@ class UpstreamStream(Stream):
     def headers_received(self, headers: ResponseHeaders, end: bool) -> None:
         """Hand headers on: those before the first message, or trailers."""
         try:
-            if not self._response.done:
+            if not self._caller.done:
                 self._take_headers(headers, end)
         except Exception:
-            self._response.defect()
+            self._caller.defect()
 
     def _take_headers(self, headers: ResponseHeaders, end: bool) -> None:
-        response, code = self._response, headers.grpc_status
-        if not response.began:
+        caller, code = self._caller, headers.grpc_status
+        if not caller.began:
             self._kept = None
             if end and code == DEADLINE_EXCEEDED:
                 self.count_late()  # the replica's library says so, whatever else there is behind it
@@ -226,14 +220,14 @@ class UpstreamStream(Stream):
                 self._fail(f"it answered with HTTP status {headers.status}")
                 return
         if not end:
-            if not response.began:
-                response.begin(STATUS_200 + headers.block)
-        elif code is not None and not response.began and self._is_lost(code, headers):
-            response.fail(self._forwarding.lost())
+            if not caller.began:
+                caller.answer_began(STATUS_200 + headers.block)
+        elif code is not None and not caller.began and self._is_lost(code, headers):
+            caller.fail(self._forwarding.lost())
         elif code is None:
-            response.pass_on_end(UNKNOWN, headers.block + literal(b"grpc-status", b"2"))
+            caller.pass_on_end(UNKNOWN, headers.block + literal(b"grpc-status", b"2"))
         else:
-            response.pass_on_end(code, headers.block)
+            caller.pass_on_end(code, headers.block)
 
     def _is_lost(self, code: int, headers: ResponseHeaders) -> bool:
         forwarding = self._forwarding
@@ -241,46 +235,46 @@ class UpstreamStream(Stream):
 
     def data_received(self, data: bytes, end: bool) -> None:
         """Hand a part of a message on."""
-        response = self._response
-        if response.done:
+        caller = self._caller
+        if caller.done:
             return
         try:
-            if not response.began:
+            if not caller.began:
                 self._fail("its answer has no headers")
                 return
-            response.data(data)
-            if self._caller.unsent_bytes:
+            caller.answer_data(data)
+            if caller.unsent_bytes:
                 self._uncredited += len(data)
             else:
                 self.connection.credit(self, len(data))
             if self._streaming:
-                self._deadline.message_received()
+                self._caller.time.message_received()
             if end:
                 self._fail("its answer has no status")
         except Exception:
-            response.defect()
+            caller.defect()
 
     def reset_received(self, code: int | None, processed: bool) -> None:
         """Send the call elsewhere where the replica did nothing, else tell the caller."""
-        if self._response.done:
+        if self._caller.done:
             return
         try:
             self._count_failure("reset" if processed else "refused")
             if processed or self._kept is None or not self._refused(self._kept):
                 why = "it ended the connection" if code is None else f"it gave the call up with code {code}"
-                self._response.fail(no_whole_answer(why))
+                self._caller.fail(no_whole_answer(why))
         except Exception:
-            self._response.defect()
+            self._caller.defect()
 
     # --- failures
     def count_late(self) -> None:
         """Count an answer that did not come in time, unless only the caller would wait no longer."""
-        if self._deadline.is_own:
+        if self._caller.time.is_own:
             self._count_failure("timeout")
 
     def _fail(self, reason: str) -> None:
         self._count_failure("malformed")
-        self._response.fail(no_whole_answer(reason))
+        self._caller.fail(no_whole_answer(reason))
 
     def _count_failure(self, how: str) -> None:
         if (replica := self._forwarding.replica) is not None:

@@ -16,6 +16,7 @@ from ..http2.sending import Stream
 from ..mirror import Outcome
 from ..pools import Pool
 from ..problems import Kind, Problem
+from ..shared_tasks import SharedTasks
 from ..upstream.replica import Replica
 from .metadata import ResponseHeaders
 from .protobuf import framed, text
@@ -93,7 +94,7 @@ class UpstreamConnections:
         self._host = host
         self._authority = authority
         self._connections: list[UpstreamConnection] = []
-        self._connecting: asyncio.Task[None] | None = None
+        self._connecting: SharedTasks[None, None] = SharedTasks(outlives=True)
         self._left = False
 
     def take(self) -> UpstreamConnection | None:
@@ -109,10 +110,7 @@ class UpstreamConnections:
         Calls that need one at the same time share it.
         """
         while (connection := self.take()) is None:
-            if self._connecting is None:
-                self._connecting = asyncio.get_running_loop().create_task(self._add(seconds))
-                self._connecting.add_done_callback(_retrieve_exception)
-            await asyncio.shield(self._connecting)
+            await self._connecting.join(None, lambda: self._add(seconds))
         return connection
 
     def leave(self) -> None:
@@ -122,13 +120,9 @@ class UpstreamConnections:
             connection.leave()
 
     async def _add(self, seconds: float) -> None:
-        # All within the task: a call that awaits one that has ended goes on at once, and must find what came of it.
-        try:
-            connection = await self._connect(seconds)
-            connection.ends_idle = self._left
-            self._connections = [each for each in self._connections if each.alive] + [connection]
-        finally:
-            self._connecting = None
+        connection = await self._connect(seconds)
+        connection.ends_idle = self._left
+        self._connections = [each for each in self._connections if each.alive] + [connection]
 
     async def _connect(self, seconds: float) -> UpstreamConnection:
         loop = asyncio.get_running_loop()
@@ -154,12 +148,6 @@ class UpstreamConnections:
             sock.close()
             raise
         return connection
-
-
-def _retrieve_exception(task: "asyncio.Task[None]") -> None:
-    """Keep asyncio from reporting a failure whose callers have all left."""
-    if not task.cancelled():
-        task.exception()
 
 
 def keep_alive(sock: socket.socket, seconds: int) -> None:

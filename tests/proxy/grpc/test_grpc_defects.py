@@ -24,7 +24,8 @@ def defective(monkeypatch: pytest.MonkeyPatch, place: type, name: str) -> None:
     original = getattr(place, name)
 
     def fail(self: Any, *given: Any) -> Any:
-        route = self if isinstance(self, Route) else self._forwarding.grant.route
+        forwarding = self.forwarding if isinstance(self, Call) else getattr(self, "_forwarding", None)
+        route = self if isinstance(self, Route) else forwarding.grant.route
         if route.name == "slow":
             raise ZeroDivisionError
         return original(self, *given)

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import grpc.aio
 import pytest
 from tidegate_contracts import routing
 from tidegate_proxy.kinds import KINDS
 
 from tests.proxy.http import house as rig
-from tests.proxy.http.house import House, house, request
+from tests.proxy.http.house import KEY, House, house, request
 from tests.proxy.http.upstream import Asked, Upstream, answer, upstream
 
 from .toy.proxy import NAME, ToyKind
@@ -64,3 +65,7 @@ async def test_a_server_is_called_in_the_protocol_of_its_kind_alone(here: House)
     wrong = [await here.ask(request("/toy", b"resnet\n{}")), await here.ask(request("/v2/models/bear/infer"))]
     assert [reply.problem for reply in wrong] == ["unknown", "unknown"]
     assert (await here.ask(request())).status == 200, "the other kind is served as ever"
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{here.proxy.ports['grpc']}") as channel:
+        is_ready = channel.unary_unary("/inference.GRPCInferenceService/ModelReady")
+        with pytest.raises(grpc.aio.AioRpcError, match="The server toys does not speak this protocol"):
+            await is_ready(b"\x0a\x04bear", metadata=(("x-api-key", KEY),))

@@ -8,6 +8,7 @@ gets no mirrored requests.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from random import random
 from time import monotonic
 from typing import Literal
@@ -35,17 +36,17 @@ MOST_OF_A_MODEL = 16
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class MirroredRequest:
     """A copy of one request: kept while the request goes by, and sent when it is whole."""
 
-    __slots__ = ("_mirror", "_parts", "_route", "_send", "_sequence", "_share", "_size", "_whole")
+    _mirror: "Mirror"
+    _route: Route
+    _share: MirrorShare
+    _sequence: bool | None
+    _send: Send
 
-    def __init__(self, mirror: "Mirror", route: Route, share: MirrorShare, sequence: bool | None, send: Send) -> None:
-        self._mirror = mirror
-        self._route = route
-        self._share = share
-        self._sequence = sequence
-        self._send = send
+    def __post_init__(self) -> None:
         self._parts: list[bytes | bytearray] = []
         self._size = 0
         self._whole: asyncio.Future[Outcome | None] = asyncio.get_running_loop().create_future()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import pytest
@@ -66,6 +67,6 @@ async def test_a_server_is_called_in_the_protocol_of_its_kind_alone(here: House)
     assert [reply.problem for reply in wrong] == ["unknown", "unknown"]
     assert (await here.ask(request())).status == 200, "the other kind is served as ever"
     async with grpc.aio.insecure_channel(f"127.0.0.1:{here.proxy.ports['grpc']}") as channel:
-        is_ready = channel.unary_unary("/inference.GRPCInferenceService/ModelReady")
+        is_ready: Any = channel.unary_unary("/inference.GRPCInferenceService/ModelReady")
         with pytest.raises(grpc.aio.AioRpcError, match="The server toys does not speak this protocol"):
             await is_ready(b"\x0a\x04bear", metadata=(("x-api-key", KEY),))

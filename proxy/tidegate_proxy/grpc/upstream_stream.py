@@ -1,6 +1,7 @@
 """A call at its replica: what goes with it, its messages, and the answer, handed on as it comes."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 
@@ -25,18 +26,16 @@ _GRAVE = frozenset({2, 4, 13, 14, 15})
 """UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE, DATA_LOSS: what somebody should look at."""
 
 
+@dataclass(slots=True, eq=False)
 class UpstreamRequest:
     """Of one call, whichever replicas it goes to."""
 
-    __slots__ = ("_context", "_copy", "_headers", "_method", "_request_id", "_span")
-
-    def __init__(self, context: GrpcContext, headers: RequestHeaders, method: Method, request_id: bytes) -> None:
-        self._context = context
-        self._headers = headers
-        self._method = method
-        self._request_id = request_id
-        self._span: Span | None = None
-        self._copy: AnyCopy | None = None
+    _context: GrpcContext
+    _headers: RequestHeaders
+    _method: Method
+    _request_id: bytes
+    _span: Span | None = None
+    _copy: AnyCopy | None = None
 
     def span(self) -> Span | None:
         """Return the call's span, where the proxy makes any: the replica is told of it as its parent."""
@@ -88,12 +87,12 @@ class UpstreamRequest:
             shared.tracer.grpc_ended(span, SERVICE, name, code, seconds, record.span_fields())
 
 
+@dataclass(slots=True, eq=False)
 class StreamLeases:
     """Each counts as in use from the first message for its model until the stream ends."""
 
-    def __init__(self, forwarding: Forwarding) -> None:
-        self._forwarding = forwarding
-        self._leases: tuple[Lease, ...] = ()
+    _forwarding: Forwarding
+    _leases: tuple[Lease, ...] = ()
 
     def use(self, model: str) -> bool:
         """Count a message for a model; return False where a lease has to be acquired first."""
@@ -135,6 +134,7 @@ MOST_KEPT = 256 * 1024
 """Bytes of a request that are kept until its answer begins, to send them to another replica if this one refuses."""
 
 
+@dataclass(eq=False)
 class UpstreamStream(Stream):
     """What goes wrong here ends the call, and no other of the connection.
 
@@ -143,23 +143,17 @@ class UpstreamStream(Stream):
     answer, and says whether they go elsewhere.
     """
 
-    def __init__(
-        self,
-        caller: CallerStream,
-        forwarding: Forwarding,
-        streaming: bool,
-        drained: Callable[[], None],
-        refused: Callable[[Sequence[bytes | bytearray]], bool],
-    ) -> None:
-        self._caller = caller
-        self._forwarding = forwarding
-        self._streaming = streaming
-        self._drained = drained
-        self._refused = refused
-        self._kept: list[bytes | bytearray] | None = None if streaming else []
-        self._kept_bytes = 0
-        self._uncredited = 0
-        """Bytes of the answer that wait for the caller to take what came before them."""
+    _caller: CallerStream
+    _forwarding: Forwarding
+    _streaming: bool
+    _drained: Callable[[], None]
+    _refused: Callable[[Sequence[bytes | bytearray]], bool]
+    _kept_bytes = 0
+    _uncredited = 0
+    """Bytes of the answer that wait for the caller to take what came before them."""
+
+    def __post_init__(self) -> None:
+        self._kept: list[bytes | bytearray] | None = None if self._streaming else []
 
     # --- to the replica
     def open(self, connection: UpstreamConnection, headers: bytes, messages: Sequence[bytes | bytearray]) -> None:

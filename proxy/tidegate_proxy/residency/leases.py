@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import exp
 
 from tidegate_contracts import lease as api
@@ -74,38 +74,33 @@ class Heat:
         return self.hot
 
 
+@dataclass(slots=True, eq=False)
 class Lease:
     """A model at a replica: one object for as long as anything is known of it, so that requests are counted on it."""
 
-    __slots__ = (
-        "doubted", "held", "in_flight", "model", "replica", "reported", "requests", "seen", "serial", "since", "until",
-        "used", "versions",
-    )  # fmt: skip
-
-    def __init__(self, model: str, replica: Replica) -> None:
-        self.model = model
-        self.replica = replica
-        self.held = False
-        """False once it is void or given up; it then stays while requests are in flight, which renewals report."""
-        self.since = 0.0
-        """When it was last asked for."""
-        self.until = 0.0
-        """Until when requests may begin under it (monotonic seconds)."""
-        self.in_flight = 0
-        self.requests = 0
-        """All so far."""
-        self.reported = 0
-        """Of these, how many the policy was told of."""
-        self.seen = 0
-        """Of these, how many the last look for hot models has counted."""
-        self.used = 0.0
-        """When the last request began or ended."""
-        self.doubted = 0.0
-        """When Triton last answered that it does not know the model."""
-        self.serial = 0
-        """The policy's number of the latest grant."""
-        self.versions: tuple[int, ...] = ()
-        """The versions that were loaded when it was granted; empty where that is not known."""
+    model: str
+    replica: Replica
+    held: bool = False
+    """False once it is void or given up; it then stays while requests are in flight, which renewals report."""
+    since: float = 0.0
+    """When it was last asked for."""
+    until: float = 0.0
+    """Until when requests may begin under it (monotonic seconds)."""
+    in_flight: int = 0
+    requests: int = 0
+    """All so far."""
+    reported: int = 0
+    """Of these, how many the policy was told of."""
+    seen: int = 0
+    """Of these, how many the last look for hot models has counted."""
+    used: float = 0.0
+    """When the last request began or ended."""
+    doubted: float = 0.0
+    """When Triton last answered that it does not know the model."""
+    serial: int = 0
+    """The policy's number of the latest grant."""
+    versions: tuple[int, ...] = ()
+    """The versions that were loaded when it was granted; empty where that is not known."""
 
     def enter(self) -> None:
         """Count a request that begins."""
@@ -131,20 +126,18 @@ class Lease:
         return api.Use(in_flight=self.in_flight, idle_seconds=idle, requests=self.requests - self.reported)
 
 
+@dataclass(slots=True, eq=False)
 class ModelLeases:
     """The leases on one model: one, or two while it is hot or moves."""
 
-    __slots__ = ("again", "heat", "leases", "looked", "moving", "sequential")
-
-    def __init__(self, now: float) -> None:
-        self.leases: list[Lease] = []
-        """Those that are held, the oldest first."""
-        self.heat = Heat()
-        self.looked = now
-        """When its load was last looked at."""
-        self.sequential = False
-        """Whether requests of sequences came, which must all reach the same replica: such a model has one lease."""
-        self.moving: asyncio.Task[None] | None = None
-        """Acquires another lease."""
-        self.again = 0.0
-        """When another lease may be tried for again."""
+    looked: float
+    """When its load was last looked at."""
+    leases: list[Lease] = field(default_factory=list)
+    """Those that are held, the oldest first."""
+    heat: Heat = field(default_factory=Heat)
+    sequential: bool = False
+    """Whether requests of sequences came, which must all reach the same replica: such a model has one lease."""
+    moving: asyncio.Task[None] | None = None
+    """Acquires another lease."""
+    again: float = 0.0
+    """When another lease may be tried for again."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from time import monotonic
 
 from tidegate_contracts import lease as api
@@ -33,6 +34,7 @@ _NOT_USED = "its replica is not used any more"
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class ReplicaLeases:
     """All leases are renewed in one call, three times within a lease.
 
@@ -40,44 +42,36 @@ class ReplicaLeases:
     called with each lease that is held from now on, or no more; `count` with the outcome of each request for one.
     """
 
-    def __init__(
-        self,
-        holder: str,
-        replica: Replica,
-        client: LeaseClient,
-        host: str,
-        granted: Callable[[Lease], None],
-        dropped: Callable[[Lease], None],
-        count: Callable[[str], None],
-    ) -> None:
-        self.replica = replica
+    _holder: str
+    replica: Replica
+    _client: LeaseClient
+    _host: str
+    _on_granted: Callable[[Lease], None]
+    _on_dropped: Callable[[Lease], None]
+    _count: Callable[[str], None]
+    incarnation: str = ""
+    lease_seconds: float = FIRST_LEASE_SECONDS
+    resident: frozenset[str] = frozenset()
+    """Models that a lease is granted on at once, as of the last renewal."""
+    accepts: bool = True
+    """Whether the policy grants new leases."""
+    silent: int = 0
+    """Renewals in a row that had no answer."""
+    _doubted: float = 0.0
+    _hurried: float = 0.0
+    _left: bool = False
+    _states: tuple[float, asyncio.Task[dict[str, str]]] | None = None
+    _task: asyncio.Task[None] | None = None
+
+    def __post_init__(self) -> None:
         self.leases: dict[str, Lease] = {}
-        self.incarnation = ""
-        self.lease_seconds = FIRST_LEASE_SECONDS
-        self.resident: frozenset[str] = frozenset()
-        """Models that a lease is granted on at once, as of the last renewal."""
-        self.accepts = True
-        """Whether the policy grants new leases."""
-        self.silent = 0
-        """Renewals in a row that had no answer."""
         self.asked_once = asyncio.Event()
         """Set when the first renewal has ended, with an answer or without."""
-        self._holder = holder
-        self._client = client
-        self._host = host.encode()
-        self._on_granted = granted
-        self._on_dropped = dropped
-        self._count = count
         self._acquiring: SharedTasks[tuple[str, float | None], api.Answer] = SharedTasks()
         self._releasing: dict[str, asyncio.Task[None]] = {}
         self._unclear: dict[str, float] = {}
         """Models whose release had no answer, and until when a policy that answers may still carry it out."""
         self._hurry = asyncio.Event()
-        self._doubted = 0.0
-        self._hurried = 0.0
-        self._left = False
-        self._states: tuple[float, asyncio.Task[dict[str, str]]] | None = None
-        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to renew."""
@@ -236,7 +230,7 @@ class ReplicaLeases:
                     lease.until = max(lease.until, until)
 
     async def _is_ready(self, model: str) -> bool:
-        head = b"GET /v2/models/%b/ready HTTP/1.1\r\nhost: %b\r\n\r\n" % (model.encode(), self._host)
+        head = b"GET /v2/models/%b/ready HTTP/1.1\r\nhost: %b\r\n\r\n" % (model.encode(), self._host.encode())
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 connection = self.replica.take(monotonic()) or await self.replica.connect(ANSWER_SECONDS)

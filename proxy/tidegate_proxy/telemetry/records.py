@@ -64,13 +64,10 @@ log = logging.getLogger("tidegate_proxy.calls")
 class CallLog:
     """Logs calls: of those that went well a few a second, of the others as many as a reader can bear."""
 
-    __slots__ = ("_failures", "_next_success", "_second", "_unsaid")
-
-    def __init__(self) -> None:
-        self._next_success = 0.0
-        self._second = 0
-        self._failures = 0
-        self._unsaid = 0
+    _next_success = 0.0
+    _second = 0
+    _failures = 0
+    _unsaid = 0
 
     def wants(self, status: int, now: float) -> bool:
         """Tell whether a call that ended now is to be logged. `now` is monotonic seconds."""

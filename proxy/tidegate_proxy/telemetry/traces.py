@@ -12,6 +12,7 @@ import random
 import re
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from time import time_ns
 from typing import Any
 
@@ -35,17 +36,15 @@ _GRPC_ERRORS = frozenset({2, 4, 12, 13, 14, 15})
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class Span:
     """Of one call."""
 
-    __slots__ = ("parent", "sampled", "span", "state", "trace")
-
-    def __init__(self, trace: str, parent: str, state: str, sampled: bool) -> None:
-        self.trace = trace
-        self.span = f"{random.getrandbits(64) or 1:016x}"
-        self.parent = parent
-        self.state = state
-        self.sampled = sampled
+    trace: str
+    parent: str
+    state: str
+    sampled: bool
+    span: str = field(default_factory=lambda: f"{random.getrandbits(64) or 1:016x}")
 
     @property
     def header(self) -> bytes:

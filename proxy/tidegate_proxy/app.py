@@ -5,6 +5,7 @@ Nothing here reads a body: calls of models, which have bodies, never come here.
 
 import logging
 from collections.abc import Awaitable, Callable
+from itertools import product
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -18,13 +19,7 @@ from .servers import ServerQueries
 from .targets import ANYTHING
 from .telemetry.meter import Meter
 
-_BY_STATUS = {
-    400: Kind.MALFORMED,
-    404: Kind.UNKNOWN,
-    405: Kind.METHOD,
-    413: Kind.TOO_LONG,
-    422: Kind.MALFORMED,
-}
+_BY_STATUS = {400: Kind.MALFORMED, 404: Kind.UNKNOWN, 405: Kind.METHOD, 413: Kind.TOO_LONG, 422: Kind.MALFORMED}
 _CREDENTIALS = {b"authorization", b"x-api-key", b"x-domino-api-key"}
 log = logging.getLogger(__name__)
 
@@ -60,10 +55,8 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
     app = FastAPI(title="Tidegate inference proxy", redirect_slashes=False, redoc_url=None)
     app.openapi = document  # type: ignore[method-assign]  # as FastAPI would have it: "Extending OpenAPI" in its docs
     app.state.meter = meter
-    app.add_exception_handler(Problem, _problem)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(Exception, _defect)
+    for error in (Problem, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(error, _tell)
 
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:
@@ -114,56 +107,39 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         # Calls of models never come here: `http` has taken each that is spelled as the protocol has it.
         raise Problem(Kind.UNKNOWN, f"No call is spelled like this one. See {request.base_url}docs.")
 
-    for path, method in _MODEL_PATHS:
-        for prefix in ("", "/servers/{server}"):
-            app.add_api_route(prefix + path, spelled, methods=[method])
+    models = ("/v2/models/{model}", "/v2/models/{model}/versions/{version}")
+    for method, tails in _MODEL_PATHS.items():
+        for prefix, model, tail in product(("", "/servers/{server}"), models, tails):
+            app.add_api_route(prefix + model + tail, spelled, methods=[method])
     return _Named(app)
 
 
-_MODEL_PATHS = [
-    (f"/v2/models/{{model}}{version}{tail}", method)
-    for version in ("", "/versions/{version}")
-    for method, tails in (
-        ("GET", ("", "/ready", "/config", "/stats")),
-        ("POST", ("/infer", "/generate", "/generate_stream")),
-    )
-    for tail in tails
-]
+_MODEL_PATHS = {"GET": ("", "/ready", "/config", "/stats"), "POST": ("/infer", "/generate", "/generate_stream")}
 
 
-def _answer(request: Request, problem: Problem) -> Response:
+async def _tell(request: Request, error: Exception) -> Response:
+    """Answer with the problem that an exception is."""
+    request_id: str = request.scope["request_id"].decode()
+    if isinstance(error, Problem):
+        problem = error
+    elif isinstance(error, HTTPException):
+        problem = _of_starlette(request, error)
+    elif isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        problem = Problem(Kind.MALFORMED, f"{'.'.join(map(str, first['loc']))}: {first['msg']}.")
+    else:
+        log.error("request %s met a defect", request_id, exc_info=error)
+        problem = Problem(Kind.INTERNAL, "It is in the log, under this request's id.")
     request.app.state.meter.problems[problem.kind.word] += 1
     headers = {name.decode(): value.decode() for name, value in problem.headers()}
-    return Response(problem.body(_id_of(request)), problem.kind.status, headers, CONTENT_TYPE)
+    return Response(problem.body(request_id), problem.kind.status, headers, CONTENT_TYPE)
 
 
-def _id_of(request: Request) -> str:
-    request_id: bytes = request.scope["request_id"]
-    return request_id.decode()
-
-
-async def _problem(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Problem)
-    return _answer(request, error)
-
-
-async def _http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+def _of_starlette(request: Request, error: HTTPException) -> Problem:
     kind = _BY_STATUS.get(error.status_code, Kind.INTERNAL)
     allow = (error.headers or {}).get("Allow")
     details = {
         Kind.UNKNOWN: f"Nothing is called {request.url.path[:200]!r} here. See {request.base_url}docs.",
         Kind.METHOD: f"This address takes {allow}.",
     }
-    return _answer(request, Problem(kind, details.get(kind, str(error.detail)), allow=allow))
-
-
-async def _invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    return _answer(request, Problem(Kind.MALFORMED, f"{'.'.join(map(str, first['loc']))}: {first['msg']}."))
-
-
-async def _defect(request: Request, error: Exception) -> Response:
-    log.error("request %s met a defect", _id_of(request), exc_info=error)
-    return _answer(request, Problem(Kind.INTERNAL, "It is in the log, under this request's id."))
+    return Problem(kind, details.get(kind, str(error.detail)), allow=allow)

@@ -24,7 +24,7 @@ def defective(monkeypatch: pytest.MonkeyPatch, place: type, name: str) -> None:
     original = getattr(place, name)
 
     def fail(self: Any, *given: Any) -> Any:
-        forwarding = self.forwarding if isinstance(self, Call) else getattr(self, "_forwarding", None)
+        forwarding: Any = self.forwarding if isinstance(self, Call) else getattr(self, "_forwarding", None)
         route = self if isinstance(self, Route) else forwarding.grant.route
         if route.name == "slow":
             raise ZeroDivisionError

@@ -340,10 +340,3 @@ def test_a_version_that_is_asked_for_is_served_and_a_sticky_value_or_a_sequence_
             request.parameters["sequence_id"].int64_param = 1000 + number
             found.add(call(request, metadata=split.metadata()).model_version)
         assert len(found) == 1
-
-
-def test_a_version_is_put_into_a_compressed_message_too(split: Rig) -> None:
-    call = method(split.channel(), "ModelInfer")
-    answer = call(infer_request("echo", b"x" * 999), metadata=split.metadata(), compression=grpc.Compression.Gzip)
-    assert answer.model_version in ("1", "2")
-    assert bytes(answer.raw_output_contents[0]) == b"x" * 999

@@ -93,17 +93,6 @@ async def test_an_envelope_that_is_none_is_refused(tmp_path: Path, body: bytes, 
         assert not replica.begun
 
 
-async def test_chunks_of_a_body_stay_chunks(tmp_path: Path) -> None:
-    async with upstream() as replica, house(tmp_path, replica) as here, here.caller() as caller:
-        await caller.send(request(body=b"", Transfer_Encoding="chunked"))
-        for part in (b"3\r\nabc\r\n", b"4;x=y\r\ndefg\r\n", b"0\r\n\r\n"):
-            await caller.send(part)
-            await asyncio.sleep(0.02)
-        assert (await caller.reply()).status == 200
-        assert replica.asked[0].body == b"abcdefg"
-        assert replica.asked[0].headers["transfer-encoding"] == "chunked"
-
-
 async def test_a_body_is_asked_for_only_when_the_call_is_granted(tmp_path: Path) -> None:
     async with upstream() as replica, house(tmp_path, replica) as here:
         head, body = request(body=b"x" * 10, Expect="100-continue").split(b"\r\n\r\n")

@@ -1,7 +1,10 @@
-"""What the OpenAPI document says can be asked is answered, whatever comes: by an answer or by a problem, never 500."""
+"""What the OpenAPI document says can be asked is answered, whatever comes, as it says: by an answer or by a problem."""
 
 import asyncio
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -11,7 +14,15 @@ import pytest
 import uvloop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tidegate_contracts import routing
+from tidegate_proxy.access.api_keys import hash_line, new_key
 
+from lab.local_plane.process import tail
+from lab.local_plane.proxy import proxy, write_tables
+
+from ..rigs.tables import SERVER, routing_table
+from ..rigs.upstream import Caller
+from ..rigs.upstream import upstream as threaded_upstream
 from .house import KEY, MODEL, House, Reply, house
 from .upstream import upstream
 
@@ -103,3 +114,69 @@ def test_whatever_is_asked_of_a_documented_path_is_answered(
         assert reply.json()["status"] == reply.status
         assert reply.json()["requestId"] == reply.headers["x-request-id"]
     assert KEY.encode() not in reply.body
+
+
+MOST_SECONDS = 240
+"""Seconds after which it hangs, however busy the machine is."""
+TENSOR = {"name": "y", "datatype": "FP32", "shape": [1], "data": [1.0]}
+STATS = {"model_stats": [{"name": "m", "version": "1"}]}
+ANSWERS = {
+    "infer": {"model_name": "m", "model_version": "1", "outputs": [TENSOR]},
+    "stats": STATS,
+    "v2": {"name": "triton", "version": "2", "extensions": []},
+    "m": {"name": "m", "platform": "python", "versions": ["1"], "inputs": [], "outputs": []},
+    "config": {"name": "m"},
+    "generate": {"text": "all"},
+}
+# What is asked beyond the document: names that are none are unknown, bodies of models are the models' own affair.
+CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,"
+CHECKS += (
+    "response_headers_conformance,positive_data_acceptance,unsupported_method,allow_header_conformance,ignored_auth"
+)
+
+
+def like_triton(caller: Caller) -> None:
+    """Answer as Triton does, for a model that takes whatever comes."""
+    last = caller.request.path.rpartition("/")[2]
+    if last == "ready":
+        caller.answer()
+    elif last == "generate_stream":
+        caller.answer(b'data: {"text":"all"}\n\n', kind="text/event-stream")
+    else:
+        caller.answer(json.dumps(ANSWERS.get(last, ANSWERS["m"])).encode())
+
+
+@pytest.mark.thorough
+def test_the_proxy_keeps_what_its_openapi_document_says(tmp_path: Path) -> None:
+    key = new_key()
+    (tmp_path / "api-keys").mkdir()
+    (tmp_path / "api-keys" / "ci").write_text(hash_line(key) + "\n")
+    rule = routing.AccessRule(
+        name="ci", principals=("ci",), actions=("infer", "inspect"), servers=("*",), models=("*",)
+    )
+    rate = routing.RateLimit(requests_per_minute=10_000_000, burst=10_000_000)
+    settings = {"api_keys": "true", "log_level": "info"}
+    config = tmp_path / "schemathesis.toml"
+    config.write_text(f'[parameters]\n"path.model" = "m"\n"path.server" = "{SERVER}"\n')
+    with threaded_upstream(like_triton) as behind:
+        table = routing_table(behind.port, behind.port, ["m"])
+        write_tables(tmp_path, table, routing.AccessTable(rules=(rule,), rate_limit=rate))
+        with proxy(tmp_path, settings=settings) as front:
+            options = ["--checks", CHECKS, "--max-examples", "5", "--phases", "examples,coverage,fuzzing"]
+            options += ["--header", f"X-API-Key: {key}", "--request-timeout", "10", "--suppress-health-check", "all"]
+            options += ["--generation-with-security-parameters", "false"]  # two credentials are one too many
+            command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run"]
+            done = subprocess.run(
+                [*command, f"http://{front.http}/openapi.json", *options, "--no-shrink", "--output-sanitize", "false"],
+                capture_output=True,
+                text=True,
+                timeout=MOST_SECONDS,
+                cwd=tmp_path,
+                check=False,
+            )
+            assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+            asked = re.search(r"(\d+) generated", done.stdout)
+            assert asked is not None, done.stdout[-4000:]
+            assert int(asked[1]) > 1000
+            log = tail(front.process.log)
+            assert "Traceback" not in front.process.log.read_text(), log

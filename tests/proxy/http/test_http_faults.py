@@ -179,30 +179,6 @@ async def test_a_replica_that_comes_is_used_and_one_that_goes_is_left(tmp_path: 
         assert (await here.ask()).status == 200, "it left its name, and there is no other"
 
 
-async def test_a_replica_removed_under_load_loses_no_call(tmp_path: Path) -> None:
-    async def slow(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-        await asyncio.sleep(0.02)
-        await answer(writer)
-
-    async with upstream(slow) as first, upstream(slow) as second, house(tmp_path, first, second) as here:
-
-        async def calls() -> list[int]:
-            async with here.caller() as caller:
-                statuses = []
-                for _ in range(40):
-                    await caller.send(request())
-                    statuses.append((await caller.reply()).status)
-                return statuses
-
-        work = [asyncio.ensure_future(calls()) for _ in range(8)]
-        await until(lambda: len(first.asked) > 10)
-        here.leads_to(second)
-        await here.look_up()
-        await until(lambda: not [each for each in here.pool.replicas if not each.listed and each.in_flight])
-        await first.close()
-        assert {status for statuses in await asyncio.gather(*work) for status in statuses} == {200}
-
-
 async def test_work_beyond_the_places_waits_and_beyond_the_line_is_refused(tmp_path: Path) -> None:
     go_on = asyncio.Event()
 

@@ -57,12 +57,6 @@ async def spread(here: House, first: Upstream, body: Callable[[int], bytes]) -> 
     raise AssertionError("all sequences went to one replica")
 
 
-async def test_a_sequence_stays_at_one_replica_and_sequences_spread(tmp_path: Path) -> None:
-    act = keeper_of_sequences(True)
-    async with upstream(act) as first, upstream(act) as second, house(tmp_path, first, second) as here:  # type: ignore[arg-type]
-        await spread(here, first, lambda number: request(body=body_of(number)))
-
-
 @pytest.mark.parametrize("how", ["chunked", "gzip", "binary", "predict", "large"])
 async def test_however_it_is_sent(tmp_path: Path, how: str) -> None:
     act = keeper_of_sequences(True)

@@ -1,4 +1,4 @@
-"""How long a stream of events may last."""
+"""How long a stream of events may last, and how requests behind one another are cut into pieces."""
 
 import asyncio
 from pathlib import Path

@@ -12,7 +12,6 @@ from tidegate_proxy import config
 from tidegate_proxy.config import TableError, WatchedFile, access_table, routing_table
 
 from ..http.house import address_of, house, until
-from ..http.house import routing_table as usual_table
 
 pytestmark = pytest.mark.anyio
 
@@ -114,19 +113,6 @@ async def test_a_limit_that_lets_nobody_through_is_refused(limit: dict[str, int]
     with pytest.raises(TableError) as caught:
         await access_table(json.dumps({"rateLimit": limit}).encode())
     assert str(caught.value).startswith(why)
-
-
-async def test_a_refused_table_changes_nothing(tmp_path: Path) -> None:
-    async with house(tmp_path) as here:
-        routes = here.proxy.config.routes
-        bad = usual_table().model_dump(mode="json", by_alias=True)
-        bad["models"] *= 2
-        (tmp_path / "routing" / "routing.json").write_text(json.dumps(bad))
-        watched = here.proxy.config.watched[0]
-        await watched.look()
-        assert watched.failures == 1
-        assert "stands twice" in watched.last_error
-        assert here.proxy.config.routes is routes
 
 
 async def test_a_good_table_that_could_not_be_read_for_a_while_is_read_then(tmp_path: Path) -> None:

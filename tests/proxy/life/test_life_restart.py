@@ -16,7 +16,7 @@ from lab.local_plane.proxy import Proxy, proxy, write_tables
 
 from ..rigs.issuer import Issuer
 from ..rigs.tables import GROUP, access_table, routing_table
-from ..rigs.upstream import Upstream, events, slowly, upstream
+from ..rigs.upstream import Upstream, events, upstream
 
 PATH = "/v2/models/m/infer"
 BODY = b'{"inputs":["TENSOR-THAT-NOBODY-LOGS"]}'
@@ -153,27 +153,3 @@ def test_what_takes_longer_than_the_drain_is_seen_to_be_cut(
         with pytest.raises((http.client.IncompleteRead, ConnectionError)):
             answer.read()
         end(running, token)
-
-
-@pytest.mark.thorough
-def test_a_reload_under_load_fails_no_request(root: Path, behind: Upstream, identity_provider: Issuer) -> None:
-    behind.behave = slowly(0.01)
-    token = identity_provider.token("alice", [GROUP])
-    with proxy(root) as running:
-        load = Load(token, [running.http])
-        with load.running(3):
-            for number in range(1, 4):
-                models = ["m", *(f"other-{each}" for each in range(number))]
-                write_tables(root, routing_table(behind.port, behind.port, models), access_table([identity_provider]))
-                running.process.wait_until(lambda number=number: generation(running, "routing") > number, 60)  # type: ignore[misc]
-        assert not load.failed
-        assert set(load.statuses) == {200}
-        assert generation(running, "access") >= 2
-
-
-def generation(running: Proxy, name: str) -> int:
-    admin = http.client.HTTPConnection(running.admin, timeout=60)
-    admin.request("GET", "/metrics")
-    said = admin.getresponse().read().decode()
-    [line] = [line for line in said.splitlines() if line.startswith(f'tidegate_proxy_config_generation{{file="{name}"')]
-    return int(float(line.split()[-1]))

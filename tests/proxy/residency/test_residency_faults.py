@@ -20,16 +20,6 @@ def wrong(here: list[Site]) -> list[str]:
     return [path for site in here for path in site.wrong]
 
 
-async def test_a_lost_lease_is_asked_for_anew_by_the_next_request(tmp_path: Path) -> None:
-    async with sites(lease_seconds=0.3) as [site], estate(tmp_path, [site]) as here:
-        await here.call("a")
-        site.lost.add("a")
-        await until(lambda: not here.held())
-        site.lost.clear()
-        assert at(await here.call("a")) == site.host
-        assert len(site.acquires) == 2
-
-
 async def test_a_lost_lease_in_use_is_named_until_the_work_ends_and_then_given_back(tmp_path: Path) -> None:
     async with sites(lease_seconds=0.3) as [site], estate(tmp_path, [site]) as here:
         slow = asyncio.ensure_future(here.call("slow"))
@@ -84,14 +74,6 @@ async def test_a_policy_that_hangs_lets_leases_run_out_and_others_are_asked(tmp_
             await asyncio.sleep(0.01)
         assert where == second.host
         assert not wrong(here)
-
-
-async def test_who_waits_at_a_policy_that_falls_silent_looks_elsewhere(tmp_path: Path) -> None:
-    async with sites(2, lease_seconds=0.5) as here, estate(tmp_path, here) as front:
-        first, second = in_rank("a", here)
-        await until(lambda: all(policy.asked_once.is_set() for policy in front.leases.table.replicas.values()))
-        first.how = "never"
-        assert at(await front.call("a", 5)) == second.host
 
 
 async def test_where_no_policy_answers_the_caller_is_told_to_come_back(tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
 """A request for a model that is loaded on demand goes where this proxy has a lease on it, and nowhere else."""
 
 import asyncio
+import gc
+import warnings
 from pathlib import Path
 
 import pytest
+from tidegate_proxy.shared_tasks import SharedTasks
 
 from ..http.house import request, until
 from .estate import at, estate
@@ -122,13 +125,6 @@ async def test_leases_are_renewed_all_in_one_call_with_how_they_are_used(tmp_pat
         assert len({each.holder for each in site.renewals}) == 1
 
 
-async def test_a_model_in_use_stays_leased_for_as_long_as_that_lasts(tmp_path: Path) -> None:
-    async with sites(lease_seconds=0.3) as [site], estate(tmp_path, [site]) as here:
-        for _ in range(3):
-            assert at(await here.call("slow")) == site.host  # each takes longer than a lease
-        assert len(site.acquires) == 1
-
-
 async def test_at_the_end_leases_are_kept_until_the_work_is_done_and_then_given_back(tmp_path: Path) -> None:
     async with sites(lease_seconds=0.3) as [site]:
         async with estate(tmp_path, [site]) as here:
@@ -163,3 +159,25 @@ async def test_a_pool_that_the_table_changes_keeps_its_leases_until_its_requests
         assert len({each.holder for each in site.acquires}) == 2
         assert "slow" in site.resident
         assert not site.wrong
+
+
+async def test_work_that_is_given_up_before_it_begins_never_does_and_nobody_hears_of_it() -> None:
+    begun = []
+
+    async def work() -> None:
+        begun.append(True)
+
+    shared: SharedTasks[str, None] = SharedTasks()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        caller = asyncio.ensure_future(shared.join("a", work))
+        asyncio.get_running_loop().call_soon(shared.fail, OSError("gone"))
+        with pytest.raises(OSError, match="gone"):
+            await caller
+        del caller
+        for _ in range(3):
+            await asyncio.sleep(0)
+        gc.collect()
+    assert not begun
+    assert not [str(each.message) for each in said if "never awaited" in str(each.message)]
+    assert not shared.under_way

@@ -1,8 +1,10 @@
-"""When a replica is left alone, and how it is found to be back."""
+"""When a replica is left alone, and how one request finds that it is back, whatever becomes of the others."""
 
 import asyncio
 import socket
 from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -14,25 +16,15 @@ from tidegate_proxy.pools import Address, Pool, ask
 from tidegate_proxy.problems import Kind, Problem
 from tidegate_proxy.upstream.breaker import FAILURES, FIRST_PAUSE, LONGEST_PAUSE, Breaker, Trial
 
+from ..http.house import House, house, request, until
+from ..http.upstream import Asked, Upstream, answer, upstream
+
 
 def opened(now: float = 0.0) -> Breaker:
     breaker = Breaker()
     for _ in range(FAILURES):
         breaker.failed(now)
     return breaker
-
-
-def test_a_burst_of_failures_of_requests_in_flight_opens_it_for_the_first_pause_only() -> None:
-    breaker = Breaker()
-    for _ in range(100):
-        breaker.failed(0.0)
-    assert breaker.opens_in(0.0) == FIRST_PAUSE
-
-
-def test_failures_that_come_late_make_no_pause_longer() -> None:
-    breaker = opened()
-    breaker.failed(FIRST_PAUSE * 0.9)
-    assert breaker.opens_in(FIRST_PAUSE * 0.9) == pytest.approx(FIRST_PAUSE * 0.1)
 
 
 def test_each_trial_that_fails_doubles_the_pause_up_to_the_longest() -> None:
@@ -63,14 +55,6 @@ def test_who_is_no_trial_neither_ends_nor_decides_one() -> None:
     assert not breaker.allows(FIRST_PAUSE)
     breaker.succeeded(trial)
     assert breaker.state(FIRST_PAUSE) == "closed"
-
-
-def test_a_trial_that_is_given_up_leaves_it_to_the_next() -> None:
-    breaker = opened()
-    trial = breaker.claim(FIRST_PAUSE)
-    assert trial is not None
-    trial.given_up()
-    assert breaker.allows(FIRST_PAUSE)
 
 
 def test_a_trial_of_before_ends_none_of_now() -> None:
@@ -134,7 +118,7 @@ Requests.TestCase.settings = settings(deadline=None)
 TestRequests = Requests.TestCase
 
 
-async def hang(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def hang_on(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await asyncio.sleep(5)
     writer.close()
 
@@ -144,7 +128,7 @@ async def hang(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
 async def test_a_question_that_takes_too_long_is_the_replicas_failure_unless_its_caller_waited_no_longer(
     own: bool, kind: Kind, failures: int
 ) -> None:
-    server = await asyncio.start_server(hang, "127.0.0.1", 0)
+    server = await asyncio.start_server(hang_on, "127.0.0.1", 0)
     port: int = server.sockets[0].getsockname()[1]
 
     async def find(_: str, __: int) -> Sequence[Address]:
@@ -183,3 +167,59 @@ async def test_a_replica_that_is_gone_keeps_no_connection_that_comes_back_to_it(
     assert replica.take(0.0) is None
     assert busy.transport.is_closing()
     server.close()
+
+
+pytestmark = pytest.mark.anyio
+
+
+async def hang(_: Upstream, __: asyncio.StreamWriter, ___: Asked) -> None:
+    await asyncio.sleep(60)
+
+
+def open_breaker(here: House) -> None:
+    for _ in range(FAILURES):
+        here.pool.replicas[0].breaker.failed(monotonic() - 60)
+
+
+async def test_of_many_requests_at_once_a_replica_that_may_be_back_gets_one(tmp_path: Path) -> None:
+    async def slow(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        await asyncio.sleep(0.3)
+        await answer(writer)
+
+    async with upstream(slow) as replica, house(tmp_path, replica) as here:
+        open_breaker(here)
+        statuses = [each.status for each in await asyncio.gather(*(here.ask() for _ in range(30)))]
+        assert sorted(statuses) == [200] + [503] * 29
+        assert len(replica.asked) == 1
+        assert here.pool.replicas[0].breaker.state(monotonic()) == "closed"
+
+
+async def test_a_trial_whose_caller_leaves_or_waits_no_longer_is_the_next_callers(tmp_path: Path) -> None:
+    async with upstream(hang) as replica, house(tmp_path, replica) as here:
+        open_breaker(here)
+        breaker = here.pool.replicas[0].breaker
+        async with here.caller() as caller:
+            await caller.send(request())
+            await until(lambda: replica.asked)
+            assert not breaker.allows(monotonic())
+        await until(lambda: breaker.allows(monotonic()))
+        assert (await here.ask(request(Request_Timeout="0.2"))).status == 504
+        assert breaker.allows(monotonic())
+        replica.act = None
+        assert (await here.ask()).status == 200
+        assert breaker.state(monotonic()) == "closed"
+
+
+async def test_a_replica_that_hangs_is_left_alone_after_a_while_unless_callers_just_wait_no_longer(
+    tmp_path: Path,
+) -> None:
+    async with upstream(hang) as replica, house(tmp_path, replica, request_timeout_seconds=1) as here:
+        breaker = here.pool.replicas[0].breaker
+        hurried = await asyncio.gather(*(here.ask(request(Request_Timeout="0.2")) for _ in range(2 * FAILURES)))
+        assert {each.status for each in hurried} == {504}
+        assert breaker.state(monotonic()) == "closed"
+        patient = await asyncio.gather(*(here.ask() for _ in range(FAILURES)))
+        assert {each.status for each in patient} == {504}
+        assert breaker.state(monotonic()) == "open"
+        assert (await here.ask()).status == 503
+        assert here.pool.replicas[0].in_flight == 0

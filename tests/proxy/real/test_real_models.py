@@ -1,7 +1,8 @@
-"""Two real Tritons behind one proxy: each keeps the sequences that it has begun, and no other has seen them."""
+"""What real Tritons say of models: their aliases; and each of two keeps the sequences that it has begun."""
 
 import asyncio
 import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,28 @@ from tidegate_contracts import routing
 
 from lab.local_plane.triton import Triton, triton
 
-from ..http.house import KEY, house
+from ..http.house import KEY, house, request
 from ..rigs.pytest_rigs import not_run
 from ..rigs.repository import MODELS, write
 
 pytestmark = pytest.mark.anyio
+BODY = json.dumps({"inputs": [{"name": "INPUT", "datatype": "INT32", "shape": [1], "data": [7]}]}).encode()
+
+
+@pytest.mark.parametrize(("alias", "status", "version"), [(None, 200, 2), ("champion", 200, 1), ("nobody", 503, None)])
+async def test_the_version_of_the_alias_answers_and_not_the_newest(
+    real_triton: Triton, tmp_path: Path, alias: str | None, status: int, version: int | None
+) -> None:
+    models = [routing.Model(name="versions", server="vision", pool="main", alias=alias)]
+    async with house(tmp_path, real_triton.http_port, models=models) as here:
+        reply = await here.ask(request("/v2/models/versions/infer", BODY))
+        assert reply.status == status
+        if version is not None:
+            told = {each["name"]: each["data"] for each in reply.json()["outputs"]}
+            assert told == {"OUTPUT": [7], "VERSION": [version]}
+            assert reply.headers.get("tidegate-model-version") == (str(version) if alias else None)
+
+
 MODEL = "accumulate"
 STEPS = 6
 

@@ -1,0 +1,176 @@
+"""Over gRPC, too: a model's alias decides on its version, a candidate gets copies, and calls have spans when asked."""
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from socket import AF_INET
+from typing import Any
+
+import grpc
+import pytest
+from tidegate_contracts import routing
+from tidegate_proxy.mirror import MOST_BYTES
+from tritonclient.grpc import service_pb2 as pb
+
+from .harness import HOST, Rig, infer_request, method, rig, until
+from .test_grpc_streams import Talk
+
+
+class Configuration(ThreadingHTTPServer):
+    """What a replica tells of its models over HTTP."""
+
+    parameters: dict[str, Any]
+    asked = 0
+
+
+class Answer(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        assert isinstance(self.server, Configuration)
+        self.server.asked += 1
+        body = json.dumps({"parameters": self.server.parameters}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def aliased(tmp_path: Path) -> Iterator[tuple[Rig, Configuration]]:
+    served = Configuration((HOST, 0), Answer)
+    served.parameters = {"tidegate.alias.champion": {"string_value": "7"}}
+    threading.Thread(target=served.serve_forever, daemon=True).start()
+    models = [routing.Model(name=name, server="main", pool="one", alias="champion") for name in ("echo", "slow")]
+    with rig(tmp_path, models=models) as running:
+        running.addresses[:] = [(AF_INET, (HOST, served.server_address[1]))]
+        pool = next(pool for pool in running.proxy.config.routes.pools.values() if pool.server == "main")
+        running.do(pool.refresh())
+        yield running, served
+    served.shutdown()
+    served.server_close()
+
+
+def test_calls_get_the_version_that_the_alias_stands_for(aliased: tuple[Rig, Configuration]) -> None:
+    rig, served = aliased
+    infer = method(rig.channel(), "ModelInfer")
+    calls = [infer.future(infer_request(), metadata=rig.metadata()) for _ in range(10)]
+    assert {call.result().model_version for call in calls} == {"7"}
+    assert {dict(call.initial_metadata())["tidegate-model-version"] for call in calls} == {"7"}
+    assert served.asked == 1
+    assert infer(infer_request(model_version="2"), metadata=rig.metadata()).model_version == "2"
+
+
+def test_each_message_of_a_stream_gets_the_version_of_its_models_alias(aliased: tuple[Rig, Configuration]) -> None:
+    rig, served = aliased
+    talk = Talk(rig)
+    talk.say(infer_request("echo"), infer_request("slow"), infer_request("echo"))
+    assert [talk.hear().infer_response.model_version for _ in range(3)] == ["7"] * 3
+    assert served.asked == 2
+    talk.end()
+
+
+SERVED = (routing.VersionShare(version=1, weight=100),)
+MODEL = routing.Model(
+    name="echo", server="main", pool="one", versions=SERVED, mirror=routing.Mirror(version=3, percent=100)
+)
+
+
+def copies(running: Rig) -> list[Any]:
+    return [
+        request for name, request, _ in running.stubs[0].asked if name == "ModelInfer" and request.model_version == "3"
+    ]
+
+
+def outcomes(running: Rig) -> dict[str, int]:
+    counted: Counter[str] = Counter()
+    for (_, _, outcome), number in running.proxy.meter.mirrored.items():
+        counted[outcome] += number
+    return dict(counted)
+
+
+@pytest.mark.parametrize("compression", [None, grpc.Compression.Gzip])
+@pytest.mark.parametrize("size", [6, 300_000, MOST_BYTES])
+def test_the_candidate_gets_what_the_served_version_got(tmp_path: Path, size: int, compression: Any) -> None:
+    with rig(tmp_path, models=(MODEL,)) as door:
+        request = infer_request("echo", b"x" * size, id="seven")
+        metadata = door.metadata(("traceparent", "00-ab-cd-01"))
+        answer = method(door.channel(), "ModelInfer")(request, metadata=metadata, timeout=5, compression=compression)
+        assert (answer.model_version, bytes(answer.raw_output_contents[0])) == ("1", b"x" * size)
+        if size == MOST_BYTES:
+            until(lambda: outcomes(door) == {"too-large": 1})
+            assert not copies(door)
+        else:
+            until(lambda: outcomes(door) == {"answered": 1})
+            [copy] = copies(door)
+            request.model_version = "3"
+            assert copy == request
+            assert {said.get("traceparent") for _, _, said in door.stubs[0].asked} == {"00-ab-cd-01"}
+        until(lambda: door.proxy.shared.mirror.in_flight == door.proxy.shared.mirror.bytes == 0)
+
+
+def test_streams_sequences_and_the_candidate_itself_are_not_copied(tmp_path: Path) -> None:
+    with rig(tmp_path, models=(MODEL,)) as door:
+        channel, metadata = door.channel(), door.metadata()
+        infer = method(channel, "ModelInfer")
+        assert infer(infer_request(model_version="3"), metadata=metadata, timeout=5).model_version == "3"
+        in_sequence = infer_request()
+        in_sequence.parameters["sequence_id"].int64_param = 7
+        infer(in_sequence, metadata=metadata, timeout=5)
+        list(method(channel, "ModelStreamInfer")(iter([infer_request()]), metadata=metadata, timeout=5))
+        method(channel, "ModelReady")(pb.ModelReadyRequest(name="echo"), metadata=metadata, timeout=5)
+        until(lambda: outcomes(door) == {"sequence": 1})
+        assert len(copies(door)) == 1
+
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
+STATE = "a=" + "x" * 300
+CONTEXT = (("traceparent", PARENT), ("tracestate", STATE))
+
+
+def said(door: Rig) -> dict[str, Any]:
+    [(_, _, metadata)] = door.stubs[0].asked
+    return {name: metadata.get(name) for name in ("traceparent", "tracestate", "other")}
+
+
+def kept(door: Rig) -> list[dict[str, Any]]:
+    tracer = door.proxy.shared.tracer
+    assert tracer is not None
+    return list(tracer._waiting)
+
+
+def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate_proxy.telemetry.traces.EXPORT_SECONDS", 60)
+    with rig(tmp_path, otlp_endpoint="http://127.0.0.1:1") as door:
+        metadata = door.metadata(*CONTEXT, ("other", "y" * 200))
+        infer = method(door.channel(), "ModelInfer")
+        infer(infer_request(), metadata=metadata, timeout=5)
+        [span] = kept(door)
+        assert (span["traceId"], span["parentSpanId"], span["traceState"]) == (TRACE, PARENT[36:52], STATE)
+        sent = {"traceparent": f"00-{TRACE}-{span['spanId']}-01", "tracestate": STATE, "other": "y" * 200}
+        assert said(door) == sent
+        assert (span["name"], span["status"]) == ("inference.GRPCInferenceService/ModelInfer", {})
+        told = {each["key"]: next(iter(each["value"].values())) for each in span["attributes"]}
+        assert (
+            told.items()
+            >= {
+                "rpc.system": "grpc",
+                "rpc.service": "inference.GRPCInferenceService",
+                "rpc.method": "ModelInfer",
+                "rpc.grpc.status_code": "0",
+                "tidegate.server": "main",
+                "tidegate.model": "echo",
+            }.items()
+        )
+        with pytest.raises(grpc.RpcError):
+            infer(infer_request("nothing"), metadata=metadata, timeout=5)
+        assert kept(door)[1]["status"] == {}  # NOT_FOUND is the caller's error
+        infer(infer_request(), metadata=door.metadata(), timeout=5)
+        assert len(kept(door)) == 2

@@ -15,9 +15,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .openapi import document
 from .problems import CONTENT_TYPE, TWO_CREDENTIALS, Kind, Problem
 from .request_ids import is_request_id, new_request_id
-from .servers import ServerQueries
+from .servers import ServerQueries, as_it_is
 from .targets import ANYTHING
 from .telemetry.meter import Meter
+from .upstream.request import Answer
 
 _BY_STATUS = {400: Kind.MALFORMED, 404: Kind.UNKNOWN, 405: Kind.METHOD, 413: Kind.TOO_LONG, 422: Kind.MALFORMED}
 _CREDENTIALS = {b"authorization", b"x-api-key", b"x-domino-api-key"}
@@ -87,6 +88,16 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         """As whom the proxy knows the caller."""
         return await servers.whoami(credential(request))
 
+    async def live(credential: bytes, server: str | None) -> Response:
+        await servers.live(credential, server)
+        return as_it_is(Answer(200, "text/plain"))
+
+    async def is_ready(credential: bytes, server: str | None) -> Response:
+        return as_it_is(Answer(200 if await servers.is_ready(credential, server) else 400, "text/plain"))
+
+    async def metadata(credential: bytes, server: str | None) -> Response:
+        return as_it_is(await servers.metadata(credential, server))
+
     def add(path: str, answer: Callable[[bytes, str | None], Awaitable[Response]]) -> None:
         async def whole(request: Request) -> Response:
             return await answer(credential(request), None)
@@ -97,9 +108,9 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         app.add_api_route(path, whole, methods=["GET"])
         app.add_api_route("/servers/{server}" + path, one, methods=["GET"])
 
-    add("/v2/health/live", servers.live)
-    add("/v2/health/ready", servers.ready)
-    add("/v2", servers.metadata)
+    add("/v2/health/live", live)
+    add("/v2/health/ready", is_ready)
+    add("/v2", metadata)
     add("/v2/models/stats", servers.statistics)
 
     # Last, for `/v2/models/stats` is no model.

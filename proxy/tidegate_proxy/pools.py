@@ -6,7 +6,7 @@ import random
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from tidegate_contracts import routing
 
@@ -17,6 +17,7 @@ from .upstream.request import Answer, NoAnswerError, send
 
 Address = tuple[int, tuple[Any, ...]]
 """Address family, and the socket address."""
+Found = TypeVar("Found")
 Lookup = Callable[[str, int], Awaitable[Sequence[Address]]]
 RETRY_SHARE = 0.1
 """Retries that each request adds to the pool's budget."""
@@ -166,9 +167,27 @@ async def _answers(replica: Replica) -> bool:
 
 
 async def ask(pool: Pool, path: bytes, seconds: float, at: Replica | None = None, *, own_bound: bool = True) -> Answer:
-    """Return what a replica answers to GET, `at` this one if it is given; raises Problem without one in `seconds`.
+    """Return what a replica answers to GET, see `answer_of`."""
 
-    A time-out is the replica's failure only where `seconds` is the proxy's `own_bound`, not a caller's shorter one.
+    async def get(replica: Replica) -> Answer:
+        connection = replica.take(monotonic()) or await replica.connect(seconds)
+        return await send(replica, connection, b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (path, pool.told.host.encode()))
+
+    return await answer_of(pool, get, seconds, at, own_bound=own_bound)
+
+
+async def answer_of(
+    pool: Pool,
+    question: Callable[[Replica], Awaitable[Found]],
+    seconds: float,
+    at: Replica | None = None,
+    *,
+    own_bound: bool = True,
+) -> Found:
+    """Return what a question finds at a replica, `at` this one if it is given; raises Problem without one in `seconds`.
+
+    The question raises OSError or NoAnswerError where there is no answer; all else that it raises passes. A time-out is
+    the replica's failure only where `seconds` is the proxy's `own_bound`, not a caller's shorter one.
     """
     now = monotonic()
     replica = pool.pick(now) if at is None else at
@@ -178,18 +197,15 @@ async def ask(pool: Pool, path: bytes, seconds: float, at: Replica | None = None
     trial = replica.breaker.claim(now)
     try:
         async with asyncio.timeout(seconds):
-            connection = replica.take(monotonic()) or await replica.connect(seconds)
-            head = b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (path, pool.told.host.encode())
-            answer = await send(replica, connection, head)
+            found = await question(replica)
+        replica.breaker.succeeded(trial)
     except (OSError, NoAnswerError) as error:
         if isinstance(error, TimeoutError) and not own_bound:
             raise Problem(Kind.DEADLINE, "There was no answer in time.") from None
         replica.breaker.failed(monotonic(), trial)
         why = type(error).__name__ if isinstance(error, OSError) else error
         raise Problem(Kind.UPSTREAM, f"No replica of {where} answered: {why}.") from None
-    else:
-        replica.breaker.succeeded(trial)
     finally:
         if trial is not None:
             trial.given_up()  # unless its outcome was noted
-    return answer
+    return found

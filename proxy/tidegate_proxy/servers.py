@@ -2,8 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from itertools import chain
+from time import monotonic
+from typing import Any, TypeVar
 
 from fastapi import Response
 from tidegate_contracts.environments import WhoAmI
@@ -14,6 +16,7 @@ from .problems import Kind, Problem
 from .routes import Route, Routes
 from .upstream.request import Answer
 
+Found = TypeVar("Found")
 UNAVAILABLE_HEADER = "tidegate-unavailable"
 """Names the pools that an answer lacks, for they gave none."""
 
@@ -38,72 +41,85 @@ class ServerQueries:
         headers = {"cache-control": "no-store"}
         return Response(said.model_dump_json(by_alias=True), 200, headers, "application/json")
 
-    async def live(self, credential: bytes, server: str | None) -> Response:
-        """Answer as Triton does, without a body; any caller may ask whether the proxy is alive."""
+    async def live(self, credential: bytes, server: str | None) -> None:
+        """Raise Problem unless the caller may know that a server is alive; any may ask whether the proxy is."""
         if server is not None:
             await self.seen(credential, server)
-        return _empty(200)
 
-    async def ready(self, credential: bytes, server: str | None) -> Response:
-        """Answer whether a replica of a server, or of every server, can be used: 200, or 400 as Triton does."""
-        if server is not None:
-            await self.seen(credential, server)
-        now = asyncio.get_running_loop().time()
+    async def is_ready(self, credential: bytes, server: str | None) -> bool:
+        """Tell whether a replica of a server, or of every server, can be used."""
+        await self.live(credential, server)
+        now = monotonic()
         pools = self._routes().pools.values()
         up = {pool.server: False for pool in pools if server in (None, pool.server)}
         for pool in pools:
             if pool.server in up and any(replica.breaker.allows(now) for replica in pool.replicas):
                 up[pool.server] = True
-        return _empty(200 if all(up.values()) else 400)
+        return all(up.values())
 
-    async def metadata(self, credential: bytes, server: str | None) -> Response:
-        """Answer what the server says of itself; without a name, the first that the caller may see."""
+    async def metadata(self, credential: bytes, server: str | None) -> Answer:
+        """Return what the server says of itself; without a name, the first that the caller may see."""
         routes = await self.seen(credential, server)
-        return _as_it_is(await self._ask(routes[0].pool, b"/v2"))
+        return await ask(routes[0].pool, b"/v2", self._seconds)
 
     async def statistics(self, credential: bytes, server: str | None) -> Response:
-        """Answer the statistics of every model that the caller may inspect, from a replica of each pool.
+        """Answer the statistics of every model that the caller may inspect; unavailable pools are named in a header."""
+        whole: list[Answer] = []
 
-        Pools that give none are left out, and named in a header; raises Problem when no pool gives any.
+        async def of_pool(pool: Pool, visible: set[str]) -> list[Any]:
+            answer = await ask(pool, b"/v2/models/stats", self._seconds)
+            whole.append(answer)
+            return _stats(pool, answer, visible)
+
+        try:
+            found, missing = await self.of_each_pool(credential, server, of_pool)
+        except Problem:
+            if len(whole) == 1 and whole[0].status != 200:
+                return as_it_is(whole[0])
+            raise
+        headers = {UNAVAILABLE_HEADER: missing} if missing else None
+        body = json.dumps({"model_stats": [*chain(*found)]}, separators=(",", ":"))
+        return Response(body, 200, headers, "application/json")
+
+    async def of_each_pool(
+        self,
+        credential: bytes,
+        server: str | None,
+        ask_pool: Callable[[Pool, set[str]], Awaitable[Found]],
+        refusals: tuple[type[Exception], ...] = (Problem,),
+    ) -> tuple[list[Found], str]:
+        """Ask a replica of each pool about the models in it that the caller may inspect: `ask_pool` gets their names.
+
+        Returns what was found, and the names of the pools that gave a refusal; raises the first where none gave more.
         """
-        routes = await self.seen(credential, server)
-        pools = list({id(route.pool): route.pool for route in routes}.values())
-        answers = await asyncio.gather(
-            *(self._ask(pool, b"/v2/models/stats") for pool in pools), return_exceptions=True
-        )
-        if len(pools) == 1 and isinstance(answers[0], Answer) and answers[0].status != 200:
-            return _as_it_is(answers[0])
-        found: list[Any] = []
-        problems: dict[str, Problem] = {}
-        for pool, answer in zip(pools, answers, strict=True):
-            try:
-                found += _stats(pool, answer, {route.name for route in routes if route.pool is pool})
-            except Problem as problem:
-                problems[f"{pool.server}/{pool.name}"] = problem
-        if len(problems) == len(pools):
-            raise next(iter(problems.values()))
-        headers = {UNAVAILABLE_HEADER: ", ".join(problems)} if problems else None
-        return Response(json.dumps({"model_stats": found}, separators=(",", ":")), 200, headers, "application/json")
+        models: dict[Pool, set[str]] = {}
+        for route in await self.seen(credential, server):
+            models.setdefault(route.pool, set()).add(route.name)
+        found, failed = [], {}
+        answers = await asyncio.gather(*(ask_pool(*each) for each in models.items()), return_exceptions=True)
+        for pool, answer in zip(models, answers, strict=True):
+            if isinstance(answer, refusals):
+                failed[f"{pool.server}/{pool.name}"] = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found.append(answer)
+        if not found:
+            raise next(iter(failed.values()))
+        return found, ", ".join(failed)
 
     async def seen(self, credential: bytes, server: str | None) -> list[Route]:
         """Return the routes of a server, or of all, that the caller may inspect; raises Problem."""
         identity = await self._authorizer.identify(credential)
-        routes = self._inspectable(identity, self._routes().of_server(server))
+        permits = self._authorizer.permits
+        routes = [route for route in self._routes().of_server(server) if permits(identity, route, "inspect")]
         if not routes:
             raise Problem(Kind.UNKNOWN, "There is no such server, or none of its models is for you to see.")
         return routes
 
-    def _inspectable(self, identity: Any, routes: Iterable[Route]) -> list[Route]:
-        return [route for route in routes if self._authorizer.permits(identity, route, "inspect")]
 
-    async def _ask(self, pool: Pool, path: bytes) -> Answer:
-        return await ask(pool, path, self._seconds)
-
-
-def _stats(pool: Pool, answer: Answer | BaseException, visible: set[str]) -> list[Any]:
+def _stats(pool: Pool, answer: Answer, visible: set[str]) -> list[Any]:
     """Return the statistics of the visible models; raises Problem where a pool's answer has none."""
-    if isinstance(answer, BaseException):
-        raise answer
     where = f"{pool.server}/{pool.name}"
     if answer.status != 200:
         raise Problem(Kind.UPSTREAM, f"{where} answers {answer.status} when it is asked for statistics.")
@@ -113,9 +129,6 @@ def _stats(pool: Pool, answer: Answer | BaseException, visible: set[str]) -> lis
         raise Problem(Kind.UPSTREAM, f"What {where} answers is no statistics.") from None
 
 
-def _as_it_is(answer: Answer) -> Response:
+def as_it_is(answer: Answer) -> Response:
+    """Return a server's answer as it is passed on."""
     return Response(answer.body, answer.status, {"content-type": answer.media_type})
-
-
-def _empty(status: int) -> Response:
-    return Response(status_code=status, headers={"content-type": "text/plain"})

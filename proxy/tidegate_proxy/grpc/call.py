@@ -192,7 +192,7 @@ class Call(CallerStream):
 
     async def _all_statistics(self, server: str | None) -> None:
         answer, missing = await self._context.servers.statistics(self.headers.credential, server, self.time)
-        self.reply(answer, literal(UNAVAILABLE_HEADER.encode(), missing) if missing else b"")
+        self.reply(answer, literal(UNAVAILABLE_HEADER.encode(), missing.encode()) if missing else b"")
 
     def _granted(self, grant: Grant, requested: RequestedModel) -> None:
         forwarding, route = self.forwarding, grant.route

@@ -36,36 +36,22 @@ class ServerMethods:
 
     async def ready(self, credential: bytes, server: str | None) -> bytes:
         """Tell whether a replica of it, or of every server, can be used."""
-        answer = await self._servers.ready(credential, server)
-        return integer(1, 1) if answer.status_code == 200 else b""
+        return integer(1, 1) if await self._servers.is_ready(credential, server) else b""
 
     async def metadata(self, credential: bytes, server: str | None, deadline: Deadline) -> bytes:
         """Answer what the server says of itself; without a name, the first that the caller may see."""
         routes = await self._servers.seen(credential, server)
         return await self._ask(routes[0].pool, b"ServerMetadata", b"", deadline)
 
-    async def statistics(self, credential: bytes, server: str | None, deadline: Deadline) -> tuple[bytes, bytes]:
-        """Answer the statistics of every model that the caller may inspect, from a replica of each pool.
+    async def statistics(self, credential: bytes, server: str | None, deadline: Deadline) -> tuple[bytes, str]:
+        """Answer the statistics of every model that the caller may inspect, and which pools are unavailable."""
 
-        Pools that give none are left out, and their names returned as well. It is an error when no pool
-        gives any.
-        """
-        routes = await self._servers.seen(credential, server)
-        pools = list({id(route.pool): route.pool for route in routes}.values())
-        answers = await asyncio.gather(
-            *(self._ask(pool, b"ModelStatistics", b"", deadline) for pool in pools), return_exceptions=True
-        )
-        found, missing = b"", {}
-        for pool, answer in zip(pools, answers, strict=True):
-            try:
-                if isinstance(answer, BaseException):
-                    raise answer
-                found += _only(answer, {route.name.encode() for route in routes if route.pool is pool})
-            except (Problem, UpstreamStatusError) as problem:
-                missing[f"{pool.server}/{pool.name}"] = problem
-        if len(missing) == len(pools):
-            raise next(iter(missing.values()))
-        return found, ", ".join(missing).encode()
+        async def of_pool(pool: Pool, visible: set[str]) -> bytes:
+            return _only(await self._ask(pool, b"ModelStatistics", b"", deadline), visible)
+
+        refusals = (Problem, UpstreamStatusError)
+        found, missing = await self._servers.of_each_pool(credential, server, of_pool, refusals)
+        return b"".join(found), missing
 
     async def look(self, method: str, pool: Pool, asked: RequestedModel, deadline: Deadline) -> bytes:
         """Answer whether a model that is loaded on demand could be called, or its statistics: none where it is cold."""
@@ -83,13 +69,13 @@ class ServerMethods:
         return await ask(self._upstreams, pool, b"/%b/%b" % (SERVICE.encode(), method), message, deadline, at)
 
 
-def _only(statistics: bytes, visible: set[bytes]) -> bytes:
+def _only(statistics: bytes, visible: set[str]) -> bytes:
     """Return the statistics of these models alone."""
     try:
         found = [found for found in fields(statistics) if found[:2] == (_STATS, BYTES)]
         parts = [statistics[start:end] for _, _, start, end in found]
-        return b"".join(text(_STATS, part) for part in parts if last(part, _STATS_NAME) in visible)
-    except MalformedError:
+        return b"".join(text(_STATS, part) for part in parts if (last(part, _STATS_NAME) or b"").decode() in visible)
+    except (MalformedError, UnicodeDecodeError):
         raise Problem(Kind.UPSTREAM, "The inference server's statistics cannot be read.") from None
 
 

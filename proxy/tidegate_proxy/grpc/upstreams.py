@@ -4,7 +4,6 @@ import asyncio
 import socket
 import ssl
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from tidegate_contracts import proxy_process
@@ -14,10 +13,10 @@ from ..http2.connection import Http2Connection
 from ..http2.headers import Fields, literal
 from ..http2.sending import Stream
 from ..mirror import Outcome
-from ..pools import Pool
-from ..problems import Kind, Problem
+from ..pools import Pool, answer_of
 from ..shared_tasks import SharedTasks
 from ..upstream.replica import Replica
+from ..upstream.request import NoAnswerError
 from .metadata import ResponseHeaders
 from .protobuf import framed, text
 from .response import Deadline
@@ -259,38 +258,19 @@ class _UnaryCall(Stream):
 async def ask(
     upstreams: Upstreams, pool: Pool, path: bytes, message: bytes, deadline: Deadline, at: Replica | None = None
 ) -> bytes:
-    """Return the message that a replica answers with, `at` this one if it is given.
+    """Return the message that a replica answers with, see `answer_of`; raises Problem, or UpstreamStatusError."""
 
-    Raises Problem, or UpstreamStatusError.
-    """
-    where = f"{pool.server}/{pool.name}"
-    now = monotonic()
-    replica = pool.pick(now) if at is None else at
-    if replica is None:
-        raise Problem(Kind.BUSY, f"No replica of {where} is there.", pool.retry_in(now))
-    trial = replica.breaker.claim(now)
-    try:
-        call = _UnaryCall()
-        try:
-            async with asyncio.timeout(deadline.left):
-                connection = await upstreams.connect(pool, replica)
-                head = await call.send(connection, upstreams.first_headers(pool, path), framed(message))
-        except OSError as error:
-            if isinstance(error, TimeoutError) and not deadline.is_own:
-                raise Problem(Kind.DEADLINE, "There was no answer in time.") from None
-            replica.breaker.failed(monotonic(), trial)
-            raise Problem(Kind.UPSTREAM, f"No replica of {where} answered: {type(error).__name__}.") from None
+    async def call_once(replica: Replica) -> bytes:
+        call, connection = _UnaryCall(), await upstreams.connect(pool, replica)
+        head = await call.send(connection, upstreams.first_headers(pool, path), framed(message))
         if head is not None and head.grpc_status:
             raise UpstreamStatusError(head.block, head.grpc_status)
         found = bytes(call.messages)
         if head is None or head.grpc_status is None or len(found) < 5 or found[1:5] != (len(found) - 5).to_bytes(4):
-            replica.breaker.failed(monotonic(), trial)
-            raise Problem(Kind.UPSTREAM, f"No replica of {where} answered: it gave no whole answer.")
-        replica.breaker.succeeded(trial)
+            raise NoAnswerError("it gave no whole answer")
         return found[5:]
-    finally:
-        if trial is not None:
-            trial.given_up()  # unless its outcome was noted
+
+    return await answer_of(pool, call_once, deadline.left, at, own_bound=deadline.is_own)
 
 
 async def send_mirrored(

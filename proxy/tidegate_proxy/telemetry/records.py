@@ -1,8 +1,10 @@
 """What is told of a call when it has ended: the same in the log and in traces, over HTTP and gRPC."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
+
+from pydantic.alias_generators import to_camel
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,33 +27,13 @@ class CallRecord:
 
     def log_fields(self, status: int) -> dict[str, Any]:
         """Return the fields of its line in the log; `status` is HTTP's or gRPC's."""
-        call = {
-            "protocol": self.protocol,
-            "requestId": self.request_id,
-            "verb": self.verb,
-            "server": self.server,
-            "model": self.model,
-            "version": self.version,
-            "status": status,
-            "problem": self.problem,
-            "principal": self.principal,
-            "replica": self.replica,
-            "seconds": round(self.seconds, 6),
-            "bytesIn": self.bytes_in,
-            "bytesOut": self.bytes_out,
-        }
-        return {name: value for name, value in call.items() if value is not None}
+        said = {"protocol": self.protocol, "status": status} | asdict(self) | {"seconds": round(self.seconds, 6)}
+        return {to_camel(name): value for name, value in said.items() if value is not None}
 
     def span_fields(self) -> dict[str, Any]:
         """Return the attributes of its span that are the proxy's own."""
-        return {
-            "error.type": self.problem,
-            "tidegate.server": self.server,
-            "tidegate.model": self.model,
-            "tidegate.version": self.version,
-            "tidegate.replica": self.replica,
-            "tidegate.request_id": self.request_id,
-        }
+        own = ("server", "model", "version", "replica", "request_id")
+        return {"error.type": self.problem} | {f"tidegate.{name}": getattr(self, name) for name in own}
 
 
 SUCCESS_EVERY = 0.2

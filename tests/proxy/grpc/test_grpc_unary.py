@@ -280,11 +280,14 @@ def test_a_caller_who_leaves_frees_the_replica(door: Rig, infer: Any) -> None:
 
 
 def test_calls_wait_for_a_place_first_come_first_served_and_the_line_is_bounded(door: Rig, infer: Any) -> None:
-    calls = [infer.future(infer_request("slow", id=str(n)), metadata=door.metadata()) for n in range(60)]
-    codes = [call.code() for call in calls]
-    done, busy = codes.count(grpc.StatusCode.OK), codes.count(grpc.StatusCode.UNAVAILABLE)
+    stub, limiter = door.stubs[0], door.proxy.shared.limiter
+    stub.release.clear()
+    calls = [infer.future(infer_request("hang"), metadata=door.metadata()) for _ in range(60)]
     # Of 8 places and 32 in line, a quarter is for other models.
-    assert (done, busy) == (6 + 24, 30)
+    until(lambda: (limiter.in_flight, limiter.waiting, sum(call.done() for call in calls)) == (6, 24, 30))
+    stub.release.set()
+    codes = [call.code() for call in calls]
+    assert (codes.count(grpc.StatusCode.OK), codes.count(grpc.StatusCode.UNAVAILABLE)) == (30, 30)
     until(lambda: not door.proxy.shared.open_calls)
     assert door.proxy.shared.limiter.in_flight == 0
 

@@ -25,7 +25,6 @@ class Domino:
     def __init__(self, url: str, web: WebClient, wall: Callable[[], float] = time.time) -> None:
         self.failures = 0
         """Questions without an answer since the last that had one."""
-        self.questions = 0
         self._url = url
         self._web = web
         self._wall = wall
@@ -39,7 +38,6 @@ class Domino:
         self._waiting += 1
         try:
             async with self._turns:
-                self.questions += 1
                 answer = await self._web.get(self._url, {header: value})
             principal = self._principal(answer)
         except NoAnswer as error:

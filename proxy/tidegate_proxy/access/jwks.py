@@ -96,7 +96,6 @@ class IssuerKeys:
         self.jwks_url = jwks_url
         self.failures = 0
         """Fetches that failed since the last that did not."""
-        self.fetches = 0
         self._web = web
         self._changed = changed
         self._clock = clock
@@ -158,7 +157,6 @@ class IssuerKeys:
 
     async def _fetch(self) -> None:
         began, wall = self._clock(), self._wall()
-        self.fetches += 1
         try:
             url = self.jwks_url or await self._discover()
             keys = read_keys((await self._web.get(url, redirects=MOST_REDIRECTS)).json())

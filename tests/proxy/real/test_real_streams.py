@@ -70,7 +70,7 @@ def test_streams_of_the_asyncio_client_bring_the_same(front: Front) -> None:
             return [(plain(answer), error) async for answer, error in each.stream_infer(requests(), headers=headers)]
 
     direct, through = (asyncio.run(run(*side)) for side in sides(front, "grpc"))
-    assert sorted(map(str, through)) == sorted(map(str, direct))  # Triton mixes the answers to several requests at times
+    assert sorted(map(str, through)) == sorted(map(str, direct))  # of several requests
 
 
 def test_futures_and_deadlines_work(front: Front) -> None:

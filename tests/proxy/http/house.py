@@ -124,7 +124,7 @@ class House:
             await caller.send(request() if data is None else data)
             return await caller.reply()
 
-    def leads_to(self, *replicas: Upstream | int) -> None:
+    def leads_to(self, *replicas: Upstream | int | Address) -> None:
         """Let the pool's name lead to these replicas from now on."""
         self.addresses[:] = [address_of(each) for each in replicas]
 
@@ -146,8 +146,10 @@ async def until(there: object, seconds: float = 10) -> None:
             await asyncio.sleep(0.01)
 
 
-def address_of(replica: Upstream | int) -> Address:
+def address_of(replica: Upstream | int | Address) -> Address:
     """Return a replica's address."""
+    if isinstance(replica, tuple):
+        return replica
     return socket.AF_INET, ("127.0.0.1", replica if isinstance(replica, int) else replica.port)
 
 
@@ -187,13 +189,16 @@ def access_table(a_minute: int = 1_000_000, burst: int = 1_000_000) -> routing.A
 @asynccontextmanager
 async def house(
     root: Path,
-    *replicas: Upstream | int,
+    *replicas: Upstream | int | Address,
     models: Sequence[routing.Model] = (),
+    table: routing.RoutingTable | None = None,
     access: routing.AccessTable | None = None,
+    kind: type[House] = House,
     **more: Any,
 ) -> AsyncIterator[House]:
     """Run a proxy in front of these replicas; it ends with the block."""
-    write_tables(root, routing_table(models), access or access_table())
+    root.mkdir(exist_ok=True)
+    write_tables(root, table or routing_table(models), access or access_table())
     (root / "api-keys").mkdir(exist_ok=True)
     (root / "api-keys" / "ci").write_text(hash_line(KEY) + "\n")
     addresses: list[Address] = []
@@ -202,7 +207,7 @@ async def house(
         return list(addresses) if host == "pool.test" else [address_of(1)]
 
     place = Layout(root / "routing", root / "tls", root / "api-keys", root / "upstream-ca", "127.0.0.1", 0, 0, 0)
-    made = House(Proxy(settings(**more), place, find), root, addresses)
+    made = kind(Proxy(settings(**more), place, find), root, addresses)
     made.leads_to(*replicas)
     await made.proxy.start()
     try:

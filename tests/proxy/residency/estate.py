@@ -8,15 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tidegate_contracts import routing
-from tidegate_proxy.access.api_keys import hash_line
-from tidegate_proxy.pools import Address
 from tidegate_proxy.residency.manager import LeaseManager
-from tidegate_proxy.serve import Proxy
-from tidegate_proxy.settings import Layout
 
-from lab.local_plane.proxy import write_tables
-
-from ..http.house import KEY, House, Reply, access_table, request, settings
+from ..http.house import House, Reply, house, request
 from .standin import Site
 
 MODELS = ("a", "b", "c", "d", "slow", "cold", "absent")
@@ -73,23 +67,10 @@ def table(here: Sequence[Site], names: Sequence[str] = MODELS) -> routing.Routin
 @asynccontextmanager
 async def estate(root: Path, here: Sequence[Site], names: Sequence[str] = MODELS, **more: Any) -> AsyncIterator[Estate]:
     """Run a proxy in front of these replicas; it ends with the block."""
-    root.mkdir(exist_ok=True)
-    write_tables(root, table(here, names), access_table())
-    (root / "api-keys").mkdir(exist_ok=True)
-    (root / "api-keys" / "ci").write_text(hash_line(KEY) + "\n")
-    addresses: list[Address] = [(socket.AF_INET, (site.host, site.triton.port)) for site in here]
-
-    async def find(host: str, _: int) -> list[Address]:
-        return list(addresses) if host == "pool.test" else []
-
-    place = Layout(root / "routing", root / "tls", root / "api-keys", root / "upstream-ca", "127.0.0.1", 0, 0, 0)
-    made = Estate(Proxy(settings(**more), place, find), root, addresses)
-    await made.proxy.start()
-    try:
+    addresses = [(socket.AF_INET, (site.host, site.triton.port)) for site in here]
+    async with house(root, *addresses, table=table(here, names), kind=Estate, **more) as made:
+        assert isinstance(made, Estate)
         yield made
-    finally:
-        made.proxy.settings = made.proxy.settings.model_copy(update={"drain_seconds": 0})
-        await made.proxy.stop()
 
 
 @asynccontextmanager

@@ -30,7 +30,9 @@ CALLS: dict[str, Callable[[Any, dict[str, str]], Any]] = {
     "log": lambda c, h: c.get_log_settings(headers=h),
     "set the log": lambda c, h: c.update_log_settings({"log_verbose_level": 0}, headers=h),
 }
-SPELLINGS = [path for path in (*CONTROL, *TRICKS[:20]) if path.startswith("/") and path != "/v2/models/stats"] + [
+SPELLINGS = [
+    path for path in (*CONTROL, *TRICKS[:20]) if path.isascii() and path[:1] == "/" and path != "/v2/models/stats"
+] + [
     "/v2/models/add_sub/../../repository/index",
     "/v2/models/add_sub/%2e%2e/%2e%2e/repository/index",
     "/v2/models/add_sub/versions/1/../../../../repository/index",

@@ -25,15 +25,11 @@ def refused(folder: Path, text: str | bytes) -> list[Problem]:
     return caught.value.problems
 
 
-def test_without_a_file_nothing_is_pinned(tmp_path: Path) -> None:
+def test_a_digest_is_found_by_repository_and_tag_and_without_a_file_nothing_is_pinned(tmp_path: Path) -> None:
     assert read_images_lock(tmp_path) == (ImagesLock(), None)
-
-
-def test_a_digest_is_found_by_repository_and_tag(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_text(f"images:\n- image: a:1\n  digest: {digest(1)}\n")
     lock, document = read_images_lock(tmp_path)
-    assert lock.digest("a:1") == digest(1)
-    assert lock.digest("a:2") is None
+    assert (lock.digest("a:1"), lock.digest("a:2")) == (digest(1), None)
     assert document is not None
     assert document.file == str(tmp_path / FILE_NAME)
 
@@ -52,48 +48,24 @@ def test_what_is_written_can_be_read_and_is_sorted(pins: list[tuple[str, int]]) 
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "what"),
+    ("text", "lines", "what"),
     [
-        ("images:\n- image: a:1\n  digest: sha256:abc\n", 3, "does not have the right form"),
-        (f"images:\n- image: a:1\n  digest: {digest(10).upper()}\n", 3, "does not have the right form"),
-        (f"images:\n- image: ''\n  digest: {digest(1)}\n", 2, "must have at least 1 character"),
-        ("images:\n- image: a:1\n", 2, '"digest" is missing'),
-        (f"images:\n- image: a:1\n  digset: {digest(1)}\n", 3, 'unknown key "digset"'),
-        ("images: 1\n", 1, "expected a list"),
-        ("image: []\n", 1, 'unknown key "image"'),
-        ("images: [\n", 1, "never closed"),
-        ("images: []\nimages: []\n", 2, "stands here twice"),
-        ("- a\n", 1, "a list"),
+        ("images:\n- image: a:1\n  digest: sha256:abc\n", [3], "does not have the right form"),
+        (f"images:\n- image: a:1\n  digest: {digest(10).upper()}\n", [3], "does not have the right form"),
+        (f"images:\n- image: ''\n  digest: {digest(1)}\n", [2], "must have at least 1 character"),
+        (f"images:\n- image: a:1\n  digset: {digest(1)}\n", [3], 'unknown key "digset"'),
+        ("images:\n- image: a:1\n  digest: x\n- digest: y\n- image: c:1\n  digest: z\n", [3, 4, 4, 6], "form"),
+        ("images: 1\n", [1], "expected a list"),
+        ("images: []\nimages: []\n", [2], "stands here twice"),
+        ("# nothing\n", [], "empty"),
+        (b"\x89PNG\r\n\x1a\n", [1], "not UTF-8"),
     ],
 )
-def test_a_wrong_lock_is_said_at_its_line(tmp_path: Path, text: str, line: int, what: str) -> None:
-    (problem,) = refused(tmp_path, text)
-    assert what in problem.what
-    assert isinstance(problem.where, Position)
-    assert problem.where.line == line
-
-
-def test_every_mistake_of_a_lock_is_said_at_once(tmp_path: Path) -> None:
-    found = refused(tmp_path, "images:\n- image: a:1\n  digest: x\n- digest: y\n- image: c:1\n  digest: z\n")
-    assert [problem.where.line for problem in found if isinstance(problem.where, Position)] == [3, 4, 4, 6]
-
-
-@pytest.mark.parametrize("text", [b"\x00\x01\x02", b"\xff\xfe", b"\x89PNG\r\n\x1a\n"])
-def test_a_lock_that_is_no_text_is_one_problem(tmp_path: Path, text: bytes) -> None:
-    assert len(refused(tmp_path, text)) == 1
-
-
-def test_an_empty_lock_is_told_to_be_pinned_again_and_not_to_be_a_definition(tmp_path: Path) -> None:
-    (problem,) = refused(tmp_path, "# nothing\n")
-    assert "empty" in problem.what
-    assert "inference.yaml" not in problem.do
-
-
-def test_a_folder_of_that_name_is_one_problem(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).mkdir()
-    with pytest.raises(DefinitionError) as caught:
-        read_images_lock(tmp_path)
-    assert len(caught.value.problems) == 1
+def test_a_wrong_lock_is_said_at_its_lines(tmp_path: Path, text: str | bytes, lines: list[int], what: str) -> None:
+    found = refused(tmp_path, text)
+    assert what in found[0].what
+    assert "inference.yaml" not in found[0].do
+    assert [problem.where.line for problem in found if isinstance(problem.where, Position)] == lines
 
 
 def test_a_definition_and_its_lock_are_both_told_what_is_wrong(tmp_path: Path) -> None:
@@ -130,26 +102,17 @@ def line_of(problem: Problem) -> str:
     return Path(problem.where.file).read_text().splitlines()[problem.where.line - 1].strip()
 
 
-def test_a_lock_that_pins_every_image_and_nothing_else_is_good(tmp_path: Path) -> None:
+def test_a_digest_of_another_image_and_an_image_that_stands_twice_are_said_in_the_lock(tmp_path: Path) -> None:
     assert said(tmp_path, lock_tree()) == []
-
-
-def test_a_digest_of_another_image_is_said_at_its_line_in_the_lock(tmp_path: Path) -> None:
     lock = lock_tree()
-    lock["images"].append({"image": "nvcr.io/nvidia/tritonserver:26.07-py3", "digest": digest(9)})
-    (problem,) = said(tmp_path, lock)
-    assert problem.file == str(tmp_path / "images.lock")
-    assert line_of(problem) == "- image: nvcr.io/nvidia/tritonserver:26.07-py3"
-    assert f'Did you mean "{IMAGES[0]}"?' in problem.do
-    assert "make pin" in problem.do
-
-
-def test_an_image_that_stands_twice_in_the_lock_is_refused(tmp_path: Path) -> None:
-    lock = lock_tree()
-    lock["images"].append({"image": IMAGES[1], "digest": digest(9)})
-    (problem,) = said(tmp_path, lock)
-    assert problem.what == f"{IMAGES[1]} stands twice"
-    assert line_of(problem) == f"- image: {IMAGES[1]}"
+    other = "nvcr.io/nvidia/tritonserver:26.07-py3"
+    lock["images"] += [{"image": name, "digest": digest(9)} for name in (other, IMAGES[1])]
+    stale, twice = said(tmp_path, lock)
+    assert stale.file == twice.file == str(tmp_path / "images.lock")
+    assert (line_of(stale), line_of(twice)) == (f"- image: {other}", f"- image: {IMAGES[1]}")
+    assert f'Did you mean "{IMAGES[0]}"? ' in stale.do
+    assert "make pin" in stale.do
+    assert twice.what == f"{IMAGES[1]} stands twice"
 
 
 @pytest.mark.parametrize("lock", [None, {"images": []}])

@@ -13,34 +13,20 @@ from stacks.problems import DefinitionError, Position, Problem, escaped, listed,
 def test_a_problem_says_where_and_what_first_and_then_why_and_what_to_do() -> None:
     problem = Problem(Position("a.yaml", 3, 5), "servers[x].gpu", "unknown key", "Because.\nTwice.", "Do that.")
     assert str(problem) == "a.yaml:3:5: servers[x].gpu: unknown key\n    Because.\n    Twice.\n    Do that."
-
-
-def test_a_problem_of_a_whole_file_has_no_line_and_no_path() -> None:
     assert str(Problem("a.yaml", "", "there is no such file")) == "a.yaml: there is no such file"
     assert str(Problem(None, "", "no file at all")) == "no file at all"
-
-
-def test_an_advisory_says_that_it_is_one() -> None:
     assert str(Problem("a.yaml", "images", "no digest", severity="advisory")) == "a.yaml: images: advisory: no digest"
 
 
 def test_an_error_has_its_problems_in_the_order_of_the_file_and_counts_them() -> None:
     late, early = Problem(Position("a.yaml", 10, 1), "", "late"), Problem(Position("a.yaml", 9, 7), "", "early")
-    whole = Problem("a.yaml", "", "whole")
+    whole, advisory = Problem("a.yaml", "", "whole"), Problem("b.yaml", "", "x", severity="advisory")
     error = DefinitionError([late, early, whole])
     assert error.problems == [whole, early, late]
     assert str(error).splitlines()[-1] == "3 problems in a.yaml; nothing was written."
-
-
-def test_the_count_line_tells_advisories_files_and_the_outcome() -> None:
-    advisory = Problem("b.yaml", "", "x", severity="advisory")
     assert DefinitionError([advisory]).summary() == "1 advisory in b.yaml"
-    error = DefinitionError([Problem("a.yaml", "", "x"), advisory, advisory], outcome="the lock was left as it was")
+    error = DefinitionError([whole, advisory, advisory], outcome="the lock was left as it was")
     assert str(error).endswith("1 problem and 2 advisories in 2 files; the lock was left as it was.")
-
-
-def test_an_error_survives_a_way_through_another_process() -> None:
-    error = DefinitionError([Problem(Position("a.yaml", 1, 1), "", "x")], "kept")
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
@@ -58,21 +44,13 @@ def test_escaped_text_is_printable_and_plain_text_stays(text: str) -> None:
     assert escaped(text) == text or not text.isprintable()
 
 
-def test_long_values_are_shortened() -> None:
+def test_values_are_shown_as_yaml_has_them_and_long_ones_are_shortened() -> None:
+    said = [shown(value) for value in (None, True, 3, 2.5, "a", [1], {"a": None})]
+    assert said == ["null", "true", "3", "2.5", '"a"', "[1]", '{"a": null}']
     assert len(shown("x" * 10_000)) < 100
     assert len(str(Problem(None, "", "x" * 10_000_000))) < 5_000
     assert shown(10**5_000) == "a very long number"
-
-
-def test_values_are_shown_as_yaml_has_them() -> None:
-    assert [shown(value) for value in (None, True, 3, 2.5, "a", [1], {"a": None})] == [
-        "null", "true", "3", "2.5", '"a"', "[1]", '{"a": null}',
-    ]  # fmt: skip
-
-
-def test_long_lists_of_choices_end_somewhere() -> None:
-    assert listed(["a", "b"]) == "a, b"
-    assert listed(map(str, range(100)), most=3) == "0, 1, 2, …"
+    assert (listed(["a", "b"]), listed(map(str, range(100)), most=3)) == ("a, b", "0, 1, 2, …")
 
 
 def test_list_items_are_shown_by_name_where_they_have_one() -> None:

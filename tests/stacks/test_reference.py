@@ -17,15 +17,13 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from stacks import reference, rules
+from stacks import reference
 from stacks.definition import Header, Platform
 from stacks.images_lock import ImagesLock
 from stacks.load import load, parse
-from stacks.model_keys import tag_values
 from stacks.problems import DefinitionError
 from stacks.reference import __main__ as command
-from stacks.reference.outline import keys, outline
-from stacks.reference.page import model_rules, sentence
+from stacks.reference.outline import keys
 from stacks.validate import validate
 
 EXAMPLE = reference.ROOT / reference.EXAMPLE
@@ -142,36 +140,6 @@ EAST = ("dataPlanes", 1)
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("server",), []),
-        (("images",), "triton"),
-        (("environments",), GONE),
-        (("environments",), []),
-        (("dataPlanes",), GONE),
-        (("images", 0, "name"), GONE),
-        (("images", 0, "tag"), 26.08),
-        (("images", 0, "digest"), "sha256:0"),
-        (("images", 0, "repository"), "Triton:latest"),
-        (("datasets", 1), {"kind": "efs", "fileSystemId": "fs-0a"}),
-        (("datasets", 1), {**EFS, "kind": "efz"}),
-        (("datasets", 1), {**EFS, "kind": "nfs"}),
-        (("datasets", 1), {**EFS, "fileSystemId": "0a1b"}),
-        (("datasets", 1), {**EFS, "remove": True}),
-        (("datasets", 0, "capacity"), "500GB"),
-        (("servers", 0, "pools", 0, "loading", "idleSeconds"), 3),
-        (("servers", 0, "pools", 0, "placement"), {"profile": "1g.10gb"}),
-        (("servers", 0, "pools", 0, "placement", "profile"), "10gb"),
-        (("servers", 0, "pools", 0, "replicas"), "2"),
-        (("servers", 0, "pools", 0, "replicas"), -1),
-        (("servers", 0, "triton", "extraArguments"), ["log-verbose"]),
-        (("servers", 0, "triton", "environment"), {"A-B": "x"}),
-        (("servers", 0, "repository", "url"), "https://example.com"),
-        (("proxy", "access", 0, "actions"), []),
-        (("proxy", "access", 0, "actions"), ["admin"]),
-        (("proxy", "auth", "oidc", 0, "issuer"), GONE),
-        (("proxy", "exposure"), {"kind": "ingres", "host": "a.example.com"}),
-        (("models", 0, "versions", 0, "weight"), GONE),
-        (("models", 0, "versions", 0, "weight"), 101),
-        (("network", "reach", 0, "ports"), [0]),
         ((*DEV, "name"), "Dev"),
         ((*DEV, "nmespace"), "x"),
         ((*DEV, "proxy", "replica"), 1),
@@ -193,7 +161,7 @@ EAST = ("dataPlanes", 1)
         ((*EAST, "gpus", 0, "mig", "slices"), {"1g.10gb": 8}),
     ],
 )
-def test_mistakes_are_refused_by_the_schema_and_by_make_check(path: PATH, value: Any) -> None:
+def test_mistakes_of_overlays_are_refused_by_the_schema_and_by_make_check(path: PATH, value: Any) -> None:
     tree = edited(path, value)
     assert not VALIDATOR.is_valid(tree)
     assert not checks(tree)
@@ -228,21 +196,6 @@ def test_what_make_check_accepts_the_schema_accepts(path: PATH, value: Any) -> N
     assert [f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(tree)] == []
 
 
-def test_a_required_key_and_a_whole_part_may_be_left_to_the_environments() -> None:
-    tree = copy.deepcopy(TREE)
-    del tree["datasets"][0]["fileSystemId"]
-    images = tree.pop("images")
-    for environment in tree["environments"]:
-        environment["images"] = copy.deepcopy(images)
-        environment["datasets"] = [{"name": "models", "fileSystemId": "fs-0a1b2c3d4e5f60001", "writers": []}]
-    tree["environments"][1]["datasets"][0]["fileSystemId"] = "fs-0a1b2c3d4e5f60002"
-    tree["dataPlanes"] = [{**plane, "datasets": None} for plane in tree["dataPlanes"]]
-    for plane in tree["dataPlanes"]:
-        del plane["datasets"]
-    assert checks(tree)
-    assert VALIDATOR.is_valid(tree)
-
-
 # ---- the page ----
 
 
@@ -252,33 +205,6 @@ def test_every_link_leads_somewhere() -> None:
     assert set(re.findall(r"\]\(#([^)]+)\)", PAGE)) <= set(targets)
     for file in re.findall(r"\]\(([\w./]+)\)", PAGE):
         assert (reference.ROOT / reference.PAGE).parent.joinpath(file).resolve().exists()
-
-
-def test_every_key_of_every_part_is_in_a_table() -> None:
-    tags = {part.tag for part in outline()}
-    for model in MODELS:
-        if model is not Platform and model is not Header:
-            for key in keys(model):
-                assert key.name in tags or f"\n| `{key.name}` | " in PAGE, f"{model.__name__}.{key.name}"
-
-
-def test_every_kind_has_a_heading_and_is_told_apart_in_the_schema() -> None:
-    for part in outline():
-        for model in part.models if part.tag is not None and part.key is not None else ():
-            values = tag_values(model, part.tag or "")
-            heading = re.escape(f"{part.title}, `{part.tag}: {'` or `'.join(values)}`")
-            assert re.search(rf"^####? {heading}$", PAGE, re.MULTILINE)
-            branch = SCHEMA["$defs"][f"{model.__name__}Common"]["properties"][part.tag]
-            assert set(branch.get("enum", [branch.get("const")])) == set(values)
-
-
-def test_every_rule_is_listed() -> None:
-    bases = {base for model in MODELS for base in model.__mro__ if issubclass(base, BaseModel)}
-    own = [name for model in bases for name, _ in model_rules(model)]
-    assert len(own) > 10
-    more = [rule.__name__ for rule in (*rules.HEADER_RULES, *rules.STACK_RULES, *rules.DEFINITION_RULES)]
-    for name in [*own, *more]:
-        assert f"**{sentence(name)}**" in PAGE
 
 
 def everything(tree: Any) -> Iterator[Any]:

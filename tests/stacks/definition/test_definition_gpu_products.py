@@ -16,7 +16,8 @@ MOST = {
     "H200-141GB": {"1g.18gb": 7, "1g.35gb": 4, "2g.35gb": 3, "3g.71gb": 2, "4g.71gb": 1, "7g.141gb": 1},
     "B200": {"1g.23gb": 7, "1g.45gb": 4, "2g.45gb": 3, "3g.90gb": 2, "4g.90gb": 1, "7g.180gb": 1},
 }
-LABELS = {
+GB = 10**9
+LABELS: dict[str, str | None] = {
     "NVIDIA-A100-SXM4-40GB": "A100-40GB",
     "NVIDIA-A100-PCIE-40GB": "A100-40GB",
     "A100-SXM4-40GB": "A100-40GB",
@@ -39,28 +40,19 @@ def product(name: str) -> GpuProduct:
     return found
 
 
-def test_the_table_has_the_products_and_profiles_of_the_facts() -> None:
-    assert {each.name: set(each.profiles) for each in PRODUCTS} == {name: set(most) for name, most in MOST.items()}
+@pytest.mark.parametrize("name", MOST)
+def test_as_many_slices_of_one_profile_fit_on_a_gpu_as_the_facts_say(name: str) -> None:
+    gpu = product(name)
+    assert {
+        profile: max(count for count in range(12) if fits_on_one_gpu(gpu, {profile: count})) for profile in gpu.profiles
+    } == MOST[name]
+    assert all(profile_bytes(profile) <= gpu.memory_gb * GB * size / 8 * 1.05 for profile, size in gpu.profiles.items())
 
 
-@pytest.mark.parametrize(("name", "profile"), [(name, profile) for name in MOST for profile in MOST[name]])
-def test_as_many_slices_of_one_profile_fit_on_a_gpu_as_the_facts_say(name: str, profile: str) -> None:
-    most = MOST[name][profile]
-    assert [count for count in range(1, 12) if fits_on_one_gpu(product(name), {profile: count})] == [
-        *range(1, most + 1)
-    ]
-
-
-@pytest.mark.parametrize("label", LABELS)
-def test_a_node_label_tells_its_product(label: str) -> None:
+@pytest.mark.parametrize(("label", "name"), [*LABELS.items(), *((label, None) for label in UNKNOWN)])
+def test_a_node_label_tells_its_product_and_no_other_gpu_is_taken_for_one(label: str, name: str | None) -> None:
     found = gpu_product(label)
-    assert found is not None
-    assert found.name == LABELS[label]
-
-
-@pytest.mark.parametrize("label", UNKNOWN)
-def test_a_gpu_that_is_not_in_the_table_is_not_taken_for_one_that_is(label: str) -> None:
-    assert gpu_product(label) is None
+    assert (found.name if found else None) == name
 
 
 @pytest.mark.parametrize(
@@ -90,23 +82,13 @@ def test_slices_of_several_profiles_fit_when_the_driver_has_a_place_for_each(sli
 @pytest.mark.parametrize("name", MOST)
 def test_what_fits_takes_no_more_than_seven_compute_and_eight_memory_slices(name: str) -> None:
     gpu = product(name)
-    profiles = list(gpu.profiles)
     fitting = 0
-    for counts in itertools.product(range(4), repeat=len(profiles)):
-        slices = dict(zip(profiles, counts, strict=True))
+    for counts in itertools.product(range(4), repeat=len(gpu.profiles)):
+        slices = dict(zip(gpu.profiles, counts, strict=True))
         if fits_on_one_gpu(gpu, slices):
             fitting += 1
             assert sum(int(profile[0]) * count for profile, count in slices.items()) <= 7
             assert sum(gpu.profiles[profile] * count for profile, count in slices.items()) <= 8
-            for profile in profiles:  # fewer fit where more do
-                fewer = {**slices, profile: max(0, slices[profile] - 1)}
-                assert fits_on_one_gpu(gpu, fewer)
+            fewer = ({**slices, profile: max(0, count - 1)} for profile, count in slices.items())
+            assert all(fits_on_one_gpu(gpu, each) for each in fewer)
     assert fitting > 30
-
-
-@pytest.mark.parametrize("name", MOST)
-def test_no_slice_has_more_memory_than_its_gpu(name: str) -> None:
-    gpu = product(name)
-    for profile, slices in gpu.profiles.items():
-        assert profile_bytes(profile) <= gpu.memory_gb * 10**9
-        assert profile_bytes(profile) <= gpu.memory_gb * 10**9 * slices / 8 * 1.05

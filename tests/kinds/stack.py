@@ -19,8 +19,8 @@ from stacks.stack import Definition
 from stacks.validate import validate
 
 from .toy.components import ToyKind as ToyComponents
-from .toy.definition import ToyServer
-from .toy.resolve import ToyKind as ToyResolving
+from .toy.stacks import ToyKind as ToyResolving
+from .toy.stacks import ToyServer
 
 _FILE = Path(__file__).parents[1] / "definitions" / "cpu-only.yaml"
 

@@ -129,42 +129,6 @@ def environment(tree: Tree, name: str) -> Tree:
     return dict(found)
 
 
-def test_dev_with_the_overlays_of_prod_is_prod() -> None:
-    """Whatever differs between dev and prod stands in their overlays: swap the overlays, and they are the same."""
-    tree = reference_tree()
-    # Versions come to prod from dev: that is for clients, and cannot be swapped.
-    kept = {*IDENTITY, "promotion"}
-    prod_overlay = {key: value for key, value in environment(tree, "prod").items() if key not in kept}
-    swapped = copy.deepcopy(tree)
-    for item in swapped["environments"]:
-        if item["name"] == "dev":
-            for key in set(item) - IDENTITY:
-                del item[key]
-            item.update(prod_overlay, labels=environment(tree, "prod")["labels"])
-    # dev then needs what prod needs: the same plane, with mirrors and GPUs enough for both.
-    for plane in swapped["dataPlanes"]:
-        if plane["name"] == "east":
-            plane["environments"] = ["dev", "prod"]
-            plane["gpus"] = [{**group, "nodes": 2 * group["nodes"]} for group in plane["gpus"]]
-    swapped["dataPlanes"] = [plane for plane in swapped["dataPlanes"] if plane["name"] == "east"]
-    for item in swapped["environments"]:
-        if item["name"] == "dev":
-            item["datasets"] = [{**item["datasets"][0], "writers": []}]
-            item["proxy"] = {**item["proxy"], "exposure": {**item["proxy"]["exposure"], "path": "/dev"}}
-        else:
-            item["proxy"] = {**item["proxy"], "exposure": {**item["proxy"]["exposure"], "path": "/prod"}}
-    definition = read_tree(swapped)
-    dev, prod = (next(s for s in definition.stacks if s.environment.name == name) for name in ("dev", "prod"))
-    found = differences(
-        without_identity(objects_of(definition, dev.name), dev),
-        without_identity(objects_of(definition, prod.name), prod),
-    )
-    # The path and the writers, which the test itself set apart.
-    guardrails = ("Namespace NAMESPACE", "metadata", "annotations", "tidegate.dev/guardrails")
-    assert {path[:3] for path in found - {guardrails}} == {("Ingress inference-proxy", "spec", "rules")}
-    assert guardrails in found
-
-
 def test_without_overlays_environments_differ_in_nothing_but_their_names() -> None:
     tree = reference_tree()
     tree["environments"] = [

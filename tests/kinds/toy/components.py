@@ -1,6 +1,6 @@
 """The objects of a pool of toys: a StatefulSet and the Service of its replicas."""
 
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -11,26 +11,16 @@ from components.eviction import lease_ports, policy_sidecars, policy_volumes, se
 from components.place import LOADING, ROLE, service_account
 from components.values import joined
 
-from .definition import ToySettings
+from .stacks import ToyServerArgs
 
 HTTP_PORT, GRPC_PORT, METRICS_PORT = 7000, 7001, 7002
 ROOT = "/toys"
-
-
-class ToyServerArgs(ServerArgs):
-    """One toy server: models that greet."""
-
-    kind: Literal["toy"]
-    """Kind of the server."""
-    toy: ToySettings = ToySettings()
-    """Settings of the toy."""
 
 
 class ToyPool(pulumi.ComponentResource):
     """A StatefulSet of toys, and the Service whose addresses are its replicas."""
 
     def __init__(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Declare a pool of toys."""
         super().__init__("tidegate:tests:ToyPool", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         server = cast("ToyServerArgs", pool.server)
@@ -46,6 +36,13 @@ class ToyPool(pulumi.ComponentResource):
             opts=child,
         )
         toy = k8s.core.v1.ContainerArgs(name="toy", image=server.image, args=["--greeting", f"{server.toy.greeting}!"])
+        labels = {**pool.labels, ROLE: "server", LOADING: pool.args.loading.mode}
+        spec = k8s.core.v1.PodSpecArgs(
+            service_account_name=service_account(server.kind, server.name),
+            init_containers=policy_sidecars(pool),
+            containers=[toy],
+            volumes=policy_volumes(pool),
+        )
         k8s.apps.v1.StatefulSet(
             f"{name}-toys",
             metadata=pool.place.metadata(pool.name, pool.labels),
@@ -53,17 +50,7 @@ class ToyPool(pulumi.ComponentResource):
                 service_name=pool.headless_name,
                 replicas=pool.args.replicas,
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=pool.selector),
-                template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(
-                        labels={**pool.labels, ROLE: "server", LOADING: pool.args.loading.mode}
-                    ),
-                    spec=k8s.core.v1.PodSpecArgs(
-                        service_account_name=service_account(server.kind, server.name),
-                        init_containers=policy_sidecars(pool),
-                        containers=[toy],
-                        volumes=policy_volumes(pool),
-                    ),
-                ),
+                template=k8s.core.v1.PodTemplateSpecArgs(metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=spec),
             ),
             opts=child,
         )
@@ -71,7 +58,7 @@ class ToyPool(pulumi.ComponentResource):
 
 
 class ToyKind:
-    """The toy, as `components.kinds.Kind` asks for it."""
+    """See `components.kinds.Kind`."""
 
     args: type[ServerArgs] = ToyServerArgs
     http_port = HTTP_PORT
@@ -80,13 +67,11 @@ class ToyKind:
     metrics_path = "/toy/metrics"
 
     def grpc_tls(self, server: ToyServerArgs) -> None:
-        """Return None: the toy's gRPC is plain."""
+        """The toy's gRPC is plain."""
 
     def declare_pool(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions) -> None:
-        """Declare the objects of a pool."""
         ToyPool(name, pool, opts)
 
     def alerts(self, selector: str) -> list[dict[str, Any]]:
-        """Return no alerts, of any series."""
         assert selector
         return []

@@ -21,7 +21,6 @@ class ToyRepository:
         """It is always there."""
 
     def look(self, model: str, _wanted: Iterable[int] = ()) -> ModelFiles | None:
-        """Return a model of one version."""
         size = self.sizes.get(model)
         return None if size is None else ModelFiles((1,), size, stamp="the only content", estimate_bytes=size)
 
@@ -38,7 +37,6 @@ class ToyDriver:
     highest_bytes: int = 0
 
     async def follow(self) -> None:
-        """Report that the server is there, and then nothing but its memory."""
         self.is_up = True
         self.events.memory_read(self._reading())
         self.events.server_back(ServerInventory(resident=tuple(sorted(self.loaded))))
@@ -47,7 +45,6 @@ class ToyDriver:
             await asyncio.sleep(0.01)
 
     def carry_out(self, commands: Iterable[Command]) -> None:
-        """Load and unload on the next turn of the loop, in order."""
         for command in commands:
             asyncio.get_running_loop().call_soon(self._do, command)
 
@@ -81,12 +78,10 @@ class ToyKind:
     drivers: list[ToyDriver] = field(default_factory=list)
 
     def repository(self, root: str) -> ToyRepository:
-        """Return the one repository, whatever its root."""
         return ToyRepository(root, self.sizes)
 
     def driver(
         self, connection: Connection, _repository: Callable[[], ModelRepository], events: ServerEvents
     ) -> ToyDriver:
-        """Return a driver that has loaded nothing."""
         self.drivers.append(ToyDriver(self.sizes, connection, events))
         return self.drivers[-1]

@@ -15,14 +15,12 @@ class ToyKind:
     """See `tidegate_proxy.kinds.ServerKind`."""
 
     def understand(self, path: str) -> Target | None:
-        """Return what a path asks: `/toy` says it in its body, `/toy/<model>` asks whether the model is ready."""
         if path == "/toy":
             return Target(NAME, "run", b"POST", "infer", "toy", in_body=True)
         match = _READY.fullmatch(path)
         return Target(NAME, "ready", b"GET", "inspect", match[1], looks_only=True) if match else None
 
     def open_body(self, body: bytes | bytearray | memoryview) -> tuple[Target, memoryview]:
-        """Return the model that the first line names, and the rest."""
         model, found, rest = bytes(body).partition(b"\n")
         if not found:
             raise Problem(Kind.MALFORMED, "The first line names the model.")
@@ -30,34 +28,26 @@ class ToyKind:
         return target, memoryview(rest)
 
     def path(self, target: Target, version: str | None) -> bytes:
-        """Return the toy server's path."""
         return f"/{target.verb}/{target.model}@{version or 'newest'}".encode()
 
     async def look(self, target: Target, _pool: Pool, _seconds: float, _own_bound: bool) -> Answer:
-        """Answer without a server."""
         return Answer(200, "text/plain", target.model.encode())
 
     def config_path(self, model: str) -> bytes:
-        """Return where a toy server says what it knows of a model."""
         return f"/about/{model}".encode()
 
     def alias(self, config: bytes, alias: str) -> tuple[str, str]:
-        """Return the alias, which is a line of the configuration."""
         lines = dict(line.split("=") for line in config.decode().splitlines())
         return alias, lines.get(alias, "")
 
     def keeps_sequences(self, config: bytes) -> bool:
-        """Tell whether a line says so."""
         return b"sequences" in config
 
     def sequence_of(self, _headers: bytes, _body: bytes | bytearray | memoryview, _most: int) -> bytes | None:
-        """No request is of any."""
         return None
 
     def says_lost(self, status: int, answer: bytes) -> bool:
-        """Tell whether the toy is gone."""
         return status == 410 and b"gone" in answer
 
     def says_lost_over_grpc(self, _code: int, _headers: bytes) -> bool:
-        """It speaks no gRPC."""
         return False

@@ -15,12 +15,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.problems import DefinitionError, Position, Problem
-from stacks.validate import read_definition
+from stacks.problems import Position, Problem
 from tests.counts import examples
 from tests.stacks.definition.examples import (
     BASE,
-    FILE,
     GONE,
     assert_refused,
     assert_said_in_full,
@@ -34,23 +32,7 @@ from tests.stacks.definition.examples import (
 REFERENCE = Path(__file__).parents[2] / "stacks" / "inference.yaml"
 
 
-def refused_file(path: Path | str) -> list[Problem]:
-    with pytest.raises(DefinitionError) as caught:
-        read_definition(path)
-    for problem in caught.value.problems:
-        assert problem.file == str(path)
-        assert "Traceback" not in str(problem)
-    assert "nothing was written" in str(caught.value)
-    return caught.value.problems
-
-
 # ---- what is good ----
-
-
-def test_the_reference_definition_is_valid() -> None:
-    definition = read_definition(REFERENCE)
-    assert [stack.name for stack in definition.stacks] == ["dev-lab", "prod-east", "prod-west"]
-    assert {problem.severity for problem in definition.advisories} <= {"advisory"}
 
 
 def test_stacks_come_in_the_order_of_the_rollout() -> None:
@@ -83,28 +65,6 @@ def test_stacks_that_nothing_tells_apart_share_one_platform() -> None:
 
 
 # ---- what is no definition at all ----
-
-
-@pytest.mark.parametrize(
-    ("data", "what"),
-    [
-        (b"", "empty"),
-        (b"- a\n", "this is a list"),
-        (b"{}\n", "is missing"),
-        (b"images: [\n", "never closed"),
-        (b"images: []\nimages: []\n", "stands here twice"),
-        (b"images: !!python/object/apply:os.system [x]\n", "tag"),
-        (b"a: &a [*a]\n", "stands inside the value it stands for"),
-        (b"a: " + b"[" * 100_000, "nested more than 100 deep"),
-        (b"a: " + b"9" * 100_000, "too long"),
-        (b"\xff\xfea\x00", "UTF-16"),
-        (random.Random(7).randbytes(5_000), "not UTF-8"),
-    ],
-)
-def test_what_is_no_definition_is_said_in_plain_words(tmp_path: Path, data: bytes, what: str) -> None:
-    path = tmp_path / FILE
-    path.write_bytes(data)
-    assert what in "\n".join(problem.what for problem in refused_file(path))
 
 
 @examples(60)

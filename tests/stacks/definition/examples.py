@@ -168,7 +168,7 @@ def edited_at(edits: Mapping[str, Any]) -> str:
     """The same for paths joined by `/`, whose names are no Python identifiers."""
     tree = yaml.safe_load(BASE)
     for path, value in edits.items():
-        _edit(tree, path.split("/"), value)
+        edit(tree, path.split("/"), value)
     return dumped(tree)
 
 
@@ -183,7 +183,8 @@ class _OneValueALine(yaml.SafeDumper):
         return True
 
 
-def _edit(tree: Any, path: list[str], value: Any) -> None:
+def edit(tree: Any, path: list[str], value: Any) -> None:
+    """Change the value at a path of keys and names of items."""
     for step in path[:-1]:
         tree = _below(tree, step)
     step = path[-1]

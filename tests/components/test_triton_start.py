@@ -125,7 +125,3 @@ def test_a_preloading_triton_is_not_started_where_no_secret_can_be_made(tmp_path
     done = started("preload-main", tmp_path, path=str(tmp_path / "nowhere"))
     assert done.returncode != 0
     assert done.stdout == ""
-
-
-def test_the_control_protocols_are_restricted_and_what_the_proxy_needs_is_not() -> None:
-    assert set(triton.RESTRICTED_PROTOCOLS) == {"model-repository", "shared-memory", "trace", "logging"}

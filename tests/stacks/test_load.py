@@ -88,11 +88,9 @@ def test_every_part_knows_its_place() -> None:
 
 def test_an_absent_path_has_the_place_of_its_nearest_ancestor() -> None:
     document = parse("a:\n  b: 1\n", "f.yaml")
-    assert document.position(("a", "c", "d")) == Position("f.yaml", 1, 1)
+    assert document.position(("a", "c", "d")) == document.position((7,)) == Position("f.yaml", 1, 1)
     assert document.position(("a", "b", 0)) == Position("f.yaml", 2, 3)
-    assert document.position((7,)) == Position("f.yaml", 1, 1)
-    assert document.get(("a", "c")) is None
-    assert document.get(("a", "b")) == 1
+    assert (document.get(("a", "c")), document.get(("a", "b"))) == (None, 1)
 
 
 @pytest.mark.parametrize(
@@ -400,12 +398,3 @@ def test_what_pyyaml_dumps_is_loaded_again_with_keys_at_their_lines(tree: dict[s
             where = document.position(path)
             key = yaml.dump(path[-1], Dumper=_Dumper, allow_unicode=True, width=10**6).rstrip("\n")
             assert lines[where.line - 1][where.column - 1 :].startswith(key)
-
-
-def test_a_definition_of_20_000_lines_loads_in_well_under_two_seconds() -> None:
-    pool = "      - name: small\n        gpu:\n          mig: 1g.10gb\n          strategy: mixed\n        replicas: 2\n"
-    text = "servers:\n" + "".join(f"  - name: server-{n}\n    pools:\n{pool * 3}" for n in range(1_200))
-    assert text.count("\n") > 20_000
-    begun = time.process_time()
-    parse(text, "f.yaml")
-    assert time.process_time() - begun < 1.5

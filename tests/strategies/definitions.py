@@ -37,7 +37,10 @@ from .platform import (
 def definition_trees(draw: st.DrawFn) -> Tree:
     """Any valid definition: one to three environments over one to three data planes."""
     dataset_names = draw(st.lists(names(8), min_size=1, max_size=2, unique=True))
-    server_names = draw(st.lists(names(8), min_size=1, max_size=2, unique=True))
+    # Without dashes: pools of two servers, such as a-b + c and a + b-c, would make the same Kubernetes names.
+    server_names = draw(
+        st.lists(st.from_regex(r"[a-z][a-z0-9]{1,7}", fullmatch=True), min_size=1, max_size=2, unique=True)
+    )
     platform_servers = [draw(servers(name, dataset_names)) for name in server_names]
     optional = {
         "domino": dominos,
@@ -77,7 +80,6 @@ def definition_trees(draw: st.DrawFn) -> Tree:
     for number, environment in enumerate(tree["environments"]):
         if draw(st.booleans()):
             environment["promotion"] = draw(promotions(environment_names[:number]))
-    _pools_apart(tree)
     _stock_gpus(tree)
     return tree
 
@@ -142,59 +144,30 @@ def promotions(draw: st.DrawFn, earlier: Sequence[str]) -> Tree:
 def _expose_apart(environment: Tree, common: Tree) -> None:
     """Give each environment a host of its own, as two environments of one cluster must have."""
     if "host" in common["proxy"]["exposure"]:
-        environment.setdefault("proxy", {})
-        environment["proxy"] = {**environment["proxy"], "exposure": {"host": f"{environment['name']}.example.com"}}
-        common["proxy"]["exposure"]["host"] = "unused.example.com"
-
-
-def _pools_apart(tree: Tree) -> None:
-    """Rename servers whose pools would make the same Kubernetes names, such as a-b + c and a + b-c."""
-    for number, server in enumerate(tree["servers"]):
-        old = server["name"]
-        server["name"] = new = f"{'srv' if number else 'main'}{number}{old.replace('-', '')}"
-        for item in tree["models"]:
-            if item["server"] == old:
-                item["server"] = new
-        for environment in tree["environments"]:
-            for overlay in environment.get("servers", []):
-                if overlay["name"] == old:
-                    overlay["name"] = new
-        for pool in server["pools"]:
-            if pool["name"].endswith("headless"):
-                pool["name"] += "x"
+        exposure = {"host": f"{environment['name']}.example.com"}
+        environment["proxy"] = {**environment.get("proxy", {}), "exposure": exposure}
 
 
 def _stock_gpus(tree: Tree) -> None:
     """Give each data plane nodes for each placement, enough for everything."""
-    placed = {json.dumps(pool["placement"]) for server in tree["servers"] for pool in server["pools"]}
-    groups = [group for placement in sorted(placed) if (group := _nodes_for(json.loads(placement))) is not None]
+    pools = (pool for server in tree["servers"] for pool in server["pools"])
+    placed = {json.dumps(pool["placement"]) for pool in pools if pool["placement"]["kind"] != "cpu"}
     for plane in tree["dataPlanes"]:
-        plane["gpus"] = groups
+        plane["gpus"] = [_nodes_for(json.loads(placement)) for placement in sorted(placed)]
 
 
-def _nodes_for(placement: Tree) -> Tree | None:
+def _nodes_for(placement: Tree) -> Tree:
     kind, profile = placement["kind"], placement.get("profile")
     made_in = next((product for product, profiles in PRODUCTS.items() if profile in profiles), min(PRODUCTS))
     group = {"nodes": 500, "product": placement.get("product", made_in), "perNode": 4}
-    if kind == "cpu":
-        return None
     if kind in ("time-slicing", "mps"):
         return {**group, "sharing": {"kind": kind, "replicas": 4}}
-    if profile is None:
-        return group
     strategy = "dra" if kind == "dra" else placement.get("strategy", "mixed")
-    return {**group, "mig": {"strategy": strategy, "slices": {profile: 1}}}
+    return {**group, "mig": {"strategy": strategy, "slices": {profile: 1}}} if profile else group
 
 
 def read_tree(tree: Tree, *, pinned: bool = False, file: str = "definition.yaml") -> Definition:
     """Return the definition that a YAML file with this tree holds; with `pinned`, every image has a digest."""
-    document = parse(json.dumps(tree, indent=1), file)  # JSON is YAML
-    lock = ImagesLock()
-    if pinned:
-        references = {f"{image['repository']}:{image['tag']}" for image in tree["images"]}
-        lock = ImagesLock(
-            images=tuple(
-                PinnedImage(image=name, digest=f"sha256:{n:064x}") for n, name in enumerate(sorted(references))
-            )
-        )
-    return validate(document, lock)
+    images = sorted({f"{image['repository']}:{image['tag']}" for image in tree["images"]}) if pinned else []
+    pins = (PinnedImage(image=image, digest=f"sha256:{number:064x}") for number, image in enumerate(images))
+    return validate(parse(json.dumps(tree, indent=1), file), ImagesLock(images=tuple(pins)))  # JSON is YAML

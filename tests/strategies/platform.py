@@ -54,19 +54,12 @@ def datasets(name: str) -> st.SearchStrategy[Tree]:
         }
     )
     identity = st.integers(0, 16**8 - 1).map("{:08x}".format)
+    bucket = {"kind": "csi", "driver": "s3.csi.aws.com", "nodePublishSecret": "mount-credentials"}
     kinds: list[st.SearchStrategy[Tree]] = [
         identity.map(lambda i: {"kind": "efs", "fileSystemId": f"fs-{i}"}),
         identity.map(lambda i: {"kind": "efs", "fileSystemId": f"fs-{i}", "accessPointId": f"fsap-{i}"}),
         identity.map(lambda i: {"kind": "nfs", "server": "nfs.example.com", "path": f"/export/{i}"}),
-        identity.map(
-            lambda i: {
-                "kind": "csi",
-                "driver": "s3.csi.aws.com",
-                "volumeHandle": i,
-                "volumeAttributes": {"bucketName": i},
-                "nodePublishSecret": "mount-credentials",
-            }
-        ),
+        identity.map(lambda i: {**bucket, "volumeHandle": i, "volumeAttributes": {"bucketName": i}}),
     ]
     claim = names().map(lambda claim: {"name": name, "kind": "claim", "claimName": f"given-{claim}"})
     made = st.builds(lambda kind, rest: {"name": name, **kind, **rest}, st.one_of(kinds), volume)
@@ -154,18 +147,12 @@ def pools(draw: st.DrawFn, name: str) -> Tree:
 def servers(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
     """A server whose repository lies in a dataset or in object storage."""
     buckets: list[Tree] = [
-        {
-            "repository": {"url": "s3://bucket/models"},
-            "identity": {"cloud": "aws", "roleArn": "arn:aws:iam::123456789012:role/models"},
-        },
-        {
-            "repository": {"url": "gs://bucket/models"},
-            "identity": {"cloud": "gcp", "serviceAccount": "models@project.iam.gserviceaccount.com"},
-        },
-        {
-            "repository": {"url": "as://account/container/models"},
-            "identity": {"cloud": "azure", "clientId": "00000000-0000-0000-0000-00000000000a"},
-        },
+        {"repository": {"url": url}, "identity": identity}
+        for url, identity in (
+            ("s3://bucket/models", {"cloud": "aws", "roleArn": "arn:aws:iam::123456789012:role/models"}),
+            ("gs://bucket/models", {"cloud": "gcp", "serviceAccount": "models@project.iam.gserviceaccount.com"}),
+            ("as://account/models", {"cloud": "azure", "clientId": "00000000-0000-0000-0000-00000000000a"}),
+        )
     ]
     in_datasets: list[Tree] = [
         {"repository": {"dataset": dataset, **path}}
@@ -228,10 +215,20 @@ def proxies() -> st.SearchStrategy[Tree]:
     """A proxy, exposed and authenticating in any way."""
     exposures: list[Tree] = [
         {"exposure": {"kind": "cluster-ip"}},
-        {"exposure": {"kind": "ingress", "host": "HOST", "path": "/inference", "className": "nginx"}},
-        {"exposure": {"kind": "http-route", "host": "HOST", "gateway": "public", "gatewayNamespace": "gateways"}},
+        {"exposure": {"kind": "ingress", "host": "i.example.com", "path": "/inference", "className": "nginx"}},
+        {
+            "exposure": {
+                "kind": "http-route",
+                "host": "i.example.com",
+                "gateway": "public",
+                "gatewayNamespace": "gateways",
+            }
+        },
         {"exposure": {"kind": "load-balancer", "sourceRanges": ["10.0.0.0/8"]}},
-        {"exposure": {"kind": "ingress", "host": "HOST"}, "tls": {"kind": "secret", "secret": "certificate"}},
+        {
+            "exposure": {"kind": "ingress", "host": "i.example.com"},
+            "tls": {"kind": "secret", "secret": "certificate"},
+        },
         {"exposure": {"kind": "cluster-ip"}, "tls": {"kind": "cert-manager", "issuer": "internal-ca"}},
     ]
     auths: list[Tree] = [

@@ -44,39 +44,13 @@ def environment(tree: Tree, name: str = "prod") -> Any:
     return named(tree["environments"], name)
 
 
-def without(items: list[Any], *names: str) -> list[Any]:
-    return [item for item in items if item["name"] not in names]
-
-
-def remove_server(tree: Tree) -> None:
-    tree["servers"] = without(tree["servers"], "preload")
-    tree["models"] = [model for model in tree["models"] if model["server"] != "preload"]
-    prod = environment(tree)
-    prod["servers"] = without(prod["servers"], "preload")
-    named(prod["proxy"]["access"], "model-endpoints")["servers"] = ["ondemand"]
-
-
-def remove_server_from_values(values: Values) -> None:
-    values["servers"] = without(values["servers"], "preload")
-    named(values["proxy"]["access"], "model-endpoints")["servers"] = ["ondemand"]
-
-
-QUEUE = {"kind": "queue", "min": 1, "max": 4, "queueMilliseconds": 30, "prometheusAddress": "http://prometheus:9090"}
-NFS = {"kind": "nfs", "server": "nfs.example.com", "path": "/exports/more"}
 INGRESS = {"kind": "ingress", "host": "models.example.com", "path": "/dev", "className": "nginx"}
-BASE = [{"name": "archive", "kind": "nfs", "server": "nfs.example.com", "path": "/exports/archive"}]
-REACH = {"name": "more", "by": ["proxy", "servers"], "namespaceLabels": {"team": "a"}, "ports": [443]}
 PLAIN = ("resources", "rateLimit", "bodyLimit", "concurrency", "timeouts", "logLevel", "nodeSelector", "tolerations")
 XLARGE = {
     "name": "xlarge",
     "placement": {"kind": "mig", "profile": "7g.80gb", "product": "NVIDIA-A100-SXM4-80GB"},
     "replicas": 2,
     "resources": {"cpu": "16", "memory": "96Gi"},
-}
-ZOO = {
-    "name": "zoo",
-    "identity": {"cloud": "gcp", "serviceAccount": "models@project.iam.gserviceaccount.com"},
-    "pools": [{"name": "main", "loading": {"mode": "preload"}}],
 }
 
 
@@ -93,30 +67,10 @@ def add_pool_to_values(values: Values) -> None:
     named(values["servers"], "ondemand")["pools"].append({**XLARGE, "loading": loading, "models": models})
 
 
-def add_server(tree: Tree) -> None:
-    tree["servers"].append({**ZOO, "repository": {"url": "gs://models/prod"}})
-    tree["network"]["reach"].append(REACH)
-
-
-def add_server_to_values(values: Values) -> None:
-    repository = {"kind": "object-store", "url": "gs://models/prod"}
-    values["servers"].append({**ZOO, "image": values["servers"][0]["image"], "repository": repository})
-    values["network"]["reach"].append(REACH)
-
-
 def plain_proxy(tree: Tree) -> None:
     for part in (tree["proxy"], environment(tree)["proxy"]):
         for key in PLAIN:
             part.pop(key, None)
-
-
-def autoscale_pool(scaling: Tree) -> Edit:
-    def edit(tree: Tree) -> None:
-        del pool(environment(tree))["replicas"]
-        del pool(tree)["replicas"]
-        pool(tree).update(autoscaling=scaling)
-
-    return Edit(edit, lambda values: pool(values).update(autoscaling=scaling))
 
 
 def no_autoscaling(tree: Tree) -> None:
@@ -135,16 +89,11 @@ def larger_slice(capacity: str) -> Callable[[Tree], None]:
 
 EDITS = {
     "add a pool with a model": Edit(add_pool, add_pool_to_values),
-    "add a server": Edit(add_server, add_server_to_values),
-    "remove a server": Edit(remove_server, remove_server_from_values),
-    "switch autoscaling by queue time on": autoscale_pool(QUEUE),
     "switch autoscaling off": Edit(no_autoscaling, lambda values: values["proxy"].update(autoscaling=None, replicas=4)),
     "let everything be what it is by default": Edit(plain_proxy, lambda values: values["proxy"].update(
         {"bodyLimitBytes" if key == "bodyLimit" else key: None for key in PLAIN})),
     "scale a pool to nothing": Edit(lambda tree: pool(environment(tree)).update(replicas=0),
         lambda values: pool(values).update(replicas=0)),
-    "add a dataset": Edit(lambda tree: tree["datasets"].append({"name": "more", **NFS, "capacity": "1Ti"}),
-        lambda values: values["datasets"].append({"name": "more", "source": NFS, "capacity": "1Ti"})),
     "change a MIG profile, from which the capacity follows":
         Edit(larger_slice("capacity"), larger_slice("capacityBytes")),
     "take whole GPUs instead of slices": Edit(lambda tree: pool(tree).update(placement={"kind": "gpu", "count": 2})),
@@ -154,16 +103,8 @@ EDITS = {
     "add a model": Edit(
         lambda tree: tree["models"].append({"name": "zebra", "server": "ondemand", "pool": "small", "pinned": True}),
         lambda values: pool(values)["models"].append({"name": "zebra", "pinned": True})),
-    "split a model's traffic": Edit(
-        lambda tree: named(tree["models"], "fraud-score").update(versions=[{"version": 7, "weight": 100}]),
-        lambda values: named(pool(values, "preload", "main")["models"], "fraud-score").update(
-            versions=[{"version": 7, "weight": 100}])),
     "expose the proxy by an Ingress": Edit(lambda tree: environment(tree, "dev")["proxy"].update(exposure=INGRESS),
         lambda values: values["proxy"].update(exposure=INGRESS), stack="dev-lab"),
-    "serve plain HTTP":
-        Edit(lambda tree: environment(tree)["proxy"].pop("tls"), lambda values: values["proxy"].pop("tls")),
-    "do without the Prometheus operator":
-        Edit(lambda tree: tree["monitoring"].pop("operator"), lambda values: values.update(monitoring=None)),
     "join the mesh": Edit(lambda tree: tree["domino"].update(mesh={"mode": "istio", "mtls": "STRICT"}),
         lambda values: values["domino"].update(mesh={"mtls": "STRICT"})),
     "move to another namespace": Edit(lambda tree: environment(tree).update(namespace="models-prod"),
@@ -172,9 +113,8 @@ EDITS = {
 
 
 def reference() -> Tree:
-    """The reference with a dataset that nobody needs, a proxy unlike others, and GPUs enough for every edit."""
+    """The reference with a proxy unlike others, and GPUs enough for every edit."""
     tree = copy.deepcopy(load(ROOT / "stacks/inference.yaml").tree)
-    tree["datasets"] = [*BASE, *tree["datasets"]]
     tree["proxy"].update(concurrency=7, bodyLimit="1Mi", logLevel="debug", timeouts={"drainSeconds": 5})
     for plane in tree["dataPlanes"]:
         groups = [{**group, "nodes": 50} for group in plane["gpus"]]

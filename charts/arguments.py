@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeGuard, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
@@ -95,11 +95,6 @@ def is_mapping(kind: Any) -> bool:
     return get_origin(bare(kind)) in (Mapping, dict)
 
 
-def is_arguments(kind: Any) -> TypeGuard[type[Section]]:
-    """Say whether a type is a class of arguments."""
-    return isinstance(kind, type) and issubclass(kind, Section)
-
-
 def is_choice(kind: Any) -> bool:
     """Say whether values of this type may be of several kinds."""
     return get_origin(kind) in (Union, UnionType)
@@ -110,7 +105,8 @@ def classes(kind: Any) -> tuple[type[Section], ...]:
     kind = bare(kind)
     if kind is ServerArgs:
         return tuple(each.args for each in kinds.KINDS.values())
-    return tuple(each for each in (get_args(kind) if is_choice(kind) else (kind,)) if is_arguments(each))
+    choices = get_args(kind) if is_choice(kind) else (kind,)
+    return tuple(each for each in choices if isinstance(each, type) and issubclass(each, Section))
 
 
 def tag(kinds: tuple[type[Section], ...]) -> str:

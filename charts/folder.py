@@ -65,7 +65,9 @@ def _notes(objects: Mapping[str, str]) -> dict[str, str]:
 def stale(wanted: Mapping[str, str], chart: Path = CHART) -> list[str]:
     """Return the files of a chart's folder that say something else, are not there, or are there too much."""
     there = {path.relative_to(chart).as_posix() for path in chart.rglob("*") if not path.is_dir()}
-    changed = [path for path, text in wanted.items() if path not in there or _text(chart / path) != text]
+    changed = [
+        path for path, text in wanted.items() if path not in there or (chart / path).read_bytes() != text.encode()
+    ]
     return sorted({*changed, *(there - wanted.keys())})
 
 
@@ -83,13 +85,6 @@ def write(wanted: Mapping[str, str], chart: Path = CHART) -> list[str]:
         if not any(folder.iterdir()):
             folder.rmdir()
     return changed
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_bytes().decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def values_yaml() -> str:

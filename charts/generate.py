@@ -68,7 +68,9 @@ def templates_of(program: Callable[[EnvironmentArgs], object]) -> dict[str, str]
     for name, lines in files.items():
         lines += _between(below[name], ())
     if recording.helpers:
-        files[HELPERS] = "\n\n".join(_named(*helper) for helper in sorted(recording.helpers.items())).split("\n")
+        files[HELPERS] = "\n\n".join(
+            f'{{{{- define "{name}" -}}}}\n{text}\n{{{{- end }}}}' for name, text in sorted(recording.helpers.items())
+        ).split("\n")
     return {name: "\n".join(lines) + "\n" for name, lines in files.items()}
 
 
@@ -130,7 +132,3 @@ def _heading(owner: Any) -> list[str]:
         *inspect.cleandoc(owner.__doc__ or "").split("\n"),
         "*/}}",
     ]
-
-
-def _named(name: str, text: str) -> str:
-    return f'{{{{- define "{name}" -}}}}\n{text}\n{{{{- end }}}}'

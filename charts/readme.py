@@ -22,16 +22,9 @@ def readme(values: Mapping[str, Any]) -> str:
     text = _TEXT.read_text("utf-8")
     lines = [text.format(name=NAME, description=chart_description(), version=version(), kubernetes=KUBE_VERSION)]
     for section in arguments(EnvironmentArgs):
-        lines += [
-            f"### {section.key}",
-            "",
-            section.about,
-            "",
-            "| Key | Type | Default | Description |",
-            "|---|---|---|---|",
-        ]
-        lines += _rows(section, section.key, values)
-        lines.append("")
+        lines += [f"### {section.key}", "", section.about, ""]
+        lines += ["| Key | Type | Default | Description |", "|---|---|---|---|"]
+        lines += [*_rows(section, section.key, values), ""]
     return "\n".join(lines)
 
 
@@ -45,16 +38,13 @@ def _rows(argument: Argument, path: str, values: Any, of: str = "") -> Iterator[
     key = tag(kinds) if len(kinds) > 1 else None
     if key is not None:
         known = [each for kind in kinds for each in tag_values(kind, key)]
-        yield _row(f"{below}.{key}", _one_of(known), "*required*", f"Which of these it is. {_abouts(kinds)}")
+        about = " ".join(["Which of these it is.", *map(sentence, kinds)])
+        yield _row(f"{below}.{key}", _one_of(known), "*required*", about)
     for kind in kinds:
         only = f"({' or '.join(tag_values(kind, key))}) " if key is not None else ""
         for each in arguments(kind):
             if each.key != key:
                 yield from _rows(each, f"{below}.{each.key}", inner, only)
-
-
-def _abouts(kinds: tuple[type, ...]) -> str:
-    return " ".join(map(sentence, kinds))
 
 
 def _row(*cells: str) -> str:
@@ -67,9 +57,8 @@ def _default(argument: Argument, there: Any) -> str:
         return "see `values.yaml`"
     if there is None and argument.required:
         return "*required*"
-    return (
-        f"`{shortened(json.dumps(argument.default if there is None else there, ensure_ascii=False), _LONGEST_DEFAULT)}`"
-    )
+    value = argument.default if there is None else there
+    return f"`{shortened(json.dumps(value, ensure_ascii=False), _LONGEST_DEFAULT)}`"
 
 
 def _one_of(values: Iterable[str]) -> str:

@@ -204,7 +204,8 @@ class YamlWriter(Writer):
 
     def _value(self, key: str, value: Any, indent: int) -> Lines:
         """Yield the lines of a key and a value that is there."""
-        start = indented(indent, f"{self._key(key)}:")
+        written = f"{{{{ {self.text(key)} | quote }}}}" if TOKEN.search(key) else scalar(key)
+        start = indented(indent, f"{written}:")
         mark = self.recording.mark(value)
         if isinstance(mark, File):
             yield from self._file(start, key, mark, indent)
@@ -261,9 +262,6 @@ class YamlWriter(Writer):
         else:
             yield f"{start} |"
             yield action(f"{included} | fromYaml | toPrettyJson | nindent {indent + 2}", indent + 2)
-
-    def _key(self, key: str) -> str:
-        return f"{{{{ {self.text(key)} | quote }}}}" if TOKEN.search(key) else scalar(key)
 
     def _scalar(self, value: Any, indent: int) -> str:
         """Return what stands behind a key or a dash."""

@@ -222,7 +222,8 @@ def quarantine(stage: Stage) -> Outcome:
     failures = len(stage.events("load-failed", mark))
     claim(told == CALLERS, f"of {CALLERS} more calls, {told} were answered 424")
     claim(failures == 2, f"{name} was tried {failures} times")
-    stage.show.note(f"the reason, as a caller reads it: {_one_line(refused.why)}")
+    reason = " ".join(refused.why.partition("\n\nAt:")[0].split())  # without the trace below it
+    stage.show.note(f"the reason, as a caller reads it: {reason}")
     stage.platform.publish(ON_DEMAND, zoo.BROKEN.model((2,)))
     begun = time.monotonic()
     until(f"{name} is let out of quarantine", lambda: stage.visitor.want(name).is_right(name), 30)
@@ -233,11 +234,6 @@ def quarantine(stage: Stage) -> Outcome:
         f"{failures} tries, then 424 with the reason, until version 2 came",
         {"failures": failures, "refused": told},
     )
-
-
-def _one_line(text: str) -> str:
-    """Return an error without the trace below it."""
-    return " ".join(text.partition("\n\nAt:")[0].split())
 
 
 def _ordinal(number: int) -> str:

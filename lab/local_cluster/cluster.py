@@ -249,7 +249,13 @@ class LocalCluster:
                 )
 
         def there(what: str, *command: str) -> None:
-            processes.wait_for(what, lambda: self._answers(*command), self._children, folder, READY_SECONDS)
+            processes.wait_for(
+                what,
+                lambda: self.kubectl(*command, check=False, timeout=20).returncode == 0,
+                self._children,
+                folder,
+                READY_SECONDS,
+            )
 
         start("etcd")
         socket_file = folder / "etcd.sock"
@@ -260,9 +266,6 @@ class LocalCluster:
         there("kube-apiserver", "get", "--raw", "/readyz")
         start("kube-controller-manager", "kube-scheduler", "kwok")
         there("kube-controller-manager", "get", "serviceaccount", "default", "--namespace", "default")
-
-    def _answers(self, *command: str) -> bool:
-        return self.kubectl(*command, check=False, timeout=20).returncode == 0
 
     def _write_state(self) -> None:
         plane = self.plane

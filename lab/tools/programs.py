@@ -34,20 +34,17 @@ class Program:
 
     def fits(self, theirs: pins.Version) -> bool:
         """Tell whether a version that was found on the PATH can be used."""
-        ours = self._ours()
+        ours = self.minor
         return theirs[0] == ours[0] and (self.oldest or ours) <= theirs[:2] and (self.newer or theirs[:2] <= ours)
 
     def wanted(self) -> str:
         """Return which versions fit, in words."""
-        major, minor = self.oldest or self._ours()
+        major, minor = self.oldest or self.minor
         return f"{major}.{minor} or a newer {major}.x" if self.newer else f"{major}.{minor}"
 
-    def stamped(self) -> list[str]:
-        """Return the stamps with the version in them."""
-        major, minor = self._ours()
-        return [stamp.format(version=self.version, major=major, minor=minor) for stamp in self.stamps]
-
-    def _ours(self) -> pins.Version:
+    @property
+    def minor(self) -> pins.Version:
+        """The pinned minor version, (4, 2)."""
         return (pins.numbers(self.version) or (0, 0))[:2]
 
 
@@ -161,7 +158,9 @@ def binary_of(program: Program) -> Path:
 
 
 def _build(program: Program) -> list[str]:
-    flags = " ".join(["-s -w", *(f"-X {stamp}" for stamp in program.stamped())])
+    major, minor = program.minor
+    stamps = (stamp.format(version=program.version, major=major, minor=minor) for stamp in program.stamps)
+    flags = " ".join(["-s -w", *(f"-X {stamp}" for stamp in stamps)])
     return ["build", "-mod=readonly", "-trimpath", "-ldflags", flags, program.package]
 
 

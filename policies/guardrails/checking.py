@@ -162,9 +162,9 @@ def report(found: Mapping[str, Sequence[Finding]], most: int | None = None) -> s
         where = printable(", ".join(name for name in stacks[each] if name))
         groups.setdefault(tuple(rest), []).append(f"{where}: {first}" if where else first)
     said = []
-    for rest, lines in groups.items():
+    for why, lines in groups.items():
         left = 0 if most is None else len(lines) - most
-        said += [*lines[:most], *([f"… and {left} more like these"] if left > 0 else []), *rest]
+        said += [*lines[:most], *([f"… and {left} more like these"] if left > 0 else []), *why]
     return "\n".join(said)
 
 

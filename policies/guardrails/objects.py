@@ -131,11 +131,6 @@ class Pod:
         return mappings(self.spec.get("containers"))
 
     @property
-    def is_workload(self) -> bool:
-        """Whether it runs for ever."""
-        return self.maker.get("kind") in WORKLOADS
-
-    @property
     def is_proxy(self) -> bool:
         """Whether it is the proxy, by its role; one that runs a Triton is none, whatever it is called."""
         return self.labels.get(ROLE) == "proxy" and not self.runs_triton
@@ -190,7 +185,7 @@ class Environment:
     @property
     def workloads(self) -> list[Pod]:
         """The pods that run for ever."""
-        return [pod for pod in self.pods if pod.is_workload]
+        return [pod for pod in self.pods if pod.maker.get("kind") in WORKLOADS]
 
     def autoscalers(self, pod: Pod) -> list[Object]:
         """Return what decides how many replicas of a workload there are."""

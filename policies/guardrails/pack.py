@@ -69,7 +69,8 @@ def plain(value: Any) -> Any:
     What is not known before the update stands there as a text that says so; a finding about it is an advisory.
     """
     if isinstance(value, Mapping):
-        return {key: plain(_known(value, key)) for key in value if _wanted(value, key)}
+        known = {key: _known(value, key) for key in value if not key.startswith("__")}
+        return {key: plain(item) for key, item in known.items() if item is not None}
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         return int(value) if isinstance(value, float) and value.is_integer() else value
     return [plain(_known(value, index)) for index in range(len(value))]  # type: ignore[arg-type]
@@ -80,10 +81,6 @@ def _known(tree: Any, key: Any) -> Any:
         return tree[key]
     except UnknownValueError:
         return UNKNOWN
-
-
-def _wanted(tree: Mapping[str, Any], key: str) -> bool:
-    return not key.startswith("__") and _known(tree, key) is not None
 
 
 def policies(declared: Declared | None = None) -> list[Policy]:
@@ -112,7 +109,7 @@ def policies(declared: Declared | None = None) -> list[Policy]:
 def _asking(declared: Declared, name: str, severity: str) -> Callable[[StackValidationArgs, ReportViolation], None]:
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
         objects = declared.of_stack(args)
-        places = {_key(item): urn for urn, item in objects.items()}
+        places = {(str(item.get("kind")), namespace_of(item), name_of(item)): urn for urn, item in objects.items()}
         for each in declared.findings(objects):
             # What is not known yet is no reason to stop: it is asked again when it is.
             level = "advisory" if UNKNOWN in each.what and each.severity == "mandatory" else each.severity
@@ -121,7 +118,3 @@ def _asking(declared: Declared, name: str, severity: str) -> Callable[[StackVali
                 report(text, places.get((each.kind, each.namespace, each.name)))
 
     return validate
-
-
-def _key(item: Object) -> tuple[str, str, str]:
-    return str(item.get("kind")), namespace_of(item), name_of(item)

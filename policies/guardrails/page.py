@@ -75,7 +75,7 @@ _ONE_STACK = (
 
 def page() -> str:
     """Return the page."""
-    about = "".join(f"- **{_words(name)}.** {why}\n" for name, why in SETTINGS_RULES.items())
+    about = "".join(f"- **{name.replace('-', ' ').capitalize()}.** {why}\n" for name, why in SETTINGS_RULES.items())
     rows = "".join(
         f"| [{rule.name}](#{rule.name}) | {rule.production} | {rule.shared or '–'} | {rule.local or '–'} |\n"
         for rule in RULES
@@ -95,7 +95,3 @@ def _section(rule: Rule) -> str:
     if rule is production_shares_nothing_that_others_may_write:
         text += f"\n{fill(_ONE_STACK, _WIDTH)}\n"
     return text
-
-
-def _words(name: str) -> str:
-    return name.replace("-", " ").capitalize()

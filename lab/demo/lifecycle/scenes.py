@@ -28,8 +28,8 @@ print(json.dumps(float(numpy.asarray(answer["SCORE"]).reshape(-1)[0])))
 def new_version(stage: LifeStage, version: int, model: str = CHURN) -> None:
     """Make, check and register a version, as the developer."""
     here = f"v{version}" if model == CHURN else model
-    notebook.train(stage.work / here / "notebook", version)
-    notebook.golden(version, stage.work / here / "golden.json")
+    notebook.train(stage.world.work / here / "notebook", version)
+    notebook.golden(version, stage.world.work / here / "golden.json")
     stage.run(
         DEVELOPER, "model", "new", model, f"{here}/notebook", "--into", here,
         "--input", f"FEATURES:FP32:{len(notebook.CUSTOMER)}", "--output", "SCORE:FP32:1", "--max-batch-size", "8",

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tidegate.calling.credentials import find_credential
 from tidegate.calling.proxy import ProxyClient
@@ -59,11 +58,6 @@ class LifeStage:
 
     world: World
     show: Show
-
-    @property
-    def work(self) -> Path:
-        """The folder in which people type their commands."""
-        return self.world.work
 
     def run(self, who: str, *words: str, expect: int = 0, lines: int = SHOWN_LINES) -> Said:
         """Run a command as somebody, where everybody sees it; it must end as expected."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from tidegate_contracts import eviction_process, triton
 
-from ..objects import Environment, Pod, at, items, mapping, mappings, matches, name_of, namespace_of, text, texts
+from ..objects import Environment, Pod, at, items, mappings, matches, name_of, namespace_of, text, texts
 from ..rule import Breach, guardrail
 
 _METRICS = (triton.METRICS_PORT, eviction_process.ADMIN_PORT)
@@ -27,7 +27,10 @@ def nothing_bypasses_the_proxy(environment: Environment) -> Iterator[Breach]:
     """
     servers = {name_of(item): item for item in environment.of_kind("Service") if _servers(environment, item)}
     for service in servers.values():
-        yield from _exposed_service(service)
+        if (kind := at(service, "spec", "type") or "ClusterIP") != "ClusterIP":
+            yield Breach(service, f"the Service leads to servers and is of type {kind}")
+        if at(service, "spec", "externalIPs"):
+            yield Breach(service, "the Service leads to servers and has externalIPs")
     for item in environment.objects:
         kind = text(item.get("kind"))
         if kind not in _NO_DOOR and kind.endswith(_DOORS):
@@ -39,14 +42,6 @@ def _servers(environment: Environment, service: Mapping[str, Any]) -> list[Pod]:
     selector = at(service, "spec", "selector")
     found = environment.selected({"matchLabels": selector}) if selector else []
     return [pod for pod in found if not pod.is_proxy]
-
-
-def _exposed_service(service: Mapping[str, Any]) -> Iterator[Breach]:
-    spec = mapping(service.get("spec"))
-    if (kind := spec.get("type") or "ClusterIP") != "ClusterIP":
-        yield Breach(service, f"the Service leads to servers and is of type {kind}")
-    if spec.get("externalIPs"):
-        yield Breach(service, "the Service leads to servers and has externalIPs")
 
 
 def _exposing(item: Mapping[str, Any], servers: Mapping[str, Mapping[str, Any]]) -> Iterator[Breach]:

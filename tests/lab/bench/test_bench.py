@@ -19,6 +19,7 @@ from lab.bench.eviction.decisions import choice_microseconds, decision_microseco
 from lab.bench.eviction.goals import GOALS as EVICTION
 from lab.bench.eviction.goals import QUICK as QUICK_EVICTION
 from lab.bench.eviction.simulated import measure as simulated
+from lab.bench.iac import pinned
 from lab.bench.lifecycle import memory
 from lab.bench.lifecycle.__main__ import PARTS
 from lab.bench.lifecycle.entries import make_entry
@@ -26,7 +27,6 @@ from lab.bench.lifecycle.goals import GOALS as LIFECYCLE
 from lab.bench.lifecycle.goals import MB
 from lab.bench.lifecycle.goals import QUICK as QUICK_LIFE
 from lab.bench.made import ENVIRONMENTS, POOLS, definition_text
-from lab.bench.planes import pinned
 from lab.bench.report import Found, NotHereError, last_line
 from lab.bench.worker import STEPS
 from lab.local_plane.process import CannotBeHadError, ProcessError

@@ -12,7 +12,7 @@ from tidegate.calling.credentials import DominoToken, TokenFile, find_credential
 from tidegate.calling.proxy import ProxyClient
 from tidegate.errors import UnreachableError, UsageError
 
-from tests.proxy.rigs.upstream import Behaviour, Caller, Upstream, by_turns, drip, hang, upstream
+from tests.proxy.rigs.upstream import Behaviour, Upstream, by_turns, drip, hang, upstream
 
 SECRET = "not-for-anybodys-eyes"
 ALL = {
@@ -144,20 +144,16 @@ def test_dominos_tokens_are_preferred_as_soon_as_they_can_be_had(
     assert found.header() == ("Authorization", "Bearer token")
 
 
-@pytest.mark.parametrize("status", [401, 404, 500])
-def test_a_refusal_of_domino_is_told(domino: Upstream, status: int) -> None:
-    def refuse(caller: Caller) -> None:
-        caller.answer(SECRET.encode(), status)
-
-    domino.behave = refuse
-    with pytest.raises(UnreachableError, match=str(status)) as caught:
-        DominoToken(f"http://{domino.http}").header()
-    assert SECRET not in str(caught.value)
-
-
-def test_an_answer_that_is_no_token_is_no_header(domino: Upstream) -> None:
-    domino.behave = saying(f"<html> {SECRET}")
-    with pytest.raises(UsageError, match="no credential") as caught:
+@pytest.mark.parametrize(
+    ("behave", "kind", "said"),
+    [(lambda caller, status=status: caller.answer(SECRET.encode(), status), UnreachableError, str(status))
+     for status in (401, 404, 500)] + [(saying(f"<html> {SECRET}"), UsageError, "no credential")],
+)  # fmt: skip
+def test_what_is_no_token_of_domino_is_told_and_not_shown(
+    domino: Upstream, behave: Behaviour, kind: type[Exception], said: str
+) -> None:
+    domino.behave = behave
+    with pytest.raises(kind, match=said) as caught:
         DominoToken(f"http://{domino.http}").header()
     assert SECRET not in str(caught.value)
 

@@ -46,18 +46,6 @@ def test_texts_come_back_to_the_byte(calls: ProxyClient, texts: list[bytes]) -> 
     assert calls.infer("echo_bytes", {"INPUT": array}).outputs["OUTPUT"].tolist() == texts
 
 
-def test_versions_and_parameters_are_chosen(calls: ProxyClient) -> None:
-    for version in (1, 2):
-        answer = calls.infer("versions", {"INPUT": numpy.zeros(1, numpy.int32)}, version=version, server=SERVER)
-        assert (answer.version, answer.outputs["VERSION"].tolist()) == (str(version), [version])
-    sums = [
-        calls.infer("accumulate", {"INPUT": numpy.array([[each]], numpy.int32)},
-                    parameters={"sequence_id": 99, "sequence_start": each == 1, "sequence_end": each == 3})
-        for each in (1, 2, 3)
-    ]  # fmt: skip
-    assert [each.outputs["OUTPUT"].item() for each in sums] == [1, 3, 6]
-
-
 def test_what_triton_refuses_is_told_in_its_words(calls: ProxyClient) -> None:
     with pytest.raises(UsageError, match="data-type is 'INT64'"):
         calls.infer("echo", {"INPUT": numpy.arange(3)})
@@ -122,13 +110,6 @@ def test_rows_for_a_model_with_sequences_are_the_steps_of_one(calls: ProxyClient
     assert model.predict([4, 5], end)["OUTPUT"].tolist() == [[10], [15]]
 
 
-def test_dicts_lists_and_texts_are_understood(calls: ProxyClient) -> None:
-    assert Model(calls, "versions").predict([7], {"version": 2})["VERSION"].tolist() == [2]
-    assert Model(calls, "echo_bytes").predict({"INPUT": ["ä", "b"]})["OUTPUT"].tolist() == ["ä", "b"]
-    raw = Model(calls, "echo_bytes").predict({"INPUT": [b"\xff"]})["OUTPUT"].tolist()
-    assert raw == [b"\xff"]
-
-
 def test_the_reference_route_answers_the_same(calls: ProxyClient) -> None:
     for name, given_ in (("versions", {"INPUT": [7, 8]}), ("echo_bytes", {"INPUT": ["ä"]}), ("echo", [1.5])):
         one = Model(calls, name, server=SERVER, version=1).predict(given_)
@@ -147,11 +128,6 @@ def test_a_decoupled_model_streams_and_is_gathered(calls: ProxyClient) -> None:
     assert whole["OUT"].dtype == numpy.int32
     with pytest.raises(UnreachableError, match="-5 is less than 0"):
         model.predict({"IN": [4, -5], "DELAY": [0, 0]})
-
-
-def test_a_model_with_one_answer_streams_that(calls: ProxyClient) -> None:
-    [found] = list(Model(calls, "versions", version=1).predict_stream([3]))
-    assert found["OUTPUT"].tolist() == [3]
 
 
 def test_a_parameter_that_there_is_not_is_refused(calls: ProxyClient) -> None:

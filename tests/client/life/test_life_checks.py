@@ -38,10 +38,7 @@ def _of(made: Any) -> Any:
     return of, MODEL, all_of_them
 
 
-@pytest.mark.parametrize(
-    "config",
-    ['platform: "tensorrt_plan"', 'backend: "tensorrtllm"', 'backend: "dali"'],
-)
+@pytest.mark.parametrize("config", ['platform: "tensorrt_plan"', 'backend: "tensorrtllm"', 'backend: "dali"'])
 def test_what_wants_a_gpu_is_refused_where_there_is_none(config: str) -> None:
     (said,) = fits(config)
     assert said.startswith("error: ")
@@ -49,20 +46,26 @@ def test_what_wants_a_gpu_is_refused_where_there_is_none(config: str) -> None:
     assert fits(config, gpu=True) == []
 
 
-def test_a_model_that_is_larger_than_its_slice_is_refused() -> None:
-    (said,) = fits("", size=900 * MIB, memory_bytes=1024 * MIB)
-    assert said == (
-        "error: it needs 1,125 MiB (estimated from its files), and the pool east/preload/main has room for 1,024 MiB"
-    )
-    assert fits("", size=800 * MIB, memory_bytes=1024 * MIB) == []
-    assert "(declared)" in fits("", footprint=11, capacity_bytes=10, memory_bytes=99)[0]
-    assert fits("", size=1 << 50) == []
-
-
-def test_versions_that_may_not_fit_beside_each_other_are_a_warning() -> None:
-    (said,) = fits("", footprint=300 * MIB, memory_bytes=1000 * MIB, peak=4)
-    assert said.startswith("warning: while it comes in, 4 versions are loaded at one time, which may need 1,200 MiB")
-    assert fits("", footprint=300 * MIB, memory_bytes=1000 * MIB, peak=3) == []
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"size": 900 * MIB, "memory_bytes": 1024 * MIB},
+         "error: it needs 1,125 MiB (estimated from its files), and the pool east/preload/main has room for 1,024 MiB"),
+        ({"size": 800 * MIB, "memory_bytes": 1024 * MIB}, ""),
+        ({"footprint": 11, "capacity_bytes": 10, "memory_bytes": 99},
+         "error: it needs 0 MiB (declared), and the pool east/preload/main has room for 0 MiB"),
+        ({"size": 1 << 50}, ""),
+        ({"footprint": 300 * MIB, "memory_bytes": 1000 * MIB, "peak": 4},
+         "warning: while it comes in, 4 versions are loaded at one time, which may need 1,200 MiB (declared for each), "
+         "and the pool east/preload/main has room for 1,000 MiB"),
+        ({"footprint": 300 * MIB, "memory_bytes": 1000 * MIB, "peak": 3}, ""),
+    ],
+    ids=["large", "fits", "declared", "unknown", "beside", "beside-fits"],
+)  # fmt: skip
+def test_a_model_must_fit_its_slice_and_a_warning_says_where_versions_may_not_fit_beside_each_other(
+    given: dict[str, Any], said: str
+) -> None:
+    assert fits("", **given) == ([said] if said else [])
 
 
 def test_versions_whose_tensors_differ_cannot_serve_beside_each_other() -> None:

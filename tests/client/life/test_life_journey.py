@@ -107,22 +107,6 @@ def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_o
     assert broken < lies < narrow < sound
 
 
-def test_where_the_newest_is_called_a_version_is_tried_before_the_other_goes(world: World, tmp_path: Path) -> None:
-    context = world.context()
-    one = register(world, "churn", 3, tmp_path)
-    deploy(context, "churn", "dev")
-    two = register(world, "churn", 5, tmp_path)
-    with Caller(world.client(world.dev), "churn") as caller:
-        caller.of_next(3)
-        deploy(context, "churn", "dev")
-        assert set(caller.of_next(5)) == {5}
-        assert rollback(context, "churn", "dev").version == one
-        assert set(caller.of_next(5)) == {3}
-        assert deploy(context, f"churn@{two}", "dev").previous == one
-        assert set(caller.of_next(5)) == {5}
-    assert caller.failures == []
-
-
 def test_an_on_demand_model_drains_and_the_new_version_is_loaded_and_called(world: World, tmp_path: Path) -> None:
     context = world.context()
     one = register(world, "ocr", 3, tmp_path)

@@ -74,9 +74,9 @@ def test_a_stream_is_a_line_for_each_answer(desk: Desk) -> None:
 
 
 def test_the_reference_route_answers_the_same(desk: Desk) -> None:
-    words = ("predict", "versions", "-i", "INPUT=[7]", "--server", "preload")
+    words = ("predict", "versions", "-i", "INPUT=[7]")
     one, other = desk.json(*words), desk.json(*words, "--route", "predict")
-    assert one["outputs"] == other["outputs"]
+    assert one["outputs"] == other["outputs"] == desk.json(*words, "--server", "preload")["outputs"]
 
 
 def test_outputs_are_written_to_files(desk: Desk, tmp_path: Path) -> None:
@@ -124,14 +124,6 @@ def test_what_is_wrong_is_told_and_nothing_is_called(desk: Desk, words: tuple[st
     said = desk.run("predict", "batched", *words, code=2)
     assert told in said
     assert "Traceback" not in said
-
-
-def test_a_model_that_nobody_has_is_told_with_the_nearest(desk: Desk) -> None:
-    assert "did you mean batched?" in desk.run("predict", "bached", "--zeros", code=5)
-
-
-def test_the_reference_route_takes_the_only_server_that_has_the_model(desk: Desk) -> None:
-    assert desk.json("predict", "versions", "-i", "INPUT=[7]", "--route", "predict")["model"] == "versions"
 
 
 def test_the_option_for_the_reference_routes_server_is_named(desk: Desk) -> None:

@@ -45,20 +45,13 @@ def test_looking_tells_what_is_there_and_loads_nothing(desk: Desk) -> None:
 
 def test_it_tells_who_decides_which_version_answers(desk: Desk) -> None:
     found = by_name(desk.json("models"))
+    ready = {version["version"]: version["ready"] for version in found["add_sub"]["versions"]}
+    assert ready == {"1": True, "2": False}  # which is named, and is not there
     traffic = {name: each["traffic"] for name, each in found.items()}
     assert traffic == {
         "batched": "newest", "repeat": "newest", "words": "newest", "late": "newest", "huge": "newest",
         "versions": "champion → 1", "add_sub": "100 % 1, 0 % 2",
     }  # fmt: skip
-
-
-def test_versions_are_told_with_whether_they_are_ready(desk: Desk) -> None:
-    found = by_name(desk.json("models"))
-    ready = {
-        name: {version["version"]: version["ready"] for version in each["versions"]} for name, each in found.items()
-    }
-    assert ready["versions"] == {"1": True, "2": True}
-    assert ready["add_sub"] == {"1": True, "2": False}  # which is named, and is not there
 
 
 def test_models_tell_what_they_take_and_give(desk: Desk) -> None:
@@ -157,16 +150,6 @@ def test_the_proxys_address_alone_is_enough(desk: Desk, monkeypatch: pytest.Monk
     assert "INPUT0 INT32[16]" in desk.run("models")
 
 
-def test_another_key_is_told_so(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDEGATE_API_KEY", "tgk_wrong")
-    said = desk.run("status", "--watch", "0", code=3)
-    assert "does not believe the credential" in said
-    assert "tgk_wrong" not in said
-    said = desk.run("predict", "batched", "--zeros", code=3)
-    assert "does not believe the credential" in said
-    assert "access rule" not in said
-
-
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [(("status", "lte"), 5, "no model 'lte'"), (("status", "--environment", "prod"), 5, "no environment 'prod'"),
@@ -176,8 +159,3 @@ def test_another_key_is_told_so(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> 
 )  # fmt: skip
 def test_what_there_is_not_is_told(desk: Desk, words: tuple[str, ...], code: int, told: str) -> None:
     assert told in desk.run(*words, code=code)
-
-
-def test_without_a_word_of_where_it_is_said_what_to_set(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TIDEGATE_ENVIRONMENTS")
-    assert "TIDEGATE_ENVIRONMENTS" in desk.run("status", code=2)

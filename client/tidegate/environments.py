@@ -56,12 +56,10 @@ def load(path: Path | None = None) -> Environments:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise UsageError(
-            "describes no environments that this client understands",
-            where=str(path),
-            why=f"{place}: {first['msg']}" if place else first["msg"],
-            do="make it anew with `make environments`; if it is newer than this client, install the newest client",
-        ) from None
+        what = "describes no environments that this client understands"
+        where = str(path)
+        do = "make it anew with `make environments`; if it is newer than this client, install the newest client"
+        raise UsageError(what, where=where, why=f"{place}: {first['msg']}" if place else first["msg"], do=do) from None
 
 
 def environment(name: str, known: Environments) -> Environment:
@@ -103,11 +101,8 @@ def folder_of(location: DatasetLocation, environment: str, plane: str, known: En
     keys = _keys(environment, plane, location.dataset)
 
     def nowhere(why: str) -> UsageError:
-        return UsageError(
-            f"it is not known where the dataset {location.dataset} is mounted here",
-            why=why,
-            do=f"mount it, and say where: {DATASETS}={keys[0]}=/path/of/the/dataset",
-        )
+        what = f"it is not known where the dataset {location.dataset} is mounted here"
+        return UsageError(what, why=why, do=f"mount it, and say where: {DATASETS}={keys[0]}=/path/of/the/dataset")
 
     unnamed, called = f"{DATASETS} names none of {', '.join(keys)}", ""
     if (key := _said(keys, said)) is not None:
@@ -124,11 +119,8 @@ def folder_of(location: DatasetLocation, environment: str, plane: str, known: En
     if root is None:
         raise nowhere(f"there is no {', no '.join(map(str, roots))}{called}")
     if not (folder := root / location.path).is_dir():
-        raise UsageError(
-            f"the dataset {location.dataset} has no folder {location.path}",
-            where=str(root),
-            do="make the folder, or correct the path of the repository in the stack definition",
-        )
+        do = "make the folder, or correct the path of the repository in the stack definition"
+        raise UsageError(f"the dataset {location.dataset} has no folder {location.path}", where=str(root), do=do)
     return folder
 
 
@@ -149,11 +141,9 @@ def _means_one_volume(key: str, location: DatasetLocation, known: Environments, 
                 if not isinstance(other, DatasetLocation) or other.volume == location.volume:
                     continue
                 if _said(_keys(of.name, plane.name, other.dataset), said) == key:
-                    raise UsageError(
-                        f"the dataset {key} is one volume here and another in {of.name} on {plane.name}",
-                        where=DATASETS,
-                        do=f"say which is which, as {of.name}/{plane.name}/{other.dataset}=/path",
-                    )
+                    what = f"the dataset {key} is one volume here and another in {of.name} on {plane.name}"
+                    do = f"say which is which, as {of.name}/{plane.name}/{other.dataset}=/path"
+                    raise UsageError(what, where=DATASETS, do=do)
 
 
 def _domino_name(dataset: str, api: str) -> str:

@@ -74,12 +74,8 @@ def from_status(status: int, what: str, where: str, why: str = "") -> TidegateEr
             "the same command: it goes on from here",
         )
     if status == HTTPStatus.FORBIDDEN:
-        return RefusedError(
-            what,
-            where=where,
-            why=f"{said}{f': {why}' if why else ''}",
-            do="ask whoever runs the registry for the permission; an expired credential may be told so too",
-        )
+        do = "ask whoever runs the registry for the permission; an expired credential may be told so too"
+        return RefusedError(what, where=where, why=f"{said}{f': {why}' if why else ''}", do=do)
     why = f"{said}{f': {why}' if why else ''}"
     if status == HTTPStatus.NOT_FOUND:
         return NotFoundError(what, where=where, why=why)
@@ -145,12 +141,8 @@ def _plain(said: str) -> str:
 
 def unreachable(what: str, where: str, why: str) -> UnreachableError:
     """Return the error for a connection that cannot be made, or breaks."""
-    return UnreachableError(
-        what,
-        where=where,
-        why=_plain(why) or scrubbed(why),
-        do="see that the address is right (MLFLOW_TRACKING_URI) and reached from here, and run the same command again",
-    )
+    do = "see that the address is right (MLFLOW_TRACKING_URI) and reached from here, and run the same command again"
+    return UnreachableError(what, where=where, why=_plain(why) or scrubbed(why), do=do)
 
 
 _AGAIN = "run the same command again: it goes on from here"

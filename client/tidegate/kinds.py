@@ -79,11 +79,9 @@ def kind_of_server(name: str, server: str) -> Kind:
     """Return the kind `name` of a server; raises UsageError, which names the server, where it is not known here."""
     if name in KINDS:
         return KINDS[name]
-    raise UsageError(
-        f"the server {server} is a {name}, which tidegate cannot publish to",
-        why=f"it knows {', '.join(sorted(KINDS))}",
-        do="install the client that belongs to the platform",
-    )
+    what = f"the server {server} is a {name}, which tidegate cannot publish to"
+    why = f"it knows {', '.join(sorted(KINDS))}"
+    raise UsageError(what, why=why, do="install the client that belongs to the platform")
 
 
 def kind_of_entry(folder: Path) -> Kind:

@@ -154,12 +154,8 @@ class DominoToken(Credential):
         return bytes(answer.body[:_MOST_BYTES]).decode("utf-8", "replace").strip()
 
     def _silent(self, why: str) -> UnreachableError:
-        return UnreachableError(
-            "Domino does not say who calls",
-            where=self._url,
-            why=why,
-            do=f"try again; outside of Domino set {API_KEY} or {TOKEN}",
-        )
+        do = f"try again; outside of Domino set {API_KEY} or {TOKEN}"
+        return UnreachableError("Domino does not say who calls", where=self._url, why=why, do=do)
 
 
 def find_credential(environ: Mapping[str, str] = os.environ) -> Credential:

@@ -159,10 +159,8 @@ def _exact(found: Array, made: Array, tensor: Tensor) -> None:
     large = (found < -surely) | (found > surely)
     for before, after in zip(found[large], made[large], strict=True):
         if not numpy.isfinite(after) or int(after) != int(before):
-            raise UsageError(
-                f"input {tensor.name} has the whole number {before}, which {tensor.data_type} cannot hold exactly",
-                do=f"give it as a float where rounding does no harm: it takes {tensor}",
-            )
+            what = f"input {tensor.name} has the whole number {before}, which {tensor.data_type} cannot hold exactly"
+            raise UsageError(what, do=f"give it as a float where rounding does no harm: it takes {tensor}")
 
 
 def _tensors(said: Iterable[Mapping[str, Any]]) -> tuple[Tensor, ...]:
@@ -189,11 +187,9 @@ def _columns(given: Any, signature: Signature | None) -> tuple[bool, dict[str, A
             raise UsageError("the rows do not all have the same inputs")
         return True, {str(name): [each[name] for each in given] for name in names}
     if signature is None:
-        raise UsageError(
-            "without the model's signature, inputs are given by name",
-            why="the proxy does not let this caller inspect the model",
-            do="hand over a dict of arrays, or ask for an access rule with the action inspect",
-        )
+        what = "without the model's signature, inputs are given by name"
+        do = "hand over a dict of arrays, or ask for an access rule with the action inspect"
+        raise UsageError(what, why="the proxy does not let this caller inspect the model", do=do)
     if len(signature.required) != 1:
         raise UsageError("the model has several inputs, and what was given names none", do=f"it takes {signature}")
     is_series = hasattr(given, "iloc")

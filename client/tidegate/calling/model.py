@@ -113,12 +113,10 @@ class Model:
                 raise
             if not answered:
                 return self._answer(given, newer, call, answered)
-        raise UnreachableError(
-            f"the model {self.name} was changed while its rows were answered",
-            where=self.proxy.url,
-            why=f"{len(answered)} requests were answered, and what answers now takes {newer}",
-            do="call it again with what it takes now; nothing is sent twice by itself",
-        )
+        what = f"the model {self.name} was changed while its rows were answered"
+        why = f"{len(answered)} requests were answered, and what answers now takes {newer}"
+        do = "call it again with what it takes now; nothing is sent twice by itself"
+        raise UnreachableError(what, where=self.proxy.url, why=why, do=do)
 
     def predict_stream(self, given: Any, params: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
         """Give the outputs of each answer as it comes: values by the names of outputs. One, if the model has one."""

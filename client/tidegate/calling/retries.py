@@ -82,12 +82,9 @@ class CircuitBreaker:
             if left <= 0 and not self._trial:
                 self._trial = True
                 return True
-        raise UnreachableError(
-            "the proxy is not asked now",
-            where=where,
-            why=f"{self._failed} calls failed, one after the other",
-            do=f"try again in {max(left, 0.1):.1f} s, when one call may try it",
-        )
+        what = "the proxy is not asked now"
+        do = f"try again in {max(left, 0.1):.1f} s, when one call may try it"
+        raise UnreachableError(what, where=where, why=f"{self._failed} calls failed, one after the other", do=do)
 
     def succeeded(self) -> None:
         """Count an answer."""

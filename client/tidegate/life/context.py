@@ -66,11 +66,9 @@ class Context:
         """Return as whom the proxy there knows the caller. Raises RefusedError, UnreachableError."""
         who = self.proxy(home.plane).whoami()
         if who.environment != home.environment.name:
-            raise UsageError(
-                f"the proxy is that of {who.environment}, and not of {home.environment.name}",
-                where=home.plane.proxy_url,
-                do="have environments.json made anew with `make environments`",
-            )
+            what = f"the proxy is that of {who.environment}, and not of {home.environment.name}"
+            where = home.plane.proxy_url
+            raise UsageError(what, where=where, do="have environments.json made anew with `make environments`")
         return who
 
     def close(self) -> None:

@@ -39,10 +39,8 @@ def promote(context: Context, model: str, to: str, *, replace: bool = False) -> 
     source = of.promotion.source
     if which is None:
         if source is None:
-            raise UsageError(
-                f"{of.name} takes versions from no other environment, so that it must be said which one",
-                do=f"tidegate promote {name}@<version> --to {of.name}",
-            )
+            what = f"{of.name} takes versions from no other environment, so that it must be said which one"
+            raise UsageError(what, do=f"tidegate promote {name}@<version> --to {of.name}")
         if context.registry.alias(name, source) is None:
             raise NotFoundError(f"{source} has no version of {name}", do=f"tidegate deploy {name} --to {source}")
     return _bring(context, "promote", name, which or source or "", of, replace=replace)
@@ -58,17 +56,13 @@ def rollback(
     of = context.environment(environment)
     records = context.registry.records(model)
     if to is None and records.unreadable:
-        raise IntegrityError(
-            f"it cannot be learned which version {of.name} had before",
-            why=f"{records.unreadable[0]} cannot be read: what was there may have said it",
-            do="find out who did that, and mend it; or say --version",
-        )
+        what = f"it cannot be learned which version {of.name} had before"
+        why = f"{records.unreadable[0]} cannot be read: what was there may have said it"
+        raise IntegrityError(what, why=why, do="find out who did that, and mend it; or say --version")
     number = to if to is not None else _target(context, of, model, records)
     if all(each.version != number or each.environment != of.name for each in records):
-        raise RefusedError(
-            f"version {number} of {model} was never in {of.name}",
-            do=f"tidegate history {model} shows which were; new ones come by `tidegate deploy` and `tidegate promote`",
-        )
+        do = f"tidegate history {model} shows which were; new ones come by `tidegate deploy` and `tidegate promote`"
+        raise RefusedError(f"version {number} of {model} was never in {of.name}", do=do)
     return _bring(context, "rollback", model, number, of, replace=replace)
 
 
@@ -145,10 +139,9 @@ def _target(context: Context, of: Environment, model: str, records: Sequence[Rec
     if serves is not None and serves not in (recorded, previous):
         return recorded  # a deployment came as far as serving, and no further
     if previous is None:
-        raise NotFoundError(
-            f"version {recorded} is the first of {model} in {of.name}: there is none to go back to",
-            do=f"tidegate rollback {model} --in {of.name} --version <number>, for one that was there",
-        )
+        what = f"version {recorded} is the first of {model} in {of.name}: there is none to go back to"
+        do = f"tidegate rollback {model} --in {of.name} --version <number>, for one that was there"
+        raise NotFoundError(what, do=do)
     return previous
 
 

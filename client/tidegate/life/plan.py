@@ -97,12 +97,10 @@ def make_plan(
     text = repository.config(model)
     published = configs.read_published(text) if text is not None else None
     if (published is None and there) or (published is not None and published.owner is None):
-        raise UsageError(
-            f"a model {model} lies in the repository that was not published by tidegate",
-            where=repository.where,
-            why="what it is made of is in no registry, so that it could be neither verified nor brought back",
-            do="register it; then, when nobody needs it for a minute, move its folder away and run the command again",
-        )
+        what = f"a model {model} lies in the repository that was not published by tidegate"
+        why = "what it is made of is in no registry, so that it could be neither verified nor brought back"
+        do = "register it; then, when nobody needs it for a minute, move its folder away and run the command again"
+        raise UsageError(what, where=repository.where, why=why, do=do)
     aliases: dict[str, int] = {}
     if published is not None:  # an alias for what is not served, as in a configuration that was withdrawn, is none
         aliases = {name: each for name, each in published.aliases.items() if each in published.served}
@@ -162,12 +160,10 @@ def _check_shared(place: Place, repository: Repository, number: int, others: Map
             )
         needs = home.named | {target for each, target in others.items() if each == alias}
         if place.newest and (newer := sorted(each for each in needs if each > number)):
-            raise RefusedError(
-                f"version {number} cannot be the newest: {name} needs version {newer[0]}",
-                where=repository.where,
-                why="calls go to the newest version that is served, and both environments read this repository",
-                do="have the platform admin give the model an alias here too, or a repository of its own",
-            )
+            what = f"version {number} cannot be the newest: {name} needs version {newer[0]}"
+            why = "calls go to the newest version that is served, and both environments read this repository"
+            do = "have the platform admin give the model an alias here too, or a repository of its own"
+            raise RefusedError(what, where=repository.where, why=why, do=do)
 
 
 def called(place: Place, published: Published | None, recorded: int | None) -> int | None:
@@ -215,9 +211,6 @@ def _text(content: bytes, name: str, where: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{name} is no text in UTF-8",
-            where=where,
-            why=f"byte {error.start} cannot be read: {error.reason}",
-            do="mend the entry, and register it again",
-        ) from None
+        what = f"{name} is no text in UTF-8"
+        why = f"byte {error.start} cannot be read: {error.reason}"
+        raise UsageError(what, where=where, why=why, do="mend the entry, and register it again") from None

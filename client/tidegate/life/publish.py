@@ -193,11 +193,9 @@ class _Run:
         registry, model = self.context.registry, self.version.model
         if (now := registry.alias(model, self.of.name)) != expected:
             first, then = ("no version" if each is None else f"version {each}" for each in (expected, now))
-            raise BusyError(
-                f"the alias {self.of.name} of {model} was moved from {first} to {then} meanwhile",
-                where=registry.where,
-                do="find out who did it (`tidegate history`), and run the same command again if it is still wanted",
-            )
+            what = f"the alias {self.of.name} of {model} was moved from {first} to {then} meanwhile"
+            do = "find out who did it (`tidegate history`), and run the same command again if it is still wanted"
+            raise BusyError(what, where=registry.where, do=do)
 
     def write_down(self, what: What, who: str, records: Sequence[Record], source: str | None) -> int | None:
         """Tag the version, and append the records that are not there yet.

@@ -26,11 +26,9 @@ def may_publish(environment: str, promotion: Promotion, writers: Sequence[str], 
         return
     allowed = [*(f"group {group}" for group in groups), *promotion.principals]
     belongs = f"in the groups {', '.join(who.groups)}" if who.groups else "in no group"
-    raise RefusedError(
-        f"{who.principal} may not bring versions into {environment}",
-        why=f"its definition allows {', '.join(allowed)}; {who.source} knows you as {who.principal}, {belongs}",
-        do="ask one of them to run the same command, or the platform admin to add you to `promotion`",
-    )
+    why = f"its definition allows {', '.join(allowed)}; {who.source} knows you as {who.principal}, {belongs}"
+    do = "ask one of them to run the same command, or the platform admin to add you to `promotion`"
+    raise RefusedError(f"{who.principal} may not bring versions into {environment}", why=why, do=do)
 
 
 def other_than_who_registered(
@@ -42,34 +40,25 @@ def other_than_who_registered(
     """
     why = f"{environment} wants somebody else to bring a version in than who registered it"
     if not registered_by:
-        raise RefusedError(
-            f"it is not known who registered version {number}",
-            why=why,
-            do="register it again with `tidegate register`, which says who did",
-        )
+        what = f"it is not known who registered version {number}"
+        raise RefusedError(what, why=why, do="register it again with `tidegate register`, which says who did")
     if unproven:
-        raise RefusedError(
-            f"it is not proven that {registered_by} registered version {number}",
-            why=f"{unproven}; {why}",
-            do="have the same entry registered again by somebody whose credential a proxy knows",
-        )
+        what = f"it is not proven that {registered_by} registered version {number}"
+        do = "have the same entry registered again by somebody whose credential a proxy knows"
+        raise RefusedError(what, why=f"{unproven}; {why}", do=do)
     if registered_by.casefold() == who.principal.casefold():
-        raise RefusedError(
-            f"{who.principal} registered version {number}, and may not bring it into {environment} too",
-            why="the definition asks for separation of duties",
-            do="ask somebody else who may to run the same command",
-        )
+        what = f"{who.principal} registered version {number}, and may not bring it into {environment} too"
+        do = "ask somebody else who may to run the same command"
+        raise RefusedError(what, why="the definition asks for separation of duties", do=do)
 
 
 def was_in(source: str, environment: str, number: int, records: Sequence[Record]) -> None:
     """Check that the version has been deployed in the environment that versions come from."""
     if any(each.version == number for each in of_environment(records, source)):
         return
-    raise RefusedError(
-        f"version {number} was never deployed in {source}",
-        why=f"{environment} takes versions that have been in {source}",
-        do=f"deploy it there first: tidegate deploy {_model(records)}@{number} --to {source}",
-    )
+    what = f"version {number} was never deployed in {source}"
+    do = f"deploy it there first: tidegate deploy {_model(records)}@{number} --to {source}"
+    raise RefusedError(what, why=f"{environment} takes versions that have been in {source}", do=do)
 
 
 def has_soaked(
@@ -90,30 +79,22 @@ def has_soaked(
     if not hours:
         return
     if unreadable:
-        raise RefusedError(
-            f"it cannot be learned for how long version {number} has served in {source}",
-            why=f"{unreadable[0]} cannot be read: what was there may have said that the version went",
-            do="find out who wrote it there, and take it away",
-        )
+        what = f"it cannot be learned for how long version {number} has served in {source}"
+        why = f"{unreadable[0]} cannot be read: what was there may have said that the version went"
+        raise RefusedError(what, why=why, do="find out who wrote it there, and take it away")
     served = served_hours(records, source, number, now)
     if served < hours:
-        raise RefusedError(
-            f"version {number} has served in {source} for {served:.1f} hours of {hours:g}",
-            why="the definition asks for that much before it goes further",
-            do=f"come again in {hours - served:.1f} hours",
-        )
+        what = f"version {number} has served in {source} for {served:.1f} hours of {hours:g}"
+        why = "the definition asks for that much before it goes further"
+        raise RefusedError(what, why=why, do=f"come again in {hours - served:.1f} hours")
     if failures is None:
-        raise RefusedError(
-            f"it cannot be learned whether calls of version {number} failed in {source}",
-            why="the inference server there tells no statistics of it",
-            do=f"call it there, look with `tidegate status {_model(records)} --environment {source}`, and try again",
-        )
+        what = f"it cannot be learned whether calls of version {number} failed in {source}"
+        do = f"call it there, look with `tidegate status {_model(records)} --environment {source}`, and try again"
+        raise RefusedError(what, why="the inference server there tells no statistics of it", do=do)
     if failures:
-        raise RefusedError(
-            f"{failures} calls of version {number} failed in {source}",
-            why="the definition asks for hours without errors",
-            do="find out why in the log of the inference server there; a reload of the model begins the count anew",
-        )
+        what = f"{failures} calls of version {number} failed in {source}"
+        do = "find out why in the log of the inference server there; a reload of the model begins the count anew"
+        raise RefusedError(what, why="the definition asks for hours without errors", do=do)
 
 
 def _model(records: Sequence[Record]) -> str:

@@ -89,8 +89,6 @@ def proxy_of(
         )
     environments = list(dict.fromkeys(each.environment for each in having))
     if len(environments) > 1:
-        raise UsageError(
-            f"the model {model} is in {', '.join(environments)}",
-            do=f"say which with --environment, or set {VARIABLE}",
-        )
+        what = f"the model {model} is in {', '.join(environments)}"
+        raise UsageError(what, do=f"say which with --environment, or set {VARIABLE}")
     return having[0]

@@ -10,15 +10,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from .errors import (
-    BusyError,
-    NotFoundError,
-    RefusedError,
-    TidegateError,
-    UnfinishedError,
-    UnreachableError,
-    UsageError,
-)
+from .errors import BusyError, NotFoundError, RefusedError, TidegateError, UnfinishedError, UnreachableError, UsageError
 
 _SECRET_VARIABLE = re.compile(r"TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY|CREDENTIAL", re.IGNORECASE)
 _WHO = re.compile(r"://[^\s/]*@")

@@ -26,12 +26,7 @@ class Kind(Protocol):
         """Return the entries in a repository, or the folder itself where it is an entry."""
 
     def check(
-        self,
-        folder: Path,
-        name: str | None = None,
-        *,
-        backends: Collection[str] | None = None,
-        gpu: bool | None = None,
+        self, folder: Path, name: str | None = None, *, backends: Collection[str] | None = None, gpu: bool | None = None
     ) -> list[Finding]:
         """Return what keeps a server from serving an entry as the model `name` (by default the folder's), or differs
         from what seems to be meant; `backends` and `gpu` are what the server has, None where that is not known.

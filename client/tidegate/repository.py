@@ -119,13 +119,7 @@ class Repository(Protocol):
         """
 
     def publish(
-        self,
-        model: str,
-        number: int,
-        staged: Path,
-        manifest: Manifest,
-        config: str,
-        progress: Progress | None = None,
+        self, model: str, number: int, staged: Path, manifest: Manifest, config: str, progress: Progress | None = None
     ) -> bool:
         """Bring a version in, once every byte of it has proved right, and then its configuration (`write_config`).
 

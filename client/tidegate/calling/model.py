@@ -59,13 +59,7 @@ class Model:
     """Calls one model; made for threads."""
 
     def __init__(
-        self,
-        proxy: ProxyClient,
-        name: str,
-        *,
-        server: str | None = None,
-        version: Version = None,
-        route: Route = "v2",
+        self, proxy: ProxyClient, name: str, *, server: str | None = None, version: Version = None, route: Route = "v2"
     ) -> None:
         """Ask nothing yet. `server` is needed for `predict`, and where several servers have a model of that name."""
         if route == "predict" and server is None:

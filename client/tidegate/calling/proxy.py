@@ -123,11 +123,7 @@ class ProxyClient:
 
     # --- calling
     def infer(
-        self,
-        model: str,
-        inputs: Mapping[str, Array],
-        parameters: Mapping[str, Any] | None = None,
-        **how: Unpack[How],
+        self, model: str, inputs: Mapping[str, Array], parameters: Mapping[str, Any] | None = None, **how: Unpack[How]
     ) -> Answer:
         """Call a model with arrays, by the names of its inputs; they go and come as bytes, uncopied."""
         path = _path(model, how, "/infer")

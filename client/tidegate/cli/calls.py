@@ -163,11 +163,7 @@ def status(
 
 
 def models(
-    model: Only = None,
-    environment: Environment = None,
-    plane: Plane = None,
-    proxy: Proxy = None,
-    json: Json = False,
+    model: Only = None, environment: Environment = None, plane: Plane = None, proxy: Proxy = None, json: Json = False
 ) -> None:
     """Show which models there are, where, which versions answer, what they take and give. Loads nothing."""
     with answering():

@@ -27,8 +27,7 @@ def _complete() -> list[str]:
 def new(
     name: Annotated[str, typer.Argument(help="The model's name; its entry is a folder of this name.")],
     sources: Annotated[
-        list[Path],
-        typer.Argument(metavar="SOURCE", help="The model's file or folder; several entries: an ensemble."),
+        list[Path], typer.Argument(metavar="SOURCE", help="The model's file or folder; several entries: an ensemble.")
     ],
     into: Annotated[Path, typer.Option("--into", help="The folder in which the entry is made.")] = Path("."),
     framework: Annotated[
@@ -61,8 +60,7 @@ def new(
         Texts, typer.Option(metavar="OUTPUT=FILE", help="A file with the names of an output's classes, a line each.")
     ] = None,
     link: Annotated[
-        Texts,
-        typer.Option(metavar="MODEL.TENSOR=NAME", help="Within an ensemble, another name for a step's tensor."),
+        Texts, typer.Option(metavar="MODEL.TENSOR=NAME", help="Within an ensemble, another name for a step's tensor.")
     ] = None,
     settings: Annotated[
         Path | None,
@@ -139,8 +137,7 @@ def check(
 
 
 def show(
-    entry: Annotated[Path, typer.Argument(help="The entry's folder, which holds config.pbtxt.")],
-    json: Json = False,
+    entry: Annotated[Path, typer.Argument(help="The entry's folder, which holds config.pbtxt.")], json: Json = False
 ) -> None:
     """Show an entry: its tensors, how Triton runs it, and an ensemble's steps as a drawing."""
     with answering():

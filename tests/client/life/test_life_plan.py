@@ -183,9 +183,7 @@ def test_an_alias_that_a_withdrawn_configuration_still_has_is_none(repository: F
     assert (plan.old, says(plan.first), says(plan.last)) == (None, ((2,), {}), ((2,), {"champion": 2}))
 
 
-def test_a_version_is_not_made_the_newest_over_one_that_another_environment_names(
-    repository: FolderRepository,
-) -> None:
+def test_a_version_is_not_made_the_newest_over_one_that_another_environment_names(repository: FolderRepository) -> None:
     bring(repository, place(alias="canary"), 5, had())
     where = place(plane("east", dataset("a"), alias="canary"))
     with pytest.raises(RefusedError, match="version 3 cannot be the newest: lab needs version 5"):

@@ -6,14 +6,14 @@ could not be done · 2 the definition or the command line is wrong · 3 no engin
 | module | what happens there |
 |---|---|
 | `cli`, `terminal` | the command line; what people see |
-| `definition`, `pin` | commands about the definition alone, and the digests of its images |
+| `definition` | commands about the definition alone: `check`, `environments`, `pin` |
 | `render` | a stack as objects and YAML texts, for every other command |
 | `guardrails`, `contexts` | what is looked for before anything is written or applied; which stacks live where |
-| `up` | stacks as files; `output` writes them, `summary` and `differences` say what came out |
-| `cluster`, `down` | stacks up in a cluster, and down again; `local` has the cluster here |
+| `up` | stacks as files; `output` writes them, `summary` says what came out, and how environments differ |
+| `cluster` | stacks up in a cluster, and down again; `local` has the cluster here |
 | `engines/` | what makes a stack true on a cluster: Pulumi, Helm, and whose a stack is |
 | `waves/` | `rollout`: one data plane after another |
-| `preview`, `comparison`, `changes/` | what would change, and how that is said |
+| `preview`, `changes/` | what would change, and how that is said |
 | `kubectl`, `processes`, `refusals` | runs other programs, asks a cluster, and explains its refusals |
 | `live`, `managed_fields` | what a cluster has and would have, and who set which field |
 | `handover` | fields and objects of people and other engines, before an engine goes to work |

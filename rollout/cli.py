@@ -19,8 +19,7 @@ Definition = Annotated[Path, typer.Argument(metavar="DEFINITION", help="The stac
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the rendered YAML.")]
 StackName = Annotated[str | None, typer.Option("--stack", metavar="NAME", help="Only this stack.")]
 EngineName = Annotated[
-    str | None,
-    typer.Option("--engine", metavar="NAME", help="pulumi or helm; the first that is there by default."),
+    str | None, typer.Option("--engine", metavar="NAME", help="pulumi or helm; the first that is there by default.")
 ]
 
 DEFAULT_OUT = Path("build/rendered")
@@ -71,8 +70,7 @@ def down(
     """Take the stacks of a kubeconfig context down; their datasets stay."""
     with answering() as outcome:
         _require_known(engine)
-        from .cluster import Request
-        from .down import take_down
+        from .cluster import Request, take_down
 
         take_down(Request(definition, cluster, stack, engine), outcome, sure=yes)
 
@@ -111,9 +109,7 @@ def preview(
     cluster: Annotated[
         str | None, typer.Option("--cluster", metavar="CONTEXT", help="Compare with what runs there instead of DIR.")
     ] = None,
-    engine: Annotated[
-        str | None, typer.Option("--engine", metavar="NAME", help="Makes no difference: previews need no engine.")
-    ] = None,
+    engine: EngineName = None,
     summary: Annotated[
         Path, typer.Option("--summary", metavar="FILE", help="Page for reviewers, of a comparison with REV or CONTEXT.")
     ] = Path("build/preview.md"),
@@ -121,8 +117,7 @@ def preview(
     """Show what would change against the last rendering, a git revision or a cluster; change nothing there."""
     with answering():
         _require_known(engine)
-        from .comparison import Wanted
-        from .preview import preview_changes
+        from .preview import Wanted, preview_changes
 
         preview_changes(Wanted(definition, out, stack, base, cluster, summary))
 
@@ -149,7 +144,7 @@ def pin(
 ) -> None:
     """Ask the registries for the digests of all images, and write images.lock beside the definition."""
     with answering() as outcome:
-        from .pin import pin_images
+        from .definition import pin_images
 
         pin_images(definition, keep_going, insecure, registry_plane, outcome)
 
@@ -159,7 +154,7 @@ def rollout(
     definition: Definition,
     environment: Annotated[str, typer.Option("--environment", metavar="NAME", help="What is rolled out.")],
     start: Annotated[str | None, typer.Option("--from", metavar="PLANE", help="Begin with this data plane.")] = None,
-    engine: Annotated[str | None, typer.Option("--engine", metavar="NAME", help="pulumi or helm.")] = None,
+    engine: EngineName = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and what would change.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the rollout that was not finished.")] = False,
     back: Annotated[bool, typer.Option("--back", help="Take the last rollout back.")] = False,

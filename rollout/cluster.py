@@ -1,20 +1,22 @@
-"""`up --cluster`: brings the stacks of one cluster up there, with an engine."""
+"""`up --cluster` and `down`: the stacks of one cluster, brought up with an engine, or taken down but for their data."""
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stacks.command import NO_ENGINE, CommandError, Outcome
+from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError, Outcome
 from stacks.problems import advisory_text, escaped
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from . import engines
-from .contexts import LOCAL, context_of, on_cluster, refuse_tags
+from .contexts import LOCAL, context_of, no_cluster, on_cluster, refuse_tags
 from .engines import Bundle, Engine
+from .engines.ownership import owner_of
 from .guardrails import enforce
 from .kubectl import Kubectl
+from .live import INSTANCE, KEPT, PART_OF, namespace_of
 from .render import render
 from .terminal import console, in_shell, make, note
 
@@ -32,33 +34,22 @@ class Request:
     """Whether to take over a stack that another engine brought up."""
     out: Path = Path("build/rendered")
 
-    @property
-    def is_local(self) -> bool:
-        """Whether this is about the cluster on this machine."""
-        return self.context == LOCAL
-
 
 def bring_up(request: Request, outcome: Outcome) -> None:
     """Bring up the stacks that live in a cluster, one after the other; stop at the first that fails."""
     definition = read_definition(request.definition)
-    if request.is_local:
-        _bring_up_here(request, definition, outcome)
+    if request.context != LOCAL:
+        stacks = on_cluster(definition, request.context, request.stack)
+        refuse_tags(definition, stacks)
+        Kubectl(context_of(stacks[0].data_plane)).ask_ahead()
+        _up(*_checked(request, definition, stacks), outcome)
         return
-    stacks = on_cluster(definition, request.context, request.stack)
-    refuse_tags(definition, stacks)
-    Kubectl(context_of(stacks[0].data_plane)).ask_ahead()
-    bundles, engine = _checked(request, definition, stacks)
-    _up(bundles, engine, outcome)
-
-
-def _bring_up_here(request: Request, definition: Definition, outcome: Outcome) -> None:
-    """Bring up dev and prod in the local cluster, and show what landed where."""
     from . import local
 
     stacks = local.local_stacks(definition, request.stack)
     if any(definition.lock.digest(image.reference) is None for stack in stacks for image in stack.platform.images):
         note("Images without a digest are accepted here: the simulated nodes run none.")
-    bundles, engine = _checked(request, definition, [here(stack) for stack in stacks])
+    bundles, engine = _checked(request, definition, [_here(stack) for stack in stacks])
     cluster = local.start_local(definition, stacks)
     os.environ.update(cluster.environment())
     _up(bundles, engine, outcome)
@@ -66,8 +57,7 @@ def _bring_up_here(request: Request, definition: Definition, outcome: Outcome) -
     print(local.how_to_look_around(cluster))
 
 
-def here(stack: Stack) -> Stack:
-    """Return a stack as it stands in the local cluster."""
+def _here(stack: Stack) -> Stack:
     return replace(stack, data_plane=stack.data_plane.model_copy(update={"context": LOCAL}))
 
 
@@ -75,8 +65,8 @@ def _checked(request: Request, definition: Definition, stacks: Sequence[Stack]) 
     """Return what is to be brought up, and with what, once nothing forbids it; raise CommandError."""
     rendering = [render(stack, definition.lock, definition.file) for stack in stacks]
     for text in (
-        advisory_text(definition.advisories) if not request.is_local else "",
-        enforce(rendering, definition, outcome="nothing was changed", local_cluster=request.is_local),
+        advisory_text(definition.advisories) if request.context != LOCAL else "",
+        enforce(rendering, definition, outcome="nothing was changed", local_cluster=request.context == LOCAL),
     ):
         if text:
             note(text)
@@ -128,3 +118,82 @@ def _engine(request: Request, stacks: Sequence[Stack], context: str) -> Engine:
             *files,
         ]
         raise CommandError("\n".join(lines), NO_ENGINE) from None
+
+
+# ---- down ----
+
+
+def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None:
+    """Take stacks down; those of production only for somebody who is sure."""
+    if request.context == LOCAL and request.stack is None:
+        from . import local
+
+        gone = local.stop_local()
+        print("The local cluster is gone, with all that was in it." if gone else "There is no local cluster.")
+        return
+    definition = read_definition(request.definition)
+    if not request.context:
+        raise no_cluster(definition)
+    stacks: Sequence[Stack]
+    if request.context == LOCAL:
+        from . import local
+
+        stacks = [_here(stack) for stack in local.local_stacks(definition, request.stack)]
+        cluster = local.running_local()
+        if cluster is None:
+            if what := local.incomplete():
+                how = make("down", CLUSTER=request.context)
+                raise CommandError(f"{what}, so that no stack can be taken down alone. Take all of it down:\n  {how}")
+            print("There is no local cluster.")
+            return
+        os.environ.update(cluster.environment())
+    else:
+        stacks = on_cluster(definition, request.context, request.stack)
+        dear = [stack.name for stack in stacks if stack.environment.production]
+        if dear and not sure:
+            command = make("down", CLUSTER=request.context, DEFINITION=request.definition, STACK=request.stack, YES="1")
+            raise CommandError(
+                f"{', '.join(dear)} {'is' if len(dear) == 1 else 'are'} production: every model there stops being"
+                f" served. Nothing was changed.\nIf that is meant: {command}",
+                WRONG_INPUT,
+            )
+    kube = Kubectl(context_of(stacks[0].data_plane))
+    for stack in stacks:
+        _down(request, definition, stack, kube, outcome)
+
+
+def _down(request: Request, definition: Definition, stack: Stack, kube: Kubectl, outcome: Outcome) -> None:
+    owner = owner_of(kube, stack)
+    if owner is None:
+        print(f"{stack.name} is not there: {escaped(kube.context)} has no namespace {stack.namespace}.")
+        return
+    # Whoever brought it up takes it down, whatever else there is on this machine.
+    wanted = request.engine or (owner.engine if owner.engine in engines.FINDERS else None)
+    engine = engines.find_engine(wanted)
+    note(f"Taking {stack.name} in {escaped(kube.context)} down with {engine.title} …")
+    outcome.text = f"stack {stack.name} may be partly down; run the same command again"
+    rendered = render(stack, definition.lock, definition.file)
+    try:
+        engine.down(Bundle(stack, rendered, definition.lock, request.definition))
+    except CommandError as error:
+        raise CommandError(f"stack {stack.name} is not down: {error}", error.code) from None
+    print(f"Down in {escaped(kube.context)}: {stack.name}.")
+    _say_what_stays(stack, kube)
+
+
+def _say_what_stays(stack: Stack, kube: Kubectl) -> None:
+    selector = f"{PART_OF}=tidegate,{INSTANCE}={stack.environment.name}"
+    stays: dict[str, list[str]] = {kind: [] for kind in KEPT}
+    for item in kube.find([f"{kind.lower()}s" for kind in KEPT], "-A", "-l", selector):
+        if namespace_of(item) == stack.namespace:
+            stays[item["kind"]].append(item["metadata"]["name"])
+    volumes, namespaces = stays["PersistentVolume"], stays["Namespace"]
+    kept = [f"  {kind} {name}" for kind in KEPT[1:] for name in stays[kind]]
+    kept += [f"  Namespace {name}, which holds the claims" for name in namespaces]
+    if kept:
+        kubectl = f"  kubectl --context {in_shell(kube.context)} delete"
+        lines = ["Its datasets stay, and the next `make up` finds them:", *kept]
+        lines += ["To delete them for good (what lies on the storage itself stays there):"]
+        lines += [f"{kubectl} namespace {in_shell(name)}" for name in namespaces]
+        lines += [f"{kubectl} persistentvolume {' '.join(map(in_shell, volumes))}"] if volumes else []
+        print("\n".join(lines))

@@ -1,31 +1,47 @@
-"""Two commands about the definition alone: `check` says what is in it, `environments` what clients are told of it."""
+"""Commands about the definition alone.
 
+`check` says what is in it, `environments` what clients are told of it, `pin` asks the registries for the digests of its
+images, through crane, and writes `images.lock`.
+"""
+
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
+from subprocess import TimeoutExpired
 
+from lab import tools
 from stacks.clients import environments_text
-from stacks.command import Outcome
-from stacks.problems import advisory_text, counted, escaped, listed
+from stacks.command import CommandError, Outcome, unknown
+from stacks.images_lock import FILE_NAME, ImagesLock, PinnedImage, lock_text, read_images_lock
+from stacks.load import load
+from stacks.problems import DefinitionError, advisory_text, counted, escaped, listed, shortened
 from stacks.stack import Definition
-from stacks.validate import read_definition
+from stacks.validate import read_definition, validate
 
+from . import processes
 from .files import write_atomically
+from .terminal import make, note, progress
+
+SECONDS = 120
+"""For one image."""
+_AT_ONCE = 8
+_LONGEST_ERROR = 1_000
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def check_definition(path: Path) -> None:
     """Read a definition and say in a line what is in it; raise DefinitionError with everything that is wrong."""
     definition = read_definition(path)
-    print(f"{escaped(definition.file)}: ok – {contents(definition)}")
-    if text := advisory_text(definition.advisories):
-        print(text)
-
-
-def contents(definition: Definition) -> str:
-    """Return what a definition holds: `3 stacks (dev-lab, prod-east, prod-west), 2 servers, 5 models`."""
     platforms = [stack.platform for stack in definition.stacks]
     servers = {server.name for platform in platforms for server in platform.servers}
     models = {model.name for platform in platforms for model in platform.models}
-    names = listed((stack.name for stack in definition.stacks), most=8)
-    return f"{counted(definition.stacks, 'stack')} ({names}), {counted(servers, 'server')}, {counted(models, 'model')}"
+    stacks = f"{counted(platforms, 'stack')} ({listed((stack.name for stack in definition.stacks), most=8)})"
+    held = f"{stacks}, {counted(servers, 'server')}, {counted(models, 'model')}"
+    print(f"{escaped(definition.file)}: ok – {held}")
+    if text := advisory_text(definition.advisories):
+        print(text)
 
 
 def tell_clients(path: Path, out: Path | None, outcome: Outcome) -> None:
@@ -40,3 +56,112 @@ def tell_clients(path: Path, out: Path | None, outcome: Outcome) -> None:
     outcome.text = f"{escaped(str(out))} is written"
     names = ", ".join(environment.name for environment in definition.header.environments)
     print(f"{escaped(str(out))}: written, for {names}; clients read it where TIDEGATE_ENVIRONMENTS names it")
+
+
+# ---- pin ----
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a registry said about one image: its digest, or why there is none."""
+
+    digest: str | None
+    error: str = ""
+
+
+def pin_images(path: Path, keep_going: bool, insecure: bool, plane: str | None, outcome: Outcome) -> None:
+    """Ask for every image that any stack names, and write the lock file when all answers are there."""
+    definition = validate(load(path), ImagesLock())  # whatever stands in the lock file now must not stop us
+    questions = references(definition, plane)
+    lock_file = path.parent / FILE_NAME
+    before = _old_lock(path.parent)
+    answers = ask_all(questions, insecure)
+    failed = {image: answer.error for image, answer in answers.items() if answer.digest is None}
+    for image, error in failed.items():
+        asked = questions[image]
+        via = f" (asked {asked})" if asked != image else ""
+        note(f"not resolved: {image}{via}: {escaped(error)}")
+    if failed and not keep_going:
+        again = make("pin", KEEP_GOING=1, INSECURE=int(insecure), REGISTRY_PLANE=plane, DEFINITION=path)
+        raise CommandError(
+            f"{len(failed)} of {counted(list(answers), 'image')} could not be resolved; "
+            f"nothing was written.\nTo write the others all the same: {again}"
+        )
+    pins = new_pins(answers, before)
+    _say_changes(pins, before)
+    text = lock_text(pins)
+    if lock_file.is_file() and lock_file.read_bytes() == text.encode():
+        print(f"{escaped(str(lock_file))}: nothing changed, {counted(pins, 'image')} pinned.")
+    else:
+        write_atomically(lock_file, text)
+        outcome.text = f"{lock_file} is written"
+        print(f"{escaped(str(lock_file))}: written, {counted(pins, 'image')} pinned.")
+    if failed:
+        raise CommandError(f"{len(failed)} of {counted(list(answers), 'image')} could not be resolved.")
+
+
+def references(definition: Definition, plane_name: str | None = None) -> dict[str, str]:
+    """Return every image that any stack names, and the reference to ask for: its own, or that of a plane's mirror."""
+    planes = {plane.name: plane for plane in definition.header.data_planes}
+    if plane_name is not None and plane_name not in planes:
+        raise unknown("data plane", plane_name, planes)
+    registries = planes[plane_name].registries if plane_name is not None else {}
+    images = {image.reference: image for stack in definition.stacks for image in stack.platform.images}
+    return {name: f"{images[name].mirrored(registries)}:{images[name].tag}" for name in sorted(images)}
+
+
+def ask_all(questions: Mapping[str, str], insecure: bool = False) -> dict[str, Answer]:
+    """Return what registries say of references, by image; several are asked at once, and Ctrl-C ends that."""
+    try:
+        crane = tools.path("crane")
+    except tools.ToolError as error:
+        raise CommandError(str(error)) from None
+    command = [str(crane), "digest", *(["--insecure"] if insecure else [])]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        asked = {pool.submit(_ask, [*command, reference]): image for image, reference in questions.items()}
+        try:
+            done = progress(as_completed(asked), len(asked), "images asked for")
+            found = {asked[future]: future.result() for future in done}
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            processes.end_all()
+            raise
+    return {image: found[image] for image in questions}
+
+
+def _ask(command: list[str]) -> Answer:
+    try:
+        done = processes.run(command, seconds=SECONDS)
+    except TimeoutExpired:
+        return Answer(None, f"no answer within {SECONDS} s")
+    digest = done.stdout.strip()
+    if done.returncode == 0 and _DIGEST.fullmatch(digest):
+        return Answer(digest)
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    error = lines[-1].removeprefix("Error: ") if lines else f"crane said nothing ({digest or 'no digest'})"
+    return Answer(None, shortened(error, _LONGEST_ERROR))
+
+
+def new_pins(answers: dict[str, Answer], before: ImagesLock) -> list[PinnedImage]:
+    """Return the pins to write: what a registry just said, else what one said before for the very same image."""
+    digests = {image: answer.digest or before.digest(image) for image, answer in answers.items()}
+    return [PinnedImage(image=image, digest=digest) for image, digest in digests.items() if digest is not None]
+
+
+def _old_lock(folder: Path) -> ImagesLock:
+    try:
+        return read_images_lock(folder)[0]
+    except DefinitionError as error:
+        note(f"the lock file is not used, because it cannot be understood: {error.summary()}")
+        return ImagesLock()
+
+
+def _say_changes(pins: list[PinnedImage], before: ImagesLock) -> None:
+    for pin in pins:
+        old = before.digest(pin.image)
+        if old is None:
+            print(f"new      {pin.image} {pin.digest}")
+        elif old != pin.digest:
+            print(f"moved    {pin.image} {old} → {pin.digest}")
+    for image in sorted({pin.image for pin in before.images} - {pin.image for pin in pins}):
+        print(f"dropped  {image}")

@@ -1,13 +1,13 @@
 """Holds what was rendered to the guardrails, before anything is written or applied."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 
 from policies.guardrails import Finding, check_all
 from policies.guardrails.checking import report, summary
 from stacks.command import CommandError
-from stacks.stack import Definition, Stack
+from stacks.stack import Definition
 
 from .render import Rendered, render
 
@@ -26,24 +26,16 @@ def findings(
     """
     today = today or datetime.now(UTC).date()
     ours = {item.stack: item.objects for item in rendering}
+    kinds = {stack.environment.production for stack in definition.stacks if stack.name in ours}
     others = {
-        stack.name: render(stack, definition.lock, definition.file).objects for stack in _beside(ours, definition)
+        stack.name: render(stack, definition.lock, definition.file).objects
+        for stack in definition.stacks
+        if stack.name not in ours and (not stack.environment.production) in kinds  # these two are compared
     }
     found = check_all({**ours, **others}, today)
-    without_ours = check_all(others, today)
-    for name, already in without_ours.items():
+    for name, already in check_all(others, today).items():
         found[name] = [each for each in found[name] if each not in already]
     return {name: of_stack for name, of_stack in found.items() if name in ours or of_stack}
-
-
-def _beside(rendered: Container[str], definition: Definition) -> list[Stack]:
-    """Return the stacks that were not rendered and count all the same: production is compared with all that is not."""
-    kinds = {stack.environment.production for stack in definition.stacks if stack.name in rendered}
-    return [
-        stack
-        for stack in definition.stacks
-        if stack.name not in rendered and (not stack.environment.production) in kinds
-    ]
 
 
 def enforce(

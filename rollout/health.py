@@ -39,37 +39,53 @@ def lacking(kubectl: Kubectl, target: Target) -> list[str]:
     """Return what a stack's workloads still lack, each in a line; nothing when all is well."""
     found = kubectl.find([*WORKLOADS.values(), "pods"], "--namespace", target.namespace)
     by_name = {(item["kind"], item["metadata"]["name"]): item for item in found}
-    pods = [item for item in found if item["kind"] == "Pod"]
+    # Those on their way out do not count.
+    pods = [item for item in found if item["kind"] == "Pod" and "deletionTimestamp" not in item["metadata"]]
     lines = []
     for kind, name in target.workloads:
         workload = by_name.get((kind, name))
         if workload is None:
             lines.append(f"{kind} {name} is not there")
             continue
-        own = _pods_of(workload, pods)
+        wanted = workload["spec"]["selector"].get("matchLabels", {}).items()
+        own = [pod for pod in pods if wanted <= pod["metadata"].get("labels", {}).items()]
         what = _behind(workload)
         if not what and name == PROXY:
-            what = _not_ready(own)
+            ready = sum(_condition(pod, "Ready").get("status") == "True" for pod in own)
+            what = "" if ready == len(own) else f"{ready} of {len(own)} pods are ready"
+            what = what if ready else "no pod is ready"
         if what:
-            lines.append(f"{kind} {name}: {'; '.join([what, *_reasons(own)][:3])}")
+            reasons: dict[str, str] = {}
+            for pod in own:
+                if reason := _reason(pod):  # each once, with the first pod that has it
+                    reasons.setdefault(reason, f"pod {pod['metadata']['name']}: {reason}")
+            lines.append(f"{kind} {name}: {'; '.join([what, *reasons.values()][:3])}")
     return lines
 
 
 def warnings(kubectl: Kubectl, target: Target) -> list[str]:
-    """Return the latest warning about each workload: what keeps pods from being made stands nowhere else."""
+    """Return the latest Warning event of each workload. A pod that cannot be created (quota, admission) is told there.
+
+    A Deployment's are those of its ReplicaSets.
+    """
+
+    def when(event: Object) -> str:
+        series = event.get("series") or {}
+        times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+        return next((time for time in times if time), "")
+
     events = kubectl.find(["events"], "--namespace", target.namespace, "--field-selector", "type=Warning")
     latest: dict[tuple[str, str], str] = {}
-    for event in sorted(events, key=_when):
+    for event in sorted(events, key=when):
         about = event.get("involvedObject", {})
         kind, name = about.get("kind", ""), about.get("name", "")
-        owner = next((own for own in target.workloads if (kind, name) == own or _made_by(own, kind, name)), None)
-        if owner is not None:
+        owner = ("Deployment", name.rpartition("-")[0]) if kind == "ReplicaSet" else (kind, name)
+        if owner in target.workloads:
             latest[owner] = f"{kind} {name}: {event.get('reason')}: {_short(event.get('message', ''))}"
     return list(latest.values())
 
 
 def _behind(workload: Object) -> str:
-    """Return how far a workload is from what is wanted, or nothing."""
     spec, status = workload["spec"], workload.get("status", {})
     if status.get("observedGeneration", 0) < workload["metadata"]["generation"]:
         return "its controller has not seen the change yet"
@@ -89,32 +105,6 @@ def _behind(workload: Object) -> str:
     return ""
 
 
-def _not_ready(pods: Sequence[Object]) -> str:
-    ready = [pod for pod in pods if _condition(pod, "Ready").get("status") == "True"]
-    if not ready:
-        return "no pod is ready"
-    return "" if len(ready) == len(pods) else f"{len(ready)} of {len(pods)} pods are ready"
-
-
-def _pods_of(workload: Object, pods: Iterable[Object]) -> list[Object]:
-    """Return a workload's pods, without those that are on their way out."""
-    wanted = workload["spec"]["selector"].get("matchLabels", {}).items()
-    return [
-        pod
-        for pod in pods
-        if wanted <= pod["metadata"].get("labels", {}).items() and "deletionTimestamp" not in pod["metadata"]
-    ]
-
-
-def _reasons(pods: Sequence[Object]) -> list[str]:
-    """Return why pods are not well, each reason once with the first pod that has it."""
-    reasons: dict[str, str] = {}
-    for pod in pods:
-        if reason := _reason(pod):
-            reasons.setdefault(reason, f"pod {pod['metadata']['name']}: {reason}")
-    return list(reasons.values())
-
-
 def _reason(pod: Object) -> str:
     scheduled = _condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
@@ -132,16 +122,6 @@ def _reason(pod: Object) -> str:
 def _condition(pod: Object, kind: str) -> Object:
     found: Iterable[Object] = pod.get("status", {}).get("conditions", ())
     return next((condition for condition in found if condition["type"] == kind), {})
-
-
-def _made_by(owner: tuple[str, str], kind: str, name: str) -> bool:
-    return owner[0] == "Deployment" and kind == "ReplicaSet" and name.rpartition("-")[0] == owner[1]
-
-
-def _when(event: Object) -> str:
-    series = event.get("series") or {}
-    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    return next((time for time in times if time), "")
 
 
 def _short(text: str) -> str:

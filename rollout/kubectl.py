@@ -51,34 +51,27 @@ class Kubectl:
         """Return why kubectl failed, and what to do where that is known."""
         return explained(said, self.context) or f"`kubectl {doing}` failed in {self.context}: {in_words(said)}"
 
-    def json(self, *arguments: str, stdin: str | None = None) -> Any:
-        """Return what a command answers as JSON; None where it answers nothing."""
-        out = self.run(*arguments, "-o", "json", stdin=stdin).stdout
-        try:
-            return json.loads(out) if out.strip() else None
-        except ValueError:
-            raise CommandError(f"what `kubectl {arguments[0]}` answers cannot be understood.") from None
-
     def get(self, kind: str, name: str, namespace: str = "") -> KubernetesObject | None:
         """Return one object, with its managed fields; None where there is none."""
         where = ["-n", namespace] if namespace else []
-        found: KubernetesObject | None = self.json(
-            "get", kind, name, *where, "--ignore-not-found", "--show-managed-fields"
-        )
-        return found
+        return next(iter(self.find([kind], name, *where)), None)
 
     def find(self, kinds: Sequence[str], *arguments: str) -> list[KubernetesObject]:
         """Return the objects of some kinds, with their managed fields."""
-        found = self.json("get", ",".join(kinds), *arguments, "--ignore-not-found", "--show-managed-fields")
-        return items(found)
+        return self._get(",".join(kinds), *arguments)
 
     def like(self, objects: Iterable[KubernetesObject]) -> list[KubernetesObject]:
         """Return those of these objects that the cluster has, as it has them."""
         wanted = list(objects)
-        if not wanted:
-            return []
-        found = self.json("get", "-f", "-", "--ignore-not-found", "--show-managed-fields", stdin=as_list(wanted))
-        return items(found)
+        return self._get("-f", "-", stdin=as_list(wanted)) if wanted else []
+
+    def _get(self, *arguments: str, stdin: str | None = None) -> list[KubernetesObject]:
+        how = ("--ignore-not-found", "--show-managed-fields", "-o", "json")
+        out = self.run("get", *arguments, *how, stdin=stdin).stdout
+        try:
+            return items(json.loads(out)) if out.strip() else []
+        except ValueError:
+            raise CommandError("what `kubectl get` answers cannot be understood.") from None
 
     def ask_ahead(self) -> None:
         """Begin to ask for what the next call of `kinds` returns: the API server answers while a stack is rendered."""
@@ -108,9 +101,7 @@ class Kubectl:
 
 
 def items(found: Any) -> list[KubernetesObject]:
-    """Return the objects of an answer: of a list, of one object, or of nothing."""
-    if not found:
-        return []
+    """Return the objects of an answer: of a list, or of one object."""
     return list(found["items"]) if found.get("kind") == "List" else [found]
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from components.evaluate import APPLY_ORDER, apply_key
 
 from . import managed_fields
-from .changes.compare import compare
-from .kubectl import Kubectl, KubernetesObject, as_list, items
+from .changes.compare import Identity, compare, identity
+from .kubectl import Kinds, Kubectl, KubernetesObject, as_list, items
 from .refusals import explained
 from .render import Rendered
 
@@ -23,7 +23,6 @@ KEPT = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")
 """Kinds that nothing here ever deletes: they hold data, or what holds data."""
 PART_OF = "app.kubernetes.io/part-of"
 INSTANCE = "app.kubernetes.io/instance"
-Key = tuple[str, str, str]
 _SET_BY_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "selfLink", "managedFields")
 _BOOK_KEEPING = (
     "meta.helm.sh/",
@@ -63,22 +62,24 @@ def live_objects(context: str, rendering: Sequence[Rendered]) -> dict[str, Live]
     return {stack.stack: _look(kube, known, stack.objects) for stack in rendering}
 
 
-def _look(kube: Kubectl, known: Mapping[tuple[str, str], str], rendered: Sequence[KubernetesObject]) -> Live:
-    wanted = [item for item in rendered if (item["apiVersion"], item["kind"]) in known]
-    unknown = {(item["apiVersion"], item["kind"]) for item in rendered} - set(known)
+def _look(kube: Kubectl, known: Kinds, rendered: Sequence[KubernetesObject]) -> Live:
+    unknown = sorted({(item["apiVersion"], item["kind"]) for item in rendered} - set(known))
     refused = [
         explained(f'no matches for kind "{kind}" in version "{version}"', kube.context) or f"no {kind}"
-        for version, kind in sorted(unknown)
+        for version, kind in unknown
     ]
-    live = {key(item): item for item in kube.like(wanted)}
+    wanted = [item for item in rendered if (item["apiVersion"], item["kind"]) in known]
+    live = {identity(item): item for item in kube.like(wanted)}
     after, more = _dry_run(kube, wanted, live)
-    gone, kept = _no_longer_rendered(kube, known, rendered)
-    result = {**{key(item): item for item in rendered}, **after}
+    gone = _no_longer_rendered(kube, known, rendered)
+    before = [*live.values(), *(item for item in gone if item["kind"] not in KEPT)]
+    result = {**{identity(item): item for item in rendered}, **after}
+    kept = [item for item in gone if item["kind"] in KEPT and item["kind"] != "Namespace"]
     return Live(
-        sorted((clean(item) for item in [*live.values(), *gone]), key=apply_key),
-        sorted((clean(item) for item in result.values()), key=apply_key),
+        sorted(map(clean, before), key=apply_key),
+        sorted(map(clean, result.values()), key=apply_key),
         (*refused, *more),
-        kept,
+        tuple(f"{item['kind']} {item['metadata']['name']}" for item in kept),
     )
 
 
@@ -107,18 +108,17 @@ def of_stack(kube: Kubectl, rendered: Sequence[KubernetesObject]) -> LiveState:
     known = kube.kinds()
     with ThreadPoolExecutor(1) as pool:
         declared = pool.submit(kube.like, [item for item in rendered if (item["apiVersion"], item["kind"]) in known])
-        gone, _ = _no_longer_rendered(kube, known, rendered)
+        gone = [item for item in _no_longer_rendered(kube, known, rendered) if item["kind"] not in KEPT]
         return LiveState(declared.result(), gone, _marks(rendered))
 
 
 def as_declared(kube: Kubectl, live: LiveState, rendered: Sequence[KubernetesObject]) -> bool:
     """Say whether a stack stands as it is declared, so that an `up` would change nothing: as a preview sees it."""
-    found = {key(item): item for item in live.declared}
-    if live.gone or found.keys() != {key(item) for item in rendered}:
+    found = {identity(item): item for item in live.declared}
+    if live.gone or found.keys() != {identity(item) for item in rendered}:
         return False
     after, refused = _dry_run(kube, rendered, found)
-    changes = compare([clean(item) for item in found.values()], [clean(item) for item in after.values()])
-    return not refused and not changes
+    return not refused and not compare(map(clean, found.values()), map(clean, after.values()))
 
 
 def _marks(rendered: Sequence[KubernetesObject]) -> dict[str, str]:
@@ -126,35 +126,22 @@ def _marks(rendered: Sequence[KubernetesObject]) -> dict[str, str]:
     return {label: labels[label] for label in (PART_OF, INSTANCE)}
 
 
-def _no_longer_rendered(
-    kube: Kubectl, known: Mapping[tuple[str, str], str], rendered: Sequence[KubernetesObject]
-) -> tuple[list[KubernetesObject], tuple[str, ...]]:
-    namespace = next(item for item in rendered if item["kind"] == "Namespace")
+def _no_longer_rendered(kube: Kubectl, known: Kinds, rendered: Sequence[KubernetesObject]) -> list[KubernetesObject]:
+    namespace = next(item for item in rendered if item["kind"] == "Namespace")["metadata"]["name"]
     selector = ",".join(f"{label}={value}" for label, value in _marks(rendered).items())
+    names = {identity(item) for item in rendered}
     resources = {
         name for (version, kind), name in known.items() if kind in APPLY_ORDER and version.partition("/")[0] in _GROUPS
     }
-    found = kube.find(sorted(resources), "-A", "-l", selector)
-    names = {key(item) for item in rendered}
-    gone = [
+    return [
         item
-        for item in found
-        if key(item) not in names
-        and namespace_of(item) == namespace["metadata"]["name"]
+        for item in kube.find(sorted(resources), "-A", "-l", selector)
+        if identity(item) not in names
+        and namespace_of(item) == namespace
         # What a controller made for one of ours, such as KEDA's autoscaler, goes with it.
         and not item["metadata"].get("ownerReferences")
         and "deletionTimestamp" not in item["metadata"]
     ]
-    kept = [item for item in gone if item["kind"] in KEPT]
-    return (
-        [item for item in gone if item["kind"] not in KEPT],
-        tuple(f"{item['kind']} {item['metadata']['name']}" for item in kept if item["kind"] != "Namespace"),
-    )
-
-
-def key(item: KubernetesObject) -> Key:
-    """Return what identifies an object among those of a stack."""
-    return item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]
 
 
 def clean(item: KubernetesObject) -> KubernetesObject:
@@ -176,52 +163,43 @@ def namespace_of(item: KubernetesObject) -> str:
 
 
 _GROUPS = {
-    "v1",
-    "apps",
-    "autoscaling",
-    "cert-manager.io",
-    "gateway.networking.k8s.io",
-    "keda.sh",
-    "monitoring.coreos.com",
-    "networking.k8s.io",
-    "policy",
-    "resource.k8s.io",
-    "security.istio.io",
+    *("v1", "apps", "autoscaling", "cert-manager.io", "gateway.networking.k8s.io", "keda.sh", "monitoring.coreos.com"),
+    *("networking.k8s.io", "policy", "resource.k8s.io", "security.istio.io"),
 }
 """API groups of what a component can declare."""
 
 
 def _dry_run(
-    kube: Kubectl, wanted: Sequence[KubernetesObject], live: Mapping[Key, KubernetesObject]
-) -> tuple[dict[Key, KubernetesObject], list[str]]:
-    """Return what each object would be, and what would be refused."""
+    kube: Kubectl, wanted: Sequence[KubernetesObject], live: Mapping[Identity, KubernetesObject]
+) -> tuple[dict[Identity, KubernetesObject], list[str]]:
     spaces = {item["metadata"]["name"] for item in live.values() if item["kind"] == "Namespace"}
     by_manager: dict[str, list[KubernetesObject]] = defaultdict(list)
-    lost: dict[Key, list[managed_fields.Path]] = {}
+    lost: dict[Identity, list[managed_fields.Path]] = {}
     for declared in wanted:
         if declared["metadata"].get("namespace", "") not in {"", *spaces}:
             continue  # the API server can say nothing about objects in a namespace that is not there yet
-        old = live.get(key(declared))
+        old = live.get(identity(declared))
         item = with_scale(declared, old)
         owner = managed_fields.owner(old) if old else None
-        lost[key(item)] = managed_fields.left_over(old, item) if old else []
+        lost[identity(item)] = managed_fields.left_over(old, item) if old else []
         # Most objects lose no field, so one run does for them, even where each has a manager of its own, as Pulumi's.
-        as_owner = owner is not None and owner.operation == "Apply" and lost[key(item)]
+        as_owner = owner is not None and owner.operation == "Apply" and lost[identity(item)]
         by_manager[owner.name if owner and as_owner else PREVIEW].append(item)
-    after: dict[Key, KubernetesObject] = {}
     refused: list[str] = []
-    for manager, objects in by_manager.items():
-        for result in _applied(kube, manager, objects, refused):
-            after[key(result)] = result
-    by_key = {key(item): item for item in wanted}
-    held = {name: _held(after[name], paths) for name, paths in lost.items() if name in after}
-    settling = {name: paths for name, paths in held.items() if paths}
+    results = (_applied(kube, manager, objects, refused) for manager, objects in by_manager.items())
+    after = {identity(result): result for found in results for result in found}
+    by_key = {identity(item): item for item in wanted}
+    settling = {name: held for name in lost if name in after and (held := _held(after[name], lost[name]))}
     replaced = [name for name in live if name not in after and name in by_key]
     fresh = as_made(kube, [by_key[name] for name in (*settling, *replaced)])
     for name, paths in settling.items():
         after[name] = managed_fields.settled(after[name], paths, fresh.get(name, live[name]))
     for name in replaced:
-        after[name] = _in_place_of(live[name], by_key[name], fresh.get(name) or by_key[name])
+        # In the place of one that cannot be changed into it.
+        anew, had = fresh.get(name, by_key[name]), live[name].get("spec", {})
+        undeclared = {"clusterIP", "clusterIPs", "replicas"} - by_key[name].get("spec", {}).keys()
+        kept = {field: had[field] for field in undeclared if field in had}
+        after[name] = {**anew, "spec": {**anew["spec"], **kept}} if kept else anew
     return after, refused
 
 
@@ -231,26 +209,22 @@ def _held(result: KubernetesObject, lost: Sequence[managed_fields.Path]) -> list
     They are those that a person set, and those of an engine that made the object otherwise than by an apply. Whoever
     does that owns all defaults too.
     """
-    held = {
-        path
-        for manager in managed_fields.managers(result)
-        if manager.is_hand or (manager.is_engine and manager.operation == "Update")
-        for path in managed_fields.paths(manager.fields)
-    }
+    held: set[managed_fields.Path] = set()
+    for manager in managed_fields.managers(result):
+        if manager.is_hand or (manager.is_engine and manager.operation == "Update"):
+            held |= managed_fields.paths(manager.fields)
     return [path for path in lost if path in held]
 
 
-def as_made(kube: Kubectl, wanted: Sequence[KubernetesObject]) -> dict[Key, KubernetesObject]:
+def as_made(kube: Kubectl, wanted: Sequence[KubernetesObject]) -> dict[Identity, KubernetesObject]:
     """Return what each of these objects would be if it were made now, with every default; under another name."""
-    if not wanted:
-        return {}
     renamed = [{**item, "metadata": {**item["metadata"], "name": _other_name(item)}} for item in wanted]
-    made = _applied(kube, PREVIEW, renamed, [])
-    names = {key(other): item for other, item in zip(renamed, wanted, strict=True)}
-    return {
-        key(names[key(item)]): {**item, "metadata": {**item["metadata"], "name": names[key(item)]["metadata"]["name"]}}
-        for item in made
-    }
+    originals = {identity(other): item for other, item in zip(renamed, wanted, strict=True)}
+    found = {}
+    for made in _applied(kube, PREVIEW, renamed, []) if wanted else ():
+        original = originals[identity(made)]
+        found[identity(original)] = {**made, "metadata": {**made["metadata"], "name": original["metadata"]["name"]}}
+    return found
 
 
 def _other_name(item: KubernetesObject) -> str:
@@ -283,13 +257,3 @@ def with_scale(item: KubernetesObject, live: KubernetesObject | None) -> Kuberne
     if item["kind"] not in ("Deployment", "StatefulSet") or "replicas" in item["spec"] or live is None:
         return item
     return {**item, "spec": {**item["spec"], "replicas": live["spec"]["replicas"]}}
-
-
-def _in_place_of(live: KubernetesObject, item: KubernetesObject, fresh: KubernetesObject) -> KubernetesObject:
-    """Return what a fresh object would be in the place of one that cannot be changed into it."""
-    kept = {
-        field: live["spec"][field]
-        for field in ("clusterIP", "clusterIPs", "replicas")
-        if field in live.get("spec", {}) and field not in item["spec"]
-    }
-    return {**fresh, "spec": {**fresh["spec"], **kept}} if kept else fresh

@@ -26,7 +26,6 @@ from .render import render
 from .terminal import in_shell, make, note
 
 Done = TypeVar("Done")
-CONTEXT = LOCAL
 MOST_NODES = 20
 """How many nodes of one kind are simulated."""
 _LONGEST_WAIT = 1800.0
@@ -57,7 +56,7 @@ def local_stacks(definition: Definition, only: str | None = None) -> tuple[Stack
         together = listed(f"{stack.name}" for stack in shared)
         raise CommandError(
             f"{together} live in the same namespace, {shared[0].namespace}, and cannot stand in one cluster together.\n"
-            f"Choose one: {make('up', CLUSTER=CONTEXT, DEFINITION=definition.file, STACK=shared[0].name)}",
+            f"Choose one: {make('up', CLUSTER=LOCAL, DEFINITION=definition.file, STACK=shared[0].name)}",
             WRONG_INPUT,
         )
     return stacks
@@ -77,7 +76,10 @@ def start_local(definition: Definition, stacks: Sequence[Stack], folder: Path | 
         with ExitStack() as alone:
             _patiently(lambda: alone.enter_context(locked(folder)))  # two at once would add the same nodes
             cluster.add_nodes(nodes)
-            _remove_other_nodes(cluster, nodes)
+            there = {item["metadata"]["name"] for item in cluster.get("nodes", selector="tidegate.dev/simulated=true")}
+            # Those that the definition no longer tells of.
+            if gone := sorted(there - {item["metadata"]["name"] for item in nodes}):
+                cluster.kubectl("delete", "node", *gone)
             crds.install(cluster, objects)
             if classes := _priority_classes(objects):
                 cluster.apply(classes)
@@ -90,11 +92,16 @@ def _started(folder: Path) -> LocalCluster:
     """Start the local cluster, or return the one that another process starts meanwhile."""
     if what := incomplete(folder):
         note(f"{what}. It is started anew, and empty: all that was brought up in it is lost.")
-    _say_what_takes_long()
+    if missing := tools.missing(*PROGRAMS, "kubectl"):
+        note(
+            f"A local cluster is made of real Kubernetes, and {listed(missing)} must be built from source first:\n"
+            "some minutes (about 8 on two cores for all), once on this machine; it takes 5 GB of disk in Go's caches."
+        )
+    note("Starting a local cluster …")
 
     def start() -> LocalCluster:
         try:
-            cluster = LocalCluster.start(folder, name=CONTEXT, outlives=True)
+            cluster = LocalCluster.start(folder, name=LOCAL, outlives=True)
         except ClusterError:
             if there := LocalCluster.running(folder):
                 return there
@@ -106,7 +113,6 @@ def _started(folder: Path) -> LocalCluster:
 
 
 def _patiently(do: Callable[[], Done]) -> Done:
-    """Do something as soon as no other process starts, stops or changes the local cluster; wait for a while."""
     begin = time.monotonic()
     said = -math.inf
     while True:
@@ -200,7 +206,7 @@ def how_to_look_around(cluster: LocalCluster) -> str:
         f"  export KUBECONFIG={in_shell(cluster.kubeconfig)}\n"
         f"  {in_shell(kubectl)} get pods --all-namespaces --output wide\n"
         "and take it down with\n"
-        f"  {make('down', CLUSTER=CONTEXT)}"
+        f"  {make('down', CLUSTER=LOCAL)}"
     )
 
 
@@ -222,24 +228,6 @@ def _nodes(definition: Definition) -> list[dict[str, Any]]:
         theirs = [stack for stack in there if stack.data_plane.name == plane.name]
         found += nodes_of(plane, theirs, most=MOST_NODES)
     return found
-
-
-def _say_what_takes_long() -> None:
-    missing = tools.missing(*PROGRAMS, "kubectl")
-    if missing:
-        note(
-            f"A local cluster is made of real Kubernetes, and {listed(missing)} must be built from source first:\n"
-            "some minutes (about 8 on two cores for all), once on this machine; it takes 5 GB of disk in Go's caches."
-        )
-    note("Starting a local cluster …")
-
-
-def _remove_other_nodes(cluster: LocalCluster, wanted: Iterable[dict[str, Any]]) -> None:
-    """Remove simulated nodes that the definition no longer tells of."""
-    names = {item["metadata"]["name"] for item in wanted}
-    there = {item["metadata"]["name"] for item in cluster.get("nodes", selector="tidegate.dev/simulated=true")}
-    if gone := sorted(there - names):
-        cluster.kubectl("delete", "node", *gone)
 
 
 def _priority_classes(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ that somebody's hand added stays. Here such fields are found, so that a preview 
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -49,14 +49,13 @@ class Manager:
 
 def managers(live: KubernetesObject) -> list[Manager]:
     """Return who set fields of an object."""
+    return [manager for _, manager in _entries(live)]
+
+
+def _entries(live: KubernetesObject) -> list[tuple[dict[str, Any], Manager]]:
+    keys = {"name": "manager", "operation": "operation", "subresource": "subresource", "time": "time"}
     return [
-        Manager(
-            entry.get("manager", ""),
-            entry.get("operation", ""),
-            entry.get("subresource", ""),
-            entry.get("time", ""),
-            entry.get("fieldsV1") or {},
-        )
+        (entry, Manager(**{name: entry.get(key, "") for name, key in keys.items()}, fields=entry.get("fieldsV1") or {}))
         for entry in live["metadata"].get("managedFields") or ()
     ]
 
@@ -75,16 +74,28 @@ def by_hand(live: KubernetesObject) -> set[Path]:
     return {path for manager in managers(live) if manager.is_hand for path in paths(manager.fields)}
 
 
-def paths(fields: Mapping[str, Any], prefix: Path = ()) -> Iterator[Path]:
-    """Yield the path of every field, and of every list element, that somebody owns."""
+def paths(fields: Mapping[str, Any]) -> set[Path]:
+    """Return the path of every field, and of every list element, that somebody owns."""
+    return {path for leaf in _leaves(fields) if (path := _field(leaf))[-1] != "."}
+
+
+def _field(leaf: Path) -> Path:
+    """Return what a leaf stands for: `.` below the keys of a list's element means the element itself."""
+    return leaf[:-1] if leaf[-1] == "." and leaf[:-1] and leaf[-2].startswith("k:") else leaf
+
+
+def _leaves(fields: Mapping[str, Any], prefix: Path = ()) -> Iterator[Path]:
     for step, inside in fields.items():
-        if step == ".":
-            if prefix and prefix[-1].startswith("k:"):
-                yield prefix
-        elif inside:
-            yield from paths(inside, (*prefix, step))
-        else:
-            yield (*prefix, step)
+        yield from _leaves(inside, (*prefix, step)) if inside else [(*prefix, step)]
+
+
+def _tree(leaves: Iterable[Path]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for leaf in leaves:
+        inside = fields
+        for step in leaf:
+            inside = inside.setdefault(step, {})
+    return fields
 
 
 def left_over(live: KubernetesObject, wanted: KubernetesObject) -> list[Path]:
@@ -93,22 +104,20 @@ def left_over(live: KubernetesObject, wanted: KubernetesObject) -> list[Path]:
     What also somebody else set, such as an autoscaler, is theirs.
     """
     mine = owner(live)
-    ours: set[Path] = set(paths(mine.fields)) if mine else set()
-    ours |= by_hand(live)
-    theirs = {
-        path for manager in managers(live) if manager != mine and not manager.is_hand for path in paths(manager.fields)
-    }
-    return sorted(path for path in ours - theirs if _is_declared(path) and not has(wanted, path))
+    ours = by_hand(live) | (paths(mine.fields) if mine else set())
+    others = [manager for manager in managers(live) if manager != mine and not manager.is_hand]
+    left = ours.difference(*(paths(manager.fields) for manager in others))
+    # Labels and annotations belong to many.
+    return sorted(path for path in left if path[0] not in ("f:metadata", "f:status") and not find(wanted, path))
 
 
-def _is_declared(path: Path) -> bool:
-    """Say whether a field is one that people declare; labels and annotations belong to many."""
-    return path[0] not in ("f:metadata", "f:status")
-
-
-def has(item: Any, path: Path) -> bool:
-    """Say whether an object has a field, or something at its place."""
-    return not path or any(has(inside, path[1:]) for inside in _at(item, path[0]))
+def find(item: Any, path: Path) -> list[Any]:
+    """Return what an object has at a path: nothing, or one thing."""
+    for step in path:
+        if not (found := _at(item, step)):
+            return []
+        item = found[0]
+    return [item]
 
 
 def settled(live: KubernetesObject, gone: Sequence[Path], fresh: KubernetesObject) -> KubernetesObject:
@@ -134,18 +143,7 @@ def _settle(item: Any, path: Path, fresh: Any) -> None:
             item[:] = [other for other in item if other is not inside]
 
 
-def differ(one: Any, other: Any, path: Path) -> bool:
-    """Say whether two objects differ at a path."""
-    if not path:
-        return bool(one != other)
-    ones, others = _at(one, path[0]), _at(other, path[0])
-    if not ones or not others:
-        return bool(ones or others)
-    return differ(ones[0], others[0], path[1:])
-
-
 def _at(item: Any, step: str) -> list[Any]:
-    """Return what stands at a step: nothing, or one thing."""
     kind, _, text = step.partition(":")
     if kind == "f" and isinstance(item, Mapping):
         return [item[text]] if text in item else []
@@ -154,63 +152,39 @@ def _at(item: Any, step: str) -> list[Any]:
     if kind == "k":
         keys = json.loads(text)
         # A key that is not written has its default, such as the protocol TCP.
-        return [one for one in item if isinstance(one, Mapping) and all(one.get(k, v) == v for k, v in keys.items())][
-            :1
-        ]
+        mappings = (one for one in item if isinstance(one, Mapping))
+        return [one for one in mappings if all(one.get(k, v) == v for k, v in keys.items())][:1]
     if kind == "v":
-        value = json.loads(text)
-        return [one for one in item if one == value][:1]
+        return [one for one in item if one == json.loads(text)][:1]
     return item[int(text) : int(text) + 1] if kind == "i" else []
 
 
 def handed_over(live: KubernetesObject, gone: Sequence[Path], name: str) -> list[dict[str, Any]]:
     """Return an object's managed fields after some of people's are another one's, who may then take them away."""
     result = []
-    fields: dict[str, Any] = {}
-    for path in gone:
-        _add(fields, path)
-    for entry, manager in zip(live["metadata"]["managedFields"], managers(live), strict=True):
-        rest = deepcopy(entry.get("fieldsV1") or {})
-        if manager.is_hand:
-            for path in gone:
-                _drop(rest, path)
+    for entry, manager in _entries(live):
+        left = (leaf for leaf in _leaves(manager.fields) if not manager.is_hand or _field(leaf) not in gone)
+        rest = _tree(left)
         if rest and (manager.name, manager.operation) != (name, "Apply"):
             result.append({**entry, "fieldsV1": rest})
-    head = {"apiVersion": live["apiVersion"], "fieldsType": "FieldsV1", "manager": name, "operation": "Apply"}
-    return [*result, {**head, "fieldsV1": fields}]
-
-
-def _add(fields: dict[str, Any], path: Path) -> None:
-    for step in path:
-        fields = fields.setdefault(step, {})
-    if path[-1].startswith("k:"):
-        fields["."] = {}
-
-
-def _drop(fields: dict[str, Any], path: Path) -> None:
-    inside = fields.get(path[0])
-    if inside is None:
-        return
-    if len(path) == 1:
-        inside.pop(".", None)
-    else:
-        _drop(inside, path[1:])
-    if not inside:
-        del fields[path[0]]
+    return [
+        *result,
+        _entry(live, name, "Apply", ((*path, ".") if path[-1].startswith("k:") else path for path in gone)),
+    ]
 
 
 def of_engine(live: KubernetesObject, name: str, operation: str) -> list[dict[str, Any]]:
     """Return an object's managed fields with all that any engine set as this one's."""
     result: list[dict[str, Any]] = []
-    fields: dict[str, Any] = {}
-    for entry, manager in zip(live["metadata"].get("managedFields") or (), managers(live), strict=True):
+    ours: list[Path] = []
+    for entry, manager in _entries(live):
         if manager.is_engine or (manager.name == "kubectl" and manager.operation == "Apply"):
-            fields = _merged(fields, entry.get("fieldsV1") or {})
+            ours += _leaves(manager.fields)
         else:
             result.append(entry)
+    return [*result, _entry(live, name, operation, ours)] if ours else result
+
+
+def _entry(live: KubernetesObject, name: str, operation: str, leaves: Iterable[Path]) -> dict[str, Any]:
     head = {"apiVersion": live["apiVersion"], "fieldsType": "FieldsV1", "manager": name, "operation": operation}
-    return [*result, {**head, "fieldsV1": fields}] if fields else result
-
-
-def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    return {step: _merged(one.get(step) or {}, other.get(step) or {}) for step in dict.fromkeys((*one, *other))}
+    return {**head, "fieldsV1": _tree(leaves)}

@@ -7,40 +7,63 @@ is ours, and which bytes we wrote.
 
 import fcntl
 import hashlib
-import json
 import os
 import shutil
 import signal
 import stat
-import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from stacks.command import CommandError, Outcome, reason
 from stacks.problems import escaped, listed
 
 from .render import Rendered
+from .terminal import note
 
 FORMAT = 1
 MARKER = ".tidegate.json"
 """Its presence in a folder says that the folder is ours."""
 
 
-@dataclass(frozen=True)
-class Index:
+def _plain(name: str) -> str:
+    """Return the name of a file or a folder; raise ValueError for one that leads elsewhere or that we never wrote."""
+    if name in ("", ".", "..", MARKER) or "/" in name or not name.isprintable():
+        raise ValueError
+    return name
+
+
+def _path(text: str) -> str:
+    """Return a path that a file system takes; raise ValueError for any other text."""
+    if b"\0" in os.fsencode(text):
+        raise ValueError
+    return text
+
+
+Name = Annotated[str, AfterValidator(_plain)]
+
+
+class _Stack(BaseModel):
+    objects: dict[Name, str]
+
+
+class Index(BaseModel):
     """What a rendering holds: for each stack its files and the SHA-256 of each, as they were written."""
 
-    definition: str = ""
-    stacks: dict[str, dict[str, str]] = field(default_factory=dict)
+    model_config = ConfigDict(frozen=True)
+    madeBy: str = "tidegate"
+    format: int = FORMAT
+    definition: Annotated[str, AfterValidator(_path)]
+    stacks: dict[Name, _Stack]
 
-    def text(self) -> str:
-        """Return the index as it stands in the folder."""
-        stacks = {name: {"objects": files} for name, files in self.stacks.items()}
-        tree = {"madeBy": "tidegate", "format": FORMAT, "definition": self.definition, "stacks": stacks}
-        return json.dumps(tree, indent=2) + "\n"
+
+class _AnyIndex(BaseModel):
+    format: int
 
 
 def read_index(out: Path) -> Index | None:
@@ -59,33 +82,17 @@ def read_index(out: Path) -> Index | None:
             "Name another with OUT=<folder>."
         )
     try:
-        if not (out / MARKER).is_file():
-            raise ValueError
-        tree = json.loads((out / MARKER).read_text("utf-8"))
-        if tree["format"] != FORMAT:
+        text = (out / MARKER).read_bytes() if (out / MARKER).is_file() else b""
+        if _AnyIndex.model_validate_json(text).format != FORMAT:
             raise CommandError(
                 f"{_name(out / MARKER)} was written by another version of Tidegate: remove {_name(out)}."
             )
-        stacks = {
-            _plain(name): {_plain(file): str(digest) for file, digest in stack["objects"].items()}
-            for name, stack in tree["stacks"].items()
-        }
-        definition = str(tree["definition"])
-        if b"\0" in os.fsencode(definition):
-            raise ValueError
-        return Index(definition, stacks)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return Index.model_validate_json(text)
+    except ValidationError:
         raise CommandError(
             f"{_name(out / MARKER)} cannot be understood, so it is not sure that the folder is ours. Nothing was\n"
             f"changed. Remove {_name(out)}, or name another folder with OUT=<folder>."
         ) from None
-
-
-def _plain(name: str) -> str:
-    """Return the name of a file or a folder; raise ValueError for one that leads elsewhere or that we never wrote."""
-    if name in ("", ".", "..", MARKER) or "/" in name or not name.isprintable():
-        raise ValueError
-    return name
 
 
 def same_definition(index: Index, definition_file: str) -> bool:
@@ -112,29 +119,23 @@ def look(out: Path, index: Index) -> Found:
     edited, missing, foreign = [], [], []
     for stack, files in index.stacks.items():
         texts[stack] = {}
-        for file, digest in files.items():
+        for file, digest in files.objects.items():
+            name, path = f"{stack}/{file}", out / stack / file
             try:
-                regular = stat.S_ISREG((out / stack / file).stat().st_mode)
-                data = (out / stack / file).read_bytes() if regular else None
+                data = path.read_bytes() if stat.S_ISREG(path.stat().st_mode) else None
+                foreign += [name] if data is None else []  # such as a folder, or a pipe that would never end
             except (FileNotFoundError, NotADirectoryError):
-                regular, data = True, None
+                data = None
             if data is None:
-                missing.append(f"{stack}/{file}")
-                foreign += [] if regular else [f"{stack}/{file}"]  # such as a folder, or a pipe that would never end
+                missing.append(name)
                 continue
             texts[stack][file] = data.decode("utf-8", "replace")
             if hashlib.sha256(data).hexdigest() != digest:
-                edited.append(f"{stack}/{file}")
-    known = {MARKER, *index.stacks} | {f"{stack}/{file}" for stack, files in index.stacks.items() for file in files}
-    foreign += set(_everything(out, index)) - known
+                edited.append(name)
+    ours = (f"{stack}/{file}" for stack, files in index.stacks.items() for file in files.objects)
+    inside = (f"{name}/{file}" for name in index.stacks if (out / name).is_dir() for file in os.listdir(out / name))
+    foreign += {*os.listdir(out), *inside} - {MARKER, *index.stacks, *ours}
     return Found(texts, tuple(edited), tuple(missing), tuple(sorted(foreign)))
-
-
-def _everything(out: Path, index: Index) -> Iterable[str]:
-    for name in os.listdir(out):
-        yield name
-        if name in index.stacks and (out / name).is_dir():
-            yield from (f"{name}/{file}" for file in os.listdir(out / name))
 
 
 def refuse_foreign(out: Path, found: Found) -> None:
@@ -147,12 +148,15 @@ def refuse_foreign(out: Path, found: Found) -> None:
         )
 
 
-def new_index(definition_file: str, rendered: Iterable[Rendered], kept: Mapping[str, dict[str, str]]) -> Index:
+def new_index(definition_file: str, rendered: Iterable[Rendered], kept: Mapping[str, _Stack]) -> Index:
     """Return the index of a rendering, of which some stacks may be kept as they were."""
-    stacks = dict(kept)
-    for stack in rendered:
-        stacks[stack.stack] = {file: hashlib.sha256(text.encode()).hexdigest() for file, text in stack.files.items()}
-    return Index(definition_file, dict(sorted(stacks.items())))
+    made = {
+        stack.stack: _Stack(
+            objects={file: hashlib.sha256(text.encode()).hexdigest() for file, text in stack.files.items()}
+        )
+        for stack in rendered
+    }
+    return Index(definition=definition_file, stacks=dict(sorted({**kept, **made}.items())))
 
 
 # ---- putting it in its place ----
@@ -169,8 +173,8 @@ def real(out: Path) -> Path:
 
 
 @contextmanager
-def locked(out: Path, waiting: str = "") -> Iterator[None]:
-    """Let no other run write a folder; `waiting` is said when one does. Puts right what a killed run left.
+def locked(out: Path) -> Iterator[None]:
+    """Let no other run write a folder, and wait for one that does. Puts right what a killed run left.
 
     The lock is the system's, on the folder above: it leaves no file behind, and goes with the process.
     """
@@ -183,8 +187,7 @@ def locked(out: Path, waiting: str = "") -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if waiting:
-                print(waiting, file=sys.stderr, flush=True)
+            note(f"waiting: another run is writing {_name(out)} …")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         _recover(out)
         yield
@@ -193,7 +196,6 @@ def locked(out: Path, waiting: str = "") -> Iterator[None]:
 
 
 def _recover(out: Path) -> None:
-    """Undo a replacement that was killed between its two steps."""
     old = beside(out, "old")
     for path in (old, beside(out, "new")):
         if os.path.lexists(path) and not _is_helper(path):
@@ -237,7 +239,8 @@ def write(out: Path, index: Index, rendered: Iterable[Rendered], kept: Iterable[
     try:
         _remove(staging)
         staging.mkdir()
-        (staging / MARKER).write_text(index.text(), "utf-8")  # first, so that what a killed run leaves is known as ours
+        # First, so that what a killed run leaves is known as ours.
+        (staging / MARKER).write_text(f"{index.model_dump_json(indent=2)}\n", "utf-8")
         if out.exists():
             shutil.copymode(out, staging)
         for name in kept:
@@ -249,7 +252,14 @@ def write(out: Path, index: Index, rendered: Iterable[Rendered], kept: Iterable[
             for file, text in stack.files.items():
                 (folder / file).write_bytes(text.encode())
         with _uninterrupted():
-            _replace(out, staging, old)
+            if out.exists() and any(out.iterdir()):
+                out.rename(old)
+            try:
+                staging.rename(out)
+            except OSError:
+                if old.exists():
+                    old.rename(out)
+                raise
             outcome.text = f"{out} has the new rendering"
     except (OSError, shutil.Error) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
@@ -258,18 +268,6 @@ def write(out: Path, index: Index, rendered: Iterable[Rendered], kept: Iterable[
     finally:
         _remove(staging)
         _remove(old)
-
-
-def _replace(out: Path, staging: Path, old: Path) -> None:
-    if not out.exists() or not any(out.iterdir()):
-        staging.rename(out)
-        return
-    out.rename(old)
-    try:
-        staging.rename(out)
-    except OSError:
-        old.rename(out)
-        raise
 
 
 @contextmanager

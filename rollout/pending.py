@@ -31,8 +31,7 @@ def in_words(said: str, spec: dict[str, Any]) -> str:
         return said
     # After the reasons comes what preemption would do: "1 …, 2 …. preemption: …", or "1 …. still not schedulable, …".
     reasons = reasons.partition(". ")[0].rstrip(".")
-    short, others, rest = [], 0, []
-    no_device = False
+    short, others, rest, no_device = [], 0, [], False
     for reason in reasons.split(", "):
         if match := _SHORT.match(reason):
             short.append((match[2], int(match[1])))
@@ -43,14 +42,16 @@ def in_words(said: str, spec: dict[str, Any]) -> str:
         else:
             rest.append(reason)
     asked = asked_for(spec)
-    sentences = [
-        f"No {what} is left for it{_of(asked, what)}: {_nodes(count)} of the right kind {_has(count)} too few free."
-        for what, count in short
-    ]
+    sentences = []
+    for what, count in short:
+        number = f" ({asked[what]} asked for)" if what in asked else ""
+        has = "have" if count > 1 else "has"
+        sentences.append(f"No {what} is left for it{number}: {_nodes(count)} of the right kind {has} too few free.")
     if no_device:
         sentences.append("No device that fits its claim is left.")
     elif not short and others:
-        sentences.append(f"No node is of the kind that it asks for{_labels(spec)}.")
+        labels = ", ".join(f"{key}={value}" for key, value in sorted(spec.get("nodeSelector", {}).items()))
+        sentences.append(f"No node is of the kind that it asks for{f' ({labels})' if labels else ''}.")
     elif others:
         sentences.append(f"{_nodes(others).capitalize()} of another kind {'do' if others > 1 else 'does'} not count.")
     return " ".join([*sentences, *(f"Also: {item}." for item in rest)])
@@ -67,18 +68,5 @@ def asked_for(spec: dict[str, Any]) -> dict[str, int]:
     return asked
 
 
-def _of(asked: dict[str, int], what: str) -> str:
-    return f" ({asked[what]} asked for)" if what in asked else ""
-
-
-def _labels(spec: dict[str, Any]) -> str:
-    labels = ", ".join(f"{key}={value}" for key, value in sorted(spec.get("nodeSelector", {}).items()))
-    return f" ({labels})" if labels else ""
-
-
 def _nodes(count: int) -> str:
     return f"{count} node" + ("s" if count > 1 else "")
-
-
-def _has(count: int) -> str:
-    return "have" if count > 1 else "has"

@@ -3,30 +3,66 @@
 Against a revision or a cluster, what is said goes to a page of Markdown too, for whoever reviews the change.
 """
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from policies.guardrails import check_all
-from stacks.command import WRONG_INPUT, CommandError
+from policies.guardrails import Finding, check_all
+from stacks.command import WRONG_INPUT, CommandError, chosen
 from stacks.devices import inventory
-from stacks.problems import DefinitionError, counted, escaped
+from stacks.problems import DefinitionError, counted, escaped, listed
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
+from . import output
+from .changes.compare import ObjectChange, compare
 from .changes.markdown import code
 from .changes.page import failed_page, page
-from .changes.report import report, total
+from .changes.report import report, terminal_summary, total
+from .changes.revision import NothingToCompare, rendering_of
 from .changes.stack_change import StackChange, stack_change
-from .changes.terminal_summary import terminal_summary
-from .comparison import Comparison, Wanted, compared
+from .contexts import LOCAL, context_of, on_cluster
 from .files import write_atomically
 from .guardrails import eased, enforce, findings
-from .render import Rendered
-from .terminal import console, note
+from .render import Rendered, render
+from .terminal import console, make, note, progress
+from .up import changes_since, parsed
 
 MOST_FIELDS = 40
+Texts = Mapping[str, Mapping[str, str]]
+Objects = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line asks for."""
+
+    definition: Path
+    out: Path
+    only: str | None
+    base: str | None
+    cluster: str | None
+    summary: Path
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared with what: for each stack its objects before and after, None where there is no such stack."""
+
+    against: str
+    changes: Mapping[str, Sequence[ObjectChange]]
+    before: Mapping[str, Objects | None]
+    """Of stacks that nobody asked for too, where they are known: rules compare them with the others."""
+    after: Mapping[str, Objects | None]
+    notes: tuple[str, ...] = ()
+    """What people must know to read it right."""
+    commit: str = ""
+    refused: int = 0
+    """How many objects the cluster would not take."""
 
 
 def preview_changes(wanted: Wanted) -> None:
@@ -46,50 +82,11 @@ def preview_changes(wanted: Wanted) -> None:
         raise
     changes = _stack_changes(wanted, definition, rendering, comparison)
     if writes:
-        subject = _subject(wanted, comparison)
+        against = code(wanted.base) if wanted.base is not None else f"the cluster {code(wanted.cluster or '')}"
+        commit = f" ({code(comparison.commit[:10])})" if comparison.commit else ""
+        how = ", without any cluster" if wanted.base is not None else ""
+        subject = f"Tidegate's preview of {code(str(wanted.definition))} against {against}{commit}{how}"
         _write(wanted.summary, page(changes, subject, comparison.notes, refused=comparison.refused))
-    _say(comparison, changes)
-    if writes:
-        note(f"written for reviewers: {escaped(str(wanted.summary))}")
-    enforce(rendering, definition, outcome="nothing was changed", local_cluster=wanted.is_local)
-
-
-def _stack_changes(
-    wanted: Wanted, definition: Definition, rendering: Sequence[Rendered], comparison: Comparison
-) -> list[StackChange]:
-    local = wanted.is_local
-    today = datetime.now(UTC).date()
-    found = findings(rendering, definition, today)
-    if wanted.cluster is None:
-        before = {name: list(objects) for name, objects in comparison.before.items() if objects is not None}
-        known = check_all(before, today)
-    else:
-        known = found  # rules judge what is declared: in live objects stand defaults and autoscalers' numbers too
-    there = {stack.name: _there(stack) for stack in definition.stacks}
-    return [
-        stack_change(
-            name,
-            comparison.changes.get(name, ()),
-            comparison.before[name] if name in comparison.changes else (),
-            comparison.after[name] if name in comparison.changes else (),
-            there=there.get(name),
-            findings=[eased(one) if local else one for one in found.get(name, ())],
-            known=[eased(one) if local else one for one in known.get(name, ())],
-        )
-        # A stack that nobody asked for is said where one of those that are asked for breaks something in it.
-        for name in {**comparison.changes, **found}
-    ]
-
-
-def _there(stack: Stack) -> Mapping[str, int] | None:
-    """Return the devices of a stack's data plane by kind; None where they are not declared."""
-    counts: Counter[str] = Counter()
-    for (device, _), count in inventory(stack.data_plane.gpus).items():
-        counts[str(device)] += count
-    return counts or None
-
-
-def _say(comparison: Comparison, changes: Sequence[StackChange]) -> None:
     screen = console()
     screen.print(f"Against {comparison.against}:", soft_wrap=True)
     for text in (report(comparison.changes, fields=MOST_FIELDS), terminal_summary(changes)):
@@ -97,15 +94,149 @@ def _say(comparison: Comparison, changes: Sequence[StackChange]) -> None:
             screen.print(text, soft_wrap=True)
     nothing = f"Nothing would change in {counted(comparison.changes, 'stack')}."
     screen.print(total(comparison.changes) or nothing)
+    if writes:
+        note(f"written for reviewers: {escaped(str(wanted.summary))}")
+    enforce(rendering, definition, outcome="nothing was changed", local_cluster=wanted.cluster == LOCAL)
 
 
-def _subject(wanted: Wanted, comparison: Comparison) -> str:
-    against = code(wanted.base) if wanted.base is not None else f"the cluster {code(wanted.cluster or '')}"
-    commit = f" ({code(comparison.commit[:10])})" if comparison.commit else ""
-    how = ", without any cluster" if wanted.base is not None else ""
-    return f"Tidegate's preview of {code(str(wanted.definition))} against {against}{commit}{how}"
+def _stack_changes(
+    wanted: Wanted, definition: Definition, rendering: Sequence[Rendered], comparison: Comparison
+) -> list[StackChange]:
+    today = datetime.now(UTC).date()
+    found = findings(rendering, definition, today)
+    if wanted.cluster is None:
+        before = {name: list(objects) for name, objects in comparison.before.items() if objects is not None}
+        known = check_all(before, today)
+    else:
+        known = found  # rules judge what is declared: in live objects stand defaults and autoscalers' numbers too
+    there: dict[str, Counter[str]] = {stack.name: Counter() for stack in definition.stacks}
+    for stack in definition.stacks:
+        for (device, _), count in inventory(stack.data_plane.gpus).items():
+            there[stack.name][str(device)] += count
+
+    def counting(found: Sequence[Finding]) -> list[Finding]:
+        return [eased(one) if wanted.cluster == LOCAL else one for one in found]
+
+    return [
+        stack_change(
+            name,
+            comparison.changes.get(name, ()),
+            comparison.before[name] if name in comparison.changes else (),
+            comparison.after[name] if name in comparison.changes else (),
+            there=there.get(name) or None,
+            findings=counting(found.get(name, ())),
+            known=counting(known.get(name, ())),
+        )
+        # A stack that nobody asked for is said where one of those that are asked for breaks something in it.
+        for name in {**comparison.changes, **found}
+    ]
 
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, text)
+
+
+# ---- what is compared with what ----
+
+
+def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Comparison]:
+    """Return what is declared, rendered, and how it compares with what is asked for."""
+    if wanted.cluster is not None:
+        if wanted.cluster == LOCAL:
+            stacks, context = _local_stacks(definition, wanted.only), LOCAL
+        else:
+            stacks = on_cluster(definition, wanted.cluster, wanted.only)
+            context = context_of(stacks[0].data_plane)
+        rendering = _rendered(definition, stacks)
+        return rendering, _with_cluster(context, rendering)
+    stacks = chosen(definition, wanted.only)
+    notes: tuple[str, ...] = ()
+    texts: Texts = {}
+    commit = ""
+    if wanted.base is None:
+        texts, against = _last_rendering(definition, wanted.out), f"the rendering in {escaped(str(wanted.out))}"
+    else:
+        against = escaped(wanted.base)
+        try:
+            with rendering_of(wanted.base, wanted.definition) as revision:
+                texts, commit = _texts(revision.folder), revision.commit
+        except NothingToCompare as error:
+            notes = (f"Everything counts as new: {error}",)
+            note(notes[0])
+    rendering = _rendered(definition, stacks)
+    changes = changes_since(texts, rendering, () if wanted.only else texts)
+    before = {name: parsed(texts[name]) if name in texts else None for name in {**changes, **texts}}
+    after = {item.stack: item.objects for item in rendering}
+    return rendering, Comparison(against, changes, before, {name: after.get(name) for name in changes}, notes, commit)
+
+
+def _rendered(definition: Definition, stacks: Sequence[Stack]) -> list[Rendered]:
+    return [
+        render(stack, definition.lock, definition.file) for stack in progress(stacks, len(stacks), "stacks evaluated")
+    ]
+
+
+def _local_stacks(definition: Definition, only: str | None) -> tuple[Stack, ...]:
+    from .local import incomplete, local_stacks, running_local
+
+    stacks = local_stacks(definition, only)
+    cluster = running_local()
+    if cluster is None:
+        how = make("up", CLUSTER="local", DEFINITION=definition.file)
+        if what := incomplete():
+            raise CommandError(f"{what}. Start it anew, empty:\n  {how}")
+        raise CommandError(f"there is no local cluster to compare with. Start one:\n  {how}")
+    os.environ.update(cluster.environment())
+    return stacks
+
+
+def _with_cluster(context: str, rendering: Sequence[Rendered]) -> Comparison:
+    from .live import live_objects
+
+    found = live_objects(context, rendering)
+    notes = []
+    for name, live in found.items():
+        notes += [f"{name}: the cluster would refuse this: {sentence}" for sentence in live.refused]
+        notes += [f"{name}: {kept} is no longer described, and stays for the data in it" for kept in live.kept]
+    for said in notes:
+        note(said)
+    return Comparison(
+        f"the cluster {escaped(context)}",
+        {name: compare(live.before, live.after) for name, live in found.items()},
+        {name: live.before or None for name, live in found.items()},
+        {name: live.after for name, live in found.items()},
+        tuple(notes),
+        refused=sum(len(live.refused) for live in found.values()),
+    )
+
+
+def _last_rendering(definition: Definition, out: Path) -> Texts:
+    place = output.real(out)
+    nothing = CommandError(
+        f"There is no rendering in {escaped(str(out))} yet. Make one, or compare with a git revision:\n"
+        f"  {make('up', DEFINITION=definition.file, OUT=out)}\n"
+        f"  {make('preview', BASE='main', DEFINITION=definition.file)}"
+    )
+    if output.read_index(out) is None and not output.beside(place, "old").exists():
+        raise nothing
+    with output.locked(place):
+        index = output.read_index(out)
+        if index is None:
+            raise nothing
+        found = output.look(out, index)
+    if not output.same_definition(index, definition.file):
+        note(f"{escaped(str(out))} holds a rendering of another definition, {escaped(index.definition)}.")
+    if found.edited or found.missing:
+        by_hand = listed((*found.edited, *found.missing), most=5)
+        note(f"edited or removed by hand since the last run: {by_hand}. `make up` writes them anew.")
+    return found.texts
+
+
+def _texts(folder: Path) -> Texts:
+    """Read a rendering that another version of this code wrote: only folders of YAML files are relied on."""
+    return {
+        stack.name: {file.name: file.read_text("utf-8") for file in sorted(stack.glob("*.yaml")) if file.is_file()}
+        for stack in sorted(folder.iterdir())
+        if stack.is_dir()
+    }

@@ -29,6 +29,10 @@ _QUOTA = (
 _CLUSTERS_RULE = (
     "    That is a rule of this cluster: change what it is about in the definition, or ask whoever made the rule."
 )
+BEING_DELETED = (
+    "namespace {namespace} is being deleted, so nothing can be made in it{why}.\n    Wait until it is gone,"
+    " and run this again. What holds it: {kubectl} get namespace {namespace} -o yaml"
+)
 _IMMUTABLE = r"(?P<said>spec[^\n]*?(?:Forbidden: updates to|immutable)[^\n]*)"
 
 _RULES = [
@@ -55,8 +59,7 @@ _RULES = [
     ),
     (
         r"unable to create new content in namespace (?P<namespace>\S+) because it is being terminated",
-        "namespace {namespace} is being deleted, so nothing can be made in it.\n    Wait until it is gone,"
-        " and run this again. What holds it: {kubectl} get namespace {namespace} -o yaml",
+        BEING_DELETED,
     ),
     (
         # RBAC's sentence is told from other refusals by `User`.
@@ -131,6 +134,7 @@ def _words(found: Match[str], context: str) -> dict[str, str]:
         "said": escaped(shortened((found.groupdict().get("said") or "").strip().rstrip(".,"), 400)),
         "thing": f"{kind} {name}" if name else kind,
         "lower": kind.lower(),
+        "why": "",
         "name": in_shell(name),
         "context": context,
         "kubectl": f"kubectl --context {in_shell(context)}",

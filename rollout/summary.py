@@ -1,7 +1,7 @@
 """What came out: a table of the stacks, how environments differ, and how to go on."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,25 +9,27 @@ from rich.table import Table
 from rich.text import Text
 
 from stacks.devices import device, devices_per_replica, most_replicas
-from stacks.problems import escaped, listed
+from stacks.problems import escaped, listed, shortened
 from stacks.stack import Definition, Stack
 
 from .contexts import context_of
-from .differences import differences, pairs
+from .render import Rendered
 from .terminal import in_shell, make
 
 MOST_STACKS = 24
 MOST_DIFFERENCES = 24
 MOST_PAIRS = 4
+_LONGEST = 60
+_TAGS = ("kind", "mode", "cloud")
 
 
-def table(stacks: Sequence[Stack], kinds: dict[str, Counter[str]]) -> Table:
+def table(stacks: Sequence[Stack], rendering: Sequence[Rendered]) -> Table:
     """Return a table with a row a stack: its objects by kind, the GPU slices it asks for, its datasets."""
     out = Table(show_lines=True)
     for name in ("Stack", "Objects", "GPU slices", "Datasets"):
         out.add_column(name, overflow="fold")
-    for stack in stacks[:MOST_STACKS]:
-        counts = kinds[stack.name]
+    for stack, rendered in [*zip(stacks, rendering, strict=True)][:MOST_STACKS]:
+        counts = Counter(item["kind"] for item in rendered.objects)
         names = (kind if count == 1 else f"{count}×{kind}" for kind, count in counts.items())
         objects = f"{counts.total()}: {', '.join(names)}"
         datasets = "\n".join(f"{dataset.name} ({dataset.kind})" for dataset in stack.platform.datasets)
@@ -75,6 +77,95 @@ def how_to_go_on(definition: Definition, stacks: Sequence[Stack], only: str | No
     )
 
 
-def by_kind(objects: Sequence[dict[str, Any]]) -> Counter[str]:
-    """Count objects by kind, in the order in which they are applied."""
-    return Counter(item["kind"] for item in objects)
+# ---- how stacks differ in what their definition says: the values in force, side by side ----
+
+
+def pairs(definition: Definition) -> list[tuple[str, Stack, Stack]]:
+    """Return which stacks to compare, and what the comparison is called.
+
+    The first environment's first stack with every other environment's, then each environment's with its further ones.
+    """
+    stacks: dict[str, list[Stack]] = {}
+    order = [environment.name for environment in definition.header.environments]
+    for stack in sorted(definition.stacks, key=lambda stack: order.index(stack.environment.name)):
+        stacks.setdefault(stack.environment.name, []).append(stack)
+    first, *others = [found[0] for found in stacks.values()]
+    between = [(f"{first.environment.name} → {other.environment.name}", first, other) for other in others]
+    within = [(f"{one[0].name} → {other.name}", one[0], other) for one in stacks.values() for other in one[1:]]
+    return between + within
+
+
+def differences(one: Stack, other: Stack) -> list[str]:
+    """Return every value in which two stacks differ: `proxy.replicas 1 → autoscaled 3–12`."""
+    return [f"{path} {old} → {new}" for path, old, new in _walk(_tree(one), _tree(other), "")]
+
+
+def _tree(stack: Stack) -> dict[str, Any]:
+    head = stack.environment.model_dump(by_alias=True, include={"production", "local", "labels", "annotations"})
+    return {"namespace": stack.namespace, **head, **stack.platform.model_dump(by_alias=True)}
+
+
+def _walk(old: Any, new: Any, path: str) -> Iterator[tuple[str, str, str]]:
+    if old == new:
+        return
+    if isinstance(old, Mapping) and isinstance(new, Mapping) and _same_kind(old, new):
+        yield from _walk_mappings(old, new, path)
+    elif isinstance(old, Sequence) and isinstance(new, Sequence) and _named(old) and _named(new):
+        before, after = ({item["name"]: item for item in items} for items in (old, new))
+        for name in {**before, **after}:
+            yield from _walk(before.get(name), after.get(name), f"{path}.{name}")
+        if before == after:
+            yield f"{path} (order)", _short(list(before)), _short(list(after))
+    else:
+        yield path, _short(old), _short(new)
+
+
+def _walk_mappings(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, str]]:
+    scaled = {"replicas", "autoscaling"} <= old.keys() & new.keys()
+    for key in {**old, **new}:
+        inside = f"{path}.{key}" if path else key
+        if key == "replicas" and scaled:
+            if (before := _scaling(old)) != (after := _scaling(new)):
+                yield inside, before, after
+            if old["autoscaling"] and new["autoscaling"]:
+                below, above = ({**item["autoscaling"], "min": 0, "max": 0} for item in (old, new))
+                yield from _walk(below, above, f"{path}.autoscaling")
+        elif not (key == "autoscaling" and scaled):
+            yield from _walk(old.get(key), new.get(key), inside)
+
+
+def _scaling(part: Mapping[str, Any]) -> str:
+    if bounds := part["autoscaling"]:
+        return f"autoscaled {bounds['min']}–{bounds['max']}"
+    return "default" if part["replicas"] is None else str(part["replicas"])
+
+
+def _same_kind(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    return all(old[tag] == new[tag] for tag in _TAGS if tag in old and tag in new)
+
+
+def _named(items: Sequence[Any]) -> bool:
+    return not isinstance(items, str) and all(isinstance(item, Mapping) and "name" in item for item in items)
+
+
+def _short(value: Any) -> str:
+    """Return a value in a few words: what is not set is left out, and the kind of a thing comes first."""
+    return escaped(shortened(_words(value), _LONGEST))
+
+
+def _words(value: Any) -> str:
+    if value is None or value == () or value == [] or value == {}:
+        return "–"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        tag = next((str(value[tag]) for tag in (*_TAGS, "name") if tag in value), "")
+        rest = [
+            f"{key} {_words(item)}"
+            for key, item in value.items()
+            if key not in (*_TAGS, "name") and item not in (None, (), {}, [])
+        ]
+        return f"{tag} ({', '.join(rest)})" if tag and rest else tag or ", ".join(rest)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(_words(item) for item in value)}]"
+    return str(value)

@@ -15,7 +15,7 @@ from .changes.compare import ObjectChange, compare
 from .changes.report import left_behind, report, total
 from .contexts import context_of
 from .guardrails import enforce
-from .output import Found, Index
+from .output import Index
 from .render import Rendered, render
 from .terminal import console, note, progress
 
@@ -35,7 +35,7 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
         render(stack, definition.lock, definition.file) for stack in progress(stacks, len(stacks), "stacks rendered")
     ]
     guarded = enforce(rendering, definition)
-    with output.locked(place, f"waiting: another run is writing {escaped(str(out))} …"):
+    with output.locked(place):
         before = output.read_index(out)
         _refuse_other_definition(before, definition, out, only)
         found = output.look(out, before) if before else None
@@ -47,7 +47,7 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
         if index != before or by_hand:
             output.write(place, index, rendering, kept, outcome)
     screen = console()
-    screen.print(summary.table(stacks, {item.stack: summary.by_kind(item.objects) for item in rendering}))
+    screen.print(summary.table(stacks, rendering))
     differing = "" if only else summary.how_they_differ(definition)
     for paragraph in (differing, advisory_text(definition.advisories), guarded):
         if paragraph:
@@ -59,7 +59,11 @@ def render_all(path: Path, out: Path, only: str | None, outcome: Outcome) -> Non
         return
     if before.definition != index.definition:
         note(f"{escaped(str(out))} held a rendering of {escaped(before.definition)} before.")
-    _say_by_hand(found, kept)
+    for touched, what in ((found.edited, "edited"), (found.missing, "removed")):
+        ours = [file for file in touched if file.split("/")[0] not in kept]
+        for some, how in ((ours, "written anew"), ([file for file in touched if file not in ours], "left so")):
+            if some:
+                note(f"{what} by hand since the last run, and {how}: {listed(some, most=5)}.")
     changes = changes_since(found.texts, rendering, () if only else before.stacks)
     if text := report(changes, objects=MOST_OBJECTS, fields=MOST_FIELDS):
         screen.print(text, soft_wrap=True)
@@ -94,7 +98,11 @@ def parsed(texts: Mapping[str, str]) -> list[dict[str, object]]:
     objects = []
     for text in texts.values():
         try:
-            _refuse_depth(text)
+            depth = 0
+            for event in yaml.parse(text, Loader=_LOADER):
+                depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+                if depth > _DEEPEST:  # the loader, which is written in C, would crash
+                    raise RecursionError
             item = yaml.load(text, Loader=_LOADER)
         except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: a date that there is not
             continue
@@ -106,15 +114,6 @@ def parsed(texts: Mapping[str, str]) -> list[dict[str, object]]:
     return objects
 
 
-def _refuse_depth(text: str) -> None:
-    """Raise RecursionError for what is nested so deeply that the loader, which is written in C, would crash."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_LOADER):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
-            raise RecursionError
-
-
 def _refuse_other_definition(index: Index | None, definition: Definition, out: Path, only: str | None) -> None:
     if index and only and not output.same_definition(index, definition.file):
         raise CommandError(
@@ -122,13 +121,3 @@ def _refuse_other_definition(index: Index | None, definition: Definition, out: P
             f"{escaped(definition.file)} cannot stand among its stacks.\nRender without STACK, or name another folder "
             "with OUT=<folder>."
         )
-
-
-def _say_by_hand(found: Found, kept: Mapping[str, object]) -> None:
-    for files, what in ((found.edited, "edited"), (found.missing, "removed")):
-        ours = [file for file in files if file.split("/")[0] not in kept]
-        theirs = [file for file in files if file.split("/")[0] in kept]
-        if ours:
-            note(f"{what} by hand since the last run, and written anew: {listed(ours, most=5)}.")
-        if theirs:
-            note(f"{what} by hand since the last run, and left so: {listed(theirs, most=5)}.")

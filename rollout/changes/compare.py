@@ -1,6 +1,7 @@
 """What differs between two lists of Kubernetes objects, field by field; and what of it makes an object anew."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,6 +13,14 @@ from .secrets import Hidden, hidden, hidden_tree
 KubernetesObject = dict[str, Any]
 Verb = Literal["created", "changed", "replaced", "deleted"]
 Step = str | int
+Identity = tuple[str, str, str]
+"""Kind, namespace and name: what identifies an object among those of a stack."""
+WORDS: Mapping[Verb, str] = {
+    "created": "created",
+    "changed": "changed",
+    "replaced": "REPLACED",
+    "deleted": "DELETED",
+}
 
 
 class _Missing:
@@ -26,23 +35,13 @@ DATASETS = ("PersistentVolume", "PersistentVolumeClaim")
 """Kinds that hold models, or lead to them."""
 # Which fields Kubernetes lets nobody change: a change of one means a new object in the old one's place.
 _MUTABLE_STATEFULSET = {
-    "replicas",
-    "template",
-    "updateStrategy",
-    "ordinals",
-    "minReadySeconds",
-    "persistentVolumeClaimRetentionPolicy",
-    "revisionHistoryLimit",
+    *("replicas", "template", "updateStrategy", "ordinals", "minReadySeconds"),
+    *("persistentVolumeClaimRetentionPolicy", "revisionHistoryLimit"),
 }
 # Everything else in a PersistentVolume's spec is its source (csi, nfs, hostPath, …) or says where it can be used.
 _MUTABLE_VOLUME = {
-    "accessModes",
-    "capacity",
-    "claimRef",
-    "mountOptions",
-    "persistentVolumeReclaimPolicy",
-    "storageClassName",
-    "volumeAttributesClassName",
+    *("accessModes", "capacity", "claimRef", "mountOptions", "persistentVolumeReclaimPolicy"),
+    *("storageClassName", "volumeAttributesClassName"),
 }
 _LIST_KEYS = ("name", "mountPath", "containerPort", "port", "key")
 
@@ -60,7 +59,13 @@ class FieldChange:
     @property
     def place(self) -> str:
         """The path in words: `spec.template.spec.containers[triton].image`."""
-        return path_text(self.path)
+        out = ""
+        for step in self.path:
+            if isinstance(step, int) or ("[" not in step and set(step) & set("./ ")):
+                out += f"[{step}]"
+            else:
+                out += ("." if out else "") + step
+        return out
 
 
 @dataclass(frozen=True)
@@ -77,46 +82,39 @@ class ObjectChange:
 
 def compare(old: Iterable[KubernetesObject], new: Iterable[KubernetesObject]) -> list[ObjectChange]:
     """Return the objects that are created, changed, replaced or deleted on the way from old to new, in apply order."""
-    before = {_identity(item): item for item in old}
-    after = {_identity(item): item for item in new}
+    before, after = ({identity(item): item for item in items} for items in (old, new))
+    every = {**before, **after}
     changes = []
-    for identity in sorted(before.keys() | after.keys(), key=lambda key: apply_key((before | after)[key])):
-        kind, namespace, name = identity
-        if identity not in before:
-            changes.append(ObjectChange("created", kind, name, namespace))
-        elif identity not in after:
-            changes.append(ObjectChange("deleted", kind, name, namespace))
-        elif fields := field_changes(before[identity], after[identity]):
-            reasons = immutable_changes(kind, before[identity], [change.path for change in fields])
+    for key in sorted(sorted(every), key=lambda key: apply_key(every[key])):
+        kind, namespace, name = key
+        if key not in before or key not in after:
+            changes.append(ObjectChange("deleted" if key in before else "created", kind, name, namespace))
+        elif fields := field_changes(before[key], after[key]):
+            paths = [[str(step).partition("[")[0] or str(step) for step in change.path] for change in fields]
+            reasons = sorted({".".join(field) for path in paths if (field := _immutable(kind, before[key], path))})
             verb: Verb = "replaced" if reasons else "changed"
             changes.append(ObjectChange(verb, kind, name, namespace, tuple(fields), tuple(reasons)))
     return changes
 
 
-def _identity(item: KubernetesObject) -> tuple[str, str, str]:
+def tally(changes: Iterable[ObjectChange]) -> str:
+    """Return `1 created, 2 changed, 1 REPLACED`."""
+    counts = Counter(change.verb for change in changes)
+    return ", ".join(f"{counts[verb]} {word}" for verb, word in WORDS.items() if counts[verb])
+
+
+def identity(item: KubernetesObject) -> Identity:
+    """Return what identifies an object."""
     head = item["metadata"]
     return item["kind"], head.get("namespace", ""), head["name"]
 
 
-def immutable_changes(kind: str, old: Mapping[str, Any], paths: Sequence[Sequence[str | int]]) -> list[str]:
-    """Return the immutable fields among those that changed, each as `spec.volumeClaimTemplates`."""
-    found = {
-        ".".join(field)
-        for path in paths
-        if (field := _immutable(kind, old, [_plain(step) for step in path])) is not None
-    }
-    return sorted(found)
-
-
-def _plain(step: str | int) -> str:
-    return str(step).partition("[")[0] or str(step)
-
-
-def _immutable(kind: str, old: Mapping[str, Any], path: Sequence[str]) -> Sequence[str] | None:
+def _immutable(kind: str, old: Mapping[str, Any], path: Sequence[str]) -> Sequence[str]:
+    """Return the field of a changed path that nobody may change, as `spec.volumeClaimTemplates`; nothing for others."""
     if kind in ("ConfigMap", "Secret"):
-        return path[:2] if old.get("immutable") is True and path[0] in ("data", "binaryData", "immutable") else None
+        return path[:2] if old.get("immutable") is True and path[0] in ("data", "binaryData", "immutable") else ()
     if path[0] != "spec" or len(path) < 2:
-        return None
+        return ()
     inside = path[1]
     if (
         (kind == "StatefulSet" and inside not in _MUTABLE_STATEFULSET)
@@ -129,7 +127,7 @@ def _immutable(kind: str, old: Mapping[str, Any], path: Sequence[str]) -> Sequen
     if kind == "PersistentVolumeClaim" and inside != "volumeAttributesClassName":
         # Not even more may be requested: only volumes that a driver provisioned can grow, and none of ours was.
         return path[: 3 if inside == "resources" else 2]
-    return None
+    return ()
 
 
 def field_changes(old: KubernetesObject, new: KubernetesObject) -> list[FieldChange]:
@@ -196,14 +194,3 @@ def _embedded(value: Any) -> Any:
     except (ValueError, RecursionError):
         return None
     return hidden_tree(tree) if isinstance(tree, (dict, list)) else None
-
-
-def path_text(path: Sequence[Step]) -> str:
-    """Return a path in words."""
-    out = ""
-    for step in path:
-        if isinstance(step, int) or ("[" not in step and set(step) & set("./ ")):
-            out += f"[{step}]"
-        else:
-            out += ("." if out else "") + step
-    return out

@@ -11,9 +11,9 @@ from policies.guardrails.checking import counted
 from stacks.problems import shortened
 
 from . import restarts
-from .compare import DATASETS, ObjectChange
+from .compare import DATASETS, WORDS, ObjectChange, tally
 from .markdown import LIMIT, code, folded, preformatted, prose, size, table
-from .report import WORDS, meaning, tally, values
+from .report import meaning, values
 from .secrets import hidden_by_look, hidden_text
 from .stack_change import StackChange, alike, broken, verdict
 
@@ -82,19 +82,15 @@ class _Room:
 
     def take(self, blocks: Sequence[str], more: Callable[[int], str]) -> list[str]:
         """Return as many blocks of lines as there is room for, and one that counts the rest."""
-        kept = self.fitting(blocks, more, self.left)
-        self.left -= size("\n".join(kept))
-        return kept
-
-    def fitting(self, blocks: Sequence[str], more: Callable[[int], str], room: int) -> list[str]:
-        """Return as many blocks as fit so many bytes, and one that counts the rest."""
         kept: list[str] = []
         for number, block in enumerate(blocks):
-            room -= size(block) + 1
-            if room < (_LONGEST_MORE if number < len(blocks) - 1 else 0):
+            rest = len(blocks) - number
+            if self.left - size(block) - 1 < (_LONGEST_MORE if rest > 1 else 0):
                 self.is_short = True
-                return [*kept, more(len(blocks) - number)]
+                kept.append(more(rest))
+                break
             kept.append(block)
+            self.left -= size(block) + 1
         return kept
 
 
@@ -219,7 +215,6 @@ def _notices(changes: Sequence[StackChange], room: _Room) -> list[str]:
 
 
 def _devices(changes: Sequence[StackChange], room: _Room) -> list[str]:
-    """Return what changes, with what the data plane has; what stays the same is folded away."""
     devices = alike((change.name, one) for change in changes for one in change.devices)
     out: list[str] = []
     for same in (False, True):
@@ -255,8 +250,9 @@ def _stacks(changes: Sequence[StackChange], room: _Room) -> list[str]:
             block = f"- {what} – the same as {code(seen[lines])}"
         else:
             seen[lines] = change.name
-            share = left // (len(differing) - number) - size("\n".join(folded(what, [])))
-            body = room.fitting(lines, "- and {} more lines".format, share)
+            share = _Room(left // (len(differing) - number) - size("\n".join(folded(what, []))))
+            body = share.take(lines, "- and {} more lines".format)
+            room.is_short |= share.is_short
             block = "\n".join(["", *folded(what, body), ""])
         left -= size(block)
         blocks.append(block)
@@ -266,7 +262,7 @@ def _stacks(changes: Sequence[StackChange], room: _Room) -> list[str]:
 def _objects(change: StackChange) -> Iterator[str]:
     harmless = [item for item in change.objects if item.verb not in ("deleted", "replaced")]
     for item in (*change.dangerous, *harmless):
-        yield f"- **{WORDS[item.verb].strip()}** {_named(item)}"
+        yield f"- **{WORDS[item.verb]}** {_named(item)}"
         yield from (f"  - {code(field.place)} {code(values(field))}" for field in item.fields)
 
 

@@ -1,25 +1,24 @@
-"""Says what changes, object by object and field by field, so that what is dangerous is seen first."""
+"""Says what changes on a terminal, so that what is dangerous is seen first.
+
+Object by object and field by field, and what that means for what runs: restarts, GPU devices, guardrails.
+"""
 
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
 
+from policies.guardrails.checking import counted as counted_findings
 from stacks.problems import counted, escaped, listed, shortened, shown
 
 from ..terminal import in_shell
-from .compare import DATASETS, MISSING, FieldChange, ObjectChange, Verb
+from . import restarts
+from .compare import DATASETS, MISSING, WORDS, FieldChange, ObjectChange, Verb, tally
 from .secrets import Hidden
+from .stack_change import StackChange, alike
 
 STYLES: Mapping[Verb, str] = {"created": "green", "changed": "yellow", "replaced": "bold red", "deleted": "bold red"}
-WORDS: Mapping[Verb, str] = {
-    "created": "created ",
-    "changed": "changed ",
-    "replaced": "REPLACED",
-    "deleted": "DELETED ",
-}
 _OF_DATASETS = ", and datasets are protected: add a dataset of another name and move the servers to it"
 _KEPT = ("Namespace", *DATASETS)
 _STAYS = "nothing deletes it: with Helm it stays, and Pulumi refuses until it is unprotected; the files in it stay"
@@ -50,12 +49,6 @@ def report(changes: Mapping[str, Sequence[ObjectChange]], *, objects: int = _ALL
     return out
 
 
-def tally(changes: Sequence[ObjectChange]) -> str:
-    """Return `1 created, 2 changed, 1 REPLACED`."""
-    counts = Counter(change.verb for change in changes)
-    return ", ".join(f"{counts[verb]} {WORDS[verb].strip()}" for verb in STYLES if counts[verb])
-
-
 def total(changes: Mapping[str, Sequence[ObjectChange]]) -> str:
     """Return `In 2 of 3 stacks: 4 changed, 1 REPLACED.`, or an empty text when nothing changes."""
     found = [change for of_stack in changes.values() for change in of_stack]
@@ -75,7 +68,9 @@ def left_behind(changes: Mapping[str, Sequence[ObjectChange]], contexts: Mapping
             if change.verb == "deleted" and change.kind in _KEPT:
                 kept.append(f"{change.kind} {change.name} ({contexts[stack]})")
             elif change.verb == "deleted":
-                commands.append(f"  {_deletion(change, contexts[stack])}")
+                where = ["--context", contexts[stack], *(["-n", change.namespace] if change.namespace else [])]
+                words = ["kubectl", *where, "delete", change.kind, change.name]
+                commands.append(f"  {' '.join(map(in_shell, words))}")
     if commands:
         lines.append("`kubectl apply` deletes nothing: where that is used, delete by hand what is gone:")
         lines += commands  # all of them: whoever copies these must not leave one behind
@@ -94,17 +89,12 @@ def meaning(change: ObjectChange) -> str:
     return f"{', '.join(change.reasons)} cannot be changed in place{remedy}"
 
 
-def _deletion(change: ObjectChange, context: str) -> str:
-    where = ["--context", context, *(["-n", change.namespace] if change.namespace else [])]
-    return " ".join(in_shell(word) for word in ["kubectl", *where, "delete", change.kind, change.name])
-
-
 def _objects(changes: Sequence[ObjectChange], most: int, fields: int) -> Text:
     out = Text()
     dangerous = [change for change in changes if change.verb in ("replaced", "deleted")]
     harmless = [change for change in changes if change.verb not in ("replaced", "deleted")]
     for change in [*dangerous, *harmless[:most]]:
-        out.append(f"  {WORDS[change.verb]} ", STYLES[change.verb])
+        out.append(f"  {WORDS[change.verb]:8} ", STYLES[change.verb])
         out.append(f"{change.kind} {escaped(change.name)}\n")
         if what := meaning(change):
             out.append(f"      {what}\n", "bold red")
@@ -124,13 +114,15 @@ def values(change: FieldChange) -> str:
         verb, value = ("added", new) if old is MISSING else ("removed", old)
         return f"{verb}: {escaped(shortened(_element(value), _LONGEST_ELEMENT))}"
     if isinstance(old, str) and isinstance(new, str) and "\n" in old + new:
-        return _lines(*(value.whole if isinstance(value, Hidden) else value for value in (old, new)))
+        before, after = ((value.whole if isinstance(value, Hidden) else value).splitlines() for value in (old, new))
+        gone, come = (sum(line not in other for line in one) for one, other in ((before, after), (after, before)))
+        return f"(text of {len(before)} lines: {gone} gone, {come} new)"
     if isinstance(old, Hidden) and isinstance(new, Hidden) and str(old) == str(new):
         return "(values are not shown)"
-    before, after = _brief(old, new), _brief(new, old)
+    was, now = _brief(old, new), _brief(new, old)
     # What comes or goes as a whole stands alone in its line: an access rule has to be read, not only noticed.
     longest = _LONGEST_ELEMENT if old is MISSING or new is MISSING else _LONGEST
-    return f"{_apart(before, after, longest)} → {_apart(after, before, longest)}"
+    return f"{_apart(was, now, longest)} → {_apart(now, was, longest)}"
 
 
 def _element(value: Any) -> str:
@@ -161,10 +153,71 @@ def _apart(text: str, other: str, longest: int) -> str:
     return shortened(part, longest)
 
 
-def _lines(old: str, new: str) -> str:
-    before, after = old.splitlines(), new.splitlines()
-    gone, come = (
-        len([line for line in before if line not in after]),
-        len([line for line in after if line not in before]),
-    )
-    return f"(text of {len(before)} lines: {gone} gone, {come} new)"
+# ---- what it means for what runs ----
+
+
+def terminal_summary(changes: Sequence[StackChange]) -> Text:
+    """Return what restarts and for how long, what GPU devices are taken, and what guardrails say.
+
+    What is as bad as a deletion stands last, where nobody misses it.
+    """
+    quiet = [
+        (f"  {escaped(f'{change.name} {notice.kind} {notice.name}: {notice.what}')}", "")
+        for change in changes
+        for notice in change.notices
+        if not notice.grave
+    ]
+    devices = [
+        (f"  {escaped(f'{change.name} {one.kind}')}: {one.before} → {one.after}", one.there)
+        for change in changes
+        for one in change.devices
+        if one.before != one.after
+    ]
+    grave = alike((change.name, notice) for change in changes for notice in change.grave)
+    parts: dict[str, list[tuple[str, str]]] = {
+        "What restarts:": _restarts(changes),
+        "Without a restart:": quiet,
+        "GPU devices, autoscalers at their most:": [
+            (line + ("" if there is None else f" of {there} on the data plane"), "") for line, there in devices
+        ],
+        "Guardrails:": _findings(changes),
+        "": [
+            (escaped(f"{', '.join(stacks)} {notice.kind} {notice.name}: {notice.what}"), "bold red")
+            for notice, stacks in grave.items()
+        ],
+    }
+    lines = [line for title, body in parts.items() if body for line in [*([(title, "bold")] if title else []), *body]]
+    return Text("\n").join(Text(*line) for line in lines)
+
+
+def _restarts(changes: Iterable[StackChange]) -> list[tuple[str, str]]:
+    lines = []
+    for stack, restart in ((change, restart) for change in changes for restart in change.restarts):
+        place = f"{stack.name} {restart.workload.kind} {restart.workload.name}"
+        gone, whole = restarts.without_replica(restart), restarts.whole(restart)
+        lines += [
+            (f"  {escaped(place)}: {restarts.how(restart)}", "bold red" if restart.replaced else "yellow"),
+            (f"      because of {escaped(restarts.because(restart))}", ""),
+            (f"      without a replica: {gone}; whole update: {whole}", ""),
+        ]
+        if restart.models:
+            lines.append((f"      models cold: {restarts.cold(restart, escaped)}", ""))
+    return [*lines, (restarts.ASSUMPTIONS, "dim")] if lines else []
+
+
+def _findings(changes: Sequence[StackChange]) -> list[tuple[str, str]]:
+    found = alike((change.name, (each, change.is_new(each))) for change in changes for each in change.findings)
+    lines = []
+    for (each, new), stacks in sorted(found.items(), key=lambda item: not item[0][1]):
+        if new or each.severity == "mandatory":
+            place = f"{', '.join(stacks)} {each.object}: {each.what} ({each.rule})"
+            style = "bold red" if each.severity == "mandatory" else "yellow"
+            lines.append((f"  {'NEW ' if new else ''}{each.severity} {escaped(place)}", style))
+    changing = any(change.objects for change in changes)
+    if changing and (
+        quiet := counted_findings(each for each, new in found if not new and each.severity != "mandatory")
+    ):
+        lines.append((f"  as before: {quiet}", ""))
+    if fixed := len({each for change in changes for each in change.fixed}):
+        lines.append((f"  {fixed} of before no longer there", ""))
+    return lines

@@ -6,15 +6,13 @@ Here stands also how that is said: what happens to the pods, for how long a pool
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from .compare import compare, field_changes
-from .models import Model, Serving, serving
-from .workloads import Replacing, Workload, items, text, workloads
+from .compare import MISSING, compare, field_changes
+from .workloads import Model, Replacing, Tree, Workload, items, serving, text, workloads
 
-Tree = Mapping[str, Any]
 BYTES_PER_SECOND = 250_000_000
 """At which a load is estimated: an assumption, which every text with an estimate states."""
 MOST_CAUSES = 3
@@ -29,7 +27,21 @@ ASSUMPTIONS = (
 )
 _QUANTITY = re.compile(r"(?P<number>[0-9]*\.?[0-9]+)(?P<unit>m|[kMGTPE]|[KMGTPE]i)?")
 _UNITS = {"m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_AMOUNTS = ("limits", "requests")
+_DEFAULTS = {
+    "defaultMode": 420,
+    "dnsPolicy": "ClusterFirst",
+    "failureThreshold": 3,
+    "initialDelaySeconds": 0,
+    "periodSeconds": 10,
+    "protocol": "TCP",
+    "schedulerName": "default-scheduler",
+    "scheme": "HTTP",
+    "successThreshold": 1,
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+    "timeoutSeconds": 1,
+}
+"""What the API server writes into a pod template that leaves it out: no new pods come of saying it."""
 
 
 @dataclass(frozen=True)
@@ -57,80 +69,69 @@ class Restart:
     def without_replica(self) -> int | None:
         """Longest time without any replica, in seconds: 0 for never, None where nothing bounds it."""
         pods, update = self.workload.least, self.replacing
-        if self.workload.most == 0 or (not self.replaced and (update.kept or update.unavailable < pods)):
-            return 0
-        if self.replaced:
-            return _sum(self.workload.stop_seconds, self.workload.start_seconds)
-        if not update.unavailable:
-            return 0
-        return self._one_pod(update)
+        never = not self.replaced and (update.kept or update.unavailable < max(1, pods))
+        return 0 if never or self.workload.most == 0 else self._one_pod(update)
 
     @property
     def whole(self) -> int | None:
         """Longest time that the whole update takes, at the most pods; None where nothing bounds it."""
         pods = self.workload.most
         update = self.workload.replacing(pods)
-        if self.replaced:
-            return _sum(self.workload.stop_seconds, self.workload.start_seconds)
-        at_once = max(1, update.unavailable + update.surge)
-        rounds = -(-max(0, pods - update.kept) // at_once)
         each = self._one_pod(update)
+        if each is None or self.replaced:
+            return each
+        rounds = -(-max(0, pods - update.kept) // max(1, update.unavailable + update.surge))
         last = 0 if update.waits_for_end else self.workload.stop_seconds
-        return None if each is None else rounds * each + (last if rounds else 0)
+        return rounds * each + (last if rounds else 0)
 
     def _one_pod(self, update: Replacing) -> int | None:
-        return _sum(self.workload.stop_seconds if update.waits_for_end else 0, self.workload.start_seconds)
+        start = self.workload.start_seconds
+        stop = self.workload.stop_seconds if self.replaced or update.waits_for_end else 0
+        return None if start is None else stop + start
 
 
 def restarts(before: Iterable[Tree], after: Iterable[Tree]) -> list[Restart]:
     """Return the workloads whose pods start anew on the way from one state of a stack to another."""
     before, after = list(before), list(after)
-    old, new = workloads(before), workloads(after)
-    was, will = serving(before), serving(after)
-    found = (_restart(old[key], workload, was, will) for key, workload in new.items() if key in old)
-    return [restart for restart in found if restart is not None]
-
-
-def _restart(old: Workload, new: Workload, was: Serving, will: Serving) -> Restart | None:
-    immutable = _immutable(old, new)
-    causes = immutable or template_changes(old, new)
-    if not causes or (not immutable and new.replacing(new.most).by_hand):
-        return None
-    pool = new.pool
-    if pool is None:
-        return Restart(new, bool(immutable), causes)
-    known = {model.name for model in was.models.get(pool, ())}
-    settings = (text(volume, "configMap", "name") for volume in items(new.pod, "volumes"))
-    return Restart(
-        new,
-        bool(immutable),
-        causes,
-        loading=will.loading.get(pool, ""),
-        models=tuple(model for model in will.models.get(pool, ()) if model.name in known),
-        wait_seconds=next((will.wait_seconds[name] for name in settings if name in will.wait_seconds), None),
-    )
-
-
-def _immutable(old: Workload, new: Workload) -> tuple[str, ...]:
-    return tuple(reason for change in compare([dict(old.item)], [dict(new.item)]) for reason in change.reasons)
+    old, was, will = workloads(before), serving(before), serving(after)
+    found = []
+    for key, new in workloads(after).items():
+        if key not in old:
+            continue
+        changes = compare([dict(old[key].item)], [dict(new.item)])
+        immutable = tuple(reason for change in changes for reason in change.reasons)
+        causes = immutable or template_changes(old[key], new)
+        if not causes or (not immutable and new.replacing(new.most).by_hand):
+            continue
+        restart = Restart(new, bool(immutable), causes)
+        if pool := new.pool:
+            known = {model.name for model in was.models.get(pool, ())}
+            settings = (text(volume, "configMap", "name") for volume in items(new.pod, "volumes"))
+            restart = replace(
+                restart,
+                loading=will.loading.get(pool, ""),
+                models=tuple(model for model in will.models.get(pool, ()) if model.name in known),
+                wait_seconds=next((will.wait_seconds[name] for name in settings if name in will.wait_seconds), None),
+            )
+        found.append(restart)
+    return found
 
 
 def template_changes(old: Workload, new: Workload) -> tuple[str, ...]:
     """Return the fields of the pod template whose change makes new pods."""
-    before, after = (_with_amounts(workload.template) for workload in (old, new))
-    fields = field_changes({"template": before}, {"template": after})
+    fields = field_changes({"template": _as_kept(old.template)}, {"template": _as_kept(new.template)})
     return tuple(dict.fromkeys(field.place.removeprefix("template.").removeprefix("spec.") for field in fields))
 
 
-def _with_amounts(tree: Any, key: str = "") -> Any:
-    """Return a template in which quantities that the API server writes alike are equal: `1000m` and `1`."""
+def _as_kept(tree: Any, key: str = "") -> Any:
+    """Return a template in which equal is what the API server keeps alike: `1000m` and `1`, a default and nothing."""
     if isinstance(tree, Mapping):
-        amounts = key in _AMOUNTS
         return {
-            name: _amount(item) if amounts or name == "sizeLimit" else _with_amounts(item, name)
+            name: _amount(item) if key in ("limits", "requests") or name == "sizeLimit" else _as_kept(item, name)
             for name, item in tree.items()
+            if key in ("labels", "annotations", "nodeSelector") or item != _DEFAULTS.get(name, MISSING)
         }
-    return [_with_amounts(item) for item in tree] if isinstance(tree, list) else tree
+    return [_as_kept(item) for item in tree] if isinstance(tree, list) else tree
 
 
 def _amount(value: Any) -> Any:
@@ -142,10 +143,6 @@ def _amount(value: Any) -> Any:
     if unit.endswith("i"):
         return f"{Decimal(found['number']) * 1024 ** (1 + 'KMGTPE'.index(unit[0])):f} bytes"
     return f"{Decimal(found['number']).scaleb(_UNITS.get(unit, 0)).normalize():f}"
-
-
-def _sum(stop: int, start: int | None) -> int | None:
-    return None if start is None else stop + start
 
 
 # ---- in words ----
@@ -213,8 +210,10 @@ def cold(restart: Restart, named: Callable[[str], str]) -> str:
     pinned = sum(model.pinned for model in models)
     parts = [f"{count} ({names}{f'; {pinned} pinned' if pinned else ''})"]
     parts.append("all cold, each until its first request is loaded" if missing else "cold on each new replica")
-    if to_load := _loading(restart):
-        parts.append(to_load)
+    if known := [model.footprint for model in models if model.footprint is not None]:
+        unknown = len(models) - len(known)
+        load = f"{sum(known) / 2**30:.1f} GiB to load, ≈ {duration(-(-sum(known) // BYTES_PER_SECOND))}"
+        parts.append(load + (f" without {unknown} of unknown size" if unknown else ""))
     if restart.wait_seconds is not None:
         parts.append(f"a caller waits up to {restart.wait_seconds} s for a load, then is told to try again")
     return "; ".join(parts)
@@ -224,15 +223,6 @@ def because(restart: Restart) -> str:
     """Return which fields are the reason."""
     more = len(restart.causes) - MOST_CAUSES
     return ", ".join(restart.causes[:MOST_CAUSES]) + (f" and {more} more" if more > 0 else "")
-
-
-def _loading(restart: Restart) -> str:
-    known = [model.footprint for model in restart.models if model.footprint is not None]
-    rest = len(restart.models) - len(known)
-    if not known:
-        return ""
-    amount = f"{sum(known) / 2**30:.1f} GiB to load, ≈ {duration(-(-sum(known) // BYTES_PER_SECOND))}"
-    return amount + (f" without {rest} of unknown size" if rest else "")
 
 
 def duration(seconds: int) -> str:

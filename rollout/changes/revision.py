@@ -42,9 +42,11 @@ def rendering_of(revision: str, definition: Path) -> Iterator[Revision]:
     folder = definition.resolve().parent
     if not folder.is_dir():
         raise CommandError(f"{escaped(str(folder))} is no folder.")
-    top = Path(_git(folder, "rev-parse", "--show-toplevel", error=_no_repository(definition)))
+    lost = f"{escaped(str(definition))} lies in no git repository, so there is no revision to compare with:"
+    unknown = f"git knows no revision {escaped(revision)} here; `git branch --all` and `git log --oneline` list some."
+    top = Path(_git(folder, "rev-parse", "--show-toplevel", error=lost))
     what = f"{escaped(revision)}^{{commit}}"
-    commit = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", what, error=_unknown(revision))
+    commit = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", what, error=unknown)
     wanted = definition.resolve().relative_to(top.resolve())
     with TemporaryDirectory(prefix="tidegate-") as temporary:
         tree = Path(temporary) / "tree"
@@ -92,34 +94,34 @@ def render_for_previews(definition: Path, out: Path) -> None:
 
 
 def _render(revision: str, root: Path, definition: Path, out: Path) -> None:
-    done = _run(revision, root, "up", definition, out)
-    if not done.returncode:
-        return
-    # It may break guardrails that the change mends: no reason not to compare with it. Older code knows no `render`.
-    if done.returncode == FAILED and not _run(revision, root, "render", definition, out).returncode:
-        return
-    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()[-_TAIL:]
-    said = "\n".join(f"    {escaped(line)}" for line in lines)
-    error = NothingToCompare if done.returncode == WRONG_INPUT else CommandError
-    raise error(
-        f"{escaped(revision)} cannot be rendered: its own `rollout up` ended with exit code {done.returncode}:\n{said}"
-    )
-
-
-def _run(revision: str, root: Path, command: str, definition: Path, out: Path) -> subprocess.CompletedProcess[bytes]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "contracts")])}
-    try:
-        return subprocess.run(
-            [sys.executable, "-m", "rollout", command, str(definition), "--out", str(out)],
-            cwd=root,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise CommandError(f"{escaped(revision)} cannot be rendered: no end after {SECONDS} s.") from None
+    # It may break guardrails that the change mends: no reason not to compare with it. Older code knows no `render`.
+    failed = []
+    for command in ("up", "render"):
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "rollout", command, str(definition), "--out", str(out)],
+                cwd=root,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise CommandError(f"{escaped(revision)} cannot be rendered: no end after {SECONDS} s.") from None
+        if not done.returncode:
+            return
+        failed.append(done)
+        if done.returncode != FAILED:
+            break
+    first = failed[0]
+    lines = first.stderr.decode("utf-8", "replace").strip().splitlines()[-_TAIL:]
+    said = "\n".join(f"    {escaped(line)}" for line in lines)
+    error = NothingToCompare if first.returncode == WRONG_INPUT else CommandError
+    raise error(
+        f"{escaped(revision)} cannot be rendered: its own `rollout up` ended with exit code {first.returncode}:\n{said}"
+    )
 
 
 def _git(folder: Path, *arguments: str, error: str) -> str:
@@ -140,11 +142,3 @@ def _git(folder: Path, *arguments: str, error: str) -> str:
         said = done.stderr.strip().splitlines()
         raise CommandError(error + (f"\n    {escaped(said[-1])}" if said else ""))
     return done.stdout.strip()
-
-
-def _no_repository(definition: Path) -> str:
-    return f"{escaped(str(definition))} lies in no git repository, so there is no revision to compare with:"
-
-
-def _unknown(revision: str) -> str:
-    return f"git knows no revision {escaped(revision)} here; `git branch --all` and `git log --oneline` list some."

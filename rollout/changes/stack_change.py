@@ -8,11 +8,10 @@ from typing import Any, Literal, TypeVar
 from policies.guardrails import Finding
 from stacks.problems import counted
 
-from .compare import DATASETS, ObjectChange
+from .compare import DATASETS, ObjectChange, tally
 from .notices import MODEL, Notice, notices
-from .report import tally
 from .restarts import Restart, restarting, restarts
-from .slices import gpu_slices
+from .workloads import gpu_slices
 
 State = Literal["new", "removed", "changed", "unchanged"]
 Thing = TypeVar("Thing")
@@ -87,13 +86,17 @@ def stack_change(
         state = "changed" if changes else "unchanged"
         started = restarts(before, after) if changes else []
         beside = notices(before, after, started) if changes else []
+    was, will = gpu_slices(before or ()), gpu_slices(after or ())
     return StackChange(
         name,
         state,
         tuple(changes),
         tuple(started),
         tuple(beside),
-        _devices(gpu_slices(before or ()), gpu_slices(after or ()), there),
+        tuple(
+            Devices(kind, was[kind], will[kind], None if there is None else there.get(kind, 0))
+            for kind in sorted(was.keys() | will.keys())
+        ),
         tuple(findings),
         tuple(known),
     )
@@ -101,13 +104,6 @@ def stack_change(
 
 def _breach(finding: Finding) -> tuple[str, ...]:
     return finding.rule, finding.severity, finding.kind, finding.namespace, finding.name
-
-
-def _devices(before: Counter[str], after: Counter[str], there: Mapping[str, int] | None) -> tuple[Devices, ...]:
-    return tuple(
-        Devices(kind, before[kind], after[kind], None if there is None else there.get(kind, 0))
-        for kind in sorted(before.keys() | after.keys())
-    )
 
 
 def alike(things: Iterable[tuple[str, Thing]]) -> dict[Thing, list[str]]:
@@ -135,6 +131,8 @@ def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
     objects = [item for change in changes for item in change.objects]
     datasets = {item.name for item in objects if item.verb == "replaced" and item.kind in DATASETS}
     unserved = {notice.name for change in changes for notice in change.grave if notice.kind == MODEL}
+    devices = [one for change in changes for one in change.devices]
+    before, after = sum(one.before for one in devices), sum(one.after for one in devices)
     parts = [
         broken(changes),
         f"the cluster REFUSES {counted(range(refused), 'object')}" if refused else "",
@@ -143,12 +141,6 @@ def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
         f"{counted(changes, 'stack')}: {kinds}",
         f"objects: {tally(objects)}" if objects else "",
         restarting(restart for change in changes for restart in change.restarts),
-        _slices(changes),
+        f"GPU devices {before} → {after}" if any(one.before != one.after for one in devices) else "",
     ]
     return " · ".join(part for part in parts if part)
-
-
-def _slices(changes: Sequence[StackChange]) -> str:
-    devices = [one for change in changes for one in change.devices]
-    before, after = sum(one.before for one in devices), sum(one.after for one in devices)
-    return f"GPU devices {before} → {after}" if any(one.before != one.after for one in devices) else ""

@@ -1,14 +1,30 @@
-"""What runs pods: how many, how long one takes to stop and to start, and how new ones take the place of old ones."""
+"""What a stack's objects run: workloads and how their pods are renewed, the models that they serve, the GPUs they take.
 
+All of it is read from objects that may not be well-formed: another version, a hand or a cluster wrote them.
+"""
+
+import json
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate_contracts import eviction_process, proxy_process
+
+from stacks.devices import Device
+
+from .compare import Identity
+
 Tree = Mapping[str, Any]
-_KINDS = ("Deployment", "StatefulSet")
+Pool = tuple[str, str]
+"""Server and pool."""
 _GRACE_SECONDS = 30
 """What Kubernetes takes where a pod does not say it; likewise below."""
 _PROBE = {"initialDelaySeconds": 0, "periodSeconds": 10, "failureThreshold": 3}
+_VENDOR = "nvidia.com/"
+_MIG = f"{_VENDOR}mig-"
+_PROFILE = re.compile(r"\.profile == '([^']*)'")
 
 
 @dataclass(frozen=True)
@@ -27,64 +43,22 @@ class Replacing:
     """Whether a new pod starts only after the old one has ended."""
 
 
-@dataclass(frozen=True)
 class Workload:
-    """A Deployment or a StatefulSet."""
+    """A Deployment or a StatefulSet; `least` and `most` are its pods: a fixed number, or an autoscaler's bounds."""
 
-    item: Tree
-    least: int
-    """Pods: a fixed number, or an autoscaler's bounds."""
-    most: int
-
-    @property
-    def kind(self) -> str:
-        """Its kind."""
-        return text(self.item, "kind")
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return text(self.item, "metadata", "name")
-
-    @property
-    def identity(self) -> tuple[str, str, str]:
-        """Kind, namespace and name."""
-        return self.kind, text(self.item, "metadata", "namespace"), self.name
-
-    @property
-    def template(self) -> Tree:
-        """Template of its pods."""
-        return mapping(self.item, "spec", "template")
-
-    @property
-    def pod(self) -> Tree:
-        """What a pod of it consists of."""
-        return mapping(self.template, "spec")
-
-    @property
-    def pool(self) -> tuple[str, str] | None:
-        """Server and pool whose replicas these are; None for anything else."""
-        labels = mapping(self.item, "metadata", "labels")
+    def __init__(self, item: Tree, least: int, most: int) -> None:
+        self.item, self.least, self.most = item, least, most
+        self.identity = self.kind, self.namespace, self.name = _identity(item)
+        self.template = mapping(item, "spec", "template")
+        self.pod = mapping(self.template, "spec")
+        self.containers = [*items(self.pod, "initContainers"), *items(self.pod, "containers")]
+        labels = mapping(item, "metadata", "labels")
         server, pool = text(labels, "tidegate.dev/server"), text(labels, "tidegate.dev/pool")
-        return (server, pool) if server and pool else None
-
-    @property
-    def role(self) -> str:
-        """What it is to people: `pool`, `proxy`, or its kind."""
+        self.pool: Pool | None = (server, pool) if server and pool else None
         role = text(self.template, "metadata", "labels", "tidegate.dev/role")
-        return "pool" if self.pool else "proxy" if role == "proxy" else self.kind.lower()
-
-    @property
-    def pods(self) -> str:
-        """How many, in words: `1 pod`, `3 to 12 pods`."""
-        if self.least != self.most:
-            return f"{self.least} to {self.most} pods"
-        return f"{self.most} pod{'' if self.most == 1 else 's'}"
-
-    @property
-    def stop_seconds(self) -> int:
-        """Longest time that a pod takes to end."""
-        return number(self.pod, "terminationGracePeriodSeconds", default=_GRACE_SECONDS)
+        self.role = "pool" if self.pool else "proxy" if role == "proxy" else self.kind.lower()
+        self.pods = f"{least} to {most} pods" if least != most else f"{most} pod{'' if most == 1 else 's'}"
+        self.stop_seconds = number(self.pod, "terminationGracePeriodSeconds", default=_GRACE_SECONDS)
 
     @property
     def start_seconds(self) -> int | None:
@@ -92,14 +66,13 @@ class Workload:
 
         Sidecars start one after the other, then all containers at the same time.
         """
-        sidecars = [_startup(container) for container in items(self.pod, "initContainers")]
-        containers = [_startup(container) for container in items(self.pod, "containers")]
-        known = [seconds for seconds in (*sidecars, *containers) if seconds is not None]
-        if not containers or len(known) < len(sidecars) + len(containers):
+        startups = [_probe_seconds(one, "startupProbe", "failureThreshold") for one in self.containers]
+        looks = [_probe_seconds(one, "readinessProbe", "successThreshold") for one in items(self.pod, "containers")]
+        sidecars = len(startups) - len(looks)
+        if not looks or not all(startups):
             return None
-        ready = max(_first_look(container) for container in items(self.pod, "containers"))
         settled = number(self.item, "spec", "minReadySeconds", default=0)
-        return sum(known[: len(sidecars)]) + max(known[len(sidecars) :]) + ready + settled
+        return sum(startups[:sidecars]) + max(startups[sidecars:]) + max(looks) + settled
 
     def replacing(self, pods: int) -> Replacing:
         """Return how an update of so many pods goes."""
@@ -120,52 +93,37 @@ class Workload:
         return Replacing(unavailable=unavailable or int(not surge), surge=surge, waits_for_end=False)
 
 
-def workloads(objects: Iterable[Tree]) -> dict[tuple[str, str, str], Workload]:
+def workloads(objects: Iterable[Tree]) -> dict[Identity, Workload]:
     """Return the Deployments and StatefulSets among objects, with their autoscalers' bounds."""
-    objects = list(objects)
-    bounds = _autoscalers(objects)
-    found = {}
+    found: dict[Identity, Tree] = {}
+    bounds: dict[Identity, tuple[int, int]] = {}
     for item in objects:
-        if item.get("kind") in _KINDS:
-            key = text(item, "kind"), text(item, "metadata", "namespace"), text(item, "metadata", "name")
-            fixed = number(item, "spec", "replicas", default=1)
-            least, most = bounds.get(key, (fixed, fixed))
-            found[key] = Workload(item, least, most)
-    return found
+        kind, namespace, _ = identity = _identity(item)
+        spec, target = mapping(item, "spec"), mapping(item, "spec", "scaleTargetRef")
+        scaled = text(target, "kind", default="Deployment"), namespace, text(target, "name")
+        if kind in ("Deployment", "StatefulSet"):
+            found[identity] = item
+        elif kind == "HorizontalPodAutoscaler":
+            least = number(spec, "minReplicas", default=1)
+            bounds[scaled] = least, number(spec, "maxReplicas", default=least)
+        elif kind == "ScaledObject":
+            bounds[scaled] = number(spec, "minReplicaCount", default=0), number(spec, "maxReplicaCount", default=100)
+    fixed = {identity: number(item, "spec", "replicas", default=1) for identity, item in found.items()}
+    return {identity: Workload(item, *bounds.get(identity, (fixed[identity],) * 2)) for identity, item in found.items()}
 
 
-def _autoscalers(objects: Iterable[Tree]) -> dict[tuple[str, str, str], tuple[int, int]]:
-    found = {}
-    for item in objects:
-        target = mapping(item, "spec", "scaleTargetRef")
-        key = text(target, "kind", default="Deployment"), text(item, "metadata", "namespace"), text(target, "name")
-        if item.get("kind") == "HorizontalPodAutoscaler":
-            least = number(item, "spec", "minReplicas", default=1)
-            found[key] = least, number(item, "spec", "maxReplicas", default=least)
-        elif item.get("kind") == "ScaledObject":
-            least = number(item, "spec", "minReplicaCount", default=0)
-            found[key] = least, number(item, "spec", "maxReplicaCount", default=100)
-    return found
+def _identity(item: Tree) -> Identity:
+    return text(item, "kind"), text(item, "metadata", "namespace"), text(item, "metadata", "name")
 
 
-def _startup(container: Tree) -> int | None:
-    probe = mapping(container, "startupProbe")
-    return _seconds(probe, "failureThreshold") if probe else None
-
-
-def _first_look(container: Tree) -> int:
-    """Return the seconds after its start-up until a container that is ready is known to be."""
-    probe = mapping(container, "readinessProbe")
-    return _seconds(probe, "successThreshold") if probe else 0
-
-
-def _seconds(probe: Tree, times: str) -> int:
+def _probe_seconds(container: Tree, name: str, times: str) -> int:
+    """Return how long a probe looks until so many times are reached; 0 where there is none."""
+    probe = mapping(container, name)
     delay, period = (number(probe, key, default=_PROBE[key]) for key in ("initialDelaySeconds", "periodSeconds"))
-    return delay + period * number(probe, times, default=_PROBE.get(times, 1))
+    return delay + period * number(probe, times, default=_PROBE.get(times, 1)) if probe else 0
 
 
 def _share(value: Any, pods: int, default: int, *, up: bool) -> int:
-    """Return a number of pods that is said as a number or in per cent."""
     if isinstance(value, int) and not isinstance(value, bool):
         return max(0, value)
     if isinstance(value, str) and value.endswith("%") and value[:-1].isdecimal():
@@ -173,7 +131,103 @@ def _share(value: Any, pods: int, default: int, *, up: bool) -> int:
     return default
 
 
-# ---- reading objects that may not be well-formed: another version, a hand or a cluster wrote them ----
+# ---- the models that are served, from the proxy's routing table ----
+
+
+@dataclass(frozen=True, order=True)
+class Model:
+    """One model, as far as it matters to whoever waits for it."""
+
+    name: str
+    pinned: bool = False
+    footprint: int | None = None
+    """Bytes, where they are declared."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What is served; nothing where there is no routing table that can be read."""
+
+    models: dict[Pool, list[Model]] = field(default_factory=dict)
+    loading: dict[Pool, str] = field(default_factory=dict)
+    """`preload` or `on-demand`."""
+    wait_seconds: dict[str, int] = field(default_factory=dict)
+    """How long a caller waits for a load, by the name of the ConfigMap with the pool's eviction settings."""
+
+    def places(self) -> dict[str, Pool]:
+        """Return where each model is served."""
+        return {model.name: pool for pool, models in self.models.items() for model in models}
+
+
+def serving(objects: Iterable[Tree]) -> Serving:
+    """Return what a stack's objects serve."""
+    found = Serving()
+    for item in objects:
+        if item.get("kind") != "ConfigMap":
+            continue
+        table = _json(at(item, "data", proxy_process.ROUTING_FILE))
+        for server in items(table, "servers"):
+            for pool in items(server, "pools"):
+                found.loading[text(server, "name"), text(pool, "name")] = text(pool, "loading")
+        for model in sorted(items(table, "models"), key=lambda model: text(model, "name")):
+            footprint = number(model, "footprintBytes", default=0) or None
+            one = Model(text(model, "name"), model.get("pinned") is True, footprint)
+            found.models.setdefault((text(model, "server"), text(model, "pool")), []).append(one)
+        settings = _json(at(item, "data", eviction_process.SETTINGS_FILE))
+        if settings is not None:
+            found.wait_seconds[text(item, "metadata", "name")] = number(settings, "waitSeconds", default=0)
+    return found
+
+
+def _json(file: Any) -> Any:
+    try:
+        return json.loads(file) if isinstance(file, str) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+# ---- GPU devices ----
+
+
+def gpu_slices(objects: Iterable[Tree]) -> Counter[str]:
+    """Count the GPU devices of each kind that all pods take together, with autoscalers at their most."""
+    objects = list(objects)
+    claims = {_identity(item): item for item in objects if item.get("kind") == "ResourceClaimTemplate"}
+    wanted: Counter[str] = Counter()
+    for workload in workloads(objects).values():
+        for device, count in _devices(workload, claims):
+            wanted[str(device)] += count * workload.most
+    return +wanted
+
+
+def _devices(workload: Workload, claims: Mapping[Identity, Tree]) -> Iterator[tuple[Device, int]]:
+    for container in workload.containers:
+        limits = {**mapping(container, "resources", "requests"), **mapping(container, "resources", "limits")}
+        for resource, value in limits.items():
+            amount = int(value) if isinstance(value, (int, str)) and str(value).isdecimal() else 0
+            if resource.startswith(_MIG):
+                yield Device("mig", resource.removeprefix(_MIG), "mixed"), amount
+            elif resource in (f"{_VENDOR}gpu", f"{_VENDOR}gpu.shared"):
+                yield _whole(mapping(workload.pod, "nodeSelector")), amount
+    for claim in items(workload.pod, "resourceClaims"):
+        name = text(claim, "resourceClaimTemplateName")
+        template = claims.get(("ResourceClaimTemplate", workload.namespace, name))
+        for request in items(template, "spec", "spec", "devices", "requests"):
+            expressions = (text(one, "cel", "expression") for one in items(request, "exactly", "selectors"))
+            profile = next((found[1] for each in expressions if (found := _PROFILE.search(each))), None)
+            count = number(request, "exactly", "count", default=1)
+            yield Device("dra", profile) if profile else Device("gpu"), count
+
+
+def _whole(selector: Tree) -> Device:
+    """Return what one `nvidia.com/gpu` is on the nodes that are selected."""
+    if selector.get(f"{_VENDOR}mig.strategy") == "single":
+        return Device("mig", text(selector, f"{_VENDOR}gpu.product").partition("-MIG-")[2], "single")
+    sharing = text(selector, f"{_VENDOR}gpu.sharing-strategy")
+    return Device(sharing if sharing in ("time-slicing", "mps") else "gpu")
+
+
+# ---- reading what may not be well-formed ----
 
 
 def at(tree: Any, *path: str) -> Any:
@@ -183,13 +237,13 @@ def at(tree: Any, *path: str) -> Any:
     return tree
 
 
-def mapping(tree: Any, *path: str) -> Mapping[str, Any]:
+def mapping(tree: Any, *path: str) -> Tree:
     """Return the mapping at a path; an empty one where there is none."""
     found = at(tree, *path)
     return found if isinstance(found, Mapping) else {}
 
 
-def items(tree: Any, *path: str) -> Iterator[Mapping[str, Any]]:
+def items(tree: Any, *path: str) -> Iterator[Tree]:
     """Yield the mappings in the list at a path."""
     found = at(tree, *path)
     yield from (item for item in found if isinstance(item, Mapping)) if isinstance(found, list) else ()

@@ -4,11 +4,17 @@ Environment variables, which are the user's and are handed on as they are: KUBEC
 HELM_DRIVER must not name another place for Helm's records than Secrets: they are read here too.
 """
 
+import base64
+import gzip
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from lab import tools
 from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError
@@ -16,8 +22,10 @@ from stacks.problems import escaped
 from stacks.resolve import resolve
 from stacks.stack import Stack
 
+from .. import processes
+from ..changes.workloads import number, workloads
 from ..contexts import context_of
-from ..handover import HELM_NAME, HELM_NAMESPACE, keep_scale, mend, prune, to_helm
+from ..handover import keep_scale, mend, prune, to_helm
 from ..kubectl import Kubectl, KubernetesObject, as_list
 from ..live import LiveState, as_declared, of_stack
 from ..refusals import explained, in_words
@@ -25,14 +33,12 @@ from ..render import Rendered
 from ..terminal import note
 from . import lease, ownership
 from .bundle import Bundle
-from .helm_release import is_of, recover, release_name
+from .ownership import helm_marks, helm_release, records, release_of
 from .watched import await_ready, run_watched
 
 _MARGIN_SECONDS = 300
 _LEAST_SECONDS = 600
 _DOWN_SECONDS = 600
-_DRIVERS = ("", "secret", "secrets")
-"""What HELM_DRIVER may say."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +59,7 @@ class Helm:
         """Raise CommandError where `up` would refuse a stack before it changes anything."""
         kube = Kubectl(context_of(stack.data_plane))
         if ownership.require(kube, stack, "helm", adopt=self.adopt) is not None:
-            live = of_stack(kube, rendered.objects)
-            if strangers := _strangers(live, stack):
-                ownership.require_ours(strangers, stack, kube.context, adopt=self.adopt)
+            self._strangers(of_stack(kube, rendered.objects), stack, kube)
 
     def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
         """Bring a stack up with its values; raise CommandError when it is not as declared.
@@ -68,41 +72,41 @@ class Helm:
         kube = Kubectl(context_of(stack.data_plane))
         owner = ownership.require(kube, stack, "helm", adopt=self.adopt)
         if owner is None:
-            _make_namespace(kube, stack, bundle.rendered)
+            # Helm needs the namespace for its own records, as the release's own.
+            namespace = next(item for item in objects if item["kind"] == "Namespace")
+            head = {kind: {**namespace["metadata"].get(kind, {}), **of} for kind, of in helm_marks(stack).items()}
+            owned = {**namespace, "metadata": {**namespace["metadata"], **head}}
+            kube.run("apply", "--server-side", "--field-manager=helm", "-f", "-", stdin=as_list([owned]))
         # Nobody sees the notes here, so nothing is looked up for them, and no rights are needed for that.
         values = {**values_of(resolve(stack, bundle.lock)), "global": {"lookup": False}}
         seconds = patience(objects)
         with lease.held(kube, stack.namespace) as hold:
             with ThreadPoolExecutor(1) as beside:
                 looking = beside.submit(of_stack, kube, objects)
-                newest, mended = recover(self.path, kube, stack)
+                newest, mended = self._recover(kube, stack)
             live = of_stack(kube, objects) if mended else looking.result()
-            stands = (
-                newest is not None
-                and is_of(newest, CHART, values)
-                and not _strangers(live, stack)
-                and as_declared(kube, live, objects)
-            )
+            ours = newest is not None and is_of(newest, CHART, values) and not _not_of_release(live, stack)
+            stands = ours and as_declared(kube, live, objects)
             if not stands:
-                gone = self._prepare(kube, stack, bundle.rendered, live)
+                if strangers := self._strangers(live, stack, kube):
+                    to_helm(kube, strangers, helm_marks(stack))
+                    live = of_stack(kube, objects)
+                keep_scale(kube, objects, live.declared)
+                mend(kube, objects, live.declared)
                 command = [
-                    *(self.path, "upgrade", "--install", release_name(stack), str(CHART)),
-                    *("--kube-context", kube.context, "--namespace", stack.namespace),
+                    *(self.path, "upgrade", "--install", release_of(stack)[0], str(CHART), *_where(kube, stack)),
                     *("--values", "-"),  # by its standard input: what stands in them is nobody else's business
                     # Server-side apply; what people changed by hand becomes as declared again.
                     *("--server-side=true", "--force-conflicts", "--timeout", f"{seconds}s"),
-                    "--hide-notes",
-                    *(("--wait",) if wait else ()),
+                    *("--hide-notes", *(("--wait",) if wait else ())),
                 ]
                 failure = run_watched(command, kube, objects, hold, stdin=json.dumps(values), watch=wait)
                 if failure is not None:
                     raise CommandError(_why(failure, kube, stack))
                 hold.require()
-                prune(kube, gone)
-        if stands:
-            failure = await_ready(kube, objects, seconds) if wait else None
-            if failure is not None:
-                raise CommandError(f"nothing was changed, and {failure}")
+                prune(kube, live.gone)
+        if stands and wait and (failure := await_ready(kube, objects, seconds)) is not None:
+            raise CommandError(f"nothing was changed, and {failure}")
         if owner is not None and owner.engine == "pulumi":
             note(
                 f"{stack.name} is Helm's now. Pulumi's state still lists its objects, and `pulumi destroy` would delete"
@@ -118,36 +122,57 @@ class Helm:
         if ownership.require(kube, stack, "helm") is None:
             return
         with lease.held(kube, stack.namespace) as hold:
-            command = [
-                *(self.path, "uninstall", release_name(stack), "--ignore-not-found", "--wait"),
-                *("--kube-context", kube.context, "--namespace", stack.namespace, "--timeout", f"{_DOWN_SECONDS}s"),
-            ]
-            failure = run_watched(command, kube, objects, hold, watch=False)
+            failure = run_watched(
+                [*self._uninstall(kube, stack), "--ignore-not-found"], kube, objects, hold, watch=False
+            )
             if failure is not None:
                 raise CommandError(_why(failure, kube, stack))
             hold.require()
-            release = release_name(stack), stack.namespace
             left = of_stack(kube, objects).everything
-            prune(kube, [item for item in left if not ownership.is_of_another(item, release)])
+            prune(kube, [item for item in left if helm_release(item) in (None, release_of(stack))])
             # What `helm test` left to be read: Helm takes hooks for nobody's.
             tests = ("--selector", "app.kubernetes.io/name=helm-test,app.kubernetes.io/part-of=tidegate")
             kube.run("delete", "pods,networkpolicies", "--namespace", stack.namespace, *tests, "--wait=false")
 
-    def _prepare(self, kube: Kubectl, stack: Stack, rendered: Rendered, live: LiveState) -> list[KubernetesObject]:
-        """Make sure that what is there is the release's, and as it was made; return what is no longer declared."""
-        if strangers := _strangers(live, stack):
+    def _strangers(self, live: LiveState, stack: Stack, kube: Kubectl) -> list[KubernetesObject]:
+        """Return what is not the release's; raise CommandError unless it is to be adopted."""
+        if strangers := _not_of_release(live, stack):
             ownership.require_ours(strangers, stack, kube.context, adopt=self.adopt)
-            to_helm(kube, strangers, (release_name(stack), stack.namespace))
-            live = of_stack(kube, rendered.objects)
-        keep_scale(kube, rendered.objects, live.declared)
-        mend(kube, rendered.objects, live.declared)
-        return live.gone
+        return strangers
+
+    def _uninstall(self, kube: Kubectl, stack: Stack) -> list[str]:
+        how = ("--wait", "--timeout", f"{_DOWN_SECONDS}s")
+        return [self.path, "uninstall", release_of(stack)[0], *_where(kube, stack), *how]
+
+    def _recover(self, kube: Kubectl, stack: Stack) -> tuple[KubernetesObject | None, bool]:
+        """Put right what a Helm left that was killed; return its newest record that may stay, and whether anything was.
+
+        The caller holds the lease: no other one is at work. A pending record stops every later upgrade. It is deleted,
+        and the upgrade that follows finishes what was begun: it finds the objects that there are already by Helm's own
+        marks. Rolling back first would restart pods twice.
+        """
+        found = records(kube, stack, "status!=superseded")
+        if not found:
+            return None, False
+        last, release = found[-1], release_of(stack)[0]
+        status = last["metadata"]["labels"].get("status", "")
+        if status.startswith("pending-"):
+            note(f"revision {last['metadata']['labels']['version']} of {release} was not finished; going on …")
+            kube.run("delete", "secret", last["metadata"]["name"], "-n", stack.namespace)
+            return None, True
+        if status == "uninstalling":
+            note(f"{release} was being taken down, and that was not finished; finishing it …")
+            done = processes.run(self._uninstall(kube, stack), seconds=_DOWN_SECONDS + 60)
+            if done.returncode:
+                raise CommandError(f"{release} cannot be uninstalled: {in_words(done.stderr)}")
+            return None, True
+        return last, False
 
 
 def find(adopt: bool = False) -> Helm:
     """Return the `helm` that is there, or is built; raise CommandError when there is none."""
     driver = os.environ.get("HELM_DRIVER", "")
-    if driver not in _DRIVERS:
+    if driver not in ("", "secret", "secrets"):
         raise CommandError(
             f"HELM_DRIVER is {escaped(driver)}, and Tidegate knows only Helm releases that are kept in Secrets: unset"
             " it, or bring the stack up with `helm upgrade --install` (docs/helm.md).",
@@ -160,55 +185,49 @@ def find(adopt: bool = False) -> Helm:
     return Helm(str(found.path), found.version, adopt)
 
 
-def _strangers(live: LiveState, stack: Stack) -> list[KubernetesObject]:
-    """Return what is there of a stack and is not its release's."""
-    release = release_name(stack), stack.namespace
-    return [item for item in (*live.declared, *live.gone) if ownership.helm_release(item) != release]
+def is_of(record: KubernetesObject, chart: Path, values: Mapping[str, Any]) -> bool:
+    """Say whether a record tells of a revision that was deployed from this chart, as it is now, with these values.
+
+    Helm would render the same objects and hooks of them again.
+    """
+    if record["metadata"]["labels"].get("status") != "deployed":
+        return False
+    try:
+        release = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(record["data"]["release"]))))
+        made_of = release["chart"]
+        templates = {item["name"]: base64.b64decode(item["data"]) for item in made_of["templates"]}
+        same_head = made_of["metadata"] == yaml.safe_load((chart / "Chart.yaml").read_bytes())
+        same_values = made_of["values"] == yaml.safe_load((chart / "values.yaml").read_bytes())
+        config = release.get("config") or {}
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, EOFError):  # of a Helm that writes otherwise
+        return False
+    files = {str(path.relative_to(chart)): path.read_bytes() for path in (chart / "templates").rglob("*.*")}
+    return same_head and same_values and templates == files and config == json.loads(json.dumps(values))
 
 
 def patience(objects: Sequence[KubernetesObject]) -> int:
     """Return how many seconds an `up` may take: each workload rolls pod by pod, and big models load slowly."""
-    most = {
-        item["spec"]["scaleTargetRef"]["name"]: item["spec"].get("maxReplicas", item["spec"].get("maxReplicaCount", 1))
-        for item in objects
-        if item["kind"] in ("HorizontalPodAutoscaler", "ScaledObject")
-    }
-    longest = 0
-    for item in objects:
-        if item["kind"] in ("Deployment", "StatefulSet"):
-            pod = item["spec"]["template"]["spec"]
-            starts = sum(_start_seconds(one) for one in (*pod.get("initContainers", ()), *pod["containers"]))
-            replicas = max(item["spec"].get("replicas", 1), most.get(item["metadata"]["name"], 1))
-            longest = max(longest, replicas * (starts + pod.get("terminationGracePeriodSeconds", 30)))
-    return max(_LEAST_SECONDS, longest + _MARGIN_SECONDS)
+
+    def start_seconds(container: Mapping[str, Any]) -> int:
+        probe = container.get("startupProbe")
+        return number(probe, "failureThreshold", default=0) * number(probe, "periodSeconds", default=10)
+
+    longest = (
+        workload.most * (sum(map(start_seconds, workload.containers)) + workload.stop_seconds)
+        for workload in workloads(objects).values()
+    )
+    return max(_LEAST_SECONDS, _MARGIN_SECONDS + max(longest, default=0))
 
 
-def _start_seconds(container: KubernetesObject) -> int:
-    probe = container.get("startupProbe") or {}
-    return int(probe.get("failureThreshold", 0) * probe.get("periodSeconds", 10))
+def _not_of_release(live: LiveState, stack: Stack) -> list[KubernetesObject]:
+    return [item for item in (*live.declared, *live.gone) if helm_release(item) != release_of(stack)]
 
 
-def _make_namespace(kube: Kubectl, stack: Stack, rendered: Rendered) -> None:
-    """Make the namespace before Helm needs it for its own records, as the release's own."""
-    namespace = next(item for item in rendered.objects if item["kind"] == "Namespace")
-    head = namespace["metadata"]
-    owned = {
-        **namespace,
-        "metadata": {
-            **head,
-            "labels": {**head["labels"], "app.kubernetes.io/managed-by": "Helm"},
-            "annotations": {
-                **head.get("annotations", {}),
-                HELM_NAME: release_name(stack),
-                HELM_NAMESPACE: stack.namespace,
-            },
-        },
-    }
-    kube.run("apply", "--server-side", "--field-manager=helm", "-f", "-", stdin=as_list([owned]))
+def _where(kube: Kubectl, stack: Stack) -> tuple[str, ...]:
+    return "--kube-context", kube.context, "--namespace", stack.namespace
 
 
 def _why(said: str, kube: Kubectl, stack: Stack) -> str:
-    """Return why Helm failed, and what to do where that is known."""
     lines = [line for line in said.splitlines() if "warnings.go" not in line and not line.startswith("level=")]
     said = "\n".join(lines) or said
     return explained(said, kube.context) or f"Helm did not bring {stack.name} to its end: {in_words(said)}"

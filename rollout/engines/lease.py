@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from subprocess import CompletedProcess
-from typing import Any
 
 from stacks.command import CommandError
 from stacks.problems import escaped
@@ -104,18 +103,22 @@ def _holder(lease: KubernetesObject | None) -> str:
 
 
 def _written(kube: Kubectl, namespace: str, before: KubernetesObject | None) -> "CompletedProcess[str]":
-    """Make the Lease, or make it ours, and return what the API server says."""
-    verb = "create" if before is None else "replace"
-    return kube.run(verb, "--validate=false", "-f", "-", stdin=as_list([_lease(namespace, before)]), check=False)
-
-
-def _lease(namespace: str, before: KubernetesObject | None) -> KubernetesObject:
+    """Make the Lease, or make it ours if it is still as it was seen, and return what the API server says."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    head: dict[str, Any] = {"name": NAME, "namespace": namespace}
-    if before is not None:
-        head["resourceVersion"] = before["metadata"]["resourceVersion"]  # only if it is still as it was seen
-    spec = {"holderIdentity": _identity(), "leaseDurationSeconds": SECONDS, "acquireTime": now, "renewTime": now}
-    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": head, "spec": spec}
+    seen = {} if before is None else {"resourceVersion": before["metadata"]["resourceVersion"]}
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": NAME, "namespace": namespace, **seen},
+        "spec": {
+            "holderIdentity": _identity(),
+            "leaseDurationSeconds": SECONDS,
+            "acquireTime": now,
+            "renewTime": now,
+        },
+    }
+    verb = "create" if before is None else "replace"
+    return kube.run(verb, "--validate=false", "-f", "-", stdin=as_list([lease]), check=False)
 
 
 def _renew(kube: Kubectl, hold: Hold, over: threading.Event) -> None:
@@ -140,7 +143,6 @@ def _identity() -> str:
 
 
 def _is_dead(holder: str) -> bool:
-    """Say whether a holder is a process of this machine that has ended."""
     match = re.fullmatch(r".*@(.*), process (\d+)", holder)
     if match is None or match[1] != socket.gethostname():
         return False

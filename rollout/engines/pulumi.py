@@ -5,7 +5,6 @@ That is what other engines, killed runs and people's hands have left.
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,14 +15,14 @@ from stacks.command import CommandError
 from stacks.stack import Stack
 
 from .. import local
-from ..contexts import context_of
+from ..contexts import LOCAL, context_of
 from ..handover import keep_scale, mend, prune, to_pulumi
 from ..kubectl import Kubectl, KubernetesObject
 from ..live import of_stack
 from ..render import Rendered
 from . import ownership, pulumi_cli
 from .bundle import Bundle
-from .helm_release import records
+from .ownership import helm_release, records
 from .pulumi_cli import PulumiCli
 
 READ_FROM = "TIDEGATE_READ_FROM"
@@ -60,7 +59,10 @@ class Pulumi:
         owner = ownership.require(kube, stack, "pulumi", adopt=self.adopt)
         cli = _here(self.cli, stack)
         resources = pulumi_cli.stacks(cli, stack)
-        pending = _pending(cli, stack, resources)
+        # Whether an earlier run was killed in the middle of an operation.
+        export = ["stack", "export", "--stack", stack.name]
+        state: Any = json.loads(pulumi_cli.ask(cli, stack, export)) if stack.name in resources else {}
+        pending = bool((state.get("deployment") or {}).get("pending_operations"))
         environment = dict(cli.environment)
         if bundle.read_from is not None:
             environment[READ_FROM] = str(bundle.read_from.resolve())
@@ -78,12 +80,8 @@ class Pulumi:
                 live = of_stack(kube, objects)
             keep_scale(kube, objects, live.declared)
             mend(kube, objects, live.declared)
-        _finish(
-            cli,
-            pulumi_cli.operate(
-                replace(cli, environment=environment), stack, bundle.definition, pulumi_cli.UP, resources
-            ),
-        )
+        cli_here = replace(cli, environment=environment)
+        _finish(cli, pulumi_cli.operate(cli_here, stack, bundle.definition, pulumi_cli.UP, resources))
         if pending:
             refresh = ["refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--stack", stack.name]
             pulumi_cli.ask(cli, stack, refresh)
@@ -101,7 +99,7 @@ class Pulumi:
         cli = _here(self.cli, stack)
         _finish(cli, pulumi_cli.operate(cli, stack, bundle.definition, pulumi_cli.DESTROY))
         left = of_stack(kube, bundle.rendered.objects).everything
-        prune(kube, [item for item in left if not ownership.is_of_another(item, None)])
+        prune(kube, [item for item in left if helm_release(item) is None])
 
 
 def find(adopt: bool = False) -> Pulumi | None:
@@ -115,17 +113,9 @@ def _finish(cli: PulumiCli, code: int) -> None:
         raise CommandError(f"{cli} ended with exit code {code}; what it says stands above.")
 
 
-def _pending(cli: PulumiCli, stack: Stack, resources: Mapping[str, int]) -> bool:
-    """Say whether an earlier run was killed in the middle of an operation."""
-    if stack.name not in resources:
-        return False
-    state: Any = json.loads(pulumi_cli.ask(cli, stack, ["stack", "export", "--stack", stack.name]))
-    return bool((state.get("deployment") or {}).get("pending_operations"))
-
-
 def _here(cli: PulumiCli, stack: Stack) -> PulumiCli:
     """Return Pulumi with a project and a state of its own for the local cluster, with which they vanish."""
-    if context_of(stack.data_plane) != local.CONTEXT:
+    if context_of(stack.data_plane) != LOCAL:
         return cli
     folder = local.local_folder() / PULUMI
     (folder / "state").mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -249,23 +249,18 @@ class _Tracebacks:
 
     def has(self, line: str) -> bool:
         """Say whether a line belongs to a traceback; lines are asked about in their order."""
-        if (begin := line.find(_TRACEBACK)) >= 0:
+        text, depth = line.strip(), len(line) - len(line.lstrip())
+        if (begin := line.find("Traceback (most recent call last)")) >= 0:
             self._depth = begin
-        elif self._depth is not None and not self._goes_on(line):
-            self._depth = None
+        elif self._depth is not None:
+            is_error = re.match(r"[\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b", text) and self._depth == depth
+            if not (not text or depth > self._depth or is_error or text == ">" or text.startswith(_CHAINED)):
+                self._depth = None
         if self._depth is not None:
             self.held.append(line)
         return self._depth is not None
 
-    def _goes_on(self, line: str) -> bool:
-        text = line.strip()
-        depth = len(line) - len(line.lstrip())
-        is_error = _ERROR.match(text) is not None and self._depth == depth
-        return not text or depth > (self._depth or 0) or is_error or text == ">" or text.startswith(_CHAINED)
 
-
-_TRACEBACK = "Traceback (most recent call last)"
-_ERROR = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b")
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 
 
@@ -277,7 +272,6 @@ def _environment(cli: PulumiCli) -> dict[str, str]:
 
 
 def _is_locked_by_the_dead(said: str) -> bool:
-    """Say whether every lock is one of a process of this machine that has ended."""
     if "the stack is currently locked" not in said:
         return False
     locks = re.findall(r"created by \S*@(\S+) \(pid (\d+)\)", said)
@@ -285,7 +279,6 @@ def _is_locked_by_the_dead(said: str) -> bool:
 
 
 def _explanation(said: str, stack: Stack) -> str | None:
-    """Return what to do about a failure, where that is known."""
     context = context_of(stack.data_plane)
     known = {
         "PULUMI_ACCESS_TOKEN must be set": (

@@ -25,6 +25,7 @@ _HEED_EVERY = 0.5
 _TO_END_SECONDS = 60.0
 _MOST_LINES = 8
 _PR_SET_PDEATHSIG = 1
+"""Has the system interrupt a process when the one that started it dies."""
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
@@ -81,11 +82,8 @@ def run_watched(
     if process.returncode == 0:
         return None
     why = "".join(said)
-    if looking.given_up:
-        return looking.given_up
-    if "deadline exceeded" in why or "not ready" in why or "timed out" in why:
-        return looking.late() or why
-    return why
+    is_late = any(words in why for words in ("deadline exceeded", "not ready", "timed out"))
+    return looking.given_up or (is_late and looking.late()) or why
 
 
 def await_ready(kube: Kubectl, objects: Sequence[KubernetesObject], seconds: float) -> str | None:
@@ -120,7 +118,7 @@ class _Looking:
         """Say what is not ready; return whether everything is."""
         lines = self._lines()
         if lines is None:
-            return False
+            return False  # a look that fails is no reason to give up
         for line in lines[:_MOST_LINES]:
             if line not in self._said and not line.endswith("is not there"):
                 note(f"waiting: {line}")
@@ -137,7 +135,7 @@ class _Looking:
         return f"not everything became ready in time:\n    {late}" if late else ""
 
     def _lines(self) -> list[str] | None:
-        with suppress(CommandError):  # a look that fails is no reason to give up
+        with suppress(CommandError):
             return lacking(self._kube, self._target)
         return None
 
@@ -174,6 +172,5 @@ def _interrupt(process: "subprocess.Popen[str]") -> None:
 
 
 def _end_with_parent() -> None:
-    """Have the system interrupt this process when the one that started it dies."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGINT)

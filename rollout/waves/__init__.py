@@ -9,5 +9,5 @@
 | `runner` | works through the steps; knows engines and gates as two functions only |
 | `worker` | the process that brings one plane up, and how it is started and stopped |
 | `gate`, `probe` | what must hold before the next step |
-| `watch`, `report` | what people see during and after |
+| `report` | what people see before, during and after |
 """

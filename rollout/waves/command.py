@@ -2,9 +2,8 @@
 
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from types import FrameType
 
 from stacks.command import FAILED, STOPPED, CommandError, Outcome
@@ -21,7 +20,6 @@ from .gate import Look, await_health, why_not_well
 from .journal import History, Journal
 from .prepare import Prepared, Request, prepared, refuse_contradictions
 from .runner import Runner, Show, Stop
-from .watch import watching
 
 _MOST_OBJECTS = 12
 _MOST_FIELDS = 8
@@ -45,7 +43,6 @@ def roll_out(request: Request, outcome: Outcome) -> None:
 def _say_what_would_change(ready: Prepared) -> None:
     """Print what each plane's API server says would change; raise CommandError where a plane would not come up."""
     changes = {}
-    unchanged: list[str] = []
     refused: list[str] = []
     for plane, rendered in ready.rendering.items():
         stack, name = ready.stacks[plane], rendered.stack
@@ -63,12 +60,11 @@ def _say_what_would_change(ready: Prepared) -> None:
             for change in changes[name]
             if change.verb == "replaced" and (ready.engine.name != "pulumi" or change.kind in KEPT)
         ]
-        if not changes[name]:
-            unchanged.append(f"{plane}: nothing would change.")
     if text := changes_report(changes, objects=_MOST_OBJECTS, fields=_MOST_FIELDS):
         console().print(text, soft_wrap=True)
-    for line in unchanged:
-        print(line)
+    for plane, rendered in ready.rendering.items():
+        if changes.get(rendered.stack) == []:
+            print(f"{plane}: nothing would change.")
     dry = "This was a dry run: nothing was changed."
     if refused:
         lines = "\n  ".join(refused)
@@ -76,46 +72,34 @@ def _say_what_would_change(ready: Prepared) -> None:
     note(dry)
 
 
-@dataclass(frozen=True)
-class _Work:
-    """Brings planes up with an engine, and looks at them through their gates."""
-
-    journal: Journal
-    prepared: Prepared
-    sources: Mapping[str, Journal]
-    lock: int
-    stop: Stop
-
-    def bring_up(self, plane: str, show: Show) -> None:
-        record, stack = self.journal.record, self.prepared.stacks[plane]
-        read_from = str(self.sources[plane].definition_file)
-        task = worker.Task(record.environment, plane, record.engine, record.definition, read_from)
-        seconds = stack.environment.rollout.engine_timeout_seconds
-        try:
-            worker.bring_up(task, self.journal.log(plane), self.lock, seconds, self.stop.now, show)
-        except worker.TooLong as error:
-            raise CommandError("\n  ".join([str(error), *why_not_well(self._look(plane))])) from None
-
-    def await_health(self, plane: str, show: Show) -> None:
-        await_health(self._look(plane), show, self.stop.now.wait)
-
-    def _look(self, plane: str) -> Look:
-        stack = self.prepared.stacks[plane]
-        target = target_of(self.prepared.rendering[plane].objects)
-        return Look(stack.platform.gate, Kubectl(context_of(stack.data_plane)), target)
-
-
 def _run(journal: Journal, ready: Prepared, lock: int) -> None:
     stop = Stop()
-    most = max(stack.environment.rollout.max_parallel for stack in ready.stacks.values())
     record = journal.record
+    most = max(stack.environment.rollout.max_parallel for stack in ready.stacks.values())
+    sources = ready.sources or dict.fromkeys(record.planes, journal)
+
+    def look(plane: str) -> Look:
+        stack = ready.stacks[plane]
+        return Look(
+            stack.platform.gate, Kubectl(context_of(stack.data_plane)), target_of(ready.rendering[plane].objects)
+        )
+
+    def bring_up(plane: str, show: Show) -> None:
+        read_from = str(sources[plane].definition_file)
+        task = worker.Task(record.environment, plane, record.engine, record.definition, read_from)
+        seconds = ready.stacks[plane].environment.rollout.engine_timeout_seconds
+        try:
+            worker.bring_up(task, journal.log(plane), lock, seconds, stop.now, show)
+        except worker.TooLong as error:
+            raise CommandError("\n  ".join([str(error), *why_not_well(look(plane))])) from None
+
+    def through_gate(plane: str, show: Show) -> None:
+        await_health(look(plane), show, stop.now.wait)
+
     if ready.journal is not None:
         journal.note_outcome(None)
-    sources = ready.sources or dict.fromkeys(record.planes, journal)
-    states = {plane: status.state for plane, status in record.planes.items()}
-    with _signals(stop), watching(states) as watch:
-        work = _Work(journal, ready, sources, lock, stop)
-        ending = Runner(journal, work, watch, stop, most, keep_going=record.kind == "back").run()
+    with _signals(stop), report.watching({plane: status.state for plane, status in record.planes.items()}) as watch:
+        ending = Runner(journal, bring_up, through_gate, watch, stop, most, keep_going=record.kind == "back").run()
     console().print(report.table(journal, ready.left))
     text = report.closing(journal)
     if ending != "succeeded":

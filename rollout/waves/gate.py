@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from stacks.command import CommandError
@@ -34,30 +35,26 @@ class Look:
 
     def lacking(self) -> list[str]:
         """Return what is still missing, of which cheap questions come first."""
+        what = "the workloads cannot be looked at"
         try:
             if lines := health.lacking(self.kubectl, self.target):
                 return lines
-        except CommandError as error:
-            return [f"the workloads cannot be looked at: {_line(error)}"]
-        if self.gate.probe is not None:
-            try:
+            what = "the probe request is not answered"
+            if self.gate.probe is not None:
                 probe.send(self.gate.probe, self.kubectl, self.target)
-            except CommandError as error:
-                return [f"the probe request is not answered: {_line(error)}"]
-        if self.gate.alerts is not None:
-            try:
+            what = "nobody can say whether an alert fires"
+            if self.gate.alerts is not None:
                 names = probe.firing(self.gate.alerts, self.kubectl, self.target.namespace)
-            except CommandError as error:
-                return [f"nobody can say whether an alert fires: {_line(error)}"]
-            return [f"alert {name} fires" for name in names]
+                return [f"alert {name} fires" for name in names]
+        except CommandError as error:
+            return [f"{what}: {shortened(' '.join(str(error).split()), _LONGEST)}"]
         return []
 
     def further(self) -> list[str]:
         """Return what else is known about why it is not well."""
-        try:
+        with suppress(CommandError):
             return health.warnings(self.kubectl, self.target)
-        except CommandError:
-            return []
+        return []
 
 
 def await_health(look: Look, show: Show, pause: Pause, clock: Callable[[], float] = time.monotonic) -> None:
@@ -79,17 +76,13 @@ def await_health(look: Look, show: Show, pause: Pause, clock: Callable[[], float
                 return
             show(f"well; settling for {gate.settle_seconds - settled:.0f} s")
         if moment >= end:
-            raise CommandError(_failure(gate, lines, look))
+            if not lines:
+                raise CommandError(f"it did not stay well for {gate.settle_seconds} s within {gate.timeout_seconds} s")
+            raise CommandError("\n  ".join([f"not passed within {gate.timeout_seconds} s:", *_all(lines, look)]))
         length = min(length * 1.4, _LONGEST_PAUSE if lines else _LONGEST_WHILE_SETTLING)
         left = end - moment if well_since is None else min(end, well_since + gate.settle_seconds) - moment
         if pause(max(0.0, min(length, left))):
             raise Interrupted
-
-
-def _failure(gate: Gate, lines: Sequence[str], look: Look) -> str:
-    if not lines:
-        return f"it did not stay well for {gate.settle_seconds} s within {gate.timeout_seconds} s"
-    return f"not passed within {gate.timeout_seconds} s:\n" + "\n".join(f"  {line}" for line in _all(lines, look))
 
 
 def why_not_well(look: Look) -> list[str]:
@@ -100,19 +93,3 @@ def why_not_well(look: Look) -> list[str]:
 def _all(lines: Sequence[str], look: Look) -> list[str]:
     shown = [*lines[:_MOST_LINES], *([f"… and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else [])]
     return shown + [line for line in look.further()[:_MOST_LINES] if line not in shown]
-
-
-def _line(error: CommandError) -> str:
-    return shortened(" ".join(str(error).split()), _LONGEST)
-
-
-def described(gate: Gate) -> str:
-    """Return what a gate asks for, in a line."""
-    parts = ["workloads available", "proxy ready"]
-    if gate.probe is not None:
-        way = gate.probe.url if gate.probe.kind == "url" else f"{gate.probe.path} by {gate.probe.kind}"
-        parts.append(f"probe {way} answered")
-    if gate.alerts is not None:
-        service = gate.alerts.service
-        parts.append(f"no alert at {f'{service.namespace}/{service.name}' if service else gate.alerts.url}")
-    return f"{', '.join(parts)}; for {gate.settle_seconds} s, within {gate.timeout_seconds} s"

@@ -102,10 +102,9 @@ class RolloutRecord(_Record):
 
 
 class Journal:
-    """One rollout's folder. Its record may be changed by several threads."""
+    """One rollout's folder, which exists and whose name is its number. Its record may be changed by several threads."""
 
     def __init__(self, folder: Path) -> None:
-        """Take the folder, which exists; its name is the rollout's number."""
         self.folder = folder
         self.number = int(folder.name)
         self._lock = threading.Lock()
@@ -113,13 +112,19 @@ class Journal:
     @cached_property
     def record(self) -> RolloutRecord:
         """The record, read when it is first asked for; raise CommandError when it cannot be understood."""
-        file = self.folder / FILE
         try:
-            return RolloutRecord.model_validate_json(file.read_bytes())
+            return RolloutRecord.model_validate_json((self.folder / FILE).read_bytes())
         except FileNotFoundError:
-            raise _damaged(file, "is of another version of Tidegate") from None
+            raise self.damaged("is of another version of Tidegate") from None
         except ValidationError:
-            raise _damaged(file, "cannot be understood") from None
+            raise self.damaged() from None
+
+    def damaged(self, what: str = "cannot be understood") -> CommandError:
+        """Return the error for a record that cannot be read, or does not fit what it belongs to."""
+        return CommandError(
+            f"{escaped(str(self.folder / FILE))}: this record {what}, so nobody knows where the planes stand.\nNothing"
+            f" was changed. Move {escaped(str(self.folder))} away and roll out anew: what is up already stays as it is."
+        )
 
     @property
     def definition_file(self) -> Path:
@@ -143,10 +148,6 @@ class Journal:
         """Return the file that holds what the engine said about a plane."""
         return self.folder / "logs" / f"{plane}.log"
 
-    def damaged(self) -> CommandError:
-        """Return the error for a record that does not fit what it belongs to."""
-        return _damaged(self.folder / FILE, "cannot be understood")
-
     def note_plane(self, plane: str, state: State, seconds: float | None = None, message: str = "") -> None:
         """Write down where a plane stands now."""
         with self._lock:
@@ -155,35 +156,26 @@ class Journal:
             status.seconds = None if seconds is None else round(seconds, 3)
             if state == "applying":
                 status.attempts, status.began_at = status.attempts + 1, status.changed_at
-            self._save()
+            write_atomically(self.folder / FILE, _text(self.record))
 
     def note_outcome(self, outcome: Ending | None) -> None:
         """Write down how the rollout ended, or with None that it goes on."""
         with self._lock:
             self.record.outcome = outcome
-            self._save()
-
-    def _save(self) -> None:
-        write_atomically(self.folder / FILE, _text(self.record))
+            write_atomically(self.folder / FILE, _text(self.record))
 
 
 class History:
-    """The rollouts of one environment."""
+    """The rollouts of one environment, in a folder that need not exist yet."""
 
     def __init__(self, folder: Path) -> None:
-        """Take the folder, which need not exist yet."""
         self.folder = folder
 
     def all(self) -> list[Journal]:
         """Return every rollout, the oldest first."""
-        if not self.folder.is_dir():
-            return []
-        folders = [path for path in self.folder.iterdir() if path.name.isdecimal() and path.is_dir()]
+        paths = self.folder.iterdir() if self.folder.is_dir() else ()
+        folders = [path for path in paths if path.name.isdecimal() and path.is_dir()]
         return sorted(map(Journal, folders), key=lambda journal: journal.number)
-
-    def last(self) -> Journal | None:
-        """Return the latest rollout."""
-        return next(iter(reversed(self.all())), None)
 
     def numbered(self, number: int) -> Journal:
         """Return a rollout by its number; raise CommandError when it is no longer there."""
@@ -199,19 +191,16 @@ class History:
         """
         for journal in reversed(self.all()):
             record = journal.record
-            if plane not in record.planes:
-                continue
-            if record.kind == "back":
+            if plane in record.planes and record.kind == "back":
                 return record.good.get(plane)
-            if record.outcome == "succeeded":
+            if plane in record.planes and record.outcome == "succeeded":
                 return journal.number
         return None
 
     def begin(self, record: RolloutRecord, texts: Mapping[str, bytes]) -> Journal:
         """Make the folder of a new rollout; it appears as a whole, or not at all."""
-        last = self.last()
-        number = last.number + 1 if last else 1
-        staging = self.folder / f".{number:04d}.new"
+        number = max((journal.number for journal in self.all()), default=0) + 1
+        staging, final = self.folder / f".{number:04d}.new", self.folder / f"{number:04d}"
         shutil.rmtree(staging, ignore_errors=True)
         (staging / "definition").mkdir(parents=True)
         (staging / "logs").mkdir()
@@ -222,7 +211,6 @@ class History:
                 os.fsync(file.fileno())
         sync_folder(staging / "definition")
         write_atomically(staging / FILE, _text(record))
-        final = self.folder / f"{number:04d}"
         staging.rename(final)
         sync_folder(self.folder)
         return Journal(final)
@@ -272,10 +260,3 @@ def now() -> str:
 
 def _text(record: RolloutRecord) -> str:
     return record.model_dump_json(indent=2) + "\n"
-
-
-def _damaged(file: Path, what: str) -> CommandError:
-    return CommandError(
-        f"{escaped(str(file))}: this record {what}, so nobody knows where the planes stand.\nNothing was changed. Move "
-        f"{escaped(str(file.parent))} away and roll out anew: what is up already stays as it is."
-    )

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,9 +70,13 @@ def refuse_contradictions(request: Request) -> None:
 
 def prepared(request: Request, history: History) -> Prepared:
     """Return what is to be done; raise CommandError or DefinitionError when it cannot be."""
-    last = history.last()
-    if last is not None:
-        _refuse_other_definition(request.definition, last)
+    last = next(reversed(history.all()), None)
+    if last is not None and Path(last.record.definition).resolve() != request.definition.resolve():
+        raise CommandError(
+            f"{escaped(str(history.folder))} holds the rollouts of {escaped(last.record.definition)}, and not of "
+            f"{escaped(str(request.definition))}.\nName that definition with DEFINITION=<file>, or move the folder "
+            "away."
+        )
     if request.resume or (request.back and last and last.record.kind == "back" and last.record.outcome != "succeeded"):
         return _going_on(request, history, last)
     return _taking_back(request, history, last) if request.back else _new(request, history, last)
@@ -111,12 +116,15 @@ def _going_on(request: Request, history: History, last: Journal | None) -> Prepa
     record = last.record
     if record.outcome == "succeeded":
         raise CommandError(f"There is nothing to go on with: rollout {last.number} of {record.environment} succeeded.")
-    engine = find_engine(_same_engine(request, record))
+    engine = _same_engine(request, record)
     back = record.kind == "back"
     sources = {plane: history.numbered(record.good[plane]) if back else last for plane in record.planes}
     stacks, rendering = _of_kept_texts(request.environment, sources, check=not back)
     note(f"Rollout {last.number} of {record.environment}, begun at {record.began_at}, goes on.")
-    if not back and not _is_unchanged(request.definition, record):
+    unchanged = False
+    with suppress(OSError):
+        unchanged = digests(texts_of(request.definition)) == record.texts
+    if not back and not unchanged:
         note(
             f"{escaped(str(request.definition))} or images.lock was edited since; it goes on with the texts that "
             "it began with.\nFor the new ones begin a new rollout, without RESUME."
@@ -142,7 +150,7 @@ def _taking_back(request: Request, history: History, last: Journal | None) -> Pr
             f"There is nothing to go back to: no earlier rollout of {', '.join(touched)} succeeded.\nRoll an older "
             "definition out: take it from version control, and run `make rollout` with it."
         )
-    engine = find_engine(_same_engine(request, record))
+    engine = _same_engine(request, record)
     sources = {plane: history.numbered(record.good[plane]) for plane in able}
     stacks, rendering = _of_kept_texts(request.environment, sources, check=False)
     new = RolloutRecord(
@@ -156,10 +164,9 @@ def _taking_back(request: Request, history: History, last: Journal | None) -> Pr
         good={plane: record.good[plane] for plane in able},
         takes_back=last.number,
     )
-    for journal in {journal.number: journal for journal in sources.values()}.values():
-        theirs = {plane for plane, source in sources.items() if source.number == journal.number}
-        before = {plane: digest for plane, digest in journal.record.objects.items() if plane in theirs}
-        _say_if_rendered_otherwise(journal.number, before, new.objects)
+    for number, planes in _by_rollout(sources).items():
+        before = sources[planes[0]].record.objects
+        _say_if_rendered_otherwise(number, {plane: before[plane] for plane in planes if plane in before}, new.objects)
     left = tuple(plane for plane in touched if plane not in able)
     return Prepared(new, engine, stacks, rendering, sources, left=left)
 
@@ -170,13 +177,13 @@ def _of_kept_texts(
     """Read what each plane is brought up from, and render it; with `check` the rules that may stop it hold too."""
     stacks: dict[str, Stack] = {}
     rendering: dict[str, Rendered] = {}
-    for journal in {journal.number: journal for journal in sources.values()}.values():
-        planes = [plane for plane, source in sources.items() if source.number == journal.number]
+    for number, planes in _by_rollout(sources).items():
+        journal = sources[planes[0]]
         try:
             definition = journal.definition()
         except DefinitionError as error:
             raise CommandError(
-                f"this Tidegate cannot use the definition of rollout {journal.number} any more:\n{error}"
+                f"this Tidegate cannot use the definition of rollout {number} any more:\n{error}"
             ) from None
         every = stacks_of(definition, environment)
         if journal.record.environment != environment or not {*planes} <= every.keys():
@@ -191,37 +198,25 @@ def _of_kept_texts(
     return {plane: stacks[plane] for plane in sources}, {plane: rendering[plane] for plane in sources}
 
 
+def _by_rollout(sources: Mapping[str, Journal]) -> dict[int, list[str]]:
+    planes: dict[int, list[str]] = {}
+    for plane, journal in sources.items():
+        planes.setdefault(journal.number, []).append(plane)
+    return planes
+
+
 def _rendering_of(stacks: Mapping[str, Stack], definition: Definition) -> dict[str, Rendered]:
     return {plane: render(stack, definition.lock, definition.file) for plane, stack in stacks.items()}
 
 
 def _objects(rendering: Mapping[str, Rendered]) -> dict[str, str]:
-    """Return the SHA-256 of what each plane's stack renders to."""
     texts = {plane: json.dumps(rendered.objects, sort_keys=True) for plane, rendered in rendering.items()}
     return {plane: hashlib.sha256(text.encode()).hexdigest() for plane, text in texts.items()}
 
 
-def _refuse_other_definition(definition: Path, last: Journal) -> None:
-    theirs = last.record.definition
-    if Path(theirs).resolve() != definition.resolve():
-        raise CommandError(
-            f"{escaped(str(last.folder.parent))} holds the rollouts of {escaped(theirs)}, and not of "
-            f"{escaped(str(definition))}.\nName that definition with DEFINITION=<file>, or move the folder "
-            "away."
-        )
-
-
-def _is_unchanged(definition: Path, record: RolloutRecord) -> bool:
-    try:
-        return digests(texts_of(definition)) == record.texts
-    except OSError:
-        return False
-
-
 def _say_if_rendered_otherwise(number: int, before: Mapping[str, str], after: Mapping[str, str]) -> None:
     """Say for which planes the same text gives other objects than it did; both are digests by plane."""
-    other = [plane for plane in before if plane in after and before[plane] != after[plane]]
-    if other:
+    if other := [plane for plane in before if plane in after and before[plane] != after[plane]]:
         note(
             f"Tidegate itself has changed since rollout {number} began: of the same definition it makes other "
             f"objects for {listed(other, most=8)}."
@@ -233,15 +228,6 @@ def _say(*texts: str) -> None:
         note(text)
 
 
-def _same_engine(request: Request, record: RolloutRecord) -> str:
-    if request.engine not in (None, record.engine):
-        raise CommandError(
-            f"The rollout was begun with {record.engine}, and goes on or back with the same; leave ENGINE out.",
-            WRONG_INPUT,
-        )
-    return record.engine
-
-
 def _must_be_there(request: Request, last: Journal | None, what: str) -> Journal:
     if last is None:
         folders = {path.parent.parent.name for path in request.journals.glob(f"*/*/{FILE}")}
@@ -249,3 +235,12 @@ def _must_be_there(request: Request, last: Journal | None, what: str) -> Journal
         where = escaped(str(request.journals))
         raise CommandError(f"There is no rollout of {request.environment} to {what} in {where}.{others}")
     return last
+
+
+def _same_engine(request: Request, record: RolloutRecord) -> Engine:
+    if request.engine not in (None, record.engine):
+        raise CommandError(
+            f"The rollout was begun with {record.engine}, and goes on or back with the same; leave ENGINE out.",
+            WRONG_INPUT,
+        )
+    return find_engine(record.engine)

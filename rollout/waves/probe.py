@@ -9,7 +9,6 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
@@ -64,22 +63,17 @@ def firing(alerts: Alerts, kubectl: Kubectl, namespace: str) -> list[str]:
     else:
         answer = _request(f"{(alerts.url or '').rstrip('/')}{path}")
     try:
-        found = _alerts(alerts.kind, json.loads(answer))
+        told = json.loads(answer)
+        found = told["data"]["alerts"] if alerts.kind == "prometheus" else told
         names = {
-            str(labels.get("alertname", "without a name"))
-            for state, labels in found
-            if state in ("firing", "active") and labels.get("namespace") == namespace
+            str(alert["labels"].get("alertname", "without a name"))
+            for alert in found
+            if (alert["state"] if alerts.kind == "prometheus" else alert["status"]["state"]) in ("firing", "active")
+            and alert["labels"].get("namespace") == namespace
         }
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise CommandError(f"what {alerts.kind} answers cannot be understood") from None
     return [escaped(shortened(name)) for name in sorted(names.difference(alerts.ignore))]
-
-
-def _alerts(kind: str, answer: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Return state and labels of each alert."""
-    if kind == "prometheus":
-        return [(alert["state"], alert["labels"]) for alert in answer["data"]["alerts"]]
-    return [(alert["status"]["state"], alert["labels"]) for alert in answer]
 
 
 def _request(url: str, body: str | None = None, token_variable: str | None = None, *, tunnel: bool = False) -> bytes:
@@ -108,7 +102,6 @@ def _request(url: str, body: str | None = None, token_variable: str | None = Non
 
 @contextmanager
 def _forwarded(kubectl: Kubectl, target: Target) -> Iterator[int]:
-    """Forward a free port of this machine to the proxy, by kubectl, and yield it."""
     where = ["--context", kubectl.context, "--namespace", target.namespace, "--address", "127.0.0.1"]
     process = subprocess.Popen(
         [str(tools.path("kubectl")), "port-forward", *where, f"service/{PROXY}", f":{target.port}"],

@@ -1,20 +1,36 @@
-"""What is printed before and after a rollout: its plan, where every plane stands, and how to go on."""
+"""What people see of a rollout: its plan, how planes fare meanwhile, where they stand in the end, and how to go on."""
 
-from collections.abc import Mapping, Sequence
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from stacks.definition.rollout import Gate
 from stacks.problems import escaped, shortened
 from stacks.stack import Stack
 
 from ..contexts import context_of
-from ..terminal import make
-from . import gate
+from ..terminal import console, make, note
 from .journal import Journal, RolloutRecord
-from .watch import WORDS
+from .plan import Step
 
+_EVERY_SECONDS = 10.0
+"""How often a plain line repeats what a plane is waiting for."""
 _LONGEST = 1_500
+WORDS = {
+    "waiting": "not begun",
+    "applying": "being brought up",
+    "applied": "at its health gate",
+    "passed": "passed",
+    "failed": "FAILED",
+    "interrupted": "interrupted",
+}
 
 
 def plan_text(record: RolloutRecord, stacks: Mapping[str, Stack]) -> str:
@@ -27,7 +43,7 @@ def plan_text(record: RolloutRecord, stacks: Mapping[str, Stack]) -> str:
             lines.append(f"     {plane} (context {escaped(context_of(stacks[plane].data_plane))}{back})")
         gates: dict[str, list[str]] = {}
         for plane in step.planes:
-            gates.setdefault(gate.described(stacks[plane].platform.gate), []).append(plane)
+            gates.setdefault(described(stacks[plane].platform.gate), []).append(plane)
         for text, planes in gates.items():
             where = "" if len(gates) == 1 else f" of {', '.join(planes)}"
             lines.append(f"     then the health gate{where}: {text}")
@@ -36,31 +52,39 @@ def plan_text(record: RolloutRecord, stacks: Mapping[str, Stack]) -> str:
     return "\n".join(lines)
 
 
+def described(gate: Gate) -> str:
+    """Return what a gate asks for, in a line."""
+    parts = ["workloads available", "proxy ready"]
+    if gate.probe is not None:
+        way = gate.probe.url if gate.probe.kind == "url" else f"{gate.probe.path} by {gate.probe.kind}"
+        parts.append(f"probe {way} answered")
+    if gate.alerts is not None:
+        service = gate.alerts.service
+        parts.append(f"no alert at {f'{service.namespace}/{service.name}' if service else gate.alerts.url}")
+    return f"{', '.join(parts)}; for {gate.settle_seconds} s, within {gate.timeout_seconds} s"
+
+
 def table(journal: Journal, left: Sequence[str] = ()) -> Table:
     """Return where every plane stands; `left` are planes that this run leaves as they are."""
+    record = journal.record
+    rows = []
+    for title, plane in ((step.title, plane) for step in record.steps for plane in step.planes):
+        status, log = record.planes[plane], journal.log(plane)
+        # A run that is over and left a plane at work was killed.
+        state = "interrupted" if status.state in ("applying", "applied") else status.state
+        seconds = "" if status.seconds is None else f"{status.seconds:.1f}"
+        why = shortened(status.message, _LONGEST)
+        if why and state == "failed" and log.exists():
+            why += f"\nlog: {escaped(str(log))}"
+        rows.append((plane, title, WORDS[state], seconds, record.engine if status.attempts else "", why))
+    rows += [(plane, "left out", "as it was", "", "", "") for plane in record.left_out]
+    rows += [(plane, "left out", "as it is", "", "", "no earlier rollout of it succeeded") for plane in left]
     out = Table(show_lines=True)
     for name in ("Plane", "Step", "State", "Seconds", "Engine", "What failed, and why"):
         out.add_column(name, overflow="fold")
-    record = journal.record
-    for step in record.steps:
-        for plane in step.planes:
-            status = record.planes[plane]
-            # A run that is over and left a plane at work was killed.
-            state = "interrupted" if status.state in ("applying", "applied") else status.state
-            seconds = "" if status.seconds is None else f"{status.seconds:.1f}"
-            why, log = shortened(status.message, _LONGEST), journal.log(plane)
-            if why and state == "failed" and log.exists():
-                why += f"\nlog: {escaped(str(log))}"
-            _add(out, plane, step.title, WORDS[state], seconds, record.engine if status.attempts else "", why)
-    for plane in record.left_out:
-        _add(out, plane, "left out", "as it was", "", "", "")
-    for plane in left:
-        _add(out, plane, "left out", "as it is", "", "", "no earlier rollout of it succeeded")
+    for row in rows:
+        out.add_row(*map(Text, row))
     return out
-
-
-def _add(out: Table, *cells: str) -> None:
-    out.add_row(*map(Text, cells))
 
 
 def closing(journal: Journal) -> str:
@@ -85,3 +109,95 @@ def closing(journal: Journal) -> str:
             lines.append(f"  {command(BACK=1)}   brings {', '.join(able)} back to what was good before")
         lines.append(f"  {command()}   begins anew, with the definition as it is then")
     return "\n".join(lines)
+
+
+# ---- meanwhile: a table that changes on a terminal, plain lines anywhere else ----
+
+
+@contextmanager
+def watching(states: Mapping[str, str]) -> Iterator["Lines"]:
+    """Show how planes fare, on standard error; `states` says where each stands at the beginning."""
+    if not sys.stderr.isatty():
+        yield Lines()
+        return
+    board = Board(states)
+    with Live(get_renderable=board.table, console=console(stderr=True), refresh_per_second=4, transient=True):
+        yield board
+
+
+class Lines:
+    """A line for each change, and now and then one for what is being waited for."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, tuple[str, float]] = {}
+
+    @staticmethod
+    def _heading(step: Step, number: int, of: int) -> str:
+        return f"Step {number} of {of}, {step.title}: {', '.join(step.planes)}"
+
+    def step(self, step: Step, number: int, of: int) -> None:
+        """Say which planes go now: `Step 2 of 3, wave 1: west, north`."""
+        note(self._heading(step, number, of))
+
+    def state(self, plane: str, state: str, text: str = "") -> None:
+        """Say where a plane stands now."""
+        self._said.pop(plane, None)
+        note(f"[{plane}] {WORDS[state]}{f': {text}' if text else ''}")
+
+    def says(self, plane: str, text: str) -> None:
+        """Repeat what is being waited for; what an engine says stands in its log."""
+        before, when = self._said.get(plane, ("", 0.0))
+        now = time.monotonic()
+        if text.startswith("waiting: ") and text != before and now - when >= _EVERY_SECONDS:
+            self._said[plane] = text, now
+            note(f"[{plane}] {text}")
+
+
+@dataclass
+class _Row:
+    state: str
+    text: str = ""
+    begun: float | None = None
+    took: float | None = None
+
+
+class Board(Lines):
+    """A table with a row a plane."""
+
+    def __init__(self, states: Mapping[str, str]) -> None:
+        super().__init__()
+        self._rows = {plane: _Row(state) for plane, state in states.items()}
+        self._title = ""
+        self._lock = threading.Lock()
+
+    def step(self, step: Step, number: int, of: int) -> None:
+        """Say in the title which planes go now."""
+        self._title = self._heading(step, number, of)
+
+    def state(self, plane: str, state: str, text: str = "") -> None:
+        """Change a plane's row."""
+        with self._lock:
+            row = self._rows[plane]
+            row.state, row.text = state, text
+            if state == "applying":
+                row.begun, row.took = time.monotonic(), None
+            elif state != "applied" and row.begun is not None:
+                row.took = time.monotonic() - row.begun
+
+    def says(self, plane: str, text: str) -> None:
+        """Show the latest line."""
+        self._rows[plane].text = text
+
+    def table(self) -> Table:
+        """Return the table as it is now."""
+        table = Table(title=self._title, title_justify="left", box=None, expand=True)
+        for name in ("Plane", "State", "Seconds"):
+            table.add_column(name, no_wrap=True)
+        table.add_column("", ratio=1, no_wrap=True, overflow="ellipsis")
+        with self._lock:
+            for plane, row in self._rows.items():
+                seconds = row.took if row.took is not None else time.monotonic() - row.begun if row.begun else None
+                text = escaped(shortened(row.text.partition("\n")[0], 200))
+                cells = (plane, WORDS[row.state], "" if seconds is None else f"{seconds:.0f}", text)
+                table.add_row(*map(Text, cells), style={"failed": "red", "passed": "green"}.get(row.state, ""))
+        return table

@@ -5,29 +5,20 @@ import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from stacks.command import CommandError
 
-from .journal import Ending, Journal, RolloutRecord, State
-from .watch import Lines
+from .journal import Ending, Journal, State
+from .report import Lines
 
 Show = Callable[[str], None]
 """Takes a line about a plane, for people to see."""
+Work = Callable[[str, Show], None]
+"""What is done to a plane; raises CommandError when it fails, and Interrupted when it was stopped."""
 
 
 class Interrupted(Exception):
     """The work on a plane was stopped by a person."""
-
-
-class Work(Protocol):
-    """What is done to a plane. Both raise CommandError when it fails, and Interrupted when they were stopped."""
-
-    def bring_up(self, plane: str, show: Show) -> None:
-        """Make a plane's stack what its definition says."""
-
-    def await_health(self, plane: str, show: Show) -> None:
-        """Return when the health gate of a plane is passed."""
 
 
 @dataclass
@@ -43,7 +34,8 @@ class Runner:
     """One rollout at work."""
 
     journal: Journal
-    work: Work
+    bring_up: Work
+    await_health: Work
     watch: Lines
     stop: Stop
     most: int
@@ -63,7 +55,8 @@ class Runner:
             failed = not all(self._passed(plane) for plane in step.planes)
             if self.stop.asked.is_set() or (failed and not self.keep_going):
                 break
-        ending = ending_of(self.journal.record)
+        states = {status.state for status in self.journal.record.planes.values()}
+        ending: Ending = "succeeded" if states == {"passed"} else "failed" if "failed" in states else "stopped"
         self.journal.note_outcome(ending)
         return ending
 
@@ -97,10 +90,10 @@ class Runner:
         note("applying")
         what = "bringing it up"
         try:
-            self.work.bring_up(plane, show)
+            self.bring_up(plane, show)
             note("applied")
             what = "health gate"
-            self.work.await_health(plane, show)
+            self.await_health(plane, show)
         except CommandError as error:
             note("failed", f"{what}: {error}")
             return False
@@ -112,11 +105,3 @@ class Runner:
 
     def _passed(self, plane: str) -> bool:
         return self.journal.record.planes[plane].state == "passed"
-
-
-def ending_of(record: RolloutRecord) -> Ending:
-    """Return how a rollout ends that stands like this and goes no further."""
-    states = {status.state for status in record.planes.values()}
-    if states == {"passed"}:
-        return "succeeded"
-    return "failed" if "failed" in states else "stopped"

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -49,26 +48,15 @@ class Task:
     """The file that is read: the text that the rollout keeps."""
 
 
-@dataclass(frozen=True)
-class Group:
-    """A worker's process group: what is sent there reaches its engine too."""
-
-    process: "subprocess.Popen[str]"
-
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal to every process of it."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
-
-
 def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.Event, show: Show) -> None:
     """Bring a stack up in a process of its own; raise CommandError when it failed, Interrupted when it was stopped."""
     log.parent.mkdir(parents=True, exist_ok=True)
     answer, told = os.pipe()
+    paths = [str(ROOT), str(ROOT / "contracts"), *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         process = subprocess.Popen(
             [sys.executable, "-m", "rollout.waves.worker", json.dumps(asdict(task)), str(told)],
-            env=_environment(),
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -83,7 +71,7 @@ def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.E
     finally:
         os.close(told)
     over = threading.Event()
-    keeper = threading.Thread(target=_keep, args=(Group(process), seconds, stop, over), daemon=True)
+    keeper = threading.Thread(target=_keep, args=(process.pid, seconds, stop, over), daemon=True)
     keeper.start()
     try:
         with log.open("a", encoding="utf-8", errors="replace") as file:
@@ -92,7 +80,7 @@ def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.E
     finally:
         over.set()
         if process.poll() is None:
-            Group(process).send(signal.SIGKILL)
+            _send(process.pid, signal.SIGKILL)
             process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe:
@@ -109,7 +97,6 @@ def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.E
 
 
 def _listen(process: "subprocess.Popen[str]", log: IO[str], show: Show) -> str:
-    """Write down what a worker says, and show each line; return the last one."""
     last = ""
     for line in process.stdout or ():
         log.write(line)
@@ -120,20 +107,21 @@ def _listen(process: "subprocess.Popen[str]", log: IO[str], show: Show) -> str:
     return last
 
 
-def _keep(group: Group, seconds: float, stop: threading.Event, over: threading.Event) -> None:
+def _keep(group: int, seconds: float, stop: threading.Event, over: threading.Event) -> None:
     """Interrupt a worker when it is stopped, or takes too long; end it when it does not end by itself."""
     end = time.monotonic() + seconds
     while not stop.is_set() and time.monotonic() < end:
         if over.wait(0.1):
             return
-    group.send(signal.SIGINT)
+    _send(group, signal.SIGINT)
     if not over.wait(_GRACE_SECONDS):
-        group.send(signal.SIGKILL)
+        _send(group, signal.SIGKILL)
 
 
-def _environment() -> Mapping[str, str]:
-    paths = [str(ROOT), str(ROOT / "contracts"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+def _send(group: int, number: signal.Signals) -> None:
+    """Send a signal to every process of a worker's group, and so to its engine too."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, number)
 
 
 # ---- in the worker ----

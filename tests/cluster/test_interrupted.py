@@ -158,8 +158,9 @@ def test_a_holder_elsewhere_is_dead_only_after_a_long_silence(
     """Its process id says nothing here."""
     ended = subprocess.Popen(["true"])
     ended.wait()
-    body = lease._lease(namespace, None)
-    body["spec"]["holderIdentity"] = f"somebody@elsewhere, process {ended.pid}"
+    head = {"name": lease.NAME, "namespace": namespace}
+    spec = {"holderIdentity": f"somebody@elsewhere, process {ended.pid}", "leaseDurationSeconds": 30}
+    body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": head, "spec": spec}
     kube.run("create", "-f", "-", stdin=as_list([body]))
     monkeypatch.setattr(lease, "SECONDS", 4)
     started = time.monotonic()

@@ -70,19 +70,8 @@ def changed(old: Sequence[Object], new: Sequence[Object], name: str = "prod-east
 NASTY = (
     st.text(max_size=40)
     | st.text(st.sampled_from("`|<>@#*_[]()!~\\&$:-+ \n\r\t.wW"), max_size=40)
-    | st.sampled_from(
-        [
-            "</details><script>x</script>",
-            "a | b",
-            "`",
-            "@team",
-            "<!-- x -->",
-            "![x](http://x.test)",
-            "\n# x",
-            "\n/close",
-            "www.x.test",
-        ]
-    )
+    | st.sampled_from(["</details><script>x</script>", "a | b", "`", "@team", "<!-- x -->", "![x](http://x.test)"])
+    | st.sampled_from(["\n# x", "\n/close", "www.x.test"])
 )
 
 
@@ -146,17 +135,6 @@ def test_the_first_line_is_the_verdict() -> None:
         "**⚠️ 2 stacks: 1 changed, 1 unchanged · objects: 1 changed, 1 DELETED · 1 statefulset restarts"
         " · GPU devices 2 → 3**"
     )
-
-
-def test_nothing_to_do_is_told_at_a_glance_too() -> None:
-    assert page([changed([made("Service")], [made("Service")])], "x").startswith("**✅ 1 stack: 1 unchanged**\n")
-
-
-def test_what_is_deleted_or_replaced_stands_before_all_details() -> None:
-    text = page([changed([made("Service"), stateful(serviceName="a")], [stateful(serviceName="b")])], "x")
-    assert "- **DELETED** <code>prod-east</code> <code>Service it</code>" in text
-    assert "- **REPLACED** <code>prod-east</code> <code>StatefulSet pool</code>: spec.serviceName cannot be" in text
-    assert text.index("REPLACED** <code>prod") < text.index("<details>")
 
 
 def served(*models: str) -> Object:
@@ -238,23 +216,9 @@ def test_a_line_names_few_stacks_and_counts_the_others() -> None:
     assert f"- **DELETED** {names} and 3 more <code>Service it</code>" in text
 
 
-def test_stacks_that_come_and_go_are_counted() -> None:
-    new = stack_change("new", compare([], [stateful()]), None, [stateful()])
-    gone = stack_change("old", compare([stateful()], []), [stateful()], None)
-    assert "2 stacks: 1 new, 1 REMOVED" in page([new, gone], "x")
-
-
 def test_a_new_waiver_says_who_answers_for_it() -> None:
-    waived = Finding(
-        "cost",
-        "waived",
-        "Namespace",
-        "ns",
-        "it",
-        what="it may take 6",
-        do="Take fewer.",
-        waiver="waived by ml until 2030",
-    )
+    words = {"what": "it may take 6", "do": "Take fewer.", "waiver": "waived by ml until 2030"}
+    waived = Finding("cost", "waived", "Namespace", "ns", "it", **words)
     text = page([changed([made("Service")], [made("Service")], findings=[waived], known=[])], "x")
     assert "it may take 6 <code>cost</code> waived by ml until 2030\n" in text
     assert "Take fewer" not in text
@@ -275,12 +239,6 @@ def test_new_findings_are_told_from_known_ones_and_known_ones_are_folded_away() 
     assert text.index("<summary>as before: 1 advisory, 1 gone</summary>") < text.index("old-rule")
 
 
-def test_a_finding_with_another_severity_is_news() -> None:
-    was = Finding("rule", "advisory", "Service", "ns", "it", what="x")
-    now = Finding("rule", "mandatory", "Service", "ns", "it", what="x")
-    assert "**new** **mandatory**" in page([changed([], [], findings=[now], known=[was])], "x")
-
-
 def test_gpu_devices_before_and_after_are_a_table_with_what_the_plane_has() -> None:
     text = page([changed([stateful(2)], [stateful(3)], there={"MIG 1g.10gb (mixed)": 4})], "x")
     assert "| <code>prod-east</code> | <code>MIG 1g.10gb (mixed)</code> | 2 | **3** | 4 |" in text
@@ -298,11 +256,6 @@ def test_an_access_rule_that_is_new_can_be_read() -> None:
     rule = {"name": "anybody", "actions": ["infer"], "groups": [], "models": ["*"], "principals": ["*"]}
     old, new = (made("ConfigMap", data={"a.json": json.dumps({"rules": rules})}) for rules in ([], [rule]))
     assert "&#34;principals&#34;: &#91;&#34;&#42;&#34;&#93;" in page([changed([old], [new])], "x")
-
-
-def test_the_same_changes_are_the_same_page() -> None:
-    changes = [changed([stateful()], [stateful(3, "a:2")])]
-    assert page(changes, "x") == page(list(changes), "x")
 
 
 def test_stacks_that_change_alike_say_so() -> None:
@@ -378,8 +331,3 @@ def test_notes_of_any_length_leave_room_for_the_page() -> None:
     assert text.startswith("**⚠️ the cluster REFUSES 2 objects · 1 stack: 1 changed · objects: 1 DELETED**")
     assert re.search(r"… and [0-9]+ more lines\n</pre>", text)
     assert "- **DELETED** <code>prod-east</code>" in text
-
-
-def test_what_a_cluster_refuses_is_never_as_declared() -> None:
-    text = page([changed([made("Service")], [made("Service")])], "x", ["no"], refused=1)
-    assert text.startswith("**⚠️ the cluster REFUSES 1 object · 1 stack: 1 unchanged**")

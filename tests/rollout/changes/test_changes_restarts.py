@@ -68,14 +68,21 @@ def test_a_new_image_restarts_its_workload_and_no_other() -> None:
     assert said.restarting([restart]) == "1 pool restarts"
 
 
+SPELT_OUT = {"ports": [{"containerPort": 1, "protocol": "TCP"}], "terminationMessagePolicy": "File"}
+
+
+def test_defaults_of_the_api_server_that_are_spelt_out_restart_nothing() -> None:
+    short, long = (
+        pool(inside={"containers": [container(**parts)]}) for parts in ({"ports": [{"containerPort": 1}]}, SPELT_OUT)
+    )
+    assert restarts([short], [long]) == restarts([long], [short]) == []
+    other = pool(inside={"containers": [container(ports=[{"containerPort": 1, "protocol": "UDP"}])]})
+    assert only([short], [other]).causes == ("containers[triton].ports[1].protocol",)
+    assert only([pool(labels={"scheme": "HTTP"})], [pool()]).causes == ("metadata.labels.scheme",)
+
+
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"replicas": 3},
-        {"updateStrategy": {"type": "RollingUpdate"}},
-        {"minReadySeconds": 3},
-        {"revisionHistoryLimit": 2},
-    ],
+    "change", [{"replicas": 3}, {"updateStrategy": {"type": "RollingUpdate"}}, {"minReadySeconds": 3}]
 )
 def test_what_is_not_in_the_pod_template_restarts_nothing(change: Object) -> None:
     after = pool()
@@ -287,13 +294,14 @@ def test_a_service_account_reaches_only_pods_that_start_later() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "what"),
     [
-        (1, 3, "1 pod → 3 pods: no running pod restarts"),
-        (3, 1, "3 pods → 1 pod: the last ones end, and what they held in memory is cold"),
-        (3, 0, "3 pods → 0 pods: NOTHING SERVES ANY LONGER"),
+        (pool(1), pool(3), "1 pod → 3 pods: no running pod restarts"),
+        (pool(3), pool(1), "3 pods → 1 pod: the last ones end, and what they held in memory is cold"),
+        (pool(3), pool(0), "3 pods → 0 pods: NOTHING SERVES ANY LONGER"),
+        (proxy(3), proxy(2), "3 pods → 2 pods: the last ones end"),
     ],
 )
-def test_more_or_fewer_pods_are_no_restart(before: int, after: int, what: str) -> None:
-    assert [notice.what for notice in notices([pool(before)], [pool(after)], [])] == [what]
+def test_more_or_fewer_pods_are_no_restart(before: Object, after: Object, what: str) -> None:
+    assert [notice.what for notice in notices([before], [after], [])] == [what]
 
 
 def test_an_autoscaler_that_may_go_less_high_ends_pods_even_where_it_begins_higher() -> None:
@@ -306,11 +314,6 @@ def test_an_autoscaler_that_may_go_less_high_ends_pods_even_where_it_begins_high
     assert notice.what == "2 to 6 pods → 3 to 4 pods: the last ones end, and what they held in memory is cold"
     (notice,) = notices(scaled(2, 6), scaled(1, 6), [])
     assert notice.what.endswith("no running pod restarts")
-
-
-def test_fewer_proxies_make_nothing_cold() -> None:
-    (notice,) = notices([proxy(3)], [proxy(2)], [])
-    assert notice.what == "3 pods → 2 pods: the last ones end"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollout.changes.slices import gpu_slices
+from rollout.changes.workloads import gpu_slices
 from rollout.render import render
 from rollout.summary import gpu_slices as wanted_by
 from stacks.stack import Stack

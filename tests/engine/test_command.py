@@ -1,7 +1,6 @@
 """`rollout.engines.pulumi_cli`: finding the user's Pulumi, running it, and what is said when it cannot run."""
 
 import json
-import re
 import socket
 import subprocess
 from collections.abc import Sequence
@@ -121,86 +120,3 @@ def test_a_state_that_a_killed_pulumi_left_unreadable_is_mended(
     assert "EOF" in checkout.pulumi("up", "--yes", "--stack", "dev-lab", code=None).text
     assert operate(pulumi_cli.UP, definition) != 0
     assert "no digest in images.lock" in capsys.readouterr().out, "it came as far as it does with a sound state"
-
-
-# What follows needs no engine: a script stands in for it.
-
-
-@pytest.fixture
-def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only `pulumi` on the PATH, for a test to write."""
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    return tmp_path / "pulumi"
-
-
-def write(script: Path, body: str) -> None:
-    script.write_text(f"#!/bin/sh\n{body}\n")
-    script.chmod(0o755)
-
-
-def test_without_a_pulumi_nothing_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert pulumi_cli.find() is None
-
-
-@pytest.mark.parametrize("version", ["v3.219.0", "3.260.1", "v4.0.0-alpha.1+abc"])
-def test_a_pulumi_that_is_new_enough_is_found(stand_in: Path, version: str) -> None:
-    write(stand_in, f"echo {version}; echo 'warning: something' >&2")
-    assert pulumi_cli.find() == pulumi_cli.PulumiCli(str(stand_in), version.removeprefix("v"))
-
-
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        ("echo v3.218.9", "is Pulumi 3.218.9, and Tidegate needs 3.219.0 or later"),
-        ("echo hello", 'does not work: `pulumi version` says "hello"'),
-        ("exit 7", "says nothing"),
-        ("echo broken >&2; exit 1", 'says "broken"'),
-    ],
-)
-def test_a_pulumi_that_will_not_do_is_refused(stand_in: Path, body: str, says: str) -> None:
-    write(stand_in, body)
-    with pytest.raises(CommandError, match=re.escape(says)):
-        pulumi_cli.find()
-
-
-def test_a_pulumi_that_hangs_is_stopped_with_all_it_started(stand_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulumi_cli, "_VERSION_SECONDS", 0.5)
-    write(stand_in, "trap '' TERM; sleep 300 & wait; sleep 300")
-    with pytest.raises(CommandError, match=r"`pulumi version` gave no answer within 0\.5 seconds"):
-        pulumi_cli.find()
-
-
-def test_a_program_for_another_machine_is_refused(stand_in: Path) -> None:
-    stand_in.write_bytes(b"\x7fELF nonsense")
-    stand_in.chmod(0o755)
-    with pytest.raises(CommandError, match="cannot be run"):
-        pulumi_cli.find()
-
-
-def test_a_stack_is_not_given_another_definition_by_the_way(stand_in: Path, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    write(
-        stand_in,
-        f"""echo "$*" >> {log}
-case "$1 $2" in
-"version "*) echo v3.260.0 ;;
-"stack ls") echo '[{{"name": "organization/dev-lab", "resourceCount": 53}}]' ;;
-"config --json") echo '{{"tidegate:environment": {{"value": "dev"}}, "tidegate:dataPlane": {{"value": "lab"}}}}' ;;
-*) exit 9 ;;
-esac""",
-    )
-    other = tmp_path / "other.yaml"
-    with pytest.raises(CommandError, match=f"pulumi config set definition {other} --stack dev-lab"):
-        pulumi_cli.operate(cli(), stack_of(REFERENCE), other, pulumi_cli.UP)
-    assert "up" not in [line.split()[0] for line in log.read_text().splitlines()]
-
-
-def test_the_oldest_version_is_the_one_that_the_project_requires() -> None:
-    project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
-    assert project["requiredPulumiVersion"] == ">=" + ".".join(map(str, pulumi_cli.OLDEST))
-
-
-def test_the_definition_that_the_program_reads_by_default_is_there() -> None:
-    assert f'config.get("definition") or "{pulumi_cli.DEFAULT_DEFINITION}"' in (ROOT / "__main__.py").read_text()
-    assert (ROOT / pulumi_cli.DEFAULT_DEFINITION).is_file()

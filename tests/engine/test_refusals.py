@@ -28,20 +28,16 @@ def test_a_broken_definition_is_refused_with_every_problem_and_its_place(project
     assert "models[fraud-score]" in answer
 
 
-def test_a_missing_definition_is_refused(project: Project) -> None:
-    project.pulumi("config", "set", "definition", "stacks/nowhere.yaml", "--stack", DEV)
-    assert "stacks/nowhere.yaml" in refused(project, "preview", DEV)
-
-
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
+        ("definition", "stacks/nowhere.yaml", "stacks/nowhere.yaml"),
         ("environment", "dve", "no environment dve: did you mean dev?"),
         ("dataPlane", "lav", "no data plane of environment dev called lav: did you mean lab?"),
         ("dataPlane", "east", "no data plane of environment dev called east. There are: lab."),
     ],
 )
-def test_an_unknown_environment_or_data_plane_is_refused_with_the_nearest_name(
+def test_what_a_configuration_names_and_there_is_not_is_refused_with_the_nearest_name(
     project: Project, key: str, value: str, says: str
 ) -> None:
     project.pulumi("config", "set", key, value, "--stack", DEV)
@@ -53,12 +49,9 @@ def test_a_stack_without_configuration_is_told_what_is_missing(project: Project)
     assert "tidegate:environment" in refused(project, "preview", "new")
 
 
-def test_a_stack_that_is_configured_as_another_one_is_refused(project: Project) -> None:
+def test_a_stack_keeps_its_name_whatever_it_is_configured_as(project: Project) -> None:
     project.pulumi("config", "set", "dataPlane", "west", "--stack", "prod-east-rendered")
     assert "it must be named prod-west-rendered" in refused(project, "preview", "prod-east-rendered")
-
-
-def test_a_stack_that_renders_never_turns_to_a_cluster_nor_the_other_way(project: Project) -> None:
     project.pulumi("config", "rm", "renderTo", "--stack", DEV)
     assert "it must be named dev-lab." in refused(project, "preview", DEV)
     project.pulumi("stack", "init", "dev-lab", "--no-select")

@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +16,10 @@ from typer.testing import CliRunner
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "contracts")])}
 """Of processes that run this checkout."""
+
+Call = Callable[..., Any]
+Edit = Callable[[str, str], None]
+Tree = Callable[[Path], dict[str, bytes]]
 
 DEFINITION = """\
 images:
@@ -45,6 +51,20 @@ dataPlanes:
 """
 
 
+LOCK = "images:\n" + "".join(
+    f"  - {{image: 'registry.test/{name}:1', digest: 'sha256:{'0' * 64}'}}\n"
+    for name in ("eviction-policy", "proxy", "triton")
+)
+
+
+def soon(what: Callable[[], bool], seconds: float = 60) -> bool:
+    """Wait until something is true, and say whether it is."""
+    end = time.monotonic() + seconds
+    while not what() and time.monotonic() < end:
+        time.sleep(0.05)
+    return what()
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a command ended."""
@@ -69,7 +89,14 @@ def definition(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def edit(definition: Path) -> Callable[[str, str], None]:
+def pinned(definition: Path) -> Path:
+    """The definition, with a digest for every image."""
+    (definition.parent / "images.lock").write_text(LOCK, "utf-8")
+    return definition
+
+
+@pytest.fixture
+def edit(definition: Path) -> Edit:
     """Replace a text in the definition."""
 
     def change(old: str, new: str) -> None:
@@ -147,7 +174,7 @@ def run(start: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., Ended]:
 
 
 @pytest.fixture
-def tree() -> Callable[[Path], dict[str, bytes]]:
+def tree() -> Tree:
     """Read all files of a folder."""
 
     def read(folder: Path) -> dict[str, bytes]:

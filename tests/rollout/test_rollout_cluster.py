@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,7 @@ from rollout.render import Rendered, render
 from stacks.command import CommandError
 from stacks.stack import Stack
 
-Call = Callable[..., Any]
-Edit = Callable[[str, str], None]
-LOCK = "".join(
-    f"  - image: registry.test/{name}:1\n    digest: sha256:{'0' * 64}\n"
-    for name in ("eviction-policy", "proxy", "triton")
-)
+from .conftest import Call, Edit
 
 
 class Engine:
@@ -60,13 +54,6 @@ class Engine:
 
 
 @pytest.fixture
-def pinned(definition: Path) -> Path:
-    """The definition, with a digest for every image."""
-    (definition.parent / "images.lock").write_text(f"images:\n{LOCK}", "utf-8")
-    return definition
-
-
-@pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     """The engine that is there."""
     found = Engine()
@@ -76,16 +63,8 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 @pytest.mark.parametrize(("cluster", "stack"), [("kind-lab", "dev-lab"), ("lab", "dev-lab"), ("east", "prod-east")])
 def test_the_stacks_of_that_context_or_data_plane_are_brought_up(
-    call: Call, pinned: Path, engine: Engine, cluster: str, stack: str
+    call: Call, pinned: Path, engine: Engine, cluster: str, stack: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended = call("up", pinned, "--cluster", cluster)
-    assert ended.code == 0, ended.err
-    assert engine.asked == [(stack, "two.yaml")]
-    assert "with Stand-in 1.0" in ended.err
-
-
-def test_each_stack_is_rendered_once(call: Call, pinned: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For the guardrails and for the engine alike."""
     rendered = []
 
     def counted(stack: Stack, *more: Any) -> Rendered:
@@ -93,8 +72,11 @@ def test_each_stack_is_rendered_once(call: Call, pinned: Path, engine: Engine, m
         return render(stack, *more)
 
     monkeypatch.setattr("rollout.cluster.render", counted)
-    assert call("up", pinned, "--cluster", "kind-lab").code == 0
-    assert (rendered, engine.asked) == (["dev-lab"], [("dev-lab", "two.yaml")])
+    ended = call("up", pinned, "--cluster", cluster)
+    assert ended.code == 0, ended.err
+    assert engine.asked == [(stack, "two.yaml")]
+    assert rendered == [stack], "once, for the guardrails and for the engine alike"
+    assert "with Stand-in 1.0" in ended.err
 
 
 def test_what_stood_already_is_said(call: Call, pinned: Path, engine: Engine, edit: Edit) -> None:
@@ -105,21 +87,20 @@ def test_what_stood_already_is_said(call: Call, pinned: Path, engine: Engine, ed
     assert ended.out == "Nothing changed: prod-lab is as declared.\nUp in kind-lab: dev-lab, prod-lab.\n"
 
 
-def test_an_unknown_cluster_lists_those_that_there_are(call: Call, pinned: Path, engine: Engine) -> None:
-    ended = call("up", pinned, "--cluster", "kind-lob")
-    assert ended.code == 2
-    assert ended.err == (
-        f"No data plane of {pinned} has the context kind-lob: did you mean kind-lab? There are: kind-lab, east.\n"
-    )
-    assert "context nope. There are: kind-lab, east.\n" in call("up", pinned, "--cluster", "nope").err
-    assert engine.asked == []
-
-
-def test_a_stack_of_another_cluster_is_refused(call: Call, pinned: Path, engine: Engine) -> None:
-    ended = call("up", pinned, "--cluster", "kind-lab", "--stack", "prod-east")
-    assert ended.code == 2
-    assert "stack prod-east does not live in kind-lab, but in east" in ended.err
-    assert engine.asked == []
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("kind-lob", "has the context kind-lob: did you mean kind-lab? There are: kind-lab, east."),
+        ("nope", "has the context nope. There are: kind-lab, east."),
+        ("kind-lab --stack prod-east", "stack prod-east does not live in kind-lab, but in east"),
+    ],
+)
+def test_a_cluster_or_a_stack_that_is_not_there_is_refused(
+    call: Call, pinned: Path, engine: Engine, where: str, says: str
+) -> None:
+    ended = call("up", pinned, "--cluster", *where.split())
+    assert (ended.code, engine.asked) == (2, [])
+    assert says in ended.err
 
 
 def test_images_without_a_digest_are_refused(call: Call, definition: Path, engine: Engine) -> None:
@@ -238,26 +219,19 @@ def test_production_is_not_taken_down_by_the_way(call: Call, pinned: Path, engin
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "where"),
     [
-        ("up",),
-        ("up", "--cluster", "kind-lab"),
-        ("up", "--cluster", "local"),
-        ("down", "--cluster", "kind-lab"),
-        ("down", "--cluster", "local"),
-        ("preview",),
-        ("preview", "--cluster", "kind-lab"),
-        ("rollout", "--environment", "prod"),
+        *((command, where) for command in ("up", "down", "preview") for where in ("", "--cluster local")),
+        ("rollout", "--environment prod"),
     ],
-    ids=" ".join,
 )
 def test_an_engine_that_there_is_not_is_refused_everywhere_in_the_same_words(
-    call: Call, pinned: Path, command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, pinned: Path, command: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where no engine is needed: whoever names one means something by it."""
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    ended = call(command[0], pinned, *command[1:], "--engine", "foo")
+    ended = call(command, pinned, *where.split(), "--engine", "foo")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == "there is no engine foo. ENGINE is one of: pulumi, helm.\n"
     assert not (tmp_path / "build").exists()

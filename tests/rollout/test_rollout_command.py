@@ -14,8 +14,8 @@ from rollout.waves.journal import FILE, Journal
 from rollout.waves.worker import Task, TooLong
 from stacks.command import CommandError
 
-Call = Callable[..., Any]
-Edit = Callable[[str, str], None]
+from .conftest import Call, Edit
+
 THREE = """\
 dataPlanes:
   - {name: lab, environments: [dev]}
@@ -246,12 +246,6 @@ def test_what_cannot_be_meant_is_refused_with_exit_code_two(
     assert not (tmp_path / "rollout" / "prd").exists(), "a slip of the pen leaves no folder"
 
 
-def test_a_definition_that_is_not_there_is_told_as_everywhere(call: Call, tmp_path: Path) -> None:
-    ended = call("rollout", tmp_path / "nope.yaml", "--environment", "prod", "--journals", tmp_path / "rollout")
-    assert ended.code == 2
-    assert "there is no such file" in ended.err
-
-
 def test_images_without_a_digest_keep_a_rollout_from_beginning(
     roll: Call, doubles: Doubles, edit: Edit, folder: Path
 ) -> None:
@@ -264,18 +258,6 @@ def test_images_without_a_digest_keep_a_rollout_from_beginning(
 
 
 # ---- going on ----
-
-
-def test_resume_goes_on_with_the_planes_that_have_not_passed(roll: Call, doubles: Doubles, folder: Path) -> None:
-    doubles.fails.add("west")
-    roll()
-    doubles.fails.clear()
-    doubles.order.clear()
-    ended = roll("--resume")
-    assert ended.code == 0, ended.err
-    assert doubles.order == ["west"]
-    assert "Rollout 1 of prod succeeded: 3 of 3 planes passed." in ended.out
-    assert [path.name for path in sorted(folder.iterdir()) if path.is_dir()] == ["0001"]
 
 
 def test_resume_goes_on_with_the_texts_of_then_even_if_the_files_were_edited(
@@ -291,19 +273,6 @@ def test_resume_goes_on_with_the_texts_of_then_even_if_the_files_were_edited(
     assert doubles.stands == {"east": "1", "west": "1", "north": "1"}
     assert roll().code == 0
     assert doubles.stands == {"east": "2", "west": "2", "north": "2"}
-
-
-def test_resume_of_a_rollout_that_was_killed_does_again_what_was_not_finished(
-    roll: Call, doubles: Doubles, folder: Path
-) -> None:
-    roll()
-    edited(folder, lambda record: record.update(outcome=None))
-    edited(folder, lambda record: record["planes"]["west"].update(state="applying"))
-    edited(folder, lambda record: record["planes"]["north"].update(state="applied"))
-    doubles.order.clear()
-    ended = roll("--resume")
-    assert ended.code == 0, ended.err
-    assert sorted(doubles.order) == ["north", "west"]
 
 
 def test_resume_says_when_there_is_nothing_to_go_on_with(roll: Call) -> None:
@@ -379,20 +348,6 @@ def test_a_rollout_that_succeeded_can_be_taken_back_too_and_only_once(roll: Call
     ended = roll("--back")
     assert ended.code == 1
     assert "There is nothing to take back: rollout 3 of prod took rollout 2 back already." in ended.err
-
-
-def test_after_going_back_what_was_taken_back_is_not_what_a_later_rollout_goes_back_to(
-    roll: Call, doubles: Doubles, edit: Edit
-) -> None:
-    for old in (1, 2):
-        assert roll().code == 0
-        replicas(edit, old, old + 1)
-    assert roll("--back").code == 0
-    doubles.fails.add("west")
-    assert roll().code == 1
-    doubles.fails.clear()
-    assert roll("--back").code == 0
-    assert set(doubles.stands.values()) == {"1"}
 
 
 def test_planes_that_were_not_touched_are_not_taken_back(roll: Call, doubles: Doubles, edit: Edit) -> None:

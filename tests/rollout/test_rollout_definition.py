@@ -1,23 +1,16 @@
 """`check` and `environments`: the definition alone, quick and clear; and how environments differ, in words."""
 
-import json
 import resource
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tidegate_contracts.environments import Environments
 
-from rollout.differences import differences, pairs
-from rollout.summary import gpu_slices, how_they_differ
+from rollout.summary import differences, gpu_slices, how_they_differ, pairs
 from stacks.problems import _MOST_ALIKE, Position, Problem, advisory_text
 from stacks.validate import read_definition
 
-from .conftest import ROOT
-
-Call = Callable[..., Any]
-Edit = Callable[[str, str], None]
+from .conftest import ROOT, Call, Edit
 
 
 def test_a_good_definition_is_summed_up_in_a_line(call: Call, definition: Path) -> None:
@@ -98,18 +91,6 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(call: Call, definit
     assert "taken" in ended.err
     assert "Traceback" not in ended.err
     assert [item.name for item in tmp_path.iterdir() if item.is_file() or item.name.startswith(".")] == []
-
-
-def test_promotion_goes_to_clients_as_it_is_said(call: Call, definition: Path, edit: Edit) -> None:
-    edit("  - name: prod\n", "  - name: prod\n    promotion: {from: dev, principals: [ci], soakHours: 1.5}\n")
-    prod = json.loads(call("environments", definition).out)["environments"][1]
-    assert prod["promotion"] == {
-        "source": "dev",
-        "principals": ["ci"],
-        "groups": [],
-        "separationOfDuties": False,
-        "soakHours": 1.5,
-    }
 
 
 def test_a_definition_that_is_wrong_is_not_handed_out(call: Call, definition: Path, edit: Edit, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 import json
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ from rollout import health
 from rollout.health import Target
 from rollout.kubectl import Kubectl
 from rollout.render import render
-from rollout.waves import gate, probe
+from rollout.waves import probe
 from rollout.waves.gate import Look, await_health
+from rollout.waves.report import described
 from rollout.waves.runner import Interrupted
 from stacks.command import CommandError
 from stacks.definition.rollout import Alerts, Gate, MonitoringService, ServiceProxyProbe, UrlProbe
@@ -58,11 +61,8 @@ def settings(**keys: Any) -> Gate:
     return Gate.model_validate({"settleSeconds": 0, "timeoutSeconds": 60, **keys})
 
 
-def test_it_is_passed_at_once_where_all_is_well_and_nothing_must_settle() -> None:
-    assert waited(settings(), [[]]) == (0.0, [])
-
-
 def test_it_waits_until_nothing_is_missing_and_shows_what_is() -> None:
+    assert waited(settings(), [[]]) == (0.0, [])
     seconds, shown = waited(settings(), [*[["Deployment a", "Deployment b"]] * 10, []])
     assert 10 <= seconds <= 15
     assert shown[0] == "waiting: Deployment a (and 1 more)"
@@ -128,8 +128,9 @@ def pod(name: str, of: str, ready: str = "True", **more: Any) -> dict[str, Any]:
     return {"kind": "Pod", "metadata": {"name": name, "labels": {"app": of}}, "status": status}
 
 
-PROXY = workload("Deployment", "inference-proxy")
-POOL = workload("StatefulSet", "small-main")
+proxy = partial(workload, "Deployment", "inference-proxy")
+pool = partial(workload, "StatefulSet", "small-main")
+PROXY, POOL = proxy(), pool()
 PODS = [pod("inference-proxy-1", "inference-proxy"), pod("inference-proxy-2", "inference-proxy")]
 
 
@@ -137,57 +138,46 @@ def lacking(*objects: dict[str, Any]) -> list[str]:
     return health.lacking(Cluster(*objects), TARGET)
 
 
-def test_nothing_is_missing_where_every_workload_is_available_and_the_proxy_is_ready() -> None:
-    assert lacking(PROXY, POOL, *PODS) == []
+UNREADY = pod("inference-proxy-3", "inference-proxy", ready="False")
+LEAVING = {**UNREADY, "metadata": {**UNREADY["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
 
 @pytest.mark.parametrize(
-    ("changed", "says"),
+    ("objects", "says"),
     [
-        (workload("StatefulSet", "small-main", seen=2), "its controller has not seen the change yet"),
-        (workload("StatefulSet", "small-main", availableReplicas=1), "1 of 2 pods are available"),
+        ([PROXY, POOL, *PODS], ""),
+        ([PROXY, *PODS], "StatefulSet small-main is not there"),
+        ([PROXY, pool(replicas=0), *PODS], ""),
+        ([PROXY, POOL, *PODS, LEAVING], ""),
+        ([PROXY, POOL, *PODS, UNREADY], "Deployment inference-proxy: 2 of 3 pods are ready"),
+        ([PROXY, POOL], "Deployment inference-proxy: no pod is ready"),
+        ([PROXY, pool(seen=2), *PODS], "StatefulSet small-main: its controller has not seen the change yet"),
+        ([PROXY, pool(availableReplicas=1), *PODS], "StatefulSet small-main: 1 of 2 pods are available"),
+        ([PROXY, pool(currentRevision="1", updatedReplicas=1), *PODS], "StatefulSet small-main: 1 of 2 pods are new"),
+        ([POOL, proxy(updatedReplicas=1), *PODS], "Deployment inference-proxy: 1 of its pods are still old"),
         (
-            workload("StatefulSet", "small-main", currentRevision="1", updatedReplicas=1),
-            "1 of 2 pods are new",
+            [POOL, proxy(replicas=3, updatedReplicas=1, availableReplicas=2), *PODS],
+            "Deployment inference-proxy: 1 of 3 pods are new",
         ),
-        (workload("Deployment", "inference-proxy", updatedReplicas=1), "1 of its pods are still old"),
-        (workload("Deployment", "inference-proxy", replicas=3, updatedReplicas=1, availableReplicas=2), "1 of 3 pods"),
-        (workload("Deployment", "inference-proxy", availableReplicas=0), "0 of 2 pods are available"),
+        ([POOL, proxy(availableReplicas=0), *PODS], "Deployment inference-proxy: 0 of 2 pods are available"),
     ],
 )
-def test_a_workload_that_is_behind_says_how_far(changed: dict[str, Any], says: str) -> None:
-    others = [item for item in (PROXY, POOL) if item["metadata"]["name"] != changed["metadata"]["name"]]
-    (line,) = lacking(changed, *others, *PODS)
-    assert line.startswith(f"{changed['kind']} {changed['metadata']['name']}: {says}")
-
-
-def test_a_workload_that_is_not_there_is_missing() -> None:
-    assert lacking(PROXY, *PODS) == ["StatefulSet small-main is not there"]
-
-
-def test_workloads_that_are_scaled_to_nothing_miss_nothing() -> None:
-    assert lacking(PROXY, workload("StatefulSet", "small-main", replicas=0), *PODS) == []
-
-
-def test_every_pod_of_the_proxy_must_be_ready_but_those_on_their_way_out() -> None:
-    leaving = pod("inference-proxy-0", "inference-proxy", ready="False")
-    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert lacking(PROXY, POOL, *PODS, leaving) == []
-    unready = pod("inference-proxy-3", "inference-proxy", ready="False")
-    assert lacking(PROXY, POOL, *PODS, unready) == ["Deployment inference-proxy: 2 of 3 pods are ready"]
-    assert lacking(PROXY, POOL) == ["Deployment inference-proxy: no pod is ready"]
+def test_what_is_missing_is_said_in_a_line(objects: list[dict[str, Any]], says: str) -> None:
+    assert lacking(*objects) == ([says] if says else [])
 
 
 def test_the_reason_that_a_pod_gives_is_said_with_it() -> None:
-    behind = workload("StatefulSet", "small-main", availableReplicas=0)
+    behind = pool(availableReplicas=0)
     unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
     pending = pod("small-main-0", "small-main", conditions=[unschedulable])
     waiting = {"name": "triton", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
-    pulling = pod("small-main-1", "small-main", ready="False", containerStatuses=[waiting])
-    assert lacking(PROXY, behind, *PODS, pending, pulling) == [
-        "StatefulSet small-main: 0 of 2 pods are available; pod small-main-0: Unschedulable: 0/3 nodes; "
-        "pod small-main-1: container triton: ImagePullBackOff: no such image"
-    ]
+    # Init containers count too: the eviction policy is one, and starts before its Triton.
+    for statuses in ("containerStatuses", "initContainerStatuses"):
+        pulling = pod("small-main-1", "small-main", ready="False", **{statuses: [waiting]})
+        assert lacking(PROXY, behind, *PODS, pending, pulling) == [
+            "StatefulSet small-main: 0 of 2 pods are available; pod small-main-0: Unschedulable: 0/3 nodes; "
+            "pod small-main-1: container triton: ImagePullBackOff: no such image"
+        ]
 
 
 def test_warnings_about_our_workloads_are_told_and_those_of_others_are_not() -> None:
@@ -217,22 +207,9 @@ def test_what_is_looked_at_follows_from_what_is_rendered(definition: Path) -> No
 
 
 def test_a_proxy_with_a_certificate_is_asked_over_https() -> None:
-    ports = [{"name": "https", "port": 443}, {"name": "grpc", "port": 8001}]
-    service = {
-        "kind": "Service",
-        "metadata": {"name": "inference-proxy", "namespace": "prod"},
-        "spec": {"ports": ports},
-    }
+    spec = {"ports": [{"name": "https", "port": 443}, {"name": "grpc", "port": 8001}]}
+    service = {"kind": "Service", "metadata": {"name": "inference-proxy", "namespace": "prod"}, "spec": spec}
     assert health.target_of([service]) == Target("prod", (), 443, True)
-
-
-def test_an_init_container_that_keeps_a_pod_waiting_is_named() -> None:
-    """Such as the eviction policy, which starts before its Triton."""
-    behind = workload("StatefulSet", "small-main", availableReplicas=1)
-    waiting = {"name": "eviction-policy", "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}}
-    stuck = pod("small-main-0", "small-main", ready="False", initContainerStatuses=[waiting])
-    [line] = lacking(PROXY, behind, *PODS, stuck)
-    assert "pod small-main-0: container eviction-policy: CrashLoopBackOff: back-off" in line
 
 
 def test_a_cluster_that_cannot_be_asked_is_not_well() -> None:
@@ -267,20 +244,12 @@ def send(server: Server) -> Send:
     return request
 
 
-@pytest.mark.parametrize("status", [200, 204])
-def test_a_probe_is_answered_by_any_success(server: Server, send: Send, status: int) -> None:
-    server.answers["/ready"] = status, ""
-    send("/ready")
-    assert server.asked == [("GET", "/ready", None, b"")]
-
-
-@pytest.mark.parametrize("status", [302, 401, 404, 503])
-def test_a_probe_is_not_answered_by_anything_else(server: Server, send: Send, status: int) -> None:
-    server.answers["/ready"] = status, f"{server.url}/elsewhere"
-    server.answers["/elsewhere"] = 200, ""
-    with pytest.raises(CommandError, match=f"/ready answers {status}"):
+@pytest.mark.parametrize("status", [200, 204, 302, 401, 404, 503])
+def test_a_probe_is_answered_by_any_success_and_by_nothing_else(server: Server, send: Send, status: int) -> None:
+    server.answers = {"/ready": (status, f"{server.url}/elsewhere" if status == 302 else ""), "/elsewhere": (200, "")}
+    with nullcontext() if status < 300 else pytest.raises(CommandError, match=f"/ready answers {status}"):
         send("/ready")
-    assert len(server.asked) == 1
+    assert server.asked == [("GET", "/ready", None, b"")]
 
 
 def test_a_probe_with_a_body_is_posted(server: Server, send: Send) -> None:
@@ -327,16 +296,9 @@ ASKED = {"prometheus": "/api/v1/alerts", "alertmanager": "/api/v2/alerts?active=
 def test_alerts_that_fire_in_the_namespace_count_and_others_do_not(server: Server, kind: Any) -> None:
     fires = {"prometheus": "firing", "alertmanager": "active"}[kind]
     write = {"prometheus": prometheus, "alertmanager": alertmanager}[kind]
-    server.answers[ASKED[kind]] = (
-        200,
-        write(
-            ("ProxyDown", "prod", fires),
-            ("ProxyDown", "prod", fires),
-            ("Slow", "prod", "pending"),
-            ("Other", "dev", fires),
-            ("Watchdog", "prod", fires),
-        ),
-    )
+    ours = [("ProxyDown", "prod", fires)] * 2
+    others = [("Slow", "prod", "pending"), ("Other", "dev", fires), ("Watchdog", "prod", fires)]
+    server.answers[ASKED[kind]] = 200, write(*ours, *others)
     asked = Alerts(kind=kind, url=f"{server.url}/", ignore=("Watchdog",))
     assert probe.firing(asked, NOBODY, "prod") == ["ProxyDown"]
 
@@ -389,7 +351,7 @@ def test_a_gate_says_in_a_line_what_it_asks_for() -> None:
         probe={"kind": "port-forward"},
         alerts={"kind": "prometheus", "service": {"name": "prometheus-operated", "port": 9090}},
     )
-    assert gate.described(asks) == (
+    assert described(asks) == (
         "workloads available, proxy ready, probe /v2/health/ready by port-forward answered, "
         "no alert at monitoring/prometheus-operated; for 30 s, within 60 s"
     )

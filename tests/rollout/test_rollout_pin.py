@@ -6,18 +6,15 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lab import tools
-from rollout import pin
+from rollout import definition as commands
 from stacks.images_lock import read_images_lock
 from stacks.validate import read_definition
 
-ROOT = Path(__file__).resolve().parents[2]
-Call = Callable[..., Any]
-Edit = Callable[[str, str], None]
+from .conftest import ROOT, Call, Edit
 
 
 @pytest.fixture(scope="session")
@@ -191,11 +188,6 @@ def test_an_unknown_data_plane_gives_the_nearest(call: Call, definition: Path) -
     assert "did you mean east?" in ended.err
 
 
-def test_a_wrong_definition_asks_nobody(call: Call, definition: Path, edit: Edit) -> None:
-    edit("kind: nfs", "kind: nsf")
-    assert call("pin", definition).code == 2
-
-
 def test_what_is_no_digest_is_never_written(
     call: Call, definition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +232,7 @@ def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pin, "SECONDS", 0.3)
+    monkeypatch.setattr(commands, "SECONDS", 0.3)
     fake_crane(f"(sleep 1.5; touch {tmp_path}/alive) & wait")
     began = time.monotonic()
     assert call("pin", definition).err.count(": no answer within 0.3 s\n") == 3

@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,7 @@ import pytest
 
 from rollout.live import Live
 
-ROOT = Path(__file__).resolve().parents[2]
-Call = Callable[..., Any]
-Edit = Callable[[str, str], None]
-Tree = Callable[[Path], dict[str, bytes]]
+from .conftest import LOCK, ROOT, Call, Edit, Tree
 
 
 def test_nothing_would_change_after_a_rendering(rendered: Path, call: Call, definition: Path) -> None:
@@ -42,19 +38,6 @@ def test_what_would_change_is_shown_and_nothing_is_written(
     ):
         assert part in said
     assert tree(rendered.parent) == before
-
-
-def test_a_stack_that_would_vanish_is_all_deleted(rendered: Path, call: Call, definition: Path) -> None:
-    text = definition.read_text("utf-8").split("  - name: prod\n")[0]
-    definition.write_text(text + "dataPlanes:\n  - {name: lab, context: kind-lab, environments: [dev]}\n", "utf-8")
-    assert "prod-east: 26 DELETED" in call("preview", definition, "--out", rendered).out
-
-
-def test_one_stack_can_be_previewed(rendered: Path, call: Call, definition: Path, edit: Edit) -> None:
-    edit('proxy, tag: "1"', 'proxy, tag: "2"')
-    said = call("preview", definition, "--out", rendered, "--stack", "dev-lab").out
-    assert "In 1 of 1 stack: 1 changed." in said
-    assert "prod-east" not in said
 
 
 def test_edits_by_hand_are_told(rendered: Path, call: Call, definition: Path) -> None:
@@ -179,11 +162,6 @@ def test_settings_restart_the_proxy_and_the_routing_table_does_not(repository: P
     change(repository / "definitions/two.yaml", "  replicas: 1\n", "  replicas: 1\n  concurrency: 99\n")
     ended = against("main", "--stack", "dev-lab")
     assert "because of metadata.annotations[tidegate.dev/settings-checksum]" in ended.out
-
-
-def test_nothing_changes_is_a_page_too(against: Call, page: Path) -> None:
-    assert against("HEAD").code == 0
-    assert page.read_text("utf-8").startswith("**✅ 2 stacks: 2 unchanged**\n")
 
 
 def test_a_stack_that_is_no_longer_described_is_all_deleted_and_its_name_is_only_text(
@@ -375,11 +353,7 @@ SHARED = "production-shares-nothing-that-others-may-write"
 def test_what_a_stack_breaks_in_another_that_nobody_asked_for_stands_on_the_page(
     repository: Path, against: Call, page: Path
 ) -> None:
-    lock = "images:\n" + "".join(
-        f"  - {{image: 'registry.test/{name}:1', digest: 'sha256:{'0' * 64}'}}\n"
-        for name in ("triton", "proxy", "eviction-policy")
-    )
-    (repository / "definitions/images.lock").write_text(lock, "utf-8")
+    (repository / "definitions/images.lock").write_text(LOCK, "utf-8")
     definition = repository / "definitions/two.yaml"
     change(definition, *PRODUCTION)
     # By a driver's name that the definition's own rule does not look into.

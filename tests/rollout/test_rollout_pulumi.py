@@ -1,4 +1,4 @@
-"""What is said when Pulumi fails: scripts stand in for it."""
+"""Finding the user's Pulumi, and what is said when it fails: scripts stand in for it."""
 
 import re
 import socket
@@ -7,10 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rollout.engines import pulumi_cli
 from stacks.command import CommandError
 from stacks.validate import read_definition
+
+from .conftest import ROOT
 
 PULUMI = """#!/bin/sh
 case "$1 $2" in
@@ -60,29 +63,33 @@ def test_an_answer_that_cannot_be_understood_is_one_message(
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("said", "told"),
     [
-        'unable to replace resource "urn:x"\\nas it is currently marked for protection. To unprotect the resource, …',
-        'resource "urn:x" cannot be deleted\\nbecause it is protected. To unprotect the resource, …',
+        (
+            'unable to replace resource "urn:x"\\nas it is currently marked for protection. To unprotect …',
+            "add a dataset of another name and move the servers to it",
+        ),
+        (
+            'resource "urn:x" cannot be deleted\\nbecause it is protected. To unprotect …',
+            "add a dataset of another name and move the servers to it",
+        ),
+        (
+            'services "a" is forbidden: exceeded quota: tight, requested: services=1, used: services=2',
+            "services a was refused by the quota tight: requested: services=1",
+        ),
+        (
+            "The resource already exists in the cluster. This can happen when:",
+            "CLUSTER=kind-lab STACK=dev-lab ENGINE=pulumi ADOPT=1",
+        ),
     ],
+    ids=["replaced", "deleted", "the API server", "unknown to its state"],
 )
-def test_a_protected_dataset_is_no_riddle(
-    up: Callable[[str], int], said: str, capsys: pytest.CaptureFixture[str]
+def test_a_failure_is_no_riddle(
+    up: Callable[[str], int], said: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(CommandError, match="add a dataset of another name and move the servers to it"):
+    with pytest.raises(CommandError, match=told):
         up(PULUMI.format(said=said))
-    assert 'resource "urn:x"' in capsys.readouterr().out
-
-
-def test_what_the_api_server_refuses_is_explained(up: Callable[[str], int]) -> None:
-    said = 'services "a" is forbidden: exceeded quota: tight, requested: services=1, used: services=2'
-    with pytest.raises(CommandError, match="services a was refused by the quota tight: requested: services=1"):
-        up(PULUMI.format(said=said))
-
-
-def test_objects_that_pulumi_does_not_know_are_adopted_only_on_purpose(up: Callable[[str], int]) -> None:
-    with pytest.raises(CommandError, match="CLUSTER=kind-lab STACK=dev-lab ENGINE=pulumi ADOPT=1"):
-        up(PULUMI.format(said="The resource already exists in the cluster. This can happen when:"))
+    assert said.partition("\\n")[0] in capsys.readouterr().out
 
 
 LOCKED = (
@@ -203,3 +210,63 @@ def test_a_traceback_that_nothing_explains_is_shown_whole(
     said = REFUSED.replace("is forbidden: exceeded quota", "is not to anybody's liking").replace("\n\n", "\n")
     assert up(says(said, tmp_path)) == 255
     assert sorted(capsys.readouterr().out.splitlines()) == sorted(said.splitlines())
+
+
+# ---- which Pulumi will do ----
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], Path]:
+    """Make this the only `pulumi` on the PATH."""
+
+    def write(content: bytes) -> Path:
+        (tmp_path / "pulumi").write_bytes(content)
+        (tmp_path / "pulumi").chmod(0o755)
+        return tmp_path / "pulumi"
+
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return write
+
+
+@pytest.mark.parametrize("version", ["v3.219.0", "3.260.1", "v4.0.0-alpha.1+abc"])
+def test_a_pulumi_that_is_new_enough_is_found(stand_in: Callable[[bytes], Path], version: str) -> None:
+    assert pulumi_cli.find() is None
+    path = stand_in(f"#!/bin/sh\necho {version}; echo 'warning: something' >&2".encode())
+    assert pulumi_cli.find() == pulumi_cli.PulumiCli(str(path), version.removeprefix("v"))
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        (b"#!/bin/sh\necho v3.218.9", "is Pulumi 3.218.9, and Tidegate needs 3.219.0 or later"),
+        (b"#!/bin/sh\necho hello", 'does not work: `pulumi version` says "hello"'),
+        (b"#!/bin/sh\nexit 7", "says nothing"),
+        (b"#!/bin/sh\necho broken >&2; exit 1", 'says "broken"'),
+        (b"#!/bin/sh\ntrap '' TERM; sleep 300 & wait; sleep 300", "`pulumi version` gave no answer within 2 seconds"),
+        (b"\x7fELF nonsense, for another machine", "cannot be run"),
+    ],
+    ids=range(6),
+)
+def test_a_pulumi_that_will_not_do_is_refused(
+    stand_in: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch, script: bytes, says: str
+) -> None:
+    monkeypatch.setattr(pulumi_cli, "_VERSION_SECONDS", 2)
+    stand_in(script)
+    with pytest.raises(CommandError, match=re.escape(says)):
+        pulumi_cli.find()
+
+
+def test_a_stack_is_not_given_another_definition_by_the_way(up: Callable[[str], int], tmp_path: Path) -> None:
+    script = PULUMI.format(said="").replace("echo '[]'", """echo '[{"name": "o/dev-lab", "resourceCount": 53}]'""")
+    there = """echo '{"tidegate:environment": {"value": "dev"}, "tidegate:dataPlane": {"value": "lab"}}'"""
+    script = script.replace("echo '{}'", there).replace("printf", f"touch {tmp_path}/upped; printf")
+    with pytest.raises(CommandError, match=r"pulumi config set definition .*/two\.yaml --stack dev-lab"):
+        up(script)
+    assert not (tmp_path / "upped").exists()
+
+
+def test_what_is_said_of_the_program_is_what_stands_in_its_files() -> None:
+    project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
+    assert project["requiredPulumiVersion"] == ">=" + ".".join(map(str, pulumi_cli.OLDEST))
+    assert f'config.get("definition") or "{pulumi_cli.DEFAULT_DEFINITION}"' in (ROOT / "__main__.py").read_text()
+    assert (ROOT / pulumi_cli.DEFAULT_DEFINITION).is_file()

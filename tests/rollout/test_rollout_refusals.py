@@ -1,10 +1,13 @@
 """What API servers say through kubectl, Helm and Pulumi, and what people are told; real words of real refusals."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+from rollout.kubectl import Kubectl
 from rollout.refusals import explained, in_words
+from stacks.command import CommandError
 
 HELM = "Error: failed to create resource: server-side apply failed for object ns/main /v1, Kind=Service: "
 RBAC = (
@@ -113,3 +116,13 @@ def test_words_of_an_api_server_cannot_colour_or_clear_anybodys_terminal() -> No
     text = explained('services "a" is forbidden: exceeded quota: t, requested: \x1b[2Jx=1', "one") or ""
     assert "\x1b" not in text
     assert re.search(r"requested: \\u001b\[2Jx=1", text)
+
+
+def test_a_cluster_that_gives_no_answer_is_waited_for_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kubectl").write_text("#!/bin/sh\nsleep 300\n", "utf-8")
+    (tmp_path / "kubectl").chmod(0o755)
+    monkeypatch.setattr("rollout.kubectl._path", lambda: str(tmp_path / "kubectl"))
+    with pytest.raises(CommandError, match="the cluster lab gave no answer"):
+        Kubectl("lab").run("get", "pods", seconds=-14.5)  # and 15 s more

@@ -1,8 +1,6 @@
 """`up` without a cluster."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -11,9 +9,7 @@ from rollout import output
 from rollout.cli import DEFAULT_OUT
 from rollout.terminal import MAKEFILE, make
 
-Call = Callable[..., Any]
-Tree = Callable[[Path], dict[str, bytes]]
-Edit = Callable[[str, str], None]
+from .conftest import Call, Edit, Tree
 
 
 def test_every_object_is_one_file_that_says_where_it_is_from_in_the_order_to_apply_them_in(
@@ -36,16 +32,6 @@ def test_the_same_definition_gives_the_same_bytes(
     ended = run("up", definition, "--out", tmp_path / "again", PYTHONHASHSEED="7", LC_ALL="C", COLUMNS="40")
     assert ended.code == 0
     assert tree(tmp_path / "again") == tree(rendered)
-
-
-def test_names_of_files_do_not_change_when_other_objects_come(
-    rendered: Path, call: Call, definition: Path, out: Path, edit: Edit
-) -> None:
-    before = {path.name for path in (rendered / "dev-lab").iterdir()}
-    edit("replicas: 1}]", "replicas: 1}, {name: more, loading: {mode: preload}}]")
-    edit("server: small}", "server: small, pool: main}")
-    assert call("up", definition, "--out", out).code == 0
-    assert before < {path.name for path in (rendered / "dev-lab").iterdir()}
 
 
 def test_it_ends_with_a_table_the_differences_the_advisories_and_the_way_on(
@@ -159,17 +145,6 @@ def test_an_unknown_stack_gives_the_nearest_name(call: Call, definition: Path, o
     assert ended.code == 2
     assert "did you mean prod-east?" in ended.err
     assert not out.exists()
-
-
-def test_a_wrong_definition_writes_nothing(
-    rendered: Path, run: Call, definition: Path, out: Path, edit: Edit, tree: Tree
-) -> None:
-    before = tree(rendered)
-    edit("kind: nfs", "kind: nsf")
-    ended = run("up", definition, "--out", out)
-    assert ended.code == 2
-    assert "Traceback" not in ended.err
-    assert tree(rendered) == before
 
 
 def test_files_edited_by_hand_are_noticed_and_written_anew(

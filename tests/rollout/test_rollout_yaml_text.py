@@ -35,36 +35,17 @@ def test_the_order_of_keys_does_not_change_the_text(item: dict[str, Any]) -> Non
     assert yaml_text(dict(reversed(item.items()))) == yaml_text(item)
 
 
-def test_the_head_comes_first_and_names_come_first_in_lists() -> None:
-    item = {
-        "spec": {"containers": [{"image": "x", "name": "one"}], "a": 1},
-        "metadata": {"name": "it", "labels": {}},
-        "kind": "Pod",
-        "apiVersion": "v1",
-    }
-    assert yaml_text(item).splitlines() == [
-        "apiVersion: v1",
-        "kind: Pod",
-        "metadata:",
-        "  labels: {}",
-        "  name: it",
-        "spec:",
-        "  a: 1",
-        "  containers:",
-        "  - name: one",
-        "    image: x",
-    ]
-
-
-def test_text_of_several_lines_is_a_block() -> None:
-    assert yaml_text({"data": {"f": "one\ntwo\n"}}) == "data:\n  f: |\n    one\n    two\n"
+def test_the_head_comes_first_names_come_first_in_lists_and_text_of_several_lines_is_a_block() -> None:
+    spec = {"containers": [{"image": "x", "name": "one"}], "a": "two\nlines\n"}
+    item = {"spec": spec, "metadata": {"name": "it", "labels": {}}, "kind": "Pod", "apiVersion": "v1"}
+    assert yaml_text(item) == (
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  labels: {}\n  name: it\n"
+        "spec:\n  a: |\n    two\n    lines\n  containers:\n  - name: one\n    image: x\n"
+    )
 
 
 def test_what_other_parsers_take_for_numbers_or_truth_is_quoted() -> None:
     for text in ("y", "N", "1e3", "12e4567", "0o17", "1.5e3"):
         assert yaml_text({"a": text}) == f"a: '{text}'\n"
-
-
-def test_a_value_that_stands_twice_is_written_twice() -> None:
     same = {"x": [1]}
-    assert "&" not in yaml_text({"a": same, "b": same})
+    assert "&" not in yaml_text({"a": same, "b": same}), "a value that stands twice is written twice"

@@ -89,18 +89,6 @@ def test_what_is_given_wrongly_is_told(
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.thorough
-def test_a_registry_that_is_not_there_is_told_with_no_secret(world: World, tmp_path: Path) -> None:
-    root = entry(tmp_path, "alone", {"config.pbtxt": CONFIG, "1/model.py": MODEL})
-    done = register(
-        world, root, MLFLOW_TRACKING_URI="http://anna:pass-w0rd@127.0.0.1:9", MLFLOW_TRACKING_TOKEN="s3cr3t-token"
-    )
-    assert done.returncode == ExitCode.UNREACHABLE
-    assert "http://127.0.0.1:9" in done.stderr
-    assert "pass-w0rd" not in done.stderr + done.stdout
-    assert "s3cr3t" not in done.stderr + done.stdout
-
-
 def test_without_a_proxy_the_name_is_that_of_the_run_or_of_the_login_and_says_so() -> None:
     name, unproven = registrant({"DOMINO_STARTING_USERNAME": "anna"})
     assert name == "anna"

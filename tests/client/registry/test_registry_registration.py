@@ -103,27 +103,6 @@ def _is(world: World, key: str, content: bytes) -> bool:
 
 
 @pytest.mark.thorough
-def test_an_upload_that_the_server_wants_again_is_right_and_counts_once(
-    world: World, before: Relay, tmp_path: Path
-) -> None:
-    root = entry(tmp_path, "again", {"1/data": noise(5, 3 << 20)})
-    refused: list[str] = []
-
-    def once(method: str, path: str, answer: Answer) -> None:
-        if method == "PUT" and path.endswith("entry/1/data") and not refused:
-            refused.append(path)
-            answer.status, answer.body = 503, b""
-
-    before.fault = once
-    sent: list[int] = []
-    registry = world.registry(uri=before.uri)
-    version = registry.register(root, registered_by="anna", progress=sent.append)
-    assert len(before.sent("PUT", "entry/1/data")) == 2
-    assert sum(sent) == registry.manifest(version).size
-    assert registry.read_file(version, "1/data") == noise(5, 3 << 20)
-
-
-@pytest.mark.thorough
 def test_a_server_with_a_plain_folder_behind_it_serves_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
     root = entry(tmp_path, "plain", FILES)

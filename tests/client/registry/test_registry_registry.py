@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -88,19 +88,12 @@ def test_runs_versions_and_tags_are_those_that_domino_looks_for(world: World, tm
     child = client.get_run(model.run_id or "")
     assert child.data.tags["mlflow.parentRunId"] == version.run_id
     assert child.info.status == "FINISHED"
-    assert child.data.params == {
-        "parent_run_id": version.run_id,
-        "triton_model_name": "tagged",
-        "triton_model_version": "1",
-    }
+    named = {"parent_run_id": version.run_id, "triton_model_name": "tagged", "triton_model_version": "1"}
+    assert child.data.params == named
     (context,) = world.keys(f"{child.info.run_id}/artifacts/model/artifacts/model_context.json")
     said = json.loads(world.store.client().get_object(Bucket="models", Key=context)["Body"].read())
-    assert said == {
-        "parent_run_id": version.run_id,
-        "inference_server_name": "preload",
-        "model_name": "tagged",
-        "model_version": "1",
-    }
+    model_said = {"inference_server_name": "preload", "model_name": "tagged", "model_version": "1"}
+    assert said == {"parent_run_id": version.run_id} | model_said
     assert not [key for key in world.keys("") if key.endswith((".pkl", ".pickle"))]
 
 
@@ -140,10 +133,9 @@ def test_a_version_is_named_by_number_alias_or_as_the_latest_and_stays_pinned(wo
     registry.set_alias("named", "prod", 2, expect=1)
     assert registry.manifest(pinned) == registry.manifest(first)
     assert registry.version("named", "prod").number == registry.version("named", "2").number == second.number
-    with pytest.raises(BusyError, match="is at version 2, and was expected at version 1"):
-        registry.set_alias("named", "prod", 1, expect=1)
-    with pytest.raises(BusyError, match="was expected at nowhere"):
-        registry.set_alias("named", "prod", 1, expect=None)
+    for expect, words in ((1, "is at version 2, and was expected at version 1"), (None, "was expected at nowhere")):
+        with pytest.raises(BusyError, match=words):
+            registry.set_alias("named", "prod", 1, expect=expect)
     registry.set_alias("named", "prod", 2, expect=1)  # it is there: whoever did it before has done it
     registry.tag(second, "reviewed", "yes")
     assert registry.version("named", 2).tags["reviewed"] == "yes"
@@ -176,12 +168,8 @@ def test_history_is_written_once_and_read_in_order(world: World, tmp_path: Path)
     version = registered(registry, entry(tmp_path, "history"))
     (begun,) = registry.records("history")
     assert (begun.what, begun.who, begun.manifest_sha256) == ("register", "anna", version.manifest_sha256)
-    events = [
-        Record(
-            what=what, model="history", version=1, who="bob", when=datetime.now(UTC), environment="dev", previous=None
-        )
-        for what in ("deploy", "rollback", "deploy")
-    ]
+    said: dict[str, Any] = {"model": "history", "version": 1, "who": "bob", "environment": "dev"}
+    events = [Record(what="deploy", when=datetime.now(UTC) + timedelta(seconds=number), **said) for number in range(3)]
     for event in (events[1], events[0], events[2]):
         registry.append_record(version, event)
     registry.append_record(version, events[0])  # the same again is one more file, never another content of one
@@ -245,12 +233,8 @@ def test_what_lies_among_the_records_and_is_none_is_named_and_keeps_nobody_from_
     assert registry.records("littered").unreadable == ()
     folder = world.folder / "artifacts"
     (written,) = (path for path in folder.rglob("registered.json") if '"littered"' in path.read_text())
-    for name, content in (
-        ("garbage.json", b"\xff{"),
-        ("long.json", b"[" * (1 << 20)),
-        ("newer.json", b'{"what": "x"}'),
-    ):
-        (written.parent / name).write_bytes(content)
+    for name, content in (("garbage", b"\xff{"), ("long", b"[" * (1 << 20)), ("newer", b'{"what": "x"}')):
+        (written.parent / f"{name}.json").write_bytes(content)
     records = registry.records("littered")
     assert [each.what for each in records] == ["register"]
     assert [each.rpartition("/")[2] for each in records.unreadable] == ["garbage.json", "long.json", "newer.json"]

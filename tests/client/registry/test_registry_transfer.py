@@ -4,9 +4,6 @@ import errno
 import hashlib
 import json
 import os
-import resource
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -246,60 +243,6 @@ def test_what_is_not_right_in_the_folder_is_fetched_again_and_links_are_never_fo
     with pytest.raises(IntegrityError, match="symbolic link"):
         world.registry().fetch(version, tmp_path / "second")
     assert list((tmp_path / "outside").iterdir()) == []
-
-
-@pytest.mark.thorough
-def test_a_killed_fetch_leaves_no_half_file_in_place_and_the_next_goes_on(
-    world: World, before: Relay, version: RegisteredVersion, root: Path, tmp_path: Path
-) -> None:
-    before.hold = lambda _method, path: path.endswith("entry/1/9.bin")
-    program = (
-        "import sys; from pathlib import Path; from tidegate.registry import Registry\n"
-        "registry = Registry(sys.argv[1])\n"
-        "registry.fetch(registry.version('hurt', 1), Path(sys.argv[2]))\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", program, before.uri, str(tmp_path / "fetched")])
-    try:
-        assert before.held.wait(120)
-        place = tmp_path / "fetched" / "config.pbtxt"
-        while not place.exists() and process.poll() is None:
-            before.over.wait(0.05)
-    finally:
-        process.kill()
-        process.wait()
-    whole = contents(root)
-    left = {path: content for path, content in contents(tmp_path / "fetched").items() if not path.startswith(PARTIAL)}
-    assert "1/9.bin" not in left
-    assert all(whole[path] == content for path, content in left.items())
-    before.hold = None
-    before.asked.clear()
-    world.registry(uri=before.uri).fetch(version, tmp_path / "fetched")
-    assert contents(tmp_path / "fetched") == whole
-    assert len(before.sent("GET", "/artifacts/model/entry/")) == len(whole) - len(left)
-
-
-@pytest.mark.thorough
-def test_a_disk_that_is_full_is_told_and_what_is_whole_stays(
-    world: World, version: RegisteredVersion, root: Path, tmp_path: Path
-) -> None:
-    """The kernel refuses to write beyond a limit on the size of files, as it does on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    program = (
-        "import resource, signal, sys; from pathlib import Path; from tidegate.registry import Registry\n"
-        "from tidegate.errors import UnfinishedError\n"
-        "registry = Registry(sys.argv[1]); version = registry.version('hurt', 1)\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))\n"
-        "try: registry.fetch(version, Path(sys.argv[2]))\n"
-        "except UnfinishedError as error: print(error)\n"
-    )
-    command = [sys.executable, "-W", "ignore", "-c", program, world.server.uri, str(tmp_path / "fetched")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    assert "the file cannot be written" in done.stdout
-    assert "run the same command again: what is whole stays" in done.stdout
-    assert resource.getrlimit(resource.RLIMIT_FSIZE) == (soft, hard)
-    world.registry().fetch(version, tmp_path / "fetched")
-    assert contents(tmp_path / "fetched") == contents(root)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any
 
 from google.protobuf import text_format
+from google.protobuf.descriptor import FieldDescriptor
 
 from ...findings import Finding, error
 from .words import said_enum_value, said_field
@@ -16,6 +17,10 @@ from .words import said_enum_value, said_field
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_+-]*")
 _INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 _NO_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*(\\[^abfnrtv\\?'\"0-7xXuU])")
+_INTEGERS = (
+    FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT32,
+    FieldDescriptor.CPPTYPE_UINT64,
+)  # fmt: skip
 _QUOTES = ('"', "'")
 _CLOSING = {"{": "}", "<": ">", "[": "]"}
 _DIGITS = 100
@@ -115,7 +120,7 @@ class Scan:
         elif is_text and (wrong := _NO_ESCAPE.search(token)):
             what = f"{wrong[1]} in a text is no escape sequence"
             self.strict.append(error(what, f"{self._file}:{line}", do=r"write \\ for a backslash"))
-        elif not is_text and _is_integer(known) and token != "-" and not _INTEGER.fullmatch(token):
+        elif not is_text and known.cpp_type in _INTEGERS and token != "-" and not _INTEGER.fullmatch(token):
             what = f"{token} is no whole number as Triton reads them"
             self.strict.append(error(what, f"{self._file}:{line}", do="write digits only"))
         return token
@@ -167,10 +172,6 @@ def _is_value(token: str, enum: Any) -> bool:
         return token in enum.values_by_name
     base = 16 if "x" in token.lower() else 10
     return len(token) <= _DIGITS and int(token, base) in enum.values_by_number
-
-
-def _is_integer(known: Any) -> bool:
-    return known.cpp_type in (known.CPPTYPE_INT32, known.CPPTYPE_INT64, known.CPPTYPE_UINT32, known.CPPTYPE_UINT64)
 
 
 def _not_a_message(known: Any, token: str) -> tuple[str, str, str]:

@@ -18,6 +18,7 @@ from .entry import read_entry
 from .frameworks.reading import ANY
 from .text import CONFIG, config_text
 
+_ARROW = "  │\n  ▼"
 _TOLD_APART = ("name", "backend", "platform", "input", "output", "ensemble_scheduling")
 
 
@@ -83,13 +84,8 @@ def show_entry(folder: Path) -> Shown:
         inputs=tuple(_tensor(each, config.max_batch_size) for each in config.input),
         outputs=tuple(_tensor(each, config.max_batch_size) for each in config.output),
         steps=tuple(
-            ShownStep(
-                model=step.model_name,
-                version=step.model_version,
-                inputs=dict(step.input_map),
-                outputs=dict(step.output_map),
-            )
-            for step in config.ensemble_scheduling.step
+            ShownStep(model=step.model, version=step.version, inputs=dict(step.inputs), outputs=dict(step.outputs))
+            for step in graph(config).steps
         ),
         settings=_settings(config),
         config=MessageToDict(config, preserving_proto_field_name=True),
@@ -101,8 +97,8 @@ def draw(shown: Shown) -> RenderableType:
     drawn = graph(ParseDict(shown.config, ModelConfig()))
     parts: list[RenderableType] = [_outside("input", shown.inputs)]
     for wave in drawn.order:
-        parts += [_arrow(), Columns([_box(drawn, drawn.steps[index]) for index in wave], padding=(0, 2))]
-    parts += [_arrow(), _outside("output", shown.outputs)]
+        parts += [Text(_ARROW), Columns([_box(drawn, drawn.steps[index]) for index in wave], padding=(0, 2))]
+    parts += [Text(_ARROW), _outside("output", shown.outputs)]
     ready = {index for wave in drawn.order for index in wave}
     if stuck := [_box(drawn, step) for step in drawn.steps if step.index not in ready]:
         parts += [Text("never run, for they wait for tensors that nobody makes, or for themselves:"), Columns(stuck)]
@@ -110,22 +106,19 @@ def draw(shown: Shown) -> RenderableType:
 
 
 def _tensor(tensor: Any, batch: int) -> ShownTensor:
-    notes = [
-        note
-        for note, holds in (
-            ("optional", getattr(tensor, "optional", False)),
-            ("ragged", getattr(tensor, "allow_ragged_batch", False)),
-            ("shape tensor", tensor.is_shape_tensor),
-            (f"the model itself has {list(tensor.reshape.shape)}", tensor.HasField("reshape")),
-            (f"labels in {getattr(tensor, 'label_filename', '')}", bool(getattr(tensor, "label_filename", ""))),
-        )
-        if holds
-    ]
+    labels = getattr(tensor, "label_filename", "")
+    notes = {
+        "optional": getattr(tensor, "optional", False),
+        "ragged": getattr(tensor, "allow_ragged_batch", False),
+        "shape tensor": tensor.is_shape_tensor,
+        f"the model itself has {list(tensor.reshape.shape)}": tensor.HasField("reshape"),
+        f"labels in {labels}": labels,
+    }
     return ShownTensor(
         name=tensor.name,
         data_type=DataType.Name(tensor.data_type).removeprefix("TYPE_"),
         shape=((ANY,) if batch else ()) + tuple(tensor.dims),
-        notes=tuple(notes),
+        notes=tuple(note for note, holds in notes.items() if holds),
     )
 
 
@@ -139,10 +132,6 @@ def _settings(config: Any) -> str:
 
 def _outside(side: str, tensors: tuple[ShownTensor, ...]) -> Text:
     return Text("\n".join(f"{side}  {tensor.name}  {tensor}" for tensor in tensors))
-
-
-def _arrow() -> Text:
-    return Text("  │\n  ▼")
 
 
 def _box(drawn: Graph, step: Step) -> Panel:

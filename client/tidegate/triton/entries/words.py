@@ -55,7 +55,9 @@ def said_field(name: str, message: Any) -> tuple[str, str, str]:
     known = list(message.fields_by_name)
     if _OTHER_NAMES.get(name) in known:
         return what, "", f"did you mean '{_OTHER_NAMES[name]}'?"
-    if homes := [home for home in _homes(name) if home is not message]:
+    if homes := [
+        home for home in _messages(ModelConfig.DESCRIPTOR) if name in home.fields_by_name and home is not message
+    ]:
         top = ModelConfig.DESCRIPTOR in homes
         home = "the model itself" if top else " or ".join(sorted({_words(home) for home in homes}))
         do = f"move {name} out to the top level of the file" if top else f"move {name} to where it belongs"
@@ -74,10 +76,6 @@ def said_enum_value(word: str, field: Any) -> tuple[str, str, str]:
         return f"{word} stands in quotes", "", f"write {bare} without quotes"
     near = nearest(bare, known) or next((name for name in known if name.endswith(f"_{bare.upper()}")), None)
     return what, "", f"did you mean {near}?" if near else f"it has the values {', '.join(known)}"
-
-
-def _homes(name: str) -> list[Any]:
-    return [message for message in _messages(ModelConfig.DESCRIPTOR) if name in message.fields_by_name]
 
 
 def _messages(message: Any) -> Iterator[Any]:

@@ -166,9 +166,9 @@ def best_of(
     fitting = [found for found in fitting if found.stable] or fitting
     most = max((found.inferences_per_second for found in fitting), default=0.0)
     alike = [found for found in fitting if found.inferences_per_second >= most * (1 - ALIKE)]
-    return min(alike, key=lambda found: _cost(found, percentile), default=None)
 
+    def cost(found: Measurement) -> tuple[float, ...]:
+        setting = found.setting
+        return setting.instances or 0, setting.max_batch or 0, found.latency(percentile), setting.concurrency
 
-def _cost(found: Measurement, percentile: Percentile) -> tuple[float, ...]:
-    setting = found.setting
-    return (setting.instances or 0, setting.max_batch or 0, found.latency(percentile), setting.concurrency)
+    return min(alike, key=cost, default=None)

@@ -163,9 +163,7 @@ def test_a_program_that_wants_a_config_is_told_the_place() -> None:
     with pytest.raises(UsageError, match=r"here/config\.pbtxt:2: .*'bakend'[\s\S]*did you mean 'backend'\?"):
         parse_config('name: "a"\nbakend: "python"', "here/config.pbtxt")
     assert parse_config('name: "a"').name == "a"
-
-
-def test_unprintable_characters_of_a_text_reach_no_terminal() -> None:
+    # Nor do unprintable characters of a text reach a terminal.
     (problem,) = read_config("name: \x1b[2J").problems
     assert "\x1b" not in str(problem)
     assert r"\x1b" in str(problem)

@@ -12,8 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tidegate.errors import TidegateError, UnfinishedError, UnreachableError
 from tidegate.triton.publishing import open_repository, published_path, read_published, steps
 
@@ -120,37 +118,6 @@ def test_whoever_is_killed_before_or_after_any_step_leaves_the_old_or_the_new(be
         work(root)
         assert tree(root) == after, event
         assert sorted(tree(root.parent / ".tidegate")) == ["models/m/lock"], event
-
-
-@pytest.mark.thorough
-@given(st.lists(st.integers(0, 30), max_size=5))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@pytest.mark.parametrize("work", [a_second_version])
-def test_whoever_is_killed_again_and_again_gets_there(begun: Path, work: Work, numbers: list[int]) -> None:
-    root = copy(begun)
-    before = tree(root)
-    # Only a run that is killed while it makes its folders has fetched nothing.
-    events_that_fetch = 3
-    for number in numbers:
-        killed(lambda: work(root), number)
-        if events_that_fetch < number:
-            assert_nothing_to_fetch(root)
-        there = open_repository(root)
-        assert all(there.differences("m", each, MANIFESTS[each]) == [] for each in there.versions("m"))
-        assert {path: tree(root)[path] for path in before if path.startswith("m/1/")} == {
-            path: content for path, content in before.items() if path.startswith("m/1/")
-        }
-    work(root)
-    assert open_repository(root).strays("m", MANIFESTS) == []
-    assert open_repository(root).config("m") == config(TWO, 2, [1, 2], prod=1)
-
-
-def assert_nothing_to_fetch(root: Path) -> None:
-    """Assert that nothing that was fetched was lost: it is published, or found again in staging."""
-    repository = open_repository(root)
-    with repository.lock("m", "a test"):
-        if 2 not in repository.versions("m"):
-            assert tree(repository.staging("m", 2)) == TWO.files
 
 
 @pytest.mark.thorough

@@ -60,14 +60,8 @@ def test_whoever_is_killed_after_any_rename_leaves_what_serves_and_the_next_run_
     since = len(real.log)
     with real.called("killed", 1) as (client,):
         for number, event in enumerate(seen, 2):
-            said = {
-                "where": str(real.root),
-                "model": "killed",
-                "release": number,
-                "number": number,
-                "served": [1, number],
-                "aliases": {"prod": 1},
-            }
+            said = {"where": str(real.root), "model": "killed", "release": number, "number": number}
+            said |= {"served": [1, number], "aliases": {"prod": 1}}
             before = read(real)
             ended = publisher.run(said | {"event": event})
             assert ended.returncode == -signal.SIGKILL, (happens[event], ended.stderr)
@@ -81,13 +75,8 @@ def test_whoever_is_killed_after_any_rename_leaves_what_serves_and_the_next_run_
             assert client.refused == [], happens[event]
     assert {answer[:2] for answer in client.answers} == {(1, 1)}
     assert failures(real, since) == []
-    assert [happens[event][1] for event in seen] == [
-        "rename notes to notes",
-        "rename 1 to 2",
-        "rename partial to labels.txt",
-        "rename partial to 2.txt",
-        "rename partial to config.pbtxt",
-    ]
+    renamed = ("notes to notes", "1 to 2", "partial to labels.txt", "partial to 2.txt", "partial to config.pbtxt")
+    assert [happens[event][1] for event in seen] == [f"rename {each}" for each in renamed]
 
 
 def read(real: Polling) -> list[int]:

@@ -74,7 +74,7 @@ def write_program(path: Path, text: str) -> Path:
 def write_model(repository: Path, name: str, program: str, more: str = "", batch: int = 8, dims: str = "4") -> Path:
     """Write the entry of a model with one input and one output; return its folder."""
     entry = repository / name
-    (entry / "1").mkdir(parents=True)
+    (entry / "1").mkdir(parents=True, exist_ok=True)
     (entry / "1" / "model.py").write_text(program, "utf-8")
     tensors = "".join(
         f'{side} {{ name: "{tensor}" data_type: TYPE_FP32 dims: [ {dims} ] }}\n'

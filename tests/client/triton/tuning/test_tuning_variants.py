@@ -29,13 +29,9 @@ def made(tmp_path: Path) -> Make:
 def best(max_batch: int | None = 4, instances: int | None = 2) -> Report:
     setting = Setting(instances=instances, max_batch=max_batch, batch=1, concurrency=8)
     found = Measurement(
-        setting=setting,
-        inferences_per_second=100,
-        p50_seconds=0.01,
-        p90_seconds=0.02,
-        p95_seconds=0.03,
+        setting=setting, inferences_per_second=100, p50_seconds=0.01, p90_seconds=0.02, p95_seconds=0.03,
         p99_seconds=0.04,
-    )
+    )  # fmt: skip
     return Report(model="sleeper", measurements=(found,), best=found)
 
 
@@ -49,26 +45,14 @@ def test_instances_are_set_in_every_group_and_nothing_else_changes(made: Make) -
     assert variant(entry, None, None) == entry.config
 
 
-def test_a_model_without_groups_gets_one(made: Make) -> None:
-    assert [group.count for group in variant(made(), 3, None).instance_group] == [3]
-
-
 def test_a_batch_size_turns_the_dynamic_batcher_on_and_keeps_how_it_is_set(made: Make) -> None:
     more = "dynamic_batching { preferred_batch_size: [ 2, 4, 8 ] max_queue_delay_microseconds: 500 }\n"
     config = variant(made(more), None, 4)
     assert config.max_batch_size == 4
     assert list(config.dynamic_batching.preferred_batch_size) == [2, 4]
     assert config.dynamic_batching.max_queue_delay_microseconds == 500
-
-
-def test_sequences_keep_their_own_batcher(made: Make) -> None:
     config = variant(made("sequence_batching { max_sequence_idle_microseconds: 5000000 }\n"), None, 4)
     assert (config.max_batch_size, config.HasField("dynamic_batching")) == (4, False)
-
-
-def test_a_model_that_takes_no_batches_has_no_batch_size_to_try(made: Make) -> None:
-    with pytest.raises(UsageError, match=r"config.pbtxt:3: the model takes no batches"):
-        variant(made(batch=0), None, 4)
 
 
 def test_an_ensemble_is_not_measured_without_its_steps(tmp_path: Path) -> None:
@@ -82,9 +66,12 @@ def test_an_ensemble_is_not_measured_without_its_steps(tmp_path: Path) -> None:
 
 def test_an_entry_without_a_configuration_cannot_be_varied(made: Make) -> None:
     entry = made()
+    assert [group.count for group in variant(entry, 3, None).instance_group] == [3]  # it had no group
     (entry.folder / "config.pbtxt").unlink()
     with pytest.raises(UsageError, match=r"there is no config.pbtxt"):
         variant(read_entry(entry.folder), 2, None)
+    with pytest.raises(UsageError, match=r"config.pbtxt:3: the model takes no batches"):
+        variant(made(batch=0), None, 4)
 
 
 def test_what_triton_would_refuse_or_hang_over_is_not_started(made: Make) -> None:

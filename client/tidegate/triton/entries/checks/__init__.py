@@ -46,13 +46,9 @@ def check_entry(
         findings += backend_checks.check_server(entry, entry.config, backends)
         if gpu is False:
             findings += running.check_no_gpu(entry, entry.config)
-        find = _beside(entry) if models is None else _among(models)
+        find = _beside(entry) if models is None else {name: Neighbour(models[name]) for name in models}.get
         findings += ensembles.check_steps(entry, entry.config, find, complete=models is not None)
     return in_order(findings)
-
-
-def _among(models: Mapping[str, ModelConfig]) -> Callable[[str], Neighbour | None]:
-    return lambda name: Neighbour(models[name]) if name in models else None
 
 
 def _beside(entry: Entry) -> Callable[[str], Neighbour | None]:

@@ -150,7 +150,8 @@ class _Comparison:
             yield from refused
             return
         for place, said, own in shaped:
-            yield from self._ragged(place, said, own) if _is_ragged(place, said) else self._dims(place, said, own)
+            is_ragged = place.startswith("input") and said.allow_ragged_batch
+            yield from self._ragged(place, said, own) if is_ragged else self._dims(place, said, own)
 
     def _is_shaped_otherwise(self, place: str, said: Any) -> bool:
         """Tell whether what is declared need not be the shape that the model has."""
@@ -264,10 +265,6 @@ def _other_inputs(config: Any) -> Iterator[tuple[str, str]]:
 
 def _called(place: str, said: Any) -> str:
     return f"{place.partition('[')[0]} '{said.name}'"
-
-
-def _is_ragged(place: str, said: Any) -> bool:
-    return place.startswith("input") and bool(said.allow_ragged_batch)
 
 
 def _parameter(config: Any, name: str) -> str:

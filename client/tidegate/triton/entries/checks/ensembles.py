@@ -155,10 +155,10 @@ def check_steps(
     if not config.HasField("ensemble_scheduling"):
         return
     seen = graph(config)
-    tensors = {
-        tensor.name: _Tensor(entry.name, tensor.data_type, tuple(_seen_inside(tensor)), config.max_batch_size > 0)
-        for tensor in (*config.output, *config.input)
-    }
+    tensors = {}
+    for tensor in (*config.output, *config.input):
+        dims = tuple(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims)  # as steps see it
+        tensors[tensor.name] = _Tensor(entry.name, tensor.data_type, dims, config.max_batch_size > 0)
     models: dict[str, Neighbour] = {}
     for step in seen.steps:
         where = entry.where(f"{_STEPS}[{step.index}].model_name")
@@ -257,10 +257,6 @@ def _decoupled(entry: Entry, seen: Graph, models: dict[str, Neighbour]) -> Itera
         yield error(
             "the outputs come from different decoupled models", entry.where("output"), "their numbers of answers differ"
         )
-
-
-def _seen_inside(tensor: Any) -> list[int]:
-    return list(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims)
 
 
 def _same(one: tuple[int, ...], other: tuple[int, ...]) -> bool:

@@ -13,6 +13,7 @@ from ..text import CONFIG
 _PADDED = re.compile(r"0[0-9]+")
 _SPECIFIC = "version_policy.specific.versions"
 _FOLDER = "name versions whose folders are there, or leave the policy out: deploying a model writes it"
+_MODELS = (".onnx", ".plan", ".pt", ".pt2", ".savedmodel", ".graphdef")
 _LITTER = (".ds_store", "thumbs.db", "__pycache__", ".ipynb_checkpoints", ".git")
 
 
@@ -93,7 +94,8 @@ def _versions(entry: Entry) -> Iterator[Finding]:
                 f"Triton ignores the version '{name}'", name, "its name begins with 0", f"rename it to {int(name)}"
             )
     if not entry.versions:
-        lost = [file.path for file in entry.files if "/" not in file.path and _is_a_model(file.path)]
+        top = [file.path for file in entry.files if "/" not in file.path]
+        lost = [path for path in top if path.startswith("model.") or path.endswith(_MODELS)]
         yield error(
             "there is no version",
             ".",
@@ -128,10 +130,6 @@ def _rest(entry: Entry) -> Iterator[Finding]:
 
 def _is_padded(name: str) -> bool:
     return _PADDED.fullmatch(name) is not None
-
-
-def _is_a_model(path: str) -> bool:
-    return path.startswith("model.") or path.endswith((".onnx", ".plan", ".pt", ".pt2", ".savedmodel", ".graphdef"))
 
 
 def check_policy(entry: Entry, config: Any) -> Iterator[Finding]:

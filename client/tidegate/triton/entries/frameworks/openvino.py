@@ -81,20 +81,19 @@ def read(source: Path) -> Reading:
 
 
 def _layers(source: Path) -> _Layers:
+    def refuse_doctype(*_: object) -> None:
+        raise ValueError("it has a DOCTYPE, which OpenVINO never writes")
+
     layers = _Layers()
     parser = expat.ParserCreate()
     parser.StartElementHandler, parser.EndElementHandler = layers.start, layers.end
     parser.CharacterDataHandler = layers.words
-    parser.StartDoctypeDeclHandler = _refuse_doctype  # without one there are no entities that could expand
+    parser.StartDoctypeDeclHandler = refuse_doctype  # without one there are no entities that could expand
     try:
         parser.Parse(bounded(source, LIMIT, "an OpenVINO model's XML"), True)
     except (expat.ExpatError, ValueError) as error:
         raise unreadable(source, "OpenVINO model", error) from None
     return layers
-
-
-def _refuse_doctype(*_: object) -> None:
-    raise ValueError("it has a DOCTYPE, which OpenVINO never writes")
 
 
 def _tensor(ports: dict[tuple[str, str], _Port], place: tuple[str, str], source: Path) -> Tensor:

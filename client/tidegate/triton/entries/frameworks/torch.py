@@ -92,12 +92,9 @@ def _arguments(forward: ast.AST | None) -> tuple[str, ...] | None:
     if not isinstance(forward, ast.FunctionDef):
         return None
     taken = forward.args.args[1:]
-    plain = all(each.annotation is not None and _is_tensors(each.annotation) for each in taken)
+    types = [text_of(each.annotation) if each.annotation else "" for each in taken]
+    plain = all(each == "Tensor" or each.startswith("List[") for each in types)
     return tuple(each.arg for each in taken) if plain else None
-
-
-def _is_tensors(annotation: ast.AST) -> bool:
-    return text_of(annotation) == "Tensor" or text_of(annotation).startswith("List[")
 
 
 def _script_forward(archive: zipfile.ZipFile) -> ast.AST | None:

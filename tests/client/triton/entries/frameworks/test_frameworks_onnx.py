@@ -89,10 +89,3 @@ def test_weights_in_files_beside_it_come_along(tmp_path: Path) -> None:
 def test_weights_elsewhere_are_refused(tmp_path: Path, location: str) -> None:
     with pytest.raises(UsageError, match="its weights lie in"):
         read(outside(tmp_path, location))
-
-
-@pytest.mark.parametrize("content", [b"", b"not a protobuf at all", b"\xff" * 64], ids=["empty", "text", "noise"])
-def test_what_is_no_onnx_is_refused(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "m.onnx").write_bytes(content)
-    with pytest.raises(UsageError, match="no ONNX model"):
-        read(tmp_path / "m.onnx")

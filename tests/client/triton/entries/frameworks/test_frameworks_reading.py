@@ -199,8 +199,8 @@ def test_everything_beside_a_program_comes_along_but_leavings(tmp_path: Path) ->
 
 def test_what_cannot_be_copied_is_refused(tmp_path: Path) -> None:
     odd = tmp_path / "odd"
-    for make in (lambda: os.mkfifo(odd), lambda: odd.symlink_to(tmp_path), lambda: odd.symlink_to("nothing")):
-        make()
+    for to in (tmp_path, "nothing", None):
+        os.mkfifo(odd) if to is None else odd.symlink_to(to)
         with pytest.raises(UsageError, match=r"odd: it is no file"):
             python.files_of(tmp_path)
         odd.unlink()

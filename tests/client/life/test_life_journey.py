@@ -1,21 +1,16 @@
 """From a registration to production and back, with real parts, while somebody calls all the time."""
 
-import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tidegate import environments
-from tidegate.cli import life as commands
-from tidegate.errors import ExitCode, RefusedError, TidegateError, UnfinishedError, UsageError
+from tidegate.errors import RefusedError, TidegateError, UnfinishedError, UsageError
 from tidegate.life import ready
 from tidegate.life.context import Context
 from tidegate.life.deploy import deploy, promote, rollback
 from tidegate.life.past import history
 from tidegate_contracts.environments import Environments, Promotion
 from tidegate_contracts.routing import Model, VersionShare
-from typer import Exit
 
 from lab.local_plane import environment as local
 
@@ -169,39 +164,6 @@ def test_a_version_whose_calls_fail_in_dev_does_not_come_into_prod(world: World,
     assert promote(context, "soaked", "prod").version == number
 
 
-def test_the_commands_say_what_became_of_it(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    register(world, "told", 3, tmp_path)
-    commands.deploy("told", "dev")
-    said = capsys.readouterr()
-    assert said.out == "dev has version 1 of told\n"
-    assert "publishing told version 1" in said.err
-    commands.deploy("told@1", "dev", json=True)
-    assert json.loads(capsys.readouterr().out)["changed"] is False
-    commands.promote("told", "prod")
-    assert capsys.readouterr().out == "prod has version 1 of told\n"
-    register(world, "told", 5, tmp_path)
-    commands.deploy("told", "dev")
-    assert capsys.readouterr().out == "dev has version 2 of told (before: version 1)\n"
-    commands.rollback("told", "dev", json=True)
-    rolled = json.loads(capsys.readouterr().out)
-    assert (rolled["what"], rolled["version"], rolled["previous"]) == ("rollback", 1, 2)
-    wrong: list[tuple[Callable[[], None], ExitCode]] = [
-        (lambda: commands.rollback("told", "dev"), ExitCode.NOT_FOUND),
-        (lambda: commands.deploy("told", "prod"), ExitCode.REFUSED),
-        (lambda: commands.deploy("told@", "dev"), ExitCode.USAGE),
-        (lambda: commands.promote("told@7", "prod"), ExitCode.NOT_FOUND),
-        (lambda: commands.deploy("told", "dev", public_key=tmp_path / "none.pem"), ExitCode.INTEGRITY),
-    ]
-    for refused, code in wrong:
-        with pytest.raises(Exit) as ended:
-            refused()
-        assert ended.value.exit_code == code
-        said = capsys.readouterr()
-        assert said.out == ""
-        assert "do: " in said.err or "why: " in said.err
-        assert world.dev.keys[VISITOR] not in said.err
-
-
 def test_where_the_definition_shares_the_calls_out_a_deployment_only_publishes(world: World, tmp_path: Path) -> None:
     def share(**weights: int) -> Context:
         shares = tuple(VersionShare(version=int(name[1:]), weight=weight) for name, weight in weights.items())
@@ -227,45 +189,3 @@ def test_where_the_definition_shares_the_calls_out_a_deployment_only_publishes(w
         caller.of_next(100)
         assert set(caller.of_next(20)) == {3}
     assert caller.failures == []
-
-
-def test_the_commands_say_what_they_found_by_their_exit_codes(
-    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    context = world.context()
-    for factor in (3, 5, 7):
-        register(world, "pruned", factor, tmp_path)
-        deploy(context, "pruned", "dev")
-        if factor == 3:
-            promote(context, "pruned", "prod")
-    # Dev's dataset is copied, for a Triton that meets such things polls no more.
-    dataset = Path(shutil.copytree(world.dev.dataset, tmp_path / "dataset"))
-    monkeypatch.setenv("TIDEGATE_DATASETS", f"dev/models={dataset},prod/models={world.prod.dataset}")
-    copied = dataset / "preload" / "models" / "pruned"
-    commands.verify("dev", ["pruned"], json=True)
-    assert json.loads(capsys.readouterr().out)["found"] == []
-    (copied / "1" / "factor").write_text("4 ")
-    with pytest.raises(Exit) as ended:
-        commands.verify("dev", ["pruned"])
-    assert ended.value.exit_code == ExitCode.INTEGRITY
-    assert "1/factor" in capsys.readouterr().out
-    with pytest.raises(Exit) as ended:
-        commands.diff("dev", "prod", "pruned")
-    assert ended.value.exit_code == ExitCode.FOUND
-    assert "version 3" in capsys.readouterr().out
-    commands.diff("dev", "dev", "pruned", json=True)
-    assert json.loads(capsys.readouterr().out) == []
-    commands.history("pruned", "dev", json=True)
-    told = json.loads(capsys.readouterr().out)
-    assert [(each["what"], each["version"], each["previous"]) for each in told] == [
-        ("deploy", 3, 2), ("deploy", 2, 1), ("deploy", 1, None)
-    ]  # fmt: skip
-    commands.history("pruned")
-    assert "promote" in capsys.readouterr().out
-    commands.prune("dev", "pruned")
-    assert "1 version that nobody serves" in capsys.readouterr().out
-    assert (copied / "1").is_dir()
-    with pytest.raises(Exit) as ended:
-        commands.diff("dev", "prd")
-    assert ended.value.exit_code == ExitCode.NOT_FOUND
-    assert "did you mean prod" in capsys.readouterr().err

@@ -1,0 +1,90 @@
+"""What the commands of a model's life print, and with which exit code they end."""
+
+import json
+from typing import Any
+
+import pytest
+from tidegate import Tidegate
+from tidegate.cli.app import app
+from tidegate.errors import ExitCode
+from typer.testing import CliRunner
+
+from .papers import Life
+from .test_life_target import MODEL, dataset, known, plane
+
+
+class Commands:
+    """The command line, before papers: prod and dev read one repository."""
+
+    def __init__(self, life: Life) -> None:
+        self.life = life
+        life.papers.register(1)
+
+    def run(self, *words: str, code: int = 0) -> str:
+        done = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
+        assert done.exit_code == code, done.output
+        self.err = done.stderr
+        return done.stdout
+
+    def json(self, *words: str, code: int = 0) -> Any:
+        return json.loads(self.run(*words, "--json", code=code))
+
+
+@pytest.fixture
+def commands(life: Life, monkeypatch: pytest.MonkeyPatch) -> Commands:
+    lab = known(plane("west", dataset("a", "other")))[1].environments[0].model_copy(update={"name": "dev"})
+    everywhere = life.here.known.environments
+    life.here.known = life.here.known.model_copy(update={"environments": (*everywhere, lab)})
+    monkeypatch.setattr(Tidegate, "_context", life.here)
+    return Commands(life)
+
+
+def test_they_say_what_became_of_it(commands: Commands) -> None:
+    assert commands.run("deploy", f"{MODEL}@1", "--to", "prod") == f"prod has version 1 of {MODEL}\n"
+    assert "note: no golden request was registered with it" in commands.err
+    assert commands.json("deploy", f"{MODEL}@1", "--to", "prod")["changed"] is False
+    commands.life.papers.register(2)
+    said = commands.run("promote", f"{MODEL}@2", "--to", "prod")
+    assert said == f"prod has version 2 of {MODEL} (before: version 1)\n"
+    rolled = commands.json("rollback", MODEL, "--in", "prod")
+    assert (rolled["what"], rolled["version"], rolled["previous"]) == ("rollback", 1, 2)
+    told = commands.json("history", MODEL, "--in", "prod")
+    assert [(each["what"], each["version"]) for each in told] == [("rollback", 1), ("promote", 2), ("deploy", 1)]
+    assert "promote" in commands.run("history", MODEL)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("rollback", MODEL, "--in", "prod"), ExitCode.NOT_FOUND, "never had a version"),
+        (("deploy", MODEL, "--to", "prd"), ExitCode.NOT_FOUND, "did you mean prod"),
+        (("deploy", f"{MODEL}@"), ExitCode.USAGE, "is no model"),
+        (("deploy", MODEL), ExitCode.USAGE, "it must be said where to"),
+        (("history", MODEL), ExitCode.NOT_FOUND, "nothing is written down"),
+        (("diff", "dev", "prd"), ExitCode.NOT_FOUND, "did you mean prod"),
+        (("register", "/nowhere", "--certificate", "c.pem"), ExitCode.USAGE, "signs nothing without its key"),
+    ],
+)
+def test_what_is_wrong_is_one_message_and_an_exit_code(
+    commands: Commands, words: tuple[str, ...], code: ExitCode, said: str
+) -> None:
+    assert commands.run(*words, code=code) == ""
+    assert said in commands.err
+
+
+def test_they_say_what_they_found_by_their_exit_codes(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in (1, 2, 3):
+        commands.life.bring(number)
+    assert commands.json("verify", "prod", MODEL)["found"] == []
+    assert "prod: 3 versions, " in commands.run("verify", "prod")
+    assert "nothing differs between prod and prod" in commands.run("diff", "prod", "prod")
+    assert "version 3" in commands.run("diff", "dev", "prod", MODEL, code=ExitCode.FOUND)
+    assert commands.json("diff", "dev", "prod", code=ExitCode.FOUND)[0]["other"] == "version 3"
+    assert "1 version that nobody serves" in commands.run("prune", "prod", MODEL)
+    monkeypatch.setattr("tidegate.life.audit.LOADED_SECONDS", 0.0)
+    assert "removed 1 version" in commands.run("prune", "prod", "--yes")
+    assert commands.json("prune", "prod", "--yes") == {"unserved": [], "removed": []}
+    (commands.life.models / MODEL / "odd").write_text("")
+    assert "1 finding" in commands.run("verify", "prod", code=ExitCode.FOUND)
+    (commands.life.models / MODEL / "3" / "factor").write_text("4 ")
+    assert "3/factor" in commands.run("verify", "prod", code=ExitCode.INTEGRITY)

@@ -53,38 +53,31 @@ def test_environments_are_read_from_the_file_that_is_named(tmp_path: Path, monke
     assert environments.load() == environments.load(file) == KNOWN
 
 
-def test_without_a_file_it_is_said_who_has_it_and_which_variable_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", " ")
-    with pytest.raises(UsageError, match=r"TIDEGATE_ENVIRONMENTS is not set\n.*make environments"):
-        environments.load()
-
-
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("{", "Invalid JSON"),
         ('{"version": 2, "environments": []}', "version"),
         ('{"version": 1, "environments": [{"name": "dev", "planes": [], "color": "red"}]}', "environments.0.color"),
+        (None, "No such file"),
+        ("a pipe", "is no file"),
     ],
 )
-def test_a_file_that_is_not_understood_is_named_with_the_place_in_it(tmp_path: Path, text: str, why: str) -> None:
+def test_a_file_that_is_not_understood_is_named_with_the_place_in_it(
+    tmp_path: Path, text: str | None, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "environments.json"
-    file.write_text(text)
+    if text == "a pipe":
+        os.mkfifo(file)  # which is not waited for
+    elif text is not None:
+        file.write_text(text)
     with pytest.raises(UsageError) as told:
         environments.load(file)
     assert str(told.value).startswith(f"{file}: ")
     assert why in str(told.value)
-
-
-def test_a_file_that_is_not_there_is_no_traceback(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="No such file"):
-        environments.load(tmp_path / "none.json")
-
-
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UsageError, match="is no file"):
-        environments.load(tmp_path / "pipe")
+    monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", " ")
+    with pytest.raises(UsageError, match=r"TIDEGATE_ENVIRONMENTS is not set\n.*make environments"):
+        environments.load()
 
 
 def test_a_misspelt_environment_is_told_with_the_nearest_one() -> None:
@@ -190,27 +183,23 @@ def test_outside_of_domino_it_is_said_that_this_is_so() -> None:
         _folder("dev", Mounts(), known)
 
 
-def test_nothing_is_guessed_where_nothing_is_said() -> None:
+def test_datasets_have_their_folders_by_name_and_by_environment_and_nothing_is_guessed() -> None:
     assert mounts({DATASETS: "", "DOMINO_API_PROXY": ""}) == Mounts()
-
-
-def test_datasets_have_their_folders_by_name_and_by_environment() -> None:
     said = mounts({DATASETS: "models=/mnt/models, prod/models = /mnt/prod,", "DOMINO_API_PROXY": "http://d/"})
     assert said == Mounts({"models": Path("/mnt/models"), "prod/models": Path("/mnt/prod")}, "http://d")
 
 
-@pytest.mark.parametrize("text", ["models", "models=", "=/mnt", "models=mnt/models", "models=/a,models=/b"])
-def test_datasets_that_cannot_be_read_are_told_with_an_example_and_the_name_of_the_variable(text: str) -> None:
+NOBODY = "~nobody-of-that-name/x"
+
+
+@pytest.mark.parametrize(
+    "text", ["models", "models=", "=/mnt", "models=mnt/models", "models=/a,models=/b", f"models={NOBODY}"]
+)
+def test_datasets_that_cannot_be_read_are_told_with_the_name_of_the_variable(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(UsageError, match=r"^TIDEGATE_DATASETS: "):
         mounts({DATASETS: text})
-
-
-def test_a_home_of_somebody_who_is_not_here_is_told_with_the_name_of_the_variable(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    nobody = "~nobody-of-that-name/x"
-    with pytest.raises(UsageError, match=rf"^{DATASETS}: .*is not here"):
-        mounts({DATASETS: f"models={nobody}"})
-    monkeypatch.setenv(ENVIRONMENTS, nobody)
+    monkeypatch.setenv(ENVIRONMENTS, NOBODY)
     with pytest.raises(UsageError, match=rf"^{ENVIRONMENTS}: .*is not here"):
         environments.load()

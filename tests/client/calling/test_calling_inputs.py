@@ -43,27 +43,30 @@ def test_columns_of_a_table_are_the_features_of_the_only_input() -> None:
     assert (found.rows, found.batched) == (2, True)
 
 
-def test_columns_named_as_inputs_are_inputs_and_their_cells_may_be_arrays() -> None:
-    frame = pandas.DataFrame({"A": [1, 2, 3], "B": [[1, 2], (3, 4), numpy.array([5, 6])]})
-    found = take(frame, PAIR)
-    assert shapes(found) == {"A": [3, 1], "B": [3, 2]}
-    assert found.inputs["B"].tolist() == [[1, 2], [3, 4], [5, 6]]
-
-
-def test_rows_may_be_dicts() -> None:
-    found = take([{"A": 1, "B": [1, 2]}, {"A": 2, "B": [3, 4]}], PAIR)
-    assert shapes(found) == {"A": [2, 1], "B": [2, 2]}
-
-
-def test_a_series_and_an_array_are_the_only_input() -> None:
-    assert shapes(take(pandas.Series(["a", "b"]), WORDS)) == {"TEXT": [2, 1]}
-    assert shapes(take(["a", "b", "c"], WORDS)) == {"TEXT": [3, 1]}
-    assert shapes(take(numpy.zeros((5, 3)), FEATURES)) == {"input__0": [5, 3]}
-
-
-def test_one_row_without_a_batch_is_a_batch_of_one() -> None:
-    assert shapes(take({"A": [7], "B": [1, 2]}, PAIR)) == {"A": [1, 1], "B": [1, 2]}
-    assert shapes(take([1.0, 2.0, 3.0], FEATURES)) == {"input__0": [1, 3]}
+@pytest.mark.parametrize(
+    ("value", "signature", "inputs"),
+    [
+        (pandas.DataFrame({"A": [1, 2, 3], "B": [[1, 2], (3, 4), numpy.array([5, 6])]}), PAIR,
+         {"A": [[1], [2], [3]], "B": [[1, 2], [3, 4], [5, 6]]}),
+        ([{"A": 1, "B": [1, 2]}, {"A": 2, "B": [3, 4]}], PAIR, {"A": [[1], [2]], "B": [[1, 2], [3, 4]]}),
+        ({"A": [7], "B": [1, 2]}, PAIR, {"A": [[7]], "B": [[1, 2]]}),
+        ({"A": 7, "B": [1, 2]}, PAIR, {"A": [[7]], "B": [[1, 2]]}),
+        (pandas.Series(["a", "b"]), WORDS, {"TEXT": [[b"a"], [b"b"]]}),
+        (["a", "b", "c"], WORDS, {"TEXT": [[b"a"], [b"b"], [b"c"]]}),
+        ({"TEXT": [["ä"], [b"\x00\xff\x00"]]}, WORDS, {"TEXT": [["ä".encode()], [b"\x00\xff\x00"]]}),
+        ({"TEXT": "hello"}, WORDS, {"TEXT": [[b"hello"]]}),
+        (numpy.zeros((2, 3)), FEATURES, {"input__0": [[0, 0, 0], [0, 0, 0]]}),
+        ([1.0, 2.0, 3.0], FEATURES, {"input__0": [[1, 2, 3]]}),
+        (pandas.DataFrame({"X": [1, 2, 3]}), ANY, {"X": [1, 2, 3]}),
+        ({"X": 7}, Signature((Tensor("X", "INT32", (1,)),), (), 0, False), {"X": [7]}),
+    ],
+    ids=["cells", "dicts", "one-row", "one-number", "series", "list", "bytes", "text", "array", "features", "column",
+         "no-batches"],
+)  # fmt: skip
+def test_what_is_given_becomes_the_tensors_that_the_model_takes(
+    value: Any, signature: Signature, inputs: dict[str, Any]
+) -> None:
+    assert {name: array.tolist() for name, array in take(value, signature).inputs.items()} == inputs
 
 
 @given(st.integers(1, 30))
@@ -81,21 +84,11 @@ def test_a_model_without_batches_gets_each_row_as_a_request() -> None:
     assert [each["X"].tolist() for each in requests(rows, WHOLE)] == [list(range(16)), list(range(16, 32))]
 
 
-def test_a_column_is_one_tensor_where_its_length_may_be_any() -> None:
-    found = take(pandas.DataFrame({"X": [1, 2, 3]}), ANY)
-    assert (shapes(found), found.rows) == ({"X": [3]}, None)
-
-
 def test_without_a_signature_names_decide_and_types_stay() -> None:
     found = take({"A": numpy.zeros((2, 2), numpy.float16)}, None)
     assert found.inputs["A"].dtype == numpy.float16
     with pytest.raises(UsageError, match="inspect"):
         take([1, 2], None)
-
-
-def test_texts_keep_their_bytes() -> None:
-    found = take({"TEXT": [["ä"], [b"\x00\xff\x00"]]}, WORDS)
-    assert found.inputs["TEXT"].tolist() == [["ä".encode()], [b"\x00\xff\x00"]]
 
 
 @pytest.mark.parametrize(
@@ -186,13 +179,3 @@ def test_whatever_is_given_fits_or_is_refused(value: Any) -> None:
             for name, array in inputs.items():
                 rows = array.shape[1:] if signature.max_batch else array.shape
                 assert known[name].fits(rows), (name, array.shape)
-
-
-def test_a_number_alone_is_one_request_of_a_model_without_batches() -> None:
-    found = take({"X": 7}, Signature((Tensor("X", "INT32", (1,)),), (), 0, False))
-    assert (shapes(found), found.rows) == ({"X": [1]}, None)
-
-
-def test_one_text_or_number_alone_is_a_batch_of_one() -> None:
-    assert take({"TEXT": "hello"}, WORDS).inputs["TEXT"].tolist() == [[b"hello"]]
-    assert take({"A": 7, "B": [1, 2]}, PAIR).inputs["A"].tolist() == [[7]]

@@ -5,7 +5,7 @@ It only forwards. What a method needs is imported when it runs: a process that o
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -83,13 +83,14 @@ class Tidegate:
         from .registry.manifest import manifest_of
         from .registry.registration import checked, registrant
 
-        entry = Path(entry)
-        request = None
+        entry, request, total = Path(entry), None, 0
         if isinstance(golden, Path):
             request = read_golden(_read(golden), str(golden))
         elif golden is not None:
             request = read_golden(json.dumps(golden).encode(), "the golden request")
-        with self._progress("reading", _bytes(entry)) as advance:
+        with suppress(OSError):  # what cannot be read is told when it is read
+            total = sum(file.lstat().st_size for file in entry.rglob("*") if file.is_file())
+        with self._progress("reading", total) as advance:
             manifest = manifest_of(entry, name, advance)
         for warning in checked(entry, manifest.model):
             self._tell(warning)
@@ -228,14 +229,3 @@ def _read(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise UsageError("the file cannot be read", where=str(file), why=error.strerror or "") from None
-
-
-def _bytes(entry: Path) -> int:
-    """Return about how much there is to read; what cannot be read is told later."""
-    total = 0
-    for file in entry.rglob("*"):
-        try:
-            total += file.lstat().st_size if file.is_file() else 0
-        except OSError:
-            continue
-    return total

@@ -53,29 +53,30 @@ def _forms(secret: str) -> list[str]:
     return sorted((form for form in forms if len(form) >= 6), key=len, reverse=True)
 
 
+_LATER = "try again in a while: it goes on from here"
+_STATUSES: dict[int, tuple[type[TidegateError], str]] = {
+    401: (RefusedError, "sign in again or renew it (MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and _PASSWORD), "
+          "and run the same command: it goes on from here"),
+    403: (RefusedError, "ask whoever runs the registry for the permission; an expired credential may be told so too"),
+    404: (NotFoundError, ""),
+    429: (BusyError, _LATER),
+    503: (BusyError, _LATER),
+}  # fmt: skip
+"""What people know a status as, and what to do about it."""
+
+
 def from_status(status: int, what: str, where: str, why: str = "") -> TidegateError:
     """Return the error for an HTTP status that is no success."""
     why = scrubbed(why)
     said = f"HTTP {status} {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else f"HTTP {status}"
     if status == HTTPStatus.UNAUTHORIZED:
-        return RefusedError(
-            what,
-            where=where,
-            why=f"{said}: the credential is missing, wrong or expired{f' ({why})' if why else ''}",
-            do="sign in again or renew it (MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and _PASSWORD), and run "
-            "the same command: it goes on from here",
-        )
-    if status == HTTPStatus.FORBIDDEN:
-        do = "ask whoever runs the registry for the permission; an expired credential may be told so too"
-        return RefusedError(what, where=where, why=f"{said}{f': {why}' if why else ''}", do=do)
-    why = f"{said}{f': {why}' if why else ''}"
-    if status == HTTPStatus.NOT_FOUND:
-        return NotFoundError(what, where=where, why=why)
-    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-        return BusyError(what, where=where, why=why, do="try again in a while: it goes on from here")
-    if 400 <= status < 500:
-        return UsageError(what, where=where, why=why)
-    return UnreachableError(what, where=where, why=why, do="try again; if it stays so, look at the server's log")
+        said, why = f"{said}: the credential is missing, wrong or expired", f" ({why})" if why else ""
+    elif why:
+        why = f": {why}"
+    is_ours = 400 <= status < 500
+    other = (UsageError, "") if is_ours else (UnreachableError, "try again; if it stays so, look at the server's log")
+    kind, do = _STATUSES.get(status, other)
+    return kind(what, where=where, why=said + why, do=do)
 
 
 @contextmanager
@@ -127,14 +128,11 @@ _PLAIN = (
 """What the words of Python's HTTP libraries, with their pools and objects, mean to people; the first that is found."""
 
 
-def _plain(said: str) -> str:
-    return next((words for pattern, words in _PLAIN if pattern.search(said)), "")
-
-
 def unreachable(what: str, where: str, why: str) -> UnreachableError:
     """Return the error for a connection that cannot be made, or breaks."""
     do = "see that the address is right (MLFLOW_TRACKING_URI) and reached from here, and run the same command again"
-    return UnreachableError(what, where=where, why=_plain(why) or scrubbed(why), do=do)
+    plain = next((words for pattern, words in _PLAIN if pattern.search(why)), "")
+    return UnreachableError(what, where=where, why=plain or scrubbed(why), do=do)
 
 
 _AGAIN = "run the same command again: it goes on from here"
@@ -171,9 +169,20 @@ def of_file(error: OSError, where: str) -> TidegateError:
 _CODE = re.compile(r"<(Code|Message)>([^<]*)<")
 """What an S3 says is wrong. Nothing else of its answer is shown by `of_store`: it may hold tokens."""
 _STATUS = re.compile(r"status code: (\d{3}[^:<]*)")
-_MISSING = re.compile(r"NoSuchKey|Not ?Found|\b404\b")
-_REFUSED = re.compile(r"AccessDenied|Access Denied|Forbidden|InvalidAccessKey|SignatureDoesNotMatch|\b403\b")
-_EXPIRED = re.compile(r"Expired|Unauthori[sz]ed|InvalidToken|NoCredentials|locate credentials|security token|\b401\b")
+_STORES: tuple[tuple[re.Pattern[str], type[TidegateError], str, str], ...] = (
+    (re.compile(r"NoSuchKey|Not ?Found|\b404\b"), NotFoundError, "there is no such object", ""),
+    (
+        re.compile(r"AccessDenied|Access Denied|Forbidden|InvalidAccessKey|SignatureDoesNotMatch|\b403\b"),
+        RefusedError, "the object store refuses it",
+        f"renew the credentials of the store, or see that they may read and write the bucket, then {_AGAIN}",
+    ),
+    (
+        re.compile(r"Expired|Unauthori[sz]ed|InvalidToken|NoCredentials|locate credentials|security token|\b401\b"),
+        RefusedError, "the object store does not take the credentials",
+        f"renew the credentials of the store, then {_AGAIN}",
+    ),
+)  # fmt: skip
+"""What an object store's answer means to people, and what to do about it; the first that is found."""
 
 
 def of_store(error: Exception, where: str, what: str = "") -> TidegateError:
@@ -184,13 +193,8 @@ def of_store(error: Exception, where: str, what: str = "") -> TidegateError:
     # obstore's errors tell the whole request; those of the clouds' own libraries are a sentence.
     tells = type(error).__module__.startswith(("botocore", "boto3", "google", "azure", "mlflow"))
     why = ": ".join(said) or (scrubbed(text) if tells else type(error).__name__)
-    if _MISSING.search(why):
-        return NotFoundError(what or "there is no such object", where=where, why=why)
-    if _REFUSED.search(why):
-        do = f"renew the credentials of the store, or see that they may read and write the bucket, then {_AGAIN}"
-        return RefusedError(what or "the object store refuses it", where=where, why=why, do=do)
-    if _EXPIRED.search(why):
-        what = what or "the object store does not take the credentials"
-        return RefusedError(what, where=where, why=why, do=f"renew the credentials of the store, then {_AGAIN}")
+    for pattern, kind, otherwise, do in _STORES:
+        if pattern.search(why):
+            return kind(what or otherwise, where=where, why=why, do=do)
     do = f"see that the bucket is there and its address is right, then {_AGAIN}"
     return UnreachableError(what or "the object store does not answer as it should", where=where, why=why, do=do)

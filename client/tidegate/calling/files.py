@@ -5,7 +5,7 @@ import math
 import sys
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,6 @@ from ..errors import UsageError, install
 from .inputs import Signature
 from .tensors import Answer, Array, dtype_of, type_of
 
-KINDS: Final = (".json", ".npy", ".npz", ".csv")
 STDIN: Final = "-"
 
 
@@ -26,22 +25,15 @@ def read_inputs(path: str) -> Any:
     arrays by name (`.npz`). CSV: a table, its first line names columns; needs pandas. Raises UsageError.
     """
     kind = ".json" if path == STDIN else Path(path).suffix.lower()
+    if kind not in _READERS:
+        do = f"there are {', '.join(_READERS)}"
+        raise UsageError(f"inputs in {kind or 'such'} files are not known", where=path, do=do)
     try:
-        match kind:
-            case ".json":
-                said = json.load(sys.stdin) if path == STDIN else json.loads(Path(path).read_bytes())
-                return _of_body(said, path)
-            case ".npy":
-                return _array(numpy.load(path, allow_pickle=False))
-            case ".npz":
-                return _arrays(numpy.load(path, allow_pickle=False))
-            case ".csv":
-                return _csv(path)
+        return _READERS[kind](path)
     except OSError as error:
         raise UsageError("this cannot be read", where=path, why=error.strerror or str(error)) from None
     except (ValueError, OverflowError, EOFError, RecursionError, zipfile.BadZipFile, zlib.error) as error:
         raise UsageError(f"this is no {kind.removeprefix('.').upper()}", where=path, why=str(error)) from None
-    raise UsageError(f"inputs in {kind or 'such'} files are not known", where=path, do=f"there are {', '.join(KINDS)}")
 
 
 def read_words(words: Sequence[str]) -> dict[str, Any]:
@@ -76,7 +68,11 @@ def zeros(signature: Signature) -> dict[str, Array]:
 def plain(answer: Answer) -> dict[str, Any]:
     """Return outputs as JSON has them, in the words of the v2 protocol; a number that is none or infinite is null."""
     return {
-        name: {"datatype": type_of(array, name), "shape": list(array.shape), "data": _plain(array)}
+        name: {
+            "datatype": type_of(array, name),
+            "shape": list(array.shape),
+            "data": [_plain(each) for each in array.reshape(-1).tolist()],
+        }
         for name, array in answer.outputs.items()
     }
 
@@ -101,21 +97,24 @@ def write_outputs(answer: Answer, path: Path) -> None:
         raise UsageError("this cannot be written", where=str(path), why=error.strerror or str(error)) from None
 
 
-def _array(loaded: Any) -> Array:
+def _array(path: str) -> Array:
+    loaded = numpy.load(path, allow_pickle=False)
     if not isinstance(loaded, numpy.ndarray):
         raise ValueError("it holds several arrays: let its name end in .npz")
     return loaded
 
 
-def _arrays(loaded: Any) -> dict[str, Array]:
+def _arrays(path: str) -> dict[str, Array]:
+    loaded = numpy.load(path, allow_pickle=False)
     if isinstance(loaded, numpy.ndarray):
         raise ValueError("it holds one array, without a name: let its own end in .npy")
     with loaded as arrays:
         return dict(arrays)
 
 
-def _of_body(said: Any, path: str) -> Any:
-    """Return the tensors of a v2 body as arrays; anything else as it is."""
+def _json(path: str) -> Any:
+    """Return what a file says; the tensors of a v2 body as arrays."""
+    said = json.load(sys.stdin) if path == STDIN else json.loads(Path(path).read_bytes())
     if not isinstance(said, Mapping) or not isinstance(said.get("inputs"), list):
         return said
     try:
@@ -138,11 +137,10 @@ def _csv(path: str) -> Any:
     return pandas.read_csv(path)
 
 
-def _plain(array: Array) -> list[Any]:
-    return [_value(each) for each in array.reshape(-1).tolist()]
+_READERS: Final[dict[str, Callable[[str], Any]]] = {".json": _json, ".npy": _array, ".npz": _arrays, ".csv": _csv}
 
 
-def _value(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return None if isinstance(value, float) and not math.isfinite(value) else value

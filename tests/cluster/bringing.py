@@ -115,10 +115,14 @@ class Site:
         return self.run("down", "--cluster", self.cluster.context, *only, *arguments, ok=ok)
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start `up` of dev as a process group of its own."""
+        """Start `up` of dev."""
         where = ["--cluster", self.cluster.context, "--engine", self.engine, "--stack", "dev-lab"]
+        return self.launch("up", *where, *arguments)
+
+    def launch(self, command: str, *arguments: str) -> "subprocess.Popen[str]":
+        """Start a command as a process group of its own."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "rollout", "up", str(self.definition), *where, *arguments],
+            [sys.executable, "-m", "rollout", command, str(self.definition), *arguments],
             cwd=self.checkout,
             env={
                 **os.environ,

@@ -6,16 +6,16 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab.local_cluster import ClusterError, LocalCluster, Network, control_plane, processes, watch
+from lab.local_cluster import ClusterError, LocalCluster, control_plane, processes, watch
 from lab.local_cluster import cluster as cluster_module
 from lab.local_cluster import folder as place
-from lab.local_cluster.folder import free_port, locked
+from lab.local_cluster.folder import locked
 
 from .world import ROOT, until
 
@@ -159,15 +159,6 @@ def watchers(folder: Path) -> list[int]:
     return found
 
 
-@pytest.mark.thorough
-def test_a_watcher_of_a_start_that_was_done_when_it_was_killed_ends_nothing(tmp_path: Path) -> None:
-    """Neither that cluster, nor one that somebody else has started there meanwhile."""
-    with LocalCluster.start(tmp_path) as running:
-        command = [*watch.COMMAND, str(running.folder)]
-        subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=True, timeout=60)
-        assert running.pids.keys() == {*control_plane.PROGRAMS}
-
-
 def test_of_two_starts_at_once_one_is_told_to_wait(tmp_path: Path) -> None:
     """One message, and nothing of the other one is touched."""
     with locked(tmp_path), pytest.raises(ClusterError, match="Another process is starting or stopping") as caught:
@@ -290,9 +281,3 @@ def test_somebody_who_stops_a_start_leaves_no_process(tmp_path: Path, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         LocalCluster.start(tmp_path)
     assert not processes.of(tmp_path.resolve())
-
-
-def test_clusters_that_start_at_once_hold_different_ports() -> None:
-    with ExitStack() as starting:
-        ports = [starting.enter_context(free_port(Network())) for _ in range(300)]
-        assert len(set(ports)) == 300

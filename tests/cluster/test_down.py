@@ -87,22 +87,6 @@ def test_what_somebody_else_gave_the_name_of_one_of_ours_stays(helm_site: Site) 
 
 
 @pytest.mark.thorough
-def test_what_belongs_to_another_helm_release_stays(helm_site: Site) -> None:
-    """Even when it carries the stack's labels, as a copy of a manifest does."""
-    site = helm_site
-    site.up()
-    for name, release in (("copied", "other"), ("forgotten", "dev-lab")):
-        site.kubectl("create", "configmap", name)
-        site.kubectl("label", "configmap", name, "app.kubernetes.io/part-of=tidegate", "app.kubernetes.io/instance=dev")
-        owner = (f"meta.helm.sh/release-name={release}", f"meta.helm.sh/release-namespace={site.prefix}-dev")
-        site.kubectl("annotate", "configmap", name, *owner)
-    site.down()
-    left = everything_in(site, f"{site.prefix}-dev")
-    assert ("ConfigMap", "copied") in left
-    assert ("ConfigMap", "forgotten") not in left
-
-
-@pytest.mark.thorough
 def test_a_stack_that_nobody_brought_up_with_an_engine_is_not_taken_down(helm_site: Site) -> None:
     """Neither what kubectl applied, nor a namespace of somebody else."""
     site = helm_site

@@ -21,7 +21,7 @@ from rollout.pending import in_words
 from stacks.command import CommandError
 from stacks.stack import Stack
 
-from .world import DEFINITIONS, EVERYTHING, REFERENCE, objects_of, read, settled, until
+from .world import DEFINITIONS, REFERENCE, objects_of, read, settled, until
 
 A100 = "NVIDIA-A100-SXM4-80GB"
 
@@ -139,25 +139,6 @@ def test_nobody_waits_for_ever_for_another_start(folder: Path, monkeypatch: pyte
     private_folder(folder)
     with locked(folder), pytest.raises(CommandError, match="Another process is starting or stopping"):
         local.start_local(definition, local.local_stacks(definition, "dev-lab"), folder)
-
-
-@pytest.mark.thorough
-def test_a_pod_that_waits_stands_in_the_table_with_its_reason(folder: Path) -> None:
-    """With priority classes in place, what is left is what only a real cluster's people can bring: a claim."""
-    definition = read(EVERYTHING)
-    stacks = local.local_stacks(definition)
-    cluster = local.start_local(definition, stacks, folder)
-    cluster.apply(objects_of(definition))
-    tables = []
-
-    def waits() -> bool:
-        tables.append(text_of(cluster, stacks))
-        told = "Its claim already-there is not in its namespace." in tables[-1] and "looked" not in tables[-1]
-        return told and tables[-1].count("none yet") == 1
-
-    until("the reason stands there, of this pod alone", waits)
-    assert "1 × share of NVIDIA-L40S (mps)" in tables[-1]
-    assert "2 × NVIDIA-H200" in tables[-1]
 
 
 def test_of_a_data_plane_with_very_many_nodes_some_are_simulated_and_it_is_said(

@@ -9,11 +9,10 @@ import pytest
 
 from lab.local_cluster import LocalCluster
 from lab.local_cluster.nodes import cpu_node, mig_mixed, mig_single, nodes_of, time_sliced, whole_gpus
-from stacks.definition.placement import DraPlacement
 from stacks.devices import inventory
 from stacks.stack import Stack
 
-from .world import DEFINITIONS, REFERENCE, WORKLOADS, objects_of, planes, pod_spec, read, until
+from .world import DEFINITIONS, REFERENCE, WORKLOADS, objects_of, pod_spec, read, until
 
 Node = dict[str, Any]
 FILES = [REFERENCE, *sorted(DEFINITIONS.glob("*.yaml"))]
@@ -138,38 +137,3 @@ def fits(spec: Mapping[str, Any], node: Node) -> bool:
     there = devices(node)
     wanted = spec.get("nodeSelector", {}).items() <= node["metadata"]["labels"].items()
     return wanted and all(there.get(name, 0) >= count for name, count in asked.items())
-
-
-def test_of_very_many_nodes_only_some_are_played() -> None:
-    """A data plane of thousands of nodes needs no thousand here."""
-    definition = read(DEFINITIONS / "six-data-planes.yaml")
-    plane = definition.header.data_planes[0]
-    many = plane.model_copy(update={"gpus": (plane.gpus[0].model_copy(update={"nodes": 5000}),)})
-    assert len(nodes_of(many, most=7)) == 7 + 2
-
-
-def test_devices_by_dra_have_the_attributes_that_our_claims_ask_for() -> None:
-    """The claim's expression compares the product's name as the label writes it."""
-    definition = read(DEFINITIONS / "everything.yaml")
-    asked = [
-        pool.placement
-        for stack in definition.stacks
-        for server in stack.platform.servers
-        for pool in server.pools
-        if isinstance(pool.placement, DraPlacement)
-    ]
-    assert {item.product for item in asked} == {None, "NVIDIA-H200"}
-    (plane,) = planes(definition.stacks)
-    devices_there = [
-        device["attributes"]
-        for item in nodes_of(plane, definition.stacks)
-        if item["kind"] == "ResourceSlice"
-        for device in item["spec"]["devices"]
-    ]
-    for placement in asked:
-        assert [
-            there
-            for there in devices_there
-            if there.get("profile", {}).get("string") == placement.profile
-            and placement.product in (None, there["productName"]["string"].replace(" ", "-"))
-        ]

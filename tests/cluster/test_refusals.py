@@ -43,23 +43,6 @@ def test_a_quota_on_objects_is_named_with_the_object(site: Site) -> None:
     assert site.changes() == []
 
 
-@pytest.mark.thorough
-def test_a_quota_on_pods_ends_the_wait_and_is_named(helm_site: Site) -> None:
-    """Nobody waits half an hour for pods that the API server refuses."""
-    site = helm_site
-    site.up()
-    site.down()
-    quota(site, pods="1")
-    ended = site.up(ok=False)
-    assert ended.code == 1
-    assert "was refused by the quota tight: requested: pods=1, used: pods=1, limited: pods=1" in ended.err
-    assert "stack dev-lab is not up: pods " in ended.err
-    assert site.release() == "failed"
-    site.kubectl("delete", "resourcequota", "tight")
-    site.up()
-    assert site.release() == "deployed"
-
-
 def test_what_a_pod_waits_for_is_said_in_the_schedulers_words_and_ctrl_c_leaves_nothing_pending(
     helm_site: Site,
 ) -> None:
@@ -150,25 +133,6 @@ def test_a_cluster_that_does_not_answer_and_a_context_that_there_is_not_are_said
     ended = site.up(ok=False)
     assert ended.code == 1
     assert "there is no context tests in the kubeconfig" in ended.err
-
-
-@pytest.mark.thorough
-def test_a_namespace_that_is_being_deleted_is_said_with_what_holds_it(site: Site) -> None:
-    """Nothing can be made in it, and that is not Helm's fault."""
-    name = f"{site.prefix}-dev"
-    head = {"name": "held", "namespace": name, "finalizers": ["example.com/held"]}
-    site.cluster.kubectl("create", "namespace", name)
-    site.cluster.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": head}])
-    site.cluster.kubectl("delete", "namespace", name, "--wait=false")
-    until(
-        "the namespace says what holds it",
-        lambda: "example.com/held" in json.dumps(site.cluster.get("namespace", name)["status"]),
-    )
-    ended = site.up(ok=False)
-    site.kubectl("patch", "configmap", "held", "--type=merge", '--patch={"metadata":{"finalizers":null}}')
-    assert ended.code == 1
-    assert f"namespace {name} is being deleted, so nothing can be made in it" in ended.err
-    assert "example.com/held" in ended.err
 
 
 REFUSED_BY_A_POLICY = {

@@ -1,20 +1,16 @@
 """Rollouts over three data planes, each a real control plane of its own: failures, kills, going on, going back."""
 
-import json
 import os
 import random
 import re
-import shutil
 import signal
 import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,13 +19,12 @@ from lab.local_cluster.nodes import cpu_node, mig_mixed
 from rollout.health import Target
 from rollout.kubectl import Kubectl
 from rollout.waves import probe
-from rollout.waves.journal import Journal, PlaneStatus, RolloutRecord
+from rollout.waves.journal import Journal, RolloutRecord
 from stacks.command import CommandError
 from stacks.definition.rollout import PortForwardProbe, ServiceProxyProbe
-from tests.rollout.answering import serving
 from tests.rollout.conftest import Ended
 
-from .bringing import checkout_for_pulumi, read_until
+from .bringing import ENGINES, Site, checkout_for_pulumi, read_until
 from .world import ROOT, until
 
 pytestmark = pytest.mark.thorough
@@ -72,59 +67,25 @@ dataPlanes:
 
 
 @dataclass
-class World:
+class World(Site):
     """An environment of its own in three clusters, its definition, and the command that rolls it out."""
 
-    clusters: Mapping[str, LocalCluster]
-    name: str
-    folder: Path
-    engine: str
-    root: Path
-    more: Mapping[str, str]
-    started: list["subprocess.Popen[str]"] = field(default_factory=list)
-
-    @property
-    def definition(self) -> Path:
-        return self.folder / "definition" / "planes.yaml"
+    clusters: Mapping[str, LocalCluster] = field(default_factory=dict)
 
     @property
     def namespace(self) -> str:
-        return f"tidegate-{self.name}"
-
-    def edit(self, old: str, new: str) -> None:
-        text = self.definition.read_text("utf-8")
-        assert old in text
-        self.definition.write_text(text.replace(old, new), "utf-8")
+        return f"tidegate-{self.prefix}"
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         """Start a rollout."""
-        where = ("--environment", self.name, "--engine", self.engine, "--journals", str(self.folder / "journals"))
-        process = subprocess.Popen(
-            [sys.executable, "-m", "rollout", "rollout", str(self.definition), *where, *arguments],
-            cwd=self.root,
-            env={
-                **os.environ,
-                **self.more,
-                "KUBECONFIG": os.pathsep.join(str(cluster.kubeconfig) for cluster in self.clusters.values()),
-                "KUBECACHEDIR": str(self.folder / "kubectl-cache"),
-                "PYTHONPATH": os.pathsep.join([str(self.root), str(self.root / "contracts")]),
-            },
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
-        self.started.append(process)
-        return process
+        where = ("--environment", self.prefix, "--engine", self.engine, "--journals", str(self.folder / "journals"))
+        return self.launch("rollout", *where, *arguments)
 
     def roll(self, *arguments: str) -> Ended:
         """Run a rollout to its end."""
         process = self.start(*arguments)
         out, err = process.communicate(timeout=900)
         return Ended(process.returncode, out, err)
-
-    def get(self, plane: str, kind: str, name: str) -> Any:
-        return self.clusters[plane].get(kind, name, self.namespace)
 
     def warm(self, plane: str) -> int | None:
         """How many replicas the pool has in a plane; None where it is not there."""
@@ -133,11 +94,11 @@ class World:
 
     def record(self, number: int) -> RolloutRecord:
         """What is kept of a rollout."""
-        return Journal(self.folder / "journals" / self.name / f"{number:04d}").record
+        return Journal(self.folder / "journals" / self.prefix / f"{number:04d}").record
 
     def progress(self) -> int:
         """How much the first rollout has written down."""
-        if not (self.folder / "journals" / self.name / "0001").exists():
+        if not (self.folder / "journals" / self.prefix / "0001").exists():
             return 0
         counts = {"waiting": 0, "applied": 2, "passed": 3}
         return 1 + sum(counts.get(status.state, 1) for status in self.record(1).planes.values())
@@ -163,31 +124,18 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, 
         }
 
 
-@pytest.fixture(params=["helm", "pulumi"])
-def engine(request: pytest.FixtureRequest) -> str:
-    """Each engine that is here."""
-    name = str(request.param)
-    if name == "pulumi" and shutil.which("pulumi") is None:
-        pytest.skip("NOT RUN: PULUMI IS NOT ON THE PATH, so that no rollout was made with it.")
-    return name
-
-
-@pytest.fixture
-def world(
-    clusters: Mapping[str, LocalCluster], engine: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[World]:
+@pytest.fixture(params=ENGINES)
+def world(clusters: Mapping[str, LocalCluster], tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    engine = request.param
     name = f"{engine}-{zlib.crc32(request.node.name.encode()):08x}"
-    (tmp_path / "definition").mkdir()
-    (tmp_path / "definition" / "planes.yaml").write_text(
-        DEFINITION.format(name=name, product=PRODUCT, patience=PATIENCE[engine]), "utf-8"
-    )
-    root, more = (ROOT, {}) if engine == "helm" else checkout_for_pulumi(tmp_path)
-    made = World(clusters, name, tmp_path, engine, root, more)
+    checkout, environment = checkout_for_pulumi(tmp_path) if engine == "pulumi" else (ROOT, {})
+    environment |= {"KUBECONFIG": os.pathsep.join(str(cluster.kubeconfig) for cluster in clusters.values())}
+    environment |= {"KUBECACHEDIR": str(tmp_path / "kubectl-cache")}
+    made = World(clusters["east"], name, engine, tmp_path, environment, checkout, clusters=clusters)
+    made.definition.parent.mkdir()
+    made.write(DEFINITION.format(name=name, product=PRODUCT, patience=PATIENCE[engine]))
     yield made
-    for process in made.started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    made.end()
     for cluster in clusters.values():
         cluster.kubectl("delete", "namespace", made.namespace, "--ignore-not-found", "--wait=false")
         cluster.kubectl("delete", "persistentvolume", f"{made.namespace}-models", "--ignore-not-found", "--wait=false")
@@ -202,7 +150,9 @@ def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_ca
     assert ended.code == 0, ended.out + ended.err
     assert {plane: world.warm(plane) for plane in PLANES} == dict.fromkeys(PLANES, 1)
     assert "3 of 3 planes passed" in ended.out
-    _the_canary_went_first_and_the_wave_side_by_side(world.record(1).planes)
+    east, west, north = (world.record(1).planes[name] for name in PLANES)
+    assert east.changed_at < min(west.began_at, north.began_at), "the canary goes first"
+    assert max(west.began_at, north.began_at) < min(west.changed_at, north.changed_at), "the others side by side"
 
     world.quota("west", 2)
     world.edit("replicas: 1\nproxy", "replicas: 3\nproxy")
@@ -212,7 +162,7 @@ def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_ca
     said = " ".join(re.sub(r"[│\s]+", " ", ended.out).split())
     for part in ("StatefulSet main-warm: 1 of 3 pods are available", "exceeded quota: tight"):
         assert part in said, said
-    assert f"ENV={world.name} RESUME=1" in ended.err
+    assert f"ENV={world.prefix} RESUME=1" in ended.err
     assert world.warm("east") == 3
 
     world.quota("west", None)
@@ -228,32 +178,14 @@ def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_ca
     assert {plane: world.warm(plane) for plane in PLANES} == dict.fromkeys(PLANES, 1)
 
     world.edit("replicas: 4\nproxy", "replicas: 1\nproxy")
-    generations = [world.get(plane, "statefulset", "main-warm")["metadata"]["generation"] for plane in PLANES]
+
+    def generations() -> list[int]:
+        found = [cluster.get("statefulset", "main-warm", world.namespace) for cluster in world.clusters.values()]
+        return [item["metadata"]["generation"] for item in found]
+
+    before = generations()
     assert world.roll().code == 0
-    after = [world.get(plane, "statefulset", "main-warm")["metadata"]["generation"] for plane in PLANES]
-    assert after == generations, "a rollout of what stands already changes nothing"
-
-
-def _the_canary_went_first_and_the_wave_side_by_side(planes: Mapping[str, PlaneStatus]) -> None:
-    east, west, north = (planes[name] for name in PLANES)
-    assert east.changed_at < min(west.began_at, north.began_at)
-    assert max(west.began_at, north.began_at) < min(west.changed_at, north.changed_at)
-
-
-def test_pods_that_no_node_takes_fail_the_gate_with_the_schedulers_words(world: World) -> None:
-    world.edit("gate: {timeoutSeconds: 20", "gate: {timeoutSeconds: 6")
-    world.clusters["east"].kubectl("cordon", "gpu-1")
-    try:
-        ended = world.roll()
-    finally:
-        world.clusters["east"].kubectl("uncordon", "gpu-1")
-    assert ended.code == 1
-    said = " ".join(re.sub(r"[│\s]+", " ", ended.out).split())
-    assert "StatefulSet main-warm: 0 of 1 pods are available; pod main-warm-0: Unschedulable: 0/2 nodes" in said
-    assert "not begun" in row(ended.out, "west")
-    assert world.warm("west") is None, "a canary that fails keeps every other plane untouched"
-    ended = world.roll("--resume")
-    assert ended.code == 0, ended.out + ended.err
+    assert generations() == before, "a rollout of what stands already changes nothing"
 
 
 def test_a_rollout_that_is_killed_at_random_moments_is_finished_by_resume(world: World) -> None:
@@ -302,7 +234,7 @@ def test_a_dry_run_shows_what_each_plane_would_change_and_touches_nothing(world:
     assert (
         "1. canary\n     east (context east)\n     then the health gate: workloads available, proxy ready;" in ended.out
     )
-    assert re.search(rf"^{world.name}-east: \d+ created$", ended.out, re.MULTILINE)
+    assert re.search(rf"^{world.prefix}-east: \d+ created$", ended.out, re.MULTILINE)
     for cluster in world.clusters.values():
         names = [item["metadata"]["name"] for item in cluster.get("namespaces")]
         assert world.namespace not in names
@@ -315,62 +247,11 @@ def test_a_dry_run_shows_what_each_plane_would_change_and_touches_nothing(world:
         assert f"{plane}: nothing would change." in ended.out.splitlines(), ended.out
 
 
-def test_a_dry_run_of_what_a_plane_would_refuse_ends_as_the_rollout_would(world: World) -> None:
-    """Here the namespace is somebody else's, in one plane."""
-    world.clusters["west"].kubectl("create", "namespace", world.namespace)
-    ended = world.roll("--dry-run")
-    assert ended.code == 1
-    assert f"  west: The namespace {world.namespace} is there already, and was made by somebody else." in ended.err
-    assert ended.err.endswith("This was a dry run: nothing was changed.\n")
-    assert "  east: " not in ended.err
-    assert not (world.folder / "journals").exists()
-
-
 def test_from_a_plane_on_the_others_stay_as_they_are(world: World) -> None:
     ended = world.roll("--from", "west")
     assert ended.code == 0, ended.out + ended.err
     assert "left out" in row(ended.out, "east")
     assert {plane: world.warm(plane) for plane in PLANES} == {"east": None, "west": 1, "north": 1}
-
-
-ALERTS = "/prometheus/api/v1/alerts"
-
-
-def alerts(*found: dict[str, Any]) -> tuple[int, str]:
-    """What a Prometheus answers."""
-    return 200, json.dumps({"data": {"alerts": found}})
-
-
-def test_a_probe_that_is_not_answered_and_an_alert_that_fires_keep_a_plane_from_passing(world: World) -> None:
-    with serving() as server:
-        at = server.url
-        world.edit(
-            "gate: {timeoutSeconds: 20, settleSeconds: 1}",
-            f"gate: {{timeoutSeconds: 8, settleSeconds: 1, alerts: {{kind: prometheus, url: '{at}/prometheus'}}}}",
-        )
-        world.edit("    name: east\n", f"    name: east\n    gate: {{probe: {{kind: url, url: '{at}/east'}}}}\n")
-        for plane in ("west", "north"):
-            world.edit(f"name: {plane}", f"name: {plane}, gate: {{probe: {{kind: url, url: '{at}/{plane}'}}}}")
-        server.answers |= {"/east": (200, ""), "/west": (503, ""), "/north": (200, ""), ALERTS: alerts()}
-        ended = world.roll()
-        assert ended.code == 1
-        assert "FAILED" in row(ended.out, "west")
-        assert "passed" in row(ended.out, "north")
-        assert "/west answers 503" in " ".join(re.sub(r"[│\s]+", " ", ended.out).split())
-
-        server.answers["/west"] = (200, "")
-        firing = {"alertname": "ProxyDown", "namespace": world.namespace}
-        server.answers[ALERTS] = alerts({"state": "firing", "labels": firing})
-        ended = world.roll("--resume")
-        assert ended.code == 1
-        assert "alert ProxyDown fires" in ended.out
-
-        server.answers[ALERTS] = alerts()
-        ended = world.roll("--resume")
-        assert ended.code == 0, ended.out + ended.err
-
-
-# ---- probes by way of the API server; pods that are played answer nothing, so here they fail ----
 
 
 def test_by_the_service_proxy_a_real_api_server_looks_for_the_service_at_that_port(

@@ -135,7 +135,7 @@ def may(site: Site, verb: str, resource: str, namespace: str, *who: str) -> bool
     return answer.stdout.strip() == "yes"
 
 
-def test_who_may_do_all_in_dev_cannot_even_read_prod(helm_site: Site) -> None:
+def test_who_may_do_all_in_dev_cannot_even_read_prod_and_our_own_accounts_may_do_nothing(helm_site: Site) -> None:
     """A user who is bound to the strongest role that a namespace can have."""
     site = helm_site
     site.up(stack=None)
@@ -153,27 +153,20 @@ def test_who_may_do_all_in_dev_cannot_even_read_prod(helm_site: Site) -> None:
     read = site.cluster.kubectl("--namespace", prod, "get", "pods", check=False, kubeconfig=kubeconfig)
     assert "is forbidden" in read.stderr
 
-
-def test_our_service_accounts_may_do_nothing_more_than_anybody(helm_site: Site) -> None:
-    """Not in their own namespace either; and no pod carries a token of theirs."""
-    site = helm_site
-    site.up()
-    settled(site.cluster, f"{site.prefix}-dev")
-    namespace = f"{site.prefix}-dev"
-    accounts = [key[2] for key in site.objects("serviceaccounts")]
-    assert len(accounts) == 2
-
+    # Our service accounts may do nothing more than anybody, and no pod carries a token of theirs.
     def rules(name: str) -> list[str]:
-        who = f"--as=system:serviceaccount:{namespace}:{name}"
-        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+        who = f"--as=system:serviceaccount:{dev}:{name}"
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{dev}", "system:authenticated"]
         answer = site.kubectl("auth", "can-i", "--list", who, *(f"--as-group={group}" for group in groups))
         return sorted(answer.stdout.splitlines())
 
     anybody = rules("default")
+    accounts = {name for _, namespace, name in site.objects("serviceaccounts") if namespace == dev}
+    assert len(accounts) == 2
     for name in accounts:
         assert rules(name) == anybody
         for verb, resource in (("get", "secrets"), ("create", "pods/exec"), ("list", "pods"), ("patch", "configmaps")):
-            assert not may(site, verb, resource, namespace, f"--as=system:serviceaccount:{namespace}:{name}")
+            assert not may(site, verb, resource, dev, f"--as=system:serviceaccount:{dev}:{name}")
+    settled(site.cluster, dev)
     pods = site.objects("pods")
-    assert len(pods) == 3
     assert "serviceAccountToken" not in json.dumps([pod["spec"] for pod in pods.values()])

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ PAGE = (ROOT / "docs/ci.md").read_text("utf-8")
 KNOWN_ACTIONS = {"actions/checkout", "actions/cache", "actions/upload-artifact", "actions/download-artifact"}
 LEFT_OUT = (".git", ".venv", ".*_cache", ".hypothesis", "build", "bench", "tests", "__pycache__")
 GITHUB_JOB = {"needs", "if", "runs-on", "permissions", "env", "environment", "concurrency", "strategy", "steps"}
+JOBS = {"preview", "comment", "drift", "rollout"}
 GITLAB_WORDS = {"stages", "default", "variables", "include", "workflow"}
 
 
@@ -55,14 +55,9 @@ def gitlab(job: str) -> list[Command]:
 # ---- they are what the platforms take ----
 
 
-def test_the_page_has_one_workflow_for_each_platform() -> None:
-    assert len(blocks()) == 2
-    jobs = {"preview", "comment", "drift", "rollout"}
-    assert set(GITHUB["jobs"]) == jobs
-    assert set(GITLAB) - GITLAB_WORDS == jobs
-
-
 def test_the_github_example_is_a_workflow() -> None:
+    """No expression of GitHub's stands in a shell, where it could be code."""
+    assert set(GITHUB["jobs"]) == JOBS
     assert set(GITHUB) == {"name", "on", "permissions", "jobs"}
     assert set(GITHUB["on"]) == {"pull_request", "push", "schedule"}
     for job in GITHUB["jobs"].values():
@@ -72,15 +67,19 @@ def test_the_github_example_is_a_workflow() -> None:
         for step in job["steps"]:
             assert len({"run", "uses"} & set(step)) == 1
             assert set(step) <= {"name", "if", "env", "run", "uses", "with"}
-            if "uses" in step:
-                assert re.fullmatch(r"(actions/[a-z-]+)@v[0-9]+", step["uses"])
-                assert step["uses"].partition("@")[0] in KNOWN_ACTIONS
+            assert "${{" not in step.get("run", "")
+            action, _, version = step.get("uses", "actions/checkout@v1").partition("@")
+            assert action in KNOWN_ACTIONS
+            assert re.fullmatch("v[0-9]+", version)
 
 
-def test_no_expression_of_github_stands_in_a_shell_where_it_could_be_code() -> None:
-    for job in GITHUB["jobs"]:
-        for command in github(job):
-            assert "${{" not in command.text
+def test_the_gitlab_example_is_a_pipeline() -> None:
+    assert set(GITLAB) - GITLAB_WORDS == JOBS
+    for job in (GITLAB[name] for name in JOBS):
+        assert job["stage"] in GITLAB["stages"]
+        assert all(isinstance(line, str) for line in job["script"])
+        assert all("if" in rule for rule in job["rules"])
+        assert set(job.get("needs", ())) <= JOBS
 
 
 def test_whoever_may_write_runs_nothing_of_the_change() -> None:
@@ -96,32 +95,17 @@ def test_whoever_may_write_runs_nothing_of_the_change() -> None:
     assert "pull_request_target" not in GITHUB["on"]
 
 
-def test_the_gitlab_token_is_named_in_one_job_only_which_no_fork_and_no_other_event_has() -> None:
-    for name, job in GITLAB.items():
-        assert ("COMMENT_TOKEN" in str(job)) == (name == "comment")
+def test_secrets_are_named_only_in_jobs_that_no_fork_and_no_change_has() -> None:
+    for name in JOBS:
+        of_a_change = any("merge_request_event" in rule["if"] for rule in GITLAB[name]["rules"])
+        assert ("KUBECONFIG" in str(GITLAB[name])) != of_a_change
+        assert ("KUBECONFIG" in str(GITHUB["jobs"][name])) == (name in ("drift", "rollout"))
+        assert ("COMMENT_TOKEN" in str(GITLAB[name])) == (name == "comment")
     (rule,) = GITLAB["comment"]["rules"]
     assert rule["if"].split(" && ") == [
         '$CI_PIPELINE_SOURCE == "merge_request_event"',
         "$CI_MERGE_REQUEST_SOURCE_PROJECT_ID == $CI_MERGE_REQUEST_PROJECT_ID",
     ]
-
-
-def test_no_job_of_a_merge_request_names_a_kubeconfig() -> None:
-    for job in (job for name, job in GITLAB.items() if name not in GITLAB_WORDS):
-        of_a_change = any("merge_request_event" in rule["if"] for rule in job["rules"])
-        assert ("KUBECONFIG" in str(job)) != of_a_change
-    for name, job in GITHUB["jobs"].items():
-        assert ("KUBECONFIG" in str(job)) == (name in ("drift", "rollout"))
-
-
-def test_the_gitlab_example_is_a_pipeline() -> None:
-    for name, job in GITLAB.items():
-        if name in GITLAB_WORDS:
-            continue
-        assert job["stage"] in GITLAB["stages"]
-        assert all(isinstance(line, str) for line in job["script"])
-        assert all("if" in rule for rule in job["rules"])
-        assert set(job.get("needs", ())) <= set(GITLAB)
 
 
 def test_previews_have_the_history_and_keep_the_cache() -> None:
@@ -141,20 +125,9 @@ def surroundings() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in ours}
 
 
-def commands(text: str) -> Iterator[str]:
-    """Yield the calls of make in a shell text."""
-    for line in text.splitlines():
-        if line.startswith("make "):
-            yield line
-
-
+TEXTS = [command.text for job in JOBS for command in (*github(job), *gitlab(job))]
 MAKES = sorted(
-    {
-        call
-        for command in [*(c for job in GITHUB["jobs"] for c in github(job))]
-        + [c for job in set(GITLAB) - GITLAB_WORDS for c in gitlab(job)]
-        for call in commands(command.text)
-    }
+    {line for text in TEXTS for line in text.splitlines() if line.startswith("make ")}
     | set(re.findall(r"`(make rollout [^`]*)`", PAGE.replace("\n", " ")))
 )
 
@@ -162,25 +135,13 @@ MAKES = sorted(
 @pytest.mark.parametrize("command", MAKES)
 def test_make_knows_every_goal_and_setting(command: str) -> None:
     environment = {**surroundings(), "WHERE": "somewhere", "TARGET": "main", "CI_MERGE_REQUEST_DIFF_BASE_SHA": "HEAD"}
-    done = subprocess.run(
-        ["bash", "-c", command.replace("make ", "make --dry-run RUN=python ", 1)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    dry = ["bash", "-c", command.replace("make ", "make --dry-run RUN=python ", 1)]
+    done = subprocess.run(dry, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     line = next(line for line in done.stdout.replace("\\\n", " ").splitlines() if "-m rollout" in line)
-    for setting, option in {
-        "BASE=": "--base",
-        "CLUSTER=": "--cluster",
-        "ENV=": "--environment",
-        "DRY_RUN=": "--dry-run",
-        "RESUME=": "--resume",
-        "BACK=": "--back",
-    }.items():
-        assert (setting in command) == (option in line), line
+    for setting in ("BASE", "CLUSTER", "ENV", "DRY_RUN", "RESUME", "BACK"):
+        option = "environment" if setting == "ENV" else setting.lower().replace("_", "-")
+        assert (f"{setting}=" in command) == (f"--{option}" in line), line
 
 
 # ---- they do what the page says ----
@@ -206,17 +167,10 @@ class Runner:
             if any(one.returncode for one in done) and not command.always:
                 continue
             variables = {name: self._filled(value, platform) for name, value in command.variables.items()}
-            environment = {
-                **surroundings(),
-                **variables,
-                **platform,
-                "PATH": f"{self.home / 'bin'}{os.pathsep}{os.environ['PATH']}",
-                "GIT_CONFIG_GLOBAL": os.devnull,
-            }
+            path = f"{self.home / 'bin'}{os.pathsep}{os.environ['PATH']}"
+            environment = surroundings() | variables | platform | {"PATH": path, "GIT_CONFIG_GLOBAL": os.devnull}
             shell = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", command.text]
-            done.append(
-                subprocess.run(shell, cwd=self.clone, env=environment, capture_output=True, text=True, check=False)
-            )
+            done.append(subprocess.run(shell, cwd=self.clone, env=environment, capture_output=True, text=True))
         return done
 
     def program(self, name: str) -> Path:
@@ -234,10 +188,10 @@ class Runner:
         return re.sub(r"\$\{\{\s*([\w.]+)\s*\}\}", lambda found: platform[found[1].replace(".", "_")], value)
 
 
-@pytest.fixture
-def runner(tmp_path: Path) -> Runner:
-    """A clone of a repository with this code, on a branch that upgrades one image of the reference."""
-    origin = tmp_path / "origin"
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with this code, on a branch that upgrades one image of the reference."""
+    origin = tmp_path_factory.mktemp("origin") / "repository"
     shutil.copytree(ROOT, origin, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
     git(origin, "init", "--quiet", "--initial-branch=main")
     git(origin, "add", "--all")
@@ -248,9 +202,14 @@ def runner(tmp_path: Path) -> Runner:
     assert text.count("tag: 0.1.0") == 2
     definition.write_text(text.replace("tag: 0.1.0", "tag: 0.2.0", 1), "utf-8")  # the proxy's
     git(origin, "commit", "--quiet", "--all", "--message=a newer proxy")
-    clone = tmp_path / "clone"
-    git(tmp_path, "clone", "--quiet", str(origin), str(clone))
-    return Runner(clone, tmp_path)
+    return origin
+
+
+@pytest.fixture
+def runner(origin: Path, tmp_path: Path) -> Runner:
+    """A fresh clone of it."""
+    git(tmp_path, "clone", "--quiet", str(origin), str(tmp_path / "clone"))
+    return Runner(tmp_path / "clone", tmp_path)
 
 
 def test_a_pull_request_is_previewed_and_summed_up(runner: Runner) -> None:

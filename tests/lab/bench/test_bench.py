@@ -16,10 +16,9 @@ from tidegate_eviction.simulate.trace import write_trace
 from tidegate_eviction.simulate.zoo import Zoo, generate
 
 from lab.bench import definition, iac, report
-from lab.bench.eviction.decisions import choice_microseconds, decision_microseconds
 from lab.bench.eviction.goals import GOALS as EVICTION
 from lab.bench.eviction.goals import QUICK as QUICK_EVICTION
-from lab.bench.eviction.simulated import measure as simulated
+from lab.bench.eviction.offline import choice_microseconds, decision_microseconds, simulated
 from lab.bench.iac import pinned
 from lab.bench.lifecycle import memory
 from lab.bench.lifecycle.__main__ import PARTS

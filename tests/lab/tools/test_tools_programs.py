@@ -229,9 +229,6 @@ def test_everything_works_offline_with_a_warm_cache_and_no_go(run: Run, tmp_path
     assert all(Path(line.split()[2]).exists() for line in lines.splitlines())
 
 
-Script = Callable[[str, str], Path]
-
-
 @pytest.fixture
 def installs(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Record the install commands instead of running them; the last one leaves a stand-in for Go."""

@@ -36,11 +36,11 @@ instance_group {{ count: 1 kind: KIND_CPU }}
 REQUEST = {"inputs": [{"name": "INPUT", "shape": [1, 2], "datatype": "FP32", "data": [1.0, 2.0]}]}
 
 
-def write_entry(folder: Path, factor: int, *, program: str = PROGRAM, batch: int = 4, padding: int = 0) -> Path:
-    """Write an entry, whose name is its folder's; `padding` bytes make it larger."""
+def write_entry(folder: Path, factor: int, *, program: str = PROGRAM, batch: int = 4) -> Path:
+    """Write an entry, whose name is its folder's."""
     (folder / "1").mkdir(parents=True)
     (folder / "1" / "model.py").write_text(program)
-    (folder / "1" / "factor").write_text(f"{factor} " + "0" * padding)
+    (folder / "1" / "factor").write_text(f"{factor} ")
     # Where this is a file, Python leaves nothing beside the program.
     (folder / "1" / "__pycache__").write_text("")
     (folder / "labels.txt").write_text("one\ntwo\n")

@@ -140,6 +140,23 @@ def test_an_alias_that_somebody_moves_meanwhile_is_told_and_nothing_is_cut_over(
     assert life.served() == (2,)
 
 
+def test_of_two_who_deploy_at_once_one_wins_and_the_other_is_told(life: Life) -> None:
+    life.papers.register(2)
+    told: list[str] = []
+
+    def meanwhile(text: str) -> None:
+        if text == "waiting until version 1 serves on east":
+            with pytest.raises(BusyError) as busy:
+                life.bring(2)
+            told.append(str(busy.value))
+
+    life.here.tell = meanwhile
+    assert life.bring(1).changed
+    assert len(told) == 1
+    assert "anna" in told[0]
+    assert life.bring(2).previous == 1
+
+
 def test_a_configuration_that_is_no_text_is_told_with_its_place(life: Life) -> None:
     life.bring(1)
     life.papers.register(2)

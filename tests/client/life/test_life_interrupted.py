@@ -1,20 +1,26 @@
-"""Who is interrupted anywhere leaves the old version serving, and the next run completes; somebody calls all along."""
+"""Who dies anywhere, really, by SIGKILL, leaves the old version serving, and the next run completes."""
 
-import errno
+import multiprocessing
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tidegate.errors import IntegrityError, UnfinishedError
+from tidegate import environments
+from tidegate.calling.proxy import ProxyClient
+from tidegate.life.context import Context
 from tidegate.life.deploy import deploy
 from tidegate.life.past import history
+from tidegate.registry import Registry
 from tidegate.triton.publishing import read_published, steps
+from tidegate.triton.publishing.folder import FolderRepository
 
 from .calling import Caller
 from .entries import golden, write_entry
-from .killing import killed, racing
-from .worlds import BUCKET, World
+from .worlds import World
 
 pytestmark = pytest.mark.thorough
 
@@ -39,8 +45,58 @@ CUT_OVER = POINTS.index("after rename partial to config.pbtxt#2")
 FIRST = 2
 
 
-def register(world: World, name: str, factor: int, folder: Path, padding: int = 0) -> int:
-    entry = write_entry(folder / str(factor) / name, factor, padding=padding)
+CLASSES = {each.__name__: each for each in (FolderRepository, ProxyClient, Registry)}
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload([__name__])
+
+
+def killed(model: str, version: int, point: str) -> bool:
+    """Deploy to dev in a process that dies at a point; tell whether it came there.
+
+    A point is `before` or `after`, and a method such as `Registry.fetch` or a step of `publishing.steps`; with `#2` at
+    its end, the second time that it comes there.
+    """
+    process = _processes.Process(target=_run, args=(dict(os.environ), model, version, point))
+    process.start()
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL), f"the process failed at or before {point}"
+    return process.exitcode != 0
+
+
+def _run(variables: Mapping[str, str], model: str, version: int, point: str) -> None:
+    os.environ.clear()
+    os.environ.update(variables)
+    when, _, rest = point.partition(" ")
+    name, _, nth = rest.partition("#")
+    left = int(nth or 1)
+
+    def come(now: str, what: str) -> None:
+        nonlocal left
+        if (now, what) == (when, name):
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    steps.watch(come)
+    kind, _, method = name.partition(".")
+    if kind in CLASSES:
+        setattr(CLASSES[kind], method, _watched(getattr(CLASSES[kind], method), name, come))
+    deploy(Context(environments.load(), Registry(), wait_seconds=60), f"{model}@{version}", "dev")
+
+
+def _watched(method: Callable[..., Any], name: str, come: Callable[[str, str], None]) -> Callable[..., Any]:
+    @wraps(method)
+    def watched(*given: Any, **named: Any) -> Any:
+        come("before", name)
+        result = method(*given, **named)
+        come("after", name)
+        return result
+
+    return watched
+
+
+def register(world: World, name: str, factor: int, folder: Path) -> int:
+    entry = write_entry(folder / str(factor) / name, factor)
     return world.context().registry.register(entry, registered_by="anna", golden=golden(factor)).number
 
 
@@ -75,58 +131,3 @@ def test_who_is_killed_leaves_what_served_and_the_next_run_completes(
     published = read_published((world.dev.repository("preload") / "killed" / "config.pbtxt").read_text())
     assert (published.served, published.aliases) == ((serving, number), {"champion": number})
     assert caller.failures == []
-
-
-def test_a_volume_that_fails_in_the_middle_is_told_and_the_configuration_is_put_back(
-    world: World, caller: Caller, tmp_path: Path
-) -> None:
-    context = world.context()
-    config = world.dev.repository("preload") / "killed" / "config.pbtxt"
-    before = config.read_text()
-    faults = ((errno.ENOSPC, "no room"), (errno.ESTALE, "does not answer"))
-    number = register(world, "killed", 50, tmp_path)
-    for when, (code, said) in [(when, fault) for when in ("before", "after") for fault in faults]:
-        fails = iter([OSError(code, os.strerror(code))])
-
-        def come(now: str, step: str, when: str = when, fails: Iterator[OSError] = fails) -> None:
-            if (now, step) == (when, "rename partial to config.pbtxt") and (error := next(fails, None)):
-                raise error
-
-        steps.watch(come)
-        try:
-            with pytest.raises(UnfinishedError, match=said):
-                deploy(context, f"killed@{number}", "dev")
-        finally:
-            steps.watch()
-        assert config.read_text() == before
-    assert deploy(context, f"killed@{number}", "dev").changed
-    assert caller.failures == []
-
-
-def test_of_two_who_deploy_at_once_one_wins_and_the_other_is_told(world: World, tmp_path: Path) -> None:
-    context = world.context()
-    register(world, "raced", 3, tmp_path)
-    deploy(context, "raced", "dev")
-    versions = [register(world, "raced", factor, tmp_path) for factor in (5, 7)]
-    ended = racing("raced", versions)
-    assert sorted(each.split(":")[0] for each in ended) == ["BusyError", "done"]
-    winner, loser = (versions[ended.index(each)] for each in sorted(ended, key=lambda each: each != "done"))
-    assert context.registry.alias("raced", "dev") == winner
-    assert deploy(context, f"raced@{loser}", "dev").previous == winner
-
-
-def test_an_artifact_that_was_tampered_with_comes_nowhere(world: World, caller: Caller, tmp_path: Path) -> None:
-    context = world.context()
-    config = world.dev.repository("preload") / "killed" / "config.pbtxt"
-    before = config.read_text()
-    number = register(world, "killed", 70, tmp_path)
-    s3 = world.store.client()
-    pages = s3.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
-    keys = [item["Key"] for page in pages for item in page["Contents"] if item["Key"].endswith("/1/factor")]
-    (marked,) = [key for key in keys if s3.get_object(Bucket=BUCKET, Key=key)["Body"].read().startswith(b"70 ")]
-    s3.put_object(Bucket=BUCKET, Key=marked, Body=b"71 ")
-    with pytest.raises(IntegrityError):
-        deploy(context, f"killed@{number}", "dev")
-    assert config.read_text() == before
-    assert not (config.parent / str(number)).exists()
-    assert 71 not in caller.of_next(5)

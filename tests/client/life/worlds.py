@@ -10,7 +10,6 @@ from tidegate.registry import Registry
 from tidegate_contracts.routing import Model
 
 from lab.local_plane import environment as local
-from lab.local_plane.object_store import ObjectStore
 
 VISITOR = "visitor"
 BUCKET = "artifacts"
@@ -25,9 +24,6 @@ class World:
     prod: local.LocalEnvironment
     file: Path
     """environments.json."""
-    tracking_uri: str
-    store: ObjectStore
-    """Where MLflow keeps artifacts."""
 
     def context(self, wait_seconds: float = 60) -> Context:
         """Return what an operation works with, by the environment variables as they are."""
@@ -48,20 +44,4 @@ def model(name: str, server: str = local.PRELOAD, alias: str | None = "champion"
     return Model(name=name, server=server, pool=local.POOL, alias=alias)
 
 
-MODELS = tuple(
-    model(name, server, alias)
-    for name, server, alias in (
-        ("fraud", local.PRELOAD, "champion"),
-        ("churn", local.PRELOAD, None),
-        ("killed", local.PRELOAD, "champion"),
-        ("raced", local.PRELOAD, None),
-        ("faulty", local.PRELOAD, "champion"),
-        ("never", local.PRELOAD, None),
-        ("ruled", local.PRELOAD, None),
-        ("told", local.PRELOAD, None),
-        ("wide", local.PRELOAD, "champion"),
-        ("soaked", local.PRELOAD, None),
-        ("pruned", local.PRELOAD, None),
-        ("ocr", local.ON_DEMAND, "champion"),
-    )
-)
+MODELS = (model("fraud"), model("killed"), model("faulty"), model("soaked", alias=None), model("ocr", local.ON_DEMAND))

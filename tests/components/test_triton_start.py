@@ -62,40 +62,31 @@ def started(
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def restrictions(secret: str) -> list[str]:
-    protocols = ",".join(triton.RESTRICTED_PROTOCOLS)
-    return [
-        f"--http-restricted-api={protocols}:{triton.RESTRICTED_KEY}={secret}",
-        f"--grpc-restricted-protocol={protocols}:{triton.RESTRICTED_KEY}={secret}",
-    ]
-
-
-def test_an_on_demand_triton_is_started_with_the_policy_s_secret(tmp_path: Path) -> None:
+def test_an_on_demand_triton_is_started_with_the_policy_s_secret_and_without_what_a_killed_one_left(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "secret").write_text("s3cret/+=\n")
+    left = tmp_path / "triton_python_backend_shm_region_1f0a"
+    left.touch()
     done = started("ondemand-small", tmp_path)
     assert done.returncode == 0, done.stderr
     arguments = done.stdout.splitlines()
-    assert arguments[-2:] == restrictions("s3cret/+=")
+    restriction = f"{','.join(triton.RESTRICTED_PROTOCOLS)}:{triton.RESTRICTED_KEY}=s3cret/+="
+    assert arguments[-2:] == [f"--http-restricted-api={restriction}", f"--grpc-restricted-protocol={restriction}"]
     assert "--model-control-mode=explicit" in arguments
-
-
-@pytest.mark.parametrize("pool", ["ondemand-small", "preload-main"])
-def test_what_a_killed_triton_left_in_shared_memory_is_removed_and_nothing_else(tmp_path: Path, pool: str) -> None:
-    (tmp_path / "secret").write_text("s3cret")
-    left = tmp_path / "triton_python_backend_shm_region_1f0a"
-    left.touch()
-    assert started(pool, tmp_path).returncode == 0
     assert not left.exists()
-    assert (tmp_path / "secret").exists()
 
 
 @pytest.mark.parametrize("content", [None, "", "\n"])
-def test_an_on_demand_triton_is_not_started_without_a_secret(tmp_path: Path, content: str | None) -> None:
+def test_a_triton_is_not_started_without_a_secret(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "secret").write_text(content)
-    done = started("ondemand-small", tmp_path)
-    assert done.returncode != 0
-    assert done.stdout == ""
+    for done in (
+        started("ondemand-small", tmp_path),
+        started("preload-main", tmp_path, path=str(tmp_path / "nowhere")),
+    ):
+        assert done.returncode != 0
+        assert done.stdout == ""
 
 
 def test_an_on_demand_triton_ends_when_its_policy_asks_for_that_and_not_for_what_was_asked_before(
@@ -118,10 +109,3 @@ def test_a_preloading_triton_has_a_secret_of_its_own_each_time(tmp_path: Path) -
     assert first != second
     secret = first[0].partition(f"{triton.RESTRICTED_KEY}=")[2]
     assert len(secret) >= 40
-
-
-def test_a_preloading_triton_is_not_started_where_no_secret_can_be_made(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    done = started("preload-main", tmp_path, path=str(tmp_path / "nowhere"))
-    assert done.returncode != 0
-    assert done.stdout == ""

@@ -120,7 +120,9 @@ def test_images_without_a_digest_are_an_advisory_each(tmp_path: Path, lock: obje
     problems = said(tmp_path, lock)
     assert [problem.what for problem in problems] == [f"image {image} has no digest" for image in IMAGES]
     assert {problem.severity for problem in problems} == {"advisory"}
-    assert [line_of(problem) for problem in problems] == ["- name: triton", "- name: proxy", "- name: eviction-policy"]
+    names = ("triton", "proxy", "eviction-policy")
+    for problem, name in zip(problems, names, strict=True):
+        assert line_of(problem).startswith(f"- {{name: {name},")
 
 
 def test_an_image_that_an_overlay_changes_needs_a_digest_of_its_own(tmp_path: Path) -> None:

@@ -47,10 +47,9 @@ BROKEN: BrokenTable = {
          "models/other": {"server": "main", "pool": "cold", "pinned": True, "footprint": "2Gi"}}, "»mode: on-demand",
          "the pinned models of main/cold sum to 5.4 GB, and its capacity is 4.3 GB"),
     ],
-    capacity.models_stay_idle_longer_than_a_lease: [
-        ({"models/ocr/idleSeconds": 14}, "idleSeconds: »14",
-         "idleSeconds 14 is less than leaseSeconds 15 of main/cold"),
-    ],
+    capacity.models_stay_idle_longer_than_a_lease:
+        [({"models/ocr/idleSeconds": 14}, "idleSeconds: »14",
+          "idleSeconds 14 is less than leaseSeconds 15 of main/cold")],
     capacity.slices_asked_for_are_there: [
         ({f"{COLD}/replicas": 3}, "»gpus:", 'data plane "lab" has 2 × MIG 1g.10gb (mixed)'),
         # every environment that shares the plane counts
@@ -70,19 +69,16 @@ BROKEN: BrokenTable = {
         ({**ON_CPU, f"{WARM}/placement": {"kind": "mps"}, f"{WARM}/replicas": 5,
          **gpus({**NODES, "sharing": {"kind": "mps", "replicas": 4}})}, "»gpus:", "has 4 × MPS share of a GPU"),
     ],
-    capacity.products_that_are_asked_for_are_there: [
-        ({f"{COLD}/placement/product": "NVIDIA-A100-PCIE-80GB"}, "product: »NVIDIA-A100-PCIE-80GB",
-         "has no GPU of product NVIDIA-A100-PCIE-80GB", "error", 2),
-    ],
-    capacity.whole_gpus_are_told_from_slices: [
-        ({**ON_CPU, f"{WARM}/placement": {"kind": "gpu"},
-         **gpus({**NODES, "nodes": 4}, {**NODES, "sharing": {"kind": "mps", "replicas": 4}})}, "»kind: gpu",
-         "asks for whole GPUs of any product"),
-    ],
-    capacity.node_selectors_leave_the_placement_alone: [
-        ({f"{COLD}/nodeSelector": {"nvidia.com/gpu.product": "Tesla-T4"}}, "nvidia.com/gpu.product: »Tesla-T4",
-         "nodeSelector of main/cold sets nvidia.com/gpu.product, which follows from its placement"),
-    ],
+    capacity.products_that_are_asked_for_are_there:
+        [({f"{COLD}/placement/product": "NVIDIA-A100-PCIE-80GB"}, "product: »NVIDIA-A100-PCIE-80GB",
+          "has no GPU of product NVIDIA-A100-PCIE-80GB", "error", 2)],
+    capacity.whole_gpus_are_told_from_slices:
+        [({**ON_CPU, f"{WARM}/placement": {"kind": "gpu"},
+          **gpus({**NODES, "nodes": 4}, {**NODES, "sharing": {"kind": "mps", "replicas": 4}})}, "»kind: gpu",
+          "asks for whole GPUs of any product")],
+    capacity.node_selectors_leave_the_placement_alone:
+        [({f"{COLD}/nodeSelector": {"nvidia.com/gpu.product": "Tesla-T4"}}, "nvidia.com/gpu.product: »Tesla-T4",
+          "nodeSelector of main/cold sets nvidia.com/gpu.product, which follows from its placement")],
     capacity.only_on_demand_models_are_pinned_or_idle: [
         ({"models/churn/pinned": True}, "pinned: »true", 'pinned of model "churn" means nothing', "advisory"),
         ({"models/churn/idleSeconds": 60}, "idleSeconds: »60", "main/warm evicts no model", "advisory"),
@@ -102,14 +98,12 @@ KEPT: KeptTable = {
         {"models/ocr/pinned": True, "models/ocr/idleSeconds": 60},
         {"models/churn/pinned": False},
     ],
-    capacity.gpus_of_a_replica_are_in_one_node: [
-        {**ON_CPU, f"{WARM}/placement": {"kind": "gpu", "count": 4}, f"{WARM}/replicas": 2,
-         **gpus({**NODES, "perNode": 8})},
-    ],
+    capacity.gpus_of_a_replica_are_in_one_node:
+        [{**ON_CPU, f"{WARM}/placement": {"kind": "gpu", "count": 4}, f"{WARM}/replicas": 2,
+          **gpus({**NODES, "perNode": 8})}],
     capacity.products_that_are_asked_for_are_there: [{f"{COLD}/placement/product": PRODUCT}],
-    capacity.whole_gpus_are_told_from_slices: [
-        {**ON_CPU, f"{WARM}/placement": {"kind": "gpu"}, **gpus({**NODES, "nodes": 4})},
-    ],
+    capacity.whole_gpus_are_told_from_slices:
+        [{**ON_CPU, f"{WARM}/placement": {"kind": "gpu"}, **gpus({**NODES, "nodes": 4})}],
     capacity.mig_profiles_exist_on_their_product: [
         {f"{COLD}/placement/profile": "7g.80gb"},
         {f"{COLD}/placement": {**MIG, "profile": "2g.20gb"}},

@@ -44,9 +44,8 @@ BROKEN: BrokenTable = {
         ({"servers/a": server("b", "b-headless")}, "name: »b-headless", "would share the Kubernetes name a-b-headless"),
         ({"servers/inference": server("proxy")}, "name: »proxy", "the proxy and pool"),
     ],
-    names.pool_names_leave_room_for_what_kubernetes_appends: [
-        ({"servers/" + "s" * 30: server("p" * 22)}, "name: »ppp", "has 53 characters"),
-    ],
+    names.pool_names_leave_room_for_what_kubernetes_appends:
+        [({"servers/" + "s" * 30: server("p" * 22)}, "name: »ppp", "has 53 characters")],
     names.no_two_stacks_of_a_cluster_share_a_host_and_path: [
         ({**SHARED_PLANE, "proxy/exposure": INGRESS}, "host: »i.example.com",
          "stacks dev-lab and prod-lab would both answer at i.example.com/"),
@@ -54,11 +53,10 @@ BROKEN: BrokenTable = {
          "host": "i.example.com", "gateway": "g", "gatewayNamespace": "gateways"}}}, "host: »i.example.com",
          "would both answer at i.example.com/"),
     ],
-    names.no_two_stacks_of_a_cluster_share_a_volume: [
-        ({**SHARED_PLANE, "environments/dev/namespace": "a-b", "environments/prod/namespace": "a",
+    names.no_two_stacks_of_a_cluster_share_a_volume:
+        [({**SHARED_PLANE, "environments/dev/namespace": "a-b", "environments/prod/namespace": "a",
          "environments/prod/datasets/b-models": {"name": "b-models", "kind": "nfs", "server": "nfs.example.com",
-         "path": "/x"}}, "name: »b-models", "stacks dev-lab and prod-lab would share the PersistentVolume a-b-models"),
-    ],
+         "path": "/x"}}, "name: »b-models", "stacks dev-lab and prod-lab would share the PersistentVolume a-b-models")],
 }  # fmt: skip
 
 OTHERS: dict[str, dict[str, Any]] = {

@@ -24,15 +24,13 @@ BROKEN: BrokenTable = {
          "environments/stage": {"promotion": {"from": "test"}}}, "from: »stage",
          "go round in a circle: test ← stage ← test"),
     ],
-    promotion.versions_can_come_from_their_environment: [
-        ({"environments/staging": {}, "environments/prod/promotion": {"from": "staging"}}, "from: »staging",
-         'takes versions from "staging", which lives on no data plane', "advisory"),
-    ],
-    promotion.groups_that_promote_are_told_by_an_issuer: [
-        ({**NO_ISSUER, "environments/prod/promotion": {"groups": ["deployers", "admins"]}}, "»apiKeys:",
-         'only deployers, admins may bring versions into environment "prod", and its proxy knows no groups',
-         "advisory"),
-    ],
+    promotion.versions_can_come_from_their_environment:
+        [({"environments/staging": {}, "environments/prod/promotion": {"from": "staging"}}, "from: »staging",
+          'takes versions from "staging", which lives on no data plane', "advisory")],
+    promotion.groups_that_promote_are_told_by_an_issuer:
+        [({**NO_ISSUER, "environments/prod/promotion": {"groups": ["deployers", "admins"]}}, "»apiKeys:",
+          'only deployers, admins may bring versions into environment "prod", and its proxy knows no groups',
+          "advisory")],
     promotion.those_who_promote_may_look_and_call: [
         ({"environments/prod/promotion": {"groups": ["callers"]}, "proxy/access/callers/actions": ["inspect"]},
          "»- name: callers",

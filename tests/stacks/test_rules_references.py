@@ -23,9 +23,9 @@ BROKEN: BrokenTable = {
          "environments/prod/rollout": {"canary": "lab"}}, "canary: »lab",
          'the canary "lab" is of wave 2, and wave 1 goes before it'),
     ],
-    references.every_environment_lives_somewhere: [
-        ({"environments/staging": {}}, "- »name: staging", 'environment "staging" lives on no data plane', "advisory"),
-    ],
+    references.every_environment_lives_somewhere:
+        [({"environments/staging": {}}, "- »name: staging", 'environment "staging" lives on no data plane',
+          "advisory")],
     references.images_that_are_used_are_named: [
         ({"servers/main/image": "tritn"}, "image: »tritn",
          'server "main" uses an image that is not in images, "tritn"'),
@@ -44,23 +44,20 @@ BROKEN: BrokenTable = {
         ({"environments/prod/servers": [{"name": "main", "pools": [{"name": "warm", "remove": True}]}]}, "pool: »warm",
          "There are: cold."),
     ],
-    references.warm_windows_name_models_of_their_pool: [
-        ({WINDOWS: [{**WINDOW, "models": ["ocr", "churn"]}]}, "»- ocr",
-         'warm window "nightly" names a model that this pool does not serve, "churn"'),
-    ],
-    references.claims_that_exist_are_none_of_ours: [
-        ({"datasets/-": {"name": "other", "kind": "claim", "claimName": "models"}}, "claimName: »models",
-         "uses the claim models"),
-    ],
+    references.warm_windows_name_models_of_their_pool:
+        [({WINDOWS: [{**WINDOW, "models": ["ocr", "churn"]}]}, "»- ocr",
+          'warm window "nightly" names a model that this pool does not serve, "churn"')],
+    references.claims_that_exist_are_none_of_ours:
+        [({"datasets/-": {"name": "other", "kind": "claim", "claimName": "models"}}, "claimName: »models",
+          "uses the claim models")],
     references.cloud_identity_fits_the_object_store: [
         ({"servers/main/repository": {"url": "gs://bucket/models"}, "servers/main/identity": AWS}, "cloud: »aws",
          'server "main" reads gs:// with an identity of aws'),
         ({"servers/main/repository": {"url": "s3://bucket/models"}, "network/reach/identity/by": ["proxy", "servers"]},
          "url: »s3://bucket/models", "Add identity with cloud: aws.", "advisory"),
     ],
-    references.domino_principals_need_the_domino_integration: [
-        ({"proxy/auth/dominoPrincipal": True}, "dominoPrincipal: »true", "there is no domino section"),
-    ],
+    references.domino_principals_need_the_domino_integration:
+        [({"proxy/auth/dominoPrincipal": True}, "dominoPrincipal: »true", "there is no domino section")],
     references.access_rules_name_servers_and_models_that_exist: [
         ({"proxy/access/callers/servers": ["mian"]}, "- »mian",
          'access rule "callers" names servers that are not there, "mian"', "advisory"),
@@ -72,10 +69,9 @@ BROKEN: BrokenTable = {
          'access rule "callers" is for callers of api-keys, whom proxy.auth does not believe'),
         ({"proxy/access/callers/source": f"{ISSUER}/"}, f"source: »{ISSUER}/", f'Did you mean "{ISSUER}"?'),
     ],
-    references.mirrors_are_of_registries_that_are_used: [
-        ({"dataPlanes/lab/registries": {"nvcr.oi": "mirror"}}, "»- name: triton", 'Did you mean "nvcr.io"?',
-         "advisory"),
-    ],
+    references.mirrors_are_of_registries_that_are_used:
+        [({"dataPlanes/lab/registries": {"nvcr.oi": "mirror"}}, "»- name: triton", 'Did you mean "nvcr.io"?',
+          "advisory")],
 }  # fmt: skip
 KEPT: KeptTable = {
     references.access_rules_name_servers_and_models_that_exist: [{"proxy/access/callers/models": ["ch*", "ocr"]}],
@@ -88,23 +84,18 @@ KEPT: KeptTable = {
         {"images/proxy/repository": "library/proxy", "dataPlanes/lab/registries": {"docker.io": "mirror"}},
     ],
     references.data_planes_name_environments_that_exist: [{"dataPlanes/lab/environments": ["dev", "prod"]}],
-    references.canaries_are_planes_of_the_first_wave: [
-        {"dataPlanes/lab/environments": ["dev", "prod"], "environments/prod/rollout": {"canary": "lab"}},
-    ],
+    references.canaries_are_planes_of_the_first_wave:
+        [{"dataPlanes/lab/environments": ["dev", "prod"], "environments/prod/rollout": {"canary": "lab"}}],
     references.every_environment_lives_somewhere: [{}],
-    references.images_that_are_used_are_named: [
-        {"images/eviction-policy": GONE, "servers/main/pools/cold/loading": {"mode": "preload"}},
-    ],
-    references.repositories_name_datasets_that_exist: [
-        {"servers/main/repository": {"url": "s3://bucket"}, "datasets": GONE, "environments/prod/datasets": GONE},
-    ],
-    references.models_name_servers_and_pools_that_exist: [
-        {"models/churn/pool": GONE, "servers/main/pools/cold": GONE, "models/ocr": GONE},
-    ],
+    references.images_that_are_used_are_named:
+        [{"images/eviction-policy": GONE, "servers/main/pools/cold/loading": {"mode": "preload"}}],
+    references.repositories_name_datasets_that_exist:
+        [{"servers/main/repository": {"url": "s3://bucket"}, "datasets": GONE, "environments/prod/datasets": GONE}],
+    references.models_name_servers_and_pools_that_exist:
+        [{"models/churn/pool": GONE, "servers/main/pools/cold": GONE, "models/ocr": GONE}],
     references.warm_windows_name_models_of_their_pool: [{WINDOWS: [{**WINDOW, "models": ["ocr"]}]}],
-    references.claims_that_exist_are_none_of_ours: [
-        {"datasets/-": {"name": "other", "kind": "claim", "claimName": "theirs"}},
-    ],
+    references.claims_that_exist_are_none_of_ours:
+        [{"datasets/-": {"name": "other", "kind": "claim", "claimName": "theirs"}}],
     references.cloud_identity_fits_the_object_store: [
         {"servers/main/repository": {"url": "s3://bucket/models"}, "servers/main/identity": AWS,
          "network/reach/identity/by": ["proxy", "servers"]},

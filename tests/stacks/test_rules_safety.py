@@ -31,10 +31,9 @@ S3 = {"kind": "csi", "driver": "s3.csi.aws.com"}
 ISSUER = "https://idp.example.com/realm"
 SEVERAL = {"proxy/auth/oidc/1": {"issuer": f"{ISSUER}2", "audiences": ["proxy"]}}
 BROKEN: BrokenTable = {
-    safety.host_paths_are_for_local_environments: [
-        ({**shared({"kind": "hostPath", "path": "/a"}, {"path": "/b"}), "environments/dev/local": True},
-         "kind: »hostPath", 'dataset "models" is a hostPath, and environment "prod" is not local'),
-    ],
+    safety.host_paths_are_for_local_environments:
+        [({**shared({"kind": "hostPath", "path": "/a"}, {"path": "/b"}), "environments/dev/local": True},
+          "kind: »hostPath", 'dataset "models" is a hostPath, and environment "prod" is not local')],
     safety.nobody_is_granted_everything_in_production: [
         ({"proxy/access/all": EVERYTHING}, "- »name: all",
          'access rule "all" lets everybody call every model in production'),
@@ -48,28 +47,22 @@ BROKEN: BrokenTable = {
         ({"servers/main/triton": {"environment": {"aws_secret_access_key": "x"}}}, "aws_secret_access_key: »x",
          "keep credentials in a Secret"),
     ],
-    safety.the_proxy_can_reach_its_identity_provider: [
-        ({"network/reach/identity/by": ["servers"]}, "issuer: »https", "the proxy may not reach idp.example.com"),
-    ],
-    safety.production_shares_no_bucket_that_others_may_write: [
-        ({"servers/main/repository": {"url": "s3://bucket/models", "writers": ["data-scientists"]},
-         "network/reach/identity/by": ["proxy", "servers"]}, "url: »s3",
-         "data-scientists may write s3://bucket/models"),
-    ],
-    safety.servers_can_reach_their_object_store: [
-        ({"servers/main/repository": {"url": "s3://bucket/models"}}, "url: »s3", "it cannot read s3://bucket/models"),
-    ],
-    safety.somebody_may_call_the_proxy: [
-        ({"network/callers": GONE}, "»reach:", 'nobody may call the proxy of environment "dev"', "advisory", 2),
-    ],
-    safety.somebody_can_authenticate: [
-        ({"proxy/auth": GONE}, "»access:", 'the proxy of environment "dev" has no way to know its callers', "advisory",
-         2),
-    ],
-    safety.a_gateway_is_given_no_certificate_of_the_proxy: [
-        ({"proxy/exposure": ROUTE, "proxy/tls": {"kind": "secret", "secret": "tls"}}, "»kind: secret",
-         "tls and an exposure of kind http-route cannot stand together"),
-    ],
+    safety.the_proxy_can_reach_its_identity_provider:
+        [({"network/reach/identity/by": ["servers"]}, "issuer: »https", "the proxy may not reach idp.example.com")],
+    safety.production_shares_no_bucket_that_others_may_write:
+        [({"servers/main/repository": {"url": "s3://bucket/models", "writers": ["data-scientists"]},
+          "network/reach/identity/by": ["proxy", "servers"]}, "url: »s3",
+          "data-scientists may write s3://bucket/models")],
+    safety.servers_can_reach_their_object_store:
+        [({"servers/main/repository": {"url": "s3://bucket/models"}}, "url: »s3", "it cannot read s3://bucket/models")],
+    safety.somebody_may_call_the_proxy:
+        [({"network/callers": GONE}, "»reach:", 'nobody may call the proxy of environment "dev"', "advisory", 2)],
+    safety.somebody_can_authenticate:
+        [({"proxy/auth": GONE}, "»access:", 'the proxy of environment "dev" has no way to know its callers', "advisory",
+          2)],
+    safety.a_gateway_is_given_no_certificate_of_the_proxy:
+        [({"proxy/exposure": ROUTE, "proxy/tls": {"kind": "secret", "secret": "tls"}}, "»kind: secret",
+          "tls and an exposure of kind http-route cannot stand together")],
     safety.production_shares_no_dataset_that_others_may_write: [
         ({PROD_MODELS: GONE}, "- »name: models", f"{SHARED}, where data-scientists may write it"),
         (shared(EFS, {}), "- »name: models", SHARED),
@@ -85,10 +78,9 @@ BROKEN: BrokenTable = {
          {"volumeHandle": "b", "volumeAttributes": {"bucketName": "models"}}), "- »name: models", SHARED),
         (shared({"kind": "csi", "driver": "d", "volumeHandle": "a"}, {}), "- »name: models", SHARED),
     ],
-    safety.no_issuer_stands_twice: [
-        ({"proxy/auth/oidc/1": {"issuer": ISSUER, "audiences": ["other"]}}, f"issuer: »{ISSUER}",
-         f"the issuer {ISSUER} stands twice"),
-    ],
+    safety.no_issuer_stands_twice:
+        [({"proxy/auth/oidc/1": {"issuer": ISSUER, "audiences": ["other"]}}, f"issuer: »{ISSUER}",
+          f"the issuer {ISSUER} stands twice")],
     safety.access_rules_say_who_vouches_where_several_do: [
         ({**SEVERAL, "proxy/access/callers": {"groups": ["callers"], "principals": []}}, "»- callers",
          f'access rule "callers" does not say who vouches for its groups: {ISSUER}, {ISSUER}2 may each', "advisory"),
@@ -103,10 +95,9 @@ KEPT: KeptTable = {
         {"proxy/auth/apiKeys": {"secret": "keys"}, "proxy/access/callers": {"groups": ["callers"], "principals": []}},
     ],
     safety.no_issuer_stands_twice: [{"proxy/auth/oidc/1": {"issuer": f"{ISSUER}2", "audiences": ["proxy"]}}],
-    safety.host_paths_are_for_local_environments: [
-        {"datasets": [{"name": "models", "kind": "hostPath", "path": "/a"}], "environments/dev/local": True,
-         "environments/prod": GONE, "dataPlanes/east": GONE},
-    ],
+    safety.host_paths_are_for_local_environments:
+        [{"datasets": [{"name": "models", "kind": "hostPath", "path": "/a"}], "environments/dev/local": True,
+          "environments/prod": GONE, "dataPlanes/east": GONE}],
     safety.nobody_is_granted_everything_in_production: [
         {"environments/dev/proxy": {"access": [EVERYTHING]}},
         {"proxy/access/all": {**EVERYTHING, "models": ["ocr"]}},
@@ -119,14 +110,12 @@ KEPT: KeptTable = {
          "proxy/auth/oidc/0/jwksUrl": "http://keycloak-http.domino-platform/auth/keys"},
         {"network/reach": GONE, "proxy/auth/oidc": GONE},
     ],
-    safety.production_shares_no_bucket_that_others_may_write: [
-        {"servers/main/repository": {"url": "s3://bucket/models"}, "network/reach/identity/by": ["proxy", "servers"]},
-    ],
-    safety.servers_can_reach_their_object_store: [
-        {"servers/main/repository": {"url": "s3://bucket/models"},
-         "servers/main/identity": {"cloud": "aws", "roleArn": "arn:aws:iam::123456789012:role/models"},
-         "network/reach/identity/by": ["proxy", "servers"]},
-    ],
+    safety.production_shares_no_bucket_that_others_may_write:
+        [{"servers/main/repository": {"url": "s3://bucket/models"}, "network/reach/identity/by": ["proxy", "servers"]}],
+    safety.servers_can_reach_their_object_store:
+        [{"servers/main/repository": {"url": "s3://bucket/models"},
+          "servers/main/identity": {"cloud": "aws", "roleArn": "arn:aws:iam::123456789012:role/models"},
+          "network/reach/identity/by": ["proxy", "servers"]}],
     safety.somebody_may_call_the_proxy: [{"network/callers": GONE, "domino": {}}],
     safety.somebody_can_authenticate: [
         {"proxy/auth": {"apiKeys": {"secret": "keys"}}},

@@ -41,102 +41,50 @@ GONE: Final = _Gone()
 
 BASE: Final = f"""
 images:
-- name: triton
-  repository: nvcr.io/nvidia/tritonserver
-  tag: 26.08-py3
-- name: proxy
-  repository: registry.example.com/proxy
-  tag: v1
-- name: eviction-policy
-  repository: registry.example.com/policy
-  tag: v2
+- {{name: triton, repository: nvcr.io/nvidia/tritonserver, tag: 26.08-py3}}
+- {{name: proxy, repository: registry.example.com/proxy, tag: v1}}
+- {{name: eviction-policy, repository: registry.example.com/policy, tag: v2}}
 datasets:
-- name: models
-  kind: nfs
-  server: nfs.example.com
-  path: /models/dev
-  writers:
-  - data-scientists
+- {{name: models, kind: nfs, server: nfs.example.com, path: /models/dev, writers: [data-scientists]}}
 servers:
 - name: main
-  repository:
-    dataset: models
+  repository: {{dataset: models}}
   pools:
   - name: warm
-    loading:
-      mode: preload
-    placement:
-      kind: mig
-      profile: 2g.20gb
-      product: {PRODUCT}
+    loading: {{mode: preload}}
+    placement: {{kind: mig, profile: 2g.20gb, product: {PRODUCT}}}
   - name: cold
-    loading:
-      mode: on-demand
-      idleSeconds: 300
-    placement:
-      kind: mig
-      profile: 1g.10gb
-      product: {PRODUCT}
+    loading: {{mode: on-demand, idleSeconds: 300}}
+    placement: {{kind: mig, profile: 1g.10gb, product: {PRODUCT}}}
 proxy:
   auth:
     oidc:
-    - issuer: https://idp.example.com/realm
-      audiences:
-      - proxy
+    - {{issuer: 'https://idp.example.com/realm', audiences: [proxy]}}
   access:
-  - name: callers
-    groups:
-    - callers
+  - {{name: callers, groups: [callers]}}
 models:
-- name: churn
-  server: main
-  pool: warm
-  footprint: 2Gi
-- name: ocr
-  server: main
-  pool: cold
-  footprint: 3Gi
+- {{name: churn, server: main, pool: warm, footprint: 2Gi}}
+- {{name: ocr, server: main, pool: cold, footprint: 3Gi}}
 network:
   callers:
-  - name: ingress
-    cidr: 10.1.0.0/16
+  - {{name: ingress, cidr: 10.1.0.0/16}}
   reach:
-  - name: identity
-    by:
-    - proxy
-    cidr: 10.2.0.0/16
+  - {{name: identity, by: [proxy], cidr: 10.2.0.0/16}}
 environments:
 - name: dev
 - name: prod
   production: true
   datasets:
-  - name: models
-    path: /models/prod
-    writers:
-    - deployers
+  - {{name: models, path: /models/prod, writers: [deployers]}}
 dataPlanes:
 - name: lab
-  environments:
-  - dev
+  environments: [dev]
   gpus:
-  - nodes: 1
-    product: {PRODUCT}
-    perNode: 1
-    mig:
-      slices:
-        2g.20gb: 1
-        1g.10gb: 2
+  - {{nodes: 1, product: {PRODUCT}, perNode: 1, mig: {{slices: {{2g.20gb: 1, 1g.10gb: 2}}}}}}
 - name: east
-  environments:
-  - prod
+  environments: [prod]
   gpus:
-  - nodes: 2
-    product: {PRODUCT}
-    perNode: 1
-    mig:
-      slices:
-        2g.20gb: 1
-        1g.10gb: 2
+  - {{nodes: 2, product: {PRODUCT}, perNode: 1, mig: {{slices: {{2g.20gb: 1, 1g.10gb: 2}}}}}}
 """.lstrip()
 IMAGES: Final = (
     "nvcr.io/nvidia/tritonserver:26.08-py3",
@@ -198,11 +146,10 @@ def edit(tree: Any, path: list[str], value: Any) -> None:
     if value is GONE:
         assert index is not None, path
         del tree[index]
-    else:
-        if isinstance(value, dict) and not step.isdigit():
-            value = {"name": step, **value}
-        items = [copy.deepcopy(value)]
-        tree[len(tree) if index is None else index : len(tree) if index is None else index + 1] = items
+        return
+    named = {"name": step, **value} if isinstance(value, dict) and not step.isdigit() else value
+    at = len(tree) if index is None else index
+    tree[at : at + 1] = [copy.deepcopy(named)]
 
 
 def _below(tree: Any, step: str) -> Any:
@@ -215,17 +162,8 @@ def _below(tree: Any, step: str) -> Any:
     return tree[index]
 
 
-_LISTS: Final = (
-    "models",
-    "servers",
-    "pools",
-    "datasets",
-    "images",
-    "access",
-    "callers",
-    "reach",
-    "pullSecrets",
-    "warmWindows",
+_LISTS: Final = frozenset(
+    ["models", "servers", "pools", "datasets", "images", "access", "callers", "reach", "pullSecrets", "warmWindows"]
 )
 
 

@@ -65,18 +65,7 @@ class GpuPlacement(pulumi.ComponentResource):
             more,
             of_kind(args, MigPlacement, _mig_selector),
             of_kind(args, WholeGpuPlacement, lambda gpu: _product(gpu.product)),
-            of_kind(
-                args,
-                SharedGpuPlacement,
-                lambda shared: merged(
-                    if_true(
-                        shared.renamed,
-                        lambda: _product(shared.product),
-                        lambda: when(shared.product, lambda product: {PRODUCT: f"{product}-SHARED"}),
-                    ),
-                    {"nvidia.com/gpu.sharing-strategy": shared.kind},
-                ),
-            ),
+            of_kind(args, SharedGpuPlacement, _shared_selector),
             of_kind(args, DraPlacement, lambda claim: _product(claim.product)),
         )
 
@@ -88,21 +77,19 @@ class GpuPlacement(pulumi.ComponentResource):
 
     def resources(self, wanted: Resources) -> k8s.core.v1.ResourceRequirementsArgs:
         """Return requests and limits of the container that uses the device."""
+
+        def of_mig(mig: MigPlacement) -> dict[str, Any]:
+            single = equals(mig.strategy, "single")
+            return if_true(single, lambda: {GPU: "1"}, lambda: {f"nvidia.com/mig-{mig.profile}": "1"})
+
+        def of_share(shared: SharedGpuPlacement) -> dict[str, Any]:
+            return if_true(shared.renamed, lambda: {f"{GPU}.shared": "1"}, lambda: {GPU: "1"})
+
         args = self._args
         devices = merged(
-            of_kind(
-                args,
-                MigPlacement,
-                lambda mig: if_true(
-                    equals(mig.strategy, "single"), lambda: {GPU: "1"}, lambda: {f"nvidia.com/mig-{mig.profile}": "1"}
-                ),
-            ),
+            of_kind(args, MigPlacement, of_mig),
             of_kind(args, WholeGpuPlacement, lambda gpu: {GPU: f"{gpu.count}"}),
-            of_kind(
-                args,
-                SharedGpuPlacement,
-                lambda shared: if_true(shared.renamed, lambda: {f"{GPU}.shared": "1"}, lambda: {GPU: "1"}),
-            ),
+            of_kind(args, SharedGpuPlacement, of_share),
         )
         claims = of_kind(args, DraPlacement, lambda _: [k8s.core.v1.ResourceClaimArgs(name=CLAIM_NAME)])
         return container_resources(wanted, devices, claims)
@@ -121,50 +108,49 @@ class GpuPlacement(pulumi.ComponentResource):
     def _claim_template(
         self, name: str, claim: DraPlacement, place: Place, labels: Texts
     ) -> k8s.resource.v1.ResourceClaimTemplate:
+        of = "device.attributes['gpu.nvidia.com']"
         selectors = joined(
-            when(
-                claim.profile,
-                lambda profile: [_expression(f"device.attributes['gpu.nvidia.com'].profile == '{profile}'")],
-            ),
-            when(
-                claim.product,
-                # The label has dashes where the device's own name has spaces.
-                lambda product: [
-                    _expression(f"device.attributes['gpu.nvidia.com'].productName.replace(' ', '-') == '{product}'")
-                ],
-            ),
+            when(claim.profile, lambda profile: [_expression(f"{of}.profile == '{profile}'")]),
+            # The label has dashes where the device's own name has spaces.
+            when(claim.product, lambda product: [_expression(f"{of}.productName.replace(' ', '-') == '{product}'")]),
         )
         exactly = k8s.resource.v1.ExactDeviceRequestArgs(
             device_class_name=claim.device_class, selectors=none_if_empty(selectors)
         )
+        request = k8s.resource.v1.DeviceRequestArgs(name=CLAIM_NAME, exactly=exactly)
+        devices = k8s.resource.v1.DeviceClaimArgs(requests=[request])
         return k8s.resource.v1.ResourceClaimTemplate(
             f"{name}-claim",
             metadata=place.metadata(self._template_name, labels),
             spec=k8s.resource.v1.ResourceClaimTemplateSpecArgs(
-                spec=k8s.resource.v1.ResourceClaimSpecArgs(
-                    devices=k8s.resource.v1.DeviceClaimArgs(
-                        requests=[k8s.resource.v1.DeviceRequestArgs(name=CLAIM_NAME, exactly=exactly)]
-                    )
-                )
+                spec=k8s.resource.v1.ResourceClaimSpecArgs(devices=devices)
             ),
             opts=pulumi.ResourceOptions(parent=self),
         )
 
 
 def _mig_selector(mig: MigPlacement) -> dict[str, Any] | None:
+    why = "product is needed: with MIG strategy single only its label tells profiles apart"
     return merged(
         # With strategy single the resource is nvidia.com/gpu: only the product's label tells the profile.
         if_true(
             equals(mig.strategy, "single"),
-            lambda: {PRODUCT: f"{_needed_product(mig)}-MIG-{mig.profile}"},
+            lambda: {PRODUCT: f"{needed(mig.product, why)}-MIG-{mig.profile}"},
             lambda: _product(mig.product),
         ),
         {MIG_STRATEGY: mig.strategy, "nvidia.com/mig.config.state": "success"},
     )
 
 
-def _needed_product(mig: MigPlacement) -> Product:
-    return needed(mig.product, "product is needed: with MIG strategy single only its label tells profiles apart")
+def _shared_selector(shared: SharedGpuPlacement) -> dict[str, Any] | None:
+    return merged(
+        if_true(
+            shared.renamed,
+            lambda: _product(shared.product),
+            lambda: when(shared.product, lambda product: {PRODUCT: f"{product}-SHARED"}),
+        ),
+        {"nvidia.com/gpu.sharing-strategy": shared.kind},
+    )
 
 
 def _product(product: Product | None) -> dict[str, Any] | None:

@@ -8,10 +8,9 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from .definition.base import Section
-from .load import Document, load
+from .load import Document, frozen, load
 from .problems import DefinitionError
 from .schema_errors import problems_from
-from .trees import frozen
 
 FILE_NAME = "images.lock"
 HEADING = """\

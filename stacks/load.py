@@ -18,7 +18,7 @@ from .reading.files import MAX_BYTES, check_text, read_text, refuse
 from .reading.syntax import syntax_problem
 from .reading.tree import MAX_DEPTH, MAX_VALUES, Node, Part, Reader, StopReading, kind_of
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_VALUES", "Document", "PathInTree", "Source", "load", "parse"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_VALUES", "Document", "PathInTree", "Source", "frozen", "load", "parse"]
 
 PathInTree = Sequence[str | int]
 
@@ -105,6 +105,13 @@ class Document(Source):
                 return part, False
             part = below
         return part, True
+
+
+def frozen(tree: Any) -> Any:
+    """Return a plain tree with tuples for lists, which is what the typed model holds."""
+    if isinstance(tree, dict):
+        return {key: frozen(value) for key, value in tree.items()}
+    return tuple(frozen(value) for value in tree) if isinstance(tree, list) else tree
 
 
 def load(path: Path | str) -> Document:

@@ -14,13 +14,12 @@ from pydantic import BaseModel, ValidationError
 from . import rules
 from .definition import DataPlane, Environment, Header, Platform
 from .images_lock import ImagesLock, read_images_lock
-from .load import Document, Source, load
+from .load import Document, Source, frozen, load
 from .overlays import Layer, Layered, names_twice, without_nulls
 from .overlays import Path as TreePath
 from .problems import DefinitionError, Position, Problem, did_you_mean, nearest
 from .schema_errors import problems_from
 from .stack import Definition, Stack
-from .trees import frozen
 
 Checked = TypeVar("Checked", bound=BaseModel)
 

@@ -10,7 +10,7 @@ from stacks import devices
 from stacks.definition.placement import GpuNodes
 from stacks.definition.pools import Pool
 from stacks.devices import Device
-from stacks.trees import frozen
+from stacks.load import frozen
 
 A100 = "NVIDIA-A100-SXM4-80GB"
 GB = 10**9

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.images_lock import FILE_NAME, ImagesLock, PinnedImage, lock_text, read_images_lock
-from stacks.load import parse
+from stacks.load import frozen, parse
 from stacks.problems import DefinitionError, Position, Problem
-from stacks.trees import frozen
 from stacks.validate import read_definition
 from tests.stacks.definition.examples import BASE, IMAGES, digest, dumped, edited_at, lock_tree
 

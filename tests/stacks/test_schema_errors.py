@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
-from stacks.load import parse
+from stacks.load import frozen, parse
 from stacks.problems import DefinitionError, Position, Problem
 from stacks.schema_errors import problems_from
-from stacks.trees import frozen
 from tests.counts import examples
 
 Name = Annotated[str, Field(pattern="^[a-z]+$", json_schema_extra={"hint": "A name has small letters only."})]

@@ -66,7 +66,7 @@ def _pod(args: EnvironmentArgs, place: Place) -> k8s.core.v1.PodSpecArgs:
         service_account_name=PROXY,  # it knows the secrets to pull images with
         automount_service_account_token=False,
         enable_service_links=False,
-        security_context=pods.pod_security_context(),
+        security_context=pods.POD_SECURITY,
         node_selector=none_if_empty(args.proxy.node_selector),
         tolerations=each(args.proxy.tolerations, pods.toleration),
         containers=[
@@ -81,7 +81,7 @@ def _pod(args: EnvironmentArgs, place: Place) -> k8s.core.v1.PodSpecArgs:
                 resources=k8s.core.v1.ResourceRequirementsArgs(
                     requests={"cpu": "10m", "memory": "64Mi"}, limits={"memory": "64Mi"}
                 ),
-                security_context=pods.container_security_context(),
+                security_context=pods.CONTAINER_SECURITY,
             )
         ],
     )

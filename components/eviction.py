@@ -143,7 +143,7 @@ def _container(
             pods.container_port("policy-admin", eviction_process.ADMIN_PORT),
         ],
         resources=pods.container_resources(pool.args.policy_resources),
-        security_context=pods.container_security_context(),
+        security_context=pods.CONTAINER_SECURITY,
         startup_probe=pods.http_probe(
             eviction_process.STARTED_PATH, "policy-admin", period_seconds=1, failure_threshold=60
         ),

@@ -45,23 +45,22 @@ def toleration(taint: Toleration) -> k8s.core.v1.TolerationArgs:
     )
 
 
-def pod_security_context() -> k8s.core.v1.PodSecurityContextArgs:
-    """Return the pod's part of Pod Security "restricted"."""
-    return k8s.core.v1.PodSecurityContextArgs(
-        run_as_non_root=True,
-        run_as_user=USER_ID,
-        run_as_group=USER_ID,
-        seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
-    )
-
-
-def container_security_context() -> k8s.core.v1.SecurityContextArgs:
-    """Return the container's part of Pod Security "restricted", with a root file system that is read-only."""
-    return k8s.core.v1.SecurityContextArgs(
-        allow_privilege_escalation=False,
-        capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"]),
-        read_only_root_filesystem=True,
-    )
+# Pod Security "restricted": the pod's part of it, and the container's, with a root file system that is read-only.
+POD_SECURITY = k8s.core.v1.PodSecurityContextArgs(
+    run_as_non_root=True,
+    run_as_user=USER_ID,
+    run_as_group=USER_ID,
+    seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
+)
+CONTAINER_SECURITY = k8s.core.v1.SecurityContextArgs(
+    allow_privilege_escalation=False,
+    capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"]),
+    read_only_root_filesystem=True,
+)
+# A pause before SIGTERM, in which the pod's address leaves Services and DNS.
+PRE_STOP = k8s.core.v1.LifecycleArgs(
+    pre_stop=k8s.core.v1.LifecycleHandlerArgs(sleep=k8s.core.v1.SleepActionArgs(seconds=PRE_STOP_SECONDS))
+)
 
 
 def http_probe(
@@ -84,13 +83,6 @@ def container_port(name: str, port: int) -> k8s.core.v1.ContainerPortArgs:
 def service_port(name: Input[str], port: Input[int], target: str | int) -> k8s.core.v1.ServicePortArgs:
     """Return a Service's TCP port that leads to a container's port, by name or number."""
     return k8s.core.v1.ServicePortArgs(name=name, port=port, target_port=target, protocol="TCP")
-
-
-def pre_stop_sleep() -> k8s.core.v1.LifecycleArgs:
-    """Return a pause before SIGTERM, in which the pod's address leaves Services and DNS."""
-    return k8s.core.v1.LifecycleArgs(
-        pre_stop=k8s.core.v1.LifecycleHandlerArgs(sleep=k8s.core.v1.SleepActionArgs(seconds=PRE_STOP_SECONDS))
-    )
 
 
 def spread_over_nodes(selector: Texts) -> list[k8s.core.v1.TopologySpreadConstraintArgs]:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sized
 from contextvars import ContextVar
 from itertools import chain
-from typing import Any, Protocol, TypeVar, cast, overload
+from typing import Any, TypeVar, cast, overload
 
 from pydantic.alias_generators import to_camel
 
@@ -38,24 +38,9 @@ class Placeholder:
         raise TypeError(f"{type(self).__name__}: what this stands for cannot be computed with")
 
 
-class Recorder(Protocol):
-    """Takes texts and trees that are composed of placeholders."""
-
-    def joined(self, parts: tuple[Any, ...]) -> Any:
-        """Record a list of several."""
-
-    def merged(self, parts: tuple[Any, ...]) -> Any:
-        """Record a mapping of several."""
-
-    def json_text(self, tree: Any) -> Any:
-        """Record a file."""
-
-    def checksum(self, tree: Any) -> Any:
-        """Record the checksum of a tree."""
-
-
-RECORDER: ContextVar[Recorder | None] = ContextVar("RECORDER", default=None)
-"""Set while a generator of templates runs a program, and never else."""
+RECORDER: ContextVar[Any] = ContextVar("RECORDER", default=None)
+"""Set while a generator of templates runs a program, and never else: it takes what is `joined`, `merged`, or made a
+`json_text` or a `checksum` of placeholders."""
 
 
 def _nothing() -> None:

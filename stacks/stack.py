@@ -4,7 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from .definition import DataPlane, Environment, Header, Platform
-from .definition.datasets import ClaimDataset, CsiDataset, Dataset, EfsDataset, HostPathDataset, NfsDataset
+from .definition.datasets import (
+    ClaimDataset,
+    CsiDataset,
+    Dataset,
+    EfsDataset,
+    HostPathDataset,
+    NfsDataset,
+    ObjectStoreRepository,
+)
 from .definition.models import Model
 from .definition.pools import Pool
 from .definition.servers import Server
@@ -46,6 +54,12 @@ class Stack:
             for model in self.platform.models
             if model.server == server.name and (model.pool or server.pools[0].name) == pool.name
         )
+
+    def buckets(self) -> Iterator[tuple[int, Server, ObjectStoreRepository]]:
+        """Yield every server whose repository lies in object storage, behind its index."""
+        for index, server in enumerate(self.platform.servers):
+            if isinstance(server.repository, ObjectStoreRepository):
+                yield index, server, server.repository
 
     def dataset(self, name: str) -> Dataset:
         """Return the dataset of a name."""

@@ -44,7 +44,7 @@ def pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) ->
         service_account_name=service_account(server.kind, server.name),
         automount_service_account_token=False,
         enable_service_links=False,
-        security_context=pods.pod_security_context(),
+        security_context=pods.POD_SECURITY,
         node_selector=placement.node_selector(args.node_selector),
         tolerations=placement.tolerations(args.tolerations),
         topology_spread_constraints=pods.spread_over_nodes(pool.selector),
@@ -91,7 +91,7 @@ def _triton(args: PoolArgs, server: TritonServerArgs, placement: GpuPlacement) -
             pods.container_port("metrics", triton.METRICS_PORT),
         ],
         resources=placement.resources(args.resources),
-        security_context=pods.container_security_context(),
+        security_context=pods.CONTAINER_SECURITY,
         # A probe every ten seconds, for as long as a start may take.
         startup_probe=pods.http_probe(
             triton.LIVE_PATH, "http", period_seconds=10, failure_threshold=quotient(args.startup_seconds, 10)
@@ -102,7 +102,7 @@ def _triton(args: PoolArgs, server: TritonServerArgs, placement: GpuPlacement) -
         liveness_probe=pods.http_probe(
             triton.LIVE_PATH, "http", period_seconds=10, failure_threshold=6, timeout_seconds=10
         ),
-        lifecycle=pods.pre_stop_sleep(),
+        lifecycle=pods.PRE_STOP,
         volume_mounts=joined(
             [pods.mount("shm", "/dev/shm", read_only=False), pods.mount("tmp", "/tmp", read_only=False)],
             _repository_mounts(server),

@@ -102,15 +102,15 @@ class _Page:
 
     def contents(self) -> str:
         header = {str(field.alias) for field in Header.model_fields.values()}
-        rows = ["| part | what it says | in it |", "|---|---|---|"]
+        rows = []
         for part in self.parts:
             if len(part.path) == 1 and part.key is not None:
                 inner = [other for other in self.parts if len(other.path) == 2 and other.path[0] == part.path[0]]
-                mark = f"**[{part.title}](#{part.anchor})**" if part.title in header else _link(part)
-                about = _cell(part.key.field.description or "")
-                rows.append(f"| {mark} | {about} | {', '.join(f'[{p.path[1]}](#{p.anchor})' for p in inner)} |")
+                mark = f"**{_link(part)}**" if part.title in header else _link(part)
+                links = ", ".join(f"[{other.path[1]}](#{other.anchor})" for other in inner)
+                rows.append((mark, part.key.field.description or "", links))
         more = "[How layers are laid over each other](#merging) · [Kinds of text](#kinds-of-text) · [Rules](#rules)"
-        return "\n".join([*rows, "", more, ""])
+        return "\n".join([*_table(("part", "what it says", "in it"), rows), more, ""])
 
     def section(self, part: Part) -> str:
         """Return one part: what it is, an example, its keys, its kinds."""
@@ -152,12 +152,11 @@ class _Page:
             yield from self.table(own) if own else ("No further keys.", "")
 
     def table(self, found: Iterable[Key]) -> list[str]:
-        rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
-        for key in found:
-            meaning = key.field.description or inspect.cleandoc(key.owner.__doc__ or "")
-            cells = (f"`{key.name}`", self.type_of(key), _default(key), meaning)
-            rows.append("| " + " | ".join(map(_cell, cells)) + " |")
-        return [*rows, ""]
+        def meaning(key: Key) -> str:
+            return key.field.description or inspect.cleandoc(key.owner.__doc__ or "")
+
+        rows = [(f"`{key.name}`", self.type_of(key), _default(key), meaning(key)) for key in found]
+        return _table(("key", "type", "default", "meaning"), rows)
 
     def type_of(self, key: Key) -> str:
         """Return the type of a key in plain words, with a link to the part that stands there."""
@@ -204,11 +203,12 @@ def _merging() -> str:
 
 
 def _kinds_of_text() -> str:
-    rows = ["| text | form | regular expression |", "|---|---|---|"]
-    for name, annotation in NAMED_TYPES:
-        cells = (f'<a id="{anchor_of(name)}"></a>{name}', hint_of(annotation), f"`{pattern_of(annotation)}`")
-        rows.append("| " + " | ".join(map(_cell, cells)) + " |")
-    return "\n".join(['<a id="kinds-of-text"></a>', "", "## Kinds of text", "", *rows, ""])
+    rows = [
+        (f'<a id="{anchor_of(name)}"></a>{name}', hint_of(annotation), f"`{pattern_of(annotation)}`")
+        for name, annotation in NAMED_TYPES
+    ]
+    table = _table(("text", "form", "regular expression"), rows)
+    return "\n".join(['<a id="kinds-of-text"></a>', "", "## Kinds of text", "", *table])
 
 
 def _rule(name: str, about: str, place: str = "") -> str:
@@ -251,5 +251,8 @@ def _yaml(example: str | None) -> list[str]:
     return ["```yaml", *example.splitlines(), "```", ""] if example else []
 
 
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+def _table(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """Return a table in Markdown, a blank line at its end."""
+    cells = [[" ".join(text.split()).replace("|", "\\|") for text in row] for row in rows]
+    head, *body = (f"| {' | '.join(row)} |" for row in (heading, *cells))
+    return [head, f"|{'---|' * len(heading)}", *body, ""]

@@ -21,7 +21,7 @@ from components.network_boundary import NetworkBoundaryArgs
 from policies import guardrails
 
 from ..definition.base import byte_count, extended
-from ..definition.datasets import ClaimDataset, ObjectStoreRepository
+from ..definition.datasets import ClaimDataset
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
 from ..definition.proxy import PROXY, REPLICAS, CertificateIssuer, ProxyTls, SecretTls
 from ..images_lock import ImagesLock
@@ -100,8 +100,7 @@ def _written(stack: Stack) -> list[str]:
         for dataset in stack.platform.datasets
         if dataset.writers
     ]
-    repositories = (server.repository for server in stack.platform.servers)
-    urls = [each.url.rstrip("/") for each in repositories if isinstance(each, ObjectStoreRepository) and each.writers]
+    urls = [bucket.url.rstrip("/") for _, _, bucket in stack.buckets() if bucket.writers]
     return sorted({*claims, *urls})
 
 

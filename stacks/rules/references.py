@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from ..definition import Header
-from ..definition.datasets import ClaimDataset, DatasetRepository, ObjectStoreRepository
+from ..definition.datasets import ClaimDataset, DatasetRepository
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
 from ..definition.pools import OnDemand
 from ..load import Document, PathInTree, Source
@@ -185,10 +185,8 @@ def warm_windows_name_models_of_their_pool(stack: Stack) -> Iterator[Problem]:
 
 def cloud_identity_fits_the_object_store(stack: Stack) -> Iterator[Problem]:
     """An AWS role cannot read a Google bucket."""
-    for index, server in enumerate(stack.platform.servers):
-        if not isinstance(server.repository, ObjectStoreRepository):
-            continue
-        scheme = server.repository.url.partition(":")[0]
+    for index, server, bucket in stack.buckets():
+        scheme = bucket.url.partition(":")[0]
         cloud = _CLOUD_OF_SCHEME[scheme]
         if server.identity is None:
             yield stack.source.problem(

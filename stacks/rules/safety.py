@@ -13,7 +13,6 @@ from ..definition.datasets import (
     EfsDataset,
     HostPathDataset,
     NfsDataset,
-    ObjectStoreRepository,
 )
 from ..definition.proxy import HttpRouteExposure, IngressExposure, LoadBalancerExposure
 from ..problems import Problem
@@ -92,13 +91,12 @@ def servers_can_reach_their_object_store(stack: Stack) -> Iterator[Problem]:
     """Everything that is not named is refused, so a repository in object storage could not be read."""
     if any("servers" in reach.by for reach in stack.platform.network.reach):
         return
-    for index, server in enumerate(stack.platform.servers):
-        if isinstance(server.repository, ObjectStoreRepository):
-            yield stack.source.problem(
-                ("servers", index, "repository", "url"),
-                f'server "{server.name}" may reach nothing outside, so it cannot read {server.repository.url}',
-                do="Add the object store and the cloud's token service to network.reach with by: [servers].",
-            )
+    for index, server, bucket in stack.buckets():
+        yield stack.source.problem(
+            ("servers", index, "repository", "url"),
+            f'server "{server.name}" may reach nothing outside, so it cannot read {bucket.url}',
+            do="Add the object store and the cloud's token service to network.reach with by: [servers].",
+        )
 
 
 def no_issuer_stands_twice(stack: Stack) -> Iterator[Problem]:
@@ -229,22 +227,13 @@ def _folder(dataset: Dataset) -> str:
 
 def production_shares_no_bucket_that_others_may_write(definition: Definition) -> Iterator[Problem]:
     """The same for model repositories in object storage: one prefix may not lie in the other."""
-    written = [
-        (other.environment.name, server.repository)
-        for other in definition.stacks
-        for server in other.platform.servers
-        if isinstance(server.repository, ObjectStoreRepository)
-        and server.repository.writers
-        and not other.environment.production
-    ]
+    others = [stack for stack in definition.stacks if not stack.environment.production]
+    written = {(other.environment.name, bucket): None for other in others for _, _, bucket in other.buckets()}
     for stack in definition.stacks:
-        for index, server in enumerate(stack.platform.servers if stack.environment.production else ()):
-            ours = server.repository
-            if not isinstance(ours, ObjectStoreRepository):
-                continue
-            for environment, theirs in dict.fromkeys(written):
+        for index, _, ours in stack.buckets() if stack.environment.production else ():
+            for environment, theirs in written:
                 one, two = f"{ours.url.rstrip('/')}/", f"{theirs.url.rstrip('/')}/"
-                if one.startswith(two) or two.startswith(one):
+                if theirs.writers and (one.startswith(two) or two.startswith(one)):
                     yield stack.source.problem(
                         ("servers", index, "repository", "url"),
                         f'production environment "{stack.environment.name}" reads {ours.url}, and in environment '

@@ -1,13 +1,89 @@
+"""What the records tell of an environment's past, and who may bring which version into it."""
+
 from contextlib import nullcontext
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tidegate.errors import RefusedError
 from tidegate.life import rules
+from tidegate.life.past import What, before, current, served_hours
 from tidegate.registry import Record
 from tidegate_contracts.environments import Promotion, WhoAmI
 
-from .test_life_past import START, record
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def record(
+    what: What | str, version: int, previous: int | None, hours: float, environment: str = "prod", plane: str = "east"
+) -> Record:
+    return Record.model_validate({
+        "what": what, "model": "fraud", "version": version, "who": "ci", "when": START + timedelta(hours=hours),
+        "previous": previous, "environment": environment, "plane": plane,
+    })  # fmt: skip
+
+
+THREE = [record("promote", 1, None, 0), record("promote", 2, 1, 10), record("promote", 3, 2, 30)]
+
+
+def test_an_environment_has_the_version_of_its_last_record() -> None:
+    assert current(THREE, "prod") == 3
+    assert current(THREE[::-1], "prod", "east") == 3
+    assert current(THREE, "prod", "west") is None
+    assert current(THREE, "dev") is None
+
+
+def test_a_rollback_goes_to_what_was_there_when_the_version_came_and_two_go_back_two_versions() -> None:
+    records = [*THREE, record("rollback", 2, 3, 40)]
+    assert [before(records, "prod", number) for number in (3, 2, 1)] == [2, 1, None]
+    assert before([*THREE, record("promote", 1, 3, 40)], "prod", 1) == 3
+    noise = [record("register", 9, None, 50, "prod"), record("deploy", 9, 8, 50, "dev")]
+    assert current([*THREE, *noise], "prod") == 3
+
+
+@pytest.mark.parametrize(("number", "hours"), [(1, 10), (2, 20), (3, 5), (4, 0)])
+def test_hours_are_counted_from_a_record_to_the_next(number: int, hours: float) -> None:
+    assert served_hours(THREE, "prod", number, START + timedelta(hours=35)) == pytest.approx(hours)
+
+
+def test_of_several_data_planes_that_had_it_the_one_with_the_fewest_hours_counts() -> None:
+    records = [*THREE, record("promote", 3, 2, 20, plane="west"), record("promote", 2, 1, 0, plane="far")]
+    assert served_hours(records, "prod", 3, START + timedelta(hours=35)) == pytest.approx(5)
+
+
+def test_a_record_from_a_clock_that_goes_ahead_counts_nothing() -> None:
+    assert served_hours([record("promote", 1, None, 99)], "prod", 1, START) == 0
+
+
+moves = st.lists(st.integers(1, 4), min_size=1, max_size=12)
+
+
+@given(moves)
+def test_rolling_back_again_and_again_ends_at_a_first_version_and_meets_each_one_at_most_as_often_as_it_came(
+    versions: list[int],
+) -> None:
+    records: list[Record] = []
+    for hour, version in enumerate(versions):
+        had = current(records, "prod")
+        if had != version:
+            records.append(record("promote", version, had, hour))
+    number, steps = current(records, "prod"), 0
+    while number is not None and (earlier := before(records, "prod", number)) is not None and steps <= 20:
+        assert earlier != number
+        assert earlier in versions
+        number, steps = earlier, steps + 1
+    # Versions that took turns may lead in a circle: people see each step, and `--version` names any.
+    assert number in versions
+
+
+@given(moves)
+def test_the_hours_of_all_versions_together_are_those_since_the_first_record(versions: list[int]) -> None:
+    records = [record("promote", version, None, hour) for hour, version in enumerate(versions)]
+    end = START + timedelta(hours=len(versions) + 3)
+    total = sum(served_hours(records, "prod", number, end) for number in set(versions))
+    assert total == pytest.approx(len(versions) + 3)
+
 
 ANNA = WhoAmI(environment="prod", principal="anna", groups=("data-scientists", "deployers"), source="https://idp")
 NOW = START + timedelta(hours=24)

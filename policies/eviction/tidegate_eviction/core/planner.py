@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from operator import attrgetter
 
-from ..policies.built_in import least_recently_used
 from ..policies.policy import Candidate, FreedBytes, freed_by
+from ..policies.registry import least_recently_used
 from . import transitions
 from .events import EvictionReason, PolicyFailed, Recycle
 from .pool import Model, Pool

@@ -1,15 +1,88 @@
-"""The policies there are: those built in, and those that installed packages bring."""
+"""The policies there are: those built in, and those that installed packages bring.
 
-from collections.abc import Mapping
+Built in are least recently used (with an idle limit, as the reference architecture has it, or without), cost-aware, and
+pinned.
+
+`cost-aware` keeps what is dear to load again, small, and often used. The models worth least are evicted first, where a
+model is worth
+
+    load seconds / bytes / max(mean time between uses, time since its last use)
+
+The last term is how often it is used, as far as that can be told, so that this is what its eviction is expected to cost
+in seconds of loading, per byte of room and second of time. It ages by itself: what is used no more falls behind. Kin of
+greedy-dual-size-frequency (Cao and Irani, USITS 1997; Cherkasova, HP Labs 1998) for cost and size, and of hyperbolic
+caching (Blankstein, Sen and Freedman, ATC 2017), which ages so without greedy-dual's inflation.
+"""
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Final
 
-from .built_in import COST_AWARE, LRU, LRU_IDLE, PINNED
-from .policy import Policy
+from .policy import Candidate, Policy, take
 
 GROUP: Final = "tidegate_eviction.policies"
 """Entry points of this group are `Policy` objects; the entry's name is the policy's."""
-BUILT_IN: Final[Mapping[str, Policy]] = {policy.name: policy for policy in (LRU_IDLE, LRU, COST_AWARE, PINNED)}
+_LEAST_SECONDS = 1e-9
+"""Taken for shorter times since a use, which would divide by zero."""
+
+
+def least_recently_used(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Yield candidates, the longest unused first."""
+    return _ascending([(candidate.last_use, candidate.name, candidate) for candidate in candidates])
+
+
+def worth(candidate: Candidate, now: float) -> float:
+    """Return what a model is worth: expected seconds of loading per byte and second."""
+    size = candidate.bytes
+    for part in candidate.shared:
+        size += part.bytes // part.users
+    since = now - candidate.last_use
+    if since < candidate.gap_seconds:
+        since = candidate.gap_seconds
+    return candidate.load_seconds / ((size or 1) * (since if since > _LEAST_SECONDS else _LEAST_SECONDS))
+
+
+def _ascending(heap: list[tuple[float, str, Candidate]]) -> Iterator[Candidate]:
+    """Yield by number, then name, which is one candidate's. The first takes linear time, the others logarithmic."""
+    heapq.heapify(heap)
+    while heap:
+        yield heapq.heappop(heap)[2]
+
+
+def _choose_lru(candidates: Sequence[Candidate], needed_bytes: int, _now: float) -> list[Candidate]:
+    return take(least_recently_used(candidates), needed_bytes)
+
+
+def _choose_cheapest(candidates: Sequence[Candidate], needed_bytes: int, now: float) -> list[Candidate]:
+    heap = [(worth(candidate, now), candidate.name, candidate) for candidate in candidates]
+    return take(_ascending(heap), needed_bytes)
+
+
+BUILT_IN: Final[Mapping[str, Policy]] = {
+    policy.name: policy
+    for policy in (
+        Policy(
+            "lru-idle",
+            "The least recently used go first, of those that have been idle for their idle limit.",
+            _choose_lru,
+        ),
+        Policy(
+            "lru", "The least recently used go first, as soon as they have no lease.", _choose_lru, idle_limits=False
+        ),
+        Policy(
+            "cost-aware",
+            "Those go first that are cheap to load again, large and seldom used, of those idle for their idle limit.",
+            _choose_cheapest,
+        ),
+        Policy(
+            "pinned",
+            "Nothing goes to make room: models are loaded when they are first called, and stay.",
+            lambda _candidates, _needed_bytes, _now: (),
+            evicts=False,
+        ),
+    )
+}
 
 
 def names() -> list[str]:

@@ -68,9 +68,8 @@ class Catalog:
         return {name: self._spec(name, seen.get(name), footprints) for name in names}
 
     def _look(self, name: str, before: Seen | None) -> Seen | None:
-        managed = self._managed.get(name)
         try:
-            return self.repository.look(name, managed.versions if managed is not None else ())
+            return self.repository.look(name, self._managed[name].versions if name in self._managed else ())
         except RepositoryError as error:
             return UnreadableModel(str(error))
         except OSError as error:
@@ -78,30 +77,20 @@ class Catalog:
             return before
 
     def _spec(self, name: str, seen: Seen | None, footprints: Footprints) -> ModelSpec:
-        managed = self._managed.get(name)
-        told = managed if managed is not None else ManagedModel(name=name)
+        told = self._managed.get(name) or ManagedModel(name=name)
         spec = ModelSpec(
-            name=name,
-            footprint_bytes=told.footprint_bytes,
-            idle_seconds=told.idle_seconds,
-            pinned=told.pinned,
-            versions=told.versions,
-            callable=managed is not None,
-            load_seconds=footprints.load_seconds(name),
-        )
+            name, told.footprint_bytes, idle_seconds=told.idle_seconds, pinned=told.pinned, versions=told.versions,
+            callable=name in self._managed, load_seconds=footprints.load_seconds(name),
+        )  # fmt: skip
         if isinstance(seen, UnreadableModel):
             return replace(spec, stamp=hashlib.sha256(seen.why.encode()).hexdigest()[:16])
-        if seen is not None and told.versions:
-            # Those that are not there yet change the content when they come.
-            spec = replace(
-                spec, versions=tuple(each for each in told.versions if each in seen.versions) or told.versions
-            )
-        stamp = seen.stamp if seen is not None else ""
-        parts = seen.parts if seen is not None else ()
-        if (measured := footprints.measured(name, stamp)) is not None:
-            return replace(spec, stamp=stamp, parts=parts, estimate_bytes=measured, estimate_from="measured")
+        if seen is not None:
+            # Versions that are not there yet change the content when they come.
+            there = tuple(each for each in told.versions if each in seen.versions) or told.versions
+            spec = replace(spec, versions=there, stamp=seen.stamp, parts=seen.parts)
+        if (measured := footprints.measured(name, spec.stamp)) is not None:
+            return replace(spec, estimate_bytes=measured, estimate_from="measured")
         guess = footprints.of_another_content(name)
         if guess is None and seen is not None:
             guess = seen.estimate_bytes
-        spec = replace(spec, stamp=stamp, parts=parts)
         return spec if guess is None else replace(spec, estimate_bytes=guess, estimate_from="estimated")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_eviction.policies import registry
-from tidegate_eviction.policies.built_in import worth
 from tidegate_eviction.policies.policy import Candidate, Policy, SharedPart, freed_by
+from tidegate_eviction.policies.registry import worth
 
 NOW = 1000.0
 

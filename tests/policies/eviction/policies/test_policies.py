@@ -44,13 +44,6 @@ CANDIDATES = st.lists(
 )
 
 
-@pytest.mark.parametrize("policy", ["lru", "lru-idle"])
-def test_the_least_recently_used_go_first(policy: str) -> None:
-    candidates = [candidate("new", idle=1), candidate("old", idle=300), candidate("older", idle=301)]
-    assert chosen(policy, candidates, 10) == ["older"]
-    assert chosen(policy, candidates, 11) == ["older", "old"]
-
-
 @pytest.mark.parametrize("policy", ["lru", "lru-idle", "cost-aware"])
 def test_who_is_not_needed_after_all_is_spared(policy: str) -> None:
     candidates = [candidate("small", size=1, idle=300), candidate("large", size=10, idle=200)]
@@ -78,11 +71,6 @@ def test_worth_is_seconds_of_loading_per_byte_and_second() -> None:
 def test_a_shared_part_is_worth_its_share() -> None:
     shared = (SharedPart("part", 30, 3),)
     assert worth(candidate("a", size=10, load=40, idle=2, shared=shared), NOW) == pytest.approx(40 / 20 / 2)
-
-
-def test_a_model_of_no_bytes_or_no_idle_time_has_a_worth_too() -> None:
-    assert worth(candidate("a", size=0, idle=0, load=0), NOW) == 0
-    assert worth(candidate("a", size=0, idle=0, load=1), NOW) > 0
 
 
 @pytest.mark.parametrize("policy", ["lru", "lru-idle", "cost-aware"])

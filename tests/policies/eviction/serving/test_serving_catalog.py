@@ -31,20 +31,8 @@ def write(root: Path, name: str, config: str = "") -> None:
     (root / name / "config.pbtxt").write_text(config)
 
 
-def ensemble(*parts: str) -> str:
-    steps = " ".join(f'step {{ model_name: "{part}" model_version: -1 }}' for part in parts)
-    return f'platform: "ensemble"\nensemble_scheduling {{ {steps} }}\n'
-
-
 def specs(catalog: Catalog, footprints: Footprints | None = None) -> dict[str, ModelSpec]:
     return catalog.specs(catalog.look({}), footprints or Footprints(Path("/nowhere")))
-
-
-def test_what_the_settings_say_is_handed_on(tmp_path: Path) -> None:
-    write(tmp_path, "a")
-    model = ManagedModel(name="a", idle_seconds=7, pinned=True, footprint_bytes=99, versions=(1, 3))
-    (spec,) = specs(Catalog(settings(tmp_path, model))).values()
-    assert (spec.idle_seconds, spec.pinned, spec.footprint_bytes, spec.versions) == (7, True, 99, (1,))
 
 
 def test_a_version_that_is_not_there_yet_is_loaded_when_it_comes(tmp_path: Path) -> None:
@@ -73,16 +61,6 @@ def test_sizes_are_measured_before_they_are_guessed(tmp_path: Path) -> None:
     (tmp_path / "a" / "1" / "model.bin").write_bytes(b"other")
     spec = specs(catalog, learned)["a"]
     assert (spec.estimate_bytes, spec.estimate_from) == (700, "estimated")
-
-
-def test_parts_of_an_ensemble_are_accounted_and_not_leased(tmp_path: Path) -> None:
-    write(tmp_path, "whole", ensemble("part", "called"))
-    for name in ("part", "called"):
-        write(tmp_path, name)
-    found = specs(Catalog(settings(tmp_path, ManagedModel(name="whole"), ManagedModel(name="called"))))
-    assert {name: spec.callable for name, spec in found.items()} == {"whole": True, "called": True, "part": False}
-    assert found["whole"].parts == ("called", "part")
-    assert found["whole"].estimate_bytes == 0
 
 
 def test_a_folder_that_cannot_be_understood_is_tritons_to_judge(tmp_path: Path) -> None:

@@ -84,14 +84,6 @@ def test_what_happened_is_counted() -> None:
     assert said["leases",] == 2
 
 
-def test_the_slice_is_told_in_bytes() -> None:
-    said = samples(view(listed("a", footprint_bytes=400 * MIB), leaked=MIB))
-    assert {kind: said["bytes", kind] / MIB for kind in ("capacity", "resident", "leaked", "free")} == {
-        "capacity": 1000, "resident": 400, "leaked": 1, "free": 600,
-    }  # fmt: skip
-    assert (said["memory_used_bytes",], said["memory_total_bytes",], said["memory_source", "nvml"]) == (5, 9, 1)
-
-
 def test_memory_that_nobody_reads_has_no_number() -> None:
     said = samples(view(reading=MemoryReading()))
     assert ("memory_used_bytes",) not in said
@@ -180,23 +172,6 @@ def test_each_model_in_memory_is_a_block_as_wide_as_its_share() -> None:
     blocks = re.findall(r'<div class="(\w+)" style="flex:0 1 ([\d.]+)%"[^>]*>([^<]*)</div>', text)
     assert blocks == [("leased", "50.000", "big"), ("resident", "10.000", "small"), ("leaked", "3.000", "leaked")]
     assert "resident 600 MiB · leaked 30.0 MiB · free 400 MiB of 1000 MiB" in text
-
-
-def test_each_model_has_a_row_with_its_last_use_and_leases() -> None:
-    held = LeaseOf(holder="proxy-1", seconds_left=21.5, in_flight=3)
-    text = page(
-        view(
-            listed("a", footprint_bytes=5 * MIB, idle_seconds=130, evictable_in=170, leases=(held,), pinned=True),
-            listed("b", "quarantined", why="no memory"),
-            listed("c", "queued", waiters=4),
-        )
-    )
-    rows = [re.sub(r"<[^>]+>", "|", row) for row in re.findall("<tr>.*?</tr>", text)[1:]]
-    assert "proxy-1 (22 s left, 3 in flight)" in rows[0]
-    assert "2 min" in rows[0]
-    assert "pinned" in rows[0]
-    assert "4 wait" in rows[1]
-    assert "no memory" in rows[2]
 
 
 @given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))

@@ -11,7 +11,7 @@ from tidegate_eviction.simulate.command import COMPARED, add_to, capacity_bytes
 from tidegate_eviction.simulate.trace import SimulationError, write_trace
 from typer.testing import CliRunner, Result
 
-from .plain import day, only, trace_of
+from .plain import trace_of
 
 app = typer.Typer(pretty_exceptions_enable=False)
 add_to(app)
@@ -170,12 +170,3 @@ def test_a_generated_zoo_is_simulated_like_any_other(tmp_path: Path) -> None:
     assert isinstance(least, dict)
     assert not least["exact"], "of so many models, the linear program's"
     assert 0 < least["seconds"] <= found["cost-aware"]["load_seconds"]
-
-
-def test_several_replicas_with_real_leases_are_simulated(tmp_path: Path) -> None:
-    write_trace(only(day(), range(600)), tmp_path / "t.csv")
-    options = ("--trace", tmp_path / "t.csv", "--capacity", "40%", "--policy", "cost-aware", "--replicas", 2)
-    more = ("--lease-seconds", 30, "--holders", 2, "--unload-seconds", 1, "--freeing-seconds", 1, "--wait-seconds", 20)
-    (row,) = rows(*options, *more).values()
-    assert row["requests"] == 600
-    assert row["hits"] > 300

@@ -35,15 +35,6 @@ def test_each_load_is_measured() -> None:
     with_driver(StandIn({"a": 70 * MIB, "b": 5}), work)
 
 
-def test_a_failed_load_is_told_in_tritons_words() -> None:
-    async def work(driver: TritonDriver, heard: Heard) -> None:
-        driver.carry_out([Load(1, "a"), Load(2, "missing")])
-        said = {(await heard.said.get())[1:3] for _ in range(2)}
-        assert said == {(1, "no memory"), (2, "failed to load 'missing', failed to poll from model repository")}
-
-    with_driver(StandIn({"a": 1}, failing={"a": "no memory"}), work)
-
-
 def test_a_load_that_is_never_answered_is_watched_and_not_issued_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.1)
     stand_in = StandIn({"a": 1}, silent={"a"}, load_seconds=0.5)
@@ -241,22 +232,6 @@ def test_without_a_python_backend_it_goes_on_without_readings() -> None:
         assert await heard.said.get() == ("load", 1, None, None, (1,))
 
     with_driver(StandIn({"a": 1}, backend=False), work)
-
-
-def test_versions_are_chosen_by_the_configuration_that_the_load_brings() -> None:
-    stand_in = StandIn({"a": 1})
-    asked = []
-
-    def override(model: str, versions: tuple[int, ...]) -> str:
-        asked.append((model, versions))
-        return "{}"
-
-    async def work(driver: TritonDriver, heard: Heard) -> None:
-        driver.carry_out([Load(1, "a", (1, 3))])
-        await heard.said.get()
-        assert (asked, stand_in.configs) == ([("a", (1, 3))], {"a": "{}"})
-
-    with_driver(stand_in, work, override=override)
 
 
 def test_versions_in_object_storage_are_chosen_once_triton_has_told_the_configuration() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -144,15 +143,6 @@ def test_a_model_that_is_not_there_is_none(tmp_path: Path) -> None:
     ] * 7
 
 
-def test_a_repository_that_is_gone_is_no_repository_without_models(tmp_path: Path) -> None:
-    model(tmp_path / "root", "a")
-    repository = TritonRepository(str(tmp_path / "root"))
-    repository.check()
-    shutil.rmtree(tmp_path / "root")
-    with pytest.raises(FileNotFoundError):
-        repository.check()
-
-
 def config(policy: dict[str, Any]) -> Any:
     return model_config_pb2.ModelConfig(version_policy=policy)
 
@@ -187,17 +177,6 @@ def test_parts_of_parts_are_found_however_many_there_are(tmp_path: Path) -> None
         steps = f'step {{ model_name: "m{each + 1}" }} step {{ model_name: "m0" }}'
         model(tmp_path, f"m{each}", config=f"ensemble_scheduling {{ {steps} }}")
     assert len(look(tmp_path, "m0").parts) == number - 1
-
-
-def test_a_load_of_versions_brings_their_configuration(tmp_path: Path) -> None:
-    model(tmp_path, "a", (1, 2), "something_new: 1")
-    repository = TritonRepository(str(tmp_path))
-    with pytest.raises(RepositoryError, match="fields that this policy does not know"):
-        repository.override("a", (1,))
-    assert repository.override("a", (2,)) is None
-    assert repository.override("a", ()) is None
-    (tmp_path / "a" / "config.pbtxt").write_text('backend: "python"')
-    assert '"specific"' in (repository.override("a", (1,)) or "")
 
 
 def test_object_storage_is_not_looked_into_and_only_triton_knows_its_configurations() -> None:

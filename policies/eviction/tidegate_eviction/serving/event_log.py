@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Mapping
 
+from pydantic.alias_generators import to_camel
 from tidegate_service import json_lines
 
 from ..core import events
@@ -44,7 +45,7 @@ def configure(level: str) -> None:
 def tell(event: events.Event, counts: Counts, footprints: Footprints, specs: Mapping[str, ModelSpec]) -> None:
     """Log and count an event, and remember what it tells of footprints."""
     level, text = _LINES[type(event)]
-    said = {_camel(name): value for name, value in event._asdict().items()}
+    said = {to_camel(name): value for name, value in event._asdict().items()}
     name = getattr(event, "model", "")
     said["event"] = re.sub(r"(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
     log.log(level, text, *([name] if "%s" in text else []), extra={"said": said})
@@ -60,8 +61,3 @@ def tell(event: events.Event, counts: Counts, footprints: Footprints, specs: Map
             counts.histograms["freeing_seconds"].add(event.seconds)
         case _ if (counted := _COUNTED.get(type(event))) is not None:
             counts.totals[counted] += 1
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(map(str.capitalize, rest))

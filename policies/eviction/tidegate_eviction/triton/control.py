@@ -95,7 +95,7 @@ class TritonControl:
                 self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
                 async with asyncio.timeout(CALL_SECONDS):
                     await self._channel.channel_ready()
-                if await self.is_live():
+                if (await self._call("ServerLive", messages.ServerLiveRequest(), CALL_SECONDS)).live:
                     return
                 why = f"Triton at {self.address} says that it is not alive"
             except TimeoutError:
@@ -118,10 +118,6 @@ class TritonControl:
         channel, self._channel, self._stub = self._channel, None, None
         if channel is not None:
             await channel.close()
-
-    async def is_live(self) -> bool:
-        """Ask whether Triton is alive; raises ServerCallError when it does not say."""
-        return bool((await self._call("ServerLive", messages.ServerLiveRequest(), CALL_SECONDS)).live)
 
     async def index(self) -> ModelIndex:
         """Return the repository index; raises ServerCallError."""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from itertools import chain, repeat
 from pathlib import Path
 from time import monotonic
 
@@ -56,7 +57,7 @@ class TritonDriver:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._watch = IndexWatcher(control)
         self._asking: asyncio.Task[None] | None = None
-        """Asks again for a restart of Triton, where the request could not be written."""
+        """Asks for a restart of Triton."""
         self._one_after_another = asyncio.Lock()
         self._read_now = asyncio.Event()
         self._server = ""
@@ -151,8 +152,7 @@ class TritonDriver:
         """Begin to carry commands out, in this order."""
         for command in commands:
             if isinstance(command, Recycle):
-                if not self._ask_for_restart(command):
-                    self._asking = asyncio.create_task(self._ask_again(command))
+                self._asking = asyncio.create_task(self._ask_for_restart(command))
                 continue
             task = asyncio.create_task(self._work(command), name=f"{type(command).__name__} {command.model}")
             self._tasks[command.number] = task
@@ -234,23 +234,18 @@ class TritonDriver:
         if why is None:
             self._read_now.set()
 
-    def _ask_for_restart(self, command: Recycle) -> bool:
-        """Write the file that asks for a restart; return whether that could be done."""
+    async def _ask_for_restart(self, command: Recycle) -> None:
+        """Write the file that asks for a restart, and try until it is written: no lease is granted before."""
         new = self._recycle.with_name(f".{self._recycle.name}.new")
-        try:
-            new.write_text(f"{command.reason}\n", "utf-8")
-            new.replace(self._recycle)
-        except OSError as error:
-            log.error("%s cannot be written, so Triton is not restarted yet: %s", self._recycle, error)
-            return False
+        for pause in chain((AGAIN_SECONDS,), repeat(ASK_SECONDS)):
+            try:
+                new.write_text(f"{command.reason}\n", "utf-8")
+                new.replace(self._recycle)
+                break
+            except OSError as error:
+                log.error("%s cannot be written, so Triton is not restarted yet: %s", self._recycle, error)
+                await asyncio.sleep(pause)
         log.warning("Triton is asked to be restarted: %s", command.reason)
-        return True
-
-    async def _ask_again(self, command: Recycle) -> None:
-        """Try until the file is written: no lease is granted before Triton has ended."""
-        await asyncio.sleep(AGAIN_SECONDS)
-        while not self._ask_for_restart(command):
-            await asyncio.sleep(ASK_SECONDS)
 
     # Memory
 
@@ -259,7 +254,8 @@ class TritonDriver:
         last = monotonic()
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._until_next_reading()):
+                pause = METRICS_SECONDS if self._memory.last.source == MemorySource.METRICS else FAST_SECONDS
+                async with asyncio.timeout(pause if self._events.is_busy() else SLOW_SECONDS):
                     await self._read_now.wait()
             self._read_now.clear()
             try:
@@ -272,11 +268,6 @@ class TritonDriver:
             if reading.server != self._server:
                 return
             self._events.memory_read(reading)
-
-    def _until_next_reading(self) -> float:
-        if not self._events.is_busy():
-            return SLOW_SECONDS
-        return METRICS_SECONDS if self._memory.last.source == MemorySource.METRICS else FAST_SECONDS
 
     async def _settled(self, is_worth_it: bool) -> MemoryReading | None:
         """Return a reading that shows all that has happened; None when there is none, or it would take too long."""

@@ -88,7 +88,10 @@ class TritonRepository:
                 override = with_versions(config, wanted)
         parts = tuple(sorted(self._parts(config, model)))
         # An ensemble is what its parts are: of a new one it is to be loaded anew.
-        inside = [self._stamp(part) for part in parts]
+        inside = []
+        for part in parts:
+            if (whole := self._folder(part)) is not None:
+                inside.append(_content(whole, chosen(self.config(whole)[0], _versions(whole)), "")[1])
         size, stamp = _content(folder, versions, "\0".join([override or "", *inside]))
         estimate = 0 if parts else max(LEAST_BYTES, int(size * DISK_FACTOR))  # an ensemble holds nothing itself
         return TritonModelFiles(versions, size, stamp, parts, estimate, override, problem)
@@ -124,11 +127,6 @@ class TritonRepository:
         except (FileNotFoundError, NotADirectoryError):
             return None
         return Path(self.root, model) if is_folder else None
-
-    def _stamp(self, part: str) -> str:
-        if (folder := self._folder(part)) is None:
-            return ""
-        return _content(folder, chosen(self.config(folder)[0], _versions(folder)), "")[1]
 
     def _parts(self, config: Any, model: str) -> set[str]:
         found: set[str] = set()

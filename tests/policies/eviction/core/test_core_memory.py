@@ -50,26 +50,12 @@ class Triton:
         return self.memory.back(freeing, TOLERANCE, 30.0)
 
 
-def test_what_a_load_took_is_learned_at_the_next_quiet_moment() -> None:
-    triton = Triton()
-    triton.load("a", 38, thought=50)
-    assert triton.read() == (0, {"a": 38})
-    assert triton.back(triton.unload("a", 38)) == [("a", 0)], "a generous declaration is no leak"
-
-
 def test_growth_at_work_is_the_base_and_not_a_leak() -> None:
     triton = Triton("a")
     for _ in range(10):
         triton.used += 20
         assert triton.read() == (0, {})
     assert triton.back(triton.unload("a", 50)) == [("a", 0)]
-
-
-def test_memory_is_waited_for_and_then_charged() -> None:
-    triton = Triton("a")
-    freeing = triton.unload("a", 20)
-    assert [triton.back(freeing, after=seconds) for seconds in (1.0, 28.0, 1.0)] == [[], [], [("a", 30)]]
-    assert triton.memory.leaked == 30
 
 
 def test_a_load_that_is_under_way_hides_nothing() -> None:

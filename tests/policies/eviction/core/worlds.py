@@ -15,7 +15,6 @@ def started(*arguments: object, **more: object) -> World:
 
 
 def had(world: World, name: str, holder: str = "p1") -> None:
-    """Ask for a model until it is granted."""
     answer = world.ask(holder, name, None)
     answer = world.answer(answer) if isinstance(answer, Ticket) else answer
     assert isinstance(answer, lease.Granted), answer

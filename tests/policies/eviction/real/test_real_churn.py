@@ -59,7 +59,6 @@ class Seen:
 
 
 def plan() -> Plan:
-    """Two proxies before many models in little room."""
     size = EACH * MIB
     return Plan(
         name="churn",
@@ -76,7 +75,6 @@ def plan() -> Plan:
 
 @contextmanager
 def plane(root: Path) -> Iterator[LocalEnvironment]:
-    """Run all of it."""
     made = LocalEnvironment(root, plan())
     for name in NAMES:
         zoo.model(made.repository(ON_DEMAND), name, HELD)
@@ -87,7 +85,6 @@ def plane(root: Path) -> Iterator[LocalEnvironment]:
 
 
 def call(address: str, key: str, model: str, number: int) -> tuple[int, dict[str, Any], float]:
-    """Call a model; return status, body, and after how many seconds to come again."""
     tensor = {"name": "INPUT", "shape": [1], "datatype": "INT32", "data": [number]}
     asking = http.client.HTTPConnection(address, timeout=60)
     try:

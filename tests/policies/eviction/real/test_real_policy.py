@@ -54,12 +54,10 @@ class Plane:
 
     @property
     def holder(self) -> Holder:
-        """One who asks for leases."""
         return Holder(self.policy)
 
     @property
     def log(self) -> str:
-        """What the policy said."""
         return (self.root / "policy.log").read_text("utf-8")
 
 

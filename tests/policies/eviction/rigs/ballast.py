@@ -15,7 +15,6 @@ class TritonPythonModel:
     """What Triton's Python backend looks for."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Take the memory."""
         said = json.loads(args["model_config"])["parameters"]
         time.sleep(float(said["seconds"]["string_value"]))
         if why := said["fails"]["string_value"]:

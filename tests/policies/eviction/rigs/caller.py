@@ -24,7 +24,6 @@ class Holder:
     """As the last grant said it."""
 
     def ask(self, method: str, path: str, said: Any = None, address: str = "") -> tuple[int, str]:
-        """Return status and text of what a policy answers."""
         asking = http.client.HTTPConnection(address or self.policy.leases, timeout=60)
         try:
             asking.request(method, path, None if said is None else json.dumps(said))
@@ -34,29 +33,24 @@ class Holder:
             asking.close()
 
     def acquire(self, model: str, wait_seconds: float | None = None) -> Any:
-        """Return the answer to an acquire."""
         said = {"holder": self.name, "model": model, "waitSeconds": wait_seconds}
         answer = json.loads(self.ask("POST", lease.ACQUIRE_PATH, said)[1])
         self.incarnation = answer.get("incarnation", self.incarnation)
         return answer
 
     def release(self, *models: str) -> None:
-        """Give leases back."""
         said = {"holder": self.name, "incarnation": self.incarnation, "models": models}
         self.ask("POST", lease.RELEASE_PATH, said)
 
     def renew(self, incarnation: str, *models: str) -> lease.Renewed:
-        """Renew leases on models with a request in flight."""
         uses = {model: {"inFlight": 1, "idleSeconds": 0} for model in models}
         said = {"holder": self.name, "incarnation": incarnation, "models": uses}
         return lease.Renewed.model_validate_json(self.ask("POST", lease.RENEW_PATH, said)[1])
 
     def listing(self) -> lease.Listing:
-        """Return what sits in the slice."""
         return lease.Listing.model_validate_json(self.ask("GET", lease.MODELS_PATH)[1])
 
     def listed(self, model: str) -> lease.Listed:
-        """Return one model."""
         (found,) = [each for each in self.listing().models if each.model == model]
         return found
 

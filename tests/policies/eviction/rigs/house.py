@@ -39,7 +39,6 @@ def settings_for(root: Path, declared: Mapping[str, int] | None = None, **change
 
 
 def write_models(root: Path, *names: str, config: str = "") -> None:
-    """Write models into a repository."""
     for name in names:
         (root / "models" / name / "1").mkdir(parents=True)
         (root / "models" / name / "1" / "model.bin").write_bytes(b"x")
@@ -56,25 +55,21 @@ class House:
     footprints: Footprints
 
     async def acquire(self, model: str, holder: str = "p", seconds: float | None = None) -> lease.Answer:
-        """Ask for a lease, and do not hang up."""
         ask = lease.Acquire(holder=holder, model=model, wait_seconds=seconds)
         answer = await self.service.acquire(ask, lambda: asyncio.create_task(asyncio.sleep(3600)))
         assert answer is not None
         return answer
 
     def release(self, model: str, holder: str = "p") -> None:
-        """Give a lease back."""
         self.service.release(
             lease.Release(holder=holder, incarnation=self.service.residency.incarnation, models=(model,))
         )
 
     def state(self, model: str) -> str:
-        """Return a model's state."""
         (found,) = [each.state for each in self.service.listing().models if each.model == model]
         return found
 
     async def until(self, true: Callable[[], object]) -> None:
-        """Wait until something is true."""
         await until(true)
 
 

@@ -55,17 +55,14 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
 
     @property
     def address(self) -> str:
-        """Host and port."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def loaded_bytes(self) -> int:
-        """What models take now."""
         held = ("LOADING", "READY", "UNLOADING")
         return sum(self.bytes[name] for name, (state, _) in self.states.items() if state in held)
 
     def did(self, method: str) -> list[str]:
-        """Return the models that a method was called for."""
         return [model for called, model in self.calls if called == method]
 
     async def ServerLive(self, *_: Any) -> Any:
@@ -156,7 +153,6 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
 
 
 async def until(true: Callable[[], object]) -> None:
-    """Wait until something is true."""
     while not true():
         await asyncio.sleep(0.01)
 

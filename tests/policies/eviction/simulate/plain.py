@@ -16,12 +16,10 @@ def day(seed: int = 2) -> Trace:
 
 
 def trace_of(requests: Sequence[tuple[float, int]], *models: tuple[int, float, float]) -> Trace:
-    """Return a trace of requests (seconds, model) to models (bytes, load seconds, warm seconds)."""
     return _trace(requests, tuple(TracedModel(f"m{number}", *model) for number, model in enumerate(models)))
 
 
 def only(trace: Trace, numbers: Sequence[int]) -> Trace:
-    """Return a trace with only these requests, by their position."""
     return _trace([(trace.seconds[each], trace.which[each]) for each in numbers], trace.models)
 
 
@@ -48,7 +46,6 @@ Order = Callable[[Plain, int], float | tuple[float, str]]
 
 
 def lru(plain: Plain, which: int) -> float:
-    """Return when it was last used."""
     return plain.last[which]
 
 

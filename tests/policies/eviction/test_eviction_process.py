@@ -26,6 +26,8 @@ from .rigs.caller import Holder, until
 from .rigs.stand_in import SECRET, StandIn, serving
 from .rigs.stand_in import until as until_true
 
+pytestmark = pytest.mark.anyio
+
 
 def settings(root: Path, **changes: Any) -> EvictionSettings:
     said: dict[str, Any] = {
@@ -135,36 +137,32 @@ def test_without_any_good_settings_it_says_why_and_does_not_start(tmp_path: Path
     assert "repository: '\\x00' can be no path" in refused(*folders(tmp_path))
 
 
-def test_its_port_is_open_until_it_has_nothing_under_way_at_triton(tmp_path: Path) -> None:
+async def test_its_port_is_open_until_it_has_nothing_under_way_at_triton(tmp_path: Path) -> None:
     write_settings(tmp_path, settings(tmp_path))
     (tmp_path / "models" / "a" / "1").mkdir(parents=True)
     stand_in = StandIn({"a": 1}, states={"a": ("READY", "")}, stuck={"a"})
     open_at_the_end = []
+    async with asyncio.timeout(20), serving(stand_in):
+        options = ServeOptions(
+            tmp_path / "eviction.json", tmp_path, tmp_path, host=HOST, lease_port=0, admin_port=0,
+            server=stand_in.address, server_metrics="",
+        )  # fmt: skip
+        (tmp_path / "secret").write_text(SECRET)
+        policy = EvictionPolicy(options)
+        await policy.start()
+        await until_true(lambda: policy.driver.is_up)
+        policy.driver.carry_out([Unload(1, "a", ("a",))])
+        await until_true(lambda: stand_in.did("unload"))
+        (work,) = policy.driver._tasks.values()  # type: ignore[attr-defined]
 
-    async def run() -> None:
-        async with asyncio.timeout(20), serving(stand_in):
-            options = ServeOptions(
-                tmp_path / "eviction.json", tmp_path, tmp_path, host=HOST, lease_port=0, admin_port=0,
-                server=stand_in.address, server_metrics="",
-            )  # fmt: skip
-            (tmp_path / "secret").write_text(SECRET)
-            policy = EvictionPolicy(options)
-            await policy.start()
-            await until_true(lambda: policy.driver.is_up)
-            policy.driver.carry_out([Unload(1, "a", ("a",))])
-            await until_true(lambda: stand_in.did("unload"))
-            (work,) = policy.driver._tasks.values()  # type: ignore[attr-defined]
+        def ended(_: "asyncio.Task[None]") -> None:
+            with socket.create_connection((HOST, policy.ports["lease"]), 1):
+                open_at_the_end.append(not policy._server.should_exit)
 
-            def ended(_: "asyncio.Task[None]") -> None:
-                with socket.create_connection((HOST, policy.ports["lease"]), 1):
-                    open_at_the_end.append(not policy._server.should_exit)
-
-            work.add_done_callback(ended)
-            await policy.stop()
-            with pytest.raises(ConnectionRefusedError):
-                socket.create_connection((HOST, policy.ports["lease"]), 1)
-
-    asyncio.run(run())
+        work.add_done_callback(ended)
+        await policy.stop()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((HOST, policy.ports["lease"]), 1)
     assert open_at_the_end == [True]
 
 

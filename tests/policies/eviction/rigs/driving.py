@@ -1,7 +1,7 @@
 """A driver beside a stand-in for Triton, and all that it reports."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -68,12 +68,9 @@ async def following(
         await driver.close()
 
 
-def with_driver(stand_in: StandIn, work: Callable[[TritonDriver, Heard], Awaitable[None]], **more: Any) -> None:
-    """Run with a driver that has heard what Triton holds."""
-
-    async def run() -> None:
-        async with asyncio.timeout(20), serving(stand_in), following(stand_in, **more) as (driver, heard):
-            assert (await heard.said.get())[0] == "back"
-            await work(driver, heard)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def driving(stand_in: StandIn, **more: Any) -> AsyncIterator[tuple[TritonDriver, Heard]]:
+    """Run a driver that has heard what Triton holds."""
+    async with asyncio.timeout(20), serving(stand_in), following(stand_in, **more) as (driver, heard):
+        assert (await heard.said.get())[0] == "back"
+        yield driver, heard

@@ -1,7 +1,7 @@
 """A policy without its process: the core, the agent and the service, with a stand-in for Triton."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,15 +98,12 @@ async def house(root: Path, stand_in: StandIn, port: int, **changes: Any) -> Asy
         await driver.close()
 
 
-def live(root: Path, stand_in: StandIn, work: Callable[[House], Awaitable[None]], **changes: Any) -> None:
-    """Run a policy beside a stand-in, and let a test work with it; every footprint is declared, if none is said."""
+@asynccontextmanager
+async def live(root: Path, stand_in: StandIn, **changes: Any) -> AsyncIterator[House]:
+    """Run a policy beside a stand-in; every footprint is declared, if none is said."""
     changes.setdefault("declared", stand_in.bytes)
     if not (root / "models").exists():
         write_models(root, *stand_in.bytes)
-
-    async def run() -> None:
-        async with asyncio.timeout(30), serving(stand_in), house(root, stand_in, stand_in.port, **changes) as made:
-            await made.until(lambda: made.driver.is_up)
-            await work(made)
-
-    asyncio.run(run())
+    async with asyncio.timeout(30), serving(stand_in), house(root, stand_in, stand_in.port, **changes) as made:
+        await made.until(lambda: made.driver.is_up)
+        yield made

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from tidegate_eviction.serving.lease_api import BODY_BYTES, make_lease_api
 
 from ..rigs.house import MIB, House, live
 from ..rigs.stand_in import StandIn
+
+pytestmark = pytest.mark.anyio
 
 USE = {"inFlight": 0, "idleSeconds": 0}
 
@@ -37,27 +40,23 @@ class Wire:
         return await self.post(lease.ACQUIRE_PATH, {"holder": "p-1", "model": model} | more)
 
 
-def over_the_wire(
-    root: Path, stand_in: StandIn, work: Callable[[House, Wire], Awaitable[None]], **changes: Any
-) -> None:
-    async def with_server(house: House) -> None:
-        listener = socket.create_server(("127.0.0.1", 0))
+@asynccontextmanager
+async def over_the_wire(root: Path, stand_in: StandIn, **changes: Any) -> AsyncIterator[tuple[House, Wire]]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    async with live(root, stand_in, **changes) as house:
         config = uvicorn.Config(make_lease_api(house.service), log_config=None, lifespan="off", timeout_keep_alive=75)
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server._serve([listener]))
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         try:
             async with aiohttp.ClientSession() as http:
-                await work(house, Wire(http, address))
+                yield house, Wire(http, f"http://127.0.0.1:{listener.getsockname()[1]}")
         finally:
             server.should_exit = True
             await serving
 
-    live(root, stand_in, with_server, **changes)
 
-
-def test_a_lease_is_granted_renewed_and_released(tmp_path: Path) -> None:
-    async def work(house: House, wire: Wire) -> None:
+async def test_a_lease_is_granted_renewed_and_released(tmp_path: Path) -> None:
+    async with over_the_wire(tmp_path, StandIn({"a": MIB})) as (house, wire):
         status, _, said = await wire.acquire("a")
         assert (status, said["outcome"], said["versions"]) == (200, "granted", [1])
         uses = {"a": {"inFlight": 1, "idleSeconds": 0, "requests": 7}}
@@ -71,13 +70,10 @@ def test_a_lease_is_granted_renewed_and_released(tmp_path: Path) -> None:
         status, _, _ = await wire.post(lease.RELEASE_PATH, release)
         assert (status, house.service.residency.leases) == (204, 0)
 
-    over_the_wire(tmp_path, StandIn({"a": MIB}), work)
 
-
-def test_each_refusal_has_its_status(tmp_path: Path) -> None:
+async def test_each_refusal_has_its_status(tmp_path: Path) -> None:
     stand_in = StandIn({"a": 80 * MIB, "b": 80 * MIB, "huge": 200 * MIB, "broken": 1}, failing={"broken": "no memory"})
-
-    async def work(house: House, wire: Wire) -> None:
+    async with over_the_wire(tmp_path, stand_in, lease_seconds=60) as (house, wire):
         assert (await wire.acquire("a"))[0] == 200
         status, headers, said = await wire.acquire("b", waitSeconds=0)
         assert (status, said["outcome"]) == (503, "busy")
@@ -89,19 +85,15 @@ def test_each_refusal_has_its_status(tmp_path: Path) -> None:
         loads = house.triton.did("load")
         assert (loads.count("broken"), loads.count("huge")) == (3, 0)
 
-    over_the_wire(tmp_path, stand_in, work, lease_seconds=60)
 
-
-def test_hanging_up_ends_the_wait_and_the_load_goes_on(tmp_path: Path) -> None:
-    async def work(house: House, wire: Wire) -> None:
+async def test_hanging_up_ends_the_wait_and_the_load_goes_on(tmp_path: Path) -> None:
+    async with over_the_wire(tmp_path, StandIn({"a": MIB}, load_seconds=0.5)) as (house, wire):
         asking = asyncio.create_task(wire.acquire("a"))
         await house.until(lambda: house.state("a") == "loading")
         asking.cancel()
         await house.until(lambda: house.service.counts.acquires["gone"] == 1)
         assert (await wire.acquire("a"))[0] == 200
         assert house.triton.did("load").count("a") == 1
-
-    over_the_wire(tmp_path, StandIn({"a": MIB}, load_seconds=0.5), work)
 
 
 @pytest.mark.parametrize(
@@ -117,21 +109,18 @@ def test_hanging_up_ends_the_wait_and_the_load_goes_on(tmp_path: Path) -> None:
         (lease.RELEASE_PATH, b" " * (BODY_BYTES + 1), 413, "8388608 bytes at most"),
     ],
 )
-def test_what_cannot_be_understood_is_said_and_changes_nothing(
+async def test_what_cannot_be_understood_is_said_and_changes_nothing(
     tmp_path: Path, path: str, said: Any, status: int, why: str
 ) -> None:
-    async def work(house: House, wire: Wire) -> None:
+    async with over_the_wire(tmp_path, StandIn({"a": 1})) as (house, wire):
         got, _, answer = await wire.post(path, said)
         assert (got, why in answer["why"]) == (status, True), answer
         assert house.service.residency.leases == 0
 
-    over_the_wire(tmp_path, StandIn({"a": 1}), work)
 
-
-def test_a_message_that_is_cut_short_is_no_defect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_message_that_is_cut_short_is_no_defect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A holder that is killed says half a sentence."""
-
-    async def work(_: House, wire: Wire) -> None:
+    async with over_the_wire(tmp_path, StandIn({"a": MIB})) as (_, wire):
         for end in (b"", b"zz\r\n"):
             reader, writer = await asyncio.open_connection("127.0.0.1", int(wire.root.rpartition(":")[2]))
             head = f"POST {lease.RENEW_PATH} HTTP/1.1\r\nHost: policy\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -142,6 +131,4 @@ def test_a_message_that_is_cut_short_is_no_defect(tmp_path: Path, caplog: pytest
             writer.close()
             await reader.read()
         assert (await wire.acquire("a"))[0] == 200
-
-    over_the_wire(tmp_path, StandIn({"a": MIB}), work)
     assert "Exception" not in caplog.text

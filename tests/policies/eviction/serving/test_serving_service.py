@@ -13,13 +13,15 @@ from tidegate_eviction.core.events import Step
 from tidegate_eviction.core.rules import ServerInventory
 from tidegate_eviction.triton.memory import MODEL
 
-from ..rigs.house import MIB, TUNING, House, live, settings_for, write_models
+from ..rigs.house import MIB, TUNING, live, settings_for, write_models
 from ..rigs.house import house as open_house
 from ..rigs.stand_in import StandIn, serving
 
+pytestmark = pytest.mark.anyio
 
-def test_a_cold_model_is_loaded_once_for_all_who_wait(tmp_path: Path) -> None:
-    async def work(house: House) -> None:
+
+async def test_a_cold_model_is_loaded_once_for_all_who_wait(tmp_path: Path) -> None:
+    async with live(tmp_path, StandIn({"a": 5 * MIB}, load_seconds=0.2)) as house:
         answers = await asyncio.gather(*(house.acquire("a", f"p{number}") for number in range(50)))
         assert {answer.outcome for answer in answers} == {"granted"}
         assert house.triton.did("load") == [MODEL, "a"]
@@ -28,72 +30,57 @@ def test_a_cold_model_is_loaded_once_for_all_who_wait(tmp_path: Path) -> None:
         assert (again.versions, again.waited_seconds) == ((1,), 0)
         assert dict(house.service.counts.acquires) == {"loaded": 50, "hit": 1}
 
-    live(tmp_path, StandIn({"a": 5 * MIB}, load_seconds=0.2), work)
 
-
-def test_footprints_are_measured_and_known_to_a_successor(tmp_path: Path) -> None:
+async def test_footprints_are_measured_and_known_to_a_successor(tmp_path: Path) -> None:
     stand_in = StandIn({"a": 70 * MIB, "b": 20 * MIB})
-
-    async def first(house: House) -> None:
-        await house.acquire("a")
-        (found,) = [each for each in house.service.listing().models if each.model == "a"]
-        assert (found.footprint_bytes, found.footprint_from) == (70 * MIB, "measured")
-        file = tmp_path / "state" / "footprints.json"
-        await house.until(lambda: file.exists() and '"a"' in file.read_text())
-
-    async def second(house: House) -> None:
-        (found,) = [each for each in house.service.listing().models if each.model == "a"]
-        assert (found.footprint_bytes, found.footprint_from) == (70 * MIB, "measured")
-
-    live(tmp_path, stand_in, first, declared={})
-    stand_in.states.clear()
-    live(tmp_path, stand_in, second, declared={})
+    file = tmp_path / "state" / "footprints.json"
+    for start in ("first", "second"):
+        async with live(tmp_path, stand_in, declared={}) as house:
+            if start == "first":
+                await house.acquire("a")
+            (found,) = [each for each in house.service.listing().models if each.model == "a"]
+            assert (found.footprint_bytes, found.footprint_from) == (70 * MIB, "measured")
+            await house.until(lambda: file.exists() and '"a"' in file.read_text())
+        stand_in.states.clear()
 
 
-def test_triton_killed_with_callers_waiting_loads_again_within_their_wait(tmp_path: Path) -> None:
+async def test_triton_killed_with_callers_waiting_loads_again_within_their_wait(tmp_path: Path) -> None:
     stand_in = StandIn({"a": MIB, "b": MIB}, load_seconds=0.6)
     write_models(tmp_path, "a", "b")
-
-    async def run() -> None:
-        async with asyncio.timeout(30):
-            async with serving(stand_in):
-                port = stand_in.port
-                open_it = open_house(tmp_path, stand_in, port)
-                house = await open_it.__aenter__()
-                assert (await house.acquire("b")).outcome == "granted"
-                before = house.service.residency.incarnation
-                waiting = asyncio.create_task(house.acquire("a"))
-                await house.until(lambda: house.state("a") == "loading")
-            await house.until(lambda: not house.driver.is_up)
-            assert house.state("b") == "cold"
-            stand_in.states, stand_in.has_reader = {}, False
-            async with serving(stand_in, port):
-                assert (await waiting).outcome == "granted"
-                assert house.service.residency.incarnation != before
-                renewed = house.service.renew(
-                    lease.Renew(holder="p", incarnation=before, models={"b": lease.Use(in_flight=0, idle_seconds=0)})
-                )
-                assert renewed.lost == ("b",)
-                await open_it.__aexit__(None, None, None)
-
-    asyncio.run(run())
+    async with asyncio.timeout(30):
+        async with serving(stand_in):
+            port = stand_in.port
+            open_it = open_house(tmp_path, stand_in, port)
+            house = await open_it.__aenter__()
+            assert (await house.acquire("b")).outcome == "granted"
+            before = house.service.residency.incarnation
+            waiting = asyncio.create_task(house.acquire("a"))
+            await house.until(lambda: house.state("a") == "loading")
+        await house.until(lambda: not house.driver.is_up)
+        assert house.state("b") == "cold"
+        stand_in.states, stand_in.has_reader = {}, False
+        async with serving(stand_in, port):
+            assert (await waiting).outcome == "granted"
+            assert house.service.residency.incarnation != before
+            renewed = house.service.renew(
+                lease.Renew(holder="p", incarnation=before, models={"b": lease.Use(in_flight=0, idle_seconds=0)})
+            )
+            assert renewed.lost == ("b",)
+            await open_it.__aexit__(None, None, None)
 
 
-def test_a_model_that_was_just_published_is_found_by_who_asks_for_it(tmp_path: Path) -> None:
+async def test_a_model_that_was_just_published_is_found_by_who_asks_for_it(tmp_path: Path) -> None:
     write_models(tmp_path, "a")
     (model,) = settings_for(tmp_path).models
-
-    async def work(house: House) -> None:
+    models = (model, model.model_copy(update={"name": "new"}))
+    async with live(tmp_path, StandIn({"a": MIB, "new": MIB}), models=models) as house:
         assert (await house.acquire("new")).outcome == "unknown"
         write_models(tmp_path, "new")
         assert (await house.acquire("new")).outcome == "granted"
 
-    models = (model, model.model_copy(update={"name": "new"}))
-    live(tmp_path, StandIn({"a": MIB, "new": MIB}), work, models=models)
 
-
-def test_a_load_loads_what_lies_there_now_and_is_not_outdated_by_it(tmp_path: Path) -> None:
-    async def work(house: House) -> None:
+async def test_a_load_loads_what_lies_there_now_and_is_not_outdated_by_it(tmp_path: Path) -> None:
+    async with live(tmp_path, StandIn({"a": MIB})) as house:
         (tmp_path / "models" / "a" / "1" / "model.bin").write_bytes(b"another")
         assert (await house.acquire("a")).outcome == "granted"
         await house.service.look()
@@ -105,11 +92,9 @@ def test_a_load_loads_what_lies_there_now_and_is_not_outdated_by_it(tmp_path: Pa
         await house.until(lambda: house.state("a") == "cold")
         assert dict(house.service.counts.evictions) == {"changed": 1}
 
-    live(tmp_path, StandIn({"a": MIB}), work)
 
-
-def test_one_who_will_not_wait_for_room_is_told_at_once(tmp_path: Path) -> None:
-    async def work(house: House) -> None:
+async def test_one_who_will_not_wait_for_room_is_told_at_once(tmp_path: Path) -> None:
+    async with live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB}), lease_seconds=3) as house:
         await house.acquire("a")
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -118,37 +103,27 @@ def test_one_who_will_not_wait_for_room_is_told_at_once(tmp_path: Path) -> None:
         assert isinstance(answer, lease.Busy)
         assert loop.time() - begun < 2, "room is there after three"
 
-    live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB}), work, lease_seconds=3)
 
-
-def test_pinned_models_and_those_of_an_open_window_are_loaded_without_being_asked_for(tmp_path: Path) -> None:
+async def test_pinned_models_and_those_of_an_open_window_are_loaded_without_being_asked_for(tmp_path: Path) -> None:
     write_models(tmp_path, "pinned", "nightly", "other")
     models = tuple(
         model.model_copy(update={"pinned": model.name == "pinned", "footprint_bytes": MIB})
         for model in settings_for(tmp_path).models
     )
     window = WarmWindow(name="w", opens="* * * * *", duration_seconds=120, time_zone="UTC", models=("nightly",))
-
-    async def work(house: House) -> None:
+    async with live(
+        tmp_path, StandIn(dict.fromkeys(("pinned", "nightly", "other"), MIB)), models=models, warm_windows=(window,)
+    ) as house:
         await house.until(lambda: {house.state("pinned"), house.state("nightly")} == {"resident"})
         assert house.state("other") == "cold"
 
-    live(
-        tmp_path,
-        StandIn(dict.fromkeys(("pinned", "nightly", "other"), MIB)),
-        work,
-        models=models,
-        warm_windows=(window,),
-    )
 
-
-def test_a_defect_of_one_moment_does_not_stop_the_clock(
+async def test_a_defect_of_one_moment_does_not_stop_the_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("tidegate_eviction.serving.service.AFTER_DEFECT_SECONDS", 0.1)
     seen: list[float] = []
-
-    async def work(house: House) -> None:
+    async with live(tmp_path, StandIn({"a": MIB})) as house:
         real = house.service.residency.tick
 
         def tick(now: float) -> Step:
@@ -162,30 +137,24 @@ def test_a_defect_of_one_moment_does_not_stop_the_clock(
         await house.until(lambda: len(seen) > 1)
         assert "the policy has a defect" in caplog.text
 
-    live(tmp_path, StandIn({"a": MIB}), work)
 
-
-def test_each_load_and_each_eviction_is_one_line_with_its_reason(
+async def test_each_load_and_each_eviction_is_one_line_with_its_reason(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tidegate_eviction.events")
-
-    async def work(house: House) -> None:
+    async with live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB})) as house:
         await house.acquire("a")
         house.release("a")
         await house.acquire("b")
-
-    live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB}), work)
     said = [record.said for record in caplog.records if hasattr(record, "said") and record.name.endswith("events")]
     assert [(each["event"], each["model"]) for each in said] == [("loaded", "a"), ("evicted", "a"), ("loaded", "b")]
     assert (said[1]["reason"], said[1]["wantedBy"]) == ("room", "b")
     assert said[0]["seconds"] > 0
 
 
-def test_busy_is_never_told_earlier_than_the_exact_second(tmp_path: Path) -> None:
+async def test_busy_is_never_told_earlier_than_the_exact_second(tmp_path: Path) -> None:
     stand_in = StandIn({"a": 60 * MIB, "b": 60 * MIB})
-
-    async def work(house: House) -> None:
+    async with live(tmp_path, stand_in, lease_seconds=10) as house:
         await house.acquire("a")
         told = []
         for chance in (0.0, 0.5, 1.0):
@@ -196,11 +165,11 @@ def test_busy_is_never_told_earlier_than_the_exact_second(tmp_path: Path) -> Non
         exact, middle, late = told
         assert exact < middle < late <= exact * 1.2 + 0.1
 
-    live(tmp_path, stand_in, work, lease_seconds=10)
 
-
-def test_a_connection_that_breaks_after_leases_were_made_shorter_ends_none_that_was_granted(tmp_path: Path) -> None:
-    async def work(house: House) -> None:
+async def test_a_connection_that_breaks_after_leases_were_made_shorter_ends_none_that_was_granted(
+    tmp_path: Path,
+) -> None:
+    async with live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB}), lease_seconds=20) as house:
         assert (await house.acquire("a")).outcome == "granted"
         shorter = settings_for(tmp_path, lease_seconds=1, declared=house.triton.bytes)
         house.service.use(shorter)
@@ -212,10 +181,8 @@ def test_a_connection_that_breaks_after_leases_were_made_shorter_ends_none_that_
         assert isinstance(busy, lease.Busy)
         assert busy.retry_after > 15, found
 
-    live(tmp_path, StandIn({"a": 60 * MIB, "b": 60 * MIB}), work, lease_seconds=20)
 
-
-def test_a_repository_that_hangs_holds_nobody_for_longer_than_he_waits(
+async def test_a_repository_that_hangs_holds_nobody_for_longer_than_he_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate_eviction.serving.service.LOOK_MOST_SECONDS", 0.2)
@@ -224,7 +191,7 @@ def test_a_repository_that_hangs_holds_nobody_for_longer_than_he_waits(
     def hangs(*_: object) -> bool:
         return not answers.wait(20)
 
-    async def work(house: House) -> None:
+    async with live(tmp_path, StandIn({"a": MIB})) as house:
         monkeypatch.setattr(house.service._catalog, "has_changed", hangs)
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -234,11 +201,13 @@ def test_a_repository_that_hangs_holds_nobody_for_longer_than_he_waits(
         finally:
             answers.set()
 
-    live(tmp_path, StandIn({"a": MIB}), work)
 
-
-def test_a_connection_that_breaks_makes_no_room_of_what_has_leaked(tmp_path: Path) -> None:
-    async def work(house: House) -> None:
+async def test_a_connection_that_breaks_makes_no_room_of_what_has_leaked(tmp_path: Path) -> None:
+    async with live(
+        tmp_path,
+        StandIn(dict.fromkeys("ab", 60 * MIB), leaks={"a"}),
+        tuning=TUNING.model_copy(update={"leak_budget_bytes": 80 * MIB}),
+    ) as house:
         await house.acquire("a")
         house.release("a")
         assert (await house.acquire("b")).outcome != "granted"
@@ -250,10 +219,3 @@ def test_a_connection_that_breaks_makes_no_room_of_what_has_leaked(tmp_path: Pat
                 house.service.reading = replace(house.service.reading, server="2:2")
             house.service.server_back(ServerInventory())
             assert house.service.listing().leaked_bytes == (leaked if same else 0)
-
-    live(
-        tmp_path,
-        StandIn(dict.fromkeys("ab", 60 * MIB), leaks={"a"}),
-        work,
-        tuning=TUNING.model_copy(update={"leak_budget_bytes": 80 * MIB}),
-    )

@@ -1,7 +1,8 @@
 """Model control over gRPC: what Triton says, in words that tell a refusal from a silence and from its end."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,34 +19,28 @@ from tidegate_eviction.triton.control import (
 from ..rigs import certificates
 from ..rigs.stand_in import SECRET, StandIn, serving
 
-
-def with_control(stand_in: StandIn, work: Callable[[TritonControl], Awaitable[None]], secret: str = SECRET) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(20), serving(stand_in):
-            control = TritonControl(stand_in.address, secret)
-            await control.connect()
-            try:
-                await work(control)
-            finally:
-                await control.close()
-
-    asyncio.run(run())
+pytestmark = pytest.mark.anyio
 
 
-def test_a_silence_is_told_apart_from_a_refusal() -> None:
-    async def work(control: TritonControl) -> None:
+@asynccontextmanager
+async def connected(stand_in: StandIn, secret: str = SECRET) -> AsyncIterator[TritonControl]:
+    async with asyncio.timeout(20), serving(stand_in):
+        control = TritonControl(stand_in.address, secret)
+        await control.connect()
+        yield control
+        await control.close()
+
+
+async def test_a_silence_is_told_apart_from_a_refusal() -> None:
+    async with connected(StandIn({"a": 1}, silent={"a"})) as control:
         with pytest.raises(ServerCallError, match=r"RepositoryModelLoad within 0\.1 s"):
             await control.load("a", 0.1)
 
-    with_control(StandIn({"a": 1}, silent={"a"}), work)
 
-
-def test_another_secret_is_no_lost_connection() -> None:
-    async def work(control: TritonControl) -> None:
+async def test_another_secret_is_no_lost_connection() -> None:
+    async with connected(StandIn({"a": 1}), secret="6" * 64) as control:
         with pytest.raises(RefusedError, match="another control secret"):
             await control.index()
-
-    with_control(StandIn({"a": 1}), work, secret="6" * 64)
 
 
 def test_a_call_without_a_connection_says_so() -> None:

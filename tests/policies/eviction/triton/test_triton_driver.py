@@ -17,14 +17,16 @@ from tidegate_eviction.triton.driver import TritonDriver, found_in
 from tidegate_eviction.triton.memory import MODEL, MemoryReader, MemorySource
 from tidegate_eviction.triton.repository import UNSEEN
 
-from ..rigs.driving import Heard, following, with_driver
+from ..rigs.driving import Heard, driving, following
 from ..rigs.stand_in import SECRET, StandIn, serving, until
+
+pytestmark = pytest.mark.anyio
 
 MIB = 1 << 20
 
 
-def test_each_load_is_measured() -> None:
-    async def work(driver: TritonDriver, heard: Heard) -> None:
+async def test_each_load_is_measured() -> None:
+    async with driving(StandIn({"a": 70 * MIB, "b": 5})) as (driver, heard):
         driver.carry_out([Load(1, "a", alone=True)])
         assert await heard.said.get() == ("load", 1, None, 70 * MIB, (1,))
         driver.carry_out([Load(2, "b")])
@@ -32,25 +34,19 @@ def test_each_load_is_measured() -> None:
         driver.carry_out([Unload(3, "a", ("a",))])
         assert await heard.said.get() == ("unload", 3, None)
 
-    with_driver(StandIn({"a": 70 * MIB, "b": 5}), work)
 
-
-def test_a_load_that_is_never_answered_is_watched_and_not_issued_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_load_that_is_never_answered_is_watched_and_not_issued_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.1)
     stand_in = StandIn({"a": 1}, silent={"a"}, load_seconds=0.5)
-
-    async def work(driver: TritonDriver, heard: Heard) -> None:
+    async with driving(stand_in) as (driver, heard):
         driver.carry_out([Load(1, "a")])
         assert await heard.said.get() == ("load", 1, None, 1, (1,))
         assert stand_in.did("load") == [MODEL, "a"]
 
-    with_driver(stand_in, work)
 
-
-def test_a_load_of_a_predecessor_is_only_watched() -> None:
+async def test_a_load_of_a_predecessor_is_only_watched() -> None:
     stand_in = StandIn({"a": 1, "b": 1}, load_seconds=0.3, unload_seconds=0.3)
-
-    async def work(driver: TritonDriver, heard: Heard) -> None:
+    async with driving(stand_in) as (driver, heard):
         control = TritonControl(stand_in.address, SECRET)
         await control.connect()
         predecessors = asyncio.create_task(control.load("a", None))
@@ -64,39 +60,30 @@ def test_a_load_of_a_predecessor_is_only_watched() -> None:
         assert (stand_in.did("load"), stand_in.did("unload")) == ([MODEL, "a"], ["a"])
         await control.close()
 
-    with_driver(stand_in, work)
 
-
-def test_a_watched_load_that_failed_or_never_was_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_watched_load_that_failed_or_never_was_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_watch, "NOTHING_SECONDS", 0.2)
-
-    async def work(driver: TritonDriver, heard: Heard) -> None:
+    async with driving(StandIn({"a": 1, "b": 1}, states={"a": ("UNAVAILABLE", "no memory")})) as (driver, heard):
         driver.carry_out([Load(1, "a", watch=True)])
         assert (await heard.said.get())[2] == "no memory"
         driver.carry_out([Load(2, "b", watch=True)])
         assert "its index does not show the load" in (await heard.said.get())[2]
 
-    with_driver(StandIn({"a": 1, "b": 1}, states={"a": ("UNAVAILABLE", "no memory")}), work)
 
-
-def test_an_unload_ends_when_the_index_says_so_of_every_name_in_order() -> None:
+async def test_an_unload_ends_when_the_index_says_so_of_every_name_in_order() -> None:
     stand_in = StandIn({"whole": 1, "part": 1}, unload_seconds=0.3)
-
-    async def work(driver: TritonDriver, heard: Heard) -> None:
+    async with driving(stand_in) as (driver, heard):
         begun = asyncio.get_running_loop().time()
         driver.carry_out([Unload(1, "whole", ("whole", "part"))])
         assert await heard.said.get() == ("unload", 1, None)
         assert asyncio.get_running_loop().time() - begun >= 0.3
         assert stand_in.did("unload") == ["whole", "part"]
 
-    with_driver(stand_in, work)
 
-
-def test_a_model_without_a_folder_is_unloaded_only_once_triton_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_without_a_folder_is_unloaded_only_once_triton_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_watch, "IGNORED_SECONDS", 0.2)
     stand_in = StandIn({"a": 1}, states={"a": ("READY", "")}, folderless={"a"})
-
-    async def work(driver: TritonDriver, heard: Heard) -> None:
+    async with driving(stand_in) as (driver, heard):
         driver.carry_out([Unload(1, "a", ("a",), watch=True)])
         *who, why = await heard.said.get()
         assert who == ["unload", 1]
@@ -105,39 +92,29 @@ def test_a_model_without_a_folder_is_unloaded_only_once_triton_was_told(monkeypa
         assert await heard.said.get() == ("unload", 2, None)
         assert stand_in.did("unload") == ["a"]
 
-    with_driver(stand_in, work)
+
+async def test_a_model_without_a_folder_that_is_served_is_found() -> None:
+    stand_in = StandIn({"a": 1}, states={"a": ("READY", "")}, folderless={"a"})
+    async with asyncio.timeout(20), serving(stand_in), following(stand_in) as (_, heard):
+        assert await heard.said.get() == ("back", ServerInventory(("a",), versions={"a": (1,)}))
 
 
-def test_a_model_without_a_folder_that_is_served_is_found() -> None:
-    async def run() -> None:
-        stand_in = StandIn({"a": 1}, states={"a": ("READY", "")}, folderless={"a"})
-        async with asyncio.timeout(20), serving(stand_in), following(stand_in) as (_, heard):
-            assert await heard.said.get() == ("back", ServerInventory(("a",), versions={"a": (1,)}))
-
-    asyncio.run(run())
-
-
-def test_an_unload_that_was_ordered_just_before_a_start_is_not_taken_for_a_model_that_stays(
+async def test_an_unload_that_was_ordered_just_before_a_start_is_not_taken_for_a_model_that_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "SURE_SECONDS", 1.0)
-
-    async def run() -> None:
-        stand_in = StandIn({"a": 1}, states={"a": ("READY", "")})
-        async with asyncio.timeout(20), serving(stand_in), following(stand_in) as (_, heard):
-            await until(lambda: stand_in.looks)
-            assert heard.said.empty()
-            stand_in.states["a"] = ("UNLOADING", "")
-            assert await heard.said.get() == ("back", ServerInventory(unloading=("a",)))
-
-    asyncio.run(run())
+    stand_in = StandIn({"a": 1}, states={"a": ("READY", "")})
+    async with asyncio.timeout(20), serving(stand_in), following(stand_in) as (_, heard):
+        await until(lambda: stand_in.looks)
+        assert heard.said.empty()
+        stand_in.states["a"] = ("UNLOADING", "")
+        assert await heard.said.get() == ("back", ServerInventory(unloading=("a",)))
 
 
-def test_what_two_looks_at_the_index_lack_has_vanished(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_two_looks_at_the_index_lack_has_vanished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "INDEX_SECONDS", 0.1)
     stand_in = StandIn({"a": 1, "b": 1, "c": 1}, states=dict.fromkeys("abc", ("READY", "")), folderless={"c"})
-
-    async def work(_: TritonDriver, heard: Heard) -> None:
+    async with driving(stand_in) as (_, heard):
         heard.thought = frozenset("abc")
         stand_in.states["b"] = ("LOADING", "")
         before = stand_in.looks
@@ -146,72 +123,60 @@ def test_what_two_looks_at_the_index_lack_has_vanished(monkeypatch: pytest.Monke
         stand_in.states["a"] = ("UNAVAILABLE", "unloaded")
         assert await heard.said.get() == ("vanished", frozenset("a"))
 
-    with_driver(stand_in, work)
+
+async def test_a_connection_that_breaks_and_is_back_at_once_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = StandIn()
+    async with asyncio.timeout(20):
+        async with serving(stand_in):
+            control = TritonControl(stand_in.address, SECRET)
+            await control.connect()
+            assert control._channel is not None
+            monkeypatch.setattr(control._channel, "get_state", lambda *_: grpc.ChannelConnectivity.READY)
+            lost = asyncio.create_task(control.lost())
+            await asyncio.sleep(0.1)
+            assert not lost.done()
+        await lost
+        await control.close()
 
 
-def test_a_connection_that_breaks_and_is_back_at_once_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        stand_in = StandIn()
-        async with asyncio.timeout(20):
-            async with serving(stand_in):
-                control = TritonControl(stand_in.address, SECRET)
-                await control.connect()
-                assert control._channel is not None
-                monkeypatch.setattr(control._channel, "get_state", lambda *_: grpc.ChannelConnectivity.READY)
-                lost = asyncio.create_task(control.lost())
-                await asyncio.sleep(0.1)
-                assert not lost.done()
-            await lost
-            await control.close()
-
-    asyncio.run(run())
-
-
-def test_the_end_of_triton_ends_what_was_under_way_without_a_word_about_it() -> None:
-    async def run() -> None:
-        stand_in = StandIn({"a": 1, "b": 1}, load_seconds=30)
-        async with asyncio.timeout(20):
-            async with serving(stand_in):
-                control = TritonControl(stand_in.address, SECRET)
-                heard = Heard()
-                driver = TritonDriver(control, MemoryReader(control, None), lambda *_: None, Path("/nowhere"), heard)
-                follow = asyncio.create_task(driver.follow())
-                assert await heard.said.get() == ("back", ServerInventory())
-                driver.carry_out([Load(1, "a"), Load(2, "b")])
-                await until(lambda: {"a", "b"} <= {*stand_in.did("load")})
-                assert driver.is_up
-            assert await heard.said.get() == ("lost", "its connection broke")
-            assert not driver.is_up
-            stand_in.states, stand_in.has_reader, stand_in.load_seconds = {}, False, 0
-            async with serving(stand_in, stand_in.port):
-                assert await heard.said.get() == ("back", ServerInventory())
-                driver.carry_out([Load(3, "a")])
-                assert await heard.said.get() == ("load", 3, None, 1, (1,))
-                assert stand_in.did("load").count(MODEL) == 2, "its reader of memory is new, too"
-                follow.cancel()
-                await driver.close()
-
-    asyncio.run(run())
+async def test_the_end_of_triton_ends_what_was_under_way_without_a_word_about_it() -> None:
+    stand_in = StandIn({"a": 1, "b": 1}, load_seconds=30)
+    async with asyncio.timeout(20):
+        async with serving(stand_in):
+            control = TritonControl(stand_in.address, SECRET)
+            heard = Heard()
+            driver = TritonDriver(control, MemoryReader(control, None), lambda *_: None, Path("/nowhere"), heard)
+            follow = asyncio.create_task(driver.follow())
+            assert await heard.said.get() == ("back", ServerInventory())
+            driver.carry_out([Load(1, "a"), Load(2, "b")])
+            await until(lambda: {"a", "b"} <= {*stand_in.did("load")})
+            assert driver.is_up
+        assert await heard.said.get() == ("lost", "its connection broke")
+        assert not driver.is_up
+        stand_in.states, stand_in.has_reader, stand_in.load_seconds = {}, False, 0
+        async with serving(stand_in, stand_in.port):
+            assert await heard.said.get() == ("back", ServerInventory())
+            driver.carry_out([Load(3, "a")])
+            assert await heard.said.get() == ("load", 3, None, 1, (1,))
+            assert stand_in.did("load").count(MODEL) == 2, "its reader of memory is new, too"
+            follow.cancel()
+            await driver.close()
 
 
-def test_a_triton_that_was_started_anew_unseen_is_known_by_its_reader() -> None:
+async def test_a_triton_that_was_started_anew_unseen_is_known_by_its_reader() -> None:
     stand_in = StandIn({"a": 1})
-
-    async def work(_: TritonDriver, heard: Heard) -> None:
+    async with driving(stand_in) as (_, heard):
         stand_in.server = "1:2"
         assert await heard.said.get() == ("lost", "it was started anew")
         assert (await heard.said.get())[0] == "back"
 
-    with_driver(stand_in, work)
 
-
-def test_a_triton_that_hangs_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_triton_that_hangs_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BLIND_SECONDS", 0.3)
     monkeypatch.setattr("tidegate_eviction.triton.memory.READ_SECONDS", 0.2)
     monkeypatch.setattr("tidegate_eviction.triton.control.CALL_SECONDS", 0.2)
     stand_in = StandIn({"a": 1})
-
-    async def work(driver: TritonDriver, heard: Heard) -> None:
+    async with driving(stand_in) as (driver, heard):
         stand_in.hangs = True
         driver.carry_out([Load(1, "a")])
         await until(lambda: heard.blind)
@@ -222,22 +187,18 @@ def test_a_triton_that_hangs_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> Non
         assert await heard.said.get() == ("load", 1, None, None, (1,))
         await until(lambda: len(heard.readings) > seen)
 
-    with_driver(stand_in, work)
 
-
-def test_without_a_python_backend_it_goes_on_without_readings() -> None:
-    async def work(driver: TritonDriver, heard: Heard) -> None:
+async def test_without_a_python_backend_it_goes_on_without_readings() -> None:
+    async with driving(StandIn({"a": 1}, backend=False)) as (driver, heard):
         assert set(heard.readings) == {MemoryReading(MemorySource.NONE, None)}
         driver.carry_out([Load(1, "a", alone=True)])
         assert await heard.said.get() == ("load", 1, None, None, (1,))
 
-    with_driver(StandIn({"a": 1}, backend=False), work)
 
-
-def test_versions_in_object_storage_are_chosen_once_triton_has_told_the_configuration() -> None:
+async def test_versions_in_object_storage_are_chosen_once_triton_has_told_the_configuration() -> None:
     stand_in = StandIn({"a": 1})
-
-    async def work(driver: TritonDriver, heard: Heard) -> None:
+    stand_in.bytes["b"] = 1
+    async with driving(stand_in, override=lambda *_: UNSEEN) as (driver, heard):
         driver.carry_out([Load(1, "a", (1,)), Load(2, "b", (1, 3))])
         assert {(await heard.said.get())[1:3] for _ in range(2)} == {(1, None), (2, None)}
         assert stand_in.did("load").count("a") == 1, "it had loaded these by itself"
@@ -247,49 +208,39 @@ def test_versions_in_object_storage_are_chosen_once_triton_has_told_the_configur
             "version_policy": {"specific": {"versions": ["1", "3"]}},
         }
 
-    stand_in.bytes["b"] = 1
-    with_driver(stand_in, work, override=lambda *_: UNSEEN)
 
-
-def test_versions_that_cannot_be_chosen_are_a_failed_load() -> None:
+async def test_versions_that_cannot_be_chosen_are_a_failed_load() -> None:
     stand_in = StandIn({"a": 1})
 
     def override(*_: object) -> str:
         raise RepositoryError("its configuration is strange")
 
-    async def work(driver: TritonDriver, heard: Heard) -> None:
+    async with driving(stand_in, override=override) as (driver, heard):
         driver.carry_out([Load(1, "a", (1,))])
         assert await heard.said.get() == ("load", 1, "its configuration is strange", None, ())
         assert stand_in.did("load") == [MODEL]
 
-    with_driver(stand_in, work, override=override)
 
-
-def test_a_defect_ends_a_load_and_not_its_waiters_hope() -> None:
+async def test_a_defect_ends_a_load_and_not_its_waiters_hope() -> None:
     def override(*_: object) -> str:
         raise ZeroDivisionError
 
-    async def work(driver: TritonDriver, heard: Heard) -> None:
+    async with driving(StandIn({"a": 1}), override=override) as (driver, heard):
         driver.carry_out([Load(1, "a", (1,))])
         assert "the policy has a defect" in (await heard.said.get())[2]
 
-    with_driver(StandIn({"a": 1}), work, override=override)
 
-
-def test_a_restart_that_cannot_be_asked_for_now_is_asked_for_later(
+async def test_a_restart_that_cannot_be_asked_for_now_is_asked_for_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("tidegate_eviction.triton.driver.AGAIN_SECONDS", 0.1)
     monkeypatch.setattr("tidegate_eviction.triton.driver.ASK_SECONDS", 0.1)
     full = tmp_path / "control"
-
-    async def work(driver: TritonDriver, _: Heard) -> None:
+    async with driving(StandIn({}), recycle=full / "recycle") as (driver, _):
         driver.carry_out([Recycle("5 GiB leaked")])
         await until(lambda: caplog.text.count("cannot be written") > 1)
         full.mkdir()  # there is room again
         await until((full / "recycle").exists)
-
-    with_driver(StandIn({}), work, recycle=full / "recycle")
     assert (full / "recycle").read_text() == "5 GiB leaked\n"
 
 

@@ -22,6 +22,8 @@ from tests.proxy.rigs.pytest_rigs import not_run
 
 from ..rigs.nvml import library
 
+pytestmark = pytest.mark.anyio
+
 METRICS = """\
 # HELP nv_gpu_memory_total_bytes GPU total memory, in bytes
 # TYPE nv_gpu_memory_total_bytes gauge
@@ -102,7 +104,7 @@ def test_metrics_that_do_not_answer_or_are_none_are_no_zero(metrics: str | Excep
         reading(None, metrics)
 
 
-def test_a_first_reading_waits_for_metrics_only_so_often_and_goes_on_blind_until_triton_is_started_anew() -> None:
+async def test_a_first_reading_waits_for_metrics_only_so_often_and_goes_on_blind_until_triton_is_started_anew() -> None:
     answers: list[str] = []
 
     def fetch(_: str) -> str:
@@ -110,20 +112,17 @@ def test_a_first_reading_waits_for_metrics_only_so_often_and_goes_on_blind_until
             raise OSError("refused")
         return answers[0]
 
-    async def run() -> None:
-        memory = MemoryReader(Asked(json.dumps(said(None)).encode()), "http://nowhere", fetch)
-        for _ in range(METRICS_TRIES - 1):
-            await memory.prepare()
-            with pytest.raises(LostError):
-                await memory.read()
+    memory = MemoryReader(Asked(json.dumps(said(None)).encode()), "http://nowhere", fetch)
+    for _ in range(METRICS_TRIES - 1):
         await memory.prepare()
-        for _ in range(2):
-            assert await memory.read() == MemoryReading(MemorySource.NONE, None, None, "7:1")
-        answers.append(METRICS)
-        await memory.prepare()
-        assert (await memory.read()).source is MemorySource.METRICS
-
-    asyncio.run(run())
+        with pytest.raises(LostError):
+            await memory.read()
+    await memory.prepare()
+    for _ in range(2):
+        assert await memory.read() == MemoryReading(MemorySource.NONE, None, None, "7:1")
+    answers.append(METRICS)
+    await memory.prepare()
+    assert (await memory.read()).source is MemorySource.METRICS
 
 
 @pytest.mark.parametrize("wrong", [[], 5, "text", {}, {"program": PROGRAM_ID, "server": "7:1"}])
@@ -132,20 +131,17 @@ def test_an_answer_that_is_no_reading_is_refused(wrong: object) -> None:
         reading(wrong)
 
 
-def test_metrics_without_a_gpu_are_asked_once_only() -> None:
+async def test_metrics_without_a_gpu_are_asked_once_only() -> None:
     asked = []
 
     def fetch(url: str) -> str:
         asked.append(url)
         return ""
 
-    async def run() -> None:
-        memory = MemoryReader(Asked(json.dumps(said(None)).encode()), "http://nowhere", fetch)
-        await memory.prepare()
-        for _ in range(3):
-            await memory.read()
-
-    asyncio.run(run())
+    memory = MemoryReader(Asked(json.dumps(said(None)).encode()), "http://nowhere", fetch)
+    await memory.prepare()
+    for _ in range(3):
+        await memory.read()
     assert len(asked) == 1
 
 
@@ -160,20 +156,16 @@ def test_a_reader_of_a_predecessor_is_used_on_and_one_of_another_version_replace
     assert asyncio.run(loads("older")) == ["tidegate_memory"]
 
 
-def test_a_driver_that_falls_silent_is_not_replaced_by_another_number() -> None:
+async def test_a_driver_that_falls_silent_is_not_replaced_by_another_number() -> None:
     control = Asked(json.dumps(said({"used": 5, "total": 9, "slices": True})).encode())
-
-    async def run() -> None:
-        memory = MemoryReader(control, "http://nowhere", lambda _: METRICS)
-        await memory.prepare()
-        assert (await memory.read()).used_bytes == 5
-        control.said = json.dumps(said(None)).encode()
-        with pytest.raises(RefusedError, match="read from nvml, which tells nothing now"):
-            await memory.read()
-        await memory.prepare()  # another Triton, another source
-        assert (await memory.read()).source is MemorySource.METRICS
-
-    asyncio.run(run())
+    memory = MemoryReader(control, "http://nowhere", lambda _: METRICS)
+    await memory.prepare()
+    assert (await memory.read()).used_bytes == 5
+    control.said = json.dumps(said(None)).encode()
+    with pytest.raises(RefusedError, match="read from nvml, which tells nothing now"):
+        await memory.read()
+    await memory.prepare()  # another Triton, another source
+    assert (await memory.read()).source is MemorySource.METRICS
 
 
 GIB = 1 << 30

@@ -14,13 +14,12 @@ from ..problems import Kind, Problem
 from ..routes import Route, Routes
 from ..shared_tasks import SharedTasks
 from .api_keys import ApiKeys
-from .domino import Domino
 from .identity import TAIL, Credential, Grant, Identity, IdentityCache, RefusalCache
 from .jwks import IssuerKeys
 from .limits import RateLimiter
 from .rules import Rules
 from .trust import Issuer, Trust
-from .web_client import WebClient
+from .web_client import Domino, WebClient
 
 TEND_SECONDS = 1.0
 """Seconds between two looks at what has ended and at keys that must be fetched."""

@@ -12,9 +12,9 @@ from tidegate_contracts.routing import API_KEYS, OidcIssuer
 
 from ..shared_tasks import SharedTasks
 from .api_keys import PREFIX, ApiKeys, is_whole
-from .domino import Domino
 from .identity import LONGEST_NAME, Credential, Identity, Principal, refused
 from .jwks import ALGORITHMS, IssuerKeys, Key
+from .web_client import Domino
 
 LEEWAY_SECONDS = 30.0
 """Seconds by which an issuer's clock may be ahead of this one (`nbf`, `iat`). A token's end is meant exactly."""

@@ -12,15 +12,15 @@ from typing import Any
 from ..access.identity import Grant
 from ..access.limits import too_many
 from ..forwarding import Forwarding
-from ..http2.headers import literal
+from ..http2.frames import literal
 from ..kinds import GRPC_KIND
 from ..problems import Kind, Problem
 from ..residency.saying import AGAIN_SECONDS, no_answer, still_loading
 from ..servers import UNAVAILABLE_HEADER
 from ..upstream.replica import Replica
-from .context import GrpcContext
 from .messages import MessageReader, RequestedModel
 from .metadata import Method, RequestHeaders
+from .proxy_call import GrpcContext
 from .response import CallerStream
 from .upstream_stream import StreamLeases, UpstreamRequest, UpstreamStream
 from .upstreams import UpstreamConnection, UpstreamStatusError

@@ -8,7 +8,7 @@ from typing import Literal
 
 from tidegate_contracts.routing import Action
 
-from ..http2.headers import Fields, MalformedHeadersError, literal
+from ..http2.frames import Fields, MalformedHeadersError, literal
 from ..problems import Kind, Problem
 from ..request_ids import is_request_id
 from ..targets import is_name

@@ -4,8 +4,7 @@ import logging
 from time import monotonic
 
 from ..forwarding import Forwarding
-from ..http2.frames import CANCEL
-from ..http2.headers import literal
+from ..http2.frames import CANCEL, literal
 from ..http2.sending import Stream
 from ..problems import TWO_CREDENTIALS, Kind, Problem
 from ..request_ids import new_request_id

@@ -7,15 +7,13 @@ from time import monotonic
 from ..concurrency import ConcurrencyLimiter
 from ..http2 import frames as h2
 from ..http2.connection import Http2Connection
-from ..http2.frames import Http2Error
-from ..http2.headers import MOST_HEAD_BYTES, Fields, literal
+from ..http2.frames import MOST_HEAD_BYTES, Fields, Http2Error, literal
 from ..http2.sending import Stream
 from ..servers import ServerQueries
 from ..shared_state import SharedState
 from .call import Call
-from .context import GrpcContext, ServerMethods
 from .metadata import OF_MODELS, OF_PROXY, OK_HEADERS, RequestHeaders, status_trailers
-from .proxy_call import Health, ProxyCall
+from .proxy_call import GrpcContext, Health, ProxyCall, ServerMethods
 from .upstreams import Upstreams, keep_alive
 
 STREAM_WINDOW = 128 * 1024

@@ -6,15 +6,14 @@ from functools import partial
 from time import monotonic
 
 from ..forwarding import Forwarding, call_record, no_whole_answer
-from ..http2.frames import CANCEL
-from ..http2.headers import literal
+from ..http2.frames import CANCEL, literal
 from ..http2.sending import Stream
 from ..mirror import NO_COPY, AnyCopy
 from ..pools import Pool
 from ..residency.leases import Lease
 from ..telemetry.traces import Span
-from .context import GrpcContext
 from .metadata import SERVICE, STATUS_200, Method, RequestHeaders, ResponseHeaders
+from .proxy_call import GrpcContext
 from .response import CallerStream
 from .upstreams import UpstreamConnection, send_mirrored
 

@@ -10,7 +10,7 @@ from tidegate_contracts import proxy_process
 
 from ..http2 import frames as h2
 from ..http2.connection import Http2Connection
-from ..http2.headers import Fields, literal
+from ..http2.frames import Fields, literal
 from ..http2.sending import Stream
 from ..mirror import Outcome
 from ..pools import Pool, answer_of

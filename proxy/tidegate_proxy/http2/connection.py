@@ -7,8 +7,17 @@ from typing import Generic, cast
 from hpack.exceptions import HPACKError
 
 from . import frames as h2
-from .frames import Http2Error, frame, settings, unpadded
-from .headers import MOST_HEAD_BYTES, Fields, HeaderReader, MalformedHeadersError, Understood
+from .frames import (
+    MOST_HEAD_BYTES,
+    Fields,
+    HeaderReader,
+    Http2Error,
+    MalformedHeadersError,
+    Understood,
+    frame,
+    settings,
+    unpadded,
+)
 from .sending import Sender
 
 MOST_CONTINUATIONS = 16

@@ -1,6 +1,10 @@
-"""HTTP/2's frames, error codes and settings, and this end's limits."""
+"""HTTP/2's frames, error codes and settings, this end's limits; and header blocks, compressed by HPACK (RFC 7541)."""
 
 import struct
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from hpack import Decoder
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 (DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION) = range(10)
@@ -59,3 +63,69 @@ def unpadded(payload: bytes) -> bytes:
     if not payload or payload[0] >= len(payload):
         raise Http2Error(PROTOCOL_ERROR, "there is more padding than frame")
     return payload[1 : len(payload) - payload[0]]
+
+
+MOST_HEAD_BYTES = 32 * 1024
+"""Bytes of a header block, compressed or not."""
+_MOST_KEPT = 16
+_LONGEST_KEPT = 4096
+
+Fields = list[tuple[bytes, bytes]]
+Understood = TypeVar("Understood")
+
+
+class MalformedHeadersError(Exception):
+    """These headers are no request's, or no answer's."""
+
+
+def literal(name: bytes, value: bytes) -> bytes:
+    """Return a header as it is sent, in the one form that needs no table (RFC 7541, 6.2.2)."""
+    return b"\x00" + _string(name) + _string(value)
+
+
+def _string(value: bytes) -> bytes:
+    length = len(value)
+    if length < 127:
+        return bytes((length,)) + value
+    rest = length - 127
+    written = bytearray((127,))
+    while rest > 0x7F:
+        written.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    written.append(rest)
+    return bytes(written) + value
+
+
+class HeaderReader(Generic[Understood]):
+    """Decompresses the header blocks of one peer; `understand` makes of their fields what is returned."""
+
+    def __init__(self, understand: Callable[[Fields], Understood]) -> None:
+        self._decoder = Decoder(max_header_list_size=2 * MOST_HEAD_BYTES)
+        self._understand = understand
+        self._kept: dict[bytes, Understood] = {}
+
+    def read(self, block: bytes) -> Understood:
+        """Return what a block says; raises MalformedHeadersError, or HPACKError, after which no other can be read."""
+        found = self._kept.get(block)
+        if found is not None:
+            return found
+        before = self._state()
+        fields = self._decoder.decode(block, raw=True)
+        after = self._state()
+        if before[0] is not after[0] or before[1:] != after[1:]:
+            self._kept.clear()
+            kept = False
+        else:
+            kept = len(block) <= _LONGEST_KEPT
+        found = self._understand([(bytes(name), bytes(value)) for name, value in fields])
+        if kept:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            self._kept[block] = found
+        return found
+
+    def _state(self) -> tuple[object, int, int]:
+        # An entry that is added comes first in the table, as an object of its own.
+        table = self._decoder.header_table
+        entries = table.dynamic_entries
+        return entries[0] if entries else None, len(entries), table.maxsize

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 import pytest
-from tidegate_proxy.access import domino as domino_module
+from tidegate_proxy.access import web_client as domino_module
 from tidegate_proxy.access.authorizer import Authorizer
 from tidegate_proxy.problems import Kind
 

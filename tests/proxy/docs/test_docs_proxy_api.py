@@ -17,7 +17,7 @@ from tidegate_proxy import concurrency, serve
 from tidegate_proxy.access.api_keys import hash_line, new_key
 from tidegate_proxy.grpc.response import IDLE_STREAM_SECONDS
 from tidegate_proxy.http import head
-from tidegate_proxy.http2.headers import MOST_HEAD_BYTES
+from tidegate_proxy.http2.frames import MOST_HEAD_BYTES
 from tidegate_proxy.kinds import understand
 from tidegate_proxy.problems import TYPE_ROOT, Kind
 from tidegate_proxy.request_ids import is_request_id

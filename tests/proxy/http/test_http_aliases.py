@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tidegate_contracts import routing
-from tidegate_proxy import model_config
+from tidegate_proxy import routes
 
 from .house import MODEL, PATH, House, Reply, house, request
 from .upstream import Asked, Upstream, answer, upstream
@@ -81,8 +81,8 @@ async def test_where_the_configuration_cannot_be_had_the_reason_is_told(tmp_path
 
 
 async def test_another_version_is_noticed_while_requests_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_config, "ASK_AGAIN_SECONDS", 0.1)
-    monkeypatch.setattr(model_config, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(routes, "ASK_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(routes, "RETRY_SECONDS", 0.05)
     act = Configured(champion="3")
     async with upstream(act) as replica, house(tmp_path, replica, models=ALIASED) as here:
         assert versions(await here.ask()) == {(200, "3")}
@@ -102,9 +102,9 @@ async def test_another_version_is_noticed_while_requests_go_on(tmp_path: Path, m
 async def test_what_was_said_holds_for_a_while_without_a_newer_answer_and_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_config, "ASK_AGAIN_SECONDS", 0.05)
-    monkeypatch.setattr(model_config, "RETRY_SECONDS", 0.05)
-    monkeypatch.setattr(model_config, "HOLD_SECONDS", 3.0)
+    monkeypatch.setattr(routes, "ASK_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(routes, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(routes, "HOLD_SECONDS", 3.0)
     act = Configured(champion="3")
     async with upstream(act) as replica, house(tmp_path, replica, models=ALIASED) as here:
         assert versions(await here.ask()) == {(200, "3")}

@@ -62,9 +62,7 @@ def refused(detail: str) -> Problem:
 def unanswered(who: str, retry_after: float) -> Problem:
     """Return the problem of a credential that cannot be checked now: it may be right, so it is not called wrong."""
     return Problem(
-        Kind.BUSY,
-        f"{who} does not answer, so it cannot be known who you are. Send the request again.",
-        retry_after,
+        Kind.BUSY, f"{who} does not answer, so it cannot be known who you are. Send the request again.", retry_after
     )
 
 

@@ -142,9 +142,7 @@ class IssuerKeys:
         if self._began >= (arrived if issued is None else min(issued, arrived)):
             raise refused("No key of its issuer has signed the token. Get a new one.")
         raise Problem(
-            Kind.BUSY,
-            "The token's key is unknown, and its issuer was asked for keys a moment ago. Try again.",
-            wait,
+            Kind.BUSY, "The token's key is unknown, and its issuer was asked for keys a moment ago. Try again.", wait
         )
 
     async def refresh(self) -> None:

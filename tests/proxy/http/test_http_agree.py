@@ -96,10 +96,7 @@ def world(tmp_path: Path, identity_provider: Issuer, monkeypatch: pytest.MonkeyP
                 groups_claim="groups",
             ),
         ),
-        rules=(
-            _rule("all", both, "resnet", "split"),
-            _rule("look", ("inspect",), "seen"),
-        ),
+        rules=(_rule("all", both, "resnet", "split"), _rule("look", ("inspect",), "seen")),
         rate_limit=routing.RateLimit(requests_per_minute=10_000_000, burst=10_000_000),
     )
     good, late = (identity_provider.token("alice", ["callers"], seconds=seconds) for seconds in (3600, -3600))

@@ -76,14 +76,8 @@ OTHERWISE = {
         Raw(head(b"Upgrade: h2c", b"Connection: Upgrade", status=b"101 Switching Protocols") + b"PRI"),
         "upstream-failed",
     ),
-    "a length and chunks": (
-        Raw(head(b"Content-Length: 5", b"Transfer-Encoding: chunked") + HELLO),
-        "upstream-failed",
-    ),
-    "chunks and a length": (
-        Raw(head(b"Transfer-Encoding: chunked", b"Content-Length: 5") + HELLO),
-        "upstream-failed",
-    ),
+    "a length and chunks": (Raw(head(b"Content-Length: 5", b"Transfer-Encoding: chunked") + HELLO), "upstream-failed"),
+    "chunks and a length": (Raw(head(b"Transfer-Encoding: chunked", b"Content-Length: 5") + HELLO), "upstream-failed"),
     "two lengths": (Raw(head(b"Content-Length: 5", b"Content-Length: 4") + b"hello"), "upstream-failed"),
     "another encoding": (Raw(head(b"Transfer-Encoding: gzip, chunked") + HELLO), "upstream-failed"),
     "half of it": (Raw(head(b"Content-Length: 100") + b"half", end="closed"), "cut"),

@@ -194,10 +194,7 @@ async def test_nothing_that_can_be_sent_breaks_the_door(tmp_path: Path) -> None:
     found: list[bytes] = []
 
     @settings(
-        max_examples=3 * settings().max_examples,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        database=None,
+        max_examples=3 * settings().max_examples, deadline=None, suppress_health_check=list(HealthCheck), database=None
     )
     @given(pieces)
     def gather(data: bytes) -> None:

@@ -56,9 +56,7 @@ def documented(document: dict[str, Any]) -> list[tuple[str, str]]:
     return [(method.upper(), path) for path, said in document["paths"].items() for method in METHODS if method in said]
 
 
-def test_every_documented_path_answers_who_asks_rightly(
-    here: tuple[asyncio.Runner, House, dict[str, Any]],
-) -> None:
+def test_every_documented_path_answers_who_asks_rightly(here: tuple[asyncio.Runner, House, dict[str, Any]]) -> None:
     runner, made, document = here
     asked = documented(document)
     assert len(asked) > 30

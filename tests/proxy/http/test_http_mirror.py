@@ -178,10 +178,7 @@ async def test_a_body_that_is_too_long_to_keep_is_not_copied(tmp_path: Path) -> 
 
 
 async def test_a_request_that_never_becomes_whole_is_not_copied(tmp_path: Path) -> None:
-    async with (
-        upstream() as replica,
-        house(tmp_path, replica, models=[mirrored()], request_timeout_seconds=1) as here,
-    ):
+    async with upstream() as replica, house(tmp_path, replica, models=[mirrored()], request_timeout_seconds=1) as here:
         async with here.caller() as caller:
             await caller.send(request(body=BODY * 10)[:-5])
             await until(lambda: here.proxy.shared.mirror.in_flight)

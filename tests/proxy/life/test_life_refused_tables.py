@@ -49,10 +49,7 @@ REFUSED = [
         {"servers": [{"name": "s", "kind": "triton", "pools": [POOL, POOL]}]},
         "servers.0: server s has the pool main twice",
     ),
-    (
-        {"servers": [{"name": "s", "kind": "triton", "pools": [POOL]}] * 2},
-        "it: the table has the server s twice",
-    ),
+    ({"servers": [{"name": "s", "kind": "triton", "pools": [POOL]}] * 2}, "it: the table has the server s twice"),
 ]
 
 

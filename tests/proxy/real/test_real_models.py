@@ -63,12 +63,7 @@ VARIANTS = itertools.product((False, True), (True, False), (None, "gzip", "defla
     [(True, False, "gzip"), *(pytest.param(*each, marks=pytest.mark.thorough) for each in VARIANTS)],
 )
 async def test_every_sequence_stays_where_it_began(
-    real_triton: Triton,
-    another_triton: Triton,
-    tmp_path: Path,
-    text: bool,
-    binary: bool,
-    compression: str | None,
+    real_triton: Triton, another_triton: Triton, tmp_path: Path, text: bool, binary: bool, compression: str | None
 ) -> None:
     import tritonclient.http as client
     import tritonclient.http.aio

@@ -16,14 +16,13 @@ from policies.guardrails.settings import Settings, settings_of
 from stacks.definition import DataPlane, Environment, Platform
 from stacks.definition.images import POLICY_IMAGE, PROXY_IMAGE
 from stacks.definition.triton import RESOLVED_ARGUMENTS
-from stacks.load import Document, PathInTree, Source
+from stacks.load import Document, PathInTree, Source, frozen
 from stacks.overlays import names_twice, without_nulls
 from stacks.problems import Problem, in_order
 from stacks.resolve.datasets import EFS_DRIVER
 from stacks.rules import check_stack
 from stacks.schema_errors import problems_from
 from stacks.stack import Stack
-from stacks.trees import frozen
 
 Path = tuple[str | int, ...]
 Tree = dict[str, Any]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .life.context import Context
     from .life.publish import Outcome
     from .registry import Record, RegisteredVersion, SigningKey
-    from .status.collect import PlaneStatus
+    from .status import PlaneStatus
 
 CALL_SECONDS: Final = 60.0
 
@@ -149,7 +149,7 @@ class Tidegate:
 
     def history(self, model: str, environment: str | None = None) -> "Sequence[Record]":
         """Return what became of a model, the newest first."""
-        from .life.past import history
+        from .life.rules import history
 
         return history(self._context, model, environment)
 
@@ -181,7 +181,7 @@ class Tidegate:
         `environment` the proxy is the one of DOMINO_INFERENCE_PROXY. `parameters` are those of `Model.predict`.
         """
         from .calling.model import Model
-        from .status.proxies import proxy_of
+        from .status import proxy_of
 
         name, _, version = model.partition("@")
         with proxy_of(name, environment, plane, file=self._environments).client(seconds) as client:
@@ -199,8 +199,7 @@ class Tidegate:
 
         With `watch_seconds` it counts twice, so long apart, and tells rates.
         """
-        from .status.collect import collect
-        from .status.proxies import proxies
+        from .status import collect, proxies
 
         asked = proxies(environment, plane, file=self._environments)
         return collect(asked, model, watch_seconds=watch_seconds)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tidegate import Tidegate
-from tidegate.calling.address import model_path
+from tidegate.calling.proxy import model_path
 from tidegate.cli.app import app
 from tidegate.errors import UsageError
 from tidegate.registry.manifest import checked_name

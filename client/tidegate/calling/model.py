@@ -10,9 +10,8 @@ from typing import Any, Final, Literal
 import numpy
 
 from ..errors import RefusedError, UnreachableError, UsageError
-from .address import Version
 from .inputs import Signature, is_frame, requests, signature_of, take
-from .proxy import How, ProxyClient
+from .proxy import How, ProxyClient, Version
 from .replies import Reply
 from .tensors import Answer, Array, dtype_of, pack_json, unpack, values
 

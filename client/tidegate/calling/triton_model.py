@@ -11,9 +11,8 @@ import numpy
 from mlflow.pyfunc.model import PythonModel
 
 from ..errors import UsageError
-from .address import Version
 from .model import LONGEST, ROUTES, Model
-from .proxy import SECONDS, ProxyClient
+from .proxy import SECONDS, ProxyClient, Version
 from .retries import CircuitBreaker
 
 CONTEXT: Final = "model_context"

@@ -13,8 +13,7 @@ from .output import Json, answering, note, print_json, print_table
 if TYPE_CHECKING:
     from ..calling.model import Model
     from ..calling.tensors import Answer
-    from ..status.collect import ModelStatus, PlaneStatus, VersionStatus
-    from ..status.proxies import KnownProxy
+    from ..status import KnownProxy, ModelStatus, PlaneStatus, VersionStatus
 
 _SHOWN = 8
 """Values of an output that a table has."""
@@ -66,7 +65,7 @@ def predict(
     """Call a model, and show what it answers and which version did."""
     with answering():
         from ..calling.model import ROUTES, Model
-        from ..status.proxies import proxy_of
+        from ..status import proxy_of
 
         name, _, version = model.partition("@")
         if route not in ROUTES:
@@ -150,8 +149,7 @@ def status(
 ) -> None:
     """Show what is in memory where, which versions answer, how much they are used, and who is hot. Loads nothing."""
     with answering():
-        from ..status.collect import collect
-        from ..status.proxies import proxies
+        from ..status import collect, proxies
 
         found = collect(proxies(environment, plane, proxy), model, watch_seconds=watch)
         if json:
@@ -167,8 +165,7 @@ def models(
 ) -> None:
     """Show which models there are, where, which versions answer, what they take and give. Loads nothing."""
     with answering():
-        from ..status.collect import collect
-        from ..status.proxies import proxies
+        from ..status import collect, proxies
 
         found = collect(proxies(environment, plane, proxy), model, signatures=True)
         shown = sorted((each for at in found for each in at.models), key=lambda each: each.model)

@@ -13,8 +13,8 @@ from ..registry import RegisteredVersion
 from ..repository import Configs, Repository
 from .context import Context
 from .deploy import may
-from .past import before, current
 from .plan import called, registered_config
+from .rules import before, current
 from .target import Home, Place, homes, places, repositories
 
 LOADED_SECONDS = 900.0

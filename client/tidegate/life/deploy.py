@@ -9,9 +9,9 @@ from ..registry import Record, RegisteredVersion
 from ..registry.version import LATEST
 from . import rules
 from .context import Context
-from .past import What, before, current
 from .plan import called
 from .publish import Outcome, bring
+from .rules import What, before, current
 from .target import homes, places
 
 

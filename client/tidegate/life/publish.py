@@ -18,9 +18,9 @@ from ..errors import BusyError, IntegrityError, TidegateError, UnfinishedError
 from ..registry import Record, RegisteredVersion
 from .checks import check_fits, check_staged, refuse
 from .context import Context
-from .past import BRINGS, What, before, current
 from .plan import Had, Plan, make_plan, published_entry_config, registered_config
 from .ready import answers, until_called, until_served
+from .rules import BRINGS, What, before, current
 from .target import Home, Place, places
 
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.calling import credentials
-from tidegate.calling.address import VARIABLE, proxy_url
 from tidegate.calling.credentials import DominoToken, TokenFile, find_credential
-from tidegate.calling.proxy import ProxyClient
+from tidegate.calling.proxy import VARIABLE, ProxyClient, proxy_url
 from tidegate.errors import UnreachableError, UsageError
 
 from tests.proxy.rigs.upstream import Behaviour, Upstream, by_turns, drip, hang, upstream

@@ -9,8 +9,8 @@ from tidegate.calling.proxy import Statistics
 from tidegate.environments import Mounts
 from tidegate.errors import NotFoundError, TidegateError, UnfinishedError
 from tidegate.life.context import Context
-from tidegate.life.past import What
 from tidegate.life.publish import Outcome, bring
+from tidegate.life.rules import What
 from tidegate.registry import Golden, Record, RegisteredVersion
 from tidegate.registry.manifest import checked_name, manifest_of
 from tidegate.registry.version import Records

@@ -13,7 +13,7 @@ from tidegate import environments
 from tidegate.calling.proxy import ProxyClient
 from tidegate.life.context import Context
 from tidegate.life.deploy import deploy
-from tidegate.life.past import history
+from tidegate.life.rules import history
 from tidegate.registry import Registry
 from tidegate.triton.publishing import read_published, steps
 from tidegate.triton.publishing.folder import FolderRepository

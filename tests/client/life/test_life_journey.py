@@ -8,7 +8,7 @@ from tidegate.errors import RefusedError, TidegateError, UnfinishedError, UsageE
 from tidegate.life import ready
 from tidegate.life.context import Context
 from tidegate.life.deploy import deploy, promote, rollback
-from tidegate.life.past import history
+from tidegate.life.rules import history
 from tidegate_contracts.environments import Environments, Promotion
 from tidegate_contracts.routing import Model, VersionShare
 

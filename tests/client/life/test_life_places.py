@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from tidegate.errors import IntegrityError, UnfinishedError
-from tidegate.life.past import history
 from tidegate.life.plan import Plan
 from tidegate.life.publish import bring
+from tidegate.life.rules import history
 from tidegate.triton.publishing import open_repository, read_published, steps
 from tidegate_contracts.environments import ObjectStoreLocation
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate.errors import RefusedError
 from tidegate.life import rules
-from tidegate.life.past import What, before, current, served_hours
+from tidegate.life.rules import What, before, current, served_hours
 from tidegate.registry import Record
 from tidegate_contracts.environments import Promotion, WhoAmI
 

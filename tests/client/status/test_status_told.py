@@ -8,8 +8,7 @@ import pytest
 from tidegate import Tidegate
 from tidegate.cli.calls import _cells, models, status
 from tidegate.errors import NotFoundError, UsageError
-from tidegate.status.collect import _version
-from tidegate.status.proxies import proxies, proxy_of
+from tidegate.status import _version, proxies, proxy_of
 from tidegate_contracts.environments import (
     DatasetLocation,
     Environment,

@@ -1,1 +1,0 @@
-"""Which models there are, where, which versions answer, and how much they are used: asked of the proxies."""

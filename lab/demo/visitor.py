@@ -39,12 +39,12 @@ class Reply:
         """What a problem says of itself."""
         return str(self.said.get("detail") or self.said.get("error") or "") if isinstance(self.said, dict) else ""
 
-    def is_right(self, model: str, numbers: Sequence[float] = NUMBERS) -> bool:
+    def is_right(self, model: str) -> bool:
         """Tell whether this is what the model answers, and no other."""
         return (
             self.status == 200
             and isinstance(self.said, dict)
-            and self.said.get("OUTPUT") == [number * zoo.FACTORS[model] for number in numbers]
+            and self.said.get("OUTPUT") == [number * zoo.FACTORS[model] for number in NUMBERS]
         )
 
 

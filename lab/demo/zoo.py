@@ -61,8 +61,6 @@ HERD, HERD_OF = "herd", ("ant", "bee")
 """An ensemble: what goes in is multiplied by one after the other."""
 HERD_FACTOR = 6
 CAPACITY_BYTES = 384 * MIB
-TIMES = 4
-"""So many times more the zoo needs than there is room for."""
 NEWCOMER = Animal("newt", 48, 47)
 RESIDENT = Animal("sparrow", 48, 53)
 """Those that the preload server has: one from the start, one that is published while it serves."""

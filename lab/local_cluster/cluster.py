@@ -217,13 +217,13 @@ class LocalCluster:
         found = json.loads(self.kubectl("get", kind, *which, *where, "--output", "json").stdout)
         return found if name else found["items"]
 
-    def add_nodes(self, objects: Sequence[Mapping[str, Any]], timeout: float = READY_SECONDS) -> None:
+    def add_nodes(self, objects: Sequence[Mapping[str, Any]]) -> None:
         """Create nodes, and what else the `nodes` module returns with them, or bring them up to date; wait for them."""
         nodes = {item["metadata"]["name"]: item for item in objects if item["kind"] == "Node"}
         there = {item["metadata"]["name"]: item for item in self.get("nodes")} if nodes else {}
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*objects]})
         # Not server-side: that would leave out a node's status, which holds what it offers.
-        self.kubectl("apply", "-f", "-", input=text, timeout=timeout)
+        self.kubectl("apply", "-f", "-", input=text, timeout=READY_SECONDS)
         for name, node in nodes.items():
             offered = node["status"]["allocatable"]
             if name in there and there[name]["status"].get("allocatable") != offered:
@@ -232,9 +232,8 @@ class LocalCluster:
                 ]
                 self.kubectl("patch", "node", name, "--subresource=status", "--type=json", "-p", json.dumps(patch))
         if nodes:
-            self.kubectl(
-                "wait", "--for=condition=Ready", f"--timeout={timeout:.0f}s", "node", *nodes, timeout=timeout + 5
-            )
+            limit = f"--timeout={READY_SECONDS}s"
+            self.kubectl("wait", "--for=condition=Ready", limit, "node", *nodes, timeout=READY_SECONDS + 5)
 
     def _bring_up(self, outlives: bool) -> None:
         plane, folder = self.plane, self.folder

@@ -40,8 +40,6 @@ def mlflow_server(
     variables: Mapping[str, str] | None = None,
     *,
     proxied: bool = True,
-    core: int | None = None,
-    port: int | None = None,
     wait: bool = True,
 ) -> Iterator[MLflow]:
     """Run an MLflow server with its SQLite store in a folder; it is ready, and it ends with the block.
@@ -50,12 +48,12 @@ def mlflow_server(
 
     `artifacts` is where artifacts go, a URI such as `s3://bucket/prefix` (`<folder>/artifacts` where nothing is said),
     and `variables` are what the server needs to get there (`ObjectStore.variables`). `proxied`: the server hands
-    artifacts through, and clients need no credentials of the store; else clients go there themselves. `port` is for one
-    that takes another's place. Raises CannotBeHadError where its wheels do not fit.
+    artifacts through, and clients need no credentials of the store; else clients go there themselves. Raises
+    CannotBeHadError where its wheels do not fit.
     """
     venv = environment("mlflow", "a real MLflow server", GLIBC)
     folder.mkdir(parents=True, exist_ok=True)
-    port = port or free_ports(1)[0]
+    (port,) = free_ports(1)
     destination = artifacts or (folder / "artifacts").as_uri()
     serving = (
         ("--serve-artifacts", f"--artifacts-destination={destination}")
@@ -80,7 +78,7 @@ def mlflow_server(
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # nothing here wants its other processes
         **(variables or {}),
     }
-    with running("MLflow", command, folder / "mlflow.log", said, core, folder) as process:
+    with running("MLflow", command, folder / "mlflow.log", said, folder=folder) as process:
         server = MLflow(process, port)
         if wait:
             server.wait_until_ready()

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,14 +61,11 @@ class ObjectStore:
 
 
 @contextmanager
-def object_store(
-    folder: Path, core: int | None = None, port: int | None = None, settings: Mapping[str, str] | None = None
-) -> Iterator[ObjectStore]:
+def object_store(folder: Path) -> Iterator[ObjectStore]:
     """Run a MinIO whose buckets lie in a folder; it is ready, and it ends with the block.
 
     It is built when this machine has none yet, which takes minutes; raises CannotBeHadError where it cannot be.
-    `port` is for one that takes another's place. Credentials stay in the folder, so that the next one has the same.
-    `settings` are MinIO's own environment variables.
+    Credentials stay in the folder, so that the next one has the same.
     """
     try:
         program = tools.path("minio")
@@ -83,11 +80,10 @@ def object_store(
         "MINIO_REGION": REGION,
         "MINIO_BROWSER": "off",
         "MINIO_UPDATE": "off",
-        **(settings or {}),
     }
-    port = port or free_ports(1)[0]
+    (port,) = free_ports(1)
     command: list[str | Path] = [program, "server", "--quiet", "--address", f"{HOST}:{port}", folder / "buckets"]
-    with running("MinIO", command, folder / "minio.log", environment, core) as process:
+    with running("MinIO", command, folder / "minio.log", environment) as process:
         process.wait_until(lambda: answers(port, "/minio/health/ready"))
         yield ObjectStore(process, port, user, password)
 

@@ -76,8 +76,8 @@ def run(
     return log.read_text("utf-8", errors="replace").partition("\n")[2]
 
 
-def failure(failed: str, status: str, log: Path, way_out: str, lines: int = 15) -> str:
+def failure(failed: str, status: str, log: Path, way_out: str) -> str:
     """Return what is said of something that failed: how, where its log is, its last lines, and the way out."""
     text = log.read_text("utf-8", errors="replace").splitlines() if log.is_file() else []
-    last = "\n".join(f"    {line[:300]}" for line in text[-lines:]) or "    (it is empty)"
+    last = "\n".join(f"    {line[:300]}" for line in text[-15:]) or "    (it is empty)"
     return f"{failed}: {status}\n  log: {log}\n  its last lines:\n{last}\n  way out: {way_out}"

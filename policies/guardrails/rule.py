@@ -28,10 +28,10 @@ class Rule:
     """A function, how severe a breach of it is by default, and what to do about one; None: it is not asked."""
 
     function: Function
-    production: Severity
+    do: str
     shared: Severity | None
     local: Severity | None
-    do: str
+    production: Severity = "mandatory"
 
     def __call__(self, environment: Environment) -> Iterator[Breach]:
         """Yield what breaks the rule."""
@@ -57,8 +57,6 @@ class Rule:
         return {"production": self.production, "shared": self.shared, "local": self.local}[kind]
 
 
-def guardrail(
-    do: str, production: Severity = "mandatory", shared: Severity | None = None, local: Severity | None = None
-) -> Callable[[Function], Rule]:
-    """Make a rule of a function: what to do about a breach, and its severity in each kind of environment."""
-    return lambda function: Rule(function, production, shared, local, do)
+def guardrail(do: str, shared: Severity | None = None, local: Severity | None = None) -> Callable[[Function], Rule]:
+    """Make a rule of a function: what to do about a breach, and its severity where it is not mandatory."""
+    return lambda function: Rule(function, do, shared, local)

@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,9 @@ def weights(version: int) -> Weights:
     return (0.2 + 0.05 * version, -0.4, 0.1, 0.3)
 
 
-def score(of: Weights, features: Sequence[float] = CUSTOMER) -> float:
+def score(of: Weights) -> float:
     """Return what a model with these weights answers."""
-    total = sum(weight * feature for weight, feature in zip(of, features, strict=True)) + BIAS
+    total = sum(weight * feature for weight, feature in zip(of, CUSTOMER, strict=True)) + BIAS
     return 1 / (1 + math.exp(-total))
 
 

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -90,23 +90,21 @@ class World:
         }
         return others | self.said(who) | dict(more or {})
 
-    def tidegate(self, who: str, *words: str, more: Mapping[str, str] | None = None) -> Said:
+    def tidegate(self, who: str, *words: str) -> Said:
         """Run a command of the client as one of PEOPLE."""
-        return _ended(self.running(who, *words, more=more))
+        return _ended(self.running(who, *words))
 
-    def running(
-        self, who: str, *words: str, more: Mapping[str, str] | None = None
-    ) -> AbstractContextManager["subprocess.Popen[str]"]:
+    def running(self, who: str, *words: str) -> AbstractContextManager["subprocess.Popen[str]"]:
         """Run a command of the client while the block does something else; it ends with the block."""
-        return self._interpreter(who, ["-m", "tidegate", *words], more)
+        return self._interpreter(who, "-m", "tidegate", *words)
 
-    def python(self, who: str, program: str, more: Mapping[str, str] | None = None) -> Said:
+    def python(self, who: str, program: str, more: Mapping[str, str]) -> Said:
         """Run a Python program as one of PEOPLE, in an interpreter of its own."""
-        return _ended(self._interpreter(who, ["-c", program], more))
+        return _ended(self._interpreter(who, "-c", program, more=more))
 
     @contextmanager
     def _interpreter(
-        self, who: str, arguments: Sequence[str], more: Mapping[str, str] | None
+        self, who: str, *arguments: str, more: Mapping[str, str] | None = None
     ) -> Iterator["subprocess.Popen[str]"]:
         process = subprocess.Popen(
             [sys.executable, *arguments],

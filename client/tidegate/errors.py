@@ -60,11 +60,9 @@ class BusyError(TidegateError):
 
     exit_code = ExitCode.BUSY
 
-    def __init__(
-        self, what: str, *, where: str = "", why: str = "", do: str = "", retry_after: float | None = None
-    ) -> None:
+    def __init__(self, what: str, *, retry_after: float | None = None, **more: str) -> None:
         """The same; `retry_after` is the seconds after which it is worth another try, where that was said."""
-        super().__init__(what, where=where, why=why, do=do)
+        super().__init__(what, **more)
         self.retry_after = retry_after
 
 

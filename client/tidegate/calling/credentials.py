@@ -63,7 +63,6 @@ class TokenFile(Credential):
     """A token in a file that is kept fresh, such as a projected service account token."""
 
     def __init__(self, path: str | Path) -> None:
-        """Nothing is read yet."""
         super().__init__(TOKEN_FILE)
         self._path = Path(path)
 

@@ -180,7 +180,6 @@ class Model:
         return found if time.monotonic() < until else self._look(call)
 
     def _look(self, call: _Call) -> Signature | None:
-        """Ask what the model takes, and keep it."""
         found, until = None, float("inf")
         try:
             config = self.proxy.config(self.name, server=self.server, version=call.version, deadline=call.left)

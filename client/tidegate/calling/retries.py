@@ -28,7 +28,6 @@ class Deadline:
     """The time that one call has, all its tries together."""
 
     def __init__(self, seconds: float) -> None:
-        """The time begins now."""
         self._end = time.monotonic() + seconds
         self._pause = _FIRST_PAUSE
 

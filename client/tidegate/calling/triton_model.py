@@ -31,7 +31,6 @@ class TritonModel(PythonModel):
     """Calls the registered model at the proxy that DOMINO_INFERENCE_PROXY names."""
 
     def __init__(self) -> None:
-        """Know nothing yet."""
         self._lock = threading.Lock()
         self._context: dict[str, str] | None = None
         self._model: Model | None = None

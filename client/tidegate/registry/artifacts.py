@@ -5,6 +5,7 @@ certificates, tries and time-outs. Nothing is unpickled.
 """
 
 import hashlib
+import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -62,6 +63,11 @@ class Artifacts:
     def list(self, folder: str) -> tuple[dict[str, int], list[str]]:
         """Return the files of one folder with their sizes in bytes, and its folders, all below the URI; not deeper."""
         what = f"the folder {folder or '/'} cannot be listed"
+        if self._folder is not None:  # as in `download`
+            there, prefix = self._folder / folder, f"{folder}/" if folder else ""
+            below = list(os.scandir(there)) if there.is_dir() else []
+            sizes = {prefix + each.name: each.stat().st_size for each in below if not each.is_dir()}
+            return sizes, [prefix + each.name for each in below if each.is_dir()]
         with self._translated(what):
             try:
                 found = self._repository.list_artifacts(folder or None)

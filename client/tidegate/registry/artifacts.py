@@ -45,11 +45,8 @@ class Artifacts:
         """The URI for messages, without secrets."""
         scheme = urlsplit(uri).scheme
         if scheme not in (*SERVED, *DIRECT):
-            raise UsageError(
-                "artifacts of this kind cannot be reached",
-                where=self.where,
-                do="have MLflow hand its artifacts through (`mlflow server --serve-artifacts`)",
-            )
+            do = "have MLflow hand its artifacts through (`mlflow server --serve-artifacts`)"
+            raise UsageError("artifacts of this kind cannot be reached", where=self.where, do=do)
         self._served = scheme in SERVED
         self._folder = Path(unquote(urlsplit(uri).path)) if scheme in ("file", "") else None
         with self._translated("the artifacts cannot be reached"):
@@ -72,12 +69,8 @@ class Artifacts:
             try:
                 found = self._repository.list_artifacts(folder or None)
             except (ValueError, LookupError, TypeError, AttributeError):
-                raise UnreachableError(
-                    what,
-                    where=self.where,
-                    why="the answer is not MLflow's",
-                    do="look at what stands before the MLflow server, or at MLFLOW_TRACKING_URI",
-                ) from None
+                do = "look at what stands before the MLflow server, or at MLFLOW_TRACKING_URI"
+                raise UnreachableError(what, where=self.where, why="the answer is not MLflow's", do=do) from None
         files = {each.path: each.file_size or 0 for each in found if not each.is_dir}
         return files, [each.path for each in found if each.is_dir]
 

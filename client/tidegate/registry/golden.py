@@ -44,19 +44,13 @@ class Golden(Message):
         for kind, has, said in (("input", inputs, named), ("output", outputs, wanted)):
             for place, name in said if has else ():
                 if name not in has:
-                    raise UsageError(
-                        f"the golden request names an {kind} {name!r} at {place}, which the model does not have",
-                        where=where,
-                        why=f"config.pbtxt has the {kind}s {', '.join(has)}",
-                        do="write the names that config.pbtxt has",
-                    )
+                    what = f"the golden request names an {kind} {name!r} at {place}, which the model does not have"
+                    why = f"config.pbtxt has the {kind}s {', '.join(has)}"
+                    raise UsageError(what, where=where, why=why, do="write the names that config.pbtxt has")
         if missing := [name for name, optional in inputs.items() if not optional and name not in given]:
-            raise UsageError(
-                f"the golden request lacks the input {missing[0]} in request.inputs",
-                where=where,
-                why="config.pbtxt has it, and does not say that it is optional",
-                do="give it, with shape, datatype and data",
-            )
+            what = f"the golden request lacks the input {missing[0]} in request.inputs"
+            why = "config.pbtxt has it, and does not say that it is optional"
+            raise UsageError(what, where=where, why=why, do="give it, with shape, datatype and data")
 
     def differences(self, answer: Mapping[str, Any]) -> list[str]:
         """Return how an answer of Triton's, as JSON has it, is not what it must be; nothing when it is."""
@@ -104,21 +98,14 @@ def read_golden(text: str | bytes, where: str) -> Golden:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         at = ".".join(map(str, first["loc"])) or "the file"
-        raise UsageError(
-            "this is no golden request",
-            where=where,
-            why=f"{at}: {first['msg']}",
-            do='write {"request": {"inputs": […]}, "outputs": {"NAME": […]}}, or the request alone',
-        ) from None
+        do = 'write {"request": {"inputs": […]}, "outputs": {"NAME": […]}}, or the request alone'
+        raise UsageError("this is no golden request", where=where, why=f"{at}: {first['msg']}", do=do) from None
     if not isinstance(golden.request.get("inputs"), list):
         raise UsageError("the request has no list `inputs`", where=where, do="write it as POST /v2/…/infer takes it")
     asked = golden.request.get("outputs")
     if isinstance(asked, list) and any(isinstance(each, dict) and "data" in each for each in asked):
-        raise UsageError(
-            "the answer stands within the request, where nobody would compare it",
-            where=where,
-            do='write {"request": {"inputs": […]}, "outputs": {"NAME": […]}}',
-        )
+        what = "the answer stands within the request, where nobody would compare it"
+        raise UsageError(what, where=where, do='write {"request": {"inputs": […]}, "outputs": {"NAME": […]}}')
     return golden
 
 

@@ -36,11 +36,8 @@ def manifest_of(entry: Path, name: str | None = None, progress: Progress = lambd
         raise _unreadable(entry, error) from None
     config = kind_of_entry(entry).configs.CONFIG
     if config not in paths:
-        raise UsageError(
-            f"it has no {config}",
-            where=str(entry),
-            do="write one (`tidegate model new`), beside the version folder and not in it",
-        )
+        do = "write one (`tidegate model new`), beside the version folder and not in it"
+        raise UsageError(f"it has no {config}", where=str(entry), do=do)
     try:
         files = in_parallel(lambda path: _hashed(entry, path, version, progress), paths, HASHING)
     except OSError as error:
@@ -56,19 +53,11 @@ def version_folder(entry: Path) -> str:
     try:
         found = sorted(item.name for item in entry.iterdir() if _VERSION.fullmatch(item.name) and item.is_dir())
     except OSError as error:
-        raise UsageError(
-            "this is no folder that can be read",
-            where=str(entry),
-            why=error.strerror or "",
-            do="name the folder that config.pbtxt lies in",
-        ) from None
+        what, why = "this is no folder that can be read", error.strerror or ""
+        raise UsageError(what, where=str(entry), why=why, do="name the folder that config.pbtxt lies in") from None
     if len(found) > 1:
-        raise UsageError(
-            f"it has the version folders {', '.join(found)}",
-            where=str(entry),
-            why="what is registered is one version, and the registry gives it its number",
-            do="leave one of them in it",
-        )
+        why, do = "what is registered is one version, and the registry gives it its number", "leave one of them in it"
+        raise UsageError(f"it has the version folders {', '.join(found)}", where=str(entry), why=why, do=do)
     return found[0] if found else ENTRY_VERSION
 
 
@@ -83,11 +72,8 @@ def checked_name(name: str) -> str:
     if not is_name(name):
         raise UsageError(f"{name!r} cannot be a model's name", do=RULE)
     if name.endswith(CLIENT_SUFFIX):
-        raise UsageError(
-            f"{name!r} cannot be a model's name",
-            why=f"what ends with {CLIENT_SUFFIX} is the client model of another",
-            do="give it another ending",
-        )
+        why = f"what ends with {CLIENT_SUFFIX} is the client model of another"
+        raise UsageError(f"{name!r} cannot be a model's name", why=why, do="give it another ending")
     return name
 
 
@@ -102,12 +88,9 @@ def _paths(entry: Path) -> list[str]:
                 path = f"{folder}/{item.name}" if folder else item.name
                 _check(entry, path)
                 if item.is_symlink():
-                    raise UsageError(
-                        "this is a symbolic link",
-                        where=str(entry / path),
-                        why="what it points to need not be there where the model is served",
-                        do="put the file itself in its place",
-                    )
+                    what = "this is a symbolic link"
+                    why = "what it points to need not be there where the model is served"
+                    raise UsageError(what, where=str(entry / path), why=why, do="put the file itself in its place")
                 if item.is_dir():
                     folders.append(path)
                 elif item.is_file():
@@ -134,9 +117,8 @@ def _check(entry: Path, path: str) -> None:
 
 
 def _unreadable(entry: Path, error: OSError) -> UsageError:
-    return UsageError(
-        "this cannot be read", where=str(error.filename or entry), why=error.strerror or str(error), do="let it be read"
-    )
+    what = "this cannot be read"
+    return UsageError(what, where=str(error.filename or entry), why=error.strerror or str(error), do="let it be read")
 
 
 def _hashed(entry: Path, path: str, version: str, progress: Progress) -> ManifestFile:

@@ -49,11 +49,8 @@ def _saved(**options: Any) -> dict[str, bytes]:
     try:
         import mlflow.pyfunc
     except ImportError as error:
-        raise UsageError(
-            "registering needs pandas, which MLflow's own models need",
-            why=str(error),
-            do=install("pandas"),
-        ) from None
+        what = "registering needs pandas, which MLflow's own models need"
+        raise UsageError(what, why=str(error), do=install("pandas")) from None
     with tempfile.TemporaryDirectory(prefix="tidegate-") as scratch, quiet():
         folder = Path(scratch, "model")
         mlflow.pyfunc.save_model(folder, **options)

@@ -98,11 +98,8 @@ class Registry:
         elif which in aliases:
             number = aliases[which]
         else:
-            raise NotFoundError(
-                f"{model} has no alias {which!r}",
-                where=self.where,
-                do=f"its aliases are {', '.join(sorted(aliases))}" if aliases else "name a version by its number",
-            )
+            do = f"its aliases are {', '.join(sorted(aliases))}" if aliases else "name a version by its number"
+            raise NotFoundError(f"{model} has no alias {which!r}", where=self.where, do=do)
         try:
             if number >= words.MOST:  # the server would try for minutes
                 raise NotFoundError("no version has this number")
@@ -114,12 +111,9 @@ class Registry:
                 f"{model} has no version {number}", where=self.where, do=f"its versions are {there}"
             ) from None
         if words.MANIFEST not in found.tags:
-            raise UsageError(
-                f"version {number} of {model} is none that an inference server can run",
-                where=self.where,
-                why=f"it has no tag {words.MANIFEST}: `tidegate register` did not make it",
-                do="register the model's entry with `tidegate register`",
-            )
+            what = f"version {number} of {model} is none that an inference server can run"
+            why = f"it has no tag {words.MANIFEST}: `tidegate register` did not make it"
+            raise UsageError(what, where=self.where, why=why, do="register the model's entry with `tidegate register`")
         return self._pinned(found, aliases)
 
     def manifest(self, version: RegisteredVersion) -> Manifest:
@@ -141,11 +135,8 @@ class Registry:
         """Raise IntegrityError unless the version is signed by whom is trusted."""
         digest = version.tags.get(words.SIGNATURE)
         if digest is None:
-            raise IntegrityError(
-                f"version {version.number} of {version.model} is not signed",
-                where=self.where,
-                do="register the same entry again with the key: the version stays, and gets the signature",
-            )
+            do = "register the same entry again with the key: the version stays, and gets the signature"
+            raise IntegrityError(f"version {version.number} of {version.model} is not signed", where=self.where, do=do)
         artifacts = self._artifacts(version)
         signature = read_verified(artifacts, words.signature_file(digest), digest, SMALL_BYTES)
         verify(self._manifest(version, artifacts), signature, trust, artifacts.where)
@@ -244,12 +235,9 @@ class Registry:
         if there != expect:
             now = "is nowhere" if there is None else f"is at version {there}"
             before = "nowhere" if expect is None else f"version {expect}"
-            raise BusyError(
-                f"the alias {alias} of {model} {now}, and was expected at {before}",
-                where=self.where,
-                why="somebody else moved it meanwhile",
-                do="look at `tidegate history`, and decide anew",
-            )
+            what = f"the alias {alias} of {model} {now}, and was expected at {before}"
+            why = "somebody else moved it meanwhile"
+            raise BusyError(what, where=self.where, why=why, do="look at `tidegate history`, and decide anew")
 
     def _artifacts(self, version: RegisteredVersion) -> Artifacts:
         with self._server.doing(f"the files of version {version.number} of {version.model} cannot be found"):
@@ -264,10 +252,8 @@ class Registry:
             first = error.errors(include_url=False, include_input=False)[0]["msg"]
             raise IntegrityError("the manifest cannot be read", where=artifacts.where, why=first) from None
         if manifest.model != version.model:
-            raise IntegrityError(
-                f"the manifest is of model {manifest.model!r}, and the version is of {version.model!r}",
-                where=artifacts.where,
-            )
+            what = f"the manifest is of model {manifest.model!r}, and the version is of {version.model!r}"
+            raise IntegrityError(what, where=artifacts.where)
         return manifest
 
     def _pinned(self, found: "ModelVersion", aliases: dict[str, int]) -> RegisteredVersion:

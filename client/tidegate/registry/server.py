@@ -36,10 +36,8 @@ class Server:
         import mlflow
 
         if tracking_uri is None and not mlflow.is_tracking_uri_set():  # type: ignore[no-untyped-call]
-            raise UsageError(
-                "nothing says where the registry is",
-                do="set MLFLOW_TRACKING_URI to the address of the MLflow server, such as https://mlflow.example.com",
-            )
+            do = "set MLFLOW_TRACKING_URI to the address of the MLflow server, such as https://mlflow.example.com"
+            raise UsageError("nothing says where the registry is", do=do)
         self.uri = tracking_uri or str(mlflow.get_tracking_uri())
         self.where = shown(self.uri)
         self._experiment = experiment
@@ -81,11 +79,8 @@ class Server:
         if found is None:
             raise RefusedError(f"the experiment {name!r} is somebody else's", where=self.where)
         if found.lifecycle_stage != "active":
-            raise UsageError(
-                f"the experiment {name!r} was deleted",
-                where=self.where,
-                do="restore it (`mlflow experiments restore`), or name another one with MLFLOW_EXPERIMENT_NAME",
-            )
+            do = "restore it (`mlflow experiments restore`), or name another one with MLFLOW_EXPERIMENT_NAME"
+            raise UsageError(f"the experiment {name!r} was deleted", where=self.where, do=do)
         return str(found.experiment_id)
 
     def make_model(self, name: str, tags: dict[str, str]) -> None:
@@ -111,13 +106,8 @@ class Server:
                 return self.client.get_registered_model(name)
         except NotFoundError:
             near = difflib.get_close_matches(name, [model.name for model in self.models()], n=3)
-            raise NotFoundError(
-                f"there is no model {name!r}",
-                where=self.where,
-                do=f"did you mean {' or '.join(near)}?"
-                if near
-                else "look at the spelling; `tidegate register` makes one",
-            ) from None
+            do = f"did you mean {' or '.join(near)}?" if near else "look at the spelling; `tidegate register` makes one"
+            raise NotFoundError(f"there is no model {name!r}", where=self.where, do=do) from None
 
     def versions(self, model: str) -> "Iterator[ModelVersion]":
         """Yield every version of a model, none where there is no such model."""
@@ -167,12 +157,9 @@ class Server:
         if not answer.ok:
             raise from_status(answer.status_code, what, self.where)
         if "json" not in answer.headers.get("Content-Type", ""):
-            raise UsageError(
-                "this is no MLflow server",
-                where=self.where,
-                why="it answers with no JSON; perhaps it asks to sign in",
-                do="set MLFLOW_TRACKING_URI to the address of the MLflow server, and its credential",
-            )
+            why = "it answers with no JSON; perhaps it asks to sign in"
+            do = "set MLFLOW_TRACKING_URI to the address of the MLflow server, and its credential"
+            raise UsageError("this is no MLflow server", where=self.where, why=why, do=do)
 
 
 def _made(make: Callable[[], Any]) -> Any:

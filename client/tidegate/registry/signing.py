@@ -91,12 +91,9 @@ def verify(manifest: Manifest, signature: bytes, trust: Trust, where: str) -> No
         try:
             config.verify(folder, file)
         except Exception as error:  # of a bundle that is none, the library and its libraries raise whatever they like
-            raise IntegrityError(
-                "the signature does not hold",
-                where=where,
-                why=" ".join(str(error).split())[:300] or type(error).__name__,
-                do="deploy nothing of this version; ask who registered it, and with which key",
-            ) from None
+            why = " ".join(str(error).split())[:300] or type(error).__name__
+            do = "deploy nothing of this version; ask who registered it, and with which key"
+            raise IntegrityError("the signature does not hold", where=where, why=why, do=do) from None
 
 
 @contextmanager
@@ -107,11 +104,8 @@ def _library(manifest: Manifest) -> Iterator[tuple[Any, Path]]:
         import model_signing.signing
         import model_signing.verifying
     except ImportError as error:
-        raise UsageError(
-            "signatures need the package model-signing, and what it needs",
-            why=str(error),
-            do=install("signing"),
-        ) from None
+        what = "signatures need the package model-signing, and what it needs"
+        raise UsageError(what, why=str(error), do=install("signing")) from None
     with quiet("model_signing"), tempfile.TemporaryDirectory(prefix="tidegate-") as scratch:
         folder = Path(scratch, "manifest")
         folder.mkdir()

@@ -48,11 +48,8 @@ def upload(
             except OSError:
                 changed = True
             if changed:
-                raise IntegrityError(
-                    "the file changed while it was being registered",
-                    where=str(local),
-                    do="let nobody write the entry, and register it again",
-                )
+                what = "the file changed while it was being registered"
+                raise IntegrityError(what, where=str(local), do="let nobody write the entry, and register it again")
         progress(file.size)
 
     in_parallel(send, manifest.files, artifacts.threads(file.size for file in manifest.files))
@@ -108,12 +105,9 @@ def read_verified(artifacts: Artifacts, path: str, sha256: str, limit: int) -> b
     if len(content) > limit:
         raise IntegrityError(f"{path} is larger than {limit} bytes", where=artifacts.where)
     if (found := hashlib.sha256(content).hexdigest()) != sha256:
-        raise IntegrityError(
-            f"{path} is not what was registered",
-            where=artifacts.where,
-            why=f"its SHA-256 is {found}, and {sha256} was registered",
-            do="deploy nothing of this version; register the entry anew, and find out who can write the artifact store",
-        )
+        why = f"its SHA-256 is {found}, and {sha256} was registered"
+        do = "deploy nothing of this version; register the entry anew, and find out who can write the artifact store"
+        raise IntegrityError(f"{path} is not what was registered", where=artifacts.where, why=why, do=do)
     return content
 
 
@@ -127,12 +121,9 @@ def check_listing(artifacts: Artifacts, folder: str, manifest: Manifest) -> None
     strays = sorted(there.keys() - known.keys())
     if strays:
         more = f" and {len(strays) - 5} more" if len(strays) > 5 else ""
-        raise IntegrityError(
-            "the version has files that its manifest does not name",
-            where=artifacts.where,
-            why=", ".join(map(repr, strays[:5])) + more,
-            do="find out who can write the artifact store; take them away, or register the entry anew",
-        )
+        what = "the version has files that its manifest does not name"
+        do = "find out who can write the artifact store; take them away, or register the entry anew"
+        raise IntegrityError(what, where=artifacts.where, why=", ".join(map(repr, strays[:5])) + more, do=do)
     for path, size in there.items():
         if size > known[path]:
             raise _too_large(path, known[path], artifacts)
@@ -209,30 +200,20 @@ def _receive(artifacts: Artifacts, remote: str, file: ManifestFile, half: Path) 
     why = f"its SHA-256 is {sha256}, and the manifest says {file.sha256}"
     if size < file.size:
         why = f"it ends after {size} of {file.size} bytes"
-    raise IntegrityError(
-        f"{file.path} is not what was registered",
-        where=artifacts.where,
-        why=why,
-        do="try again; if it stays so, register the entry anew, and find out who can write the artifact store",
-    )
+    do = "try again; if it stays so, register the entry anew, and find out who can write the artifact store"
+    raise IntegrityError(f"{file.path} is not what was registered", where=artifacts.where, why=why, do=do)
 
 
 def _too_large(path: str, size: int, artifacts: Artifacts) -> IntegrityError:
-    return IntegrityError(
-        f"{path} is larger than what was registered",
-        where=artifacts.where,
-        why=f"the manifest says {size} bytes, and more of it is there",
-        do="register the entry anew, and find out who can write the artifact store",
-    )
+    why = f"the manifest says {size} bytes, and more of it is there"
+    do = "register the entry anew, and find out who can write the artifact store"
+    return IntegrityError(f"{path} is larger than what was registered", where=artifacts.where, why=why, do=do)
 
 
 def _missing(path: str, artifacts: Artifacts, error: TidegateError) -> IntegrityError:
-    return IntegrityError(
-        f"{path} is not in the artifact store, and the version has it",
-        where=artifacts.where,
-        why=error.why,
-        do="register the entry anew; find out who can delete from the artifact store",
-    )
+    what = f"{path} is not in the artifact store, and the version has it"
+    do = "register the entry anew; find out who can delete from the artifact store"
+    return IntegrityError(what, where=artifacts.where, why=error.why, do=do)
 
 
 def _not_written(path: Path, error: OSError) -> UnfinishedError:
@@ -241,9 +222,5 @@ def _not_written(path: Path, error: OSError) -> UnfinishedError:
         errno.EDQUOT: "make room, or have the quota raised",
         errno.ESTALE: "see that the network share is mounted",
     }.get(error.errno or 0, "see that it can be written")
-    return UnfinishedError(
-        "the file cannot be written",
-        where=str(path),
-        why=error.strerror or str(error),
-        do=f"{remedy}, and run the same command again: what is whole stays",
-    )
+    do = f"{remedy}, and run the same command again: what is whole stays"
+    return UnfinishedError("the file cannot be written", where=str(path), why=error.strerror or str(error), do=do)

@@ -60,9 +60,8 @@ def one_of(text: str, known: Sequence[str], what: str) -> str:
     """Return the text, which must be one of these; raises UsageError with the nearest."""
     if text not in known:
         near = get_close_matches(text, known, 1)
-        raise UsageError(
-            f"there is no {what} {text!r}", do=f"say {near[0]}" if near else f"say one of {', '.join(known)}"
-        )
+        do = f"say {near[0]}" if near else f"say one of {', '.join(known)}"
+        raise UsageError(f"there is no {what} {text!r}", do=do)
     return text
 
 
@@ -125,23 +124,19 @@ def _tensors(config: Any, side: str, told: Sequence[Tensor], reading: Reading, c
         strip = reading.whole_shapes and config.max_batch_size > 0 and not said
         dims = _without_batch(tensor, config.max_batch_size) if strip else tensor.dims
         if not dims and not config.max_batch_size and not said:
-            raise UsageError(
-                f"{side} {tensor.name!r} is a single number without dimensions, which Triton cannot pass",
-                do="export the model with a dimension there, such as [1]",
-            )
+            what = f"{side} {tensor.name!r} is a single number without dimensions, which Triton cannot pass"
+            raise UsageError(what, do="export the model with a dimension there, such as [1]")
         known[tensor.name] = _add(into, tensor, dims)
     for name, each in over.items():
         if known and name not in known:
             near = get_close_matches(name, known, 1) or list(known)
-            raise UsageError(
-                f"the model has no {side} {name!r}", do=f"its {side}s are {', '.join(known)}; say {near[0]}"
-            )
+            do = f"its {side}s are {', '.join(known)}; say {near[0]}"
+            raise UsageError(f"the model has no {side} {name!r}", do=do)
         _lay_over(known[name] if name in known else into.add(), each)
     for each in into:
         if not each.data_type or not each.dims:
-            raise UsageError(
-                f"nobody says type and dimensions of {side} {each.name!r}", do=f"say --{side} {each.name}:TYPE:DIMS"
-            )
+            do = f"say --{side} {each.name}:TYPE:DIMS"
+            raise UsageError(f"nobody says type and dimensions of {side} {each.name!r}", do=do)
 
 
 def _lay_over(tensor: Any, chosen: Any) -> None:
@@ -153,11 +148,10 @@ def _lay_over(tensor: Any, chosen: Any) -> None:
 
 def _without_batch(tensor: Tensor, batch: int) -> tuple[int, ...]:
     if tensor.dims[:1] != (ANY,):
-        raise UsageError(
-            f"no batches of {batch} can be formed: {tensor.name!r} is {tensor.data_type} {list(tensor.dims)}",
-            why="Triton batches along a first dimension of any size, which every tensor must have",
-            do="leave out --max-batch-size, or export the model with a variable first dimension",
-        )
+        what = f"no batches of {batch} can be formed: {tensor.name!r} is {tensor.data_type} {list(tensor.dims)}"
+        why = "Triton batches along a first dimension of any size, which every tensor must have"
+        do = "leave out --max-batch-size, or export the model with a variable first dimension"
+        raise UsageError(what, why=why, do=do)
     return tensor.dims[1:]
 
 

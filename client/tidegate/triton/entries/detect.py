@@ -189,9 +189,8 @@ def _folder(folder: Path) -> tuple[Framework, Path]:
         ((file, kind),) = found.items()
         return kind, file
     if found:
-        raise UsageError(
-            "there are several models in it", where=str(folder), do=f"give one: {', '.join(map(str, found))}"
-        )
+        what = "there are several models in it"
+        raise UsageError(what, where=str(folder), do=f"give one: {', '.join(map(str, found))}")
     raise _unknown(folder)
 
 
@@ -203,6 +202,5 @@ def _known(file: Path) -> Framework | None:
 
 
 def _unknown(path: Path) -> UsageError:
-    return UsageError(
-        "nothing tells what model this is", where=str(path), do=f"say --framework, one of {', '.join(Framework)}"
-    )
+    what = "nothing tells what model this is"
+    return UsageError(what, where=str(path), do=f"say --framework, one of {', '.join(Framework)}")

@@ -141,11 +141,8 @@ def chain(sources: Sequence[Path], links: Mapping[str, str] | None = None) -> Re
     if names:
         known = [f"{config.name}.{tensor.name}" for config in configs for tensor in (*config.input, *config.output)]
         near = get_close_matches(sorted(names)[0], known, 1)
-        raise UsageError(
-            f"nothing is called {', '.join(sorted(names))}",
-            do=(f"did you mean {near[0]}? " if near else "")
-            + f"There are {', '.join(known)}; --link MODEL.TENSOR=NAME",
-        )
+        do = (f"did you mean {near[0]}? " if near else "") + f"There are {', '.join(known)}; --link MODEL.TENSOR=NAME"
+        raise UsageError(f"nothing is called {', '.join(sorted(names))}", do=do)
     for side, tensors in ((ensemble.input, entrances), (ensemble.output, made)):
         for name, (_, tensor, its_batch) in tensors.items():
             if tensors is made and name in taken:
@@ -193,7 +190,5 @@ def _same(name: str, new: tuple[str, Message, int], entrances: dict[str, tuple[s
     model, tensor, _ = new
     first_model, first, _ = entrances.setdefault(name, new)
     if first.data_type != getattr(tensor, "data_type", None):
-        raise UsageError(
-            f"{first_model} and {model} both take {name!r}, of different types",
-            do=f"give one of them another name: --link {model}.{getattr(tensor, 'name', name)}=NAME",
-        )
+        what = f"{first_model} and {model} both take {name!r}, of different types"
+        raise UsageError(what, do=f"give one of them another name: --link {model}.{getattr(tensor, 'name', name)}=NAME")

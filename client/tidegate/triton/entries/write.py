@@ -77,9 +77,8 @@ def new_entry(
         steps = _beside(sources) if framework is Framework.ENSEMBLE else None
         findings = check_entry(read_entry(staged, name), models=steps)
         if refused := errors(findings):
-            raise UsageError(
-                "Triton would refuse this entry", where=name, why="\n" + indent("\n".join(map(str, refused)), "    ")
-            )
+            what = "Triton would refuse this entry"
+            raise UsageError(what, where=name, why="\n" + indent("\n".join(map(str, refused)), "    "))
         staged.chmod(0o755)  # of mkdtemp's 0700, with which no server could read it
         try:
             staged.rename(folder)

@@ -108,9 +108,8 @@ def _read(report: Path) -> dict[str, float]:
         latencies = {f"p{each}_seconds": float(row[f"p{each} latency"]) / 1e6 for each in (50, 90, 95, 99)}
         return {"inferences_per_second": float(row["Inferences/Second"]), **latencies}
     except (KeyError, ValueError):
-        raise LoadError(
-            "perf_analyzer's report is not in the form of the versions that are known (2.41–2.60)"
-        ) from None
+        what = "perf_analyzer's report is not in the form of the versions that are known (2.41–2.60)"
+        raise LoadError(what) from None
 
 
 def _why(said: str) -> str:

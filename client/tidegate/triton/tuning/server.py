@@ -54,11 +54,9 @@ class Address:
         """Refuse what is no host and port."""
         if not _WHERE.fullmatch(self.where):
             shown = self.where.rpartition("@")[2]  # before it stands a password, maybe
-            raise UsageError(
-                f"--url {shown!r} is no host and port",
-                why="tune measures a Triton itself, without TLS and credentials, not a proxy before it",
-                do="say host:port of its gRPC side, such as localhost:8001 (of its HTTP side with --protocol http)",
-            )
+            why = "tune measures a Triton itself, without TLS and credentials, not a proxy before it"
+            do = "say host:port of its gRPC side, such as localhost:8001 (of its HTTP side with --protocol http)"
+            raise UsageError(f"--url {shown!r} is no host and port", why=why, do=do)
 
 
 @dataclass(frozen=True)

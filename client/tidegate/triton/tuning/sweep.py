@@ -72,10 +72,8 @@ def _outcomes(
 ) -> Iterator[Measurement | Failure]:
     if isinstance(model, str) and isinstance(server, Address):
         if plan.instances or plan.max_batches:
-            raise UsageError(
-                "at an address, --instances and --max-batch change nothing",
-                do="name the model's entry without --url: a Triton is then run for each configuration",
-            )
+            do = "name the model's entry without --url: a Triton is then run for each configuration"
+            raise UsageError("at an address, --instances and --max-batch change nothing", do=do)
         if server.metrics is not None:
             gpu_bytes(server.metrics, needed=True)
         running = Running(server, described(server, model))
@@ -125,10 +123,8 @@ def _check_callable(config: ModelConfig, plan: Plan) -> None:
     for tensor in config.input if plan.input_data is None else ():
         if -1 in tensor.dims and tensor.name not in plan.shapes and not tensor.optional:
             dims = ",".join(str(dim) for dim in tensor.dims)
-            raise UsageError(
-                f"input {tensor.name} of model {config.name} has dimensions that are open: {dims}",
-                do=f"say its shape with --shape {tensor.name}:{dims.replace('-1', '16')}, or give --input-data",
-            )
+            do = f"say its shape with --shape {tensor.name}:{dims.replace('-1', '16')}, or give --input-data"
+            raise UsageError(f"input {tensor.name} of model {config.name} has dimensions that are open: {dims}", do=do)
 
 
 def require_sound(entry: Entry) -> None:
@@ -137,17 +133,14 @@ def require_sound(entry: Entry) -> None:
     What `check` refuses Triton may hang over, of links only files are taken along, and an ensemble needs its steps.
     """
     if _config(entry).HasField("ensemble_scheduling"):
-        raise UsageError(
-            "an ensemble is not measured alone, and has no instances of its own",
-            where=entry.where("ensemble_scheduling"),
-            do="tune the models of its steps, one by one; or measure it with --url where it runs with them",
-        )
+        what = "an ensemble is not measured alone, and has no instances of its own"
+        do = "tune the models of its steps, one by one; or measure it with --url where it runs with them"
+        raise UsageError(what, where=entry.where("ensemble_scheduling"), do=do)
     _refuse_errors(check_entry(entry), entry.folder)
     for path in entry.folder.rglob("*"):
         if path.is_symlink():
-            raise UsageError(
-                "is a symbolic link", where=str(path), why="a model's entry holds files", do="put the file itself here"
-            )
+            why = "a model's entry holds files"
+            raise UsageError("is a symbolic link", where=str(path), why=why, do="put the file itself here")
 
 
 def variant(entry: Entry, instances: int | None, max_batch: int | None) -> ModelConfig:
@@ -164,12 +157,10 @@ def variant(entry: Entry, instances: int | None, max_batch: int | None) -> Model
             group.count = instances
     if max_batch is not None:
         if config.max_batch_size < 1:
-            raise UsageError(
-                "the model takes no batches, so there is no max_batch_size to try",
-                where=entry.where("max_batch_size"),
-                why="its max_batch_size is 0, and the dimensions of its tensors are whole",
-                do="leave --max-batch away; where the model does take batches, say so in its configuration first",
-            )
+            what = "the model takes no batches, so there is no max_batch_size to try"
+            why = "its max_batch_size is 0, and the dimensions of its tensors are whole"
+            do = "leave --max-batch away; where the model does take batches, say so in its configuration first"
+            raise UsageError(what, where=entry.where("max_batch_size"), why=why, do=do)
         config.max_batch_size = max_batch
         if not config.HasField("sequence_batching"):
             config.dynamic_batching.SetInParent()
@@ -229,9 +220,8 @@ def check_target(path: Path, *, overwrite: bool) -> None:
 
 def _config(entry: Entry) -> ModelConfig:
     if entry.text is None:
-        raise UsageError(
-            f"there is no {CONFIG}", where=str(entry.folder), do="make one with `tidegate model new`, and tune it then"
-        )
+        what = f"there is no {CONFIG}"
+        raise UsageError(what, where=str(entry.folder), do="make one with `tidegate model new`, and tune it then")
     _refuse_errors(entry.text.problems)
     assert entry.config is not None  # what cannot be parsed has a problem
     return entry.config

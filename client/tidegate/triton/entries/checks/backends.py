@@ -112,12 +112,8 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
             entry.where("platform" if config.platform else "backend"), do=f"write platform: {platforms}",
         )  # fmt: skip
     elif config.platform and PLATFORMS.get(config.platform) not in (None, backend.name):
-        yield warning(
-            f"Triton ignores the platform '{config.platform}'",
-            entry.where("platform"),
-            f"the {backend.name} backend runs the model",
-            "take one of both out",
-        )
+        what, why = f"Triton ignores the platform '{config.platform}'", f"the {backend.name} backend runs the model"
+        yield warning(what, entry.where("platform"), why, "take one of both out")
     yield from _files(entry, config, backend)
 
 
@@ -133,12 +129,8 @@ def check_server(entry: Entry, config: Any, backends: Collection[str] | None) ->
             yield warning(f"'{name}' is no common backend", where, do=f"did you mean '{near}'?")
     elif name not in backends:
         near = nearest(name, backends)
-        yield error(
-            f"the server has no backend '{name}'",
-            where,
-            f"it has {', '.join(sorted(backends)) or 'none'}",
-            f"did you mean '{near}'?" if near else "choose a server that has it",
-        )
+        do = f"did you mean '{near}'?" if near else "choose a server that has it"
+        yield error(f"the server has no backend '{name}'", where, f"it has {', '.join(sorted(backends)) or 'none'}", do)
 
 
 def _unknown(entry: Entry, backend: Backend) -> Iterator[Finding]:
@@ -150,22 +142,15 @@ def _unknown(entry: Entry, backend: Backend) -> Iterator[Finding]:
             do = f"did you mean '{near}'?" if near else f"platforms are {', '.join(sorted(PLATFORMS))}"
         yield error(f"'{backend.platform}' is no platform", entry.where("platform"), do=do)
     else:
-        yield error(
-            "nothing says which backend runs the model",
-            entry.where(),
-            "there is no backend, no platform, and no file that tells",
-            'write backend: "…"',
-        )
+        why = "there is no backend, no platform, and no file that tells"
+        yield error("nothing says which backend runs the model", entry.where(), why, 'write backend: "…"')
 
 
 def _files(entry: Entry, config: Any, backend: Backend) -> Iterator[Finding]:
     named = config.default_model_filename
     if named and not is_inside(named):
-        yield error(
-            f"'{named}' lies outside of the version's folder",
-            entry.where("default_model_filename"),
-            do="write a path below it",
-        )
+        what = f"'{named}' lies outside of the version's folder"
+        yield error(what, entry.where("default_model_filename"), do="write a path below it")
         return
     if (config.cc_model_filenames and not named) or config.runtime or backend.name in _WITHOUT_FILES:
         return
@@ -175,12 +160,9 @@ def _files(entry: Entry, config: Any, backend: Backend) -> Iterator[Finding]:
         if any(_is_there(one, files) for one in wanted):
             continue
         near = nearest(wanted[0], files)
-        yield error(
-            f"{' or '.join(wanted)} is not there",
-            str(version),
-            f"the {backend.name} backend looks for it" + ("" if files else ", and the folder is empty"),
-            f'rename {near} to {wanted[0]}, or write default_model_filename: "{near}"' if near else "put it there",
-        )
+        why = f"the {backend.name} backend looks for it" + ("" if files else ", and the folder is empty")
+        do = f'rename {near} to {wanted[0]}, or write default_model_filename: "{near}"' if near else "put it there"
+        yield error(f"{' or '.join(wanted)} is not there", str(version), why, do)
 
 
 def _wanted(config: Any, backend: Backend) -> tuple[str, ...]:

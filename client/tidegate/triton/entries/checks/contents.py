@@ -139,12 +139,8 @@ class _Comparison:
         said_inputs = others.keys() | {said.name for said in self.config.input if not said.optional}
         lacking = inputs.keys() - said_inputs - {said.name for said in self.config.input}
         for name in lacking if len(lacking) > len(said_inputs - inputs.keys()) else ():  # else one has a wrong name
-            yield error(
-                f"the model takes the input '{name}', which is not declared",
-                self.entry.where("input"),
-                self._told(inputs[name]),
-                "declare it",
-            )
+            what = f"the model takes the input '{name}', which is not declared"
+            yield error(what, self.entry.where("input"), self._told(inputs[name]), "declare it")
         refused = self.form.batched_by_any and list(self._batches([own for _, _, own in shaped if own.dims]))
         if refused:
             yield from refused
@@ -162,12 +158,8 @@ class _Comparison:
     def _type(self, place: str, said: Any, own: Tensor) -> Iterator[Finding]:
         wanted = f"TYPE_{own.data_type}"
         if self.form.typed and said.data_type and said.data_type != DataType.Value(wanted):
-            yield error(
-                f"{_called(place, said)} is {value_name(DataType, said.data_type)}, and the model has {wanted}",
-                self.entry.where(f"{place}.data_type"),
-                self._told(own),
-                f"write data_type: {wanted}",
-            )
+            what = f"{_called(place, said)} is {value_name(DataType, said.data_type)}, and the model has {wanted}"
+            yield error(what, self.entry.where(f"{place}.data_type"), self._told(own), f"write data_type: {wanted}")
 
     def _batches(self, tensors: Sequence[Tensor]) -> Iterator[Finding]:
         size = self.config.max_batch_size
@@ -183,12 +175,9 @@ class _Comparison:
 
     def _ragged(self, place: str, said: Any, own: Tensor) -> Iterator[Finding]:
         if own.dims != (ANY,):
-            yield error(
-                f"{_called(place, said)} is ragged, and the model does not have it as one dimension of any size",
-                self.entry.where(f"{place}.allow_ragged_batch"),
-                self._told(own),
-                "take allow_ragged_batch out",
-            )
+            what = f"{_called(place, said)} is ragged, and the model does not have it as one dimension of any size"
+            where = self.entry.where(f"{place}.allow_ragged_batch")
+            yield error(what, where, self._told(own), "take allow_ragged_batch out")
 
     def _dims(self, place: str, said: Any, own: Tensor) -> Iterator[Finding]:
         field = "reshape" if said.HasField("reshape") else "dims"
@@ -218,33 +207,23 @@ class _Comparison:
         (own,) = self.reading.inputs
         for number, said in enumerate(self.config.input):
             if said.name == own.name and not said.HasField("reshape") and tuple(said.dims) != own.dims:
-                yield warning(
-                    f"input '{said.name}' has dims {list(said.dims)}, and the forest has {own.dims[0]} features",
-                    self.entry.where(f"input[{number}].dims"),
-                    f"the backend takes rows as {self.path} has them, and answers would be wrong",
-                    f"write {_written(own.dims)}",
-                )
+                what = f"input '{said.name}' has dims {list(said.dims)}, and the forest has {own.dims[0]} features"
+                why = f"the backend takes rows as {self.path} has them, and answers would be wrong"
+                yield warning(what, self.entry.where(f"input[{number}].dims"), why, f"write {_written(own.dims)}")
 
     def _arguments(self) -> Iterator[Finding]:
         taken = self.reading.arguments
         declared = len(self.config.input) + len(list(_other_inputs(self.config)))
         if taken is not None and self.config.input and declared != len(taken):
-            yield error(
-                f"inputs are declared: {declared}, and forward takes {len(taken)}",
-                self.entry.where("input"),
-                f"in {self.path} it takes {', '.join(taken) or 'nothing'}",
-                "declare as many as it takes",
-            )
+            what, do = f"inputs are declared: {declared}, and forward takes {len(taken)}", "declare as many as it takes"
+            yield error(what, self.entry.where("input"), f"in {self.path} it takes {', '.join(taken) or 'nothing'}", do)
 
     def _stranger(self, place: str, name: str, known: dict[str, Tensor]) -> Finding:
         side = "output" if place.startswith("output") else "input"
         near = nearest(name, known)
-        return error(
-            f"the model has no {side} '{name}'",
-            self.entry.where(f"{place}.name" if place.startswith(f"{side}[") else place),
-            f"{self.path} has {', '.join(known) or 'none'}",
-            f"did you mean '{near}'?" if near else f"write {side}s as the model has them",
-        )
+        where = self.entry.where(f"{place}.name" if place.startswith(f"{side}[") else place)
+        do = f"did you mean '{near}'?" if near else f"write {side}s as the model has them"
+        return error(f"the model has no {side} '{name}'", where, f"{self.path} has {', '.join(known) or 'none'}", do)
 
     def _told(self, own: Tensor) -> str:
         return f"{self.path} has it as TYPE_{own.data_type} {list(own.dims)}"

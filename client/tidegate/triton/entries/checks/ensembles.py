@@ -53,11 +53,8 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
         yield error("the ensemble has no steps", entry.where("platform"), do="write ensemble_scheduling { step [ … ] }")
         return
     if config.platform != ENSEMBLE:
-        yield error(
-            f"a model with ensemble_scheduling has platform '{ENSEMBLE}'",
-            entry.where("platform" if config.platform else "ensemble_scheduling"),
-            do=f'write platform: "{ENSEMBLE}"',
-        )
+        what, do = f"a model with ensemble_scheduling has platform '{ENSEMBLE}'", f'write platform: "{ENSEMBLE}"'
+        yield error(what, entry.where("platform" if config.platform else "ensemble_scheduling"), do=do)
     seen = graph(config)
     if not seen.steps:
         yield error("the ensemble has no steps", entry.where("ensemble_scheduling"), do="write step [ { … } ]")
@@ -74,25 +71,16 @@ def _step(entry: Entry, step: Step) -> Iterator[Finding]:
         yield error("the ensemble is a step of itself", entry.where(f"{place}.model_name"), do="name another model")
     for field, given in (("input_map", step.inputs), ("output_map", step.outputs)):
         if not given:
-            yield error(
-                f"step {step.index} ({step.model}) has no {field}",
-                entry.where(place),
-                do=f'write {field} {{ key: "its tensor" value: "the ensemble\'s" }}',
-            )
+            do = f'write {field} {{ key: "its tensor" value: "the ensemble\'s" }}'
+            yield error(f"step {step.index} ({step.model}) has no {field}", entry.where(place), do=do)
     if step.version == 0:
-        yield error(
-            f"step {step.index} ({step.model}) wants version 0",
-            entry.where(f"{place}.model_version"),
-            "left out it is 0, which is a version like others, not the newest",
-            f"write model_version: {NEWEST} for the newest",
-        )
+        what = f"step {step.index} ({step.model}) wants version 0"
+        why = "left out it is 0, which is a version like others, not the newest"
+        yield error(what, entry.where(f"{place}.model_version"), why, f"write model_version: {NEWEST} for the newest")
     elif step.version > 0:
-        yield warning(
-            f"step {step.index} ({step.model}) wants version {step.version} and no other",
-            entry.where(f"{place}.model_version"),
-            "the registry gives the numbers, and the ensemble breaks when that version is no longer served",
-            f"write model_version: {NEWEST} for the newest",
-        )
+        what = f"step {step.index} ({step.model}) wants version {step.version} and no other"
+        why = "the registry gives the numbers, and the ensemble breaks when that version is no longer served"
+        yield warning(what, entry.where(f"{place}.model_version"), why, f"write model_version: {NEWEST} for the newest")
 
 
 def _tensors(entry: Entry, seen: Graph) -> Iterator[Finding]:
@@ -103,33 +91,20 @@ def _tensors(entry: Entry, seen: Graph) -> Iterator[Finding]:
     made: dict[str, int] = {}
     for number, name in enumerate(seen.inputs):
         if name and name not in used:
-            yield error(
-                f"the input '{name}' is not used",
-                entry.where(f"input[{number}]"),
-                do=_meant(name, lacking, "name it in an input_map, or take it out"),
-            )
+            do = _meant(name, lacking, "name it in an input_map, or take it out")
+            yield error(f"the input '{name}' is not used", entry.where(f"input[{number}]"), do=do)
     for step in seen.steps:
         for key, tensor in step.outputs:
             where = entry.where(f'{_STEPS}[{step.index}].output_map["{key}"]')
             if tensor in made:
-                yield error(
-                    f"the tensor '{tensor}' is made by steps {made[tensor]} and {step.index}",
-                    where,
-                    do="give each its name",
-                )
+                what = f"the tensor '{tensor}' is made by steps {made[tensor]} and {step.index}"
+                yield error(what, where, do="give each its name")
             elif tensor not in used and tensor not in outputs:
-                yield error(
-                    f"the tensor '{tensor}' is not used",
-                    where,
-                    "no step takes it, and it is no output",
-                    _meant(tensor, wanted, "take it out of the output_map"),
-                )
+                do = _meant(tensor, wanted, "take it out of the output_map")
+                yield error(f"the tensor '{tensor}' is not used", where, "no step takes it, and it is no output", do)
             elif tensor in inputs:
-                yield warning(
-                    f"the input '{tensor}' is made by step {step.index} as well",
-                    where,
-                    do="give the step's output a name of its own",
-                )
+                what = f"the input '{tensor}' is made by step {step.index} as well"
+                yield warning(what, where, do="give the step's output a name of its own")
             made.setdefault(tensor, step.index)
         for key, tensor in step.inputs:
             if tensor not in ready:
@@ -138,11 +113,8 @@ def _tensors(entry: Entry, seen: Graph) -> Iterator[Finding]:
                 yield error(f"nothing makes the tensor '{tensor}'", where, why, _meant(tensor, ready, ""))
     for number, name in enumerate(seen.outputs):
         if name and name not in ready and name not in used and name not in made:
-            yield error(
-                f"no step makes the output '{name}'",
-                entry.where(f"output[{number}]"),
-                do=_meant(name, spare, "name it in an output_map"),
-            )
+            do = _meant(name, spare, "name it in an output_map")
+            yield error(f"no step makes the output '{name}'", entry.where(f"output[{number}]"), do=do)
 
 
 def check_steps(
@@ -178,19 +150,13 @@ def check_steps(
         if step.version > 0 and model.versions is not None and step.version not in model.versions:
             yield error(f"'{step.model}' has no version {step.version}", where, do=f"write model_version: {NEWEST}")
         if 0 < model.config.max_batch_size < config.max_batch_size:
-            yield error(
-                f"batches of {config.max_batch_size} are too large for step {step.index}",
-                where,
-                f"'{step.model}' takes {model.config.max_batch_size} at most",
-                f"set the ensemble's max_batch_size to {model.config.max_batch_size}",
-            )
+            what = f"batches of {config.max_batch_size} are too large for step {step.index}"
+            why = f"'{step.model}' takes {model.config.max_batch_size} at most"
+            yield error(what, where, why, f"set the ensemble's max_batch_size to {model.config.max_batch_size}")
         elif config.max_batch_size == 0 < model.config.max_batch_size and _lacks_the_batch(step, model.config, tensors):
-            yield warning(
-                f"step {step.index} makes batches, and the ensemble does not",
-                where,
-                f"every call fails: '{step.model}' expects a first dimension for the batch",
-                "set the ensemble's max_batch_size, or write -1 as the first of its dims",
-            )
+            what = f"step {step.index} makes batches, and the ensemble does not"
+            why = f"every call fails: '{step.model}' expects a first dimension for the batch"
+            yield warning(what, where, why, "set the ensemble's max_batch_size, or write -1 as the first of its dims")
         yield from _mapped(entry, step, model.config, tensors)
     if models.keys() >= {step.model for step in seen.steps}:
         yield from _decoupled(entry, seen, models)
@@ -206,27 +172,22 @@ def _mapped(entry: Entry, step: Step, model: Any, tensors: dict[str, _Tensor]) -
             where = entry.where(f'{place}.{side}_map["{name}"]')
             if name not in declared:
                 known = ", ".join(declared)
-                yield error(
-                    f"'{step.model}' has no {side} '{name}'", where, f"it has {known}", _meant(name, set(declared), "")
-                )
+                why = f"it has {known}"
+                yield error(f"'{step.model}' has no {side} '{name}'", where, why, _meant(name, set(declared), ""))
                 continue
             own = declared[name]
             there = _Tensor(step.model, own.data_type, tuple(own.dims), model.max_batch_size > 0)
             before = tensors.setdefault(tensor, there)
             if before.data_type != there.data_type:
-                yield error(
-                    f"the tensor '{tensor}' is of two types", where, f"{before}, and {there}", "make both equal"
-                )
+                why = f"{before}, and {there}"
+                yield error(f"the tensor '{tensor}' is of two types", where, why, "make both equal")
             elif not before.fits(there):
                 yield error(f"the tensor '{tensor}' has two shapes", where, f"{before}, and {there}", "make both equal")
         if side == "input":
             for name in declared.keys() - dict(mapped).keys():
                 if not declared[name].optional:
-                    yield error(
-                        f"step {step.index} ({step.model}) lacks the input '{name}'",
-                        entry.where(place),
-                        do="add it to its input_map",
-                    )
+                    what = f"step {step.index} ({step.model}) lacks the input '{name}'"
+                    yield error(what, entry.where(place), do="add it to its input_map")
 
 
 def _lacks_the_batch(step: Step, model: Any, tensors: dict[str, _Tensor]) -> bool:
@@ -246,17 +207,13 @@ def _decoupled(entry: Entry, seen: Graph, models: dict[str, Neighbour]) -> Itera
         step = seen.steps[index]
         sources = {source[tensor] for tensor in step.takes}
         if len(sources) > 1:
-            yield error(
-                f"step {index} ({step.model}) takes from different decoupled models",
-                entry.where(f"{_STEPS}[{index}]"),
-                "their numbers of answers differ",
-            )
+            what = f"step {index} ({step.model}) takes from different decoupled models"
+            yield error(what, entry.where(f"{_STEPS}[{index}]"), "their numbers of answers differ")
         decoupled = models[step.model].config.model_transaction_policy.decoupled
         source |= dict.fromkeys(step.gives, index if decoupled or not sources else min(sources))
     if len({source[tensor] for tensor in seen.outputs if tensor in source}) > 1:
-        yield error(
-            "the outputs come from different decoupled models", entry.where("output"), "their numbers of answers differ"
-        )
+        where = entry.where("output")
+        yield error("the outputs come from different decoupled models", where, "their numbers of answers differ")
 
 
 def _same(one: tuple[int, ...], other: tuple[int, ...]) -> bool:

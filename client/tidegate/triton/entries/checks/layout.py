@@ -43,12 +43,9 @@ def _name(entry: Entry) -> Iterator[Finding]:
     if not is_inside(entry.name) or "/" in entry.name:
         yield error(f"'{entry.name}' is no name for a model", ".", do="use letters, digits, '_', '-' and '.'")
     elif entry.config is not None and entry.config.name not in ("", entry.name):
-        yield error(
-            f"the model calls itself '{entry.config.name}', and its folder is '{entry.name}'",
-            entry.where("name"),
-            "Triton wants both to be the same",
-            f'write name: "{entry.name}", take the line out, or rename the folder',
-        )
+        what = f"the model calls itself '{entry.config.name}', and its folder is '{entry.name}'"
+        do = f'write name: "{entry.name}", take the line out, or rename the folder'
+        yield error(what, entry.where("name"), "Triton wants both to be the same", do)
 
 
 def _config_files(entry: Entry) -> Iterator[Finding]:
@@ -57,20 +54,14 @@ def _config_files(entry: Entry) -> Iterator[Finding]:
         if f"/{PUBLISHED}/" in file.path:
             continue
         if name == CONFIG and folder and folder.split("/")[0] != "configs":
-            yield warning(
-                f"Triton never reads a {CONFIG} here",
-                file.path,
-                f"it reads the one beside the version's folder, {entry.name}/{CONFIG}",
-                "take it out" if entry.text else f"move it up, to {entry.name}/{CONFIG}",
-            )
+            what = f"Triton never reads a {CONFIG} here"
+            do = "take it out" if entry.text else f"move it up, to {entry.name}/{CONFIG}"
+            yield warning(what, file.path, f"it reads the one beside the version's folder, {entry.name}/{CONFIG}", do)
         elif name != CONFIG and name.endswith(".pbtxt") and not folder and name.startswith("config"):
             yield warning(f"Triton reads {CONFIG} only", file.path, do=f"rename it to {CONFIG}, or take it out")
         elif folder == "configs" and name.endswith(".pbtxt"):
-            yield warning(
-                "Triton reads this in place of config.pbtxt only when it is started with --model-config-name",
-                file.path,
-                "the platform's servers are not started so",
-            )
+            what = "Triton reads this in place of config.pbtxt only when it is started with --model-config-name"
+            yield warning(what, file.path, "the platform's servers are not started so")
     if entry.text is None and not any(problem.where.startswith(CONFIG) for problem in entry.problems):
         yield warning(
             f"there is no {CONFIG}",
@@ -83,16 +74,12 @@ def _config_files(entry: Entry) -> Iterator[Finding]:
 def _versions(entry: Entry) -> Iterator[Finding]:
     for name in entry.folders:
         if is_mistaken_for_a_version(name):
-            yield error(
-                f"Triton takes the folder '{name}' for a version",
-                name,
-                "it reads the number in front, does not find the folder of that number, and hangs or ends",
-                "rename it, so that it begins with a letter, or move it out of the entry",
-            )
+            what = f"Triton takes the folder '{name}' for a version"
+            why = "it reads the number in front, does not find the folder of that number, and hangs or ends"
+            yield error(what, name, why, "rename it, so that it begins with a letter, or move it out of the entry")
         elif _is_padded(name):
-            yield warning(
-                f"Triton ignores the version '{name}'", name, "its name begins with 0", f"rename it to {int(name)}"
-            )
+            do = f"rename it to {int(name)}"
+            yield warning(f"Triton ignores the version '{name}'", name, "its name begins with 0", do)
     if not entry.versions:
         top = [file.path for file in entry.files if "/" not in file.path]
         lost = [path for path in top if path.startswith("model.") or path.endswith(_MODELS)]
@@ -105,12 +92,9 @@ def _versions(entry: Entry) -> Iterator[Finding]:
         )  # fmt: skip
     elif len(entry.versions) > 1 and not entry.is_published:
         numbers = ", ".join(map(str, entry.versions))
-        yield warning(
-            f"there are {len(entry.versions)} versions ({numbers})",
-            ".",
-            "the registry gives numbers to versions, and an entry that is registered has exactly one",
-            "keep the version that is meant, and register the others by themselves",
-        )
+        what = f"there are {len(entry.versions)} versions ({numbers})"
+        why = "the registry gives numbers to versions, and an entry that is registered has exactly one"
+        yield warning(what, ".", why, "keep the version that is meant, and register the others by themselves")
 
 
 def _rest(entry: Entry) -> Iterator[Finding]:
@@ -119,9 +103,8 @@ def _rest(entry: Entry) -> Iterator[Finding]:
             continue
         if name in NO_VERSIONS or name.lower() in _LITTER:
             continue
-        yield warning(
-            f"Triton ignores the folder '{name}'", name, "it is no version", "put what the model reads into its version"
-        )
+        what = f"Triton ignores the folder '{name}'"
+        yield warning(what, name, "it is no version", "put what the model reads into its version")
     for file in entry.files:
         steps = file.path.lower().split("/")
         if litter := next((step for step in steps if step in _LITTER), None):
@@ -138,9 +121,8 @@ def check_policy(entry: Entry, config: Any) -> Iterator[Finding]:
     policy = config.version_policy
     match policy.WhichOneof("policy_choice"):
         case None if config.HasField("version_policy"):
-            yield warning(
-                "the version policy is empty", where, "Triton then serves all versions", "choose one, or take it out"
-            )
+            what = "the version policy is empty"
+            yield warning(what, where, "Triton then serves all versions", "choose one, or take it out")
         case "latest" if policy.latest.num_versions == 0:
             yield error("no version is served", where, "it is the latest 0 versions", "write num_versions: 1 or more")
         case "specific" if not policy.specific.versions:
@@ -150,9 +132,8 @@ def check_policy(entry: Entry, config: Any) -> Iterator[Finding]:
             if len(missing) == len(policy.specific.versions):
                 yield error(f"no version is served: {_those(missing)} not there", entry.where(_SPECIFIC), do=_FOLDER)
             elif missing:
-                yield warning(
-                    f"{_those(missing)} not there", entry.where(_SPECIFIC), "Triton serves the others", _FOLDER
-                )
+                where = entry.where(_SPECIFIC)
+                yield warning(f"{_those(missing)} not there", where, "Triton serves the others", _FOLDER)
 
 
 def _those(missing: list[str]) -> str:

@@ -25,12 +25,9 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
     if not any(_COMPLETES in source for _, source in programs):
         for side in ("input", "output"):
             if not getattr(config, side):
-                yield warning(
-                    f"no {side} is declared",
-                    entry.where(),
-                    f"a model of the Python backend has none then, but by its own {_COMPLETES.decode()}",
-                    f"declare each {side} with its name, data_type and dims",
-                )
+                what = f"no {side} is declared"
+                why = f"a model of the Python backend has none then, but by its own {_COMPLETES.decode()}"
+                yield warning(what, entry.where(), why, f"declare each {side} with its name, data_type and dims")
     yield from _parameters(entry, config)
 
 
@@ -54,35 +51,23 @@ def _program(path: str, source: bytes) -> Iterator[Finding]:
     except (RecursionError, MemoryError):
         return  # too deep for a look; Python says more when it runs it
     if _CLASS.encode() not in source:
-        yield error(
-            f"there is no class {_CLASS}", path, "it is what Triton looks for", f"name the model's class {_CLASS}"
-        )
+        what = f"there is no class {_CLASS}"
+        yield error(what, path, "it is what Triton looks for", f"name the model's class {_CLASS}")
 
 
 def _parameters(entry: Entry, config: Any) -> Iterator[Finding]:
     if "FORCE_CPU_ONLY_INPUT_TENSORS" in config.parameters:
         value = config.parameters["FORCE_CPU_ONLY_INPUT_TENSORS"].string_value
         if value not in ("yes", "no"):
-            yield error(
-                f"FORCE_CPU_ONLY_INPUT_TENSORS is '{value}'",
-                entry.where('parameters["FORCE_CPU_ONLY_INPUT_TENSORS"].string_value'),
-                do="write yes or no",
-            )
+            where = entry.where('parameters["FORCE_CPU_ONLY_INPUT_TENSORS"].string_value')
+            yield error(f"FORCE_CPU_ONLY_INPUT_TENSORS is '{value}'", where, do="write yes or no")
     if "EXECUTION_ENV_PATH" not in config.parameters:
         return
     path = config.parameters["EXECUTION_ENV_PATH"].string_value
     where = entry.where('parameters["EXECUTION_ENV_PATH"].string_value')
     if not path.startswith(_FOLDER):
-        yield warning(
-            f"the environment {path} is no part of the model",
-            where,
-            "it must be on every server",
-            f"put it beside config.pbtxt, and write {_FOLDER}…",
-        )
+        what = f"the environment {path} is no part of the model"
+        yield warning(what, where, "it must be on every server", f"put it beside config.pbtxt, and write {_FOLDER}…")
     elif path.removeprefix(_FOLDER) not in {file.path for file in entry.files}:
-        yield error(
-            f"there is no {path.removeprefix(_FOLDER)}",
-            where,
-            "the Python backend runs the model with it",
-            "put it beside config.pbtxt",
-        )
+        what = f"there is no {path.removeprefix(_FOLDER)}"
+        yield error(what, where, "the Python backend runs the model with it", "put it beside config.pbtxt")

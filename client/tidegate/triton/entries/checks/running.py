@@ -15,6 +15,8 @@ _GPU_ACCELERATORS = {
     "tensorflow": ("tensorrt", "auto_mixed_precision", "gpu_io"),
 }
 _CPU_ACCELERATORS = {"onnxruntime": ("openvino",)}
+_OF_STEPS = {"instance_group": "instances", "model_warmup": "warm-up", "optimization": "optimization"}
+"""What an ensemble's steps have, and not the ensemble itself."""
 _ACCELERATORS = "optimization.execution_accelerators"
 _BATCHING, _SEQUENCES = "dynamic_batching", "sequence_batching"
 _VALUES = ("int32_false_true", "fp32_false_true", "bool_false_true")
@@ -36,20 +38,10 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
 
 def _dynamic(entry: Entry, batching: Any, largest: int) -> Iterator[Finding]:
     yield from _preferred(entry, f"{_BATCHING}.preferred_batch_size", batching.preferred_batch_size, largest)
-    if largest <= 0:
-        yield warning(
-            "dynamic_batching makes no batches",
-            entry.where(_BATCHING),
-            f"max_batch_size is {largest}",
-            "set max_batch_size, or take dynamic_batching out",
-        )
-    elif largest == 1:
-        yield warning(
-            "dynamic_batching makes no batches",
-            entry.where(_BATCHING),
-            "max_batch_size is 1",
-            "raise max_batch_size, or take dynamic_batching out",
-        )
+    if largest <= 1:
+        do = f"{'raise' if largest == 1 else 'set'} max_batch_size, or take dynamic_batching out"
+        why = f"max_batch_size is {largest}"
+        yield warning("dynamic_batching makes no batches", entry.where(_BATCHING), why, do)
     yield from _priorities(entry, batching)
     yield from _order(entry, batching)
     policies = {"default_queue_policy": batching.default_queue_policy} | {
@@ -59,12 +51,8 @@ def _dynamic(entry: Entry, batching: Any, largest: int) -> Iterator[Finding]:
         if policy.timeout_action == ModelQueuePolicy.DELAY and not (
             policy.default_timeout_microseconds or policy.allow_timeout_override
         ):
-            yield warning(
-                "timeout_action means nothing",
-                entry.where(f"{_BATCHING}.{name}.timeout_action"),
-                "no request has a timeout",
-                "set default_timeout_microseconds",
-            )
+            where, do = entry.where(f"{_BATCHING}.{name}.timeout_action"), "set default_timeout_microseconds"
+            yield warning("timeout_action means nothing", where, "no request has a timeout", do)
 
 
 def _preferred(entry: Entry, field: str, sizes: Any, largest: int) -> Iterator[Finding]:
@@ -73,11 +61,8 @@ def _preferred(entry: Entry, field: str, sizes: Any, largest: int) -> Iterator[F
         if size <= 0:
             yield error(f"a preferred batch size is {size}", where, do="write sizes from 1 to max_batch_size")
         elif size > largest:
-            yield error(
-                f"the preferred batch size {size} is larger than max_batch_size ({max(largest, 0)})",
-                where,
-                do=f"set max_batch_size to {size} or more, or take the size out",
-            )
+            what = f"the preferred batch size {size} is larger than max_batch_size ({max(largest, 0)})"
+            yield error(what, where, do=f"set max_batch_size to {size} or more, or take the size out")
 
 
 def _priorities(entry: Entry, batching: Any) -> Iterator[Finding]:
@@ -85,12 +70,8 @@ def _priorities(entry: Entry, batching: Any) -> Iterator[Finding]:
     if not levels:
         for field in ("default_priority_level", "priority_queue_policy"):
             if getattr(batching, field):
-                yield warning(
-                    f"{field} means nothing",
-                    entry.where(f"{_BATCHING}.{field}"),
-                    "priority_levels is not set",
-                    "set priority_levels",
-                )
+                where, why = entry.where(f"{_BATCHING}.{field}"), "priority_levels is not set"
+                yield warning(f"{field} means nothing", where, why, "set priority_levels")
         return
     if not 1 <= batching.default_priority_level <= levels:
         yield error(
@@ -99,11 +80,8 @@ def _priorities(entry: Entry, batching: Any) -> Iterator[Finding]:
         )  # fmt: skip
     for level in batching.priority_queue_policy:
         if not 1 <= level <= levels:
-            yield error(
-                f"there is no priority level {level}",
-                entry.where(f'{_BATCHING}.priority_queue_policy["{level}"]'),
-                f"there are levels 1 to {levels}",
-            )
+            where = entry.where(f'{_BATCHING}.priority_queue_policy["{level}"]')
+            yield error(f"there is no priority level {level}", where, f"there are levels 1 to {levels}")
 
 
 def _order(entry: Entry, batching: Any) -> Iterator[Finding]:
@@ -114,35 +92,27 @@ def _order(entry: Entry, batching: Any) -> Iterator[Finding]:
         yield error("preserve_ordering allows one priority level only", where, do="take one of both out")
     for policy in (batching.default_queue_policy, *batching.priority_queue_policy.values()):
         if policy.default_timeout_microseconds and policy.timeout_action == ModelQueuePolicy.DELAY:
-            yield error(
-                "preserve_ordering and timeout_action: DELAY exclude each other",
-                where,
-                "what is delayed is answered after what came later",
-                "write timeout_action: REJECT",
-            )
+            what, do = "preserve_ordering and timeout_action: DELAY exclude each other", "write timeout_action: REJECT"
+            yield error(what, where, "what is delayed is answered after what came later", do)
 
 
 def _sequences(entry: Entry, config: Any) -> Iterator[Finding]:
     batching = config.sequence_batching
     yield from _controls(entry, config, batching)
-    yield from _states(entry, batching)
+    for number, state in enumerate(batching.state):
+        for field in ("input_name", "output_name"):
+            if not getattr(state, field):
+                where = entry.where(f"{_SEQUENCES}.state[{number}]")
+                yield warning(f"the state '{state.input_name}' has no {field}", where, do=f'write {field}: "…"')
     if batching.HasField("oldest"):
         sizes = batching.oldest.preferred_batch_size
         yield from _preferred(entry, f"{_SEQUENCES}.oldest.preferred_batch_size", sizes, config.max_batch_size)
         if config.max_batch_size < 1:
-            yield warning(
-                "'oldest' makes no batches",
-                entry.where(f"{_SEQUENCES}.oldest"),
-                "max_batch_size is 0",
-                "set max_batch_size",
-            )
+            where = entry.where(f"{_SEQUENCES}.oldest")
+            yield warning("'oldest' makes no batches", where, "max_batch_size is 0", "set max_batch_size")
     if config.response_cache.enable:
-        yield error(
-            "the response cache and sequences exclude each other",
-            entry.where("response_cache"),
-            "what a sequence answers depends on what came before",
-            "take response_cache out",
-        )
+        what, do = "the response cache and sequences exclude each other", "take response_cache out"
+        yield error(what, entry.where("response_cache"), "what a sequence answers depends on what came before", do)
 
 
 def _controls(entry: Entry, config: Any, batching: Any) -> Iterator[Finding]:
@@ -156,19 +126,12 @@ def _controls(entry: Entry, config: Any, batching: Any) -> Iterator[Finding]:
         elif tensor.name in names:
             yield error(f"the control input '{tensor.name}' stands twice", entry.where(place), do="give each its name")
         elif tensor.name in inputs:
-            yield warning(
-                f"'{tensor.name}' is an input and a control input",
-                entry.where(place),
-                "Triton fills it in by itself, so that no caller need give it",
-                "take it out of the inputs",
-            )
+            what, do = f"'{tensor.name}' is an input and a control input", "take it out of the inputs"
+            yield warning(what, entry.where(place), "Triton fills it in by itself, so that no caller need give it", do)
         names.add(tensor.name)
         if not tensor.control:
-            yield warning(
-                f"the control input '{tensor.name}' controls nothing",
-                entry.where(place),
-                do="write control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] }",
-            )
+            do = "write control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] }"
+            yield warning(f"the control input '{tensor.name}' controls nothing", entry.where(place), do=do)
         for index, control in enumerate(tensor.control):
             kind = value_name(ModelSequenceBatching.Control.Kind, control.kind)
             where = entry.where(f"{place}.control[{index}]")
@@ -191,64 +154,32 @@ def _control(kind: str, control: Any, where: str) -> Iterator[Finding]:
         what = f"{kind} has {' and '.join(given)}" if given else f"{kind} has no values"
         yield error(what, where, do=f"write one of {', '.join(_VALUES)}, such as int32_false_true: [ 0, 1 ]")
     elif len(getattr(control, given[0])) != 2:
-        yield error(
-            f"{given[0]} has {len(getattr(control, given[0]))} values, not 2",
-            where,
-            do="write the value for no, then that for yes",
-        )
-
-
-def _states(entry: Entry, batching: Any) -> Iterator[Finding]:
-    for number, state in enumerate(batching.state):
-        place = f"{_SEQUENCES}.state[{number}]"
-        said = f"the state '{state.input_name}'"
-        for field in ("input_name", "output_name"):
-            if not getattr(state, field):
-                yield warning(f"{said} has no {field}", entry.where(place), do=f'write {field}: "…"')
+        do = "write the value for no, then that for yes"
+        yield error(f"{given[0]} has {len(getattr(control, given[0]))} values, not 2", where, do=do)
 
 
 def _answers(entry: Entry, config: Any) -> Iterator[Finding]:
     decoupled = config.model_transaction_policy.decoupled
     if config.response_cache.enable:
         if decoupled:
-            yield error(
-                "the response cache and decoupled answers exclude each other",
-                entry.where("response_cache"),
-                do="take response_cache out",
-            )
+            what = "the response cache and decoupled answers exclude each other"
+            yield error(what, entry.where("response_cache"), do="take response_cache out")
         elif not config.HasField("sequence_batching"):
-            yield warning(
-                "nothing is cached on a server that is started without --cache-config",
-                entry.where("response_cache"),
-                "that is Triton's default",
-            )
+            what = "nothing is cached on a server that is started without --cache-config"
+            yield warning(what, entry.where("response_cache"), "that is Triton's default")
     if decoupled and is_ensemble(config):
-        yield warning(
-            "an ensemble is decoupled when one of its steps is",
-            entry.where("model_transaction_policy"),
-            "Triton ignores what is written here",
-            "take it out",
-        )
+        where, why = entry.where("model_transaction_policy"), "Triton ignores what is written here"
+        yield warning("an ensemble is decoupled when one of its steps is", where, why, "take it out")
 
 
 def check_instances(entry: Entry, config: Any) -> Iterator[Finding]:
     """Yield what is wrong with instance groups and optimization."""
     if is_ensemble(config):
-        for field, what in (("instance_group", "instances"), ("model_warmup", "warm-up")):
-            if getattr(config, field):
-                yield error(
-                    f"an ensemble has no {what} of its own",
-                    entry.where(field),
-                    "the models of its steps have",
-                    f"move {field} into their configurations",
-                )
-        if config.HasField("optimization"):
-            yield error(
-                "an ensemble has no optimization of its own",
-                entry.where("optimization"),
-                "the models of its steps have",
-                "move it into their configurations",
-            )
+        said = {field.name for field, _ in config.ListFields()}
+        for field, what in _OF_STEPS.items():
+            if field in said:
+                why, do = "the models of its steps have", f"move {field} into their configurations"
+                yield error(f"an ensemble has no {what} of its own", entry.where(field), why, do)
         return
     for number, group in enumerate(config.instance_group):
         yield from _group(entry, f"instance_group[{number}]", group)
@@ -270,19 +201,11 @@ def _group(entry: Entry, place: str, group: Any) -> Iterator[Finding]:
     if kind in ("KIND_CPU", "KIND_MODEL") and group.gpus:
         yield error(f"{kind} and gpus exclude each other", entry.where(f"{place}.gpus"), do="take one of both out")
     elif any(number != 0 for number in group.gpus):
-        yield warning(
-            f"gpus: {list(group.gpus)}",
-            entry.where(f"{place}.gpus"),
-            "a server of the platform has one GPU or one slice of one, and its number is 0",
-            "take gpus out",
-        )
+        why = "a server of the platform has one GPU or one slice of one, and its number is 0"
+        yield warning(f"gpus: {list(group.gpus)}", entry.where(f"{place}.gpus"), why, "take gpus out")
     if group.count < 0:
-        yield warning(
-            f"count is {group.count}",
-            entry.where(f"{place}.count"),
-            "Triton then runs the default number",
-            "write 1 or more",
-        )
+        where = entry.where(f"{place}.count")
+        yield warning(f"count is {group.count}", where, "Triton then runs the default number", "write 1 or more")
     if group.HasField("rate_limiter"):
         yield warning(
             "the rate limiter limits nothing on a server that is started without --rate-limit=execution_count",
@@ -302,9 +225,6 @@ def _accelerators(entry: Entry, config: Any) -> Iterator[Finding]:
                 yield warning(f"the {backend} backend has no {field}", where, "it ignores it", "take it out")
             elif one.name not in known[backend]:
                 near = nearest(one.name, known[backend])
-                yield warning(
-                    f"the {backend} backend has no accelerator '{one.name}'",
-                    where,
-                    f"it knows {', '.join(known[backend])}, and ignores or refuses others",
-                    f"did you mean '{near}'?" if near else "",
-                )
+                what = f"the {backend} backend has no accelerator '{one.name}'"
+                why = f"it knows {', '.join(known[backend])}, and ignores or refuses others"
+                yield warning(what, where, why, f"did you mean '{near}'?" if near else "")

@@ -32,12 +32,8 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
         for name, count in Counter(tensor.name for tensor in tensors if tensor.name).items():
             if count > 1:
                 last = max(number for number, tensor in enumerate(tensors) if tensor.name == name)
-                yield warning(
-                    f"the {side} '{name}' stands {count} times",
-                    entry.where(f"{side}[{last}]"),
-                    "Triton goes by the first",
-                    "keep one of them",
-                )
+                what = f"the {side} '{name}' stands {count} times"
+                yield warning(what, entry.where(f"{side}[{last}]"), "Triton goes by the first", "keep one of them")
     yield from _batch_in_dims(entry, config)
 
 
@@ -45,12 +41,9 @@ def _batch_in_dims(entry: Entry, config: Any) -> Iterator[Finding]:
     """Yield whether all tensors begin with a number that can only be that of the batch."""
     size, tensors = config.max_batch_size, [*config.input, *config.output]
     if size > 1 and len(tensors) > 1 and all(len(one.dims) > 1 and one.dims[0] == size for one in tensors):
-        yield warning(
-            f"all dims begin with {size}, which is max_batch_size",
-            entry.where("input[0].dims"),
-            f"dims are without the batch: Triton expects shapes [ -1, {size}, … ]",
-            f"take the {size} out where it stands for the batch",
-        )
+        what = f"all dims begin with {size}, which is max_batch_size"
+        why = f"dims are without the batch: Triton expects shapes [ -1, {size}, … ]"
+        yield warning(what, entry.where("input[0].dims"), why, f"take the {size} out where it stands for the batch")
 
 
 def _tensor(entry: Entry, config: Any, side: str, place: str, tensor: Any) -> Iterator[Finding]:
@@ -76,12 +69,8 @@ def _dims(entry: Entry, config: Any, said: str, place: str, tensor: Any) -> Iter
         yield error(f"{said} has no dims", entry.where(place), do=scalar if config.max_batch_size else "write dims")
     for number, size in enumerate(tensor.dims):
         if size < 1 and size != -1:
-            yield error(
-                f"{said} has a dimension of {size}",
-                entry.where(f"{place}.dims[{number}]"),
-                "a dimension is 1 or more, or -1 where it varies",
-                "write its size, or -1",
-            )
+            where, why = entry.where(f"{place}.dims[{number}]"), "a dimension is 1 or more, or -1 where it varies"
+            yield error(f"{said} has a dimension of {size}", where, why, "write its size, or -1")
     if config.max_batch_size > 0 and len(tensor.dims) > 1 and tensor.dims[0] == -1:
         full = ", ".join(map(str, [-1, *tensor.dims]))
         yield warning(
@@ -98,23 +87,15 @@ def _reshape(entry: Entry, config: Any, said: str, place: str, tensor: Any) -> I
     where = entry.where(f"{place}.reshape")
     shape = list(tensor.reshape.shape)
     if not shape and config.max_batch_size == 0:
-        yield error(
-            f"{said}: an empty reshape needs batches",
-            where,
-            "without a batch it would be no tensor at all",
-            "set max_batch_size, or write a shape",
-        )
+        why = "without a batch it would be no tensor at all"
+        yield error(f"{said}: an empty reshape needs batches", where, why, "set max_batch_size, or write a shape")
         return
     if any(size < 1 and size != -1 for size in shape):
         yield error(f"{said}: a dimension of reshape is neither 1 or more, nor -1", where)
     elif _counts(tensor.dims) != _counts(shape):
         varies = "Triton moves no elements across a dimension that varies" if -1 in tensor.dims else ""
-        yield error(
-            f"{said}: dims {list(tensor.dims)} and reshape {shape} hold different numbers of elements",
-            where,
-            varies,
-            "make both sides equal",
-        )
+        what = f"{said}: dims {list(tensor.dims)} and reshape {shape} hold different numbers of elements"
+        yield error(what, where, varies, "make both sides equal")
 
 
 def _counts(shape: Any) -> list[int]:
@@ -138,28 +119,20 @@ def _ragged(entry: Entry, config: Any, said: str, place: str, tensor: Any) -> It
     elif config.max_batch_size == 0:
         yield warning(f"{said}: allow_ragged_batch means nothing", where, "max_batch_size is 0", "set max_batch_size")
     elif not config.HasField("dynamic_batching") and not config.HasField("sequence_batching"):
-        yield warning(
-            f"{said}: allow_ragged_batch means nothing", where, "nothing batches requests", "add dynamic_batching { }"
-        )
+        what = f"{said}: allow_ragged_batch means nothing"
+        yield warning(what, where, "nothing batches requests", "add dynamic_batching { }")
 
 
 def _labels(entry: Entry, said: str, place: str, name: str) -> Iterator[Finding]:
     where = entry.where(f"{place}.label_filename")
     paths = [file.path for file in entry.files]
     if not is_inside(name):
-        yield error(
-            f"{said}: the label file '{name}' lies outside of the entry",
-            where,
-            do="put it beside config.pbtxt, and write its name",
-        )
+        do = "put it beside config.pbtxt, and write its name"
+        yield error(f"{said}: the label file '{name}' lies outside of the entry", where, do=do)
     elif name not in paths:
         near = nearest(name, paths)
-        yield error(
-            f"{said}: there is no label file '{name}'",
-            where,
-            "it lies beside config.pbtxt",
-            f"did you mean '{near}'?" if near else "put it there",
-        )
+        what = f"{said}: there is no label file '{name}'"
+        yield error(what, where, "it lies beside config.pbtxt", f"did you mean '{near}'?" if near else "put it there")
 
 
 def check_warm_up(entry: Entry, config: Any) -> Iterator[Finding]:
@@ -171,11 +144,8 @@ def check_warm_up(entry: Entry, config: Any) -> Iterator[Finding]:
             yield warning(f"Triton skips {said}", entry.where(place), "its batch_size is 0", "write batch_size: 1")
             continue
         if sample.batch_size > max(config.max_batch_size, 1):
-            yield error(
-                f"{said} has a batch of {sample.batch_size}, and max_batch_size is {config.max_batch_size}",
-                entry.where(f"{place}.batch_size"),
-                do="write a batch_size that callers may have as well",
-            )
+            what = f"{said} has a batch of {sample.batch_size}, and max_batch_size is {config.max_batch_size}"
+            yield error(what, entry.where(f"{place}.batch_size"), do="write a batch_size that callers may have as well")
         yield from _inputs(entry, config, place, said, sample)
 
 
@@ -202,11 +172,8 @@ def _fits(said: str, name: str, tensor: Any, data: Any, where: str) -> Iterator[
     if len(data.dims) != len(tensor.dims) or any(
         size not in (-1, given) for size, given in zip(tensor.dims, data.dims, strict=True)
     ):
-        yield error(
-            f"{said}: the input '{name}' has dims {list(tensor.dims)}, not {list(data.dims)}",
-            where,
-            do="write sizes that fit, without the batch",
-        )
+        what = f"{said}: the input '{name}' has dims {list(tensor.dims)}, not {list(data.dims)}"
+        yield error(what, where, do="write sizes that fit, without the batch")
 
 
 def _data(entry: Entry, said: str, name: str, data: Any, where: str) -> Iterator[Finding]:
@@ -215,18 +182,14 @@ def _data(entry: Entry, said: str, name: str, data: Any, where: str) -> Iterator
         return
     match data.WhichOneof("input_data_type"):
         case None:
-            yield error(
-                f"{said}: the input '{name}' has no data",
-                where,
-                do="write zero_data: true, random_data: true or input_data_file",
-            )
+            do = "write zero_data: true, random_data: true or input_data_file"
+            yield error(f"{said}: the input '{name}' has no data", where, do=do)
         case "input_data_file":
             path = f"warmup/{data.input_data_file}"
             size = next((file.size for file in entry.files if file.path == path), None)
             needs = prod(data.dims) * _BYTES.get(value_name(DataType, data.data_type), 0)
             if size is None:
-                yield error(
-                    f"{said}: there is no file {path}", where, "it lies in the entry's folder warmup", "put it there"
-                )
+                why = "it lies in the entry's folder warmup"
+                yield error(f"{said}: there is no file {path}", where, why, "put it there")
             elif size < needs:
                 yield error(f"{said}: {path} has {size} bytes, and the input '{name}' needs {needs}", where)

@@ -109,9 +109,8 @@ def read_treelite(source: Path) -> Reading:
     except struct.error as error:
         raise unreadable(source, "checkpoint of treelite", error) from None
     if major != _TREELITE_MAJOR or not 0 <= task <= 4 or features < 1 or targets != count:
-        raise UsageError(
-            "it is no checkpoint of treelite 4", where=str(source), do="write it with treelite 4 (Model.serialize)"
-        )
+        what = "it is no checkpoint of treelite 4"
+        raise UsageError(what, where=str(source), do="write it with treelite 4 (Model.serialize)")
     if targets > 1:
         raise unreadable(source, "model that FIL serves", f"it has {targets} targets")
     return _reading(

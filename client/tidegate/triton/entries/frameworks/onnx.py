@@ -71,9 +71,8 @@ def _tensors(graph: Any, source: Path) -> tuple[tuple[Tensor, ...], tuple[Tensor
         inputs = tuple(_tensor(value) for value in graph.input if value.name not in weights)
         outputs = tuple(_tensor(value) for value in graph.output)
     except ValueError as error:
-        raise UsageError(
-            str(error), where=str(source), do="export the model with plain tensors on its outside"
-        ) from None
+        what = str(error)
+        raise UsageError(what, where=str(source), do="export the model with plain tensors on its outside") from None
     if not outputs:
         raise unreadable(source, "ONNX model", "its graph has no output")
     return inputs, outputs
@@ -85,9 +84,8 @@ def _tensor(value: Any) -> Tensor:
         raise ValueError(f"{value.name!r} is a {kind}; Triton passes tensors only")
     tensor = value.type.tensor
     if tensor.elem_type not in _TYPES:
-        raise ValueError(
-            f"{value.name!r} has elements of a type that Triton does not have (ONNX type {tensor.elem_type})"
-        )
+        what = f"{value.name!r} has elements of a type that Triton does not have (ONNX type {tensor.elem_type})"
+        raise ValueError(what)
     if not tensor.HasField("shape"):
         raise ValueError(f"{value.name!r} has a shape of unknown rank")
     dims = tuple(each.dim_value if each.dim_value > 0 else ANY for each in tensor.shape.dim)

@@ -75,10 +75,8 @@ def data_type(text: str) -> str:
     )
     if name not in DATA_TYPES:
         near = get_close_matches(name, DATA_TYPES, 1)
-        raise UsageError(
-            f"there is no data type {text!r}",
-            do=(f"say {near[0]}, or another" if near else "say one") + f" of {', '.join(DATA_TYPES)}",
-        )
+        do = (f"say {near[0]}, or another" if near else "say one") + f" of {', '.join(DATA_TYPES)}"
+        raise UsageError(f"there is no data type {text!r}", do=do)
     return name
 
 

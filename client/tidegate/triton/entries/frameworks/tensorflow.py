@@ -123,9 +123,8 @@ def _attribute(node: Any, name: str) -> Any:
 
 def _tensor(name: str, kind: int, shape: Any, file: Path) -> Tensor:
     if kind not in _TYPES:
-        raise UsageError(
-            f"tensor {name!r} has a type that Triton does not have (TensorFlow type {kind})", where=str(file)
-        )
+        what = f"tensor {name!r} has a type that Triton does not have (TensorFlow type {kind})"
+        raise UsageError(what, where=str(file))
     if shape.unknown_rank:
         raise UsageError(
             f"tensor {name!r} has a shape of unknown rank", where=str(file),

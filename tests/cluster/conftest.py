@@ -12,8 +12,7 @@ import pytest
 from lab.local_cluster import LocalCluster
 from rollout.kubectl import Kubectl
 
-from .bringing import ENGINES, Site, site_in
-from .world import roomy_nodes
+from .world import ENGINES, Site, roomy_nodes, site_in
 
 MakeCluster = Callable[..., LocalCluster]
 _REAL = {"cluster", "make_cluster"}

@@ -88,14 +88,3 @@ def test_who_may_not_look_around_installs_without_asking(bare: LocalCluster) -> 
     said = notes(helm(deployer, *NEW, "--set", "global.lookup=false"))
     assert "no cluster was asked" in said
     assert "offers nvidia.com/mig-1g.10gb" in said
-
-
-@pytest.mark.thorough
-def test_the_api_server_takes_the_hooks_under_pod_security_restricted(bare: LocalCluster) -> None:
-    notes(helm(bare.environment(), *NEW))
-    hooks = helm(bare.environment(), "get", "hooks", "east", "--namespace", NAMESPACE)
-    objects = [item for item in yaml.safe_load_all(hooks.stdout) if item]
-    assert sorted(item["kind"] for item in objects) == ["NetworkPolicy", "Pod"]
-    bare.apply(objects)
-    (pod,) = (item for item in bare.get("pods", namespace=NAMESPACE) if item["metadata"]["name"] == "helm-test")
-    assert pod["spec"]["containers"][0]["image"].startswith("registry.example.com/tidegate/inference-proxy")

@@ -1,12 +1,10 @@
 """`make down`: the datasets' volumes stay, and nothing else."""
 
 import shlex
-import shutil
 
 import pytest
 
-from .bringing import ENGINES, Site
-from .world import until
+from .world import Site, until
 
 WHAT_A_NAMESPACE_HAS = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
 
@@ -70,37 +68,6 @@ def test_what_it_says_deletes_the_rest_for_good(helm_site: Site) -> None:
     names = {item["metadata"]["name"] for item in site.cluster.get("namespaces")}
     assert f"{site.prefix}-dev" not in names
     assert site.down().out == f"dev-lab is not there: tests has no namespace {site.prefix}-dev.\n"
-
-
-@pytest.mark.thorough
-def test_what_somebody_else_gave_the_name_of_one_of_ours_stays(helm_site: Site) -> None:
-    """Such as a ConfigMap that is there already when the definition comes to name one like it."""
-    site = helm_site
-    site.up()
-    namespace = f"{site.prefix}-dev"
-    site.cluster.kubectl("--namespace", namespace, "create", "configmap", "small-new-eviction")
-    extra = "      - {name: extra, loading: {mode: on-demand, capacity: 1Gi}, replicas: 1}\n"
-    site.edit(extra, extra + extra.replace("name: extra", "name: new"))
-    assert "belong" in site.up(ok=False).err
-    site.down()
-    assert ("ConfigMap", "small-new-eviction") in everything_in(site, namespace)
-
-
-@pytest.mark.thorough
-def test_a_stack_that_nobody_brought_up_with_an_engine_is_not_taken_down(helm_site: Site) -> None:
-    """Neither what kubectl applied, nor a namespace of somebody else."""
-    site = helm_site
-    site.cluster.kubectl("create", "namespace", f"{site.prefix}-dev")
-    ended = site.down(ok=False)
-    assert ended.code == 1
-    assert "was made by somebody else" in ended.err
-    site.cluster.apply(site.rendered("dev-lab").objects)
-    before = site.state("uid")
-    for engine in ENGINES if shutil.which("pulumi") else ("helm",):
-        ended = site.down("--engine", engine, ok=False)
-        assert ended.code == 1
-        assert "was brought up with kubectl, or by a GitOps controller." in ended.err
-    assert site.state("uid") == before
 
 
 @pytest.mark.thorough

@@ -6,8 +6,7 @@ import pytest
 
 from rollout.changes.compare import MISSING, ObjectChange
 
-from .bringing import Site
-from .world import until
+from .world import Site, until
 
 
 def fields(changes: list[ObjectChange]) -> dict[tuple[str, str, str], tuple[Any, Any]]:

@@ -7,8 +7,7 @@ import pytest
 
 from lab.local_cluster import LocalCluster
 
-from .bringing import KINDS, Site, site_in
-from .world import ROOT, settled
+from .world import KINDS, ROOT, Site, settled, site_in
 
 EVERYTHING = f"{KINDS},pods"
 

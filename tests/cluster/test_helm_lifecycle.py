@@ -9,8 +9,7 @@ from charts import CHART
 from charts.packaging import package
 from lab import tools
 
-from .bringing import KINDS, Site
-from .world import ROOT, settled
+from .world import KINDS, ROOT, Site, settled
 
 OLDER = "0.0.9"
 

@@ -10,11 +10,10 @@ import pytest
 
 from lab import tools
 from rollout.engines import lease
-from rollout.kubectl import Kubectl, as_list
+from rollout.kubectl import Kubectl
 from stacks.command import CommandError
 
-from .bringing import Site, read_until
-from .world import settled, until
+from .world import Site, read_until, settled, until
 
 
 def kill(site: Site, seconds: float) -> None:
@@ -144,47 +143,6 @@ def test_a_run_knows_when_another_one_has_taken_its_lease(
         with pytest.raises(CommandError, match="somebody@elsewhere, process 7 has taken over"):
             hold.require()
     assert kube.get("lease", lease.NAME, namespace) is not None, "it is left to the other run"
-
-
-@pytest.mark.thorough
-def test_a_holder_elsewhere_is_dead_only_after_a_long_silence(
-    kube: Kubectl, namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its process id says nothing here."""
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    head = {"name": lease.NAME, "namespace": namespace}
-    spec = {"holderIdentity": f"somebody@elsewhere, process {ended.pid}", "leaseDurationSeconds": 30}
-    body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": head, "spec": spec}
-    kube.run("create", "-f", "-", stdin=as_list([body]))
-    monkeypatch.setattr(lease, "SECONDS", 4)
-    started = time.monotonic()
-    with lease.held(kube, namespace):
-        assert time.monotonic() - started >= 4
-
-
-@pytest.mark.thorough
-def test_an_up_whose_lease_another_run_took_over_ends_and_leaves_helms_records_alone(helm_site: Site) -> None:
-    """The other run goes on from what it finds; what this one's Helm would still note would be written over it."""
-    site = helm_site
-    site.up()
-    site.edit(
-        "replicas: 1}\n      - {name: extra",
-        'replicas: 1, resources: {cpu: "5000", memory: 8Gi}}\n      - {name: extra',
-    )
-    process = site.start()
-    read_until(process, "Unschedulable")
-    site.kubectl("patch", "lease", lease.NAME, "--type=merge", "--patch", THEIRS)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 1
-    last = [line for line in err.splitlines() if not line.startswith("waiting: ")]
-    assert len(last) == 1
-    assert last[0].startswith(
-        f"stack dev-lab is not up: somebody@elsewhere, process 7 has taken over the work in {site.prefix}-dev, because"
-    )
-    assert site.release() == "pending-upgrade", "as the other run would find it"
-    holder = site.kubectl("get", "lease", lease.NAME, "--output=jsonpath={.spec.holderIdentity}").stdout
-    assert holder == "somebody@elsewhere, process 7"
 
 
 def test_a_lease_of_ones_own_is_given_up(kube: Kubectl, namespace: str) -> None:

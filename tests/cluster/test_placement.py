@@ -12,7 +12,7 @@ from lab.local_cluster.nodes import nodes_of
 from rollout.local import slice_of
 from rollout.pending import why_pending
 
-from .world import DEFINITIONS, EVERYTHING, REFERENCE, objects_of, planes, prepare, read, reference_in, settled, until
+from .world import DEFINITIONS, EVERYTHING, REFERENCE, objects_of, planes, prepare, read, settled, until
 
 Object = dict[str, Any]
 A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
@@ -130,28 +130,6 @@ def test_when_slices_run_out_a_pod_waits_and_says_why(
 def _said(cluster: LocalCluster, name: str) -> str:
     words = why_pending(cluster.get("pod", name, "inference-prod"))
     return "" if "has not looked" in words else words
-
-
-@pytest.mark.thorough
-def test_a_pod_whose_kind_of_node_is_not_there_says_so(cluster: LocalCluster, namespace: str, tmp_path: Path) -> None:
-    """The labels that no node has stand in the reason."""
-    definition = reference_in(namespace, tmp_path)
-    workload = next(item for item in objects_of(definition, "dev-lab") if item["kind"] == "StatefulSet")
-    space = workload["metadata"]["namespace"]
-    spec = workload["spec"]["template"]["spec"]
-    spec["nodeSelector"]["nvidia.com/gpu.product"] = "NVIDIA-B200"
-    del spec["volumes"], spec["serviceAccountName"]
-    for container in [*spec["containers"], *spec.get("initContainers", ())]:
-        container.pop("volumeMounts", None)
-    cluster.kubectl("create", "namespace", space)
-    cluster.apply([workload])
-
-    def said() -> str:
-        return next((words for pod in cluster.get("pods", namespace=space) if (words := why_pending(pod))), "")
-
-    words = until("the scheduler has said why", lambda: found if "No node" in (found := said()) else "")
-    assert words.startswith("No node is of the kind that it asks for (")
-    assert "nvidia.com/gpu.product=NVIDIA-B200" in words
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ import pytest
 from rollout.kubectl import Kubectl, as_list
 from stacks.command import CommandError
 
-from .bringing import Site, read_until
 from .conftest import MakeCluster
-from .world import roomy_nodes, until
+from .world import Site, read_until, roomy_nodes, until
 
 NO_NODE_HAS_THAT = 'resources: {cpu: "5000", memory: 8Gi}'
 
@@ -191,28 +190,6 @@ def test_what_cannot_be_changed_in_place_says_how_to_replace_it_while_its_pods_g
     with pytest.raises(CommandError, match="StatefulSet fixed cannot be changed in place") as caught:
         kube.run("apply", "--server-side", "-f", "-", stdin=as_list([{**item, "spec": {**spec, "serviceName": "two"}}]))
     assert "delete statefulset fixed --cascade=orphan" in str(caught.value)
-
-
-@pytest.mark.thorough
-def test_nothing_of_somebody_else_is_taken_over(helm_site: Site) -> None:
-    """Neither a namespace that was there, nor, even with ADOPT=1, an object that only has the same name."""
-    site = helm_site
-    name = f"{site.prefix}-dev"
-    site.cluster.kubectl("create", "namespace", name)
-    ended = site.up(ok=False)
-    assert ended.code == 1
-    assert f"The namespace {name} is there already, and was made by somebody else." in ended.err
-    assert "ADOPT=1" in ended.err
-    site.kubectl("create", "service", "clusterip", "small-main", "--tcp=80")
-    uid = site.kubectl("get", "service", "small-main", "--output=jsonpath={.metadata.uid}").stdout
-    ended = site.up("--adopt", ok=False)
-    assert ended.code == 1
-    assert "belong to somebody else: Service small-main" in ended.err
-    now = site.kubectl("get", "service", "small-main", "--output=jsonpath={.metadata.uid} {.metadata.annotations}")
-    assert now.stdout == f"{uid} "
-    site.kubectl("delete", "service", "small-main")
-    site.up("--adopt")
-    assert site.changes() == []
 
 
 def test_kubectl_that_cannot_be_run_is_one_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """What a preview says restarts is what a real control plane restarts: for edits of a definition, and of objects."""
 
-import copy
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +7,6 @@ from typing import Any
 import pytest
 
 from lab.local_cluster import LocalCluster
-from rollout.changes import restarts as said
 from rollout.changes.restarts import restarts
 from stacks.validate import read_definition
 
@@ -183,34 +180,3 @@ def test_the_upgrade_of_one_image_renews_the_pods_of_one_workload_and_no_other(e
     assert {name for name in before if before[name] != now[name]} == {PRELOAD} == predicted(environment.objects, after)
     assert not before[PRELOAD] & now[PRELOAD]
     environment.apply(environment.objects)
-
-
-@pytest.mark.thorough
-def test_a_pod_that_does_not_start_holds_up_those_after_it(environment: Environment) -> None:
-    """One after another: where the first new pod finds no node, a pool loses that one, and the proxy loses none."""
-    three = copy.deepcopy(environment.objects)
-    for item in three:
-        if item["metadata"]["name"] in (SMALL, PROXY) and item["kind"] in ("Deployment", "StatefulSet"):
-            item["spec"]["replicas"] = 3
-    environment.apply(three)
-    settled(environment.cluster, environment.namespace)
-    before = environment.pods()
-    nowhere = copy.deepcopy(three)
-    for item in nowhere:
-        if item["kind"] in ("Deployment", "StatefulSet"):
-            item["spec"]["template"]["spec"].setdefault("nodeSelector", {})["no"] = "node"
-    told = {restart.workload.name: said.how(restart) for restart in restarts(three, nowhere)}
-    assert told[SMALL] == "3 pods, one after another"
-    assert told[PROXY] == "3 pods, one at a time, the new before the old goes"
-    environment.apply(nowhere)
-    until("one pod of the pool is new", lambda: len(environment.pods()[SMALL] - before[SMALL]) == 1)
-    until("one pod of the proxy is new", lambda: len(environment.pods()[PROXY] - before[PROXY]) == 1)
-    time.sleep(2)  # time in which more would go, if more were to go
-    now = environment.pods()
-    assert len(now[SMALL] & before[SMALL]) == 2
-    assert len(now[PROXY] & before[PROXY]) == 3
-    environment.apply(environment.objects)
-    # A StatefulSet never takes away a new pod that has not come up: somebody must.
-    stuck = ("--field-selector=status.phase=Pending", "--grace-period=0", "--force")
-    environment.cluster.kubectl("delete", "pods", "--namespace", environment.namespace, *stuck)
-    settled(environment.cluster, environment.namespace)

@@ -24,8 +24,7 @@ from stacks.command import CommandError
 from stacks.definition.rollout import PortForwardProbe, ServiceProxyProbe
 from tests.rollout.conftest import Ended
 
-from .bringing import ENGINES, Site, checkout_for_pulumi, read_until
-from .world import ROOT, until
+from .world import ENGINES, ROOT, Site, checkout_for_pulumi, read_until, until
 
 pytestmark = pytest.mark.thorough
 PLANES = ("east", "west", "north")

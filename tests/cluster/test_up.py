@@ -6,8 +6,7 @@ import pytest
 
 from charts import CHART
 
-from .bringing import Site, read_until
-from .world import settled, until
+from .world import Site, read_until, settled, until
 
 POD_KINDS = "pods"
 

@@ -1,15 +1,32 @@
-"""What tests on a cluster put there: definitions, their objects, nodes; and how they wait for them."""
+"""What tests on a cluster put there, how they bring it up and down as people do, and how they wait for it."""
 
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from lab import tools
 from lab.local_cluster import LocalCluster, crds
 from lab.local_cluster.nodes import cpu_node, mig_mixed
-from rollout.render import render
+from rollout.changes.compare import ObjectChange, compare
+from rollout.cli import app
+from rollout.live import Live, live_objects
+from rollout.render import Rendered, render
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
+from tests.rollout.conftest import Ended
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "stacks" / "inference.yaml"
@@ -104,3 +121,237 @@ def _done(item: Object) -> bool:
 def planes(stacks: Sequence[Stack]) -> list[Any]:
     """Return the data planes of stacks, each once."""
     return [*{stack.data_plane.name: stack.data_plane for stack in stacks}.values()]
+
+
+# ---- dev and prod, by the command line and with each engine ----
+
+DEFINITION = """\
+images:
+  - {{name: triton, repository: registry.test/triton, tag: "1"}}
+  - {{name: proxy, repository: registry.test/proxy, tag: "1"}}
+  - {{name: eviction-policy, repository: registry.test/eviction-policy, tag: "1"}}
+datasets:
+  - {{name: models, kind: nfs, server: nfs.test, path: /models}}
+  - {{name: spare, kind: nfs, server: nfs.test, path: /spare}}
+servers:
+  - name: small
+    repository: {{dataset: models}}
+    pools:
+      - {{name: main, loading: {{mode: on-demand}}, replicas: 1}}
+      - {{name: extra, loading: {{mode: on-demand, capacity: 1Gi}}, replicas: 1}}
+proxy:
+  replicas: 1
+  auth: {{apiKeys: {{secret: keys}}}}
+  access: [{{name: all, principals: [ci], servers: [small]}}]
+models:
+  - {{name: one, server: small, pool: main}}
+network:
+  callers: [{{name: ci, namespaceLabels: {{kubernetes.io/metadata.name: ci}}}}]
+environments:
+  - {{name: dev, namespace: {prefix}-dev}}
+  - name: prod
+    namespace: {prefix}-prod
+    production: true
+    datasets: [{{name: models, path: /prod}}, {{name: spare, path: /prod-spare}}]
+    proxy: {{replicas: null, autoscaling: {{min: 3, max: 12}}}}
+dataPlanes:
+  - {{name: lab, context: {context}, environments: [dev, prod]}}
+"""
+KINDS = "sa,pv,pvc,cm,netpol,svc,deploy,sts,pdb,hpa"
+ENGINES = ("helm", "pulumi")
+
+
+@dataclass
+class Site:
+    """A definition of dev and prod, the cluster that they live in, and an engine."""
+
+    cluster: LocalCluster
+    prefix: str
+    engine: str
+    folder: Path
+    environment: Mapping[str, str]
+    checkout: Path = ROOT
+    started: list["subprocess.Popen[str]"] = field(default_factory=list)
+
+    @property
+    def definition(self) -> Path:
+        """The file."""
+        return self.folder / "definition" / "two.yaml"
+
+    def edit(self, old: str, new: str) -> None:
+        """Replace a text in the definition."""
+        text = self.definition.read_text("utf-8")
+        assert old in text, old
+        self.write(text.replace(old, new))
+
+    def write(self, text: str) -> None:
+        """Write the definition, and beside it the digests of its images."""
+        self.definition.write_text(text, "utf-8")
+        names = [f"{image['repository']}:{image['tag']}" for image in yaml.safe_load(text)["images"]]
+        digests = [f"  - image: {name}\n    digest: sha256:{name[-1] * 64}\n" for name in sorted(names)]
+        (self.definition.parent / "images.lock").write_text("images:\n" + "".join(digests), "utf-8")
+
+    def run(self, *arguments: str, ok: bool = True) -> Ended:
+        """Run a command in process."""
+        with self._environment():
+            result = CliRunner().invoke(app, [arguments[0], str(self.definition), *arguments[1:]])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        ended = Ended(result.exit_code, result.stdout, result.stderr)
+        assert not ok or ended.code == 0, ended.text
+        return ended
+
+    def up(self, *arguments: str, stack: str | None = "dev-lab", ok: bool = True, engine: str = "") -> Ended:
+        """Bring a stack up, or all of them with None."""
+        only = ["--stack", stack] if stack else []
+        where = ["--cluster", self.cluster.context, "--engine", engine or self.engine]
+        return self.run("up", *where, *only, *arguments, ok=ok)
+
+    def down(self, *arguments: str, stack: str | None = "dev-lab", ok: bool = True) -> Ended:
+        """Take a stack down."""
+        only = ["--stack", stack] if stack else []
+        return self.run("down", "--cluster", self.cluster.context, *only, *arguments, ok=ok)
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start `up` of dev."""
+        where = ["--cluster", self.cluster.context, "--engine", self.engine, "--stack", "dev-lab"]
+        return self.launch("up", *where, *arguments)
+
+    def launch(self, command: str, *arguments: str) -> "subprocess.Popen[str]":
+        """Start a command as a process group of its own."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rollout", command, str(self.definition), *arguments],
+            cwd=self.checkout,
+            env={
+                **os.environ,
+                **self.environment,
+                "PYTHONPATH": os.pathsep.join([str(self.checkout), str(self.checkout / "contracts")]),
+                "PYTHONUNBUFFERED": "1",
+            },
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        self.started.append(process)
+        return process
+
+    def live(self, stack: str = "dev-lab") -> Live:
+        """Return a stack as its cluster has it, and would have it."""
+        with self._environment():
+            return live_objects(self.cluster.context, [self.rendered(stack)])[stack]
+
+    def changes(self, stack: str = "dev-lab") -> list[ObjectChange]:
+        """Return what an `up` would change, as a preview shows it."""
+        live = self.live(stack)
+        return compare(live.before, live.after)
+
+    def rendered(self, stack: str) -> Rendered:
+        """Return a stack's objects."""
+        read = read_definition(self.definition)
+        return render(next(one for one in read.stacks if one.name == stack), read.lock, read.file)
+
+    @contextmanager
+    def _environment(self) -> Iterator[None]:
+        before = dict(os.environ)
+        os.environ.update(self.environment)
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+    def objects(self, kinds: str = KINDS) -> dict[tuple[str, str, str], Any]:
+        """Return the objects of both environments in the cluster, by kind, namespace and name."""
+        found = self.cluster.get(kinds, selector="app.kubernetes.io/part-of=tidegate")
+        return {
+            (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): item
+            for item in found
+            if item["metadata"].get("namespace", item["metadata"]["name"]).startswith(self.prefix)
+        }
+
+    def written(self) -> dict[tuple[str, str, str], Any]:
+        """Return the objects without what controllers go on writing: an autoscaler's status never rests."""
+        objects = self.objects()
+        for item in objects.values():
+            item.pop("status", None)
+            del item["metadata"]["resourceVersion"]
+        return objects
+
+    def state(self, what: str, kinds: str = KINDS) -> dict[tuple[str, str, str], Any]:
+        """Return a field of the metadata of every object."""
+        return {key: item["metadata"].get(what) for key, item in self.objects(kinds).items()}
+
+    def kubectl(self, *arguments: str, **more: Any) -> "subprocess.CompletedProcess[str]":
+        """Change something by hand, in dev."""
+        return self.cluster.kubectl("--namespace", f"{self.prefix}-dev", *arguments, **more)
+
+    def helm(self, *arguments: str, ok: bool = True) -> Ended:
+        """Run Helm by hand."""
+        return self._by_hand(str(tools.path("helm")), *arguments, ok=ok)
+
+    def pulumi(self, *arguments: str) -> Ended:
+        """Run Pulumi by hand, in its project."""
+        return self._by_hand("pulumi", *arguments, "--non-interactive", ok=True)
+
+    def _by_hand(self, *command: str, ok: bool) -> Ended:
+        done = subprocess.run(
+            command,
+            cwd=self.checkout,
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+        assert not ok or done.returncode == 0, done.stderr
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    def release(self, stack: str = "dev-lab") -> str:
+        """Return the status of a stack's Helm release, or nothing."""
+        namespace = f"{self.prefix}-{stack.partition('-')[0]}"
+        answer = self.helm("status", stack, "--namespace", namespace, "--output", "json", ok=False)
+        return str(json.loads(answer.out)["info"]["status"]) if answer.code == 0 else ""
+
+    def end(self) -> None:
+        """End what was started."""
+        for process in self.started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def site_in(cluster: LocalCluster, prefix: str, engine: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """Return a site in a cluster; for Pulumi, which writes into its project, with a copy of the checkout."""
+    (folder / "definition").mkdir()
+    own = cluster.environment()
+    environment = {name: own[name] for name in own if own[name] != os.environ.get(name)}
+    site = Site(cluster, prefix, engine, folder, environment)
+    site.write(DEFINITION.format(prefix=prefix, context=cluster.context))
+    if engine == "pulumi":
+        site.checkout, settings = checkout_for_pulumi(folder)
+        site.environment = environment | settings
+        monkeypatch.setattr("rollout.engines.pulumi.ROOT", site.checkout)
+    return site
+
+
+def checkout_for_pulumi(folder: Path) -> tuple[Path, dict[str, str]]:
+    """Return a copy of the checkout, since Pulumi writes the configuration of stacks there, and Pulumi's settings."""
+    away = shutil.ignore_patterns(".*", "__pycache__", "build", "tests", "bench", "docs", "encryptionsalt")
+    checkout = folder / "checkout"
+    shutil.copytree(ROOT, checkout, ignore=away)
+    (checkout / ".venv").symlink_to(sys.prefix)  # as make links it; otherwise each Pulumi would make one there
+    (folder / "state").mkdir()
+    return checkout, {"PULUMI_BACKEND_URL": (folder / "state").as_uri(), "PULUMI_CONFIG_PASSPHRASE": ""}
+
+
+def read_until(process: "subprocess.Popen[str]", words: str) -> str:
+    """Return what a process says on standard error, as soon as the words are in it."""
+    assert process.stderr
+    said = ""
+    while words not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    return said

@@ -1,10 +1,17 @@
-"""Moving an environment from one engine to another, or to none, adopts its objects: nothing is made anew."""
+"""An environment in Helm's own hands, and on its way from one engine to another: nothing is made anew."""
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from charts import CHART
+from charts.__main__ import app as charts_app
+from charts.packaging import package
+from lab import tools
 from lab.local_cluster import LocalCluster
 
 from .world import KINDS, ROOT, Site, settled, site_in
@@ -106,7 +113,103 @@ def test_one_of_two_environments_leaves_helm_and_nothing_is_made_anew(helm_site:
     assert site.state("uid") == before
 
 
-def test_the_documentation_says_these_commands() -> None:
-    page = (ROOT / "docs/helm.md").read_text("utf-8")
-    assert "kubectl apply --server-side --force-conflicts --field-manager=helm -f build/rendered/<stack>/" in page
-    assert "kubectl delete secret --namespace <namespace> --selector owner=helm,name=<stack>" in page
+# ---- the packaged chart: what docs/helm.md tells people to type, typed ----
+
+OLDER = "0.0.9"
+
+
+@pytest.fixture
+def values(helm_site: Site) -> Path:
+    """Dev's values, as `make values STACK=dev-lab` writes them."""
+    done = CliRunner().invoke(charts_app, ["values", str(helm_site.definition), "--stack", "dev-lab"])
+    assert done.exit_code == 0, done.output
+    path = helm_site.folder / "dev-lab.yaml"
+    path.write_text(done.stdout, "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def charts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The chart of today as `make package` makes it, and one of before, which probed less often."""
+    folder = tmp_path_factory.mktemp("charts")
+    old = folder / "old" / "tidegate"
+    shutil.copytree(CHART, old)
+    pod = old / "templates" / "triton-pool.yaml"
+    assert "periodSeconds: 10" in pod.read_text("utf-8")
+    pod.write_text(pod.read_text("utf-8").replace("periodSeconds: 10", "periodSeconds: 20"), "utf-8")
+    helm = str(tools.path("helm"))
+    command = [helm, "package", str(old), "--version", OLDER, "--destination", str(folder)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    return folder / f"tidegate-{OLDER}.tgz", package(CHART, folder)
+
+
+def test_install_upgrade_from_the_chart_before_rollback_and_uninstall(
+    helm_site: Site, values: Path, charts: tuple[Path, Path]
+) -> None:
+    """Every step by plain Helm; volumes outlive all of them."""
+    site, (older, today) = helm_site, charts
+    where = ["--namespace", f"{site.prefix}-dev"]
+    wait = ["--wait", "--timeout", "120s"]
+    site.helm(
+        "install", "dev-lab", str(older), *where, "--create-namespace", "--take-ownership", "-f", str(values), *wait
+    )
+    before = site.objects()
+    pool = "StatefulSet", f"{site.prefix}-dev", "small-main"
+    assert '"periodSeconds": 20' in str(before[pool]["spec"]).replace("'", '"')
+
+    ended = site.helm("upgrade", "dev-lab", str(today), *where, "-f", str(values), *wait)
+    assert "REVISION: 2" in ended.out
+    settled(site.cluster, f"{site.prefix}-dev")
+    assert site.changes() == [], "what plain Helm installed is what `make up` would"
+    after = site.state("uid")
+    assert after == {key: item["metadata"]["uid"] for key, item in before.items()}, "nothing was made anew"
+    site.up()
+    assert site.changes() == []
+
+    site.helm("rollback", "dev-lab", "1", *where, *wait)
+    assert '"periodSeconds": 20' in str(site.objects()[pool]["spec"]).replace("'", '"')
+    assert site.state("uid") == after
+    site.helm("upgrade", "dev-lab", str(today), *where, "-f", str(values), *wait)
+
+    ended = site.helm("uninstall", "dev-lab", *where, "--wait")
+    for kind, name in (("PersistentVolumeClaim", "models"), ("Namespace", f"{site.prefix}-dev")):
+        assert f"[{kind}] {name}" in ended.out
+    left = site.objects()
+    assert {key[0] for key in left} == {"PersistentVolume", "PersistentVolumeClaim"}
+    assert {key: item["metadata"]["uid"] for key, item in left.items()} == {key: after[key] for key in left}
+
+    site.helm("install", "dev-lab", str(today), *where, "-f", str(values), *wait)
+    assert site.changes() == []
+    assert site.objects()["PersistentVolumeClaim", f"{site.prefix}-dev", "models"]["status"]["phase"] == "Bound"
+
+
+@pytest.mark.thorough
+def test_plain_helm_adopts_what_kubectl_applied(helm_site: Site, values: Path, charts: tuple[Path, Path]) -> None:
+    """With --take-ownership, as docs/helm.md says: objects and pods stay the ones that they are."""
+    site = helm_site
+    site.cluster.apply(site.rendered("dev-lab").objects)
+    settled(site.cluster, f"{site.prefix}-dev")
+    before = site.state("uid", EVERYTHING)
+    where = ["--namespace", f"{site.prefix}-dev", "-f", str(values), "--wait"]
+    refused = site.helm("install", "dev-lab", str(charts[1]), *where, ok=False)
+    assert refused.code != 0
+    assert "cannot be imported into the current release" in refused.err
+    site.helm("install", "dev-lab", str(charts[1]), *where, "--take-ownership", "--force-conflicts")
+    assert site.state("uid", EVERYTHING) == before
+    assert site.changes() == []
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "--create-namespace --take-ownership -f prod-east.yaml",
+        "helm rollback prod-east 1",
+        "helm uninstall prod-east",
+        "--take-ownership --force-conflicts",
+        "kubectl apply --server-side --force-conflicts --field-manager=helm -f build/rendered/<stack>/",
+        "kubectl delete secret --namespace <namespace> --selector owner=helm,name=<stack>",
+    ],
+)
+def test_what_is_typed_here_is_what_the_documentation_tells_people_to_type(typed: str) -> None:
+    """With other options there, nobody would have run the command."""
+    assert typed in (ROOT / "docs" / "helm.md").read_text("utf-8")

@@ -152,7 +152,7 @@ fuzz: .test ## Send the proxy far more nonsense than the tests do (FUZZ=<example
 	@$(TEST) -m pytest --hypothesis-profile=fuzz -p no:cacheprovider $(FUZZERS) $(PYTEST)
 
 .PHONY: mutation
-mutation: .test ## Break COUNT=<lines> of ROOMS=<folders> at random, one at a time, and tell which the tests notice (MUTATION=--whole)
+mutation: .test ## Break COUNT=<lines> of ROOMS=<folders> at random, each alone, and tell which the tests notice (MUTATION=--whole)
 	@$(TEST) -m tests.mutation $(ROOMS) --count $(or $(COUNT),60) $(MUTATION)
 
 .PHONY: bench

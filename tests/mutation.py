@@ -23,7 +23,7 @@ from queue import SimpleQueue
 from time import monotonic
 
 from .order import place
-from .test_rooms import FILES, imported
+from .test_rooms import FILES, GRAPH, imported
 
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 900
@@ -99,7 +99,7 @@ def _is_text(node: ast.BinOp) -> bool:
 def chosen(rooms: list[str], count: int, seed: int) -> list[Mutant]:
     """Return one mutant for each of `count` lines, at random over all lines of the rooms that can be broken."""
     tracked = subprocess.run(["git", "ls-files", *rooms], cwd=ROOT, capture_output=True, text=True, check=True)
-    files = [ROOT / name for name in tracked.stdout.splitlines() if name.endswith(".py")]
+    files = sorted({ROOT / name for name in tracked.stdout.splitlines()} & {*FILES.values()})
     rng = random.Random(seed)
     by_line: dict[tuple[Path, int], list[Mutant]] = {}
     for file in files:
@@ -126,10 +126,12 @@ def _imports() -> dict[str, set[str]]:
 
 
 def importing(path: Path) -> list[str]:
-    """Return the test files that import a file of the tree, those that take longest last."""
+    """Return the test files that import a file of the tree, or else what imports it, those that take longest last."""
     module = next((name for name, file in FILES.items() if file == path), "")
-    found = [test for test, names in _imports().items() if module in names and not test.startswith(NOT_FIRST)]
-    return sorted(found, key=place, reverse=True)
+    for modules in ({module}, {name for name, others in GRAPH.items() if module in others}):
+        if found := [test for test, names in _imports().items() if modules & names and not test.startswith(NOT_FIRST)]:
+            return sorted(found, key=place, reverse=True)
+    return []
 
 
 def noticed(mutant: Mutant, copy: Path, options: argparse.Namespace) -> str | None:
@@ -169,7 +171,7 @@ def _fails(command: list[str], copy: Path, seconds: int) -> bool:
 def main() -> None:
     """Try the mutants, print each with what noticed it, and the share of those that were noticed."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
-    parser.add_argument("rooms", nargs="+", help="folders or files of the tree")
+    parser.add_argument("rooms", nargs="*", help="folders or files of the tree; the whole product by default")
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants that are tried side by side")

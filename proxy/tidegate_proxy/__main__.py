@@ -10,7 +10,7 @@ from tidegate_contracts.proxy_settings import ProxySettings, variable
 from tidegate_service.json_lines import configure
 
 from .access.api_keys import hash_line, new_key
-from .config import TableError
+from .problems import TableError
 from .serve import Proxy
 from .settings import Layout, SettingsError, read_settings
 

@@ -14,12 +14,13 @@ from pydantic import ValidationError
 from tidegate_contracts import proxy_process, routing
 from tidegate_contracts.proxy_settings import ProxySettings
 
-from .access.api_keys import ApiKeys, ApiKeysError, read_api_keys
+from .access.api_keys import ApiKeys, read_api_keys
 from .access.authorizer import Authorizer
 from .access.rules import build_rules
 from .concurrency import WAITING_FOR_EACH
 from .kinds import KINDS
 from .pools import Lookup, Pool
+from .problems import TableError
 from .residency.manager import LeaseManager, new_holder_name
 from .routes import Routes, build_routes, pools_of
 from .settings import Layout
@@ -31,10 +32,6 @@ _HOST = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:-]{0,252}")
 AT_ONCE = 10
 """Models that are checked before requests have their turn again."""
 log = logging.getLogger(__name__)
-
-
-class TableError(Exception):
-    """Says what is wrong with a table, in one line."""
 
 
 class _Outline(msgspec.Struct, forbid_unknown_fields=True):
@@ -202,7 +199,7 @@ class LiveConfig:
             WatchedFile("access", tables / proxy_process.ACCESS_FILE, Path.read_bytes, self._use_access),
         ]
         if settings.api_keys:
-            self.watched.append(WatchedFile("api-keys", layout.api_keys, _read_keys, self._use_keys))
+            self.watched.append(WatchedFile("api-keys", layout.api_keys, read_api_keys, self._use_keys))
         if settings.tls:
             self.watched.append(WatchedFile("certificate", layout.tls, _read_certificate, self._use_certificate))
 
@@ -281,13 +278,6 @@ class LiveConfig:
             self.grpc_tls.load_cert_chain(*pair, password=_no_password)
         except OSError as error:  # replaced since it was tried: the next look finds the new one
             raise TableError(f"it was replaced while it was read: {error.strerror}") from None
-
-
-def _read_keys(folder: Path) -> ApiKeys:
-    try:
-        return read_api_keys(folder)
-    except ApiKeysError as error:
-        raise TableError(str(error)) from None
 
 
 def _read_certificate(folder: Path) -> tuple[Path, Path]:

@@ -14,6 +14,10 @@ CONTENT_TYPE = "application/problem+json"
 TWO_CREDENTIALS = "A request says once who sends it: leave one credential out."
 
 
+class TableError(Exception):
+    """Says what is wrong with a table or a folder of keys, in one line; it never holds a key that stands there."""
+
+
 class Kind(Enum):
     """Every problem: its name in `type`, HTTP status, gRPC status (google.rpc.Code) and title."""
 

@@ -13,6 +13,8 @@ import string
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..problems import TableError
+
 PREFIX = "tgk_"
 """What secret scanners know a key by: `tgk_[0-9A-Za-z]{49}`."""
 HASH = "sha256:"
@@ -24,10 +26,6 @@ _CHECK_SIGNS = 6  # 62 ** 6 > 2 ** 32
 _KEY = re.compile(rf"{PREFIX}([0-9A-Za-z]{{{_RANDOM_SIGNS}}})([0-9A-Za-z]{{{_CHECK_SIGNS}}})")
 _LINE = re.compile(rf"{HASH}([0-9a-f]{{64}})")
 _START = 8
-
-
-class ApiKeysError(Exception):
-    """Says which file is wrong, and at which line; it never holds what stands there."""
 
 
 def new_key() -> str:
@@ -90,17 +88,17 @@ def read_api_keys(folder: Path) -> ApiKeys:
     try:
         files = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.is_file())
         if len(files) > MOST_PRINCIPALS:
-            raise ApiKeysError(f"{folder} has more than {MOST_PRINCIPALS} files.")
+            raise TableError(f"{folder} has more than {MOST_PRINCIPALS} files.")
         for path in files:
             with path.open("rb") as file:
                 text = file.read(MOST_FILE_BYTES + 1)
             if len(text) > MOST_FILE_BYTES:
-                raise ApiKeysError(f"{path} has more than {MOST_FILE_BYTES} bytes.")
+                raise TableError(f"{path} has more than {MOST_FILE_BYTES} bytes.")
             for digest in _digests(path, text):
                 if principals.setdefault(digest, path.name) != path.name:
-                    raise ApiKeysError(f"{path} has a key that is {principals[digest]}'s too: give each its own.")
+                    raise TableError(f"{path} has a key that is {principals[digest]}'s too: give each its own.")
     except OSError as error:
-        raise ApiKeysError(f"{folder} cannot be read: {error.strerror}.") from None
+        raise TableError(f"{folder} cannot be read: {error.strerror}.") from None
     return ApiKeys(principals)
 
 
@@ -113,6 +111,6 @@ def _digests(path: Path, text: bytes) -> list[bytes]:
         match = _LINE.fullmatch(said)
         if match is None:
             what = "a key itself: make a new one, for this one is no longer secret" if PREFIX in said else "no hash"
-            raise ApiKeysError(f"{path}, line {number}: {what} (a line is `{HASH}` and 64 hexadecimal digits).")
+            raise TableError(f"{path}, line {number}: {what} (a line is `{HASH}` and 64 hexadecimal digits).")
         digests.append(bytes.fromhex(match[1]))
     return digests

@@ -7,21 +7,17 @@ from typing import Generic, cast
 from hpack.exceptions import HPACKError
 
 from . import frames as h2
-from .frames import (
-    MOST_HEAD_BYTES,
-    Fields,
-    HeaderReader,
-    Http2Error,
-    MalformedHeadersError,
-    Understood,
-    frame,
-    settings,
-    unpadded,
-)
+from .frames import Fields, Http2Error, MalformedHeadersError, Understood, frame
 from .sending import Sender
 
 MOST_CONTINUATIONS = 16
 """Parts of a header block."""
+_SIZES = {
+    h2.RST_STREAM: (4, "a reset has 4 bytes"),
+    h2.PING: (8, "a ping has 8 bytes"),
+    h2.PRIORITY: (5, "a priority has 5 bytes"),
+}
+_OF_CONNECTION = frozenset({h2.SETTINGS, h2.PING, h2.GOAWAY})
 
 
 class Http2Connection(Sender, Generic[Understood]):
@@ -38,7 +34,7 @@ class Http2Connection(Sender, Generic[Understood]):
         """How many streams the peer allows at once."""
         self._own = {h2.INITIAL_WINDOW_SIZE: self.stream_window, h2.MAX_FRAME_SIZE: h2.OWN_FRAME, **own}
         self._preface = preface
-        self._headers = HeaderReader(self.understand)
+        self._headers = h2.HeaderReader(self.understand)
         self._rest = b""
         self._data_stream = 0
         self._data_left = 0
@@ -71,7 +67,7 @@ class Http2Connection(Sender, Generic[Understood]):
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=h2.MOST_UNWRITTEN)
         self.alive = True
-        self.write(self._preface + settings(self._own))
+        self.write(self._preface + h2.settings(self._own))
         self.write(frame(h2.WINDOW_UPDATE, 0, 0, h2.UINT32.pack(h2.CONNECTION_WINDOW - h2.DEFAULT_WINDOW)))
 
     def connection_lost(self, _: Exception | None) -> None:
@@ -145,7 +141,7 @@ class Http2Connection(Sender, Generic[Understood]):
             raise Http2Error(h2.PROTOCOL_ERROR, "settings come first")
         if kind == h2.HEADERS:
             if flags & h2.PADDED:
-                payload = unpadded(payload)
+                payload = h2.unpadded(payload)
             if flags & h2.WITH_PRIORITY:
                 payload = payload[5:]
             if flags & h2.END_HEADERS:
@@ -160,57 +156,52 @@ class Http2Connection(Sender, Generic[Understood]):
             self._take_window(number, payload)
         elif kind == h2.DATA:
             self._count_data(number, len(payload))
-            self._take_data(number, unpadded(payload), bool(flags & h2.END_STREAM), len(payload))
+            self._take_data(number, h2.unpadded(payload), bool(flags & h2.END_STREAM), len(payload))
         else:
             self._count_control_frame()
             self._take_rare(kind, flags, number, payload)
 
     def _take_rare(self, kind: int, flags: int, number: int, payload: bytes) -> None:
+        if number if kind in _OF_CONNECTION else kind == h2.PRIORITY and not number:
+            raise Http2Error(
+                h2.PROTOCOL_ERROR, "a frame of a stream has its number, and one of the connection has none"
+            )
+        size, why = _SIZES.get(kind, (len(payload), ""))
+        if len(payload) != size:
+            raise Http2Error(h2.FRAME_SIZE_ERROR, why)
         if kind == h2.RST_STREAM:
-            if len(payload) != 4:
-                raise Http2Error(h2.FRAME_SIZE_ERROR, "a reset has 4 bytes")
             if self._is_idle(number):
                 raise Http2Error(h2.PROTOCOL_ERROR, "a stream that is not there was reset")
             if (stream := self.forget(number)) is not None:
                 code = h2.UINT32.unpack(payload)[0]
                 stream.reset_received(code, code != h2.REFUSED_STREAM)
         elif kind == h2.SETTINGS:
-            if number or len(payload) % 6:
-                raise Http2Error(
-                    h2.FRAME_SIZE_ERROR if len(payload) % 6 else h2.PROTOCOL_ERROR, "these are no settings"
-                )
+            if len(payload) % 6:
+                raise Http2Error(h2.FRAME_SIZE_ERROR, "these are no settings")
             if not flags & h2.ACK:
                 self._take_settings(payload)
         elif kind == h2.PING:
-            if number or len(payload) != 8:
-                raise Http2Error(
-                    h2.PROTOCOL_ERROR if number else h2.FRAME_SIZE_ERROR, "a ping has 8 bytes, and no stream"
-                )
             if not flags & h2.ACK:
                 self.write(frame(h2.PING, h2.ACK, 0, payload))
         elif kind == h2.GOAWAY:
-            if number or len(payload) < 8:
-                raise Http2Error(h2.PROTOCOL_ERROR if number else h2.FRAME_SIZE_ERROR, "this is no GOAWAY")
+            if len(payload) < 8:
+                raise Http2Error(h2.FRAME_SIZE_ERROR, "this is no GOAWAY")
             self.goaway_received(h2.UINT32.unpack_from(payload)[0] & h2.LARGEST_WINDOW)
         elif kind == h2.PUSH_PROMISE:
             raise Http2Error(h2.PROTOCOL_ERROR, "nothing is to be pushed")
-        elif kind == h2.PRIORITY and (number == 0 or len(payload) != 5):
-            raise Http2Error(
-                h2.FRAME_SIZE_ERROR if number else h2.PROTOCOL_ERROR, "a priority has a stream, and 5 bytes"
-            )
 
     def _continue_block(self, flags: int, payload: bytes) -> None:
         assert self._open_block is not None
         number, first, parts = self._open_block
         parts.append(payload)
-        if sum(map(len, parts)) > MOST_HEAD_BYTES or len(parts) > MOST_CONTINUATIONS:
+        if sum(map(len, parts)) > h2.MOST_HEAD_BYTES or len(parts) > MOST_CONTINUATIONS:
             raise Http2Error(h2.ENHANCE_YOUR_CALM, "the headers are too long")
         if flags & h2.END_HEADERS:
             self._open_block = None
             self._take_block(number, b"".join(parts), bool(first & h2.END_STREAM))
 
     def _take_block(self, number: int, block: bytes, end: bool) -> None:
-        if len(block) > MOST_HEAD_BYTES:
+        if len(block) > h2.MOST_HEAD_BYTES:
             raise Http2Error(h2.ENHANCE_YOUR_CALM, "the headers are too long")
         stream = self.streams.get(number)
         try:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_proxy.access import api_keys
-from tidegate_proxy.access.api_keys import ApiKeysError, hash_line, is_whole, new_key, read_api_keys
-from tidegate_proxy.problems import Kind
+from tidegate_proxy.access.api_keys import hash_line, is_whole, new_key, read_api_keys
+from tidegate_proxy.problems import Kind, TableError
 
 from .tables import access, gate, problem_of, rule
 
@@ -87,7 +87,7 @@ def test_the_folder_of_a_kubernetes_secret_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_file_is_named_with_its_line(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(ApiKeysError) as caught:
+    with pytest.raises(TableError) as caught:
         read_api_keys(written(tmp_path, batch=text))
     assert said in str(caught.value)
     assert str(tmp_path / "batch") in str(caught.value)
@@ -96,10 +96,10 @@ def test_a_wrong_file_is_named_with_its_line(tmp_path: Path, text: str, said: st
 
 def test_a_key_of_two_principals_is_refused(tmp_path: Path) -> None:
     line = hash_line(new_key())
-    with pytest.raises(ApiKeysError, match="batch's too"):
+    with pytest.raises(TableError, match="batch's too"):
         read_api_keys(written(tmp_path, batch=line, other=line))
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ApiKeysError, match="No such file"):
+    with pytest.raises(TableError, match="No such file"):
         read_api_keys(tmp_path / "none")

@@ -9,7 +9,8 @@ from unittest.mock import patch
 import pytest
 from tidegate_contracts import routing
 from tidegate_proxy import config
-from tidegate_proxy.config import TableError, WatchedFile, access_table, routing_table
+from tidegate_proxy.config import WatchedFile, access_table, routing_table
+from tidegate_proxy.problems import TableError
 
 from ..http.house import address_of, house, until
 

@@ -115,7 +115,6 @@ class Provider:
 
 @asynccontextmanager
 async def provider() -> AsyncIterator[Provider]:
-    """A provider that runs."""
     made = Provider()
     routes: list[tuple[str, Callable[[web.Request], Awaitable[web.StreamResponse]]]] = [
         ("/realms/dev/certs", made.answer_keys),
@@ -168,7 +167,6 @@ class DominoFake:
 
 @asynccontextmanager
 async def domino() -> AsyncIterator[DominoFake]:
-    """A Domino that runs."""
     made = DominoFake()
     async with serving([("/v4/auth/principal", made.answer)]) as address:
         made.url = f"{address}/v4/auth/principal"
@@ -193,6 +191,5 @@ async def serving(
 
 
 def part(value: Any) -> str:
-    """A part of a token, made by hand."""
     raw = value if isinstance(value, bytes) else json.dumps(value).encode()
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

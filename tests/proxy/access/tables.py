@@ -79,7 +79,6 @@ def gate(table: AccessTable, clock: Clock | None = None, *, seconds: float = 1.0
 
 
 async def problem_of(authorizer: Authorizer, credential: bytes, model: str = "a", **more: Any) -> Problem:
-    """What a caller is told who is let through nowhere."""
     with pytest.raises(Problem) as caught:
         await authorizer.ask(credential, more.get("server"), model, more.get("action", "infer"))
     return caught.value

@@ -134,7 +134,6 @@ def key(name: str = "alice", model: str = "a") -> tuple[str, str, str, str]:
 
 
 def taken(bucket: TokenBucket, now: float) -> int:
-    """How many requests pass at a moment."""
     return next(n for n in range(10**6) if bucket.take(now))
 
 

@@ -117,7 +117,6 @@ def test_the_page_names_every_variable_that_its_examples_use() -> None:
 
 
 def rows(heading: str) -> list[list[str]]:
-    """Return the rows of the first table below a heading."""
     below = PAGE.split(f"\n## {heading}\n")[1]
     table = below[below.index("\n|") :].split("\n\n")[0].strip().splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]

@@ -48,7 +48,6 @@ class Stub:
     server: Any = None
 
     def infer(self, request: Any, context: Any) -> Any:
-        """Answer ModelInfer."""
         self._note("ModelInfer", request, context)
         match request.model_name:
             case "hang":
@@ -88,8 +87,6 @@ class Stub:
             yield pb.ModelStreamInferResponse(error_message="the end")
 
     def other(self, method: str) -> Any:
-        """Return what answers a method about models."""
-
         def answer(request: Any, context: Any) -> Any:
             self._note(method, request, context)
             match method:
@@ -111,7 +108,6 @@ class Stub:
         self.seconds_left.append(context.time_remaining())
 
     def start(self, credentials: grpc.ServerCredentials | None = None) -> None:
-        """Listen."""
         unary = grpc.unary_unary_rpc_method_handler
         handlers = {
             "ModelInfer": unary(self.infer, pb.ModelInferRequest.FromString, pb.ModelInferResponse.SerializeToString),
@@ -152,19 +148,15 @@ class Rig:
 
     @property
     def port(self) -> int:
-        """Where it takes gRPC."""
         return self.proxy.ports["grpc"]
 
     def token(self, name: str = "alice", groups: Sequence[str] = ("all",), seconds: float = 600) -> str:
-        """Return a caller's token."""
         return self.issuer.token(name, groups, seconds)
 
     def metadata(self, *more: tuple[str, str | bytes], token: str = "") -> Metadata:
-        """Return a caller's metadata."""
         return (("authorization", f"Bearer {token or self.token()}"), *more)
 
     def channel(self, *options: tuple[str, Any], credentials: grpc.ChannelCredentials | None = None) -> grpc.Channel:
-        """Return a connection of its own to the proxy."""
         where = f"{HOST}:{self.port}"
         own = (
             ("grpc.use_local_subchannel_pool", 1),
@@ -177,19 +169,15 @@ class Rig:
         return channel
 
     def do(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run something on the proxy's loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(20)
 
     def on_loop(self, work: Callable[[], Any]) -> Any:
-        """Call something on the proxy's loop."""
-
         async def call() -> Any:
             return work()
 
         return self.do(call())
 
     def close(self) -> None:
-        """End every connection to it."""
         for channel in self._channels:
             channel.close()
         self._channels.clear()
@@ -206,12 +194,10 @@ def method(channel: grpc.Channel, name: str) -> Any:
 
 
 def raw(channel: grpc.Channel, path: str) -> Any:
-    """Return a method whose messages are bytes."""
     return channel.unary_unary(path)
 
 
 def infer_request(model: str = "echo", data: bytes = b"tensor", **more: Any) -> Any:
-    """Return a request to infer."""
     request = pb.ModelInferRequest(model_name=model, **more)
     tensor = request.inputs.add(name="INPUT", datatype="UINT8")
     tensor.shape.extend([len(data)])
@@ -331,7 +317,6 @@ def _loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Wait until something is true."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it did not happen"

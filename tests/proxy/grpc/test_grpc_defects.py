@@ -20,7 +20,6 @@ def one(tmp_path: Path) -> Iterator[Rig]:
 
 
 def defective(monkeypatch: pytest.MonkeyPatch, place: type, name: str) -> None:
-    """Let a method of the proxy's fail for the model `slow` alone."""
     original = getattr(place, name)
 
     def fail(self: Any, *given: Any) -> Any:

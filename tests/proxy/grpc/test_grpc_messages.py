@@ -189,7 +189,6 @@ CALLS = 2
 
 
 async def count_turns(turns: list[int]) -> None:
-    """Count the turns that the loop gives to everybody."""
     while True:
         await asyncio.sleep(0)
         turns[0] += 1

@@ -24,7 +24,6 @@ class Authority:
         self.pem = self._own.public_bytes(serialization.Encoding.PEM)
 
     def pair(self, *names: str) -> tuple[bytes, bytes]:
-        """Return a key and a certificate for these names."""
         key = ec.generate_private_key(ec.SECP256R1())
         also = [x509.DNSName(name) for name in names] + [x509.IPAddress(ipaddress.ip_address(HOST))]
         certificate = self._sign(

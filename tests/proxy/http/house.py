@@ -35,7 +35,6 @@ class Reply:
     body: bytes
 
     def json(self) -> Any:
-        """Return what the body says."""
         return json.loads(self.body)
 
     @property
@@ -54,7 +53,6 @@ class Caller:
     writer: asyncio.StreamWriter
 
     async def send(self, data: bytes) -> None:
-        """Send bytes as they are."""
         self.writer.write(data)
         await self.writer.drain()
 
@@ -74,11 +72,9 @@ class Caller:
         return Reply(int(line.split()[1]), headers, body)
 
     async def head(self) -> str:
-        """Read the head of an answer alone."""
         return (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
 
     async def chunk(self) -> bytes:
-        """Read one chunk of a body; nothing at its end."""
         size = int((await self.reader.readuntil(b"\r\n")).strip(), 16)
         data = await self.reader.readexactly(size)
         await self.reader.readexactly(2)
@@ -111,7 +107,6 @@ class House:
 
     @asynccontextmanager
     async def caller(self) -> AsyncIterator[Caller]:
-        """Connect to the proxy."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.proxy.ports["http"], limit=1 << 26)
         try:
             yield Caller(reader, writer)
@@ -125,7 +120,6 @@ class House:
             return await caller.reply()
 
     def leads_to(self, *replicas: Upstream | int | Address) -> None:
-        """Let the pool's name lead to these replicas from now on."""
         self.addresses[:] = [address_of(each) for each in replicas]
 
     async def look_up(self) -> None:
@@ -135,26 +129,22 @@ class House:
 
     @property
     def pool(self) -> Any:
-        """The one pool."""
         return next(iter(self.proxy.config.routes.pools.values()))
 
 
 async def until(there: object, seconds: float = 10) -> None:
-    """Wait until something holds."""
     async with asyncio.timeout(seconds):
         while not there():  # type: ignore[operator]
             await asyncio.sleep(0.01)
 
 
 def address_of(replica: Upstream | int | Address) -> Address:
-    """Return a replica's address."""
     if isinstance(replica, tuple):
         return replica
     return socket.AF_INET, ("127.0.0.1", replica if isinstance(replica, int) else replica.port)
 
 
 def settings(**more: Any) -> ProxySettings:
-    """Return settings for a test."""
     usual: dict[str, Any] = {
         "environment": "test",
         "replicas_host": "proxies",

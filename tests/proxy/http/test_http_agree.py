@@ -74,7 +74,6 @@ class Lines(logging.Handler):
     said = b""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take a record."""
         self.said += JsonLines().format(record).encode() + b"\n"
 
 
@@ -282,7 +281,6 @@ class Outcome:
 
 
 def forget(here: House) -> None:
-    """Let nothing be known beforehand."""
     identities = here.proxy.config.authorizer.identities
     for tail in list(identities.by_tail):
         identities.forget(tail)

@@ -21,7 +21,6 @@ SMUGGLED = b"GET /v2/models/resnet/config HTTP/1.1\r\nHost: proxy\r\n\r\n"
 
 @pytest.fixture(autouse=True)
 def short_goodbyes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refused connections end soon."""
     monkeypatch.setattr("tidegate_proxy.http.connection.LINGER_SECONDS", 0.1)
 
 

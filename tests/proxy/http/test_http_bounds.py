@@ -145,7 +145,6 @@ async def test_addresses_are_remembered_only_where_they_are_short_and_mean_somet
 
 
 def deaf_caller(here: House) -> socket.socket:
-    """Connect with a small window, and never read."""
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     made.setblocking(False)

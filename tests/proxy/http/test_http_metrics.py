@@ -29,7 +29,6 @@ async def scrape(here: House) -> dict[str, Metric]:
 
 
 def value(found: dict[str, Metric], sample: str, **labels: str) -> float:
-    """Return one sample's value; 0 where there is none."""
     values = [
         each.value
         for metric in found.values()

@@ -14,7 +14,6 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding
 
 
 async def events(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-    """Tell five events, half a second apart."""
     writer.write(HEAD)
     for number in range(5):
         writer.write(b"9\r\ndata: %d\n\n\r\n" % number)
@@ -23,7 +22,6 @@ async def events(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
 
 
 async def silence(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
-    """Tell one event, and nothing more."""
     writer.write(HEAD + b"9\r\ndata: 0\n\n\r\n")
     await asyncio.sleep(20)
 

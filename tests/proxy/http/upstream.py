@@ -43,7 +43,6 @@ class Upstream:
 
 
 async def answer(writer: asyncio.StreamWriter, body: bytes = b'{"ok":1}', head: str = "") -> None:
-    """Answer 200."""
     lines = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{head}Content-Length: {len(body)}\r\n\r\n"
     writer.write(lines.encode() + body)
     await writer.drain()
@@ -67,7 +66,6 @@ async def _read(reader: asyncio.StreamReader, upstream: Upstream) -> Asked:
 
 @asynccontextmanager
 async def upstream(act: Act | None = None, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Upstream]:
-    """Run a replica."""
     made = Upstream(act)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -106,7 +106,6 @@ async def test_sigterm_waits_for_those_who_read_slowly(tmp_path: Path, caplog: p
 
 
 def read_all(caller: socket.socket) -> bytes:
-    """Read until the proxy ends the connection."""
     caller.settimeout(20)
     said = b""
     with caller:

@@ -34,7 +34,6 @@ def no_token_in_the_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 def trusting(*providers: Issuer) -> routing.AccessTable:
-    """Return a table in which who has the group may do all."""
     rule = routing.AccessRule(
         name="callers", groups=(GROUP,), actions=("infer", "inspect"), servers=("*",), models=("*",)
     )

@@ -34,7 +34,6 @@ class Load:
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Call until it is stopped."""
         number = 0
         while not self.stopped.is_set():
             number += 1
@@ -56,7 +55,6 @@ class Load:
 
     @contextmanager
     def running(self, callers: int = 6) -> Iterator[None]:
-        """Call from several threads while the block runs."""
         threads = [threading.Thread(target=self.run, daemon=True) for _ in range(callers)]
         for thread in threads:
             thread.start()

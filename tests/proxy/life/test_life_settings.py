@@ -26,7 +26,6 @@ def environment(settings: dict[str, str]) -> dict[str, str]:
 
 
 def run(*arguments: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run the proxy's program to its end."""
     paths = os.pathsep.join(map(str, (ROOT / "proxy", ROOT / "contracts", ROOT / "service")))
     return subprocess.run(
         [sys.executable, "-m", proxy_process.MODULE, *map(str, arguments)],

@@ -21,21 +21,17 @@ class Estate(House):
 
     @property
     def leases(self) -> LeaseManager:
-        """Its leases."""
         found = self.pool.leases
         assert isinstance(found, LeaseManager)
         return found
 
     async def call(self, model: str, seconds: float = 20, **headers: str) -> Reply:
-        """Call a model."""
         return await self.ask(request(f"/v2/models/{model}/infer", **headers), seconds)  # type: ignore[arg-type]
 
     async def look(self, path: str, seconds: float = 20) -> Reply:
-        """Ask for something about a model."""
         return await self.ask(request(f"/v2/models/{path}", method="GET"), seconds)
 
     def held(self) -> dict[str, list[str]]:
-        """Return the models that are leased, by replica."""
         found: dict[str, list[str]] = {}
         for model, held in self.leases.table.models.items():
             for lease in held.leases:
@@ -44,13 +40,11 @@ class Estate(House):
 
 
 def at(reply: Reply) -> str:
-    """Return which replica answered."""
     assert reply.status == 200, reply.body
     return str(json.loads(reply.body)["at"])
 
 
 def table(here: Sequence[Site], names: Sequence[str] = MODELS) -> routing.RoutingTable:
-    """Return a table with one pool, whose models are loaded on demand."""
     pool = routing.Pool(
         name="main",
         host="pool.test",
@@ -75,6 +69,5 @@ async def estate(root: Path, here: Sequence[Site], names: Sequence[str] = MODELS
 
 @asynccontextmanager
 async def estates(root: Path, here: Sequence[Site], number: int, **more: Any) -> AsyncIterator[list[Estate]]:
-    """Run several proxies before the same replicas."""
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(estate(root / str(each), here, **more)) for each in range(number)]

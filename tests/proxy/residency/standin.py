@@ -60,7 +60,6 @@ class Site:
 
     # --- Triton
     async def serve(self, _: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        """Answer as Triton does."""
         path = asked.line.split(" ")[1]
         model = path.split("/")[3]
         if model not in self.resident:
@@ -81,7 +80,6 @@ class Site:
 
     # --- the policy
     async def decide(self, _: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        """Answer as a policy does."""
         if self.how == "slowly":
             await asyncio.sleep(0.3)
         if self.how == "never":
@@ -214,7 +212,6 @@ async def _say(writer: asyncio.StreamWriter, status: int, found: Any) -> None:
 
 @asynccontextmanager
 async def sites(number: int = 1, **knobs: Any) -> AsyncIterator[list[Site]]:
-    """Run so many replicas."""
     async with AsyncExitStack() as stack:
         made: list[Site] = []
         for index in range(number):

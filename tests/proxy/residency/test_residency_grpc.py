@@ -57,7 +57,6 @@ def policies(number: int, port: int, **knobs: Any) -> Iterator[list[Site]]:
 
 @contextmanager
 def plane(root: Path, replicas: int = 1, **knobs: Any) -> Iterator[tuple[Rig, list[Site]]]:
-    """Run a proxy before an on-demand pool."""
     port = closed_port()
     with policies(replicas, port, **knobs) as here:
         told = {"loading": "on-demand", "lease_port": port}
@@ -70,7 +69,6 @@ def replica(answer: Any) -> str:
 
 
 def leases(running: Rig) -> dict[str, int]:
-    """Return the requests under way of each lease."""
     pool = next(pool for pool in running.proxy.config.routes.pools.values() if pool.leases is not None)
     assert pool.leases is not None
     copies = pool.leases.table.models

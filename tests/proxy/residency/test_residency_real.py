@@ -30,7 +30,6 @@ def explicit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]:
 
 
 def over_http(server: Triton, version: str = "") -> tuple[int, bytes]:
-    """Infer, and return status and body."""
     path = f"http://{server.http}/v2/models/{MODEL}{version}/infer"
     try:
         with urllib.request.urlopen(urllib.request.Request(path, BODY), timeout=10) as answer:
@@ -40,7 +39,6 @@ def over_http(server: Triton, version: str = "") -> tuple[int, bytes]:
 
 
 def over_grpc(server: Triton, version: str = "") -> tuple[str, bytes]:
-    """The same over gRPC: status and message."""
     given = client.InferInput("INPUT", [1], "INT32")
     given.set_data_from_numpy(numpy.array([7], numpy.int32))
     with client.InferenceServerClient(server.grpc) as calls:

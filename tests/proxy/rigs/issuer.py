@@ -32,7 +32,6 @@ class Key:
 
     @property
     def published(self) -> dict[str, Any]:
-        """What is in the key set."""
         public: Any = self.private.public_key()
         known: Any = {"RS256": RSAAlgorithm, "ES256": ECAlgorithm, "EdDSA": OKPAlgorithm}[self.algorithm]
         said: dict[str, Any] = json.loads(known.to_jwk(public))
@@ -48,17 +47,14 @@ class Issuer:
     """Those that are published."""
     down: bool = False
     """Whether connections are cut instead of answered."""
-    delay_seconds: float = 0.0
     asked: list[str] = field(default_factory=list)
     """The paths that were asked for, one after the other."""
 
     @property
     def jwks_url(self) -> str:
-        """Where the keys are."""
         return self.url + KEYS_PATH
 
     def new_key(self, algorithm: str = "RS256", publish: bool = True) -> Key:
-        """Make a key; the newest signs."""
         key = Key(f"key-{next(_numbers)}", algorithm, _make(algorithm))
         if publish:
             self.keys.append(key)
@@ -88,7 +84,6 @@ class Issuer:
         return jwt.encode(payload, key.private, key.algorithm, {"kid": key.kid})
 
     def answer(self, path: str) -> dict[str, Any] | None:
-        """Return what is at a path."""
         found: dict[str, dict[str, Any]] = {
             CONFIGURATION_PATH: {"issuer": self.url, "jwks_uri": self.jwks_url},
             KEYS_PATH: {"keys": [key.published for key in self.keys]},
@@ -111,7 +106,6 @@ def issuer(*algorithms: str) -> Iterator[Issuer]:
 
         def do_GET(self) -> None:
             provider.asked.append(self.path)
-            time.sleep(provider.delay_seconds)
             self.close_connection = self.close_connection or provider.down
             if provider.down:
                 return

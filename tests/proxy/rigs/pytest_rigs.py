@@ -37,7 +37,6 @@ def real_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]:
 
 @pytest.fixture
 def identity_provider() -> Iterator[Issuer]:
-    """An identity provider with one RS256 key."""
     with issuer() as provider:
         yield provider
 
@@ -54,7 +53,6 @@ class Front:
 
     @property
     def credential(self) -> dict[str, str]:
-        """The header that says who calls."""
         return {"authorization": f"Bearer {self.token}"}
 
 

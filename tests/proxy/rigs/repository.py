@@ -65,7 +65,6 @@ MODELS = (
 
 
 def write(repository: Path, models: Sequence[Model] = MODELS) -> Path:
-    """Write models into a repository, and return it."""
     for model in models:
         model.write(repository)
     return repository

@@ -33,7 +33,6 @@ class Request:
 
     @property
     def path(self) -> str:
-        """What was asked for."""
         return self.line.split(" ")[1]
 
 
@@ -67,7 +66,6 @@ class Caller:
                 raise GoneError
 
     def gone(self) -> bool:
-        """Tell whether the caller has closed the connection."""
         try:
             return self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
         except BlockingIOError:
@@ -76,12 +74,10 @@ class Caller:
             return True
 
     def reset(self) -> None:
-        """Cut the connection with a reset."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
         self.close()
 
     def close(self) -> None:
-        """End the connection."""
         self.reader.close()  # it holds the socket open otherwise
         self.socket.close()
 
@@ -97,17 +93,14 @@ def well(caller: Caller) -> None:
 
 
 def hang(caller: Caller) -> None:
-    """Never answer."""
     caller.wait(3600)
 
 
 def reset(caller: Caller) -> None:
-    """Cut the connection instead of answering."""
     caller.reset()
 
 
 def close(caller: Caller) -> None:
-    """Close the connection instead of answering."""
     caller.close()
 
 
@@ -118,39 +111,32 @@ def answer_then_close(caller: Caller) -> None:
 
 
 def half(caller: Caller) -> None:
-    """Answer with half of what was promised, and close."""
     caller.send(head(200, "application/json", "100"), b"x" * 50)
     caller.close()
 
 
 def half_then_reset(caller: Caller) -> None:
-    """Answer with half of what was promised, and cut the connection."""
     caller.send(head(200, "application/json", "100"), b"x" * 50)
     time.sleep(0.05)  # a reset overtakes what is still on its way
     caller.reset()
 
 
 def half_a_head(caller: Caller) -> None:
-    """Begin an answer, and close."""
     caller.send(b"HTTP/1.1 200 OK\r\nContent-Le")
     caller.close()
 
 
 def nonsense(caller: Caller) -> None:
-    """Answer with what is no HTTP."""
     caller.send(b"\x00\x01 this is no HTTP\r\n\r\n")
     caller.close()
 
 
 def truncated_chunks(caller: Caller) -> None:
-    """Answer in chunks, and close in the middle of one."""
     caller.send(head(200, "application/json", None), b"5\r\nhello\r\n10\r\nhalf")
     caller.close()
 
 
 def drip(body: bytes, seconds: float) -> Behaviour:
-    """Answer with one byte after the other, so far apart."""
-
     def behave(caller: Caller) -> None:
         caller.send(head(200, "application/json", str(len(body))))
         for number in range(len(body)):
@@ -179,8 +165,6 @@ def events(*events: str, seconds: float = 0.0, cut: bool = False) -> Behaviour:
 
 
 def slowly(seconds: float, then: Behaviour = well) -> Behaviour:
-    """Behave so after a while."""
-
     def behave(caller: Caller) -> None:
         caller.wait(seconds)
         then(caller)
@@ -216,7 +200,6 @@ class Upstream:
 
     @property
     def http(self) -> str:
-        """Host and port."""
         return f"{HOST}:{self.port}"
 
     def wait_for(self, number: int, of: Sequence[Request] | None = None, seconds: float = 10.0) -> None:

@@ -10,11 +10,9 @@ class TritonPythonModel:
     """What Triton's Python backend looks for."""
 
     def initialize(self, _: dict[str, str]) -> None:
-        """Begin without sequences."""
         self._sums: dict[int, int] = {}
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer each request."""
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: Any) -> Any:

@@ -9,7 +9,6 @@ class TritonPythonModel:
     """What Triton's Python backend looks for."""
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer each request."""
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: Any) -> Any:

@@ -9,6 +9,5 @@ class TritonPythonModel:
     """What Triton's Python backend looks for."""
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer each request."""
         given = (triton.get_input_tensor_by_name(request, "INPUT").as_numpy() for request in requests)
         return [triton.InferenceResponse([triton.Tensor("OUTPUT", tensor)]) for tensor in given]

@@ -14,7 +14,6 @@ class TritonPythonModel:
     """What Triton's Python backend looks for."""
 
     def execute(self, requests: list[Any]) -> None:
-        """Send every answer of each request."""
         for request in requests:
             self._answer(request)
 

@@ -10,11 +10,9 @@ class TritonPythonModel:
     """What Triton's Python backend looks for."""
 
     def initialize(self, arguments: dict[str, str]) -> None:
-        """Note the version."""
         self._version = int(arguments["model_version"])
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer each request."""
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: Any) -> Any:

@@ -57,10 +57,7 @@ _RULES = [
         r'failed calling webhook "(?P<webhook>[^"]+)": ' + _THE_REST,
         "the admission webhook {webhook} does not answer, so nothing passes it: {said}.",
     ),
-    (
-        r"unable to create new content in namespace (?P<namespace>\S+) because it is being terminated",
-        BEING_DELETED,
-    ),
+    (r"unable to create new content in namespace (?P<namespace>\S+) because it is being terminated", BEING_DELETED),
     (
         # RBAC's sentence is told from other refusals by `User`.
         r'(?P<resource>[\w./-]+)(?: "(?P<name>[^"]+)")? is forbidden: User "(?P<user>[^"]+)" cannot (?P<verb>\S+)'

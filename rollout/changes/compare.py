@@ -15,12 +15,7 @@ Verb = Literal["created", "changed", "replaced", "deleted"]
 Step = str | int
 Identity = tuple[str, str, str]
 """Kind, namespace and name: what identifies an object among those of a stack."""
-WORDS: Mapping[Verb, str] = {
-    "created": "created",
-    "changed": "changed",
-    "replaced": "REPLACED",
-    "deleted": "DELETED",
-}
+WORDS: Mapping[Verb, str] = {"created": "created", "changed": "changed", "replaced": "REPLACED", "deleted": "DELETED"}
 
 
 class _Missing:

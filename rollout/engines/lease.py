@@ -110,12 +110,7 @@ def _written(kube: Kubectl, namespace: str, before: KubernetesObject | None) -> 
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"name": NAME, "namespace": namespace, **seen},
-        "spec": {
-            "holderIdentity": _identity(),
-            "leaseDurationSeconds": SECONDS,
-            "acquireTime": now,
-            "renewTime": now,
-        },
+        "spec": {"holderIdentity": _identity(), "leaseDurationSeconds": SECONDS, "acquireTime": now, "renewTime": now},
     }
     verb = "create" if before is None else "replace"
     return kube.run(verb, "--validate=false", "-f", "-", stdin=as_list([lease]), check=False)

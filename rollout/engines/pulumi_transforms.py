@@ -7,9 +7,7 @@ import pulumi
 SKIP_AWAIT = "pulumi.com/skipAwait"
 
 
-def without_service_waits(
-    args: pulumi.ResourceTransformationArgs,
-) -> pulumi.ResourceTransformationResult | None:
+def without_service_waits(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
     """Let Pulumi not wait for a Service: it would wait ten seconds for pods that it has waited for already.
 
     A load balancer's is waited for: only then it has its address.

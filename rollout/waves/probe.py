@@ -23,10 +23,7 @@ from ..health import Target
 from ..kubectl import Kubectl
 
 _SECONDS = 10.0
-_ALERTS = {
-    "prometheus": "/api/v1/alerts",
-    "alertmanager": "/api/v2/alerts?active=true&silenced=false&inhibited=false",
-}
+_ALERTS = {"prometheus": "/api/v1/alerts", "alertmanager": "/api/v2/alerts?active=true&silenced=false&inhibited=false"}
 
 
 class _NoRedirects(HTTPRedirectHandler):

@@ -249,12 +249,7 @@ def test_clean_keeps_the_journals_of_rollouts(tmp_path: Path) -> None:
     """RESUME and BACK go by them; everything else can be made again."""
     shutil.copy(Path(__file__).resolve().parents[2] / "Makefile", tmp_path)
     journal = "build/rollout/prod/0001/rollout.json"
-    for name in (
-        journal,
-        "build/rendered/dev-lab/a.yaml",
-        ".venv/x",
-        "a/__pycache__/b",
-    ):
+    for name in (journal, "build/rendered/dev-lab/a.yaml", ".venv/x", "a/__pycache__/b"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("x", "utf-8")
     for _ in range(2):

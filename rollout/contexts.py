@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from stacks.command import WRONG_INPUT, CommandError, chosen, none_such
 from stacks.definition import DataPlane
-from stacks.problems import escaped, listed
+from stacks.problems import escaped
 from stacks.stack import Definition, Stack
 
 from .terminal import make
@@ -16,14 +16,6 @@ LOCAL = "local"
 def context_of(plane: DataPlane) -> str:
     """Return a data plane's kubeconfig context."""
     return plane.context or plane.name
-
-
-def no_cluster(definition: Definition) -> CommandError:
-    """Return the error for a command that is about a cluster and was told of none."""
-    contexts = listed(dict.fromkeys(context_of(plane) for plane in definition.header.data_planes))
-    return CommandError(
-        f"Which cluster? CLUSTER=<context> of {contexts}; or CLUSTER={LOCAL}, the one on this machine.", WRONG_INPUT
-    )
 
 
 def on_cluster(definition: Definition, context: str, name: str | None) -> tuple[Stack, ...]:

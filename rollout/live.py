@@ -218,17 +218,16 @@ def _held(result: KubernetesObject, lost: Sequence[managed_fields.Path]) -> list
 
 def as_made(kube: Kubectl, wanted: Sequence[KubernetesObject]) -> dict[Identity, KubernetesObject]:
     """Return what each of these objects would be if it were made now, with every default; under another name."""
-    renamed = [{**item, "metadata": {**item["metadata"], "name": _other_name(item)}} for item in wanted]
+    others = [f"{item['metadata']['name'][:50].rstrip('-.')}-anew" for item in wanted]
+    renamed = [
+        {**item, "metadata": {**item["metadata"], "name": name}} for item, name in zip(wanted, others, strict=True)
+    ]
     originals = {identity(other): item for other, item in zip(renamed, wanted, strict=True)}
     found = {}
     for made in _applied(kube, PREVIEW, renamed, []) if wanted else ():
         original = originals[identity(made)]
         found[identity(original)] = {**made, "metadata": {**made["metadata"], "name": original["metadata"]["name"]}}
     return found
-
-
-def _other_name(item: KubernetesObject) -> str:
-    return f"{item['metadata']['name'][:50].rstrip('-.')}-anew"
 
 
 def _applied(

@@ -21,7 +21,7 @@ from stacks.problems import escaped, listed
 from stacks.stack import Definition, Stack
 
 from .contexts import LOCAL
-from .pending import asked_for, why_pending
+from .health import asked_for, why_pending
 from .render import render
 from .terminal import in_shell, make, note
 

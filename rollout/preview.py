@@ -20,8 +20,7 @@ from stacks.validate import read_definition
 
 from . import output
 from .changes.compare import ObjectChange, compare
-from .changes.markdown import code
-from .changes.page import failed_page, page
+from .changes.page import code, failed_page, page
 from .changes.report import report, terminal_summary, total
 from .changes.revision import NothingToCompare, rendering_of
 from .changes.stack_change import StackChange, stack_change
@@ -160,7 +159,13 @@ def compared(wanted: Wanted, definition: Definition) -> tuple[list[Rendered], Co
         against = escaped(wanted.base)
         try:
             with rendering_of(wanted.base, wanted.definition) as revision:
-                texts, commit = _texts(revision.folder), revision.commit
+                # Another version of this code wrote it: only folders of YAML files are relied on.
+                texts = {
+                    stack.name: {file.name: file.read_text("utf-8") for file in sorted(stack.glob("*.yaml"))}
+                    for stack in sorted(revision.folder.iterdir())
+                    if stack.is_dir()
+                }
+                commit = revision.commit
         except NothingToCompare as error:
             notes = (f"Everything counts as new: {error}",)
             note(notes[0])
@@ -231,12 +236,3 @@ def _last_rendering(definition: Definition, out: Path) -> Texts:
         by_hand = listed((*found.edited, *found.missing), most=5)
         note(f"edited or removed by hand since the last run: {by_hand}. `make up` writes them anew.")
     return found.texts
-
-
-def _texts(folder: Path) -> Texts:
-    """Read a rendering that another version of this code wrote: only folders of YAML files are relied on."""
-    return {
-        stack.name: {file.name: file.read_text("utf-8") for file in sorted(stack.glob("*.yaml")) if file.is_file()}
-        for stack in sorted(folder.iterdir())
-        if stack.is_dir()
-    }

@@ -8,6 +8,6 @@
 | `journal` | what is kept: where each plane stands, the texts, the last good rollouts, the lock |
 | `runner` | works through the steps; knows engines and gates as two functions only |
 | `worker` | the process that brings one plane up, and how it is started and stopped |
-| `gate`, `probe` | what must hold before the next step |
+| `gate` | what must hold before the next step |
 | `report` | what people see before, during and after |
 """

@@ -1,20 +1,33 @@
-"""The health gate: waits until a data plane is well, and stays well for a while."""
+"""The health gate: waits until a data plane is well, and stays well for a while; with the probe and the alerts it asks."""
 
+import http.client
+import json
+import os
+import re
+import ssl
+import subprocess
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
 
+from lab import tools
 from stacks.command import CommandError
-from stacks.definition.rollout import Gate
-from stacks.problems import shortened
+from stacks.definition.proxy import PROXY
+from stacks.definition.rollout import Alerts, Gate, PortForwardProbe, Probe, ServiceProxyProbe
+from stacks.problems import escaped, shortened
 
 from .. import health
 from ..health import Target
 from ..kubectl import Kubectl
-from . import probe
 from .runner import Interrupted, Show
 
+_SECONDS = 10.0
+_ALERTS = {"prometheus": "/api/v1/alerts", "alertmanager": "/api/v2/alerts?active=true&silenced=false&inhibited=false"}
 _FIRST_PAUSE = 0.25
 _LONGEST_PAUSE = 5.0
 _LONGEST_WHILE_SETTLING = 1.0
@@ -41,10 +54,10 @@ class Look:
                 return lines
             what = "the probe request is not answered"
             if self.gate.probe is not None:
-                probe.send(self.gate.probe, self.kubectl, self.target)
+                send(self.gate.probe, self.kubectl, self.target)
             what = "nobody can say whether an alert fires"
             if self.gate.alerts is not None:
-                names = probe.firing(self.gate.alerts, self.kubectl, self.target.namespace)
+                names = firing(self.gate.alerts, self.kubectl, self.target.namespace)
                 return [f"alert {name} fires" for name in names]
         except CommandError as error:
             return [f"{what}: {shortened(' '.join(str(error).split()), _LONGEST)}"]
@@ -93,3 +106,107 @@ def why_not_well(look: Look) -> list[str]:
 def _all(lines: Sequence[str], look: Look) -> list[str]:
     shown = [*lines[:_MOST_LINES], *([f"… and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else [])]
     return shown + [line for line in look.further()[:_MOST_LINES] if line not in shown]
+
+
+# ---- what is asked over HTTP: the probe, answered when its status is 2xx, and which alerts fire ----
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """An answer that points elsewhere is none, and the token must not follow it."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+def send(probe: Probe, kubectl: Kubectl, target: Target) -> None:
+    """Send the request; raise CommandError when it is not answered as it must be."""
+    if isinstance(probe, ServiceProxyProbe):
+        through_service(kubectl, target.namespace, PROXY, target.port, probe.path, https=target.https)
+    elif isinstance(probe, PortForwardProbe):
+        with _forwarded(kubectl, target) as port:
+            address = f"{'https' if target.https else 'http'}://127.0.0.1:{port}{probe.path}"
+            _request(address, probe.body, probe.token_variable, tunnel=True)
+    else:
+        _request(probe.url, probe.body, probe.token_variable)
+
+
+def through_service(kubectl: Kubectl, namespace: str, service: str, port: int, path: str, *, https: bool) -> str:
+    """Return what a Service answers to a GET that goes through the API server's service proxy."""
+    place = f"/api/v1/namespaces/{namespace}/services/{'https:' if https else ''}{service}:{port}/proxy{path}"
+    return kubectl.run("get", "--raw", place, seconds=_SECONDS).stdout
+
+
+def firing(alerts: Alerts, kubectl: Kubectl, namespace: str) -> list[str]:
+    """Return the names of the alerts that fire in a namespace; raise CommandError when nobody can say."""
+    path = _ALERTS[alerts.kind]
+    if alerts.service is not None:
+        at = alerts.service
+        answer: str | bytes = through_service(kubectl, at.namespace, at.name, at.port, path, https=at.https)
+    else:
+        answer = _request(f"{(alerts.url or '').rstrip('/')}{path}")
+    try:
+        told = json.loads(answer)
+        found = told["data"]["alerts"] if alerts.kind == "prometheus" else told
+        names = {
+            str(alert["labels"].get("alertname", "without a name"))
+            for alert in found
+            if (alert["state"] if alerts.kind == "prometheus" else alert["status"]["state"]) in ("firing", "active")
+            and alert["labels"].get("namespace") == namespace
+        }
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise CommandError(f"what {alerts.kind} answers cannot be understood") from None
+    return [escaped(shortened(name)) for name in sorted(names.difference(alerts.ignore))]
+
+
+def _request(url: str, body: str | None = None, token_variable: str | None = None, *, tunnel: bool = False) -> bytes:
+    headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body else {})
+    if token_variable is not None:
+        token = os.environ.get(token_variable)
+        if not token:
+            raise CommandError(f"the environment variable {token_variable}, which holds the probe's token, is not set")
+        headers["Authorization"] = f"Bearer {token}"
+    request = Request(url, body.encode() if body else None, headers)
+    handlers: list[object] = [_NoRedirects()]
+    if tunnel:
+        handlers += [ProxyHandler({}), HTTPSHandler(context=ssl._create_unverified_context())]
+    where = f"{urlsplit(url).path or '/'} of {PROXY}" if tunnel else url
+    try:
+        with build_opener(*handlers).open(request, timeout=_SECONDS) as answer:  # type: ignore[arg-type]
+            content: bytes = answer.read(2**24)
+            return content
+    except HTTPError as error:
+        error.close()
+        raise CommandError(f"{where} answers {error.code}") from None
+    except (URLError, OSError, http.client.HTTPException, ValueError) as error:
+        why = getattr(error, "reason", None) or error
+        raise CommandError(f"{where} does not answer: {why}") from None
+
+
+@contextmanager
+def _forwarded(kubectl: Kubectl, target: Target) -> Iterator[int]:
+    where = ["--context", kubectl.context, "--namespace", target.namespace, "--address", "127.0.0.1"]
+    process = subprocess.Popen(
+        [str(tools.path("kubectl")), "port-forward", *where, f"service/{PROXY}", f":{target.port}"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    watchdog = threading.Timer(3 * _SECONDS, process.kill)
+    watchdog.start()
+    try:
+        said = ""
+        for line in process.stdout or ():
+            if match := re.search(r"Forwarding from 127\.0\.0\.1:(\d+)", line):
+                yield int(match[1])
+                return
+            said = line.strip() or said
+        raise CommandError(f"kubectl port-forward: {said or 'it ended at once'}")
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()

@@ -31,7 +31,14 @@ def stacks_of(definition: Definition, environment: str) -> dict[str, Stack]:
 
 def plan_of(stacks: Sequence[Stack], start: str | None = None) -> tuple[list[Step], list[str]]:
     """Return the steps for the stacks of one environment, and the planes that are left out before `start`."""
-    steps = _steps(stacks)
+    ordered = sorted(stacks, key=lambda stack: stack.data_plane.wave)
+    canary = ordered[0].environment.rollout.canary or ordered[0].data_plane.name
+    steps = [Step("canary", [canary])]
+    for wave, together in groupby(ordered, key=lambda stack: stack.data_plane.wave):
+        steps.append(
+            Step(f"wave {wave}", [stack.data_plane.name for stack in together if stack.data_plane.name != canary])
+        )
+    steps = [step for step in steps if step.planes]
     planes = [plane for step in steps for plane in step.planes]
     if start is None:
         return steps, []
@@ -49,14 +56,3 @@ def backwards(steps: Sequence[Step], planes: Sequence[str]) -> list[Step]:
 def _only(steps: Sequence[Step], planes: Sequence[str]) -> list[Step]:
     kept = (Step(step.title, [plane for plane in step.planes if plane in planes]) for step in steps)
     return [step for step in kept if step.planes]
-
-
-def _steps(stacks: Sequence[Stack]) -> list[Step]:
-    ordered = sorted(stacks, key=lambda stack: stack.data_plane.wave)
-    canary = ordered[0].environment.rollout.canary or ordered[0].data_plane.name
-    steps = [Step("canary", [canary])]
-    for wave, together in groupby(ordered, key=lambda stack: stack.data_plane.wave):
-        planes = [stack.data_plane.name for stack in together if stack.data_plane.name != canary]
-        if planes:
-            steps.append(Step(f"wave {wave}", planes))
-    return steps

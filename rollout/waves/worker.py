@@ -16,7 +16,6 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
 
 from stacks.command import CommandError
 from stacks.problems import escaped, shortened
@@ -70,12 +69,17 @@ def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.E
         raise
     finally:
         os.close(told)
-    over = threading.Event()
+    over, last = threading.Event(), ""
     keeper = threading.Thread(target=_keep, args=(process.pid, seconds, stop, over), daemon=True)
     keeper.start()
     try:
         with log.open("a", encoding="utf-8", errors="replace") as file:
-            last = _listen(process, file, show)
+            for line in process.stdout or ():
+                file.write(line)
+                file.flush()
+                if text := escaped(shortened(line.strip(), 300)):
+                    last = text
+                    show(text)
         code = process.wait()
     finally:
         over.set()
@@ -94,17 +98,6 @@ def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.E
     if code in (_STOPPED, -signal.SIGINT, -signal.SIGKILL):
         raise TooLong(f"it was interrupted: it was not done within {seconds:g} s")
     raise CommandError(message or f"{last or 'it ended without a word'} (exit code {code}; {escaped(str(log))})")
-
-
-def _listen(process: "subprocess.Popen[str]", log: IO[str], show: Show) -> str:
-    last = ""
-    for line in process.stdout or ():
-        log.write(line)
-        log.flush()
-        if text := escaped(shortened(line.strip(), 300)):
-            last = text
-            show(text)
-    return last
 
 
 def _keep(group: int, seconds: float, stop: threading.Event, over: threading.Event) -> None:

@@ -17,7 +17,7 @@ from lab.local_cluster import LocalCluster, processes
 from lab.local_cluster.folder import locked, mark, private_folder
 from rollout import local
 from rollout.cli import app
-from rollout.pending import in_words
+from rollout.health import in_words
 from stacks.command import CommandError
 from stacks.stack import Stack
 

@@ -9,8 +9,8 @@ import pytest
 
 from lab.local_cluster import LocalCluster
 from lab.local_cluster.nodes import nodes_of
+from rollout.health import why_pending
 from rollout.local import slice_of
-from rollout.pending import why_pending
 
 from .world import DEFINITIONS, EVERYTHING, REFERENCE, objects_of, planes, prepare, read, settled, until
 

@@ -18,7 +18,7 @@ from lab.local_cluster import LocalCluster
 from lab.local_cluster.nodes import cpu_node, mig_mixed
 from rollout.health import Target
 from rollout.kubectl import Kubectl
-from rollout.waves import probe
+from rollout.waves import gate
 from rollout.waves.journal import Journal, RolloutRecord
 from stacks.command import CommandError
 from stacks.definition.rollout import PortForwardProbe, ServiceProxyProbe
@@ -264,9 +264,9 @@ def test_by_the_service_proxy_a_real_api_server_looks_for_the_service_at_that_po
     monkeypatch.setenv("KUBECONFIG", str(clusters["east"].kubeconfig))
     request = ServiceProxyProbe(kind="service-proxy")
     with pytest.raises(CommandError, match="no endpoints available for service"):
-        probe.send(request, Kubectl("east"), Target("default", (), 443, True))
+        gate.send(request, Kubectl("east"), Target("default", (), 443, True))
     with pytest.raises(CommandError, match="not found"):
-        probe.send(request, Kubectl("east"), Target("nowhere", (), 443, True))
+        gate.send(request, Kubectl("east"), Target("nowhere", (), 443, True))
 
 
 def test_a_port_forward_that_leads_nowhere_ends_with_the_reason(
@@ -274,4 +274,4 @@ def test_a_port_forward_that_leads_nowhere_ends_with_the_reason(
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(clusters["east"].kubeconfig))
     with pytest.raises(CommandError, match=r"port-forward: .*not found"):
-        probe.send(PortForwardProbe(kind="port-forward"), Kubectl("east"), Target("nowhere", (), 80, False))
+        gate.send(PortForwardProbe(kind="port-forward"), Kubectl("east"), Target("nowhere", (), 80, False))

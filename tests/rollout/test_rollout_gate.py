@@ -14,7 +14,7 @@ from rollout import health
 from rollout.health import Target
 from rollout.kubectl import Kubectl
 from rollout.render import render
-from rollout.waves import probe
+from rollout.waves import gate
 from rollout.waves.gate import Look, await_health
 from rollout.waves.report import described
 from rollout.waves.runner import Interrupted
@@ -239,7 +239,7 @@ def send(server: Server) -> Send:
     """Send a probe to a path of the server."""
 
     def request(path: str, **keys: Any) -> None:
-        probe.send(UrlProbe.model_validate({"kind": "url", "url": server.url + path, **keys}), NOBODY, TARGET)
+        gate.send(UrlProbe.model_validate({"kind": "url", "url": server.url + path, **keys}), NOBODY, TARGET)
 
     return request
 
@@ -262,13 +262,13 @@ def test_a_probe_sends_the_token_that_its_variable_holds(server: Server, monkeyp
     server.answers["/ready"] = 200, ""
     monkeypatch.delenv("PROBE_TOKEN", raising=False)
     with pytest.raises(CommandError, match="the environment variable PROBE_TOKEN, which holds the probe's token"):
-        probe._request(f"{server.url}/ready", token_variable="PROBE_TOKEN")
+        gate._request(f"{server.url}/ready", token_variable="PROBE_TOKEN")
     monkeypatch.setenv("PROBE_TOKEN", "hidden")
-    probe._request(f"{server.url}/ready", token_variable="PROBE_TOKEN")
+    gate._request(f"{server.url}/ready", token_variable="PROBE_TOKEN")
     assert server.asked == [("GET", "/ready", "Bearer hidden", b"")]
     server.answers["/ready"] = 401, ""
     with pytest.raises(CommandError) as raised:
-        probe._request(f"{server.url}/ready", token_variable="PROBE_TOKEN")
+        gate._request(f"{server.url}/ready", token_variable="PROBE_TOKEN")
     assert "hidden" not in str(raised.value)
 
 
@@ -276,7 +276,7 @@ def test_a_probe_of_nobody_says_why_there_is_no_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     with pytest.raises(CommandError, match=rf"http://127\.0\.0\.1:{port}/ready does not answer: .*[Rr]efused"):
-        probe.send(UrlProbe(kind="url", url=f"http://127.0.0.1:{port}/ready"), NOBODY, TARGET)
+        gate.send(UrlProbe(kind="url", url=f"http://127.0.0.1:{port}/ready"), NOBODY, TARGET)
 
 
 def prometheus(*found: tuple[str, str, str]) -> str:
@@ -300,14 +300,14 @@ def test_alerts_that_fire_in_the_namespace_count_and_others_do_not(server: Serve
     others = [("Slow", "prod", "pending"), ("Other", "dev", fires), ("Watchdog", "prod", fires)]
     server.answers[ASKED[kind]] = 200, write(*ours, *others)
     asked = Alerts(kind=kind, url=f"{server.url}/", ignore=("Watchdog",))
-    assert probe.firing(asked, NOBODY, "prod") == ["ProxyDown"]
+    assert gate.firing(asked, NOBODY, "prod") == ["ProxyDown"]
 
 
 @pytest.mark.parametrize("answer", ["", "[]", "nonsense", '{"data": {"alerts": [{}]}}', '{"data": {"alerts": [1]}}'])
 def test_an_answer_about_alerts_that_cannot_be_understood_is_none(server: Server, answer: str) -> None:
     server.answers["/api/v1/alerts"] = 200, answer
     with pytest.raises(CommandError, match="what prometheus answers cannot be understood"):
-        probe.firing(Alerts(kind="prometheus", url=server.url), NOBODY, "prod")
+        gate.firing(Alerts(kind="prometheus", url=server.url), NOBODY, "prod")
 
 
 def test_probe_and_alerts_are_asked_once_the_workloads_are_well(server: Server) -> None:
@@ -336,9 +336,9 @@ def test_by_the_service_proxy_the_api_server_is_asked_for_the_service() -> None:
             return type("Answer", (), {"stdout": prometheus()})
 
     secure = Target("prod", (), 443, True)
-    probe.send(ServiceProxyProbe(kind="service-proxy"), Answering(), secure)
+    gate.send(ServiceProxyProbe(kind="service-proxy"), Answering(), secure)
     service = MonitoringService(name="prometheus-operated", port=9090)
-    probe.firing(Alerts(kind="prometheus", service=service), Answering(), "prod")
+    gate.firing(Alerts(kind="prometheus", service=service), Answering(), "prod")
     assert asked == [
         "/api/v1/namespaces/prod/services/https:inference-proxy:443/proxy/v2/health/ready",
         "/api/v1/namespaces/monitoring/services/prometheus-operated:9090/proxy/api/v1/alerts",

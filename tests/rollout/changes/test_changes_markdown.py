@@ -15,8 +15,7 @@ from markdown_it import MarkdownIt
 from policies.guardrails import Finding
 from policies.guardrails.checking import Level
 from rollout.changes.compare import compare
-from rollout.changes.markdown import LIMIT, code, preformatted, prose, size, table
-from rollout.changes.page import failed_page, page
+from rollout.changes.page import LIMIT, code, failed_page, page, preformatted, prose, size, table
 from rollout.changes.stack_change import StackChange, stack_change
 from stacks.problems import escaped
 

@@ -1,4 +1,4 @@
-"""The health gate: waits until a data plane is well, and stays well for a while; with the probe and the alerts it asks."""
+"""The health gate: waits until a data plane is well, and stays so for a while, as its probe and alerts say."""
 
 import http.client
 import json

@@ -38,7 +38,6 @@ class Engine:
 
 
 def find_engine() -> Engine | str:
-    """Return the engine, or why there is none."""
     pulumi = shutil.which("pulumi")
     if pulumi is None:
         return "there is no `pulumi` on the PATH"
@@ -60,8 +59,6 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Result:
-    """What a command answered."""
-
     code: int
     output: str
     complaints: str
@@ -172,7 +169,6 @@ class Project:
         return {(step["op"], step["urn"].rpartition("::")[2]) for step in steps if step["op"] != "same"}
 
     def rendered(self, stack: str) -> dict[Key, Object]:
-        """Return the objects that a stack rendered, by what identifies them."""
         objects = [yaml.safe_load(path.read_text()) for path in self.rendered_files(stack)]
         found = {key(item): item for item in objects}
         assert len(found) == len(objects)
@@ -183,13 +179,11 @@ class Project:
         return sorted(path for path in folder.rglob("*") if path.is_file())
 
     def state(self, stack: str) -> list[dict[str, Any]]:
-        """Return the resources of a stack's state."""
         deployment = json.loads(self.pulumi("stack", "export", "--stack", stack).output)["deployment"]
         resources: list[dict[str, Any]] = deployment.get("resources") or []
         return resources
 
     def edit(self, old: str, new: str, file: str = "stacks/inference.yaml") -> None:
-        """Replace the first place where a text stands in a file of the checkout."""
         path = self.checkout / file
         text = path.read_text()
         assert old in text, f"{file} has changed: there is no {old!r} any more"
@@ -197,7 +191,6 @@ class Project:
 
 
 def key(item: Object) -> Key:
-    """Return what identifies an object in a cluster."""
     return item["apiVersion"], item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]
 
 

@@ -39,7 +39,6 @@ def cli() -> pulumi_cli.PulumiCli:
 
 
 def operate(command: Sequence[str], definition: Path) -> int:
-    """Run Pulumi for the first stack of a definition."""
     return pulumi_cli.operate(cli(), stack_of(definition), definition, command)
 
 

@@ -41,7 +41,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    """Run a server for a while."""
     with Server() as made:
         thread = threading.Thread(target=made.serve_forever, args=(0.01,))
         thread.start()

@@ -58,7 +58,6 @@ LOCK = "images:\n" + "".join(
 
 
 def soon(what: Callable[[], bool], seconds: float = 60) -> bool:
-    """Wait until something is true, and say whether it is."""
     end = time.monotonic() + seconds
     while not what() and time.monotonic() < end:
         time.sleep(0.05)
@@ -67,21 +66,17 @@ def soon(what: Callable[[], bool], seconds: float = 60) -> bool:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended."""
-
     code: int
     out: str
     err: str
 
     @property
     def text(self) -> str:
-        """All that it said."""
         return self.out + self.err
 
 
 @pytest.fixture
 def definition(tmp_path: Path) -> Path:
-    """A definition of two stacks, dev-lab and prod-east."""
     path = tmp_path / "definition" / "two.yaml"
     path.parent.mkdir()
     path.write_text(DEFINITION, "utf-8")
@@ -90,14 +85,12 @@ def definition(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pinned(definition: Path) -> Path:
-    """The definition, with a digest for every image."""
     (definition.parent / "images.lock").write_text(LOCK, "utf-8")
     return definition
 
 
 @pytest.fixture
 def edit(definition: Path) -> Edit:
-    """Replace a text in the definition."""
 
     def change(old: str, new: str) -> None:
         text = definition.read_text("utf-8")
@@ -109,13 +102,11 @@ def edit(definition: Path) -> Edit:
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
-    """Where renderings go."""
     return tmp_path / "build" / "rendered"
 
 
 @pytest.fixture
 def call() -> Callable[..., Ended]:
-    """Run the command line in process."""
 
     def run(*arguments: object) -> Ended:
         from rollout.cli import app
@@ -130,7 +121,6 @@ def call() -> Callable[..., Ended]:
 
 @pytest.fixture
 def rendered(call: Callable[..., Ended], definition: Path, out: Path) -> Path:
-    """A rendering of the definition."""
     ended = call("up", definition, "--out", out)
     assert ended.code == 0, ended.err
     return out
@@ -163,7 +153,6 @@ def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
 
 @pytest.fixture
 def run(start: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., Ended]:
-    """Run the command line as a process."""
 
     def finished(*arguments: object, **environment: str) -> Ended:
         process = start(*arguments, **environment)
@@ -175,7 +164,6 @@ def run(start: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., Ended]:
 
 @pytest.fixture
 def tree() -> Tree:
-    """Read all files of a folder."""
 
     def read(folder: Path) -> dict[str, bytes]:
         return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

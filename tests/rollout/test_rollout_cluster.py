@@ -55,7 +55,6 @@ class Engine:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """The engine that is there."""
     found = Engine()
     monkeypatch.setattr(engines, "FINDERS", {"other": lambda _: None, "stand-in": found.found})
     return found

@@ -70,7 +70,6 @@ def planes(definition: Path) -> Path:
 
 @pytest.fixture
 def roll(call: Call, planes: Path, doubles: Doubles, tmp_path: Path) -> Call:  # noqa: ARG001
-    """Run `rollout` for prod."""
 
     def run(*arguments: object) -> Any:
         where = ("--journals", tmp_path / "rollout")
@@ -93,7 +92,6 @@ def row(said: str, plane: str) -> str:
 
 
 def edited(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change the record of the first rollout by hand."""
     path = folder / "0001" / FILE
     record = json.loads(path.read_bytes())
     change(record)

@@ -65,7 +65,6 @@ class Cluster:
 
 
 def made(kind: str, name: str, namespace: str = "tidegate-dev", **head: Any) -> Object:
-    """An object of dev."""
     where = {} if kind == "Namespace" else {"namespace": namespace}
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "labels": OURS, **where, **head}}
 
@@ -168,7 +167,6 @@ def test_what_a_controller_made_for_an_object_is_no_leftover_of_ours(rendered: R
 
 
 def record(chart: Path, values: Mapping[str, Any]) -> Object:
-    """A record as Helm writes it."""
     files = {str(path.relative_to(chart)): path.read_bytes() for path in (chart / "templates").rglob("*.*")}
     release: Object = {
         "chart": {

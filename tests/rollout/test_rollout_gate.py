@@ -50,7 +50,6 @@ class Looking(Look):
 
 
 def waited(settings: Gate, said: Sequence[Sequence[str]]) -> tuple[float, list[str]]:
-    """How many seconds a gate took, and what it showed."""
     look = Looking(settings, said)
     shown: list[str] = []
     await_health(look, shown.append, look.pause, lambda: look.__dict__["time"])
@@ -100,8 +99,6 @@ def test_somebody_who_stops_it_is_heard_while_it_waits() -> None:
 
 
 class Cluster(Kubectl):
-    """Stands for a cluster that has these objects."""
-
     def __init__(self, *objects: dict[str, Any], events: Sequence[dict[str, Any]] = ()) -> None:
         super().__init__("there")
         self.__dict__.update(objects=list(objects), events=list(events))
@@ -236,7 +233,6 @@ Send = Callable[..., None]
 
 @pytest.fixture
 def send(server: Server) -> Send:
-    """Send a probe to a path of the server."""
 
     def request(path: str, **keys: Any) -> None:
         gate.send(UrlProbe.model_validate({"kind": "url", "url": server.url + path, **keys}), NOBODY, TARGET)

@@ -205,19 +205,6 @@ def test_ctrl_c_says_that_nothing_was_changed(start: Call, definition: Path, out
     assert not out.exists()
 
 
-@pytest.mark.thorough
-def test_runs_at_once_wait_for_each_other(start: Call, definition: Path, out: Path) -> None:
-    runs = [start("up", definition, "--out", out) for _ in range(3)]
-    said = [(process.communicate(timeout=120)[0], process.returncode) for process in runs]
-    assert [code for _, code in said] == [0, 0, 0]
-    assert sorted(text.splitlines()[-1] for text, _ in said) == [
-        "51 files written for 2 stacks.",
-        "Nothing changed.",
-        "Nothing changed.",
-    ]
-    assert [path.name for path in out.parent.iterdir()] == [out.name]
-
-
 KILLED_EVERYWHERE = """
 import os, signal, sys
 from pathlib import Path

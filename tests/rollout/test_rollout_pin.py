@@ -19,7 +19,6 @@ from .conftest import ROOT, Call, Edit
 
 @pytest.fixture(scope="session")
 def crane() -> Path:
-    """The program that speaks to registries."""
     return tools.path("crane")
 
 
@@ -173,15 +172,8 @@ def test_everything_that_pin_can_be_told_make_can_be_told() -> None:
     ]
 
 
-def test_an_unknown_data_plane_gives_the_nearest(call: Call, definition: Path) -> None:
-    ended = call("pin", definition, "--registry-plane", "eats")
-    assert ended.code == 2
-    assert "did you mean east?" in ended.err
-
-
 @pytest.fixture
 def fake_crane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Put a script in crane's place."""
 
     def put(script: str) -> None:
         (tmp_path / "crane").write_text(f"#!/bin/sh\n{script}\n", "utf-8")

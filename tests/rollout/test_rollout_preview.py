@@ -93,7 +93,6 @@ def page(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def against(repository: Path, call: Call, page: Path) -> Call:
-    """Preview the repository's definition against a revision."""
 
     def run(base: str, *arguments: object, file: str = "definitions/two.yaml") -> Any:
         return call("preview", repository / file, "--base", base, "--summary", page, *arguments)

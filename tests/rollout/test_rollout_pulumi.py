@@ -32,7 +32,6 @@ esac
 def up(
     edit: Callable[[str, str], None], definition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], int]:
-    """Put a script in Pulumi's place, and bring a stack up with it."""
 
     def run(script: str) -> int:
         edit("{name: dev}", "{name: dev, local: true}")
@@ -145,7 +144,6 @@ def test_an_end_of_file_that_has_another_cause_is_said(up: Callable[[str], int],
 
 
 def _who(script: str, url: str) -> str:
-    """Let a script say where its state is."""
     return script.replace("*) exit 9", f"""'whoami --json') echo '{{"user": "u", "url": "{url}"}}' ;;\n*) exit 9""")
 
 
@@ -189,7 +187,6 @@ Resources:
 
 
 def says(text: str, folder: Path) -> str:
-    """A Pulumi that says this and fails."""
     (folder / "said").write_text(text, "utf-8")
     return PULUMI.format(said="").replace("printf 'error: \\n'", f"cat {folder / 'said'}")
 
@@ -217,7 +214,6 @@ def test_a_traceback_that_nothing_explains_is_shown_whole(
 
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], Path]:
-    """Make this the only `pulumi` on the PATH."""
 
     def write(content: bytes) -> Path:
         (tmp_path / "pulumi").write_bytes(content)

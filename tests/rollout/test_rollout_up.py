@@ -134,13 +134,6 @@ def test_one_stack_of_another_definition_is_not_mixed_in(call: Call, definition:
     assert "held a rendering of" in call("up", other, "--out", out).err
 
 
-def test_an_unknown_stack_gives_the_nearest_name(call: Call, definition: Path, out: Path) -> None:
-    ended = call("up", definition, "--out", out, "--stack", "prod-eats")
-    assert ended.code == 2
-    assert "did you mean prod-east?" in ended.err
-    assert not out.exists()
-
-
 def test_files_edited_by_hand_are_noticed_and_written_anew(
     rendered: Path, call: Call, definition: Path, out: Path, tree: Tree
 ) -> None:

@@ -122,7 +122,6 @@ STEPS = (Step("canary", ["a"]), Step("wave 1", ["b", "c"]), Step("wave 2", ["d",
 
 
 def begun(folder: Path, steps: Sequence[Step] = STEPS, kind: Literal["forward", "back"] = "forward") -> Journal:
-    """A rollout that has just begun."""
     good = {plane: 1 for step in steps for plane in step.planes} if kind == "back" else {}
     record = RolloutRecord(
         began_at=now(), kind=kind, environment="prod", definition="two.yaml", engine="helm", steps=[*steps], good=good
@@ -142,7 +141,6 @@ def ran(
 
 
 def states(journal: Journal) -> str:
-    """The planes' states, as they stand on the disk."""
     record = Journal(journal.folder).record
     return " ".join(f"{plane}:{status.state}" for plane, status in record.planes.items())
 
@@ -188,7 +186,6 @@ def test_going_back_a_failure_keeps_no_other_plane_from_being_tried(tmp_path: Pa
 def test_asked_to_stop_inside_a_wave_wider_than_what_goes_side_by_side_it_begins_no_further_plane(
     tmp_path: Path, most: int
 ) -> None:
-    """Those of the same wave that wait for their turn have not begun."""
     stop = Stop()
     wide = (Step("canary", ["a"]), Step("wave 1", ["b", "c", "d", "e", "f"]))
     doubles = Doubles(seconds=0.05, begin=lambda plane: stop.asked.set() if plane == "b" else None)

@@ -94,7 +94,6 @@ def task(definition: Path) -> Task:
 
 @pytest.fixture
 def bring(task: Task, tmp_path: Path) -> Bring:
-    """Bring a plane up, and return what was shown meanwhile."""
 
     def run(stop: threading.Event | None = None) -> list[str]:
         shown: list[str] = []

@@ -64,18 +64,13 @@ def _here(stack: Stack) -> Stack:
 def _checked(request: Request, definition: Definition, stacks: Sequence[Stack]) -> tuple[Sequence[Bundle], Engine]:
     """Return what is to be brought up, and with what, once nothing forbids it; raise CommandError."""
     rendering = [render(stack, definition.lock, definition.file) for stack in stacks]
-    for text in (
-        advisory_text(definition.advisories) if request.context != LOCAL else "",
-        enforce(rendering, definition, outcome="nothing was changed", local_cluster=request.context == LOCAL),
-    ):
-        if text:
-            note(text)
+    if request.context != LOCAL and (text := advisory_text(definition.advisories)):
+        note(text)
+    if text := enforce(rendering, definition, outcome="nothing was changed", local_cluster=request.context == LOCAL):
+        note(text)
     engine = _engine(request, stacks, context_of(stacks[0].data_plane))
-    bundles = [
-        Bundle(stack, rendered, definition.lock, request.definition)
-        for stack, rendered in zip(stacks, rendering, strict=True)
-    ]
-    return bundles, engine
+    both = zip(stacks, rendering, strict=True)
+    return [Bundle(stack, rendered, definition.lock, request.definition) for stack, rendered in both], engine
 
 
 def _up(bundles: Sequence[Bundle], engine: Engine, outcome: Outcome) -> None:
@@ -105,18 +100,14 @@ def _engine(request: Request, stacks: Sequence[Stack], context: str) -> Engine:
     except CommandError as error:
         if error.code != NO_ENGINE:
             raise
-        files = [
-            f"      kubectl --context {in_shell(context)} apply --server-side -f {in_shell(request.out / stack.name)}/"
-            for stack in stacks
-        ]
-        render_first = make("up", DEFINITION=request.definition, OUT=request.out, STACK=request.stack)
         lines = [
             f"There is no engine here to bring a stack up with; nothing was changed: {error}",
             "  Either install Pulumi (https://www.pulumi.com/docs/install) or Helm (https://helm.sh/docs/intro/install),",
             "  and run this again; or apply the rendered files:",
-            f"      {render_first}",
-            *files,
+            f"      {make('up', DEFINITION=request.definition, OUT=request.out, STACK=request.stack)}",
         ]
+        kubectl = f"      kubectl --context {in_shell(context)} apply --server-side -f"
+        lines += [f"{kubectl} {in_shell(request.out / stack.name)}/" for stack in stacks]
         raise CommandError("\n".join(lines), NO_ENGINE) from None
 
 

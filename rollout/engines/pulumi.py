@@ -124,5 +124,5 @@ def _here(cli: PulumiCli, stack: Stack) -> PulumiCli:
     project["runtime"]["options"]["virtualenv"] = str(pulumi_cli.ROOT / project["runtime"]["options"]["virtualenv"])
     del project["stackConfigDir"]
     (folder / "Pulumi.yaml").write_text(yaml.safe_dump(project, sort_keys=False), "utf-8")
-    environment = {"PULUMI_BACKEND_URL": (folder / "state").as_uri(), "PULUMI_CONFIG_PASSPHRASE": ""}
-    return replace(cli, folder=folder, environment=environment)
+    state = {"PULUMI_BACKEND_URL": (folder / "state").as_uri(), "PULUMI_CONFIG_PASSPHRASE": ""}
+    return replace(cli, folder=folder, environment={**cli.environment, **state})

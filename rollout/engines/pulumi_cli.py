@@ -1,15 +1,7 @@
 """The user's own Pulumi: runs the program in the root with `pulumi up`, against the user's backend and cluster.
 
-Environment variables, which are the user's and are handed on as they are:
-
-    PULUMI_BACKEND_URL           where state is kept, when not where `pulumi login` said
-    PULUMI_ACCESS_TOKEN          logs in to Pulumi Cloud
-    PULUMI_CONFIG_PASSPHRASE     opens the secrets of stacks in other backends (or PULUMI_CONFIG_PASSPHRASE_FILE)
-    PULUMI_HOME                  Pulumi's own folder: credentials, plugins
-    KUBECONFIG                   where contexts are found
-
-Set for Pulumi here: PULUMI_SKIP_UPDATE_CHECK, because a roll-out is no moment to ask for a newer version. What a single
-run needs beyond that stands in `PulumiCli.environment`.
+Environment variables of the user are handed on as they are: PULUMI_BACKEND_URL, PULUMI_ACCESS_TOKEN, PULUMI_HOME,
+PULUMI_CONFIG_PASSPHRASE (or …_FILE) and KUBECONFIG. What a run needs beyond them stands in `PulumiCli.environment`.
 """
 
 import json
@@ -58,8 +50,8 @@ class PulumiCli:
     version: str
     folder: Path | None = None
     """Folder of the Pulumi project; the root of the checkout without."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables of this run, beside the user's."""
+    environment: Mapping[str, str] = field(default_factory=lambda: {"PULUMI_SKIP_UPDATE_CHECK": "true"})
+    """Environment variables of this run, beside the user's: a roll-out is no moment to ask for a newer version."""
 
     def __str__(self) -> str:
         """As a user knows it."""
@@ -195,7 +187,7 @@ def _is_readable_again(cli: PulumiCli, said: str) -> bool:
 def _run(cli: PulumiCli, command: Sequence[str], seconds: float) -> tuple[int, str]:
     """Run a short command in the root; return its exit code and its output, or what it complained of."""
     try:
-        done = processes.run(command, seconds=seconds, cwd=cli.folder or ROOT, environment=_environment(cli))
+        done = processes.run(command, seconds=seconds, cwd=cli.folder or ROOT, environment=cli.environment)
     except OSError as error:
         raise CommandError(f"{command[0]} cannot be run: {error.strerror}. {GET_PULUMI}") from None
     except subprocess.TimeoutExpired:
@@ -215,7 +207,7 @@ def _show(cli: PulumiCli, command: Sequence[str]) -> tuple[int, str, str]:
     with subprocess.Popen(
         command,
         cwd=cli.folder or ROOT,
-        env={**os.environ, **_environment(cli)},
+        env={**os.environ, **cli.environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -262,10 +254,6 @@ class _Tracebacks:
 
 
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-
-
-def _environment(cli: PulumiCli) -> dict[str, str]:
-    return {"PULUMI_SKIP_UPDATE_CHECK": "true", **cli.environment}
 
 
 # ---- what it says when it fails ----

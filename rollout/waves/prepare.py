@@ -93,7 +93,9 @@ def _new(request: Request, history: History, last: Journal | None) -> Prepared:
     refuse_tags(definition, list(stacks.values()))
     engine = find_engine(request.engine)
     rendering = _rendering_of(stacks, definition)
-    _say(advisory_text(definition.advisories), enforce([*rendering.values()], definition, outcome=_UNTOUCHED))
+    for text in (advisory_text(definition.advisories), enforce([*rendering.values()], definition, outcome=_UNTOUCHED)):
+        if text:
+            note(text)
     if last is not None and last.record.outcome != "succeeded" and not request.dry_run:
         note(f"Rollout {last.number} did not succeed; this one begins anew.")
     record = RolloutRecord(
@@ -192,7 +194,8 @@ def _of_kept_texts(
         made = _rendering_of(own, definition)
         if check:
             refuse_tags(definition, list(own.values()))
-            _say(enforce(list(made.values()), definition, outcome=_UNTOUCHED))
+            if said := enforce([*made.values()], definition, outcome=_UNTOUCHED):
+                note(said)
         stacks |= own
         rendering |= made
     return {plane: stacks[plane] for plane in sources}, {plane: rendering[plane] for plane in sources}
@@ -221,11 +224,6 @@ def _say_if_rendered_otherwise(number: int, before: Mapping[str, str], after: Ma
             f"Tidegate itself has changed since rollout {number} began: of the same definition it makes other "
             f"objects for {listed(other, most=8)}."
         )
-
-
-def _say(*texts: str) -> None:
-    for text in filter(None, texts):
-        note(text)
 
 
 def _must_be_there(request: Request, last: Journal | None, what: str) -> Journal:

@@ -14,7 +14,7 @@ could not be done · 2 the definition or the command line is wrong · 3 no engin
 | `engines/` | what makes a stack true on a cluster: Pulumi, Helm, and whose a stack is |
 | `waves/` | `rollout`: one data plane after another |
 | `preview`, `changes/` | what would change, and how that is said |
-| `kubectl`, `processes`, `refusals` | runs other programs, asks a cluster, and explains its refusals |
+| `kubectl`, `processes` | asks a cluster, and explains its refusals; runs other programs |
 | `live`, `managed_fields` | what a cluster has and would have, and who set which field |
 | `handover` | fields and objects of people and other engines, before an engine goes to work |
 | `health` | whether workloads are well, and why a pod waits |

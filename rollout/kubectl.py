@@ -1,19 +1,25 @@
-"""Runs kubectl against one cluster: every answer is checked, every refusal is explained."""
+"""Runs kubectl against one cluster: every answer is checked, every refusal is explained.
+
+Kubectl, Helm and Pulumi each wrap the API server's own words, which are the same in all of them.
+"""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
+from re import Match
 from subprocess import CompletedProcess, TimeoutExpired
 from threading import Thread
 from typing import Any
 
 from lab import tools
 from stacks.command import CommandError
+from stacks.problems import escaped, shortened
 
 from . import processes
-from .refusals import explained, in_words
+from .terminal import in_shell
 
 KubernetesObject = dict[str, Any]
 SECONDS = 60.0
@@ -116,3 +122,142 @@ def _path() -> str:
         return str(tools.path("kubectl"))
     except tools.ToolError as error:
         raise CommandError(f"kubectl is needed to talk to a cluster:\n{error}") from None
+
+
+# ---- what an API server says when it refuses something, turned into: which object, which rule, what to do ----
+
+_PROVIDERS = {
+    "monitoring.coreos.com": "the Prometheus operator",
+    "gateway.networking.k8s.io": "Gateway API",
+    "cert-manager.io": "cert-manager",
+    "keda.sh": "KEDA",
+    "security.istio.io": "Istio",
+    "resource.k8s.io": "dynamic resource allocation (Kubernetes 1.34 or later)",
+}
+
+_FORBIDDEN = r'(?P<resource>[\w./-]+) "(?P<name>[^"]+)" is forbidden: '
+_INVALID = r'(?P<resource>[\w.]+) "(?P<name>[^"]+)" is invalid: '
+_THE_REST = r"(?P<said>[^\n]+)"
+_QUOTA = (
+    "{thing} was refused by the quota {quota}: {said}.\n"
+    "    Ask for less, or have the quota raised: {kubectl} describe quota {quota} -n <namespace>"
+)
+_CLUSTERS_RULE = (
+    "    That is a rule of this cluster: change what it is about in the definition, or ask whoever made the rule."
+)
+BEING_DELETED = (
+    "namespace {namespace} is being deleted, so nothing can be made in it{why}.\n    Wait until it is gone,"
+    " and run this again. What holds it: {kubectl} get namespace {namespace} -o yaml"
+)
+_IMMUTABLE = r"(?P<said>spec[^\n]*?(?:Forbidden: updates to|immutable)[^\n]*)"
+
+_RULES = [
+    (_FORBIDDEN + r"exceeded quota: (?P<quota>[^,]+), " + _THE_REST, _QUOTA),
+    (_FORBIDDEN + r"(?P<said>failed quota: (?P<quota>[^:]+): [^\n]+)", _QUOTA),
+    (
+        _FORBIDDEN + r'violates PodSecurity "(?P<level>[^"]+)": ' + _THE_REST,
+        "{thing} was refused by Pod Security '{level}': {said}.\n"
+        "    Tidegate's own pods fulfil it: somebody changed this one (an admission webhook, or a hand), or the"
+        " namespace's labels pod-security.kubernetes.io/*.",
+    ),
+    (
+        r'(?P<resource>[\w./-]+) "(?P<name>[^"]+)" is (?:forbidden|invalid): (?:: )?'
+        r"ValidatingAdmissionPolicy '(?P<policy>[^']+)' with binding '[^']+' denied request: " + _THE_REST,
+        "{thing} was refused by the ValidatingAdmissionPolicy {policy}: {said}.\n" + _CLUSTERS_RULE,
+    ),
+    (
+        r'admission webhook "(?P<webhook>[^"]+)" denied the request:? ?(?P<said>[^\n]*)',
+        "the admission webhook {webhook} refused an object: {said}.\n" + _CLUSTERS_RULE,
+    ),
+    (
+        r'failed calling webhook "(?P<webhook>[^"]+)": ' + _THE_REST,
+        "the admission webhook {webhook} does not answer, so nothing passes it: {said}.",
+    ),
+    (r"unable to create new content in namespace (?P<namespace>\S+) because it is being terminated", BEING_DELETED),
+    (
+        # RBAC's sentence is told from other refusals by `User`.
+        r'(?P<resource>[\w./-]+)(?: "(?P<name>[^"]+)")? is forbidden: User "(?P<user>[^"]+)" cannot (?P<verb>\S+)'
+        r' resource "(?P<what>[^"]+)" in API group "(?P<group>[^"]*)"'
+        r'(?: in the namespace "(?P<namespace>[^"]+)"| at the cluster scope)?',
+        "{thing} was refused by RBAC: user {user} may not {verb} {what} {where}.\n"
+        "    Use a context that may, or have a Role or ClusterRole grant it. To check:"
+        " {kubectl} auth can-i {verb} {granted}",
+    ),
+    (
+        r'no matches for kind "(?P<kind>[^"]+)" in version "(?P<version>[^"]+)"',
+        "the cluster {context} knows no {kind} ({version}){provider}.\n"
+        "    Its CustomResourceDefinitions are a prerequisite, which Tidegate does not install: install them, or switch"
+        " off what needs them in the definition.",
+    ),
+    (
+        r'(?:context (?:"[^"]*"|was not found)[^\n]*(?:does not exist|not found)|context was not found)',
+        "there is no context {context} in the kubeconfig.\n    `kubectl config get-contexts` lists what there is;"
+        " KUBECONFIG names another file; `context` of a data plane in the definition names another context.",
+    ),
+    (
+        r'(?P<resource>PersistentVolume\w*) "(?P<name>[^"]+)" is invalid: ' + _IMMUTABLE,
+        "{thing} cannot be changed in place: {said}.\n"
+        "    Datasets are kept: add a dataset of another name, and move the servers to it.",
+    ),
+    (
+        # The pods of a StatefulSet or a Deployment go on without it, and the new one finds them by their labels.
+        _INVALID + _IMMUTABLE,
+        "{thing} cannot be changed in place: {said}.\n    Delete the old object and run this again; its pods go on"
+        " meanwhile: {kubectl} delete {lower} {name} --cascade=orphan -n <namespace>",
+    ),
+    (_INVALID + _THE_REST, "{thing} was refused as invalid: {said}."),
+    (
+        r"(?P<said>(?:conflict with|Apply failed with \d+ conflict)[^\n]*)",
+        "somebody else owns fields that Tidegate sets: {said}.\n    `make preview CLUSTER=…` shows them; leave"
+        " them out of the definition, or have the other stop setting them.",
+    ),
+    (
+        r"(?P<said>connection refused|no such host|i/o timeout|connection reset by peer|TLS handshake timeout"
+        r"|x509: [^\n\"]+|network is unreachable|no route to host|context deadline exceeded \(Client[^\n]*"
+        r"|(?<=server )\S+ was refused)",
+        "the cluster {context} cannot be reached ({said}).\n"
+        "    Does `{kubectl} get namespaces` work? Perhaps a VPN, a proxy or a login is missing.",
+    ),
+    (
+        r"(?P<said>You must be logged in to the server[^\n]*|Unauthorized|getting credentials: [^\n]+)",
+        "the cluster {context} does not know who you are ({said}). Log in again.",
+    ),
+]
+"""What is looked for, and what is then told: the first that is found counts."""
+
+
+def explained(said: str, context: str) -> str | None:
+    """Return what an API server's refusal means: the object, the rule and what to do; None for what is not known."""
+    for pattern, told in _RULES:
+        if found := re.search(pattern, said, re.MULTILINE):
+            return told.format_map(_words(found, escaped(context)))
+    return None
+
+
+def _words(found: Match[str], context: str) -> dict[str, str]:
+    """Return what can be told of a refusal; texts of others are made harmless for terminals, and names for shells."""
+    words = {name: escaped(text or "") for name, text in found.groupdict().items()}
+    kind = words.get("resource", "").partition(".")[0]
+    name, namespace = words.get("name", ""), words.get("namespace", "")
+    api_group = words.get("version", "").partition("/")[0]
+    provider = next((by for known, by in _PROVIDERS.items() if f".{api_group}".endswith(f".{known}")), "")
+    granted = words.get("what", "") + (f".{words['group']}" if words.get("group") else "")
+    return {
+        **words,
+        "said": escaped(shortened((found.groupdict().get("said") or "").strip().rstrip(".,"), 400)),
+        "thing": f"{kind} {name}" if name else kind,
+        "lower": kind.lower(),
+        "why": "",
+        "name": in_shell(name),
+        "context": context,
+        "kubectl": f"kubectl --context {in_shell(context)}",
+        "where": f"in namespace {namespace}" if namespace else "of the cluster",
+        "granted": in_shell(granted) + (f" -n {in_shell(namespace)}" if namespace else ""),
+        "provider": f": {provider} is not there" if provider else "",
+    }
+
+
+def in_words(said: str) -> str:
+    """Return the last line of what a command said, for a failure that is not known here."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return f'"{escaped(shortened(lines[-1], 500))}"' if lines else "it said nothing"

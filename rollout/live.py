@@ -15,8 +15,7 @@ from components.evaluate import APPLY_ORDER, apply_key
 
 from . import managed_fields
 from .changes.compare import Identity, compare, identity
-from .kubectl import Kinds, Kubectl, KubernetesObject, as_list, items
-from .refusals import explained
+from .kubectl import Kinds, Kubectl, KubernetesObject, as_list, explained, items
 from .render import Rendered
 
 KEPT = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")

@@ -9,8 +9,7 @@ from policies.guardrails import Finding
 from stacks.problems import counted
 
 from .compare import DATASETS, ObjectChange, tally
-from .notices import MODEL, Notice, notices
-from .restarts import Restart, restarting, restarts
+from .restarts import MODEL, Notice, Restart, notices, restarting, restarts
 from .workloads import gpu_slices
 
 State = Literal["new", "removed", "changed", "unchanged"]

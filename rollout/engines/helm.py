@@ -26,9 +26,8 @@ from .. import processes
 from ..changes.workloads import number, workloads
 from ..contexts import context_of
 from ..handover import keep_scale, mend, prune, to_helm
-from ..kubectl import Kubectl, KubernetesObject, as_list
+from ..kubectl import Kubectl, KubernetesObject, as_list, explained, in_words
 from ..live import LiveState, as_declared, of_stack
-from ..refusals import explained, in_words
 from ..render import Rendered
 from ..terminal import note
 from . import lease, ownership

@@ -9,9 +9,8 @@ from stacks.problems import escaped, listed
 from stacks.stack import Stack
 
 from .. import managed_fields
-from ..kubectl import Kubectl, KubernetesObject
+from ..kubectl import BEING_DELETED, Kubectl, KubernetesObject
 from ..live import INSTANCE, PART_OF
-from ..refusals import BEING_DELETED
 from ..terminal import in_shell, make
 
 HELM_NAME = "meta.helm.sh/release-name"

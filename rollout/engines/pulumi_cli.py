@@ -23,7 +23,7 @@ from stacks.stack import Stack
 
 from .. import processes
 from ..contexts import context_of
-from ..refusals import explained
+from ..kubectl import explained
 from ..terminal import make, note
 
 ROOT = Path(__file__).resolve().parents[2]

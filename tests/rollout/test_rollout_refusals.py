@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rollout.kubectl import Kubectl
-from rollout.refusals import explained, in_words
+from rollout.kubectl import Kubectl, explained, in_words
 from stacks.command import CommandError
 
 HELM = "Error: failed to create resource: server-side apply failed for object ns/main /v1, Kind=Service: "

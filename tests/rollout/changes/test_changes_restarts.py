@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from rollout.changes import restarts as said
-from rollout.changes.notices import notices
-from rollout.changes.restarts import Restart, restarts
+from rollout.changes.restarts import Restart, notices, restarts
 
 Object = dict[str, Any]
 STARTUP = {"periodSeconds": 10, "failureThreshold": 6}

@@ -103,30 +103,18 @@ def test_a_pool_appears_and_disappears_with_all_its_objects(tree: dict[str, Any]
     assert changed(before, after) == {"ConfigMap inference-proxy-routing"}
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        lambda pool: pool.update(replicas=3),
-        lambda pool: pool.update(resources={"cpu": "3", "memory": "20Gi"}),
-        lambda pool: pool.update(sharedMemory="2Gi"),
-        lambda pool: pool["loading"].update(idleSeconds=400, policy="lru"),
-        lambda pool: pool.update(startupSeconds=60),
-        lambda pool: pool["placement"].update(profile="2g.20gb"),
-        lambda pool: pool.update(tolerations=[{"key": "spot"}]),
-        lambda pool: pool.update(priorityClass="high"),
-        lambda pool: pool.update(maxUnavailable=2),
-    ],
-)
-def test_ordinary_edits_of_a_pool_touch_no_immutable_field(tree: dict[str, Any], edit: Any) -> None:
+def test_ordinary_edits_of_a_pool_touch_no_immutable_field(tree: dict[str, Any]) -> None:
     for plane in tree["dataPlanes"]:
         plane["gpus"] = [{**group, "nodes": 20} for group in plane["gpus"]]
-    for environment in tree["environments"]:
-        environment.pop("servers", None)
     before = prod_east(tree)
-    edit(named(named(tree["servers"], "ondemand")["pools"], "small"))
+    pool = named(named(tree["servers"], "ondemand")["pools"], "small")
+    pool |= {"resources": {"cpu": "3", "memory": "20Gi"}, "sharedMemory": "2Gi", "startupSeconds": 60}
+    pool |= {"tolerations": [{"key": "spot"}], "priorityClass": "high", "maxUnavailable": 2}
+    pool["loading"] |= {"idleSeconds": 400, "policy": "lru"}
+    pool["placement"]["profile"] = "2g.20gb"
     after = prod_east(tree)
     assert before.keys() == after.keys()
-    assert changed(before, after)
+    assert len(changed(before, after)) == 4, "the pool, its budget and its policy's settings; the proxy's table"
     for (kind, name), item in before.items():
         other = after[kind, name]
         assert item["metadata"] == other["metadata"]
@@ -135,7 +123,3 @@ def test_ordinary_edits_of_a_pool_touch_no_immutable_field(tree: dict[str, Any],
             assert fixed == {key: value for key, value in other["spec"].items() if key not in MUTABLE}
         if kind in ("PersistentVolume", "PersistentVolumeClaim"):
             assert item == other
-        if kind == "Service":
-            assert item["spec"].get("clusterIP") == other["spec"].get("clusterIP")
-        if kind == "Deployment":
-            assert item["spec"]["selector"] == other["spec"]["selector"]

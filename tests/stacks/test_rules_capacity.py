@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from stacks.rules import capacity
-from tests.stacks.definition.examples import GONE, PRODUCT, BrokenTable, KeptTable, edited_at, said_by
+from tests.stacks.definition.examples import GONE, PRODUCT, BrokenTable, KeptTable
 
 WARM, COLD = "servers/main/pools/warm", "servers/main/pools/cold"
 MIG: dict[str, Any] = {"kind": "mig", "product": PRODUCT}
@@ -57,6 +55,12 @@ BROKEN: BrokenTable = {
          "Asked for by dev-lab main/cold: 2 (placement in line"),
         # and so does what an autoscaler may choose
         ({f"{COLD}/autoscaling": {"kind": "cpu", **A_HUNDRED}}, "»gpus:", "its environments ask for 100", "error", 2),
+        # every shortage is said at once
+        ({f"{WARM}/replicas": 50, f"{COLD}/replicas": 60, "dataPlanes/east": GONE, "environments/prod": GONE},
+         "»gpus:", "ask for 50", "error", 2),
+        # a whole GPU is given by the device plugin or by DRA, not twice
+        ({f"{WARM}/placement": {"kind": "gpu"}, f"{COLD}/placement": {"kind": "dra", "deviceClass": "gpu.nvidia.com"},
+          f"{COLD}/loading/capacity": "8Gi", **gpus(NODES)}, "»gpus:", "has 1 × whole GPU"),
         # of each profile
         ({"dataPlanes/lab/gpus": GONE}, "- »name: lab", 'data plane "lab" has 0 ×', "error", 2),
         # a slice of another strategy is another resource
@@ -127,24 +131,3 @@ KEPT: KeptTable = {
         {**ON_CPU, f"{WARM}/placement": {"kind": "gpu", "count": 2}, **gpus({**NODES, "perNode": 2})},
     ],
 }  # fmt: skip
-
-
-def test_every_shortage_of_a_data_plane_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = edited_at(
-        {f"{WARM}/replicas": 50, f"{COLD}/replicas": 60, "dataPlanes/east": GONE, "environments/prod": GONE}
-    )
-    said = " ".join(problem.what for problem in said_by(capacity.slices_asked_for_are_there, text, monkeypatch))
-    assert "ask for 50" in said
-    assert "ask for 60" in said
-
-
-def test_a_whole_gpu_is_given_by_the_device_plugin_or_by_dra_not_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = edited_at(
-        {
-            f"{WARM}/placement": {"kind": "gpu"},
-            f"{COLD}/placement": {"kind": "dra", "deviceClass": "gpu.nvidia.com"},
-            f"{COLD}/loading/capacity": "8Gi",
-            **gpus(NODES),
-        }
-    )
-    assert said_by(capacity.slices_asked_for_are_there, text, monkeypatch)

@@ -213,12 +213,6 @@ def test_a_part_of_a_document_can_be_validated_by_itself() -> None:
     assert str(problem).startswith("f.yaml:3:15: x[one].replicas: must be at least 1")
 
 
-def test_user_text_cannot_break_the_line() -> None:
-    text = said('args: "a\\nb\\e[31m"\n')
-    assert "\x1b" not in text
-    assert len(text.splitlines()) == 2
-
-
 keys = st.sampled_from(
     [
         *("servers", "tag", "data", "args", "sub", "called", "net", "kind", "name", "pools", "mig", "whole"),

@@ -103,17 +103,12 @@ def lock_tree() -> dict[str, Any]:
     return {"images": [{"image": image, "digest": digest(number)} for number, image in enumerate(IMAGES)]}
 
 
-def edited(**edits: Any) -> str:
+def edited_at(edits: Mapping[str, Any]) -> str:
     """The base definition with some values changed.
 
-    A path names keys and list items in a row, joined by `__`: `servers__main__pools__cold__replicas`. An item that is
-    not there is added at the end of its list, and a mapping that is not there is made.
+    A path names keys and list items in a row, joined by `/`: `servers/main/pools/cold/replicas`. An item that is not
+    there is added at the end of its list, and a mapping that is not there is made.
     """
-    return edited_at({key.replace("__", "/"): value for key, value in edits.items()})
-
-
-def edited_at(edits: Mapping[str, Any]) -> str:
-    """The same for paths joined by `/`, whose names are no Python identifiers."""
     tree = yaml.safe_load(BASE)
     for path, value in edits.items():
         edit(tree, path.split("/"), value)

@@ -60,20 +60,14 @@ def selectors_match_their_own_pods_and_no_others(objects: Objects) -> None:
         assert item["metadata"]["name"] in (name, workload["spec"].get("serviceName", f"{name}-headless"))
 
 
-def services_lead_to_ports_that_containers_have(objects: Objects) -> None:
+def services_lead_to_ports_that_containers_have_and_headless_ones_to_the_same_number(objects: Objects) -> None:
+    """DNS of a headless Service gives addresses of pods: clients then use its port numbers on the pods."""
     for item in of_kind(objects, "Service"):
         (workload,) = selected(objects, {"matchLabels": item["spec"]["selector"]})
         for port in item["spec"]["ports"]:
-            assert port["targetPort"] in {*ports(workload), *ports(workload).values()}, (name_of(item), port)
-
-
-def headless_services_offer_the_very_ports_that_containers_listen_on(objects: Objects) -> None:
-    """DNS of a headless Service gives addresses of pods: clients then use its port numbers on the pods."""
-    for item in of_kind(objects, "Service"):
-        if item["spec"].get("clusterIP") == "None":
-            (workload,) = selected(objects, {"matchLabels": item["spec"]["selector"]})
-            for port in item["spec"]["ports"]:
-                target = port["targetPort"]
+            target = port["targetPort"]
+            assert target in {*ports(workload), *ports(workload).values()}, (name_of(item), port)
+            if item["spec"].get("clusterIP") == "None":
                 assert ports(workload).get(target, target) == port["port"], name_of(item)
 
 

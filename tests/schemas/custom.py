@@ -55,27 +55,16 @@ def _crds(file: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _write(crd: Mapping[str, Any], into: Path) -> None:
-    spec = crd["spec"]
-    for version in spec["versions"]:
-        if version["served"]:
-            file = into / file_name(f"{spec['group']}/{version['name']}", spec["names"]["kind"])
-            file.parent.mkdir(parents=True, exist_ok=True)
-            schema = root(
-                version["schema"]["openAPIV3Schema"], f"{spec['group']}/{version['name']}", spec["names"]["kind"]
-            )
-            file.write_text(json.dumps(schema), "utf-8")
-
-
-def root(schema: Schema, api_version: str, kind: str) -> Schema:
-    """Return the strict schema of a whole object of a custom kind, its metadata included."""
-    closed = strict(schema)
-    closed["properties"] |= {
-        "apiVersion": {"const": api_version},
-        "kind": {"const": kind},
-        "metadata": builtin.definition(OBJECT_META),
-    }
-    closed["required"] = sorted({*closed.get("required", ()), "apiVersion", "kind", "metadata"})
-    return closed
+    group, kind = crd["spec"]["group"], crd["spec"]["names"]["kind"]
+    for version in (each for each in crd["spec"]["versions"] if each["served"]):
+        api_version = f"{group}/{version['name']}"
+        closed = strict(version["schema"]["openAPIV3Schema"])
+        known = {"apiVersion": {"const": api_version}, "kind": {"const": kind}}
+        closed["properties"] |= {**known, "metadata": builtin.definition(OBJECT_META)}
+        closed["required"] = sorted({*closed.get("required", ()), "apiVersion", "kind", "metadata"})
+        file = into / file_name(api_version, kind)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(closed), "utf-8")
 
 
 def strict(node: Schema) -> Schema:

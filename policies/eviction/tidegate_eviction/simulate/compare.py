@@ -20,7 +20,7 @@ from typing import Final, Literal
 
 from ..policies.policy import Candidate, Policy, take
 from .engine import SimulationSetting, simulate
-from .outcome import Bound, Outcome
+from .outcome import Bound, Outcome, Progress
 from .trace import MissingLibraryError, Trace
 
 _TINY = 1e-9
@@ -106,24 +106,22 @@ class ComparisonRow:
         return self.outcome.load_seconds / self.bound.seconds if self.bound and self.bound.seconds else None
 
 
-class ProgressReport:
-    """Prints on stderr how far something long is, every few seconds."""
+def progress_report(what: str) -> Progress:
+    """Return what prints on stderr how far something long is, every few seconds."""
+    last = time.monotonic()
 
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._last = time.monotonic()
+    def report(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= TELL_EVERY_SECONDS:
+            last = time.monotonic()
+            print(f"{what}: {done / total:.0%} …", file=sys.stderr, flush=True)
 
-    def __call__(self, done: int, total: int) -> None:
-        """Print it, if it is time."""
-        now = time.monotonic()
-        if now - self._last >= TELL_EVERY_SECONDS:
-            self._last = now
-            print(f"{self._what}: {done / total:.0%} …", file=sys.stderr, flush=True)
+    return report
 
 
 def run(trace: Trace, setting: SimulationSetting) -> ComparisonRow:
     """Simulate one policy."""
-    return ComparisonRow(setting.policy.name, "policy", simulate(trace, setting, ProgressReport(setting.policy.name)))
+    return ComparisonRow(setting.policy.name, "policy", simulate(trace, setting, progress_report(setting.policy.name)))
 
 
 def bound_of(trace: Trace, setting: SimulationSetting, outcome: Outcome) -> Bound | None:
@@ -135,7 +133,7 @@ def bound_of(trace: Trace, setting: SimulationSetting, outcome: Outcome) -> Boun
         from .bound import bound
     except ImportError:
         raise MissingLibraryError("the offline bound, for NumPy is not installed") from None
-    return bound(served(trace, outcome), setting.capacity_bytes * setting.replicas, ProgressReport("offline bound"))
+    return bound(served(trace, outcome), setting.capacity_bytes * setting.replicas, progress_report("offline bound"))
 
 
 def compare(

@@ -230,8 +230,7 @@ class SimulatedReplica:
             self._used_bytes += self._models[which].footprint_bytes
             seconds = self._models[which].load_seconds
             self._outcome.loads.append((self._clock.now, seconds))
-            seconds = 0.0 if self._setting.instant else seconds
-            return self._after(seconds, partial(self._loaded, command, which))
+            return self._after(0.0 if self._setting.instant else seconds, partial(self._loaded, command, which))
         self._resident.discard(which)
         return self._after(self._setting.unload_seconds, partial(self._unloaded, command, which))
 
@@ -247,15 +246,13 @@ class SimulatedReplica:
         return self._core.load_ended(command.number, self._clock.now)
 
     def _unloaded(self, command: Unload, which: int) -> Step:
-        if self._setting.freeing_seconds:
-            self._clock.later(self._setting.freeing_seconds, partial(self._freed, which))
-        else:
+        def freed() -> None:
             self._used_bytes -= self._models[which].footprint_bytes
-        return self._core.unload_ended(command.number, self._clock.now)
+            self._do(self._core.memory(self._used_bytes, self._clock.now))
 
-    def _freed(self, which: int) -> None:
-        self._used_bytes -= self._models[which].footprint_bytes
-        self._do(self._core.memory(self._used_bytes, self._clock.now))
+        if self._setting.freeing_seconds:
+            self._clock.later(self._setting.freeing_seconds, freed)
+        return self._core.unload_ended(command.number, self._clock.now)
 
 
 def _rules(trace: Trace, setting: SimulationSetting) -> PoolRules:

@@ -58,16 +58,6 @@ def test_growth_at_work_is_the_base_and_not_a_leak() -> None:
     assert triton.back(triton.unload("a", 50)) == [("a", 0)]
 
 
-def test_a_load_that_is_under_way_hides_nothing() -> None:
-    triton = Triton("a")
-    freeing = triton.unload("a", 0)
-    triton.used += 40  # of a load that has not ended
-    assert triton.back(freeing, after=30.0) == [("a", 50)]
-    triton.used -= 50
-    triton.memory.loaded(9, {"b": 40}, measured=True)
-    assert triton.read()[0] == -50, "it was there again, after all"
-
-
 @pytest.mark.parametrize(
     ("missing", "times", "leaked"),
     [((3,), 8, 8 * 3), ((1, -1, 3, -3), 100, 0)],
@@ -282,11 +272,3 @@ def test_a_model_larger_than_thought_goes_itself_if_nobody_else_may(crowded: Wor
     assert unloads(crowded) == ["new"]
     assert isinstance(crowded.answer(ticket), lease.Busy)
     assert crowded.residency.listing(crowded.now).free_bytes == 40
-
-
-def test_a_smaller_capacity_is_reached_as_models_may_go() -> None:
-    world = full({"a": 40, "b": 40})
-    step = world.change_rules(capacity_bytes=50)
-    assert any(isinstance(event, Overrun) and event.bytes == 30 for event in step.events)
-    world.advance(RULES.idle_seconds)
-    assert unloads(world) == ["a"]

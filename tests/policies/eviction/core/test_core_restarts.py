@@ -196,18 +196,6 @@ def test_a_clock_that_jumps_ahead_ends_leases_and_waits_and_nothing_else() -> No
     assert isinstance(world.ask("p2", "b", None), Ticket)
 
 
-def test_settings_may_leave_out_what_is_measured() -> None:
-    world = running({"a": 60})
-    world.change("b", footprint_bytes=60)
-    world.end_of_requests()
-    world.advance(RULES.idle_seconds)
-    world.ask("p1", "b", None)
-    world.end_unload(world.working, lingers=True)
-    assert world.states["a"] == "freeing"
-    world.change_rules(measures=False)
-    assert world.states == {"a": "cold", "b": "loading"}
-
-
 def test_a_model_that_vanished_is_loaded_anew_and_nothing_is_thought_to_have_leaked() -> None:
     world = running({"a": 40})
     world.read()

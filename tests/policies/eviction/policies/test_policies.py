@@ -3,7 +3,7 @@
 import importlib.metadata
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -122,35 +122,28 @@ CUSTOM = Policy("mine", "The newest goes first.", lambda candidates, _needed, _n
 WRONG = Policy("another name", "", CUSTOM.choose)
 
 
-def entries(*found: tuple[str, str]) -> importlib.metadata.EntryPoints:
-    return importlib.metadata.EntryPoints(
-        importlib.metadata.EntryPoint(name, f"{__name__}:{value}", registry.GROUP) for name, value in found
-    )
+Install = Callable[..., None]
 
 
 @pytest.fixture
-def install(monkeypatch: pytest.MonkeyPatch) -> "Installer":
-    return Installer(monkeypatch)
+def install(monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Has packages bring entry points, each with its name and what it names here."""
+
+    def bring(*found: tuple[str, str]) -> None:
+        named = [importlib.metadata.EntryPoint(name, f"{__name__}:{value}", registry.GROUP) for name, value in found]
+        points = importlib.metadata.EntryPoints(named)
+        monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points.select(group=group))
+
+    return bring
 
 
-class Installer:
-    """Has packages bring entry points."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
-
-    def __call__(self, *found: tuple[str, str]) -> None:
-        points = entries(*found)
-        self._monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points.select(group=group))
-
-
-def test_policies_come_from_other_packages(install: Installer) -> None:
+def test_policies_come_from_other_packages(install: Install) -> None:
     install(("mine", "CUSTOM"))
     assert registry.find("mine") is CUSTOM
     assert registry.names() == ["lru-idle", "lru", "cost-aware", "pinned", "mine"]
 
 
-def test_built_in_names_cannot_be_taken(install: Installer) -> None:
+def test_built_in_names_cannot_be_taken(install: Install) -> None:
     install(("lru", "CUSTOM"))
     assert registry.find("lru") is registry.BUILT_IN["lru"]
 
@@ -166,7 +159,7 @@ def test_built_in_names_cannot_be_taken(install: Installer) -> None:
     ],
 )
 def test_a_policy_that_cannot_be_used_is_told_in_one_sentence(
-    install: Installer, found: tuple[tuple[str, str], ...], says: str
+    install: Install, found: tuple[tuple[str, str], ...], says: str
 ) -> None:
     install(*found)
     with pytest.raises(ValueError, match=re.escape(says)):

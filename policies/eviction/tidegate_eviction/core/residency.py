@@ -3,7 +3,6 @@
 import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 
 from tidegate_contracts import lease
 
@@ -143,12 +142,7 @@ class Residency:
         return step, answer
 
     def release(
-        self,
-        holder: str,
-        incarnation: str,
-        models: Iterable[str],
-        now: float,
-        serials: Mapping[str, int] = MappingProxyType({}),
+        self, holder: str, incarnation: str, models: Iterable[str], now: float, serials: Mapping[str, int] | None = None
     ) -> Step:
         """Give leases back before they end; those of another incarnation are void anyway.
 
@@ -157,7 +151,7 @@ class Residency:
         pool = self._pool
         with self._stepping(now) as step:
             if incarnation == self.incarnation:
-                leases.release(pool, holder, models, serials)
+                leases.release(pool, holder, models, serials or {})
         return step
 
     # What the server did

@@ -185,8 +185,7 @@ class EvictionService:
     def release(self, ask: lease.Release) -> None:
         """End a holder's leases."""
         self.counts.totals["releases"] += len(ask.models)
-        serials = ask.serials or {}
-        self._do(self.residency.release(ask.holder, ask.incarnation, ask.models, self._clock(), serials))
+        self._do(self.residency.release(ask.holder, ask.incarnation, ask.models, self._clock(), ask.serials))
 
     def retry(self, model: str) -> bool:
         """Let a model out of quarantine; False for one that the pool does not have."""

@@ -175,6 +175,15 @@ def test_a_release_that_is_late_ends_no_lease_that_was_granted_since(world: Worl
     assert release({"a": second.serial}) == 1, "given anew by a renewal"
 
 
+def test_in_flight_of_an_earlier_incarnation_is_held_and_its_lease_is_lost(world: World) -> None:
+    world.ask("p1", "a", None)
+    world.restart_policy()
+    step, renewed = world.residency.renew("p1", "start-0", {"a": use(in_flight=1), "b": use()}, world.now + 10)
+    assert (renewed.lost, step.commands) == (("a", "b"), [])
+    for model, holders in (("a", {"p1", "an earlier start"}), ("b", {"an earlier start"})):
+        assert {held.holder for held in world.listed(model).leases} == holders
+
+
 def test_uses_are_learned_from_renewals() -> None:
     world = started(specs({"a": 40}))
     world.answer(world.ask("p1", "a", None))

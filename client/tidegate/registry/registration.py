@@ -147,7 +147,6 @@ class Registration:
             self.server.tag(self._model, str(version.version), tag, value)
 
     def _extras(self, artifacts: Artifacts, golden: Golden | None, key: SigningKey | None) -> dict[str, str]:
-        """Write a golden request and a signature; return the tags that make them count."""
         files, tags = {}, {}
         if golden is not None:
             tags[words.GOLDEN] = golden.digest()

@@ -26,11 +26,7 @@ TRIES = 3
 
 
 def upload(
-    artifacts: Artifacts,
-    folder: str,
-    manifest: Manifest,
-    on_disk: Callable[[str], Path],
-    progress: Progress,
+    artifacts: Artifacts, folder: str, manifest: Manifest, on_disk: Callable[[str], Path], progress: Progress
 ) -> None:
     """Bring the files of a manifest into a folder of the artifact store.
 
@@ -150,12 +146,10 @@ def _sizes(artifacts: Artifacts, folder: str, manifest: Manifest) -> dict[str, i
 
 
 def _folders(files: Iterable[ManifestFile]) -> set[str]:
-    """Return every folder that these files lie in, and those that these lie in, by their paths."""
     return {file.path[:index] for file in files for index, sign in enumerate(file.path) if sign == "/"}
 
 
 def _is_stored(artifacts: Artifacts, path: str, file: ManifestFile) -> bool:
-    """Tell whether what is in the store is the file."""
     with tempfile.TemporaryDirectory(prefix="tidegate-") as scratch:
         try:
             return artifacts.download(path, Path(scratch, "content")) == (file.size, file.sha256)
@@ -180,7 +174,6 @@ def _is_on_disk(path: Path, file: ManifestFile) -> bool:
 
 
 def _receive(artifacts: Artifacts, remote: str, file: ManifestFile, half: Path) -> None:
-    """Download a file; it is whole and right."""
     for tries_left in reversed(range(TRIES)):
         try:
             size, sha256 = artifacts.download(remote, half)

@@ -109,6 +109,5 @@ class Records(list[Record]):
     """Records, the oldest first; and what is lost or lies among them and is none: somebody else must have done that."""
 
     def __init__(self, records: Iterable[Record], unreadable: Iterable[str] = ()) -> None:
-        """Take records in any order, and what could not be read."""
         super().__init__(sorted(records, key=lambda record: (record.when, record.version, record.what)))
         self.unreadable = tuple(unreadable)

@@ -35,12 +35,7 @@ class TritonKind:
         return entries_in(folder)
 
     def check(
-        self,
-        folder: Path,
-        name: str | None = None,
-        *,
-        backends: Collection[str] | None = None,
-        gpu: bool | None = None,
+        self, folder: Path, name: str | None = None, *, backends: Collection[str] | None = None, gpu: bool | None = None
     ) -> list[Finding]:
         """Return what Triton would refuse or ignore."""
         from .entries.checks import check_entry

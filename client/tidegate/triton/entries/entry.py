@@ -133,7 +133,6 @@ def is_entry(folder: Path) -> bool:
 
 
 def _below(folder: Path, prefix: str) -> "Iterator[tuple[str, os.DirEntry[str]]]":
-    """Yield all that lies below a folder, with its path; links are not followed."""
     with os.scandir(folder) as found:
         for at in sorted(found, key=lambda at: at.name):
             yield prefix + at.name, at

@@ -2,16 +2,19 @@
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from google.protobuf import text_format
+from google.protobuf.descriptor import FieldDescriptor
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from ...errors import UsageError
 from ...findings import Finding, error, errors
-from .scan import Scan
+from .words import said_enum_value, said_field
 
 CONFIG = "config.pbtxt"
 _BOM = "\ufeff"
@@ -19,6 +22,19 @@ _PLACE = re.compile(r"^\d+:\d+ : ")
 _QUOTED_LINE = re.compile(r"^'.*': (?=\S)", re.DOTALL)
 _TWO_OF = re.compile(r'Field "(\w+)" is specified along with field "(\w+)"')
 _TWICE = re.compile(r'should not have multiple "(\w+)" fields')
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_+-]*")
+_INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
+_NO_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*(\\[^abfnrtv\\?'\"0-7xXuU])")
+_INTEGERS = (
+    FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT32,
+    FieldDescriptor.CPPTYPE_UINT64,
+)  # fmt: skip
+_QUOTES = ('"', "'")
+_CLOSING = {"{": "}", "<": ">", "[": "]"}
+_DIGITS = 100
+"""More than any number of an enumeration has, and Python reads no more than a few thousand."""
+_ENOUGH = 50
+"""Mistakes after which the rest of a text is not looked at."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +70,7 @@ def read_config(text: str, file: str = CONFIG) -> ConfigText:
     """Read a text; whatever is wrong with it is among the problems, with its line in `file`."""
     # Triton's parser takes no byte order mark; to go on without it shows what else is wrong.
     bare = text.removeprefix(_BOM)
-    seen = Scan(bare, file)
+    seen = _Scan(bare, file)
     with suppress(text_format.ParseError):
         seen.fields(ModelConfig.DESCRIPTOR)
     problems = list(seen.strict)
@@ -88,7 +104,6 @@ def config_text(config: ModelConfig) -> str:
 
 
 def _problem(failure: Exception, file: str) -> Finding:
-    """Say in words what protobuf's parser refuses."""
     line = getattr(failure, "GetLine", lambda: None)() or 1
     column = getattr(failure, "GetColumn", lambda: None)() or 1
     where = f"{file}:{line}"
@@ -99,3 +114,165 @@ def _problem(failure: Exception, file: str) -> Finding:
     if twice := _TWICE.search(said):
         return error(f"'{twice[1]}' stands twice", where, "it may be given once only", "keep one of them")
     return error(f"column {column}: {said}", where, "the text is not in protobuf's text format")
+
+
+class _Scan:
+    """Goes through the tokens of a text beside the descriptors of what they stand for: places only, never values.
+
+    Protobuf's own parser reads the values; it keeps no line numbers, and stops at the first thing that is wrong. Its
+    tokenizer is used here too.
+    """
+
+    def __init__(self, text: str, file: str) -> None:
+        self.lines: dict[str, int] = {}
+        """Line of each field by its path: `input[0].dims[1]`, `parameters["key"].string_value`."""
+        self.refused: list[Finding] = []
+        """What protobuf's parser refuses as well."""
+        self.strict: list[Finding] = []
+        """What protobuf's Python parser takes and the C++ parser within Triton does not."""
+        self._file = file
+        self._tokens = text_format.Tokenizer(text.split("\n"))
+
+    def fields(self, message: Any, prefix: str = "", closing: str = "") -> dict[str, str]:
+        """Go through the fields of a message, given by its descriptor; return those that are scalars, as written.
+
+        Raises ParseError where the text is none of the format's.
+        """
+        counts: Counter[str] = Counter()
+        scalars: dict[str, str] = {}
+        while not self._tokens.LookingAt(closing):
+            if self._tokens.TryConsume(",") or self._tokens.TryConsume(";"):
+                continue
+            line, name = self._line(), self._take()
+            if not _NAME.fullmatch(name):
+                raise self._lost()
+            known = message.fields_by_name.get(name)
+            if known is None:
+                self._refuse(line, *said_field(name, message))
+                self._skip_value()
+                continue
+            path = f"{prefix}.{name}" if prefix else name
+            self._tokens.TryConsume(":")
+            if not known.is_repeated:
+                scalars[name] = self._value(known, path, line)
+            elif self._tokens.TryConsume("["):
+                self.lines.setdefault(path, line)
+                while not self._tokens.TryConsume("]"):
+                    self._element(known, path, self._line(), counts)
+                    self._tokens.TryConsume(",")
+            else:
+                self._element(known, path, line, counts)
+        self._tokens.TryConsume(closing)
+        return scalars
+
+    def _element(self, known: Any, path: str, line: int, counts: Counter[str]) -> None:
+        self.lines.setdefault(path, line)
+        self._value(known, f"{path}[{counts[path]}]", line)
+        counts[path] += 1
+
+    def _value(self, known: Any, path: str, line: int) -> str:
+        if known.message_type is None:
+            self.lines[path] = line
+            return self._scalar(known)
+        opening, at = self._tokens.token, self._line()
+        if opening not in ("{", "<"):
+            self._refuse(at, *_not_a_message(known, opening))
+            raise self._lost()
+        self._take()
+        if known.message_type.GetOptions().map_entry:
+            self._map_entry(known.message_type, path.rpartition("[")[0], line, _CLOSING[opening])
+        else:
+            self.lines[path] = line
+            self.fields(known.message_type, path, _CLOSING[opening])
+        return ""
+
+    def _map_entry(self, entry: Any, path: str, line: int, closing: str) -> None:
+        """Go through an entry of a map, whose path has its key, which may stand anywhere in it."""
+        outer, self.lines = self.lines, {"": line}
+        try:
+            key = self.fields(entry, "", closing).get("key", "").strip("\"'")
+        finally:
+            inner, self.lines = self.lines, outer
+        for below, inner_line in inner.items():
+            rest = below.removeprefix("value").removeprefix(".")
+            outer.setdefault(f'{path}["{key}"]{"." if rest else ""}{rest}', inner_line)
+
+    def _scalar(self, known: Any) -> str:
+        line, token = self._line(), self._take()
+        if _is_mark(token):
+            raise self._lost()
+        is_text = token.startswith(_QUOTES)
+        while is_text and self._tokens.token.startswith(_QUOTES):  # texts side by side are one
+            self._take()
+        if known.enum_type is not None:
+            if not _is_value(token, known.enum_type):
+                self._refuse(line, *said_enum_value(token, known), also_triton=_INTEGER.fullmatch(token) is not None)
+        elif is_text and (wrong := _NO_ESCAPE.search(token)):
+            what = f"{wrong[1]} in a text is no escape sequence"
+            self.strict.append(error(what, f"{self._file}:{line}", do=r"write \\ for a backslash"))
+        elif not is_text and known.cpp_type in _INTEGERS and token != "-" and not _INTEGER.fullmatch(token):
+            what = f"{token} is no whole number as Triton reads them"
+            self.strict.append(error(what, f"{self._file}:{line}", do="write digits only"))
+        return token
+
+    def _skip_value(self) -> None:
+        self._tokens.TryConsume(":")
+        token = self._take()
+        if _is_mark(token) and token not in _CLOSING:
+            raise self._lost()
+        while token.startswith(_QUOTES) and self._tokens.token.startswith(_QUOTES):
+            self._take()
+        waiting = [_CLOSING[token]] if token in _CLOSING else []
+        while waiting:
+            token = self._take()
+            if token == waiting[-1]:
+                waiting.pop()
+            elif token in _CLOSING:
+                waiting.append(_CLOSING[token])
+
+    def _refuse(self, line: int, what: str, why: str, do: str, *, also_triton: bool = False) -> None:
+        found = self.strict if also_triton else self.refused
+        found.append(error(what, f"{self._file}:{line}", why, do))
+        if len(found) >= _ENOUGH:
+            raise self._lost()
+
+    def _take(self) -> str:
+        token = self._tokens.token
+        if not token or (token.startswith(_QUOTES) and (len(token) == 1 or token[-1] != token[0])):
+            raise self._lost()  # the text has ended, or one in quotes has no end
+        self._tokens.NextToken()
+        return str(token)
+
+    def _line(self) -> int:
+        return int(self._lost().GetLine() or 1)
+
+    def _lost(self) -> text_format.ParseError:
+        return self._tokens.ParseError("")  # type: ignore[arg-type]  # it takes a text, whatever its stubs say
+
+
+def _is_mark(token: str) -> bool:
+    return not (token[0].isalnum() or token[0] in "_+-.\"'")
+
+
+def _is_value(token: str, enum: Any) -> bool:
+    """Tell whether it is a value's name or number; parsers take any number, and make different things of it."""
+    if not _INTEGER.fullmatch(token):
+        return token in enum.values_by_name
+    base = 16 if "x" in token.lower() else 10
+    return len(token) <= _DIGITS and int(token, base) in enum.values_by_number
+
+
+def _not_a_message(known: Any, token: str) -> tuple[str, str, str]:
+    inner = known.message_type.fields
+    fits = [
+        one.name
+        for one in inner
+        if (one.enum_type is not None and token in one.enum_type.values_by_name)
+        or (token.startswith(_QUOTES) and one.message_type is None and one.cpp_type == one.CPPTYPE_STRING)
+    ]
+    example = f"{fits[0]}: {token}" if len(fits) == 1 else "…"
+    return (
+        f"'{known.name}' holds fields of its own, not a value",
+        f"its fields are: {', '.join(one.name for one in inner)}",
+        f"write {known.name} {{ {example} }}",
+    )

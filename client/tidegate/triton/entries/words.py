@@ -79,7 +79,6 @@ def said_enum_value(word: str, field: Any) -> tuple[str, str, str]:
 
 
 def _messages(message: Any) -> Iterator[Any]:
-    """Yield a message and all that it holds, each once."""
     waiting, seen = [message], set()
     while waiting:
         one = waiting.pop()

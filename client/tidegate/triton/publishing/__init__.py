@@ -30,13 +30,7 @@ from pathlib import Path
 from ...repository import Repository
 from .config import config_differences, published_config, published_path, read_published
 
-__all__ = [
-    "config_differences",
-    "open_repository",
-    "published_config",
-    "published_path",
-    "read_published",
-]
+__all__ = ["config_differences", "open_repository", "published_config", "published_path", "read_published"]
 
 
 def open_repository(where: Path | str) -> Repository:

@@ -84,7 +84,6 @@ def published_config(
 
 
 def _in_model_folder(path: str, owner: int) -> str:
-    """Return where a file that a configuration names lies below the model's folder."""
     first, slash, rest = path.partition("/")
     return f"{owner}{slash}{rest}" if first == ENTRY_VERSION else path
 

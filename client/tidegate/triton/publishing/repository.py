@@ -37,7 +37,6 @@ class TritonRepository(Repository):
     """What to do where there is no room to stage a version."""
 
     def __init__(self) -> None:
-        """Hold no model's lock."""
         self._leases: dict[str, Lease] = {}
 
     @property
@@ -140,13 +139,7 @@ class TritonRepository(Repository):
             return folder
 
     def publish(
-        self,
-        model: str,
-        number: int,
-        staged: Path,
-        manifest: Manifest,
-        config: str,
-        progress: Progress | None = None,
+        self, model: str, number: int, staged: Path, manifest: Manifest, config: str, progress: Progress | None = None
     ) -> bool:
         """Bring a version in, and then its configuration."""
         if manifest.model != model:
@@ -229,7 +222,6 @@ class TritonRepository(Repository):
             self._write(model, place, path, data)
 
     def _check_same(self, model: str, number: int, manifest: Manifest, progress: Progress | None = None) -> None:
-        """Raise IntegrityError where a version that is there is not what a manifest says."""
         if found := self.differences(model, number, manifest, progress):
             what = f"version {number} of model {model} is there with other content: {'; '.join(found)}"
             do = "it is never overwritten: find out who changed it, and have an admin remove it (tidegate prune)"
@@ -250,7 +242,6 @@ class TritonRepository(Repository):
             self._remove(place, path)
 
     def _check_removable(self, model: str, number: int) -> None:
-        """Raise RefusedError for a version that Triton may serve, or that the configuration comes from."""
         if (config := self.config(model)) is None:
             return
         published = read_published(config)

@@ -31,7 +31,6 @@ class Setting(Message):
     """Requests that are under way at the same time."""
 
     def __str__(self) -> str:
-        """The setting in words."""
         parts = [f"instances {self.instances}"] if self.instances is not None else []
         parts += [f"max_batch_size {self.max_batch}"] if self.max_batch is not None else []
         return ", ".join([*parts, f"batch {self.batch}", f"concurrency {self.concurrency}"])
@@ -107,7 +106,6 @@ class Plan:
     """How long a Triton may take until the model is ready."""
 
     def __post_init__(self) -> None:
-        """Check what the plan says."""
         lists = {"batch": self.batches, "concurrency": self.concurrencies, "instances": self.instances,
                  "max-batch": self.max_batches}  # fmt: skip
         for name, values in lists.items():

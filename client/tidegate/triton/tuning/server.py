@@ -51,7 +51,6 @@ class Address:
     """URL of its metrics, which tell the memory of its GPUs."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no host and port."""
         if not _WHERE.fullmatch(self.where):
             shown = self.where.rpartition("@")[2]  # before it stands a password, maybe
             why = "tune measures a Triton itself, without TLS and credentials, not a proxy before it"

@@ -113,7 +113,6 @@ def _calls(
 
 
 def _check_callable(config: ModelConfig, plan: Plan) -> None:
-    """Raise UsageError where the plan leaves open what a call of this model needs."""
     if config.model_transaction_policy.decoupled and plan.protocol != "grpc":
         raise UsageError(f"model {config.name} is decoupled, which gRPC alone can stream", do="say --protocol grpc")
     known = {tensor.name for tensor in config.input}

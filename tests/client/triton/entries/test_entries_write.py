@@ -258,10 +258,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     add("last", Options(["doubled:FP32:3"], ["answer:FP32:3"], 4))
     sources = [made[name].folder for name in ("batched", "last")]
     made["chain"] = new_entry("chain", sources, repository)
-    with (
-        triton(folder / "triton", repository) as server,
-        grpc.InferenceServerClient(server.grpc) as client,
-    ):
+    with triton(folder / "triton", repository) as server, grpc.InferenceServerClient(server.grpc) as client:
         yield Served(client, made)
 
 

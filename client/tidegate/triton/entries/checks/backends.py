@@ -185,7 +185,6 @@ def _tensorflow(entry: Entry, file: str) -> str:
 
 
 def _in_first_folder(entry: Entry) -> set[str]:
-    """Return the files in the first folder below the entry, which is the one that Triton looks into."""
     start = f"{entry.folders[0]}/" if entry.folders else "/"
     return {file.path.removeprefix(start) for file in entry.files if file.path.startswith(start)}
 

@@ -99,8 +99,6 @@ def _paths(entry: Entry, config: Any, form: _Format) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Comparison:
-    """One file, and what is said of it."""
-
     entry: Entry
     config: Any
     form: _Format

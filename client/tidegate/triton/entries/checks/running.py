@@ -10,10 +10,7 @@ from ..entry import Entry
 from ..words import nearest, value_name
 from .backends import is_ensemble, resolved
 
-_GPU_ACCELERATORS = {
-    "onnxruntime": ("cuda", "tensorrt"),
-    "tensorflow": ("tensorrt", "auto_mixed_precision", "gpu_io"),
-}
+_GPU_ACCELERATORS = {"onnxruntime": ("cuda", "tensorrt"), "tensorflow": ("tensorrt", "auto_mixed_precision", "gpu_io")}
 _CPU_ACCELERATORS = {"onnxruntime": ("openvino",)}
 _OF_STEPS = {"instance_group": "instances", "model_warmup": "warm-up", "optimization": "optimization"}
 """What an ensemble's steps have, and not the ensemble itself."""

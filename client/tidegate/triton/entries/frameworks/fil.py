@@ -185,7 +185,6 @@ class _Ubjson:
         return found
 
     def _container(self, closing: str, wanted: Wanted) -> dict[str, Any]:
-        """Go past an array or an object; return what is wanted of an object."""
         kind, count = self._header()
         found: dict[str, Any] = {}
         if closing == "]" and count is not None and kind in _SIZES:

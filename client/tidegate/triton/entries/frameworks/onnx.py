@@ -93,7 +93,6 @@ def _tensor(value: Any) -> Tensor:
 
 
 def _places_outside(graph: Any) -> Iterator[str]:
-    """Yield the paths of the files with weights, of a graph and those within it."""
     tensors = [*graph.initializer]
     for sparse in graph.sparse_initializer:
         tensors += [sparse.values, sparse.indices]

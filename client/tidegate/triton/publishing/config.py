@@ -105,16 +105,10 @@ def closed_config(config: str) -> str:
 def read_published(text: str) -> Published:
     """Return what a configuration says; raises UsageError where Triton's protobuf cannot read it."""
     config = _parse(text)
-    said = {
-        key: config.parameters[key].string_value
-        for key in sorted(config.parameters)
-        if key.startswith(triton.ALIAS_PARAMETER)
-    }
-    aliases = {
-        key.removeprefix(triton.ALIAS_PARAMETER): int(said[key])
-        for key in said
-        if said[key].isascii() and said[key].isdigit()
-    }
+    start = triton.ALIAS_PARAMETER
+    said = {key: each.string_value for key, each in sorted(config.parameters.items()) if key.startswith(start)}
+    whole = [key for key, value in said.items() if value.isascii() and value.isdigit()]
+    aliases = {key.removeprefix(start): int(said[key]) for key in whole}
     served = sorted(set(config.version_policy.specific.versions) - {_NEVER})
     owner = _OWNER.match(text)
     return Published(int(owner[1]) if owner else None, tuple(served), aliases)

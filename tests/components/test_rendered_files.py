@@ -1,4 +1,4 @@
-"""The files that `make up` writes pass kubeconform, strict, custom resources included."""
+"""The files that `make up` writes pass kubeconform, strict; those of three environments are as they were reviewed."""
 
 from pathlib import Path
 
@@ -8,6 +8,7 @@ from rollout.render import render
 from stacks.validate import read_definition
 from tests import schemas
 
+from .expected import CASES, FOLDER, rendered
 from .test_environment import DEFINITIONS
 
 RENDERED = [
@@ -23,3 +24,9 @@ def test_every_rendered_file_passes_kubeconform_strict(path: Path, tmp_path: Pat
         for name, text in render(stack, definition.lock, path.name).files.items():
             (tmp_path / f"{stack.name}-{name}").write_text(text)
     assert schemas.kubeconform(tmp_path) == (len(list(tmp_path.iterdir())), [])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_environment_is_rendered_as_it_was_reviewed(name: str) -> None:
+    expected = (FOLDER / f"{name}.yaml").read_text()
+    assert rendered(name) == expected, "if this is meant: python -m tests.components.expected, and read the difference"

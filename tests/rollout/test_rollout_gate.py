@@ -2,9 +2,11 @@
 
 import json
 import socket
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,6 @@ from rollout.waves.runner import Interrupted
 from stacks.command import CommandError
 from stacks.definition.rollout import Alerts, Gate, MonitoringService, ServiceProxyProbe, UrlProbe
 from stacks.validate import read_definition
-
-from .answering import Server, serving
 
 TARGET = Target("prod", (("Deployment", "inference-proxy"), ("StatefulSet", "small-main")), 80, False)
 NOBODY = Kubectl("nowhere")
@@ -222,10 +222,47 @@ def test_a_cluster_that_cannot_be_asked_is_not_well() -> None:
 # ---- probe request and alerts, against a real server ----
 
 
+class Server(ThreadingHTTPServer):
+    """Answers as it is told, by path: status and text; keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, str | None, bytes]] = []
+        self.answers: dict[str, tuple[int, str]] = {}
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.asked.append((self.command, self.path, self.headers.get("Authorization"), body))
+        status, text = self.server.answers.get(self.path, (404, ""))
+        self.send_response(status)
+        if status == 302:
+            self.send_header("Location", text)
+        self.send_header("Content-Length", str(len(text.encode())))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    do_POST = do_GET
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with serving() as made:
+    with Server() as made:
+        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+        thread.start()
         yield made
+        made.shutdown()
+        thread.join()
 
 
 Send = Callable[..., None]

@@ -50,7 +50,7 @@ async def configuration(pool: Pool, kind: ServerKind, model: str, seconds: float
 
 
 class Alias:
-    """The alias that stands for a version of one model on one server."""
+    """The alias that stands for a version of one model on one server, as a replica's configuration of it says."""
 
     __slots__ = ("_ask_at", "_asking", "_holds_until", "_kind", "_model", "_name", "_pool", "_version", "_why")
 

@@ -46,7 +46,7 @@ _OF_MODELS = (
     Method("ModelStatistics", "inspect"),
 )
 OF_MODELS = {method.path: method for method in _OF_MODELS}
-"""By path."""
+"""By path. Nothing else can be called: no path of a caller's ever goes on as it was spelled."""
 OF_PROXY: dict[bytes, ProxyMethod] = {
     b"/inference.GRPCInferenceService/ServerLive": "ServerLive",
     b"/inference.GRPCInferenceService/ServerReady": "ServerReady",

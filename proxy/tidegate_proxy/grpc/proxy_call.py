@@ -27,20 +27,12 @@ class ServerMethods:
 
     def __init__(self, upstreams: Upstreams, servers: ServerQueries) -> None:
         self._upstreams = upstreams
-        self._servers = servers
-
-    async def live(self, credential: bytes, server: str | None) -> bytes:
-        """Tell whether the server is alive."""
-        await self._servers.live(credential, server)
-        return integer(1, 1)
-
-    async def ready(self, credential: bytes, server: str | None) -> bytes:
-        """Tell whether a replica of it, or of every server, can be used."""
-        return integer(1, 1) if await self._servers.is_ready(credential, server) else b""
+        self.queries = servers
+        """Those that are the same over HTTP."""
 
     async def metadata(self, credential: bytes, server: str | None, deadline: Deadline) -> bytes:
         """Answer what the server says of itself; without a name, the first that the caller may see."""
-        routes = await self._servers.seen(credential, server)
+        routes = await self.queries.seen(credential, server)
         return await self._ask(routes[0].pool, b"ServerMetadata", b"", deadline)
 
     async def statistics(self, credential: bytes, server: str | None, deadline: Deadline) -> tuple[bytes, str]:
@@ -50,7 +42,7 @@ class ServerMethods:
             return _only(await self._ask(pool, b"ModelStatistics", b"", deadline), visible)
 
         refusals = (Problem, UpstreamStatusError)
-        found, missing = await self._servers.of_each_pool(credential, server, of_pool, refusals)
+        found, missing = await self.queries.of_each_pool(credential, server, of_pool, refusals)
         return b"".join(found), missing
 
     async def look(self, method: str, pool: Pool, asked: RequestedModel, deadline: Deadline) -> bytes:
@@ -199,9 +191,10 @@ class ProxyCall(CallerStream):
             return b"".join(text(1, text(1, name.encode()) + text(2, status)) for name in ("", SERVICE, HEALTH))
         server = self.headers.server_name()
         if self._method == "ServerLive":
-            return await self._servers.live(credential, server)
+            await self._servers.queries.live(credential, server)
+            return integer(1, 1)
         if self._method == "ServerReady":
-            return await self._servers.ready(credential, server)
+            return integer(1, 1) if await self._servers.queries.is_ready(credential, server) else b""
         return await self._servers.metadata(credential, server, self.time)
 
     def _service(self) -> str:

@@ -97,7 +97,11 @@ def _string(value: bytes) -> bytes:
 
 
 class HeaderReader(Generic[Understood]):
-    """Decompresses the header blocks of one peer; `understand` makes of their fields what is returned."""
+    """Decompresses the header blocks of one peer; `understand` makes of their fields what is returned.
+
+    A peer's blocks are often the same bytes again, so what a block was understood as is kept for as long as the table
+    that it refers to stays as it is.
+    """
 
     def __init__(self, understand: Callable[[Fields], Understood]) -> None:
         self._decoder = Decoder(max_header_list_size=2 * MOST_HEAD_BYTES)

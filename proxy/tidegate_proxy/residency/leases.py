@@ -34,7 +34,10 @@ class Candidate:
 
 
 def ranked(model: str, names: Iterable[str]) -> list[str]:
-    """Return replicas, the one where the model belongs first: one replica more or less moves one in N of the models."""
+    """Return replicas, the one where the model belongs first: one replica more or less moves one in N of the models.
+
+    A pure function of what every proxy sees, as `order` is, so that proxies agree without talking.
+    """
     key = model.encode()
     return sorted(names, key=lambda name: weight(name, key), reverse=True)
 

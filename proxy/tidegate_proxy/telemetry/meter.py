@@ -53,6 +53,7 @@ class Meter:
         return self.calls[server, model, protocol]
 
 
+_BOUNDS = [*map(str, SECONDS), "+Inf"]
 AT_ONCE = 50
 """Calls' counts in one piece, which takes about a millisecond."""
 
@@ -67,36 +68,37 @@ def pieces(meter: Meter) -> Iterator[str]:
         (f'server="{server}",model="{model}",protocol="{protocol}"', count)
         for (server, model, protocol), count in list(meter.calls.items())
     ]
-    for name, kind, help_text, samples in _FAMILIES:
-        yield f"# HELP tidegate_proxy_{name} {help_text}\n# TYPE tidegate_proxy_{name} {kind}\n"
+    for name, kind, help_text, lines in _FAMILIES:
+        yield f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"
         for start in range(0, len(counts), AT_ONCE):
-            yield "".join(
-                f"tidegate_proxy_{name}{suffix}{{{labels}{more}}} {value!r}\n"
-                for labels, count in counts[start : start + AT_ONCE]
-                for suffix, more, value in samples(count)
-            )
+            yield "".join(lines(name, labels, count) for labels, count in counts[start : start + AT_ONCE])
 
 
-_Samples = Iterator[tuple[str, str, float]]
-"""What follows the family's name and the labels of all counts, and the value."""
+def _requests(name: str, labels: str, count: CallCount) -> str:
+    statuses = list(count.statuses.items())
+    return "".join(f'{name}{{{labels},status="{status}"}} {number}\n' for status, number in statuses)
 
 
-def _seconds(count: CallCount) -> _Samples:
+def _seconds(name: str, labels: str, count: CallCount) -> str:
     totals = list(accumulate(count.buckets))
-    for bound, total in zip((*SECONDS, "+Inf"), totals, strict=True):
-        yield "_bucket", f',le="{bound}"', total
-    yield "_count", "", totals[-1]
-    yield "_sum", "", count.seconds
+    bounds = zip(_BOUNDS, totals, strict=True)
+    buckets = "".join(f'{name}_bucket{{{labels},le="{bound}"}} {total}\n' for bound, total in bounds)
+    return f"{buckets}{name}_count{{{labels}}} {totals[-1]}\n{name}_sum{{{labels}}} {count.seconds!r}\n"
 
 
-_FAMILIES: tuple[tuple[str, str, str, Callable[[CallCount], _Samples]], ...] = (
+_FAMILIES: tuple[tuple[str, str, str, Callable[[str, str, CallCount], str]], ...] = (
+    ("tidegate_proxy_requests_total", "counter", "Calls that ended.", _requests),
+    ("tidegate_proxy_request_seconds", "histogram", "Seconds that calls took.", _seconds),
     (
-        "requests_total",
+        "tidegate_proxy_request_bytes_total",
         "counter",
-        "Calls that ended.",
-        lambda count: (("", f',status="{status}"', number) for status, number in list(count.statuses.items())),
+        "Bytes of request bodies.",
+        lambda name, labels, count: f"{name}{{{labels}}} {count.bytes_in}\n",
     ),
-    ("request_seconds", "histogram", "Seconds that calls took.", _seconds),
-    ("request_bytes_total", "counter", "Bytes of request bodies.", lambda count: iter([("", "", count.bytes_in)])),
-    ("response_bytes_total", "counter", "Bytes of answers' bodies.", lambda count: iter([("", "", count.bytes_out)])),
+    (
+        "tidegate_proxy_response_bytes_total",
+        "counter",
+        "Bytes of answers' bodies.",
+        lambda name, labels, count: f"{name}{{{labels}}} {count.bytes_out}\n",
+    ),
 )

@@ -89,17 +89,23 @@ def test_pods_land_on_mig_single_mixed_whole_shared_and_dra_nodes(everything: Lo
     assert len(phases) == 5
 
 
+NO_SLICE = "No nvidia.com/{} is left for it ({} asked for): 1 node of the right kind"
+NO_DEVICE = "No device that fits its claim is left."
+RUN_OUT = [
+    ("preload-mixed", 3, NO_SLICE.format("mig-2g.20gb", 1)),
+    ("ondemand-whole", 4, NO_SLICE.format("gpu", 2)),
+    ("preload-claimed", 7, NO_DEVICE),
+]
+RUN_OUT_TOO = [
+    ("ondemand-single", 7, NO_SLICE.format("gpu", 1)),
+    ("preload-sliced", 4, NO_SLICE.format("gpu.shared", 1)),
+    ("ondemand-shared", 4, NO_SLICE.format("gpu", 1)),
+    ("ondemand-device", 8, NO_DEVICE),
+]
+
+
 @pytest.mark.parametrize(
-    ("workload", "fit", "why"),
-    [
-        ("preload-mixed", 3, "No nvidia.com/mig-2g.20gb is left for it (1 asked for): 1 node of the right kind"),
-        ("ondemand-single", 7, "No nvidia.com/gpu is left for it (1 asked for): 1 node of the right kind"),
-        ("ondemand-whole", 4, "No nvidia.com/gpu is left for it (2 asked for): 1 node of the right kind"),
-        ("preload-sliced", 4, "No nvidia.com/gpu.shared is left for it (1 asked for): 1 node of the right kind"),
-        ("ondemand-shared", 4, "No nvidia.com/gpu is left for it (1 asked for): 1 node of the right kind"),
-        ("preload-claimed", 7, "No device that fits its claim is left."),
-        ("ondemand-device", 8, "No device that fits its claim is left."),
-    ],
+    ("workload", "fit", "why"), [*RUN_OUT, *(pytest.param(*row, marks=pytest.mark.thorough) for row in RUN_OUT_TOO)]
 )
 def test_when_slices_run_out_a_pod_waits_and_says_why(
     everything: LocalCluster, workload: str, fit: int, why: str
@@ -135,13 +141,8 @@ def _said(cluster: LocalCluster, name: str) -> str:
 @pytest.mark.parametrize(
     "file",
     [
-        REFERENCE,
-        EVERYTHING,
-        *(
-            pytest.param(file, marks=pytest.mark.thorough)
-            for file in sorted(DEFINITIONS.glob("*.yaml"))
-            if file != EVERYTHING
-        ),
+        pytest.param(file, marks=() if file == EVERYTHING else pytest.mark.thorough)
+        for file in (REFERENCE, *sorted(DEFINITIONS.glob("*.yaml")))
     ],
     ids=lambda file: file.stem,
 )

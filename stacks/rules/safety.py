@@ -6,14 +6,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
-from ..definition.datasets import (
-    ClaimDataset,
-    CsiDataset,
-    Dataset,
-    EfsDataset,
-    HostPathDataset,
-    NfsDataset,
-)
+from ..definition.datasets import ClaimDataset, CsiDataset, Dataset, EfsDataset, HostPathDataset, NfsDataset
 from ..definition.proxy import HttpRouteExposure, IngressExposure, LoadBalancerExposure
 from ..problems import Problem
 from ..stack import Definition, Stack

@@ -225,10 +225,7 @@ def proxies() -> st.SearchStrategy[Tree]:
             }
         },
         {"exposure": {"kind": "load-balancer", "sourceRanges": ["10.0.0.0/8"]}},
-        {
-            "exposure": {"kind": "ingress", "host": "i.example.com"},
-            "tls": {"kind": "secret", "secret": "certificate"},
-        },
+        {"exposure": {"kind": "ingress", "host": "i.example.com"}, "tls": {"kind": "secret", "secret": "certificate"}},
         {"exposure": {"kind": "cluster-ip"}, "tls": {"kind": "cert-manager", "issuer": "internal-ca"}},
     ]
     auths: list[Tree] = [

@@ -29,6 +29,8 @@ def running(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Ite
     write_model(repository, "talker", TALKER, "model_transaction_policy { decoupled: true }\n", batch=0)
     write_model(repository, "open", SLEEPER.format(seconds=0), dims="3, -1")
     with triton(folder / "server", repository) as server:
+        log = server.process.log  # it serves its metrics a moment after it is ready
+        server.process.wait_until(lambda: "Started Metrics Service" in log.read_text("utf-8", errors="replace"), 60)
         yield server
 
 

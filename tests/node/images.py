@@ -17,6 +17,7 @@ import sys
 import sysconfig
 import tarfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -75,7 +76,9 @@ POLICY = Product(
 
 def archives(packages: debian.Unpacked) -> list[Path]:
     """Return the archives of all images that a node has; the first time takes minutes, and a network."""
-    return [stand_ins(packages), single_program("coredns"), *map(built_image, (PROXY, POLICY))]
+    with ThreadPoolExecutor() as pool:  # after each change of the sources two images are built anew
+        built = pool.map(built_image, (PROXY, POLICY))
+        return [stand_ins(packages), single_program("coredns"), *built]
 
 
 # ---- a folder becomes an image ----

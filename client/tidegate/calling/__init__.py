@@ -1,6 +1,6 @@
 """Calling models through the inference proxy: the client, and the MLflow model that does nothing else.
 
-Light on purpose: numpy and tritonclient's table of types, for an endpoint with 0.2 of a core and 0.2 GB.
+Light on purpose: numpy, urllib3 and tritonclient's table of types, for an endpoint with 0.2 of a core and 0.2 GB.
 """
 
 from pathlib import Path

@@ -2,17 +2,19 @@
 
 import io
 import os
-import select
+import re
 import socket
 import ssl
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from http.client import HTTPResponse
 from typing import Any, Final
-from urllib.parse import urlsplit
+
+import urllib3
+from urllib3 import exceptions as http
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from ..errors import UnreachableError, UsageError
 from .replies import Reply
@@ -27,6 +29,7 @@ _JOINED: Final = 1 << 16
 """Bytes of a body up to which one copy costs less than sending its pieces one by one."""
 _AHEAD: Final = 1 << 24
 """Bytes that are made room for on an answer's word alone."""
+_LENGTH: Final = re.compile(r"[0-9]{1,18}")
 MOST_BYTES: Final = 1 << 31
 """The longest answer that is taken."""
 Body = Sequence[bytes | bytearray | memoryview]
@@ -52,7 +55,10 @@ class _Timed(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        _limit(self._socket, self.end)
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
         return self._raw.readinto(buffer)
 
     def close(self) -> None:
@@ -69,21 +75,61 @@ class _Response(HTTPResponse):
         self.fp = io.BufferedReader(self.timed)
 
 
+class _Connection(HTTPConnection):
+    """Connects within a bound, and then sends in the time that the request has.
+
+    urllib3 has one time for connecting and for each piece that is sent: a few seconds, or as long again for each.
+    """
+
+    _end = 0.0
+
+    def request(self, *args: Any, **more: Any) -> None:
+        """Send a request by the time that `timeout` says from now."""
+        assert isinstance(self.timeout, float | int)
+        self._end = time.monotonic() + self.timeout
+        super().request(*args, **more)
+
+    def getresponse(self) -> Any:
+        """Return the answer, once its head is there."""
+        self.response_class = partial(_Response, end=self._end)  # type: ignore[assignment]
+        return super().getresponse()
+
+    def send(self, data: Any) -> None:
+        """Send a piece, after connecting where that is still to be done."""
+        if self.sock is None:
+            self.connect()
+        self.sock.settimeout(max(self._end - time.monotonic(), 0.001))
+        super().send(data)
+
+    def _new_conn(self) -> socket.socket:
+        whole = self.timeout
+        assert isinstance(whole, float | int)
+        self.timeout = min(whole, _CONNECT_SECONDS)
+        try:
+            return super()._new_conn()
+        finally:
+            self.timeout = whole
+
+
+class _TlsConnection(_Connection, HTTPSConnection):
+    """The same over TLS."""
+
+
 class Transport:
     """Talks to one address; made for threads."""
 
     def __init__(self, url: str) -> None:
         """Connect to nothing yet; raises UsageError where TIDEGATE_PROXY_CA cannot be read."""
         self.url = url
-        parts = urlsplit(url)
-        self._at, self._path = (parts.hostname or "", parts.port), parts.path.rstrip("/")
-        self._tls = _context() if parts.scheme == "https" else None
-        self._idle: deque[HTTPConnection] = deque(maxlen=_CONNECTIONS)
+        parts = urllib3.util.parse_url(url)
+        self._path = (parts.path or "").rstrip("/")
+        more: dict[str, Any] = {"ssl_context": _context()} if parts.scheme == "https" else {}
+        self._pool = urllib3.connectionpool.connection_from_url(url, maxsize=_CONNECTIONS, block=False, **more)
+        self._pool.ConnectionCls = _TlsConnection if more else _Connection
 
     def close(self) -> None:
         """Close what is kept."""
-        while self._idle:
-            self._idle.pop().close()
+        self._pool.close()
 
     def ask(self, method: str, path: str, body: Body, headers: Mapping[str, str], end: float) -> Reply:
         """Return the whole answer, whatever its status, by `end` (of the monotonic clock).
@@ -109,122 +155,118 @@ class Transport:
 
     # ---
     @contextmanager
-    def _open(self, method: str, path: str, body: Body, headers: Mapping[str, str], end: float) -> Iterator[_Response]:
-        said = {"Accept-Encoding": "identity", **headers}
+    def _open(
+        self, method: str, path: str, body: Body, headers: Mapping[str, str], end: float
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        left = end - time.monotonic()
+        if left <= 0:
+            raise self._late(path)
+        said = dict(headers)
         if body or method == "POST":
             length = sum(len(piece) for piece in body)
             said["Content-Length"] = str(length)
             if length <= _JOINED:
                 body = [b"".join(body)]
-        with self._told(path):
-            connection = self._connection(path, end)
-            try:
-                _limit(connection.sock, end)
-                connection.request(method, self._path + path, headers=said)
-                for piece in body:
-                    _limit(connection.sock, end)
-                    connection.send(piece)
-                connection.response_class = partial(_Response, end=end)  # type: ignore[assignment]
-                response: Any = connection.getresponse()
-                yield response
-            except BaseException:
-                connection.close()  # with half an answer in it, it cannot be used again
-                raise
-        if response.isclosed() and connection.sock is not None and len(self._idle) < _CONNECTIONS:
-            self._idle.append(connection)
-        else:
-            connection.close()
-
-    def _connection(self, path: str, end: float) -> HTTPConnection:
-        """Return a kept connection that the other side has not ended, or a new one."""
-        with suppress(IndexError):
-            while True:
-                kept = self._idle.pop()
-                poll = select.poll()
-                poll.register(kept.sock, select.POLLIN)
-                if not poll.poll(0):
-                    return kept
-                kept.close()
-        left = end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        (host, port), seconds = self._at, min(left, _CONNECT_SECONDS)
-        made = HTTPConnection(host, port, timeout=seconds)
-        if self._tls is not None:
-            made = HTTPSConnection(host, port, timeout=seconds, context=self._tls)
-        where = self.url + path
         try:
-            made.connect()
-        except socket.gaierror:
-            do = "see whether DOMINO_INFERENCE_PROXY is right, and can be reached from here"
-            raise NotSentError("there is no host of this name", where=where, do=do) from None
-        except ssl.SSLError as error:
-            what = "the proxy's certificate is not believed, or it does not speak TLS"
-            do = f"set {CA} to the file of the authority that vouches for it; where it has no TLS, write http://"
-            why = getattr(error, "verify_message", "") or error.reason or "TLS failed"
-            raise UnreachableError(what, where=where, why=why, do=do) from None
-        except OSError as error:
-            why = "nothing answers there" if isinstance(error, TimeoutError) else error.strerror or str(error)
-            do = "see whether the address is right; where the proxy has no TLS, write http://"
-            raise NotSentError("the proxy cannot be reached", where=where, why=why, do=do) from None
-        return made
+            response = self._pool.urlopen(
+                method,
+                self._path + path,
+                body=body or None,  # type: ignore[arg-type]  # pieces of any kind are sent as they are
+                headers=said,
+                retries=False,
+                redirect=False,
+                assert_same_host=False,
+                timeout=urllib3.Timeout(total=left),
+                preload_content=False,
+                decode_content=False,
+            )
+        except http.HTTPError as error:
+            raise self._error(error, path) from None
+        whole = False
+        try:
+            yield response
+            whole = True
+        finally:
+            if not whole:
+                response.close()  # a connection with half an answer in it cannot be used again
+            response.release_conn()
 
-    def _whole(self, response: _Response, path: str, end: float) -> Reply:
-        headers, length = _headers(response), response.length
-        if length is None:
+    def _whole(self, response: urllib3.BaseHTTPResponse, path: str, end: float) -> Reply:
+        length = response.headers.get("content-length", "")
+        headers = _headers(response)
+        if not _LENGTH.fullmatch(length):
             return Reply(response.status, headers, b"".join(self._pieces(response, path, end)))
-        if length > MOST_BYTES:
+        if int(length) > MOST_BYTES:
             raise UnreachableError(f"the answer has more than {MOST_BYTES} bytes", where=self.url + path)
-        body = bytearray(min(length, _AHEAD))  # it grows beyond that, as more comes
+        body = bytearray(min(int(length), _AHEAD))  # it grows beyond that, as more comes
         filled = 0
         for piece in self._pieces(response, path, end):
             body[filled : filled + len(piece)] = piece
             filled += len(piece)
         return Reply(response.status, headers, body)
 
-    def _pieces(self, response: _Response, path: str, end: float, idle: float = 0) -> Iterator[bytes]:
+    def _pieces(self, response: urllib3.BaseHTTPResponse, path: str, end: float, idle: float = 0) -> Iterator[bytes]:
         """Give the body in pieces as they come; the time is looked at between them, for a slow one resets no clock."""
-        with self._told(path):
+        try:
             total = 0
             while True:
-                response.timed.end = time.monotonic() + idle if idle else end
-                if time.monotonic() >= response.timed.end:
-                    raise TimeoutError
+                if not idle and time.monotonic() >= end:
+                    raise self._late(path)
+                if (received := getattr(response, "_original_response", None)) is not None:  # None: all is there
+                    received.timed.end = time.monotonic() + idle if idle else end
                 if not (piece := response.read1(_PIECE)):
-                    break
+                    return
                 total += len(piece)
                 if total > MOST_BYTES:
                     raise UnreachableError(f"the answer has more than {MOST_BYTES} bytes", where=self.url + path)
                 yield piece
-            if response.length:
-                raise IncompleteRead(b"", response.length)
-            response.close()
+        except http.HTTPError as error:
+            raise self._error(error, path) from None
 
-    @contextmanager
-    def _told(self, path: str) -> Iterator[None]:
-        """Turn what goes wrong once there is a connection into errors of ours."""
+    def _error(self, error: http.HTTPError, path: str) -> UnreachableError:
         where = self.url + path
-        try:
-            yield
-        except TimeoutError:
-            do = "wait longer, or try again later"
-            raise TimeIsUpError("there was no answer in time", where=where, do=do) from None
-        except (OSError, HTTPException) as error:
-            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise UnreachableError(
-                "the connection to the proxy was cut", where=where, why=why, do="try again"
-            ) from None
+        if isinstance(error, http.SSLError):
+            return UnreachableError(
+                "the proxy's certificate is not believed, or it does not speak TLS",
+                where=where,
+                why=_reason(error),
+                do=f"set {CA} to the file of the authority that vouches for it; where it has no TLS, write http://",
+            )
+        if isinstance(error, http.NameResolutionError):
+            do = "see whether DOMINO_INFERENCE_PROXY is right, and can be reached from here"
+            return NotSentError("there is no host of this name", where=where, do=do)
+        if isinstance(error, http.NewConnectionError | http.ConnectTimeoutError):
+            return NotSentError(
+                "the proxy cannot be reached",
+                where=where,
+                why=_reason(error),
+                do="see whether the address is right; where the proxy has no TLS, write http://",
+            )
+        if isinstance(error, http.TimeoutError) or any(isinstance(each, TimeoutError) for each in error.args):
+            return self._late(path)
+        why = _reason(error)
+        return UnreachableError("the connection to the proxy was cut", where=where, why=why, do="try again")
+
+    def _late(self, path: str) -> TimeIsUpError:
+        return TimeIsUpError("there was no answer in time", where=self.url + path, do="wait longer, or try again later")
 
 
-def _limit(opened: socket.socket, end: float) -> None:
-    left = end - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    opened.settimeout(left)
-
-
-def _headers(response: _Response) -> dict[str, str]:
+def _headers(response: urllib3.BaseHTTPResponse) -> dict[str, str]:
     return {name.lower(): value for name, value in response.headers.items()}
+
+
+def _reason(error: BaseException) -> str:
+    """Return the innermost reason, without the objects that urllib3 names."""
+    inner: BaseException = error
+    while (cause := inner.__cause__ or inner.__context__) is not None:
+        inner = cause
+    if isinstance(inner, TimeoutError):
+        return "nothing answers there"
+    if isinstance(inner, ssl.SSLError):
+        return getattr(inner, "verify_message", "") or inner.reason or "TLS failed"
+    if isinstance(inner, OSError) and inner.strerror:
+        return inner.strerror
+    return str(inner.args[0]) if inner.args and isinstance(inner.args[0], str) else type(inner).__name__
 
 
 def _context() -> ssl.SSLContext:

@@ -15,7 +15,7 @@ from .server import quiet
 
 EMPTY_SCRIPT: Final = Path(__file__).with_name("empty_model.py")
 CONTEXT: Final = "model_context"
-REQUIREMENTS: Final = ("numpy", "pandas", "tritonclient>=2.70")
+REQUIREMENTS: Final = ("numpy", "pandas", "tritonclient>=2.70", "urllib3>=2")
 """What the client model needs beside MLflow and the code that goes with it."""
 CODE: Final = ("__init__.py", "errors.py", "names.py", "calling/*.py")
 """The part of this package that calls models: it goes with the client model, so that endpoints need not install it."""

@@ -109,7 +109,9 @@ def preview(
     cluster: Annotated[
         str | None, typer.Option("--cluster", metavar="CONTEXT", help="Compare with what runs there instead of DIR.")
     ] = None,
-    engine: EngineName = None,
+    engine: Annotated[
+        str | None, typer.Option("--engine", metavar="NAME", help="Makes no difference: previews need no engine.")
+    ] = None,
     summary: Annotated[
         Path, typer.Option("--summary", metavar="FILE", help="Page for reviewers, of a comparison with REV or CONTEXT.")
     ] = Path("build/preview.md"),

@@ -165,7 +165,7 @@ class Model:
             known = ", ".join((*_OWN, *_TO_TRITON))
             raise UsageError(f"there is no parameter {unknown[0]!r}", do=f"there are {known}")
         deadline = said.get("deadline", self.proxy.seconds)
-        if not isinstance(deadline, int | float) or not 0 <= deadline < LONGEST:
+        if "deadline" in said and (not isinstance(deadline, int | float) or not 0 <= deadline < LONGEST):
             raise UsageError(f"the deadline {deadline!r} is no time", do="give seconds, as 2.5")
         return _Call(
             said.get("version", self.version),

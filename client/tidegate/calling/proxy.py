@@ -218,7 +218,7 @@ class ProxyClient:
         self, model: str, inputs: Mapping[str, Array], parameters: Mapping[str, Any] | None = None, **how: Unpack[How]
     ) -> Answer:
         """Call a model with arrays, by the names of its inputs; they go and come as bytes, uncopied."""
-        path = _path(model, how, "/infer")
+        path = _path(model, how, "/infer", How)
         body, length = pack(inputs, parameters)
         headers = {HEADER_LENGTH: str(length), "Content-Type": "application/octet-stream"}
         headers |= sticky_header(how.get("sticky"))
@@ -226,11 +226,11 @@ class ProxyClient:
 
     def infer_json(self, model: str, body: Mapping[str, Any], **how: Unpack[How]) -> dict[str, Any]:
         """Call a model with the body of a v2 inference request as JSON, and return Triton's answer as it is."""
-        return self._json(_path(model, how, "/infer"), how, body, how.get("sticky"))[0]
+        return self._json(_path(model, how, "/infer", How), how, body, how.get("sticky"))[0]
 
     def predict(self, model: str, payload: Mapping[str, Any], **how: Unpack[How]) -> dict[str, Any]:
         """Call a model of a server as Domino's reference implementation does; `payload` is the body of a v2 request."""
-        _path(model, how)  # which refuses names that are none
+        _path(model, how, known=How)  # which refuses names that are none
         server, version = how.get("server") or "", str(how.get("version") or "")
         said = {"inference_server_name": server, "model_name": model, "model_version": version, "payload": payload}
         return self._json("/predict", how, said, how.get("sticky"))[0]
@@ -241,7 +241,7 @@ class ProxyClient:
         `deadline` is that of the whole stream; without it, it may last as long as something comes every `seconds`.
         An error in the middle of the stream, or its being cut, is raised when it comes.
         """
-        path, deadline, sent = _path(model, how, "/generate_stream"), how.get("deadline"), [_dumped(body)]
+        path, deadline, sent = _path(model, how, "/generate_stream", How), how.get("deadline"), [_dumped(body)]
         idle = 0 if deadline else self.seconds
         with ExitStack() as stack:
             pieces: Iterator[bytes] = iter(())
@@ -283,7 +283,10 @@ class ProxyClient:
         return UnreachableError("this does not answer as an inference proxy does", where=self.url + path, do=do)
 
 
-def _path(model: str, about: About, tail: str = "") -> str:
+def _path(model: str, about: About, tail: str = "", known: type[About] = About) -> str:
+    """Return the path; a keyword that is none is refused as Python refuses one of a function."""
+    if unknown := sorted(about.keys() - known.__annotations__.keys()):
+        raise TypeError(f"there is no keyword argument {unknown[0]!r}; there are {', '.join(known.__annotations__)}")
     return model_path(about.get("server"), model, about.get("version"), tail)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy
 import pytest
 from tidegate.calling.credentials import Credential
+from tidegate.calling.model import Model
 from tidegate.calling.proxy import ProxyClient
 from tidegate.calling.retries import CircuitBreaker
 from tidegate.errors import BusyError, RefusedError, UnreachableError, UsageError
@@ -292,3 +293,24 @@ def test_statistics_that_are_none_are_told(behind: Upstream, body: bytes) -> Non
         client(behind).statistics()
     with pytest.raises(UnreachableError, match="as an inference proxy does"):
         client(behind).whoami()
+
+
+def test_a_misspelt_keyword_is_refused_and_no_other_version_is_called(behind: Upstream) -> None:
+    calls = ProxyClient(f"http://{behind.http}", KEY)
+    with pytest.raises(TypeError, match="'verison'; there are server, version"):
+        calls.predict("m", {}, verison=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="'sticky'; there are server, version"):
+        calls.metadata("m", sticky="a")  # type: ignore[call-arg]
+
+
+def test_what_a_proxy_says_before_it_has_read_the_body_is_heard() -> None:
+    def early(caller: Caller) -> None:
+        told = Problem(Kind.TOO_LONG, "as it was told to")
+        caller.answer(told.body("r-1"), 413, CONTENT_TYPE, connection="close")
+
+    with upstream(early) as running, pytest.raises(UsageError, match="larger than the proxy takes"):
+        ProxyClient(f"http://{running.http}", KEY).infer("m", {"IN": numpy.ones(1 << 23, numpy.float32)})
+
+
+def test_the_clients_own_time_may_be_longer_than_a_deadline_can_be(behind: Upstream) -> None:
+    assert Model(ProxyClient(f"http://{behind.http}", KEY, seconds=1e9), "m")._checked({}).version is None

@@ -1,8 +1,16 @@
 """Tests that are coroutines run on asyncio."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+async def one_loop(anyio_backend: str) -> AsyncIterator[None]:  # noqa: ARG001
+    """Have all tests in one event loop: gRPC's thread still writes to that of a test before, and a closed one fails."""
+    yield  # noqa: PT022  # which keeps the loop

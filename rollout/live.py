@@ -24,9 +24,9 @@ PART_OF = "app.kubernetes.io/part-of"
 INSTANCE = "app.kubernetes.io/instance"
 _SET_BY_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "selfLink", "managedFields")
 _BOOK_KEEPING = (
-    *("meta.helm.sh/", "helm.sh/resource-policy", "pulumi.com/", "kubectl.kubernetes.io/last-applied-configuration"),
-    *("deployment.kubernetes.io/", "pv.kubernetes.io/"),
-)
+    "meta.helm.sh/", "helm.sh/resource-policy", "pulumi.com/", "kubectl.kubernetes.io/last-applied-configuration",
+    "deployment.kubernetes.io/", "pv.kubernetes.io/",
+)  # fmt: skip
 """Annotations of engines and controllers: they say nothing about what is declared."""
 _BOOK_LABELS = ("app.kubernetes.io/managed-by", "kubernetes.io/metadata.name")
 PREVIEW = "tidegate-preview"
@@ -158,9 +158,9 @@ def namespace_of(item: KubernetesObject) -> str:
 
 
 _GROUPS = {
-    *("v1", "apps", "autoscaling", "cert-manager.io", "gateway.networking.k8s.io", "keda.sh", "monitoring.coreos.com"),
-    *("networking.k8s.io", "policy", "resource.k8s.io", "security.istio.io"),
-}
+    "v1", "apps", "autoscaling", "cert-manager.io", "gateway.networking.k8s.io", "keda.sh", "monitoring.coreos.com",
+    "networking.k8s.io", "policy", "resource.k8s.io", "security.istio.io",
+}  # fmt: skip
 """API groups of what a component can declare."""
 
 
@@ -230,11 +230,11 @@ def _applied(
 ) -> list[KubernetesObject]:
     """Return what the API server makes of these objects, each on its own where it takes not all of them."""
     answer = kube.run(
-        *("apply", "--server-side", "--dry-run=server", "--force-conflicts", f"--field-manager={manager}"),
-        *("--show-managed-fields", "-f", "-", "-o", "json"),
+        "apply", "--server-side", "--dry-run=server", "--force-conflicts", f"--field-manager={manager}",
+        "--show-managed-fields", "-f", "-", "-o", "json",
         stdin=as_list(objects),
         check=False,
-    )
+    )  # fmt: skip
     if answer.returncode == 0:
         return items(json.loads(answer.stdout))
     if len(objects) > 1:

@@ -30,14 +30,14 @@ DATASETS = ("PersistentVolume", "PersistentVolumeClaim")
 """Kinds that hold models, or lead to them."""
 # Which fields Kubernetes lets nobody change: a change of one means a new object in the old one's place.
 _MUTABLE_STATEFULSET = {
-    *("replicas", "template", "updateStrategy", "ordinals", "minReadySeconds"),
-    *("persistentVolumeClaimRetentionPolicy", "revisionHistoryLimit"),
-}
+    "replicas", "template", "updateStrategy", "ordinals", "minReadySeconds", "persistentVolumeClaimRetentionPolicy",
+    "revisionHistoryLimit",
+}  # fmt: skip
 # Everything else in a PersistentVolume's spec is its source (csi, nfs, hostPath, …) or says where it can be used.
 _MUTABLE_VOLUME = {
-    *("accessModes", "capacity", "claimRef", "mountOptions", "persistentVolumeReclaimPolicy"),
-    *("storageClassName", "volumeAttributesClassName"),
-}
+    "accessModes", "capacity", "claimRef", "mountOptions", "persistentVolumeReclaimPolicy", "storageClassName",
+    "volumeAttributesClassName",
+}  # fmt: skip
 _LIST_KEYS = ("name", "mountPath", "containerPort", "port", "key")
 
 

@@ -24,7 +24,7 @@ def _rules_about(kind: type) -> tuple[Callable[..., Iterator[Problem]], ...]:
         for module in MODULES
         for name, function in vars(module).items()
         if inspect.isfunction(function) and function.__module__ == module.__name__ and not name.startswith("_")
-        if next(iter(inspect.get_annotations(function).values())) is kind
+        if next(iter(inspect.get_annotations(function, eval_str=True).values())) is kind
     )
 
 

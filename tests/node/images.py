@@ -39,9 +39,9 @@ PYTHON = "opt/python"
 """Where images have a real Python: `helm test` runs one in the proxy's stand-in too."""
 NOT_COPIED = ("__pycache__", "*-packages", "config-*", "ensurepip", "idlelib", "lib2to3", "test", "tests", "tkinter")
 LIBRARIES = (
-    *("libgcc_s.so.1", "libstdc++.so.6", "libm.so.6"),
-    *("libdl.so.2", "libpthread.so.0", "libresolv.so.2", "librt.so.1", "libutil.so.1"),
-)
+    "libgcc_s.so.1", "libstdc++.so.6", "libm.so.6",
+    "libdl.so.2", "libpthread.so.0", "libresolv.so.2", "librt.so.1", "libutil.so.1",
+)  # fmt: skip
 """What compiled packages may count on, on every Linux that wheels are made for, beside the C library."""
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LD_LIBRARY_PATH": f"/{PYTHON}/lib"}
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"

@@ -97,6 +97,9 @@ def test_the_control_secret_is_in_memory_and_only_the_policy_and_its_triton_see_
     everything = environment.kubectl("get", ",".join(kinds.split()), "--output=json")
     assert ON_DEMAND in everything
     assert secret not in everything, "it stands in no object"
+    logs = environment.kubectl("logs", ON_DEMAND, "--all-containers")
+    assert '"event":"secret"' in logs
+    assert secret not in logs
     for container, access in (("triton", "ro"), ("eviction-policy", "rw")):
         said = environment.run(ON_DEMAND, container, "grep", eviction_process.CONTROL_ROOT, "/proc/mounts")
         (line,) = said.splitlines()

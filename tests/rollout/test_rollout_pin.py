@@ -167,9 +167,9 @@ def test_everything_that_pin_can_be_told_make_can_be_told() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     (line,) = (line for line in done.stdout.replace("\\\n", "").splitlines() if "rollout pin" in line)
     assert line.split() == [
-        *("python", "-m", "rollout", "pin", '"$DEFINITION"'),
-        *("--keep-going", "--insecure", "--registry-plane", '"$REGISTRY_PLANE"'),
-    ]
+        "python", "-m", "rollout", "pin", '"$DEFINITION"',
+        "--keep-going", "--insecure", "--registry-plane", '"$REGISTRY_PLANE"',
+    ]  # fmt: skip
 
 
 @pytest.fixture

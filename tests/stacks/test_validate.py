@@ -99,9 +99,9 @@ def test_every_mistake_of_a_file_is_said_in_one_run_in_the_order_of_the_file() -
             "dataPlanes/lab/proxy": {"logLevel": "loud"},
             "wave": 1,
         },
-        *("tag: »26.08", "replicas: »-1", "»replica: 2", "- »name: churn", "cidr: »10.0.0.1/8", "»concurency: 5"),
-        *("»namespac: x", "path: »x", "perNode: »99", "logLevel: »loud", "»wave: 1"),
-    )
+        "tag: »26.08", "replicas: »-1", "»replica: 2", "- »name: churn", "cidr: »10.0.0.1/8", "»concurency: 5",
+        "»namespac: x", "path: »x", "perNode: »99", "logLevel: »loud", "»wave: 1",
+    )  # fmt: skip
     lines = [problem.where.line for problem in found if isinstance(problem.where, Position)]
     assert lines == sorted(lines)
     for problem in found:

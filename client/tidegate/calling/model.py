@@ -1,6 +1,5 @@
 """One model behind a proxy: takes what people have, gives what they expect. No MLflow here."""
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -150,7 +149,7 @@ class Model:
             return self.proxy.infer(self.name, inputs, call.parameters, **self._how(call))
         payload = pack_json(inputs, call.parameters)
         said = self.proxy.predict(self.name, payload, **self._how(call))
-        return unpack(Reply(200, {}, json.dumps(said).encode()), f"{self.proxy.url}/predict")
+        return unpack(Reply(200, {}, b""), f"{self.proxy.url}/predict", said)
 
     def _streamed(self, inputs: dict[str, Array], call: _Call, *, ends: bool) -> Iterator[dict[str, Any]]:
         body: dict[str, Any] = {name: values(array, name) for name, array in inputs.items()}

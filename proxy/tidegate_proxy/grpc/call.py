@@ -60,8 +60,9 @@ class Call(CallerStream):
     # --- from the caller
     def begin(self, end: bool) -> None:
         """Wait for the first message; `end`: there is none."""
-        super().begin(end)
-        if self.headers.encoding not in (b"identity", b"gzip", b"deflate"):
+        is_read = self.headers.encoding in (b"identity", b"gzip", b"deflate")
+        super().begin(end and is_read)
+        if not is_read:
             self.fail(Problem(Kind.METHOD, "Messages can be compressed with gzip or deflate."))
 
     def data_received(self, data: bytes, end: bool) -> None:

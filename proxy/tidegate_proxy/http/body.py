@@ -38,7 +38,8 @@ class RequestBody:
             """What goes on as one chunk, however small the caller's are."""
 
     def take(self, data: bytes, is_sent: bool) -> Problem | None:
-        """Take a part of it, counted already; return why no more is taken. `is_sent`: what comes is sent on at once."""
+        """Take a part of it; return why no more of it is taken. `is_sent`: what comes is sent on at once."""
+        self.received += len(data)
         if self.chunked:
             self._chunk += data
             if self.received > self._shared.body_limit_bytes:

@@ -135,7 +135,7 @@ def read_head(
         elif kind == _UPGRADE:
             head.upgrades = True
     head.passed = b"".join(without(passed, dropped) if dropped else passed)
-    if is_long and len(head.passed) > MOST_HEAD_BYTES:
+    if is_long and sum(map(len, passed)) > MOST_HEAD_BYTES:
         head.refusal = too_long_a_head()
     elif hosts != 1 and http_11:
         head.refusal = Problem(Kind.MALFORMED, "A request has one Host header (RFC 9112, 3.2).")

@@ -118,8 +118,7 @@ class UpstreamLeg:
         self._status = status
         self.began = True
         request, forwarding = self._request, self._forwarding
-        if self._replica.breaker.failures:
-            forwarding.answered()
+        forwarding.answered()
         if not request.body.complete or self._shared.draining:
             request.keep_alive = False
         reply = [STATUS_LINES[status], head, b"x-request-id: ", request.request_id]

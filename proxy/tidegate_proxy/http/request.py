@@ -23,7 +23,7 @@ from ..telemetry.records import CallRecord
 from ..upstream.connection import Connection
 from ..upstream.replica import Replica
 from .answers import CLIENT_LEFT, problem_answer, whole_answer
-from .body import MOST_DRAINED, MOST_UNSENT, RequestBody
+from .body import MOST_DRAINED, RequestBody
 from .caller import Caller
 from .head import HttpHead
 from .leg import UpstreamLeg
@@ -100,10 +100,7 @@ class HttpRequest:
         if self.response_complete:
             return
         body = self.body
-        body.received += len(data)
-        if not body.chunked and body.received <= MOST_UNSENT:
-            body.parts.append(data)
-        elif (problem := body.take(data, self._leg is not None)) is not None:
+        if (problem := body.take(data, self._leg is not None)) is not None:
             self.refuse(problem)
         elif body.is_held and self.target.in_body and self._task is None and self.caller.is_active(self):
             self._later(self._let_body_come())

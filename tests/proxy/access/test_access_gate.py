@@ -1,6 +1,7 @@
 """The gate: what callers get and are told, and what is remembered of them."""
 
 import asyncio
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -292,6 +293,22 @@ def test_refusals_are_bounded_and_swept() -> None:
     assert len(refusals) == 100
     refusals.sweep(caches.REFUSED_SECONDS)
     assert len(refusals) == 0
+
+
+async def test_ten_thousand_tokens_take_a_bounded_memory(provider: Provider) -> None:
+    authorizer = gate(access(rule(principals=("*",)), issuers=[issuer_of(provider)]))
+    token, route = provider.token().encode(), authorizer._routes.find(None, "a")[0]
+    tracemalloc.start()
+    try:
+        for n in range(10_000):
+            who = identity(f"user-{n}")
+            authorizer._remember(b"Bearer %06d%b%06d" % (n, token, n), who)
+            bucket = authorizer.limits.bucket(("i", who.principal.name, "main", "a"), 0)
+            authorizer.identities.grant(who, (None, "a", "infer"), Grant(who, route, bucket))
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used / 10_000 < 4096
 
 
 async def test_a_caller_who_says_nothing_is_remembered_nowhere() -> None:

@@ -148,6 +148,12 @@ def test_only_the_exact_path_is_a_method(door: Rig) -> None:
         assert Peer(door).send(frame(HEADERS, 5, 1, request(path=path))).headers()["grpc-status"] == "12"
 
 
+@pytest.mark.parametrize("flags", [4, 5], ids=["a message to come", "no message"])
+def test_an_unknown_compression_is_refused_whether_a_message_comes_or_not(door: Rig, flags: int) -> None:
+    said = Peer(door).send(frame(HEADERS, flags, 1, request(("grpc-encoding", "snappy")))).headers()
+    assert (said["grpc-status"], "gzip or deflate" in said["grpc-message"]) == ("12", True)
+
+
 def test_more_calls_at_once_than_announced_are_refused_one_by_one(door: Rig) -> None:
     path = "/grpc.health.v1.Health/Check"
     peer = Peer(door).send(*(frame(HEADERS, 4, 2 * n + 1, request(path=path)) for n in range(300)))

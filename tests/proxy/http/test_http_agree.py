@@ -151,13 +151,13 @@ prefixes = ["", "", "/servers/vision"]
 versions = ["", "", "/versions/3"]
 queries = ["", "", "?a=b"]
 extra = [
-    *("Content-Type: application/json", "Accept: */*", "traceparent: 00-ab-cd-01", "X-Empty:", "X-Twice: 1"),
-    *("X-Twice: 2", "Cookie: a=b", "TE: trailers", "Keep-Alive: 5", "Content-Encoding: identity", "Upgrade: h2c"),
-    *("Inference-Header-Content-Length: 2", "INFERENCE-HEADER-CONTENT-LENGTH:2", "x-Odd: \xe9", "X-Tab:\ta\t"),
-    *("X-Request-Id: mine-1", "X-Request-Id: not mine", "Request-Timeout: 9", "request-timeout: never"),
-    *("Tidegate-Sticky: me", "tidegate-control: guess", "Proxy-Authorization: Basic eA==", "Trailer: X"),
-    *("Connection: keep-alive", "Connection: close", "Connection: X-Twice", "Expect: 100-continue", "Expect: x"),
-]
+    "Content-Type: application/json", "Accept: */*", "traceparent: 00-ab-cd-01", "X-Empty:", "X-Twice: 1",
+    "X-Twice: 2", "Cookie: a=b", "TE: trailers", "Keep-Alive: 5", "Content-Encoding: identity", "Upgrade: h2c",
+    "Inference-Header-Content-Length: 2", "INFERENCE-HEADER-CONTENT-LENGTH:2", "x-Odd: \xe9", "X-Tab:\ta\t",
+    "X-Request-Id: mine-1", "X-Request-Id: not mine", "Request-Timeout: 9", "request-timeout: never",
+    "Tidegate-Sticky: me", "tidegate-control: guess", "Proxy-Authorization: Basic eA==", "Trailer: X",
+    "Connection: keep-alive", "Connection: close", "Connection: X-Twice", "Expect: 100-continue", "Expect: x",
+]  # fmt: skip
 odd_extra = [
     "Connection: Upgrade, close",
     "Connection: Upgrade",

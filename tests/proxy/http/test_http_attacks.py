@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import resource
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,24 @@ async def test_who_sends_a_head_too_slowly_is_cut_off(tmp_path: Path, monkeypatc
                 await asyncio.sleep(0.1)
         reply: Reply = await answered
         assert (reply.status, reply.problem) == (408, "request-timeout")
+
+
+@pytest.mark.thorough
+async def test_thousands_of_idle_connections_keep_nobody_out(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = min(hard, 65_536)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    number = min(10_000, (most - 500) // 2)
+    try:
+        async with upstream() as replica, house(tmp_path, replica) as here:
+            port = here.proxy.ports["http"]
+            idle = [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(number)]
+            assert (await here.ask()).status == 200
+            assert len(here.proxy.http.connections) >= number
+            for writer in idle:
+                writer.transport.abort()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def test_nothing_that_can_be_sent_breaks_the_door(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidegate_contracts import routing
 from tidegate_proxy.routes import Route
 
 from .house import MODEL, PATH, house, request, until
@@ -168,3 +169,17 @@ async def test_a_version_that_none_can_have_is_no_version(tmp_path: Path, versio
         reply = await here.ask(request("/predict", json.dumps(said).encode()))
         assert (reply.status, reply.problem) == (400, "malformed")
         assert not replica.asked
+
+
+async def test_versions_that_callers_make_up_keep_no_others_from_being_remembered(tmp_path: Path) -> None:
+    shares = (routing.VersionShare(version=7, weight=100),)
+    models = [routing.Model(name=MODEL, server="vision", pool="main", versions=shares)]
+    async with upstream() as replica, house(tmp_path, replica, models=models) as here, here.caller() as caller:
+        for number in range(100, 300):
+            await caller.send(request(f"/v2/models/{MODEL}/versions/{number}/infer"))
+            assert (await caller.reply()).status == 200
+        await caller.send(request())
+        assert (await caller.reply()).headers["tidegate-model-version"] == "7"
+        [route] = here.proxy.config.routes.of_server(None)
+        assert ("infer", "7") in route._heads
+        assert len(route._heads) <= 64

@@ -93,9 +93,9 @@ def test_control_fails_and_does_not_reach_triton(front: Front, heard: Callable[[
 
 
 OVER_GRPC = [
-    *("index", "load", "unload", "shared memory", "register shared memory", "unregister shared memory"),
-    *("GPU memory", "set the trace", "log"),
-]
+    "index", "load", "unload", "shared memory", "register shared memory", "unregister shared memory",
+    "GPU memory", "set the trace", "log",
+]  # fmt: skip
 
 
 def test_control_over_grpc_has_no_method(front: Front, heard: Callable[[], str]) -> None:

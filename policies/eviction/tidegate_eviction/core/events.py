@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from tidegate_contracts import lease
 
 
-class Load(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Load:
     """Load a model (an ensemble brings its parts); report `load_ended(number, …)` once, however long it takes."""
 
     number: int
@@ -22,7 +23,8 @@ class Load(NamedTuple):
     """The server is loading it already: do not order it, only watch until it has ended."""
 
 
-class Unload(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Unload:
     """Unload these, in this order, each by its name; report `unload_ended(number, …)` when none is loaded any more.
 
     Of several commands the earlier one begins first: an ensemble goes before its parts.
@@ -36,7 +38,8 @@ class Unload(NamedTuple):
     """The server is unloading it already."""
 
 
-class Recycle(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Recycle:
     """Restart the server: no lease lives any more. Report `server_lost` and then `recover`."""
 
     reason: str
@@ -50,14 +53,16 @@ the pool · it turned out larger than thought, or the capacity shrank · the poo
 longer, though no unload was ordered."""
 
 
-class Answered(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Answered:
     """A ticket's answer: exactly one for each ticket that is not cancelled."""
 
     ticket: "Ticket"
     answer: lease.Granted | lease.Refusal
 
 
-class LoadBegan(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LoadBegan:
     """A load was ordered, `queued_seconds` after the first caller that waits for it asked."""
 
     model: str
@@ -66,7 +71,8 @@ class LoadBegan(NamedTuple):
     queued_seconds: float
 
 
-class Loaded(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Loaded:
     """A model is resident."""
 
     model: str
@@ -78,7 +84,8 @@ class Loaded(NamedTuple):
     waiters: int
 
 
-class LoadFailed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LoadFailed:
     """A load failed; it is tried again after `retry_seconds` at the earliest, when the model is wanted."""
 
     model: str
@@ -87,21 +94,24 @@ class LoadFailed(NamedTuple):
     retry_seconds: float
 
 
-class Quarantined(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Quarantined:
     """A model is not tried any more until it changes, or is released by hand."""
 
     model: str
     why: str
 
 
-class Allowed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Allowed:
     """A model is out of quarantine."""
 
     model: str
     why: str
 
 
-class Evicted(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Evicted:
     """The unload of a model begins; `wanted_by` names the model that its room is for, if there is one."""
 
     model: str
@@ -111,7 +121,8 @@ class Evicted(NamedTuple):
     footprint_bytes: int
 
 
-class UnloadFailed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class UnloadFailed:
     """An unload failed; it is ordered again."""
 
     model: str
@@ -119,7 +130,8 @@ class UnloadFailed(NamedTuple):
     failures: int
 
 
-class Freed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Freed:
     """Room is free again, `seconds` after the server said that the model is unloaded."""
 
     model: str
@@ -127,7 +139,8 @@ class Freed(NamedTuple):
     seconds: float
 
 
-class Leaked(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Leaked:
     """Memory that did not come back is charged as leaked; with negative bytes, and no model: it came back after all."""
 
     model: str
@@ -136,21 +149,24 @@ class Leaked(NamedTuple):
     """All that has leaked."""
 
 
-class Overrun(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Overrun:
     """More is charged than the capacity, by so many bytes: a model is larger than thought, or the capacity shrank."""
 
     bytes: int
     why: str
 
 
-class PolicyFailed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PolicyFailed:
     """A policy raised an exception; the least recently used models are evicted instead."""
 
     policy: str
     why: str
 
 
-class Recycling(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Recycling:
     """No new leases: the server is to be restarted once the last one has ended."""
 
     reason: str
@@ -162,7 +178,8 @@ Event = (
 )  # fmt: skip
 
 
-class Ticket(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Ticket:
     """A caller that waits for a lease; an `Answered` follows by `deadline` at the latest, if `tick` is called then."""
 
     number: int

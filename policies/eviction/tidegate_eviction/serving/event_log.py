@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 
 from pydantic.alias_generators import to_camel
 from tidegate_service import json_lines
@@ -45,7 +46,7 @@ def configure(level: str) -> None:
 def tell(event: events.Event, counts: Counts, footprints: Footprints, specs: Mapping[str, ModelSpec]) -> None:
     """Log and count an event, and remember what it tells of footprints."""
     level, text = _LINES[type(event)]
-    said = {to_camel(name): value for name, value in event._asdict().items()}
+    said = {to_camel(field.name): getattr(event, field.name) for field in fields(event)}
     name = getattr(event, "model", "")
     said["event"] = re.sub(r"(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
     log.log(level, text, *([name] if "%s" in text else []), extra={"said": said})

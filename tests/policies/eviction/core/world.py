@@ -171,7 +171,7 @@ class World:
         step, answer = self.residency.acquire(model, holder, wait, self.now)
         if isinstance(answer, Ticket):
             assert answer.deadline <= self.now + self.rules.wait_seconds
-            self.open[answer.number] = answer._replace(asked=self.now - delay) if heard else answer
+            self.open[answer.number] = replace(answer, asked=self.now - delay) if heard else answer
         elif isinstance(answer, lease.Granted) and heard:
             self.granted(model, holder, answer, self.now - delay)
         self.take(step)

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -10,9 +9,9 @@ import httptools
 from starlette.types import ASGIApp, Message
 
 from ..problems import Kind, Problem
-from ..request_ids import new_request_id
+from ..request_ids import is_request_id, new_request_id
 from .answers import STATUS_LINES, problem_answer
-from .caller import Caller
+from .caller import Body, Caller, Request
 
 log = logging.getLogger(__name__)
 
@@ -41,29 +40,20 @@ def scope_of(
     }
 
 
-@dataclass
-class DroppedBody:
-    """A body of which nothing is kept."""
-
-    complete: bool = False
-    is_held: bool = False
-
-
-class AppRequest:
-    """One such request; its body is dropped."""
-
-    response_complete = False
+class AppRequest(Request):
+    """One such request; its body is dropped. It is told of by the caller's own id, if it has one, in every answer."""
 
     def __init__(self, caller: Caller, app: ASGIApp, scope: dict[str, Any], keep_alive: bool) -> None:
         self.keep_alive = keep_alive
-        self.body = DroppedBody()
+        self.response_complete = False
+        self.body = Body()
+        own = dict(scope["headers"]).get(b"x-request-id", b"")
+        self._request_id = scope["request_id"] = own if is_request_id(own) else new_request_id()
         self._caller = caller
         self._app = app
         self._scope = scope
         self._start: Message = {}
         self._body = b""
-        self._refusal: Problem | None = None
-        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Have it answered."""
@@ -75,9 +65,15 @@ class AppRequest:
         except Exception:  # the application has told of it, if it could
             if not self._start:
                 log.exception("%s met a defect", self._scope["path"])
-                self._tell(Problem(Kind.INTERNAL, "It is in the proxy's log."))
-        if not self.response_complete:
-            self._write()
+                problem = Problem(Kind.INTERNAL, "It is in the proxy's log.")
+                self._end(*problem_answer(problem, self._request_id, keep_alive=self.keep_alive))
+                return
+        head = [STATUS_LINES[self._start["status"]]]
+        for name, value in self._start["headers"]:
+            head += (name, b": ", value, b"\r\n")
+        head += (b"x-request-id: ", self._request_id)
+        head.append(b"\r\n\r\n" if self.keep_alive else b"\r\nconnection: close\r\n\r\n")
+        self._end(b"".join(head), b"" if self._scope["method"] == "HEAD" else self._body)
 
     async def _take(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -85,45 +81,15 @@ class AppRequest:
         else:
             self._body += message.get("body", b"")
 
-    def _write(self) -> None:
-        head = [STATUS_LINES[self._start["status"]]]
-        for name, value in self._start["headers"]:
-            head += (name, b": ", value, b"\r\n")
-        head.append(b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n")
-        body = b"" if self._scope["method"] == "HEAD" else self._body
-        self._caller.transport.write(b"".join((*head, body)))
-        self._end()
-
-    def _tell(self, problem: Problem) -> None:
-        self._caller.transport.write(b"".join(problem_answer(problem, new_request_id(), keep_alive=self.keep_alive)))
-        self._end()
-
-    def _end(self) -> None:
+    def _end(self, head: bytes, body: bytes) -> None:
+        self._caller.transport.write(head + body)
         self.response_complete = True
         self._caller.ended(self)
 
-    def take_body(self, data: bytes) -> None:
-        """Drop a part of the body."""
-
-    def end_body(self) -> None:
-        """Learn that the request is whole."""
-        self.body.complete = True
-
-    def flush_request(self) -> None:
-        """Do nothing: nothing is sent on."""
-
-    def receiving_paused(self, paused: bool) -> None:
-        """Do nothing: its answer comes in one piece."""
-
-    def refuse(self, problem: Problem) -> None:
-        """Do nothing: it is answered, and its connection ends after that."""
-
     def abandon(self) -> None:
         """End it: the caller has left."""
-        if not self.response_complete:
-            self.response_complete = True
-            if self._task is not None:
-                self._task.cancel()
+        self.response_complete = True
+        self._task.cancel()
 
 
 async def _nothing() -> Message:

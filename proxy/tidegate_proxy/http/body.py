@@ -2,7 +2,7 @@
 
 from ..problems import Kind, Problem
 from ..shared_state import SharedState
-from .caller import Caller
+from .caller import Body, Caller
 
 MOST_DRAINED = 1024 * 1024
 """Bytes of a refused body that are read to save the caller's connection."""
@@ -10,13 +10,10 @@ MOST_UNSENT = 256 * 1024
 """Bytes of a body that wait for a connection before its sender is held."""
 
 
-class RequestBody:
+class RequestBody(Body):
     """Parts that have come and were not sent on yet; a body in chunks goes on in chunks, each as large as can be."""
 
-    __slots__ = (
-        "_caller", "_chunk", "_gathered", "_shared", "chunked", "complete", "gathers", "is_held", "length", "parts",
-        "received",
-    )  # fmt: skip
+    __slots__ = ("_caller", "_chunk", "_gathered", "_shared", "chunked", "gathers", "length", "parts", "received")
 
     def __init__(self, length: int | None, chunked: bool, shared: SharedState, caller: Caller) -> None:
         self.length = length
@@ -25,7 +22,6 @@ class RequestBody:
         """Bytes so far."""
         self.complete = False
         self.is_held = False
-        """Whether no more of it is read for now."""
         self.gathers = False
         """Whether it has to be whole before it is sent on."""
         self.parts: list[bytes | bytearray | memoryview] = []

@@ -1,4 +1,4 @@
-"""What a request needs of the connection that it came over."""
+"""A request as its connection sees it, and what it needs of the connection that it came over."""
 
 import asyncio
 from typing import Protocol
@@ -6,33 +6,44 @@ from typing import Protocol
 from ..problems import Problem
 
 
-class Body(Protocol):
+class Body:
     """The body of a request, as its connection sees it."""
 
-    complete: bool
-    is_held: bool
-    """Whether no more of it is to be read for now."""
+    __slots__ = ("complete", "is_held")
+
+    def __init__(self) -> None:
+        self.complete = False
+        self.is_held = False
+        """Whether no more of it is read for now."""
 
 
-class Request(Protocol):
-    """A request, whether a model or the proxy itself answers it; its connection calls it."""
+class Request:
+    """A request, whether a model or the proxy itself answers it; its connection calls it.
 
+    What is not said otherwise: its body is dropped, and its answer comes in one piece.
+    """
+
+    __slots__ = ("body", "keep_alive", "response_complete")
+
+    body: Body
     keep_alive: bool
     """Whether another request may follow over the connection."""
     response_complete: bool
 
-    @property
-    def body(self) -> Body:
-        """Its body."""
-
     def start(self) -> None:
         """Begin to answer: it is this request's turn."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """End it: the caller has left."""
+        raise NotImplementedError
 
     def take_body(self, data: bytes) -> None:
         """Take a part of its body."""
 
     def end_body(self) -> None:
         """Learn that it is whole."""
+        self.body.complete = True
 
     def flush_request(self) -> None:
         """Send on what has come so far: no more is at hand."""
@@ -42,9 +53,6 @@ class Request(Protocol):
 
     def refuse(self, problem: Problem) -> None:
         """End it, in its turn, because its body is none."""
-
-    def abandon(self) -> None:
-        """End it: the caller has left."""
 
 
 class Caller(Protocol):

@@ -24,7 +24,7 @@ from ..upstream.connection import Connection
 from ..upstream.replica import Replica
 from .answers import CLIENT_LEFT, problem_answer, whole_answer
 from .body import MOST_DRAINED, RequestBody
-from .caller import Caller
+from .caller import Caller, Request
 from .head import HttpHead
 from .leg import UpstreamLeg
 from .tracing import RequestTrace
@@ -32,20 +32,19 @@ from .tracing import RequestTrace
 log = logging.getLogger(__name__)
 
 
-class HttpRequest:
+class HttpRequest(Request):
     """Begins when the request's head is there. Its caller hands it the body; a connection hands it the answer."""
 
     __slots__ = (
         "_leg", "_own_bytes", "_problem", "_refusal", "_shared", "_size_before", "_started", "_task", "_trace",
-        "_whole", "body", "caller", "deadline", "forwarding", "head", "keep_alive", "request_id", "response_complete",
-        "target",
+        "_whole", "caller", "deadline", "forwarding", "head", "request_id", "target",
     )  # fmt: skip
 
     def __init__(self, caller: Caller, shared: SharedState, head: HttpHead, started: float) -> None:
         self.caller = caller
         self.head = head
         self.target = head.target
-        self.body = RequestBody(head.length, head.chunked, shared, caller)
+        self.body: RequestBody = RequestBody(head.length, head.chunked, shared, caller)
         self.keep_alive = head.keep_alive
         self.request_id = head.request_id or new_request_id()
         self.deadline = started + head.seconds

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -28,7 +28,6 @@ FAILED, CANNOT, INTERRUPTED = 1, 3, 130
 CHECK_SECONDS = 0.5
 PLANE = "two Tritons, the policy and two proxies"
 WORLD = "MLflow, S3, four Tritons, two policies, two proxies"
-Json = Annotated[Path | None, typer.Option(help="Also write what came of it to this file, as JSON.")]
 Made = TypeVar("Made")
 app = typer.Typer(
     name="demo", add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
@@ -41,23 +40,23 @@ class InterruptedBySignal(BaseException):
 
 
 @app.command("walk")
-def walk_through(json: Json = None) -> None:
+def walk_through() -> None:
     """Show what it does, scene after scene; every claim is checked, and the first that does not hold ends it with 1."""
     show, begun = Show(Console()), time.monotonic()
     with _ending(show), _running(show, PLANE, platform) as made:
         walk.introduce(made, show)
         played = walk.play(walk.stage_for(made, show))
-    _report(played, begun, show, json, "To try it yourself: make demo-up")
+    _report(played, begun, show, "To try it yourself: make demo-up")
 
 
 @app.command()
-def lifecycle(json: Json = None) -> None:
+def lifecycle() -> None:
     """Show the life of a model, from a notebook to production and back; every claim is checked."""
     show, begun = Show(Console()), time.monotonic()
     with _ending(show), _running(show, WORLD, world) as made:
         introduce_life(show)
         played = playing.play(LifeStage(made, show), show, life.SCENES, made.check)
-    _report(played, begun, show, json, "To do it yourself: docs/models.md")
+    _report(played, begun, show, "To do it yourself: docs/models.md")
 
 
 @app.command()
@@ -84,8 +83,8 @@ def up() -> None:
         _stay(made.check)
 
 
-def _report(played: list[Played], begun: float, show: Show, json: Path | None, more: str) -> None:
-    if not playing.report(played, time.monotonic() - begun, show, more, json):
+def _report(played: list[Played], begun: float, show: Show, more: str) -> None:
+    if not playing.report(played, time.monotonic() - begun, show, more):
         raise SystemExit(FAILED)
 
 

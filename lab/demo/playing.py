@@ -1,12 +1,10 @@
 """Scenes that are played one after the other; each checks what it claims."""
 
 import http.client
-import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from tidegate.errors import TidegateError
 from tidegate_eviction.listing import ListingError
@@ -43,15 +41,12 @@ class Outcome:
     text: str
     short: str
     """In a few words."""
-    figures: dict[str, Any]
-    """The same, for programs."""
 
 
 @dataclass(frozen=True)
 class Scene(Generic[Stage]):
     """One thing that is shown."""
 
-    name: str
     title: str
     claim: str
     play: Callable[[Stage], Outcome]
@@ -61,8 +56,7 @@ def scene(scenes: list[Scene[Stage]], claim: str) -> Callable[[Callable[[Stage],
     """Make the next scene of a function, called after it; its docstring is the title."""
 
     def add(play: Callable[[Stage], Outcome]) -> Callable[[Stage], Outcome]:
-        title = (play.__doc__ or "").removesuffix(".")
-        scenes.append(Scene(play.__name__.replace("_", "-"), title, claim, play))
+        scenes.append(Scene((play.__doc__ or "").removesuffix("."), claim, play))
         return play
 
     return add
@@ -72,13 +66,10 @@ def scene(scenes: list[Scene[Stage]], claim: str) -> Callable[[Callable[[Stage],
 class Played:
     """One scene, and what came of it."""
 
-    name: str
     title: str
     ok: bool
-    text: str
     short: str
     seconds: float
-    figures: dict[str, Any]
 
 
 def play(stage: Stage, show: Show, wanted: Sequence[Scene[Stage]], check: Callable[[], None]) -> list[Played]:
@@ -93,10 +84,10 @@ def play(stage: Stage, show: Show, wanted: Sequence[Scene[Stage]], check: Callab
             check()
         except (NotSoError, ListingError, TidegateError, OSError, http.client.HTTPException) as error:
             show.failure(f"This did not hold: {error}")
-            return [*played, Played(each.name, each.title, False, str(error), "", time.monotonic() - begun, {})]
+            return [*played, Played(each.title, False, "", time.monotonic() - begun)]
         seconds = time.monotonic() - begun
         show.outcome(outcome.text, seconds)
-        played.append(Played(each.name, each.title, True, outcome.text, outcome.short, seconds, outcome.figures))
+        played.append(Played(each.title, True, outcome.short, seconds))
     return played
 
 
@@ -105,12 +96,9 @@ def all_hold(played: Sequence[Played]) -> bool:
     return all(each.ok for each in played)
 
 
-def report(played: Sequence[Played], seconds: float, show: Show, more: str, file: Path | None = None) -> bool:
-    """Print the table at the end, and what else there is; as JSON too, if a file is named. Return whether all held."""
+def report(played: Sequence[Played], seconds: float, show: Show, more: str) -> bool:
+    """Print the table at the end, and what else there is, if all held; return whether they did."""
     ok = all_hold(played)
-    if file is not None:
-        said = {"ok": ok, "seconds": seconds, "scenes": [asdict(each) for each in played]}
-        file.write_text(json.dumps(said, indent=2) + "\n", "utf-8")
     if ok:
         show.summary([(each.title, each.short, each.seconds) for each in played])
         show.say(f"All {len(played)} hold, in {seconds:.0f} s. {more}")

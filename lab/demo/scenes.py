@@ -52,7 +52,6 @@ def publish(stage: Stage) -> Outcome:
         f"{newcomer.name} answers {first:.1f} s after it was published, its version 2 after {second:.1f} s; "
         f"{calls} calls meanwhile, none failed",
         f"{calls} calls meanwhile, none failed",
-        {"calls": calls, "failed": failed},
     )
 
 
@@ -73,7 +72,6 @@ def cold(stage: Stage) -> Outcome:
         f"{CALLERS} callers over both proxies, {loads} load, {right} right answers after {slowest:.1f} s; "
         f"the next call took {again * 1000:.0f} ms",
         f"{CALLERS} callers, {loads} load",
-        {"callers": CALLERS, "loads": loads, "right": right},
     )
 
 
@@ -100,7 +98,6 @@ def warm(stage: Stage) -> Outcome:
         f"{WARM_CALLS} calls, no question to the policy: {medians['fox']:.1f} ms each (median), and "
         f"{medians[zoo.RESIDENT.name]:.1f} ms for a model of the preload server",
         f"{WARM_CALLS} calls, {asked} questions to the policy",
-        {"calls": WARM_CALLS, "acquires": asked},
     )
 
 
@@ -126,7 +123,6 @@ def sizes(stage: Stage) -> Outcome:
         f"{zoo.HERD} came with {' and '.join(zoo.HERD_OF)} ({bytes_text(herd.footprint_bytes)}); goat was measured "
         f"while it was loaded: {bytes_text(found)}",
         f"goat was measured: {bytes_text(found)}",
-        {"measured_bytes": found, "true_bytes": true},
     )
 
 
@@ -147,7 +143,6 @@ def evict(stage: Stage) -> Outcome:
     return Outcome(
         f"called in this order: {', '.join(order)}. For emu, {order[0]} had to go, and nobody else",
         f"{order[0]} had to go, and nobody else",
-        {"order": list(order), "evicted": [name for name, _, _ in gone]},
     )
 
 
@@ -179,7 +174,6 @@ def lease(stage: Stage) -> Outcome:
         f"{zoo.SINGER} streamed {len(song)} answers over {NOTES * NOTE_MS / 1000:.0f} s; {', '.join(during)} had to go "
         f"meanwhile, {zoo.SINGER} did not",
         f"{len(during)} others were evicted while it streamed",
-        {"notes": len(song), "evicted": during},
     )
 
 
@@ -204,7 +198,6 @@ def busy(stage: Stage) -> Outcome:
         f"503 after {first.seconds * 1000:.0f} ms, Retry-After {after:.0f} s; after that orca answered at the "
         f"{_ordinal(reply.tries)} try",
         f"Retry-After {after:.0f} s, then right at the {_ordinal(reply.tries)} try",
-        {"retry_after": after, "tries": reply.tries},
     )
 
 
@@ -232,7 +225,6 @@ def quarantine(stage: Stage) -> Outcome:
         f"tried {failures} times, then answered 424 with the reason, {told} calls at once and without a load; "
         f"{seconds:.1f} s after a version 2 was published, it answers",
         f"{failures} tries, then 424 with the reason, until version 2 came",
-        {"failures": failures, "refused": told},
     )
 
 
@@ -271,7 +263,6 @@ def policy_killed(stage: Stage) -> Outcome:
         f"{COLD}, cold, was told 503 and to come back; the new policy found {', '.join(sorted(held))} in Triton's "
         f"index, and loaded {COLD}",
         f"{without} calls without a policy, none failed",
-        {"calls": tally.calls, "failed": tally.failed, "without": without, "found": sorted(found)},
     )
 
 
@@ -299,5 +290,4 @@ def triton_killed(stage: Stage) -> Outcome:
         f"Meanwhile {tally.failed} of its calls were told to try again; of {other.calls} calls of {preloaded}, none "
         "failed",
         f"it answers again after {seconds:.1f} s",
-        {"failed": tally.failed, "seconds": seconds, "others": other.calls, "others_failed": other.failed},
     )

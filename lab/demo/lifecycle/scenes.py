@@ -53,7 +53,6 @@ def register(stage: LifeStage) -> Outcome:
     return Outcome(
         "It is version 1, with the SHA-256 of every file; registered again it is still version 1",
         f"version 1, {again['manifestSha256'][:12]}",
-        {"version": again["number"]},
     )
 
 
@@ -73,7 +72,7 @@ def deploy(stage: LifeStage) -> Outcome:
     refused = stage.run(DEVELOPER, "promote", CHURN, "--to", PROD, expect=REFUSED)
     claim(DEVELOPER in refused.err, f"that does not say who may not: {refused.err}")
     return Outcome(
-        "It answers in dev. Into prod the developer may not bring it", "dev has it; not by the developer to prod", {}
+        "It answers in dev. Into prod the developer may not bring it", "dev has it; not by the developer to prod"
     )
 
 
@@ -99,7 +98,7 @@ def promote(stage: LifeStage) -> Outcome:
         stage.show.output(f"SCORE {answers[name]:.4f}")
     right = notebook.score(notebook.weights(1))
     claim(all(abs(answer - right) < 1e-4 for answer in answers.values()), f"{answers}, and {right} would be right")
-    return Outcome("The same client model answers in dev and in prod", "the same answer in prod", answers)
+    return Outcome("The same client model answers in dev and in prod", "the same answer in prod")
 
 
 @scene(SCENES, "Somebody calls prod all the time while version 2 takes the place of version 1.")
@@ -111,7 +110,7 @@ def replace(stage: LifeStage) -> Outcome:
         stage.run(DEPLOYER, "promote", CHURN, "--to", PROD)
         until("version 2 answers in prod", lambda: calls.versions["2"])
     claim(not calls.failures, f"{calls.last}: {calls.failures[:1]}")
-    return Outcome(f"Meanwhile: {calls.last}", calls.last, dict(calls.versions))
+    return Outcome(f"Meanwhile: {calls.last}", calls.last)
 
 
 @scene(SCENES, "Version 3 comes into prod, and the definition gives it no calls; then a fifth of them.")
@@ -132,7 +131,6 @@ def split(stage: LifeStage) -> Outcome:
     return Outcome(
         f"Of {CALLS} calls version 3 answered {calls.versions['3']}; none failed, before or after",
         f"{share:.1%} for version 3",
-        dict(calls.versions),
     )
 
 
@@ -148,7 +146,7 @@ def rollback(stage: LifeStage) -> Outcome:
         then = call_times(client, CHURN, 20)
     claim(set(then.versions) == {"2"}, f"after it: {then.last}")
     stage.run(DEPLOYER, "history", CHURN, "--in", PROD)
-    return Outcome(f"Meanwhile: {calls.last}; then version 2 alone", "version 2 again, no call failed", {})
+    return Outcome(f"Meanwhile: {calls.last}; then version 2 alone", "version 2 again, no call failed")
 
 
 @scene(SCENES, f"{OCR} goes to the on-demand server of dev, then of prod.")
@@ -161,7 +159,7 @@ def on_demand(stage: LifeStage) -> Outcome:
         answer = client.infer(OCR, notebook.request())
     found, right = float(answer.outputs["SCORE"].reshape(-1)[0]), notebook.score(notebook.weights(1))
     claim(abs(found - right) < 1e-4, f"it answers {found}, and {right} would be right")
-    return Outcome(f"{OCR} answers in prod, loaded by the eviction policy", "loaded on its first call", {})
+    return Outcome(f"{OCR} answers in prod, loaded by the eviction policy", "loaded on its first call")
 
 
 @scene(SCENES, "The deployer's command is killed twice. What served goes on, and running it again finishes it.")
@@ -183,7 +181,6 @@ def killed(stage: LifeStage) -> Outcome:
     return Outcome(
         f"Killed {kills} times, then finished. Meanwhile: {calls.last}",
         f"killed {kills} times, no call failed",
-        {"kills": kills, "calls": calls.versions.total()},
     )
 
 
@@ -218,7 +215,6 @@ def raced(stage: LifeStage) -> Outcome:
     return Outcome(
         f"One won, the other {word}; version {answer.version} answers",
         f"one won, the other {word}",
-        {"statuses": statuses},
     )
 
 
@@ -241,4 +237,4 @@ def tampered(stage: LifeStage) -> Outcome:
     with stage.client(stage.world.dev) as client:
         answer = client.infer(CHURN, notebook.request())
     claim(answer.version == str(KILLED_VERSION), f"in {DEV} version {answer.version} answers")
-    return Outcome("Both were found, and named; nothing of it was ever served", "both found", {})
+    return Outcome("Both were found, and named; nothing of it was ever served", "both found")

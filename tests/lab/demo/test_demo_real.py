@@ -1,6 +1,5 @@
 """The demo itself, with real Tritons: its claims hold, its lines work when they are pasted, nothing is left of it."""
 
-import json
 import os
 import re
 import shutil
@@ -11,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -100,30 +98,25 @@ def up(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
 
 
 def test_all_that_the_walk_claims_holds(tmp_path: Path) -> None:
-    file = tmp_path / "said.json"
-    with demo(tmp_path, "walk", "--json", str(file)) as (running, out):
+    with demo(tmp_path, "walk") as (running, out):
         status = running.wait(WALK_SECONDS)
     text = out.read_text()
     assert status == 0, text
-    said = json.loads(file.read_text())
-    assert said["ok"]
-    figures: dict[str, Any] = {each["name"]: each["figures"] for each in said["scenes"]}
-    assert list(figures) == [*(scene.name for scene in SCENES), "room"]
-    assert figures["publish"]["failed"] == 0
-    assert figures["publish"]["calls"] > 20
-    assert figures["cold"] == {"callers": scenes.CALLERS, "loads": 1, "right": scenes.CALLERS}
-    assert figures["warm"]["acquires"] == 0
-    assert figures["sizes"]["measured_bytes"] == pytest.approx(zoo.SIZES["goat"], rel=0.2)
-    assert figures["evict"]["evicted"] == figures["evict"]["order"][:1]
-    assert figures["lease"]["notes"] == scenes.NOTES
-    assert figures["lease"]["evicted"]
-    assert zoo.SINGER not in figures["lease"]["evicted"]
-    assert 1 <= figures["busy"]["retry_after"] <= 13
-    assert figures["quarantine"] == {"failures": 2, "refused": scenes.CALLERS}
-    assert (figures["policy-killed"]["failed"], figures["triton-killed"]["others_failed"]) == (0, 0)
-    assert figures["policy-killed"]["without"] > 20
-    assert 0 < figures["room"]["most_bytes"] <= figures["room"]["capacity_bytes"] == zoo.CAPACITY_BYTES
-    assert all(scene.title in text for scene in SCENES)
+    assert all(f"{number}/10  {scene.title}" in text for number, scene in enumerate(SCENES, 1))
+    said = " ".join(text.split())
+    for part in (
+        rf"{scenes.CALLERS} callers over both proxies, 1 load, {scenes.CALLERS} right answers",
+        rf"{scenes.WARM_CALLS} calls, no question to the policy",
+        r"called in this order: goat, fox, herd, hare. For emu, goat had to go",
+        rf"{zoo.SINGER} streamed {scenes.NOTES} answers over 12 s; \w+",
+        r"503 after \d+ ms, Retry-After ([1-9]|1[0-3]) s; after that orca answered",
+        rf"tried 2 times, then answered 424 with the reason, {scenes.CALLERS} calls at once",
+        r"[2-9]\d+ of them in 4 s without a policy: none failed",
+        r"of \d+ calls of sparrow, none failed",
+        r"Room was never overrun .* at most \d+ MiB of 384 MiB",
+        r"All 11 hold",
+    ):
+        assert re.search(part, said), f"{part}\n{text}"
     assert not list(tmp_path.glob("tidegate-demo-*"))
     assert not list(SHARED_MEMORY.glob(f"tidegate_{running.pid}_*"))
 

@@ -3,13 +3,12 @@
 The simulator plays one trace, the same requests for everybody.
 `cold_seconds_*` are with loads that take no time (they are charged all the same), no idle limit, nobody waiting and
 nothing to keep models from thrashing: the plain simulation of caches, so that policies and the bound are asked for the
-very same thing. The table has the same with loads that take their time, too. `busy_vs_lru_idle` is with loads that take
-their time: models kept from thrashing by what their load took instead of by a fixed limit, and a bounded wait for room,
-against the reference's bare rule of five minutes. Whoever refuses less loads more: the table has both.
+very same thing. `busy_vs_lru_idle` is with loads that take their time: models kept from thrashing by what their load
+took instead of by a fixed limit, and a bounded wait for room, against the reference's bare rule of five minutes.
+Whoever refuses less loads more: the table has both.
 
 A decision: a cold model is wanted, the slice is full, and somebody has to go. Measured is the core as the container
-runs it, from the request to the commands, with a thousand and with ten thousand models resident; and the policy's pure
-function alone.
+runs it, from the request to the commands, with a thousand and with ten thousand models resident.
 """
 
 import statistics
@@ -20,7 +19,6 @@ from tidegate_eviction.core.events import Load, Unload
 from tidegate_eviction.core.residency import Residency
 from tidegate_eviction.core.rules import ModelSpec, PoolRules
 from tidegate_eviction.core.rules import ServerInventory as Index
-from tidegate_eviction.policies.policy import Candidate
 from tidegate_eviction.policies.registry import find
 from tidegate_eviction.simulate.compare import ComparisonRow, bound_of, run
 from tidegate_eviction.simulate.engine import Simulation, SimulationSetting
@@ -40,25 +38,20 @@ def simulated(trace: Trace) -> Found:
     """Simulate everything; half a minute of it is the exact bound of a zoo of twenty models."""
     found = Found()
     for share in SHARES:
-        capacity = round(share / 100 * trace.total_bytes)
-        plain = SimulationSetting(find("lru"), capacity, instant=True)
-        for setting, words in ((plain, "at once"), (replace(plain, instant=False), "timed")):
-            say(f"cost-aware and lru at {share} %, loads {words} …")
-            lru = run(trace, setting)
-            ours = run(trace, replace(setting, policy=find("cost-aware")))
-            found.add(f"{share} %, loads {words}: lru", _words(lru))
-            found.add(f"{share} %, loads {words}: cost-aware", f"{_words(ours)} · {_ratio(ours, lru):.2f} of lru")
-            if not setting.instant:
-                continue
-            found.figures[f"cold_seconds_vs_lru_{share}"] = _ratio(ours, lru)
-            ours = replace(ours, bound=bound_of(trace, setting, ours.outcome))
-            if ours.bound and ours.times_bound:
-                kind = "optimum" if ours.bound.exact else "linear program"
-                found.add(
-                    f"{share} %: offline bound ({kind})", f"{ours.bound.seconds:,.0f} s · × {ours.times_bound:.2f}"
-                )
-                if share == SHARES[0]:
-                    found.figures["cold_seconds_vs_bound"] = ours.times_bound
+        say(f"cost-aware and lru at {share} % …")
+        setting = SimulationSetting(find("lru"), round(share / 100 * trace.total_bytes), instant=True)
+        lru = run(trace, setting)
+        ours = run(trace, replace(setting, policy=find("cost-aware")))
+        found.add(f"{share} %: lru", _words(lru))
+        found.add(f"{share} %: cost-aware", f"{_words(ours)} · {_ratio(ours, lru):.2f} of lru")
+        found.figures[f"cold_seconds_vs_lru_{share}"] = _ratio(ours, lru)
+        ours = replace(ours, bound=bound_of(trace, setting, ours.outcome))
+        if ours.bound and ours.times_bound:
+            kind = "optimum" if ours.bound.exact else "linear program"
+            words = f"{ours.bound.seconds:,.0f} s · × {ours.times_bound:.2f}"
+            found.add(f"{share} %: offline bound ({kind})", words)
+            if share == SHARES[0]:
+                found.figures["cold_seconds_vs_bound"] = ours.times_bound
     _busy(trace, found)
     _speed(trace, found)
     return found
@@ -68,10 +61,9 @@ def _busy(trace: Trace, found: Found) -> None:
     say("busy answers …")
     bare = SimulationSetting(find("lru-idle"), round(SHARES[0] / 100 * trace.total_bytes), idle_seconds=IDLE_SECONDS)
     reference = run(trace, bare)
-    waiting = replace(bare, wait_seconds=WAIT_SECONDS, residency_factor=ANTI_THRASH)
-    ours = run(trace, replace(waiting, policy=find("cost-aware"), idle_seconds=0))
+    waiting = replace(bare, wait_seconds=WAIT_SECONDS, residency_factor=ANTI_THRASH, idle_seconds=0)
+    ours = run(trace, replace(waiting, policy=find("cost-aware")))
     found.add("40 %: the reference's bare rule, idle for 300 s", _words(reference))
-    found.add(f"40 %: that rule, and a wait of {WAIT_SECONDS:.0f} s", _words(run(trace, waiting)))
     found.add(f"40 %: cost-aware, anti-thrash instead, and a wait of {WAIT_SECONDS:.0f} s", _words(ours))
     if reference.outcome.busy:
         found.figures["busy_vs_lru_idle"] = ours.outcome.busy / reference.outcome.busy
@@ -95,27 +87,22 @@ def _ratio(ours: ComparisonRow, lru: ComparisonRow) -> float:
     return ours.outcome.load_seconds / lru.outcome.load_seconds if lru.outcome.load_seconds else 1.0
 
 
-POLICIES = "cost-aware", "lru-idle"
 SIZES = 1_000, 10_000
 DECISIONS = 40
-DECISION_IDLE_SECONDS = 300.0
 LONG = 1e6
 """After so many seconds, every model may go."""
 
 
 def decisions() -> Found:
-    """Measure both sizes; the figures are cost-aware's."""
+    """Measure decisions of the policy cost-aware among many models."""
     found = Found()
-    for policy in POLICIES:
-        times = {}
-        for size in SIZES:
-            say(f"decisions of {policy} among {size:,} models …")
-            times[size] = decision_microseconds(policy, size)
-            alone = choice_microseconds(policy, size)
-            found.add(f"decision, {policy}, {size:,} models", f"{times[size]:,.0f} µs · policy alone {alone:,.0f} µs")
-        if policy == POLICIES[0]:
-            found.figures["decide_us_10k"] = times[10_000]
-            found.figures["decide_growth"] = times[10_000] / times[1_000]
+    few, many = SIZES
+    times = {}
+    for size in SIZES:
+        say(f"decisions among {size:,} models …")
+        times[size] = decision_microseconds("cost-aware", size)
+        found.add(f"decision among {size:,} models", f"{times[size]:,.0f} µs")
+    found.figures |= {"decide_us_10k": times[many], "decide_growth": times[many] / times[few]}
     return found
 
 
@@ -123,7 +110,7 @@ def decision_microseconds(policy: str, resident: int) -> float:
     """Return the median time from an acquire of a cold model to the unload of others, in µs."""
     names = [f"model-{number}" for number in range(resident + DECISIONS)]
     size = 1 << 20
-    rules = PoolRules(resident * size, find(policy), DECISION_IDLE_SECONDS, 30.0, 60.0, measures=False)
+    rules = PoolRules(resident * size, find(policy), IDLE_SECONDS, 30.0, 60.0, measures=False)
     core = Residency(rules, "bench", 0.0)
     core.configure(rules, {name: ModelSpec(name, footprint_bytes=size) for name in names}, (), 0.0)
     core.recover(Index(resident=tuple(names[:resident])), 0.0)
@@ -140,21 +127,4 @@ def decision_microseconds(policy: str, resident: int) -> float:
         for load in core.unload_ended(unloads[0].number, now).commands:
             if isinstance(load, Load):
                 core.load_ended(load.number, now + 0.5)
-    return statistics.median(times) * 1e6
-
-
-def choice_microseconds(policy: str, resident: int) -> float:
-    """Return the median time of the policy's pure function, in µs; three models have to go."""
-    choose = find(policy).choose
-    candidates = [
-        Candidate(f"model-{number}", 1 << 20, float(number * 7919 % resident), 0.0, 1.0 + number % 13, number % 17)
-        for number in range(resident)
-    ]
-    times = []
-    for number in range(DECISIONS):
-        began = time.perf_counter()
-        victims = list(choose(candidates, 3 << 20, LONG + number))
-        times.append(time.perf_counter() - began)
-        if len(victims) != 3:
-            raise AssertionError(f"{policy} chose {len(victims)} of equal size, and three are needed")
     return statistics.median(times) * 1e6

@@ -1,8 +1,7 @@
 """What live figures are measured on: a real Triton, the policy beside it, proxies in front, models that hold memory.
 
 The proxies verify tokens and hold rules, as always. The same Triton is known to them twice: as an on-demand server, on
-whose models they need leases, and as a preloading one, on whose they need none. So is, where that is wanted, an
-upstream that answers at once.
+whose models they need leases, and as a preloading one, on whose they need none.
 """
 
 import http.client
@@ -11,7 +10,7 @@ import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,30 +20,23 @@ from tidegate_contracts import eviction_process, routing
 from tidegate_contracts import triton as triton_contract
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
 
-from lab.bench.report import NotHereError, say
+from lab.bench.report import NotHereError
 from lab.local_plane.policy import Policy, policy, triton_options, write_settings
-from lab.local_plane.process import HOST, CannotBeHadError
+from lab.local_plane.process import HOST
 from lab.local_plane.proxy import ENVIRONMENT, Proxy, proxy, write_tables
 from lab.local_plane.triton import Triton, triton
 from tests.policies.eviction.rigs import zoo
 from tests.policies.eviction.rigs.caller import Holder
 from tests.proxy.rigs.issuer import issuer
-from tests.proxy.rigs.peers import nginx_answering
 from tests.proxy.rigs.tables import GROUP, access_table
 
 MIB = 1 << 20
 POOL = "small"
 ON_DEMAND, PRELOADED = "on-demand", "preloaded"
 """The same Triton, as the proxies know it: with leases, and without."""
-AT_ONCE = "at-once-"
-"""The upstream that answers at once has the same two names, with this before them."""
 LEASE_SECONDS, WAIT_SECONDS = 3, 20
 REQUEST = json.dumps({"inputs": [{"name": "INPUT", "datatype": "INT32", "shape": [1], "data": [7]}]}).encode()
 RIGHT = b'"data":[7]'
-ANSWER = json.dumps(
-    {"model_name": "warm", "outputs": [{"name": "OUTPUT", "datatype": "INT32", "shape": [1], "data": [7]}]},
-    separators=(",", ":"),
-).encode()
 CALL_SECONDS = 60.0
 _TOKEN_SECONDS = 3600
 _LOADING = re.compile(r"loading: ([^:\s]+):\d+")
@@ -96,8 +88,6 @@ class Plane:
     policy: Policy
     proxies: Sequence[Proxy]
     token: str
-    upstreams: Sequence[str]
-    """What stands before the names of servers, for each upstream: nothing for Triton's."""
     _secret: str = field(repr=False)
 
     @property
@@ -153,12 +143,10 @@ def plane(
     others: Sequence[Ballast] = (),
     proxies: int = 1,
     cores: tuple[int | None, int | None] = (None, None),
-    at_once: bool = False,
 ) -> Iterator[Plane]:
     """Run a plane; it ends with the block. Raises CannotBeHadError and ProcessError.
 
     `others` lie in the repository, and the policy knows nothing of them. `cores`: the proxies', and everybody else's.
-    `at_once`: also an upstream that answers at once, for which the proxies ask the same policy.
     """
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-bench-")))
@@ -172,17 +160,14 @@ def plane(
         server = stack.enter_context(triton(root / "triton", repository, rest, options))
         beside = stack.enter_context(policy(root, server, rest, options=["--drain-seconds", "0"]))
         provider = stack.enter_context(issuer())
-        upstreams = {"": (server.http_port, server.grpc_port)}
-        if at_once and (port := _answering(stack, root / "upstream", rest)):
-            upstreams[AT_ONCE] = (port, port)
-        table = _routing_table(upstreams, beside.lease_port, [each.name for each in pool.models])
+        table = _routing_table(server, beside.lease_port, [each.name for each in pool.models])
         fronts = []
         for number in range(proxies):
             write_tables(root / f"proxy-{number}", table, access_table([provider]))
             fronts.append(stack.enter_context(proxy(root / f"proxy-{number}", front)))
         token = provider.token("bench", [GROUP], _TOKEN_SECONDS)
         secret = (root / "control" / Path(eviction_process.CONTROL_SECRET_FILE).name).read_text("utf-8").strip()
-        yield Plane(server, beside, fronts, token, tuple(upstreams), secret)
+        yield Plane(server, beside, fronts, token, secret)
 
 
 def infer_path(model: str, server: str = ON_DEMAND) -> str:
@@ -210,23 +195,12 @@ def _right(model: str, answer: tuple[int, bytes], seconds: float) -> float:
     return seconds
 
 
-def _answering(stack: ExitStack, folder: Path, core: int | None) -> int | None:
-    """Start an upstream that answers at once; return its port, None where it cannot be had."""
-    try:
-        return stack.enter_context(nginx_answering(folder, ANSWER, core)).port
-    except CannotBeHadError as error:
-        say(f"NOT MEASURED: AN UPSTREAM THAT ANSWERS AT ONCE CANNOT BE HAD HERE ({error}).")
-        return None
-
-
-def _routing_table(
-    upstreams: Mapping[str, tuple[int, int]], lease_port: int, models: Sequence[str]
-) -> routing.RoutingTable:
-    servers = []
-    for prefix, (http_port, grpc_port) in upstreams.items():
-        plain = routing.Pool(name=POOL, host=HOST, http_port=http_port, grpc_port=grpc_port, loading="preload")
-        leased = plain.model_copy(update={"loading": "on-demand", "lease_port": lease_port})
-        for name, pool in ((ON_DEMAND, leased), (PRELOADED, plain)):
-            servers.append(routing.Server(name=prefix + name, kind="triton", pools=(pool,)))
-    known = (routing.Model(name=model, server=server.name, pool=POOL) for server in servers for model in models)
-    return routing.RoutingTable(environment=ENVIRONMENT, servers=tuple(servers), models=tuple(known))
+def _routing_table(server: Triton, lease_port: int, models: Sequence[str]) -> routing.RoutingTable:
+    ports = {"http_port": server.http_port, "grpc_port": server.grpc_port}
+    pools = {
+        PRELOADED: routing.Pool(name=POOL, host=HOST, loading="preload", **ports),
+        ON_DEMAND: routing.Pool(name=POOL, host=HOST, loading="on-demand", lease_port=lease_port, **ports),
+    }
+    servers = tuple(routing.Server(name=name, kind="triton", pools=(pool,)) for name, pool in pools.items())
+    known = tuple(routing.Model(name=model, server=name, pool=POOL) for name in pools for model in models)
+    return routing.RoutingTable(environment=ENVIRONMENT, servers=servers, models=known)

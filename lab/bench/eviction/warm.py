@@ -14,7 +14,7 @@ from lab.local_plane.process import repeating
 from tests.policies.eviction.rigs.caller import Holder
 
 from .goals import Effort
-from .plane import AT_ONCE, CALL_SECONDS, ON_DEMAND, PRELOADED, REQUEST, RIGHT, Ballast, Plane, Pool, infer_path, plane
+from .plane import CALL_SECONDS, ON_DEMAND, PRELOADED, REQUEST, RIGHT, Ballast, Plane, Pool, infer_path, plane
 
 WARM = Ballast("warm", 4, declared_mib=32)
 CONNECTIONS = 32
@@ -29,33 +29,25 @@ def against_preloaded(effort: Effort) -> Found:
     use = cores()
     found = Found()
     with (
-        plane(Pool([WARM], 256), cores=(use.measured, use.rest), at_once=True) as made,
+        plane(Pool([WARM], 256), cores=(use.measured, use.rest)) as made,
         TemporaryDirectory(prefix="tidegate-bench-") as folder,
     ):
         made.first_answer(WARM.name)
-        for prefix in made.upstreams:
-            behind = "an upstream that answers at once" if prefix == AT_ONCE else "real Triton"
-            sides = {
-                name: Call(infer_path(WARM.name, prefix + name), REQUEST, made.headers)
-                for name in (ON_DEMAND, PRELOADED)
-            }
-            rates: dict[str, list[float]] = {name: [] for name in sides}
-            work: dict[str, list[float]] = {name: [] for name in sides}
-            for run, name in turns([*sides], effort.runs):
-                say(f"warm model, {behind}, {name}: run {run + 1} of {effort.runs} …")
-                seconds = effort.seconds if run >= 0 else 1.0
-                rate, microseconds = _turn(made, sides[name], seconds, use.rest, Path(folder))
-                if run >= 0:
-                    rates[name].append(rate)
-                    work[name].append(microseconds)
-            ratio = statistics.median(map(truediv, rates[ON_DEMAND], rates[PRELOADED]))
-            words = " · ".join(
-                f"{name} {statistics.median(rates[name]):,.0f}/s ({statistics.median(work[name]):.0f} µs)"
-                for name in sides
-            )
-            found.add(f"warm model, {behind}, {CONNECTIONS} connections (the proxy's work)", f"{words} · {ratio:.3f}")
-            if not prefix:
-                found.figures["warm_vs_preloaded"] = ratio
+        rates: dict[str, list[float]] = {ON_DEMAND: [], PRELOADED: []}
+        work: dict[str, list[float]] = {ON_DEMAND: [], PRELOADED: []}
+        for run, name in turns([*rates], effort.runs):
+            say(f"warm model, {name}: run {run + 1} of {effort.runs} …")
+            call = Call(infer_path(WARM.name, name), REQUEST, made.headers)
+            rate, microseconds = _turn(made, call, effort.seconds if run >= 0 else 1.0, use.rest, Path(folder))
+            if run >= 0:
+                rates[name].append(rate)
+                work[name].append(microseconds)
+    ratio = statistics.median(map(truediv, rates[ON_DEMAND], rates[PRELOADED]))
+    found.figures["warm_vs_preloaded"] = ratio
+    sides = (
+        f"{name} {statistics.median(rates[name]):,.0f}/s ({statistics.median(work[name]):.0f} µs)" for name in rates
+    )
+    found.add(f"warm model, {CONNECTIONS} connections (the proxy's work)", f"{' · '.join(sides)} · {ratio:.3f}")
     return found
 
 

@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 
 from lab.bench.report import say
-from lab.local_plane.process import HOST, CannotBeHadError, Process, free_ports, listens, running
+from lab.local_plane.process import HOST, CannotBeHadError, Server, free_ports, listens, running
 from lab.local_plane.proxy import proxy, write_tables
 from tests.proxy.rigs.issuer import AUDIENCE, Issuer
-from tests.proxy.rigs.peers import PEERS, Peer
+from tests.proxy.rigs.peers import PEERS, Start
 from tests.proxy.rigs.tables import GROUP, access_table, routing_table
 
 ROOT = Path(__file__).resolve().parents[3]
-OURS, IDIOMATIC = "proxy", "idiomatic"
+OURS, IDIOMATIC, DIRECT = "proxy", "idiomatic", "direct"
 
 
 @dataclass(frozen=True)
@@ -25,17 +25,6 @@ class Cores:
 
     measured: int
     rest: int
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """One that runs."""
-
-    name: str
-    process: Process
-    http: str
-    """Host and port."""
-    grpc: str = ""
 
 
 def cores() -> Cores:
@@ -48,29 +37,27 @@ def cores() -> Cores:
 
 @contextmanager
 def contestants(
-    names: Sequence[str], folder: Path, ports: tuple[int, int], models: Sequence[str], issuer: Issuer, use: Cores
-) -> Iterator[dict[str, Contestant]]:
+    names: Sequence[str], folder: Path, ports: tuple[int, int], models: Sequence[str], issuer: Issuer, core: int
+) -> Iterator[dict[str, Server]]:
     """Start these in front of an upstream (its ports: HTTP, gRPC); those that cannot be had are said, and left out."""
+    starts: dict[str, Start] = {**PEERS, IDIOMATIC: partial(idiomatic, issuer)}
     with ExitStack() as stack:
-        found = {}
+        found: dict[str, Server] = {}
         for name in names:
             place = folder / name
             try:
                 if name == OURS:
                     write_tables(place, routing_table(*ports, models), access_table([issuer]))
-                    ours = stack.enter_context(proxy(place, use.measured))
-                    found[name] = Contestant(name, ours.process, ours.http, ours.grpc)
-                    continue
-                start = partial(idiomatic, issuer) if name == IDIOMATIC else PEERS[name]
-                peer = stack.enter_context(start(place, ports[0], use.measured))
-                found[name] = Contestant(name, peer.process, peer.http)
+                    found[name] = stack.enter_context(proxy(place, core))
+                else:
+                    found[name] = stack.enter_context(starts[name](place, ports[0], core))
             except CannotBeHadError as error:
                 say(f"NOT MEASURED: {name} CANNOT BE HAD HERE ({error}), so that what is held against it is null.")
         yield found
 
 
 @contextmanager
-def idiomatic(issuer: Issuer, folder: Path, upstream: int, core: int | None = None) -> Iterator[Peer]:
+def idiomatic(issuer: Issuer, folder: Path, upstream: int, core: int | None = None) -> Iterator[Server]:
     """Run the baseline, which asks the identity provider as the proxy does."""
     folder.mkdir(parents=True)
     (port,) = free_ports(1)
@@ -86,4 +73,4 @@ def idiomatic(issuer: Issuer, folder: Path, upstream: int, core: int | None = No
     command += ["--no-access-log", "--loop", "uvloop", "--http", "httptools", "--log-level", "warning"]
     with running("the baseline", command, folder / "log", environment, core) as process:
         process.wait_until(lambda: listens(port))
-        yield Peer(process, port)
+        yield Server(process, port, port)

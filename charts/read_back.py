@@ -16,9 +16,10 @@ from policies.guardrails.settings import Settings, settings_of
 from stacks.definition import DataPlane, Environment, Platform
 from stacks.definition.images import POLICY_IMAGE, PROXY_IMAGE
 from stacks.definition.triton import RESOLVED_ARGUMENTS
-from stacks.load import Document, PathInTree, Source, frozen
+from stacks.load import Document, PathInTree, frozen
 from stacks.overlays import names_twice, without_nulls
 from stacks.problems import Problem, in_order
+from stacks.reading.tree import Node
 from stacks.resolve.datasets import EFS_DRIVER
 from stacks.rules import check_stack
 from stacks.schema_errors import problems_from
@@ -53,19 +54,18 @@ def rule_problems(document: Document, chart_values: str) -> list[Problem]:
     return in_order(dict.fromkeys(problems))
 
 
-class ReadBack(Source):
+class ReadBack(Document):
     """A definition of one environment that was read back from values, and knows where in them each part stands."""
 
     def __init__(self, document: Document, values: Tree) -> None:
         self.document = document
-        self.file = document.file
         self._origins: dict[Path, Path] = {}
         """Places of the definition that are called otherwise in the values."""
-        self.tree = without_nulls(self._definition(values))
+        super().__init__(without_nulls(self._definition(values)), document.file, document.root, "value")
 
-    def origin(self, path: PathInTree) -> tuple[Document, PathInTree]:
-        """The values, and where in them a part of the definition stands."""
-        return self.document, self._origin(tuple(path))
+    def node(self, path: PathInTree) -> tuple[Node, bool]:
+        """Return what is known of a part of the definition in the values."""
+        return self.document.node(self._origin(tuple(path)))
 
     def get(self, path: PathInTree) -> Any:
         """The value of the values at `path`, or None."""

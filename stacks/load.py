@@ -5,47 +5,50 @@ Whatever is wrong with a file is a `DefinitionError`, never another exception. `
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import yaml
 
 from .problems import DefinitionError, Position, Problem, escaped, member, readable_path
-from .reading.files import MAX_BYTES, check_text, read_text, refuse
+from .reading.files import check_text, read_text, refuse
 from .reading.syntax import syntax_problem
-from .reading.tree import MAX_DEPTH, MAX_VALUES, Node, Part, Reader, StopReading, kind_of
-
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_VALUES", "Document", "PathInTree", "Source", "frozen", "load", "parse"]
+from .reading.tree import Node, Reader, StopReading, kind_of
 
 PathInTree = Sequence[str | int]
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class Source(ABC):
-    """A tree that knows where in files its values stand: a document, layers of them, or the values of a chart."""
+@dataclass(eq=False)
+class Document:
+    """A tree that knows where in a file its values stand: a whole file, or layers of its parts."""
 
     tree: dict[str, Any]
     file: str
-    shown_at: ClassVar[Literal["key", "value"]] = "value"
+    root: Node = field(repr=False)
+    shown_at: Literal["key", "value"] = "key"
     """Where problems are shown that do not say it."""
 
-    @abstractmethod
-    def origin(self, path: PathInTree) -> tuple[Document, PathInTree]:
-        """The document that the value at `path` came from, and its path there."""
+    def node(self, path: PathInTree) -> tuple[Node, bool]:
+        """Return what is known of a value, or else of its nearest known ancestor; and whether it is there."""
+        node = self.root
+        for step in path:
+            below = node.parts.get(step)
+            if below is None:
+                return node, False
+            node = below
+        return node, True
 
     def position(self, path: PathInTree) -> Position:
         """Position of a key or list item, or of its nearest known ancestor."""
-        document, found = self.origin(path)
-        return document.at(document.part(found)[0].key)
+        return self.node(path)[0].key
 
     def value_position(self, path: PathInTree) -> Position:
         """Position of a value, likewise."""
-        document, found = self.origin(path)
-        return document.at(document.part(found)[0].value)
+        return self.node(path)[0].at
 
     def get(self, path: PathInTree) -> Any:
         """The value at `path`, or None."""
@@ -56,9 +59,8 @@ class Source(ABC):
 
     def text(self, path: PathInTree) -> str | None:
         """The scalar at `path` as it is written in its file (`26.10`, not 26.1); None for anything else."""
-        document, found = self.origin(path)
-        part, is_there = document.part(found)
-        return part.node.text if is_there else None
+        node, is_there = self.node(path)
+        return node.text if is_there else None
 
     def path_text(self, path: PathInTree) -> str:
         """The path in words for people: `servers[ondemand].pools[small].gpu`."""
@@ -77,34 +79,6 @@ class Source(ABC):
         """A problem with the value at `path`, for rules that look at more than one."""
         where = self.position(path) if (at or self.shown_at) == "key" else self.value_position(path)
         return Problem(where, self.path_text(path), what, why, do, severity)
-
-
-@dataclass(frozen=True)
-class Document(Source):
-    """A loaded file: the plain `tree`, and where in `file` each part of it stands."""
-
-    tree: dict[str, Any]
-    file: str
-    _root: Node = field(repr=False, compare=False)
-    shown_at = "key"
-
-    def origin(self, path: PathInTree) -> tuple[Document, PathInTree]:
-        """This document and the same path."""
-        return self, path
-
-    def at(self, mark: Any) -> Position:
-        """Return the position of one of the parser's marks."""
-        return Position(self.file, mark.line + 1, mark.column + 1)
-
-    def part(self, path: PathInTree) -> tuple[Part, bool]:
-        """Return what is at `path`, or else its nearest known ancestor; and whether it is there."""
-        part = Part(self._root.mark, self._root.mark, self._root)
-        for step in path:
-            below = part.node.parts.get(step)
-            if below is None:
-                return part, False
-            part = below
-        return part, True
 
 
 def frozen(tree: Any) -> Any:
@@ -133,14 +107,14 @@ def parse(text: str, file: str) -> Document:
         reader.found.append(syntax_problem(error, text, file, reader.open_marks()))
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # PyYAML's own parser lets wild \U escapes through
         reader.found.append(Problem(file, "", "the file is not valid YAML", escaped(str(error))))
-    if problems := reader.problems():
+    root, problems = reader.unfolded()
+    if problems:
         raise DefinitionError(problems)
-    root = reader.root
     if root is None or root.value is None:
         refuse(file, "the file is empty", do="Write it anew, or take it from version control.")
     if not isinstance(root.value, dict):
         refuse(
-            Position(file, root.mark.line + 1, root.mark.column + 1),
+            root.at,
             f"a definition is a mapping of keys to values, but this is {kind_of(root.value)}",
             do="Begin each line at the margin with a key and a colon, as in `servers:`.",
         )

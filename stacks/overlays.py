@@ -8,12 +8,13 @@
 6. A mapping that changes its `kind` (or `mode`, or `cloud`) is replaced as a whole.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .load import Document, PathInTree, Source
+from .load import Document
 from .problems import Position, Problem, did_you_mean, nearest
+from .reading.tree import Node
 
 Path = tuple[str | int, ...]
 Tree = Any
@@ -22,42 +23,101 @@ REMOVE = "remove"
 _TAGS = ("kind", "mode", "cloud")
 
 
-def merged(under: Tree, over: Tree) -> Tree:
-    """Return `over` laid over `under`, by the rules above. Neither is changed."""
-    if isinstance(under, dict) and isinstance(over, dict):
-        if any(tag in under and tag in over and under[tag] != over[tag] for tag in _TAGS):
-            return without_nulls(over)
-        result = dict(under)
-        for key, value in over.items():
-            if value is None:
-                result.pop(key, None)
+@dataclass
+class Layers:
+    """Lays parts of a document over each other, and keeps what looks mistaken in them.
+
+    In what comes out each value stands where the uppermost layer has it; a key whose value is null, too.
+    """
+
+    document: Document
+    vain_removals: list[Problem] = field(default_factory=list)
+    """Items that are to be taken away, and are not there."""
+    _newcomers: dict[Position, tuple[str, list[str]]] = field(default_factory=dict)
+
+    def laid(self, path: Path, keys: Collection[str], under: Document | None = None) -> Document:
+        """Return the part at a path, of its keys only these, laid over another one, or over nothing."""
+        node, _ = self.document.node(path)
+        over = _mapping(node, {key: part for key, part in node.parts.items() if key in keys})
+        laid = self.merged(under.root, over, path) if under else self._alone(over, path)
+        return Document(laid.value, self.document.file, laid, shown_at="value")
+
+    def advice(self, where: object) -> str:
+        """Return what to do about an item that is added to an inherited list: such a name may be mistyped."""
+        name, inherited = self._newcomers.get(where, ("", []))  # type: ignore[call-overload]
+        do = f'"{name}" is new here: {did_you_mean(nearest(name, inherited))}'
+        return f"{do}Inherited are: {', '.join(inherited)}." if name else ""
+
+    def merged(self, under: Node, over: Node, path: Path = ()) -> Node:
+        """Return `over` laid over `under`, by the rules above. Neither is changed."""
+        if isinstance(under.value, dict) and isinstance(over.value, dict):
+            if any(
+                under.value.get(tag) != over.value[tag] for tag in _TAGS if tag in under.value and tag in over.value
+            ):
+                return self._alone(over, path)
+            parts = dict(under.parts)
+            for key, part in over.parts.items():
+                below = (*path, key)
+                known = part.value is not None and key in under.value
+                parts[key] = self.merged(parts[key], part, below) if known else self._alone(part, below)
+            return _mapping(over, parts)
+        if over.value and _is_named(under.value) and _is_named(over.value):
+            items = {part.value["name"]: part for part in under.parts.values()}
+            inherited = list(items)
+            for index, part in over.parts.items():
+                name, below = part.value["name"], (*path, index)
+                if part.value.get(REMOVE) is True:
+                    if items.pop(name, None) is None:
+                        self._in_vain(part, below)
+                elif name in items:
+                    items[name] = self.merged(items[name], part, below)
+                else:
+                    items[name] = self._alone(part, below)
+                    if inherited:
+                        self._newcomers[part.key] = name, inherited
+            return _list(over, items.values())
+        return self._alone(over, path)
+
+    def _alone(self, node: Node, path: Path) -> Node:
+        """Return a value without what only takes something away: keys that are null, items with `remove: true`."""
+        parts = {}
+        for step, part in node.parts.items():
+            if isinstance(node.value, list) and isinstance(part.value, dict) and part.value.get(REMOVE) is True:
+                self._in_vain(part, (*path, step))
             else:
-                result[key] = merged(under[key], value) if key in under else without_nulls(value)
-        return result
-    if over and _is_named(under) and _is_named(over):
-        items = {item["name"]: item for item in under}
-        for item in over:
-            name = item["name"]
-            if item.get(REMOVE) is True:
-                items.pop(name, None)
-            else:
-                items[name] = merged(items[name], item) if name in items else without_nulls(item)
-        return list(items.values())
-    return without_nulls(over)
+                parts[step] = self._alone(part, (*path, step))
+        if isinstance(node.value, list):
+            return _list(node, parts.values())
+        return _mapping(node, parts) if isinstance(node.value, dict) else node
+
+    def _in_vain(self, item: Node, path: Path) -> None:
+        what = f'"{item.value.get("name")}" is to be removed, and there is none to remove'
+        problem = self.document.problem((*path, REMOVE), what, do="Check the name, or take the item away.")
+        self.vain_removals.append(problem)
 
 
-def without_nulls(tree: Tree) -> Tree:
-    """Return the tree without what only takes something away: keys whose value is null, items with `remove: true`."""
-    if isinstance(tree, dict):
-        return {key: without_nulls(value) for key, value in tree.items() if value is not None}
-    if isinstance(tree, list):
-        return [without_nulls(item) for item in tree if not (isinstance(item, dict) and item.get(REMOVE) is True)]
-    return tree
+def _mapping(like: Node, parts: dict[str | int, Node]) -> Node:
+    value = {key: part.value for key, part in parts.items() if part.value is not None}
+    return replace(like, value=value, parts=parts)
+
+
+def _list(like: Node, items: Iterable[Node]) -> Node:
+    parts: dict[str | int, Node] = dict(enumerate(items))
+    return replace(like, value=[part.value for part in parts.values()], parts=parts)
 
 
 def _is_named(tree: Tree) -> bool:
     """Say whether this is a list that merges by name; rules report a name that stands twice."""
     return isinstance(tree, list) and all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in tree)
+
+
+def without_nulls(tree: Tree) -> Tree:
+    """Return a plain tree without keys whose value is null, and without items with `remove: true`."""
+    if isinstance(tree, dict):
+        return {key: without_nulls(value) for key, value in tree.items() if value is not None}
+    if isinstance(tree, list):
+        return [without_nulls(item) for item in tree if not (isinstance(item, dict) and item.get(REMOVE) is True)]
+    return tree
 
 
 def names_twice(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, str, str]]:
@@ -74,101 +134,3 @@ def names_twice(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, str, str]]:
                     yield (*path, index, "name"), name, str(path[-1]) if path else ""
                 seen.add(name)
             yield from names_twice(item, (*path, index))
-
-
-def _items(under: Tree, over: Tree, path: Path = ()) -> Iterator[tuple[Path, dict[str, Tree], dict[str, Tree]]]:
-    """Yield each mapping in a list of `over`: its place, itself, and the inherited items of that list by their names.
-
-    A new item's own lists inherit nothing.
-    """
-    if isinstance(over, dict):
-        for key, value in over.items():
-            yield from _items(under.get(key) if isinstance(under, dict) else None, value, (*path, key))
-    elif isinstance(over, list):
-        inherited = {item["name"]: item for item in under} if _is_named(under) else {}
-        for index, item in enumerate(over):
-            name = item.get("name") if isinstance(item, dict) else None
-            if isinstance(item, dict):
-                yield (*path, index), item, inherited
-            yield from _items(inherited.get(name) if isinstance(name, str) else None, item, (*path, index))
-
-
-@dataclass(frozen=True)
-class Layer:
-    """The mapping at `root` of a document, of which `part` takes part in a merge."""
-
-    document: Document
-    root: Path
-    part: Tree
-
-
-class Layered(Source):
-    """A tree of several layers that knows from which one, and so from which line, each of its values came."""
-
-    def __init__(self, layer: Layer, under: "Layered | None" = None) -> None:
-        """Lay a layer over others, or over nothing."""
-        self._layer, self._under = layer, under
-        self._layers: list[Layer] = [layer, *(under._layers if under else ())]
-        self._inherited = under.tree if under else {}
-        self._known_places: dict[int, dict[str, int]] = {}
-        self.tree = merged(self._inherited, layer.part)
-        self.file = layer.document.file
-
-    def vain_removals(self) -> Iterator[Problem]:
-        """Yield what is wrong with items that the uppermost layer takes away, and that are not there."""
-        for path, item, inherited in _items(self._inherited, self._layer.part):
-            if item.get(REMOVE) is True and item.get("name") not in inherited:
-                what = f'"{item.get("name")}" is to be removed, and there is none to remove'
-                place = (*self._layer.root, *path, REMOVE)
-                yield self._layer.document.problem(place, what, do="Check the name, or take the item away.")
-
-    def newcomers(self) -> dict[Position, str]:
-        """Return where the layers add items to lists that they inherit, and advice: such a name may be mistyped."""
-        found = self._under.newcomers() if self._under else {}
-        for path, item, inherited in _items(self._inherited, self._layer.part):
-            name = item.get("name")
-            if inherited and isinstance(name, str) and name not in inherited:
-                do = f'"{name}" is new here: {did_you_mean(nearest(name, inherited))}'
-                position = self._layer.document.position((*self._layer.root, *path))
-                found[position] = f"{do}Inherited are: {', '.join(inherited)}."
-        return found
-
-    def origin(self, path: PathInTree) -> tuple[Document, Path]:
-        """Return the document and path of the uppermost layer that says most of `path`."""
-        found = [(self._found(layer.part, path), layer) for layer in self._layers]
-        place, layer = max(found, key=lambda each: len(each[0]))
-        return layer.document, layer.root + place
-
-    def _found(self, part: Tree, path: PathInTree) -> Path:
-        """Walk `path` through the merged tree and a layer together; return the layer's own path, as far as it goes."""
-        tree: Tree = self.tree
-        found: list[str | int] = []
-        for key in path:
-            index: str | int = key
-            if isinstance(key, int) and isinstance(tree, list) and isinstance(part, list) and key < len(tree):
-                name = tree[key].get("name") if isinstance(tree[key], dict) else None
-                if isinstance(name, str):
-                    index = self._places(part).get(name, -1)
-            if index == -1:
-                break
-            try:
-                part = part[index]
-            except (KeyError, IndexError, TypeError):
-                break
-            found.append(index)  # also a key that is null here, and so is not in the merged tree
-            try:
-                tree = tree[key]
-            except (KeyError, IndexError, TypeError):
-                break
-        return tuple(found)
-
-    def _places(self, items: list[Tree]) -> dict[str, int]:
-        """Where each name stands first in a list of a layer, looked up once for each list."""
-        places = self._known_places.get(id(items))
-        if places is None:
-            places = self._known_places[id(items)] = {}
-            for index, item in enumerate(items):
-                name = item.get("name") if isinstance(item, dict) else None
-                if isinstance(name, str):
-                    places.setdefault(name, index)
-        return places

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 _LONGEST_VALUE = 60
 _MOST_SHOWN = 200
@@ -18,8 +18,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_$-]+(?:\.[A-Za-z0-9_$-]+)*")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+")
 
 
-@dataclass(frozen=True, order=True)
-class Position:
+class Position(NamedTuple):
     """A place in a file; line and column count from 1, as editors do."""
 
     file: str
@@ -95,7 +94,7 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
 
     def key(problem: Problem) -> tuple[str, int, int]:
         at = problem.where
-        return (at.file, at.line, at.column) if isinstance(at, Position) else (at or "", 0, 0)
+        return at if isinstance(at, Position) else (at or "", 0, 0)
 
     return sorted(problems, key=key)
 

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from .load import Source
+from .load import Document
 from .model_keys import Key, Model, bare, branches, hint_of, keys_of
 from .problems import Problem, did_you_mean, escaped, in_order, listed, nearest, shortened, shown
 
@@ -63,7 +63,7 @@ class _Mistake:
 
 
 def problems_from(
-    error: ValidationError, document: Source, model: type[BaseModel], base: Sequence[str | int] = ()
+    error: ValidationError, document: Document, model: type[BaseModel], base: Sequence[str | int] = ()
 ) -> list[Problem]:
     """Return every mistake that `model` finds in `document`, one problem each, in the order of the file.
 
@@ -119,7 +119,7 @@ def _hint(key: Key) -> str:
     return hint_of(key.annotation) or str(said or key.field.description or "")
 
 
-def _mistyped(mistakes: list[_Mistake], document: Source) -> list[_Mistake]:
+def _mistyped(mistakes: list[_Mistake], document: Document) -> list[_Mistake]:
     """Name for each unknown key the one that it was meant to be, and drop the error that this one is missing."""
     missing = {each.path for each in mistakes if each.type == "missing"}
     explained: set[Path] = set()
@@ -138,7 +138,7 @@ def _mistyped(mistakes: list[_Mistake], document: Source) -> list[_Mistake]:
     return [each for each in found if each.type != "missing" or each.path not in explained]
 
 
-def _problem(mistake: _Mistake, document: Source) -> Problem:
+def _problem(mistake: _Mistake, document: Document) -> Problem:
     path = mistake.path
     if mistake.type == "extra_forbidden":
         do = f"{_unknown_key_advice(mistake, document)}{_keys_here(mistake)}"
@@ -154,11 +154,11 @@ def _problem(mistake: _Mistake, document: Source) -> Problem:
     return _wrong_value(mistake, document)
 
 
-def _at_key(document: Source, path: Path, about: Path, what: str, do: str) -> Problem:
+def _at_key(document: Document, path: Path, about: Path, what: str, do: str) -> Problem:
     return Problem(document.position(path), document.path_text(about), what, do=do)
 
 
-def _at_value(mistake: _Mistake, document: Source, what: str, why: str = "", do: str = "") -> Problem:
+def _at_value(mistake: _Mistake, document: Document, what: str, why: str = "", do: str = "") -> Problem:
     """Return a problem with a value; one of many lines is shown at its key, where one begins to read it."""
     path, where = mistake.path, document.value_position(mistake.path)
     if mistake.about_key:
@@ -173,7 +173,7 @@ def _keys_here(mistake: _Mistake) -> str:
     return f"Keys here: {listed(keys)}." if keys else "No keys belong here."
 
 
-def _unknown_key_advice(mistake: _Mistake, document: Source) -> str:
+def _unknown_key_advice(mistake: _Mistake, document: Document) -> str:
     """Say which key is meant, or that one belongs a level up or down: the usual slip of indentation."""
     if mistake.meant or not mistake.parts:
         return did_you_mean(mistake.meant)
@@ -189,7 +189,7 @@ def _unknown_key_advice(mistake: _Mistake, document: Source) -> str:
     return ""
 
 
-def _wrong_tag(mistake: _Mistake, document: Source) -> Problem:
+def _wrong_tag(mistake: _Mistake, document: Document) -> Problem:
     key = str(mistake.context["discriminator"]).strip("'")
     one_of = f"{key} is one of: {listed(mistake.tags)}."
     part, path = mistake.value, mistake.path
@@ -232,7 +232,7 @@ def _repair(mistake: _Mistake, raw: str | None) -> str:
     return mistake.hint
 
 
-def _wrong_value(mistake: _Mistake, document: Source) -> Problem:
+def _wrong_value(mistake: _Mistake, document: Document) -> Problem:
     kind, context, hint = mistake.type, mistake.context, mistake.hint
     got = _got(mistake.value, document.text(mistake.path))
     if kind in _BOUNDS:

@@ -17,7 +17,7 @@ from .definition.models import Model
 from .definition.pools import Pool
 from .definition.servers import Server
 from .images_lock import ImagesLock
-from .load import Document, Source
+from .load import Document
 from .problems import Problem
 
 
@@ -28,7 +28,7 @@ class Stack:
     environment: Environment
     data_plane: DataPlane
     platform: Platform
-    source: Source = field(repr=False, compare=False)
+    source: Document = field(repr=False, compare=False)
     """Where each value of `platform` came from."""
 
     @property

@@ -14,10 +14,10 @@ from pydantic import BaseModel, ValidationError
 from . import rules
 from .definition import DataPlane, Environment, Header, Platform
 from .images_lock import ImagesLock, read_images_lock
-from .load import Document, Source, frozen, load
-from .overlays import Layer, Layered, names_twice, without_nulls
+from .load import Document, frozen, load
+from .overlays import Layers, names_twice, without_nulls
 from .overlays import Path as TreePath
-from .problems import DefinitionError, Position, Problem, did_you_mean, nearest
+from .problems import DefinitionError, Problem, did_you_mean, nearest
 from .schema_errors import problems_from
 from .stack import Definition, Stack
 
@@ -25,7 +25,7 @@ Checked = TypeVar("Checked", bound=BaseModel)
 
 OVERLAID: Mapping[str, type[BaseModel]] = {"environments": Environment, "dataPlanes": DataPlane}
 
-Platforms = Mapping[tuple[str, str | None], tuple[Layered, Platform | None]]
+Platforms = Mapping[tuple[str, str | None], tuple[Document, Platform | None]]
 """Platforms with all overlays laid, None where their form is wrong, with what they were made of.
 
 By the names of an environment and of a data plane that lays something over it, if one does.
@@ -86,34 +86,31 @@ def _errors(problems: Iterable[Problem]) -> list[Problem]:
 def _platforms(document: Document, problems: list[Problem]) -> Platforms:
     """Lay the overlays of every environment and data plane; what is wrong in any of them is added to `problems`."""
 
-    def lay(root: TreePath, under: Layered | None) -> Layered:
-        layered = Layered(Layer(document, root, _only(document.get(root), PLATFORM_KEYS)), under)
-        problems.extend(layered.vain_removals())
-        return layered
-
-    common = lay((), None)
+    layers = Layers(document)
+    common = layers.laid((), PLATFORM_KEYS)
     environments = {
-        name: lay(("environments", index), common) for name, index in _indexes(document, "environments").items()
+        name: layers.laid(("environments", index), PLATFORM_KEYS, common)
+        for name, index in _indexes(document, "environments").items()
     }
-    sources: dict[tuple[str, str | None], Layered] = {}
+    sources: dict[tuple[str, str | None], Document] = {}
     for plane, index in _indexes(document, "dataPlanes").items():
         hosted = document.get(("dataPlanes", index, "environments"))
         for name in hosted if isinstance(hosted, list) else ():
             if isinstance(name, str) and name in environments:
-                if _only(document.get(("dataPlanes", index)), PLATFORM_KEYS):
-                    sources[name, plane] = lay(("dataPlanes", index), environments[name])
-                else:
+                if PLATFORM_KEYS.isdisjoint(document.get(("dataPlanes", index))):
                     sources[name, None] = environments[name]
+                else:
+                    sources[name, plane] = layers.laid(("dataPlanes", index), PLATFORM_KEYS, environments[name])
     hosted_names = {name for name, _ in sources}
     sources |= {(name, None): source for name, source in environments.items() if name not in hosted_names}
+    problems += layers.vain_removals
     found = {}
     for key, source in sources.items():
         mistakes: list[Problem] = []
         found[key] = source, _checked(Platform, source.tree, source, mistakes)
-        new = source.newcomers() if mistakes else {}
         for problem in mistakes:
-            advice = new.get(problem.where) if isinstance(problem.where, Position) else None
-            problems.append(replace(problem, do=advice) if advice and "missing" in problem.what else problem)
+            advice = layers.advice(problem.where) if "missing" in problem.what else ""
+            problems.append(replace(problem, do=advice) if advice else problem)
     return found
 
 
@@ -149,7 +146,7 @@ def _names_twice(document: Document) -> list[Problem]:
     return problems
 
 
-def _checked(model: type[Checked], tree: Any, source: Source, problems: list[Problem]) -> Checked | None:
+def _checked(model: type[Checked], tree: Any, source: Document, problems: list[Problem]) -> Checked | None:
     try:
         return model.model_validate(frozen(tree))
     except ValidationError as error:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from types import NoneType
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NoReturn
 
 import yaml
 
@@ -36,27 +38,27 @@ _FLOAT_NAME = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _NUMBER_START = frozenset("+-.0123456789")
 
 
+@dataclass(slots=True, eq=False)
 class Node:
-    """One value: where it begins, how a scalar is written, and the nodes in a mapping or list by key or index."""
+    """One value and what is known of its place."""
 
-    __slots__ = ("height", "mark", "parts", "size", "text", "value")
-
-    def __init__(self, value: Any, mark: Any, text: str | None = None) -> None:
-        self.value = value
-        self.mark = mark
-        self.text = text
-        self.parts: dict[str | int, Part] = {}
-        self.size = 1
-        """Number of values in it, itself among them, with aliases unfolded."""
-        self.height = 1
-
-
-class Part(NamedTuple):
-    """A member of a mapping or an item of a list: where its key (the item) and its value begin, and the value."""
-
-    key: Any
     value: Any
-    node: Node
+    key: Position
+    """Where its key (of a list's item: itself) begins."""
+    at: Position
+    """Where it begins."""
+    text: str | None = None
+    """A scalar as it is written."""
+    parts: dict[str | int, Node] = field(default_factory=dict)
+    """What is in a mapping or list, by key or index."""
+
+
+@dataclass(slots=True, eq=False)
+class _Written:
+    """A value as it is written: what is in a collection follows (of a mapping each key, then its value)."""
+
+    event: Any
+    inside: list[_Written] = field(default_factory=list)
 
 
 class StopReading(Exception):
@@ -64,211 +66,199 @@ class StopReading(Exception):
 
 
 class Reader:
-    """Builds the tree of one document from the parser's events, and collects what is wrong with it on the way."""
+    """Reads one document from the parser's events, unfolds it, and collects what is wrong with it on the way."""
 
     def __init__(self, file: str, events: Iterable[Any]) -> None:
-        self.root: Node | None = None
         self.found: list[Problem] = []
         """Problems that have no path."""
         self._file = file
         self._events: Iterator[Any] = iter(events)
-        self._later: list[tuple[tuple[str | int, ...], Any, str, str, str]] = []
-        self._path: list[str | int] = []
-        self._open: list[Node] = []
+        self._documents: list[_Written] = []
+        self._open: list[_Written] = []
         """The mappings and lists that are not complete yet, outermost first."""
-        self._anchors: dict[str, Node] = {}
         self._values = 0
+        self._later: dict[tuple[Position, str], tuple[tuple[str | int, ...], str, str]] = {}
+        self._path: list[str | int] = []
+        self._anchors: dict[str, _Written] = {}
+        self._alias: Any = None
+        """Mark of the alias that is being unfolded, the outermost one."""
 
     def read(self) -> None:
         """Read all events; raises StopReading and the parser's own errors."""
         for event in self._events:
             if isinstance(event, yaml.NodeEvent):
-                self.root = self._begun(event)
-                self._complete(self.root, event)
-            elif isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
+                self._read(event, self._documents)
+            elif isinstance(event, yaml.DocumentStartEvent) and self._documents:
                 do = "Remove the line `---`, or move what follows to a file of its own."
                 self._stop(event.start_mark, "a second YAML document begins here", "A definition is one document.", do)
 
     def open_marks(self) -> list[Any]:
         """Where the mappings and lists begin that are not complete."""
-        return [node.mark for node in self._open]
+        return [written.event.start_mark for written in self._open]
 
-    def problems(self) -> list[Problem]:
-        """Everything found so far, with paths that know the names of the list items by now."""
-        tree = self.root.value if self.root else None
-        return self.found + [
-            Problem(self._at(mark), readable_path(tree, path), what, why, do)
-            for path, mark, what, why, do in self._later
-        ]
+    def unfolded(self) -> tuple[Node | None, list[Problem]]:
+        """Return the document, as far as it was read, and everything that is wrong with it."""
+        self._open, self._values = [], 0
+        root = None
+        with suppress(StopReading):
+            root = self._node(self._documents[0]) if self._documents else None
+        tree = root.value if root else None
+        for (at, what), (path, why, do) in self._later.items():
+            self.found.append(Problem(at, readable_path(tree, path), what, why, do))
+        return root, self.found
 
     def _at(self, mark: Any) -> Position:
         return Position(self._file, mark.line + 1, mark.column + 1)
 
-    def _say(self, mark: Any, what: str, why: str = "", do: str = "") -> None:
-        self._later.append((tuple(self._path), mark, what, why, do))
+    def _say(self, at: Position, what: str, why: str = "", do: str = "") -> None:
+        self._later.setdefault((at, what), (tuple(self._path), why, do))  # once, however many aliases lead there
 
     def _stop(self, mark: Any, what: str, why: str = "", do: str = "") -> NoReturn:
         self.found.append(Problem(self._at(mark), "", what, why, do))
         raise StopReading
 
-    def _begun(self, event: Any) -> Node:
-        """Return the node that an event begins: a scalar or what an alias stands for complete, a collection empty."""
+    def _read(self, event: Any, beside: list[_Written]) -> None:
         mark = event.start_mark
-        is_alias = isinstance(event, yaml.AliasEvent)
-        if is_alias:
-            node = self._anchored(event)
-        elif isinstance(event, yaml.ScalarEvent):
-            node = Node(self._scalar(event), mark, event.value)
-        else:
+        self._values += 1
+        if self._values > MAX_VALUES:
+            self._stop(mark, f"the definition comes to more than {MAX_VALUES:,} values")
+        written = _Written(event)
+        beside.append(written)
+        if isinstance(event, yaml.CollectionStartEvent):
             if len(self._open) >= MAX_DEPTH:
                 self._stop(mark, f"values are nested more than {MAX_DEPTH} deep", "No definition needs that.")
-            is_map = isinstance(event, yaml.MappingStartEvent)
-            if event.tag not in (None, "!", f"{_CORE}map" if is_map else f"{_CORE}seq"):
-                self._refuse_tag(event)
-            node = Node({} if is_map else [], mark)
-        self._values += node.size
-        if self._values > MAX_VALUES:
+            self._open.append(written)
+            while not isinstance(inner := next(self._events), yaml.CollectionEndEvent):
+                self._read(inner, written.inside)
+            self._open.pop()
+
+    def _node(self, written: _Written, key: Position | None = None) -> Node:
+        event, at = written.event, self._at(written.event.start_mark)
+        if isinstance(event, yaml.AliasEvent):
+            return self._of_alias(event, key or at, at)
+        self._values += 1
+        if self._alias is not None and self._values > MAX_VALUES:
             why = "Aliases count with all that they stand for: this is how a small file is made to fill the memory."
-            what = f"the definition {'unfolds' if is_alias else 'comes'} to more than {MAX_VALUES:,} values"
-            self._stop(mark, what, why if is_alias else "")
-        if not is_alias and event.anchor is not None:
-            first = self._anchors.setdefault(event.anchor, node)
-            if first is not node:
-                name = escaped(event.anchor[:60])
-                self._say(mark, f"the anchor &{name} is already used", f"It is first used at {self._at(first.mark)}.")
-        return node
-
-    def _complete(self, node: Node, event: Any) -> None:
-        """Read what belongs to a collection; an alias and a scalar are complete."""
-        if not isinstance(event, yaml.CollectionStartEvent):
-            return
-        self._open.append(node)
-        if isinstance(event, yaml.MappingStartEvent):
-            self._mapping(node)
+            self._stop(self._alias, f"the definition unfolds to more than {MAX_VALUES:,} values", why)
+        if event.anchor is not None and (first := self._anchors.setdefault(event.anchor, written)) is not written:
+            what = f"the anchor &{escaped(event.anchor[:60])} is already used"
+            self._say(at, what, f"It is first used at {self._at(first.event.start_mark)}.")
+        if isinstance(event, yaml.ScalarEvent):
+            return Node(self._scalar(event, at), key or at, at, event.value)
+        if self._alias is not None and len(self._open) >= MAX_DEPTH:
+            self._stop(self._alias, f"with this alias, values are nested more than {MAX_DEPTH} deep")
+        is_map = isinstance(event, yaml.MappingStartEvent)
+        if event.tag not in (None, "!", f"{_CORE}map" if is_map else f"{_CORE}seq"):
+            self._refuse_tag(event, at)
+        node = Node({} if is_map else [], key or at, at)
+        self._open.append(written)
+        if is_map:
+            self._fill_mapping(node, written)
         else:
-            index = 0
-            while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
-                self._add(node, index, item.start_mark, item)
-                index += 1
+            for index, item in enumerate(written.inside):
+                self._put(node, index, item)
         self._open.pop()
-
-    def _add(self, owner: Node, step: str | int | None, mark: Any, event: Any) -> Node:
-        """Read the value that an event begins into a mapping or list; without a step it is read and left out."""
-        if step is not None:
-            self._path.append(step)
-        node = self._begun(event)
-        if step is not None:
-            owner.parts[step] = Part(mark, event.start_mark, node)
-            value = _copied(node.value) if isinstance(event, yaml.AliasEvent) else node.value
-            if isinstance(step, int):
-                owner.value.append(value)
-            else:
-                owner.value[step] = value
-        self._complete(node, event)
-        self._count(owner, node)
-        if step is not None:
-            self._path.pop()
         return node
 
-    def _count(self, owner: Node, node: Node) -> None:
-        owner.size += node.size
-        owner.height = max(owner.height, node.height + 1)
+    def _of_alias(self, event: Any, key: Position, at: Position) -> Node:
+        """Return what an alias stands for; an empty mapping where it stands for nothing that can be used."""
+        written, name = self._anchors.get(event.anchor), escaped(event.anchor[:60])
+        if written is None:
+            do = f'If this is a pattern and no alias, quote it: "*{name}".'
+            self._say(at, f"there is no anchor &{name} above for the alias *{name}", do=do)
+        elif written in self._open:
+            self._say(at, f"the alias *{name} stands inside the value it stands for", "It would never end.")
+        else:
+            before = self._alias
+            self._alias = before or event.start_mark
+            node = self._node(written)
+            self._alias = before
+            node.key, node.at = key, at
+            return node
+        return Node({}, key, at)
 
-    def _mapping(self, node: Node) -> None:
+    def _put(self, owner: Node, step: str | int, written: _Written, key: Position | None = None) -> None:
+        self._path.append(step)
+        node = owner.parts[step] = self._node(written, key)
+        if isinstance(step, int):
+            owner.value.append(node.value)
+        else:
+            owner.value[step] = node.value
+        self._path.pop()
+
+    def _fill_mapping(self, node: Node, written: _Written) -> None:
         merged: list[Node] = []
-        merge_mark = None
-        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            mark = event.start_mark
-            if _is_merge_key(event):
-                if merge_mark is not None:
-                    self._say(mark, 'the key "<<" stands here twice', f"It is first at {self._at(merge_mark)}.")
-                merge_mark = mark
-                self._begun(event)
-                merged += self._merged(mark, self._add(node, None, mark, next(self._events)))
+        merge_at = None
+        for key, value in zip(written.inside[::2], written.inside[1::2], strict=False):  # a last one may be incomplete
+            at = self._at(key.event.start_mark)
+            if _is_merge_key(key.event):
+                if merge_at is not None:
+                    self._say(at, 'the key "<<" stands here twice', f"It is first at {merge_at}.")
+                merge_at = at
+                merged += self._merged(at, self._node(value))
+            elif (name := self._key(node, key, at)) is None:
+                self._node(value)
             else:
-                key = self._key(node, event)
-                self._add(node, key, mark, next(self._events))
+                self._put(node, name, value, at)
         for source in merged:
-            for name, part in source.parts.items():
-                if name not in node.parts:
-                    node.parts[name] = part
-                    node.value[name] = _copied(part.node.value)
-                    node.height = max(node.height, part.node.height + 1)
+            for step, part in source.parts.items():
+                if step not in node.parts:
+                    node.parts[step] = part
+                    node.value[step] = part.value
 
-    def _merged(self, mark: Any, node: Node) -> list[Node]:
-        sources = [part.node for part in node.parts.values()] if isinstance(node.value, list) else [node]
+    def _merged(self, at: Position, node: Node) -> list[Node]:
+        sources = list(node.parts.values()) if isinstance(node.value, list) else [node]
         if all(isinstance(source.value, dict) for source in sources):
             return sources
         do = "Give it an alias of a mapping, as in `<<: *common`, or a list of such aliases."
-        self._say(mark, '"<<" takes in mappings only', do=do)
+        self._say(at, '"<<" takes in mappings only', do=do)
         return []
 
-    def _key(self, owner: Node, event: Any) -> str | None:
+    def _key(self, owner: Node, written: _Written, at: Position) -> str | None:
         """Read a key; None where its value cannot be kept."""
-        mark = event.start_mark
-        node = self._begun(event)
-        if isinstance(node.value, dict | list):
-            self._complete(node, event)
-            self._count(owner, node)
-            do = "If this is a template's placeholder ({{ … }}) or a text with brackets, quote it."
-            self._say(mark, f"a key must be text, but this one is {kind_of(node.value)}", do=do)
-            return None
+        node = self._node(written)
         key = node.value
+        if isinstance(key, dict | list):
+            do = "If this is a template's placeholder ({{ … }}) or a text with brackets, quote it."
+            self._say(at, f"a key must be text, but this one is {kind_of(key)}", do=do)
+            return None
         if not isinstance(key, str):
             key = node.text or ""
             self._say(
-                mark,
+                at,
                 f"the key {escaped(key[:60])} is {kind_of(node.value)}" if key else "a key is missing before the colon",
                 "Keys are text.",
                 f"Quote it: {shown(key)}." if key else "Write a key, or remove the colon.",
             )
         if key in owner.parts:
-            self._say(
-                mark,
-                f"the key {shown(key)} stands here twice",
-                f"It is first at {self._at(owner.parts[key].key)}; only one of them could count.",
-                "Remove one, or merge the two.",
-            )
+            why = f"It is first at {owner.parts[key].key}; only one of them could count."
+            self._say(at, f"the key {shown(key)} stands here twice", why, "Remove one, or merge the two.")
             return None
         return key
 
-    def _anchored(self, event: Any) -> Node:
-        """Return what an alias stands for; an empty mapping where it stands for nothing that can be used."""
-        node, name, mark = self._anchors.get(event.anchor), escaped(event.anchor[:60]), event.start_mark
-        if node is None:
-            do = f'If this is a pattern and no alias, quote it: "*{name}".'
-            self._say(mark, f"there is no anchor &{name} above for the alias *{name}", do=do)
-        elif node in self._open:
-            self._say(mark, f"the alias *{name} stands inside the value it stands for", "It would never end.")
-        elif len(self._open) + node.height > MAX_DEPTH:
-            self._stop(mark, f"with the alias *{name}, values are nested more than {MAX_DEPTH} deep")
-        else:
-            return node
-        return Node({}, mark)
-
-    def _scalar(self, event: Any) -> Any:
+    def _scalar(self, event: Any, at: Position) -> Any:
         tag, text = event.tag, event.value
         if tag in ("!", f"{_CORE}str") or (tag is None and not event.implicit[0]):
             return text
         wanted = _TAGGED.get(tag)
         if wanted is None:
-            self._refuse_tag(event)
+            self._refuse_tag(event, at)
             return None
         try:
             value = _plain_value(text)
         except ValueError:
-            self._say(event.start_mark, "the number is too long to be one", do="Quote it if it is meant as text.")
+            self._say(at, "the number is too long to be one", do="Quote it if it is meant as text.")
             return None
         if tag is not None and type(value) not in wanted:
             name = tag.removeprefix(_CORE)
-            self._say(event.start_mark, f"{shown(text)} is not what its tag !!{name} says", do="Remove the tag.")
+            self._say(at, f"{shown(text)} is not what its tag !!{name} says", do="Remove the tag.")
             return None
         return float(text) if float in wanted and _FLOAT.fullmatch(text) else value
 
-    def _refuse_tag(self, event: Any) -> None:
+    def _refuse_tag(self, event: Any, at: Position) -> None:
         name = f"!!{event.tag.removeprefix(_CORE)}" if event.tag.startswith(_CORE) else event.tag
         self._say(
-            event.start_mark,
+            at,
             f"the tag {escaped(name[:60])} means nothing here",
             "A definition has text, numbers, true/false, null, lists and mappings only.",
             "Remove the tag; if the `!` belongs to the text, quote the text.",
@@ -303,10 +293,3 @@ def _plain_value(text: str) -> Any:
         if _FLOAT_NAME.fullmatch(text):
             return float(text.replace(".", ""))
     return text
-
-
-def _copied(value: Any) -> Any:
-    """Return a copy for an alias, so that a change at one place of the tree is none at another."""
-    if isinstance(value, dict):
-        return {key: _copied(below) for key, below in value.items()}
-    return [_copied(below) for below in value] if isinstance(value, list) else value

@@ -8,7 +8,7 @@ from ..definition import Header
 from ..definition.datasets import ClaimDataset, DatasetRepository
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
 from ..definition.pools import OnDemand
-from ..load import Document, PathInTree, Source
+from ..load import Document, PathInTree
 from ..problems import Problem
 from ..stack import Definition, Stack
 
@@ -23,7 +23,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return guess + (f"There are: {', '.join(names)}." if names else "There are none.")
 
 
-def unknown(source: Source, path: PathInTree, what: str, name: str, known: Iterable[str]) -> Iterator[Problem]:
+def unknown(source: Document, path: PathInTree, what: str, name: str, known: Iterable[str]) -> Iterator[Problem]:
     """Yield the problem `what` with a name that is not among those that are known."""
     if name not in known:
         yield source.problem(path, f'{what}, "{name}"', do=suggestion(name, known))

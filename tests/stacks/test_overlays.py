@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.load import parse
-from stacks.overlays import Layer, Layered, merged, without_nulls
+from stacks.overlays import Layers, without_nulls
 from stacks.stack import Stack
 from stacks.validate import PLATFORM_KEYS
 from tests.stacks.definition.examples import FILE, assert_refused, edited_at, valid
@@ -19,6 +20,14 @@ from tests.stacks.definition.examples import FILE, assert_refused, edited_at, va
 Path = tuple[str | int, ...]
 
 # ---- the six rules ----
+
+
+def merged(under: Any, over: Any) -> Any:
+    """One tree laid over another, both as they would be read."""
+    document = parse(json.dumps({"under": under, "over": over}), FILE)
+    parts = document.root.parts
+    return Layers(document).merged(parts["under"], parts["over"]).value
+
 
 MERGES: dict[str, tuple[Any, Any, Any]] = {
     "1 mappings merge key by key": (
@@ -63,9 +72,7 @@ MERGES: dict[str, tuple[Any, Any, Any]] = {
 @pytest.mark.parametrize("rule", MERGES)
 def test_a_rule_of_merging(rule: str) -> None:
     under, over, result = MERGES[rule]
-    before = copy.deepcopy((under, over))
     assert merged(under, over) == result
-    assert (under, over) == before
 
 
 # ---- properties ----
@@ -105,10 +112,11 @@ def test_laying_nothing_or_a_tree_over_itself_changes_nothing(tree: dict[str, An
 def test_merging_leaves_no_null_changes_neither_side_and_twice_is_once(
     tree: dict[str, Any], overlay: dict[str, Any]
 ) -> None:
-    before = copy.deepcopy((tree, overlay))
-    result = merged(tree, overlay)
+    document = parse(json.dumps({"under": tree, "over": overlay}), FILE)
+    before = copy.deepcopy(document.tree)
+    result = Layers(document).merged(document.root.parts["under"], document.root.parts["over"]).value
     assert without_nulls(result) == result == merged(result, overlay)
-    assert (tree, overlay) == before
+    assert document.tree == before
 
 
 @given(PLAIN, OVERLAYS, OVERLAYS)
@@ -120,9 +128,9 @@ def test_every_leaf_of_a_merged_tree_stands_at_the_line_that_holds_its_value(
     marked = {name: _marked(tree, name, iter(range(1_000))) for name, tree in layers.items()}
     text = _dumped(marked)
     document = parse(text, FILE)
-    layered = None
+    laying, layered = Layers(document), None
     for name in layers:
-        layered = Layered(Layer(document, (name,), document.tree[name]), layered)
+        layered = laying.laid((name,), document.tree[name].keys(), layered)
     assert layered is not None
     assert layered.tree == merged(merged(without_nulls(document.tree["common"]), document.tree["environment"]),
                                   document.tree["plane"])  # fmt: skip

@@ -187,7 +187,7 @@ class LiveConfig:
         self.tls: ssl.SSLContext | None = None
         self.grpc_tls: ssl.SSLContext | None = None
         self._access = routing.AccessTable(rate_limit=routing.RateLimit(requests_per_minute=1, burst=1))
-        self._keys = ApiKeys()
+        self._keys: ApiKeys = {}
         self.authorizer = Authorizer(self._access, self.routes, domino_principal_url=settings.domino_principal_url)
         self._settings = settings
         self._find = find

@@ -9,9 +9,8 @@ from typing import Literal, TypeVar
 
 from .access.identity import Grant
 from .concurrency import ConcurrencyLimiter, InFlightCount, Waiter
-from .problems import Kind, Problem
+from .problems import Kind, Problem, lost
 from .residency.leases import Lease
-from .residency.saying import lost
 from .shared_state import SharedState
 from .telemetry.records import CallRecord
 from .upstream.breaker import Trial

@@ -12,6 +12,8 @@ import msgspec
 TYPE_ROOT = "https://tidegate.dev/problems/"
 CONTENT_TYPE = "application/problem+json"
 TWO_CREDENTIALS = "A request says once who sends it: leave one credential out."
+AGAIN_SECONDS = 1.0
+"""Seconds that a caller is told to wait where it is not known how long it takes."""
 
 
 class TableError(Exception):
@@ -79,3 +81,19 @@ class Problem(Exception):
         if self.allow:
             found.append((b"allow", self.allow.encode()))
         return found
+
+
+def no_answer(seconds: float) -> str:
+    """Return what is said when the time is up."""
+    return f"There was no answer within {seconds:g} s."
+
+
+def still_loading(seconds: float) -> Problem:
+    """Return what is told when the time is up before the model is there: nothing was done yet."""
+    return Problem(Kind.BUSY, f"The model was not loaded within {seconds:g} s; it may be soon.", AGAIN_SECONDS)
+
+
+def lost(model: str) -> Problem:
+    """Return what is told when a replica turns out to have lost a model that it had."""
+    why = f"The inference server has just lost the model {model}; it is loaded anew."
+    return Problem(Kind.BUSY, why, AGAIN_SECONDS)

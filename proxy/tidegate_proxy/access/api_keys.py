@@ -6,7 +6,6 @@ slow hashes that passwords need (bcrypt, Argon2) would cost much and add nothing
 
 import binascii
 import hashlib
-import hmac
 import re
 import secrets
 import string
@@ -24,8 +23,7 @@ _SIGNS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _RANDOM_SIGNS = 43  # 62 ** 43 > 2 ** 256
 _CHECK_SIGNS = 6  # 62 ** 6 > 2 ** 32
 _KEY = re.compile(rf"{PREFIX}([0-9A-Za-z]{{{_RANDOM_SIGNS}}})([0-9A-Za-z]{{{_CHECK_SIGNS}}})")
-_LINE = re.compile(rf"{HASH}([0-9a-f]{{64}})")
-_START = 8
+_LINE = re.compile(rf"{HASH}[0-9a-f]{{64}}")
 
 
 def new_key() -> str:
@@ -57,26 +55,9 @@ def _text(number: int, length: int) -> str:
     return "".join(reversed(signs))
 
 
-class ApiKeys:
-    """Whose keys there are: SHA-256 of each, and its principal."""
-
-    def __init__(self, principals: Mapping[bytes, str] | None = None) -> None:
-        self.principals = dict(principals or {})
-        self._by_start: dict[bytes, list[tuple[bytes, str]]] = {}
-        for digest, principal in self.principals.items():
-            self._by_start.setdefault(digest[:_START], []).append((digest, principal))
-
-    def __len__(self) -> int:
-        return len(self.principals)
-
-    def principal_of(self, key: str) -> str | None:
-        """Return whose key it is. How long that takes tells nothing about other keys."""
-        digest = hashlib.sha256(key.encode()).digest()
-        found = None
-        for known, principal in self._by_start.get(digest[:_START], ()):
-            if hmac.compare_digest(known, digest):
-                found = principal
-        return found
+ApiKeys = Mapping[str, str]
+"""Whose keys there are: of each its `hash_line`, and its principal. How long it takes to find one tells of hashes at
+most, and from those no key is found."""
 
 
 def read_api_keys(folder: Path) -> ApiKeys:
@@ -84,7 +65,7 @@ def read_api_keys(folder: Path) -> ApiKeys:
 
     Several lines allow a change of keys without a gap. Entries that begin with a dot are Kubernetes' own (`..data`).
     """
-    principals: dict[bytes, str] = {}
+    principals: dict[str, str] = {}
     try:
         files = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.is_file())
         if len(files) > MOST_PRINCIPALS:
@@ -94,23 +75,22 @@ def read_api_keys(folder: Path) -> ApiKeys:
                 text = file.read(MOST_FILE_BYTES + 1)
             if len(text) > MOST_FILE_BYTES:
                 raise TableError(f"{path} has more than {MOST_FILE_BYTES} bytes.")
-            for digest in _digests(path, text):
-                if principals.setdefault(digest, path.name) != path.name:
-                    raise TableError(f"{path} has a key that is {principals[digest]}'s too: give each its own.")
+            for line in _hash_lines(path, text):
+                if principals.setdefault(line, path.name) != path.name:
+                    raise TableError(f"{path} has a key that is {principals[line]}'s too: give each its own.")
     except OSError as error:
         raise TableError(f"{folder} cannot be read: {error.strerror}.") from None
-    return ApiKeys(principals)
+    return principals
 
 
-def _digests(path: Path, text: bytes) -> list[bytes]:
-    digests = []
+def _hash_lines(path: Path, text: bytes) -> list[str]:
+    found = []
     for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), 1):
         said = line.partition("#")[0].strip()
         if not said:
             continue
-        match = _LINE.fullmatch(said)
-        if match is None:
+        if not _LINE.fullmatch(said):
             what = "a key itself: make a new one, for this one is no longer secret" if PREFIX in said else "no hash"
             raise TableError(f"{path}, line {number}: {what} (a line is `{HASH}` and 64 hexadecimal digits).")
-        digests.append(bytes.fromhex(match[1]))
-    return digests
+        found.append(said)
+    return found

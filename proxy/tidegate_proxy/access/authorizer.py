@@ -25,7 +25,7 @@ TEND_SECONDS = 1.0
 """Seconds between two looks at what has ended and at keys that must be fetched."""
 _LOOKED_AT = 1024
 """Identities and buckets that one look takes in, so that no request waits for it."""
-_NO_KEYS = ApiKeys()
+_NO_KEYS: ApiKeys = {}
 log = logging.getLogger(__name__)
 
 
@@ -65,14 +65,9 @@ class Authorizer:
     def known(self, credential: Credential, server: str | None, model: str, action: Action) -> Grant | None:
         """Return a grant that was found before and still holds; None when it must be asked for."""
         identity = self._find(credential[-TAIL:])
-        if (
-            identity is None
-            or identity.credential != credential
-            or identity.expires <= self._wall()
-            or identity.generation != self.generation
-        ):
+        if identity is None or identity.credential != credential or identity.generation != self.generation:
             return None
-        return identity.grants.get((server, model, action))
+        return identity.grants.get((server, model, action)) if identity.expires > self._wall() else None
 
     async def ask(self, credential: Credential, server: str | None, model: str, action: Action) -> Grant:
         """Return a grant; raises Problem (unauthenticated, denied, unknown, malformed, busy)."""
@@ -128,8 +123,8 @@ class Authorizer:
             old = before.issuers.get(told.issuer)
             same = old is not None and old.told.jwks_url == told.jwks_url
             issuers[told.issuer] = Issuer(told, old.keys if old is not None and same else self._keys_of(told))
-        changed = {name for name, old in before.issuers.items() if name not in issuers or issuers[name] != old}
-        if keys.principals != before.api_keys.principals:
+        changed = {name for name, old in before.issuers.items() if issuers.get(name) != old}
+        if keys != before.api_keys:
             changed.add(API_KEYS)
         self._trust = Trust(issuers, keys, self._domino, self._wall)
         self._rules = rules if rules is not None else Rules(access.rules)

@@ -168,13 +168,9 @@ class RefusalCache:
         """Refuse what was refused; raises Problem (unauthenticated)."""
         if not self._until:
             return
-        digest = _digest(credential)
-        found = self._until.get(digest)
-        if found is None:
-            return
-        if found[0] > now:
-            raise refused(found[1])
-        del self._until[digest]
+        until, detail = self._until.get(_digest(credential), (now, ""))
+        if until > now:
+            raise refused(detail)
 
     def add(self, credential: Credential, detail: str, now: float) -> None:
         """Remember a refusal."""

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 
 from tidegate_contracts.routing import AccessRule, Action
 
@@ -22,80 +23,44 @@ class Globs:
     beginning up to its first sign is that of the name.
     """
 
-    __slots__ = ("_all", "_by_head", "_ends", "_heads", "_names", "_starts", "globs")
+    __slots__ = ("_by_head", "_ends", "_heads", "_names", "_starts", "globs")
 
     def __init__(self, globs: Iterable[str]) -> None:
         self.globs = tuple(dict.fromkeys(globs))
-        names, starts, ends = set(), [], []
-        by_head: dict[str, list[_Question]] = {}
+        self._names: set[str] = set()
+        starts, ends = [], []
+        self._by_head: dict[str, list[_Question]] = defaultdict(list)
         for glob in self.globs:
-            head, star, tail = glob.partition("*")
-            if "?" in glob or "[" in glob or "*" in tail:
-                by_head.setdefault(_SIGN.split(glob, 1)[0], []).append(_question(glob))
-            elif not star:
-                names.add(glob)
-            elif not tail:
-                starts.append(head)
-            elif not head:
-                ends.append(tail)
+            if _is_plain(glob):
+                self._names.add(glob)
+            elif glob[-1] == "*" and _is_plain(glob[:-1]):
+                starts.append(glob[:-1])
+            elif glob[0] == "*" and _is_plain(glob[1:]):
+                ends.append(glob[1:])
             else:
-                by_head.setdefault(head, []).append(_question(glob))
-        self._all = "" in starts
-        self._names = frozenset(names)
-        self._starts = tuple(starts)
-        self._ends = tuple(ends)
-        self._by_head = by_head
-        self._heads = tuple({len(head) for head in by_head})
+                self._by_head[_SIGN.split(glob, 1)[0]].append(_question(glob))
+        self._starts, self._ends = tuple(starts), tuple(ends)
+        self._heads = tuple({len(head) for head in self._by_head})
 
     def match(self, name: str) -> bool:
         """Tell whether one of them matches."""
         return (
-            self._all
-            or name in self._names
+            name in self._names
             or name.startswith(self._starts)
             or name.endswith(self._ends)
             or any(question(name) for length in self._heads for question in self._by_head.get(name[:length], ()))
         )
 
 
-def is_plain(glob: str) -> bool:
+def _is_plain(glob: str) -> bool:
     """Tell whether it matches only itself."""
     return _SIGN.search(glob) is None
 
 
 @lru_cache(maxsize=65_536)
 def _question(glob: str) -> _Question:
-    """Return a glob's matcher; globs stay the same over most reloads, so they are kept."""
-    if "?" in glob or "[" in glob:
-        return re.compile(fnmatch.translate(glob)).match
-    head, *middle, tail = glob.split("*")
-    return _Parts(head, tuple(part for part in middle if part), tail).match
-
-
-class _Parts:
-    """A glob with stars alone: its parts stand in a name one after another.
-
-    Making a regular expression takes 0.2 ms, and a thousand rules would stall the requests meanwhile.
-    """
-
-    __slots__ = ("_head", "_least", "_middle", "_tail")
-
-    def __init__(self, head: str, middle: tuple[str, ...], tail: str) -> None:
-        self._head = head
-        self._middle = middle
-        self._tail = tail
-        self._least = len(head) + len(tail)
-
-    def match(self, name: str) -> bool:
-        if len(name) < self._least or not name.startswith(self._head) or not name.endswith(self._tail):
-            return False
-        at, end = len(self._head), len(name) - len(self._tail)
-        for part in self._middle:
-            at = name.find(part, at, end)
-            if at < 0:
-                return False
-            at += len(part)
-        return True
+    """Return a glob's matcher, which takes 0.2 ms to make; globs stay the same over most reloads, so they are kept."""
+    return re.compile(fnmatch.translate(glob)).match
 
 
 MOST_RIGHTS = 4096
@@ -108,7 +73,7 @@ class _Rule:
     def __init__(self, rule: AccessRule) -> None:
         self.actions = frozenset(rule.actions)
         self.servers = Globs(rule.servers)
-        self.models = rule.models
+        self.models = Globs(rule.models)
         self.source = rule.source
 
 
@@ -125,13 +90,8 @@ class Rights:
         """Tell whether a rule grants it. `server` is one of the routing table's: their number bounds what is kept."""
         models = self._models.get((action, server))
         if models is None:
-            models = Globs(
-                glob
-                for rule in self._rules
-                if action in rule.actions and rule.servers.match(server)
-                for glob in rule.models
-            )
-            self._models[action, server] = models
+            which = [rule for rule in self._rules if action in rule.actions and rule.servers.match(server)]
+            models = self._models[action, server] = Globs(chain.from_iterable(rule.models.globs for rule in which))
         return models.match(model)
 
 
@@ -140,19 +100,16 @@ class _Named:
 
     def __init__(self) -> None:
         self._plain: dict[str, list[int]] = defaultdict(list)
-        self._globs: dict[str, tuple[Globs, list[int]]] = {}
+        self._globs: dict[str, list[int]] = defaultdict(list)
 
     def add(self, globs: Iterable[str], rule: int) -> None:
         for glob in globs:
-            if is_plain(glob):
-                self._plain[glob].append(rule)
-            else:
-                self._globs.setdefault(glob, (Globs((glob,)), []))[1].append(rule)
+            (self._plain if _is_plain(glob) else self._globs)[glob].append(rule)
 
     def of(self, name: str) -> Iterator[int]:
         yield from self._plain.get(name, ())
-        for globs, rules in self._globs.values():
-            if globs.match(name):
+        for glob, rules in self._globs.items():
+            if _question(glob)(name):
                 yield from rules
 
 
@@ -198,6 +155,6 @@ async def build_rules(rules: Sequence[AccessRule]) -> Rules:
     built = Rules()
     for number, rule in enumerate(rules):
         built.add(rule)
-        if number % 50 == 49:
+        if number % 10 == 9:
             await asyncio.sleep(0)
     return built

@@ -11,7 +11,7 @@ import msgspec
 from tidegate_contracts.routing import API_KEYS, OidcIssuer
 
 from ..shared_tasks import SharedTasks
-from .api_keys import PREFIX, ApiKeys, is_whole
+from .api_keys import PREFIX, ApiKeys, hash_line, is_whole
 from .identity import LONGEST_NAME, Credential, Identity, Principal, refused
 from .jwks import ALGORITHMS, IssuerKeys, Key
 from .web_client import Domino
@@ -192,7 +192,7 @@ class Trust:
     def _api_key(self, key: str) -> Identity:
         if not is_whole(key):
             raise refused("This is no whole API key: look for signs that are missing or mistyped.")
-        principal = self.api_keys.principal_of(key)
+        principal = self.api_keys.get(hash_line(key))
         if principal is None:
             raise refused("Nobody here has this API key: it may have been replaced, or be another environment's.")
         return Identity(Principal(principal, frozenset(), API_KEYS), float("inf"))

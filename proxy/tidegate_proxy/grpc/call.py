@@ -14,8 +14,7 @@ from ..access.limits import too_many
 from ..forwarding import Forwarding
 from ..http2.frames import literal
 from ..kinds import GRPC_KIND
-from ..problems import Kind, Problem
-from ..residency.saying import AGAIN_SECONDS, no_answer, still_loading
+from ..problems import AGAIN_SECONDS, Kind, Problem, no_answer, still_loading
 from ..servers import UNAVAILABLE_HEADER
 from ..upstream.replica import Replica
 from .messages import MessageReader, RequestedModel

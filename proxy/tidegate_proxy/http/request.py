@@ -15,9 +15,8 @@ from ..access.identity import Grant
 from ..access.limits import too_many
 from ..forwarding import Forwarding, call_record, no_whole_answer
 from ..kinds import KINDS
-from ..problems import Kind, Problem
+from ..problems import Kind, Problem, no_answer, still_loading
 from ..request_ids import new_request_id
-from ..residency.saying import no_answer, still_loading
 from ..shared_state import SharedState
 from ..telemetry.records import CallRecord
 from ..upstream.connection import Connection

@@ -1,7 +1,7 @@
 """The leases of this proxy in one pool: where a model belongs, and what is held, by replica and by model."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import exp
 
@@ -21,35 +21,13 @@ MEMORY_SECONDS = 5.0
 """Time constant of the averages: a burst that is shorter makes no model hot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A replica that could be asked for a lease."""
-
-    name: str
-    """Host and port, the same at every proxy."""
-    stays: bool = True
-    """Whether it is listed, and its policy answers and grants leases."""
-    warm: bool = False
-    """Whether the model is resident there."""
-
-
 def ranked(model: str, names: Iterable[str]) -> list[str]:
     """Return replicas, the one where the model belongs first: one replica more or less moves one in N of the models.
 
-    A pure function of what every proxy sees, as `order` is, so that proxies agree without talking.
+    A pure function of what every proxy sees, so that proxies agree without talking.
     """
     key = model.encode()
     return sorted(names, key=lambda name: weight(name, key), reverse=True)
-
-
-def order(model: str, candidates: Sequence[Candidate]) -> list[str]:
-    """Return replicas in the order in which to ask for a lease: those that stay, where the model is warm, by rank."""
-    by_name = {each.name: each for each in candidates}
-
-    def behind(name: str) -> tuple[bool, bool]:
-        return not by_name[name].stays, not by_name[name].warm
-
-    return sorted(ranked(model, by_name), key=behind)  # stable: the rank decides among equals
 
 
 @dataclass(slots=True)

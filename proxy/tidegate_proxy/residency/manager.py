@@ -6,19 +6,19 @@ import re
 import socket
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import NamedTuple
 
 from tidegate_contracts import lease as api
 from tidegate_contracts import routing
 
-from ..problems import Kind, Problem
+from ..problems import AGAIN_SECONDS, Kind, Problem
 from ..telemetry.meter import Meter
 from ..upstream.replica import Replica, retry_in
 from .client import LeaseClient, PolicyError
 from .leases import Lease
 from .replica_leases import ReplicaLeases
-from .saying import AGAIN_SECONDS
 from .table import LeaseTable, Rebalancer
 
 FIRST_SECONDS = 1.0
@@ -54,6 +54,7 @@ class LeaseManager:
         self, server: str, told: routing.Pool, holder: str, meter: Meter, connect_seconds: float, most_waiting: int
     ) -> None:
         self.table = LeaseTable()
+        self.find, self.at = self.table.find, self.table.at
         self.waiting = 0
         """Requests that wait for a lease."""
         self._told = told
@@ -73,27 +74,17 @@ class LeaseManager:
 
     def follow(self, replicas: Sequence[Replica]) -> None:
         """Take over the replicas that the pool has now."""
-        known = self.table.replicas
-        for replica in replicas:
-            if replica not in known:
-                known[replica] = self._begin_at(replica)
+        table, known, host, port = self.table, self.table.replicas, self._told.host, self._told.lease_port
+        assert port is not None
+        for replica in [replica for replica in replicas if replica not in known]:
+            client = LeaseClient(replica, port, host, self._connect_seconds)
+            known[replica] = ReplicaLeases(
+                self._holder, replica, client, host, table.granted, table.dropped, self._count
+            )
         for replica in [replica for replica in known if replica not in replicas]:
-            self._leave(known.pop(replica))
-
-    def _begin_at(self, replica: Replica) -> ReplicaLeases:
-        assert self._told.lease_port is not None
-        host = self._told.host
-        client = LeaseClient(replica, self._told.lease_port, host, self._connect_seconds)
-        table = self.table
-        here = ReplicaLeases(self._holder, replica, client, host, table.granted, table.dropped, self._count)
-        here.start()
-        return here
-
-    def _leave(self, here: ReplicaLeases) -> None:
-        here.end()  # at once: a grant that comes in this very turn of the loop is not taken
-        task = asyncio.get_running_loop().create_task(here.leave())
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+            task = known.pop(replica).leave()  # at once: a grant that comes in this very turn of the loop is not taken
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
 
     async def leave(self) -> None:
         """Ask for no more leases; keep those of requests in flight until they end, and give all of them back."""
@@ -103,14 +94,6 @@ class LeaseManager:
             await asyncio.wait(set(self._leaving))
 
     # --- what requests ask
-    def find(self, model: str, now: float, tried: Sequence[Replica] = (), sequence: bool = False) -> Lease | None:
-        """Return a lease under which a request may begin now, see `LeaseTable.find`."""
-        return self.table.find(model, now, tried, sequence)
-
-    def at(self, model: str, replica: Replica, now: float) -> Lease | None:
-        """Return the lease on a model at this very replica, if it is held."""
-        return self.table.at(model, replica, now)
-
     def warm_at(self, model: str, now: float) -> Replica | None:
         """Return a replica at which a model is resident, as far as is known, to look at it there without a lease."""
         for here in self.table.in_order(model):
@@ -188,14 +171,10 @@ class LeaseManager:
     # --- asking
     async def _first_answers(self) -> None:
         """Wait, when the proxy has just started, until the policies have said what is resident: warm replicas first."""
-        unknown = [here for here in self.table.replicas.values() if not here.asked_once.is_set()]
-        if unknown:
-            waits = [asyncio.ensure_future(here.asked_once.wait()) for here in unknown]
-            try:
-                await asyncio.wait(waits, timeout=FIRST_SECONDS)
-            finally:
-                for wait in waits:
-                    wait.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_SECONDS):
+                for here in list(self.table.replicas.values()):
+                    await here.asked_once.wait()
 
     async def _ask_around(self, model: str, tried: Sequence[Replica]) -> Lease:
         """Ask one replica after the other; where none has room now, wait at the one that has it soonest."""
@@ -220,7 +199,7 @@ class LeaseManager:
             soonest = min([*refusals, found])
         raise Problem(Kind.BUSY, f"The model {model} cannot be had just now: {soonest.why}", soonest.retry_after)
 
-    async def _ask(self, here: ReplicaLeases, model: str, room_seconds: float | None) -> "Lease | _NotNow":
+    async def _ask(self, here: ReplicaLeases, model: str, room_seconds: float | None) -> Lease | _NotNow:
         """Return a lease, or why there is none for now; raises Problem where there will be none."""
         try:
             answer = await here.acquire(model, room_seconds)

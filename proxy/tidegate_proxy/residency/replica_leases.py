@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
@@ -61,7 +62,6 @@ class ReplicaLeases:
     _hurried: float = 0.0
     _left: bool = False
     _states: tuple[float, asyncio.Task[dict[str, str]]] | None = None
-    _task: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
         self.leases: dict[str, Lease] = {}
@@ -72,10 +72,7 @@ class ReplicaLeases:
         self._unclear: dict[str, float] = {}
         """Models whose release had no answer, and until when a policy that answers may still carry it out."""
         self._hurry = asyncio.Event()
-
-    def start(self) -> None:
-        """Begin to renew."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._renewing = asyncio.get_running_loop().create_task(self._run())
 
     # --- acquiring
     async def acquire(self, model: str, room_seconds: float | None = None) -> api.Answer:
@@ -149,11 +146,9 @@ class ReplicaLeases:
             pause = self.lease_seconds / api.RENEWALS_PER_LEASE
             if self.silent:
                 pause = min(1.0, pause / 3)
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.01, asked + pause - monotonic())):
                     await self._hurry.wait()
-            except TimeoutError:
-                pass
 
     async def _renew(self, asked: float) -> None:
         named = {model: lease for model, lease in self.leases.items() if lease.held or lease.in_flight}
@@ -273,41 +268,37 @@ class ReplicaLeases:
         for model in models:
             del self.leases[model]
         if models and not self.silent:
-            task = asyncio.get_running_loop().create_task(self._release(models, serials))
-            for model in models:
-                self._releasing[model] = task
+            message = api.Release(
+                holder=self._holder, incarnation=self.incarnation, models=tuple(models), serials=serials or None
+            )
+            task = asyncio.get_running_loop().create_task(self._release(message))
+            self._releasing |= dict.fromkeys(models, task)
 
-    async def _release(self, models: Iterable[str], serials: dict[str, int]) -> None:
-        message = api.Release(
-            holder=self._holder, incarnation=self.incarnation, models=tuple(models), serials=serials or None
-        )
+    async def _release(self, message: api.Release) -> None:
         try:
             await self._client.release(message, ANSWER_SECONDS)
         except GoneError:
             pass
         except PolicyError as error:
             log.warning("the eviction policy of %s took no leases back: %s", self.replica.name, error)
-            for model in message.models:
-                self._unclear[model] = monotonic() + self.lease_seconds
+            self._unclear |= dict.fromkeys(message.models, monotonic() + self.lease_seconds)
         finally:
             for model in message.models:
                 self._releasing.pop(model, None)
 
-    def end(self) -> None:
-        """Drop every lease, and take none that is granted from now on; `leave` follows."""
+    def leave(self) -> asyncio.Task[None]:
+        """Drop every lease at once, and take none that is granted; return the work of giving them back after use."""
         self._left = True
         self._acquiring.fail(PolicyError(_NOT_USED))
         for lease in self.leases.values():
             if lease.held:
                 self.drop(lease)
+        return asyncio.get_running_loop().create_task(self._leave())
 
-    async def leave(self) -> None:
-        """Renew leases until the requests in flight have ended, then give them back."""
-        self.end()
+    async def _leave(self) -> None:
         while any(lease.in_flight for lease in self.leases.values()):
             await asyncio.sleep(IN_FLIGHT_SECONDS)
-        if self._task is not None:
-            self._task.cancel()
+        self._renewing.cancel()
         self.give_back()
         if self._releasing:
             await asyncio.wait(set(self._releasing.values()))

@@ -11,7 +11,7 @@ from tidegate_contracts import lease as api
 
 from ..upstream.replica import Replica
 from .client import PolicyError
-from .leases import Candidate, Lease, ModelLeases, order, ranked
+from .leases import Lease, ModelLeases, ranked
 from .replica_leases import ReplicaLeases
 
 LOOK_SECONDS = 1.0
@@ -79,15 +79,18 @@ class LeaseTable:
         return here is not None and replica.listed and here.accepts and not here.silent
 
     def in_order(self, model: str, tried: Sequence[Replica] = ()) -> list[ReplicaLeases]:
-        """Return where to ask for a lease, the best first: of the replicas that take requests and were not tried."""
+        """Return where to ask for a lease: at the replicas that take requests and were not tried.
+
+        First those that stay, of them where the model is warm, and by rank.
+        """
         now = monotonic()
         by_name = {
             replica.name: here
             for replica, here in self.replicas.items()
             if replica not in tried and replica.breaker.allows(now)
         }
-        candidates = [Candidate(name, self.stays(each.replica), each.is_warm(model)) for name, each in by_name.items()]
-        return [by_name[name] for name in order(model, candidates)]
+        by_rank = [by_name[name] for name in ranked(model, by_name)]
+        return sorted(by_rank, key=lambda here: (not self.stays(here.replica), not here.is_warm(model)))
 
 
 class Rebalancer:

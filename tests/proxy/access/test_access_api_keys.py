@@ -72,7 +72,7 @@ def test_the_folder_of_a_kubernetes_secret_is_read(tmp_path: Path) -> None:
     (tmp_path / "..data").symlink_to(real.name)
     (tmp_path / "batch").symlink_to("..data/batch")
     (tmp_path / ".hidden").write_text("not a hash")
-    assert set(read_api_keys(tmp_path).principals.values()) == {"batch"}
+    assert set(read_api_keys(tmp_path).values()) == {"batch"}
 
 
 @pytest.mark.parametrize(

@@ -139,4 +139,4 @@ def test_a_new_key_is_shown_once_with_the_line_that_stands_for_it(tmp_path: Path
         (tmp_path / "keys").mkdir(exist_ok=True)
         (tmp_path / "keys" / "ci").write_text(words[-1] + "\n")
         assert key not in words[-1]
-        assert read_api_keys(tmp_path / "keys").principals
+        assert read_api_keys(tmp_path / "keys")

@@ -243,7 +243,7 @@ async def test_a_grant_that_comes_as_its_replica_leaves_is_nobodys(
 
         async def leave_first(message: lease.Acquire) -> lease.Answer:
             answer = await acquire(message)
-            leases._leave(leases.table.replicas.pop(policy.replica))  # in the turn in which the answer comes
+            leases.table.replicas.pop(policy.replica).leave()  # in the turn in which the answer comes
             return answer
 
         monkeypatch.setattr(policy._client, "acquire", leave_first)

@@ -2,6 +2,9 @@
 
 import math
 from pathlib import Path
+from socket import AF_INET
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -11,19 +14,16 @@ from tidegate_proxy.residency.leases import (
     CALM_SECONDS,
     HOT_A_SECOND,
     HOT_IN_FLIGHT,
-    Candidate,
     Heat,
-    order,
     ranked,
 )
+from tidegate_proxy.residency.table import LeaseTable
+from tidegate_proxy.upstream.replica import Replica
 
 names = st.lists(st.builds("10.{}.{}.{}:8000".format, *[st.integers(0, 255)] * 3), min_size=1, max_size=8, unique=True)
 models = st.text(min_size=1, max_size=30)
-places = st.lists(
-    st.builds(Candidate, st.builds("10.0.{}.{}:8000".format, *[st.integers(0, 255)] * 2), st.booleans(), st.booleans()),
-    min_size=1,
-    max_size=8,
-    unique_by=lambda place: place.name,
+places = st.dictionaries(
+    names.map(lambda found: found[0]), st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=8
 )
 MANY = [f"model-{number}" for number in range(2000)]
 
@@ -52,14 +52,15 @@ def test_one_replica_more_or_less_moves_one_in_so_many_models(number: int) -> No
 
 @given(models, places)
 def test_warm_ones_come_first_then_the_rank_decides_and_those_that_leave_are_last(
-    model: str, found: list[Candidate]
+    model: str, found: dict[str, tuple[bool, bool]]
 ) -> None:
-    in_order = order(model, found)
-    rank = ranked(model, [place.name for place in found])
-    by_name = {place.name: place for place in found}
-    keys = [(not by_name[name].stays, not by_name[name].warm, rank.index(name)) for name in in_order]
-    assert keys == sorted(keys)
-    assert sorted(in_order) == sorted(by_name)
+    table, replicas = LeaseTable(), {name: Replica(AF_INET, (name.split(":")[0], 8000)) for name in found}
+    for name, (stays, warm) in found.items():
+        here: Any = SimpleNamespace(replica=replicas[name], accepts=stays, silent=0, is_warm=lambda _, warm=warm: warm)
+        table.replicas[replicas[name]] = here
+    in_order = [here.replica.name for here in table.in_order(model)]
+    rank = ranked(model, found)
+    assert in_order == sorted(found, key=lambda name: (not found[name][0], not found[name][1], rank.index(name)))
 
 
 loads = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 500)), max_size=200)

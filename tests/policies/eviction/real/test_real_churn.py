@@ -20,7 +20,7 @@ import pytest
 from tidegate_contracts import routing
 from tidegate_contracts.eviction import Tuning
 from tidegate_contracts.triton import RESTRICTED_KEY
-from tidegate_proxy.residency.saying import lost
+from tidegate_proxy.problems import lost
 
 from lab.local_plane.environment import ON_DEMAND, POOL, LocalEnvironment, Plan, local_environment
 from lab.local_plane.triton import Triton
